@@ -1,0 +1,166 @@
+"""A causal language model from a hub id, a folder, or a configuration with random weights, checked to be what was asked."""
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dynotune.config.model import ModelConfig
+from dynotune.errors import ConfigError, ModelError
+from dynotune.model.precision import Precision
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PretrainedConfig, PreTrainedModel
+
+
+def choose_device(use_cpu: bool) -> "torch.device":
+    """The GPU of this process, or the CPU where there is none or `use_cpu` asks for it."""
+    import torch
+
+    if use_cpu or not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def load_model(config: ModelConfig, precision: Precision, device: "torch.device") -> "PreTrainedModel":
+    """Load the model onto `device` in `precision.weights`.
+
+    Raises `ModelError` where it cannot be found, misses weights, or does not come out as asked.
+    """
+    from transformers import AutoModelForCausalLM
+
+    if not config.model_name_or_path:
+        raise ConfigError(
+            "`model_name_or_path` is missing: give a hub id, a folder with weights, or (with `random_weights: true`) a"
+            " `config.json`."
+        )
+    extra = dict(config.model_init_kwargs)
+    if "device_map" in extra:
+        raise ConfigError(
+            f"`model_init_kwargs: {{device_map: {extra['device_map']}}}` would spread one model over devices of which one"
+            " works at a time. Take it out: the model goes whole onto this process's device."
+        )
+    for key in ("dtype", "torch_dtype", "attn_implementation", "revision", "trust_remote_code"):
+        if key in extra:
+            name = {"torch_dtype": "dtype", "revision": "model_revision"}.get(key, key)
+            raise ConfigError(f"`model_init_kwargs` holds `{key}`: give it as `{name}` at the top level.")
+    common: dict[str, Any] = {"trust_remote_code": config.trust_remote_code}
+    if config.attn_implementation is not None:
+        common["attn_implementation"] = config.attn_implementation
+    try:
+        if config.random_weights:
+            model = _random_model(config, precision, device, common, extra)
+        else:
+            model, info = AutoModelForCausalLM.from_pretrained(
+                config.model_name_or_path,
+                revision=config.model_revision,
+                dtype=precision.weights if precision.weights is not None else "auto",
+                output_loading_info=True,
+                use_safetensors=True,
+                **common,
+                **extra,
+            )
+            _check_weights(config.model_name_or_path, info)
+            model = model.to(device)
+    except ImportError as error:
+        raise ModelError(
+            f"`attn_implementation: {config.attn_implementation}` or the model itself needs a package that does not work"
+            f" here: {error}"
+        ) from error
+    except OSError as error:
+        raise ModelError(_not_found(config, error)) from error
+    except (ValueError, KeyError) as error:
+        if isinstance(error, ConfigError | ModelError):
+            raise
+        raise ModelError(f"`{config.model_name_or_path}` cannot be loaded as a causal language model: {error}") from error
+    model.config.use_cache = False
+    check_model(model, config, precision, device)
+    return model
+
+
+def read_model_config(config: ModelConfig, extra: dict[str, Any]) -> "PretrainedConfig":
+    """The architecture named by `model_name_or_path`: a hub id, a folder, or a `config.json` file."""
+    from transformers import AutoConfig
+
+    assert config.model_name_or_path
+    path = Path(config.model_name_or_path)
+    source = path.parent if path.is_file() and path.name == "config.json" else config.model_name_or_path
+    if path.is_file() and path.name != "config.json":
+        raise ModelError(f"`{path}` is a file: name the folder that holds the model, or its `config.json`.")
+    return AutoConfig.from_pretrained(
+        source, revision=config.model_revision, trust_remote_code=config.trust_remote_code, **extra
+    )
+
+
+def _random_model(
+    config: ModelConfig, precision: Precision, device: "torch.device", common: dict[str, Any], extra: dict[str, Any]
+) -> "PreTrainedModel":
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    architecture = read_model_config(config, extra)
+    # Drawn on the device itself: filling 7 billion weights takes seconds there and minutes on the host.
+    with device:
+        model = AutoModelForCausalLM.from_config(architecture, dtype=precision.weights or torch.float32, **common)
+    assert isinstance(model, torch.nn.Module)
+    return model
+
+
+def _check_weights(name: str, info: dict[str, Any]) -> None:
+    """A weight that is missing would be drawn at random, one that does not fit would be dropped: both are errors."""
+    missing, mismatched = sorted(info.get("missing_keys") or ()), info.get("mismatched_keys") or ()
+    if missing or mismatched:
+        first = ", ".join(str(key) for key in (missing or list(mismatched))[:3])
+        raise ModelError(
+            f"`{name}` lacks {len(missing)} weights of its own architecture and {len(mismatched)} have another shape"
+            f" ({first}, ...). They would start at random. Check the folder, or ask for random weights by name:"
+            " `random_weights: true`."
+        )
+
+
+def _not_found(config: ModelConfig, error: OSError) -> str:
+    name = config.model_name_or_path
+    assert name is not None
+    path = Path(name)
+    if path.is_file():
+        return f"`model_name_or_path: {name}` is a file. With `random_weights: true` a `config.json` is enough."
+    if path.is_dir():
+        found = ", ".join(sorted(child.name for child in path.iterdir())[:8]) or "nothing"
+        return (
+            f"`model_name_or_path: {name}` is a folder without loadable safetensors weights (it holds: {found}). Pickled"
+            " weights (`pytorch_model.bin`) are refused: convert them to safetensors. To start from the configuration"
+            f" alone set `random_weights: true`. The loader said: {error}"
+        )
+    return (
+        f"`model_name_or_path: {name}` is neither a folder here nor a model that the hub gave: {error}. Check the spelling,"
+        " log in with `hf auth login` for gated models, or download it first and give the folder."
+    )
+
+
+def check_model(
+    model: "PreTrainedModel", config: ModelConfig, precision: Precision, device: "torch.device"
+) -> None:
+    """The model must stand on the device, in the precision and with the attention that were asked for."""
+    places = Counter(str(p.device) for p in model.parameters())
+    wrong = {place: n for place, n in places.items() if place not in (str(device), device.type)}
+    if wrong:
+        raise ModelError(f"Weights are on {wrong}, not on {device}. This is not the device that was asked for.")
+    if precision.weights is not None:
+        # Some architectures keep a few parameters in fp32 on purpose (routers, norms): transformers names them.
+        kept = tuple(getattr(model, "_keep_in_fp32_modules", None) or ()) + tuple(
+            getattr(model, "_keep_in_fp32_modules_strict", None) or ()
+        )
+        other = [
+            name
+            for name, p in model.named_parameters()
+            if p.is_floating_point() and p.dtype != precision.weights and not any(part in name for part in kept)
+        ]
+        if other:
+            raise ModelError(
+                f"{len(other)} weights are not {precision.weights} as asked ({other[0]} and others). A silent load in"
+                " another precision changes memory, speed and results."
+            )
+    asked = config.attn_implementation
+    got = getattr(model.config, "_attn_implementation", None)
+    if asked is not None and got != asked:
+        raise ModelError(f"`attn_implementation: {asked}` was asked for, but the model runs `{got}`.")

@@ -1,0 +1,70 @@
+"""Supervised fine-tuning: the negative log-likelihood of the label tokens, and its two variants.
+
+Shapes: T tokens of one document, V vocabulary, N label tokens.
+"""
+
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dynotune.config.objective import SFTObjectiveConfig
+from dynotune.data.examples import IGNORE
+from dynotune.errors import ConfigError
+from dynotune.plan.plan import Step
+
+
+class Objective(Protocol):
+    """What the loop minimises: a sum over a step's micro-batches, divided by the step's denominator."""
+
+    sums: tuple[str, ...]
+    """Names of what `__call__` returns beside the loss; each is divided by the denominator when it is logged."""
+
+    def denominator(self, step: Step) -> int:
+        """What the loss is normalised by, known from the plan."""
+        ...
+
+    def __call__(self, logits_TV: Tensor, labels_T: Tensor) -> tuple[Tensor, Tensor]:
+        """The micro-batch's summed loss [] (with gradient) and the detached `sums` [len(sums)]."""
+        ...
+
+
+class SFTObjective:
+    """Negative log-likelihood over the step's label tokens.
+
+    `dft` weights each token by its own probability, without a gradient through the weight (arXiv 2508.05629).
+    Label smoothing moves a share e of the target to the uniform distribution, as transformers' LabelSmoother does:
+    (1 - e) * nll + e * mean over the vocabulary of the negative log-probabilities.
+    """
+
+    sums = ("mean_token_accuracy", "entropy")
+
+    def __init__(self, config: SFTObjectiveConfig) -> None:
+        if config.label_smoothing_factor and config.loss_type != "nll":
+            raise ConfigError(
+                f"`label_smoothing_factor: {config.label_smoothing_factor}` has no meaning with"
+                f" `loss_type: {config.loss_type}`. Take one of the two."
+            )
+        self.loss_type, self.smoothing = config.loss_type, config.label_smoothing_factor
+
+    def denominator(self, step: Step) -> int:
+        return step.label_tokens
+
+    def __call__(self, logits_TV: Tensor, labels_T: Tensor) -> tuple[Tensor, Tensor]:
+        # Position t predicts token t + 1. Rows without a label stay in the sum as zeros: choosing them by a boolean
+        # index would make the host wait for the device.
+        targets_T = labels_T[1:]
+        logps_TV = F.log_softmax(logits_TV[:-1].float(), dim=-1)
+        keep_T = targets_T != IGNORE
+        logps_T = logps_TV.gather(-1, targets_T.clamp(min=0)[:, None])[:, 0]
+        loss_T = -logps_T
+        if self.loss_type == "dft":
+            loss_T = loss_T * logps_T.detach().exp()
+        elif self.smoothing:
+            loss_T = (1 - self.smoothing) * loss_T - self.smoothing * logps_TV.mean(-1)
+        with torch.no_grad():
+            entropy_T = -(logps_TV.exp() * logps_TV).sum(-1)
+            hits_T = logps_TV.argmax(-1) == targets_T
+            sums = torch.stack([(hits_T & keep_T).sum(dtype=torch.float32), entropy_T.where(keep_T, 0.0).sum()])
+        return loss_T.where(keep_T, 0.0).sum(), sums

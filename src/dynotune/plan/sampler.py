@@ -1,0 +1,12 @@
+"""The order in which examples are seen: a function of seed and epoch, never of world size or micro-batching."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def epoch_order(rows: int, epoch: int, seed: int, strategy: str) -> NDArray[np.int64]:
+    """The order of one epoch [rows]. `random`: a permutation that depends on `seed` and `epoch` alone."""
+    if strategy == "sequential":
+        return np.arange(rows)
+    assert strategy == "random", strategy
+    return np.random.default_rng([seed, epoch]).permutation(rows)

@@ -1,0 +1,45 @@
+"""Which part of each example is trained on under `max_length`.
+
+Truncation belongs to the plan and not to the tokens: the same tokenised data serves every `max_length`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dynotune.data.examples import IGNORE, Examples
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """The part of every example that is used, as positions in the flat arrays. All arrays are [rows]."""
+
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    label_tokens: NDArray[np.int64]
+    """Tokens that carry loss. The first token of a span has no predecessor, so a label on it does not count."""
+
+    cut_tokens: NDArray[np.int64]
+    """Tokens that `max_length` removed."""
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return self.end - self.start
+
+
+def truncate(examples: Examples, max_length: int | None, mode: str) -> Spans:
+    """Cut every example to `max_length` tokens, keeping its start (`keep_start`) or its end (`keep_end`)."""
+    start, end = examples.offsets[:-1].copy(), examples.offsets[1:].copy()
+    full = end - start
+    if max_length is not None:
+        if mode == "keep_start":
+            end = np.minimum(end, start + max_length)
+        else:
+            assert mode == "keep_end", mode
+            start = np.maximum(start, end - max_length)
+    labelled_before = np.zeros(len(examples.labels) + 1, np.int64)
+    np.cumsum(examples.labels != IGNORE, out=labelled_before[1:])
+    first_predicted = np.minimum(start + 1, end)
+    label_tokens = labelled_before[end] - labelled_before[first_predicted]
+    return Spans(start, end, label_tokens, full - (end - start))

@@ -1,0 +1,110 @@
+"""Puts the parts of a run together: optimizer, schedule, cadence, journal, checkpoints, callbacks."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from rich.console import Console
+
+from dynotune.config.sft import SFTConfig
+from dynotune.data.examples import Examples
+from dynotune.errors import ConfigError
+from dynotune.objectives.sft import Objective
+from dynotune.plan.plan import Plan
+from dynotune.train.best import BestTracker
+from dynotune.train.cadence import cadences
+from dynotune.train.checkpoint import Checkpoints, Progress, Trainee
+from dynotune.train.data import Documents
+from dynotune.train.evaluate import Evaluator, HeldOut
+from dynotune.train.events import Events
+from dynotune.train.journal import Journal, Row
+from dynotune.train.loop import Run
+from dynotune.train.optimizer import Update, build_optimizer, build_schedule
+from dynotune.train.progress import ProgressDisplay
+from dynotune.train.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+
+
+def assemble(
+    config: SFTConfig,
+    *,
+    folder: RunFolder,
+    plan: Plan,
+    examples: Examples,
+    held_out: Mapping[str, HeldOut],
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    objective: Objective,
+    autocast: Callable[[], Any],
+    device: torch.device,
+    callbacks: "Sequence[TrainerCallback]",
+    console: Console,
+    listeners: Sequence[Callable[[Row], None]],
+    on_save: Callable[[], None],
+) -> Run:
+    """A run ready for the loop; where the configuration resumes, its state is restored."""
+    optimizer = build_optimizer(model, config)
+    progress = Progress()
+    trainee = Trainee(model, tokenizer, optimizer, build_schedule(optimizer, config, plan.total_steps), progress)
+    checkpoints = Checkpoints(folder.checkpoints, config)
+    if config.resume_from_checkpoint:
+        source = checkpoints.find(config.resume_from_checkpoint)
+        checkpoints.restore(source, trainee)
+        folder.forget_after(progress.step)
+        console.print(f"resumed from {source}: step {progress.step} of {plan.total_steps}", markup=False)
+    log, evaluate, save = cadences(config, config, config, plan.steps_per_epoch, plan.total_steps)
+    display = ProgressDisplay(console, plan.total_steps, progress.step, bool(config.disable_tqdm))
+    watches = config.load_best_model_at_end or config.early_stopping_patience or config.save_strategy == "best"
+    if (watches or evaluate.strategy != "no") and not held_out:
+        raise ConfigError(
+            "Evaluation was asked for (`eval_strategy`, `load_best_model_at_end` or `early_stopping_patience`), but there is"
+            " no held-out data: give `eval_dataset_name`, or `test_split_size` to hold some rows out."
+        )
+    evaluator = None
+    if held_out:
+        evaluator = Evaluator(
+            held_out, objective, tokenizer, device, config.eval_samples, config.eval_sample_max_new_tokens
+        )
+    if evaluator and objective and str(config.lr_scheduler_type) == "reduce_lr_on_plateau" and evaluate.strategy == "no":
+        raise ConfigError("`lr_scheduler_type: reduce_lr_on_plateau` watches evaluations: set `eval_strategy`.")
+    run = Run(
+        plan=plan,
+        documents=Documents(examples, plan.spans, device),
+        trainee=trainee,
+        objective=objective,
+        update=Update((p for p in model.parameters() if p.requires_grad), optimizer, config.max_grad_norm),
+        autocast=autocast,
+        device=device,
+        log_every=log,
+        evaluate_every=evaluate,
+        save_every=save,
+        evaluator=evaluator,
+        best=BestTracker(config, progress) if watches else None,
+        save_best=config.save_strategy == "best",
+        checkpoints=checkpoints,
+        journal=Journal(objective.sums, progress, examples, device, config.on_nonfinite_step, []),
+        events=Events(callbacks, config, trainee, plan),
+        display=display,
+        eval_on_start=config.eval_on_start,
+        keep_samples=lambda step, rows: _keep_samples(folder, display, step, rows),
+        on_save=on_save,
+    )
+    run.journal.listeners = [
+        lambda row: folder.append("metrics.jsonl", row),
+        display.log,
+        lambda row: run.events.log(row["step"], row.get("epoch", 0.0), row),
+        *listeners,
+    ]
+    return run
+
+
+def _keep_samples(folder: RunFolder, display: ProgressDisplay, step: int, rows: Sequence[Mapping[str, str]]) -> None:
+    """Generations go to samples.jsonl; the first one is shown."""
+    for row in rows:
+        folder.append("samples.jsonl", {"step": step, **row})
+    if rows:
+        from dynotune.data.printable import printable
+
+        display.say(f"sample: {printable(rows[0]['prompt'][-80:])} -> {printable(rows[0]['generation'][:160])}")

@@ -1,0 +1,89 @@
+"""Turns windows of steps into rows of metrics.jsonl, and watches that every step was finite."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from dynotune.data.examples import Examples
+from dynotune.errors import TrainingError
+from dynotune.train.checkpoint import Progress
+from dynotune.train.meter import StepRecord, WindowRecord
+
+Row = dict[str, Any]
+
+
+class Journal:
+    """Accumulates windows until a log is due, then hands a row to the listeners (file, progress display, trackers)."""
+
+    def __init__(
+        self,
+        sums: Sequence[str],
+        progress: Progress,
+        examples: Examples,
+        device: torch.device,
+        on_nonfinite: str,
+        listeners: Sequence[Callable[[Row], None]],
+    ) -> None:
+        self.sums, self.progress, self.examples, self.device = sums, progress, examples, device
+        self.on_nonfinite, self.listeners = on_nonfinite, listeners
+        self.pending: list[StepRecord] = []
+        self.seconds = 0.0
+
+    def take(self, window: WindowRecord) -> None:
+        """Count a window, report steps that were not finite, and write a row where one is due."""
+        for record in window.steps:
+            if record.finite:
+                self.pending.append(record)
+                self.progress.tokens += record.step.real_tokens
+                self.progress.label_tokens += record.step.label_tokens
+            else:
+                self._nonfinite(record)
+        self.seconds += window.seconds
+        self.progress.train_seconds += window.seconds
+        if window.log and self.pending:
+            self.write(self._row())
+            self.pending, self.seconds = [], 0.0
+
+    def _row(self) -> Row:
+        """`loss` is the mean of the steps' losses, as in transformers; token metrics are means over label tokens."""
+        last, labels = self.pending[-1], sum(r.step.label_tokens for r in self.pending)
+        row: Row = {
+            "step": last.step.number,
+            "epoch": round(last.step.epoch, 6),
+            "loss": math.fsum(r.loss for r in self.pending) / len(self.pending),
+            "grad_norm": last.grad_norm,
+            "learning_rate": last.learning_rate,
+        }
+        for i, name in enumerate(self.sums):
+            row[name] = math.fsum(r.sums[i] * r.step.label_tokens for r in self.pending) / labels
+        tokens = sum(r.step.real_tokens for r in self.pending)
+        row |= {
+            "num_tokens": self.progress.tokens,
+            "label_tokens": labels,
+            "tokens_per_second": tokens / self.seconds if self.seconds else None,
+            "seconds_per_step": self.seconds / len(self.pending),
+            "train_seconds": self.progress.train_seconds,
+        }
+        if self.device.type == "cuda":
+            row["peak_memory_gib"] = torch.cuda.max_memory_allocated(self.device) / 2**30
+        return row
+
+    def write(self, row: Row) -> None:
+        """Hand a row to everyone who listens."""
+        for listener in self.listeners:
+            listener(row)
+
+    def _nonfinite(self, record: StepRecord) -> None:
+        places = [str(self.examples.places[i]) for i in record.step.rows]
+        number = record.step.number
+        self.progress.skipped_steps.append(number)
+        shown = ", ".join(places[:8]) + (f" and {len(places) - 8} more" if len(places) > 8 else "")
+        what = f"loss {record.loss}, gradient norm {record.grad_norm}"
+        self.write({"step": number, "nonfinite": what, "examples": places})
+        if self.on_nonfinite == "stop":
+            raise TrainingError(
+                f"Step {number} is not finite ({what}). It was kept away from the weights. Its examples: {shown}.\nLook at"
+                " them, lower the learning rate, or set `on_nonfinite_step: skip` to leave such steps out and go on."
+            )

@@ -1,0 +1,150 @@
+"""Optimizers and schedules by transformers' names, and the update: clip, mask what is not finite, step."""
+
+import ast
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor
+
+from dynotune.config.optimizer import OptimizerConfig
+from dynotune.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch.optim.lr_scheduler import LRScheduler
+
+# transformers keeps weight decay off these (Trainer.get_decay_parameter_names); a test compares with the installed one.
+NO_DECAY = [r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)"]
+
+
+def _adamw(groups: Any, config: OptimizerConfig, more: dict[str, Any]) -> torch.optim.Optimizer:
+    betas = (config.adam_beta1, config.adam_beta2)
+    return torch.optim.AdamW(
+        groups, **{"lr": config.learning_rate, "betas": betas, "eps": config.adam_epsilon, "fused": True, **more}
+    )
+
+
+def _sgd(groups: Any, config: OptimizerConfig, more: dict[str, Any]) -> torch.optim.Optimizer:
+    return torch.optim.SGD(groups, **{"lr": config.learning_rate, "fused": True, **more})
+
+
+def _adagrad(groups: Any, config: OptimizerConfig, more: dict[str, Any]) -> torch.optim.Optimizer:
+    return torch.optim.Adagrad(groups, **{"lr": config.learning_rate, **more})
+
+
+def _rmsprop(groups: Any, config: OptimizerConfig, more: dict[str, Any]) -> torch.optim.Optimizer:
+    return torch.optim.RMSprop(groups, **{"lr": config.learning_rate, **more})
+
+
+def _adafactor(groups: Any, config: OptimizerConfig, more: dict[str, Any]) -> torch.optim.Optimizer:
+    from transformers.optimization import Adafactor
+
+    return Adafactor(groups, **{"lr": config.learning_rate, "scale_parameter": False, "relative_step": False, **more})
+
+
+OPTIMIZERS: dict[str, Callable[[Any, OptimizerConfig, dict[str, Any]], torch.optim.Optimizer]] = {
+    "adamw_torch_fused": _adamw,
+    "adamw_torch": _adamw,  # the same mathematics; the fused kernel where PyTorch has one
+    "sgd": _sgd,
+    "adagrad": _adagrad,
+    "rmsprop": _rmsprop,
+    "adafactor": _adafactor,
+}
+
+
+def build_optimizer(model: torch.nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
+    """The optimizer over the trainable parameters, in transformers' two groups: with and without weight decay."""
+    from transformers.trainer_pt_utils import get_parameter_names
+
+    if config.optim not in OPTIMIZERS:
+        raise ConfigError(
+            f"`optim: {config.optim}` is not supported. Supported are {', '.join(OPTIMIZERS)}. 8-bit, paged and low-rank"
+            " optimizers change the result and come later, each under its own name."
+        )
+    decayed = set(get_parameter_names(model, [torch.nn.LayerNorm], NO_DECAY))
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for name, p in named if name in decayed], "weight_decay": config.weight_decay},
+        {"params": [p for name, p in named if name not in decayed], "weight_decay": 0.0},
+    ]
+    try:
+        return OPTIMIZERS[config.optim](groups, config, _parse_args(config.optim_args))
+    except TypeError as error:
+        raise ConfigError(f"`optim_args: {config.optim_args}` does not suit `optim: {config.optim}`: {error}") from error
+
+
+def _parse_args(text: str | None) -> dict[str, Any]:
+    """`key=value, key=value` with Python literals as values."""
+    parsed: dict[str, Any] = {}
+    for part in (text or "").replace(" ", "").split(","):
+        if not part:
+            continue
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise ConfigError(f"`optim_args: {text}`: `{part}` is not of the form key=value.")
+        try:
+            parsed[key] = ast.literal_eval(value)
+        except (ValueError, SyntaxError) as error:
+            raise ConfigError(f"`optim_args: {text}`: `{value}` is not a number, true/false or quoted text.") from error
+    return parsed
+
+
+def build_schedule(optimizer: torch.optim.Optimizer, config: OptimizerConfig, total_steps: int) -> "LRScheduler":
+    """The learning-rate schedule by transformers' name over `total_steps`."""
+    from transformers import get_scheduler
+    from transformers.trainer_utils import SchedulerType
+
+    names = [kind.value for kind in SchedulerType]
+    if config.lr_scheduler_type not in names:
+        raise ConfigError(f"`lr_scheduler_type: {config.lr_scheduler_type}` is unknown. Known are {', '.join(names)}.")
+    try:
+        schedule = get_scheduler(
+            config.lr_scheduler_type,
+            optimizer,
+            num_warmup_steps=warmup_steps(config, total_steps),
+            num_training_steps=total_steps,
+            scheduler_specific_kwargs=dict(config.lr_scheduler_kwargs),
+        )
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"`lr_scheduler_kwargs: {config.lr_scheduler_kwargs}` does not suit `lr_scheduler_type:"
+            f" {config.lr_scheduler_type}`: {error}"
+        ) from error
+    return cast("LRScheduler", schedule)
+
+
+def warmup_steps(config: OptimizerConfig, total_steps: int) -> int:
+    """Warm-up in steps; a value below 1 is a share of all steps, rounded up as in transformers."""
+    import math
+
+    return math.ceil(config.warmup_steps * total_steps if config.warmup_steps < 1 else config.warmup_steps)
+
+
+class Update:
+    """Turns accumulated gradients into one update, and keeps the weights clean of what is not finite.
+
+    The check stays on the device: PyTorch's fused optimizers take `found_inf` and then leave weights and states as they
+    were. An optimizer without that kernel makes the host wait for one flag a step (`waits_for_device`).
+    """
+
+    def __init__(self, parameters: Iterable[Tensor], optimizer: torch.optim.Optimizer, max_grad_norm: float) -> None:
+        self.parameters = list(parameters)
+        self.optimizer, self.max_grad_norm = optimizer, max_grad_norm
+        self.waits_for_device = not all(group.get("fused") for group in optimizer.param_groups)
+
+    def __call__(self, loss: Tensor) -> tuple[Tensor, Tensor]:
+        """Clip, step, clear. Returns the gradient norm before clipping [] and whether the step was finite [] (bool)."""
+        if self.max_grad_norm:
+            norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm)
+        else:
+            norm = torch.nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
+        finite = torch.isfinite(norm) & torch.isfinite(loss)
+        if self.waits_for_device:
+            if bool(finite):
+                self.optimizer.step()
+        else:
+            self.optimizer.found_inf = (~finite).to(torch.float32)  # type: ignore[attr-defined]
+            self.optimizer.grad_scale = None  # type: ignore[attr-defined]
+            self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return norm, finite

@@ -1,0 +1,24 @@
+"""Fixtures that several folders of tests use."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may depend on a network
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Real data, tokenizers and a tiny pretrained model, where the machine has them."""
+    place = os.environ.get("DYNOTUNE_SHARED")
+    if not place or not Path(place).is_dir():
+        pytest.skip("DYNOTUNE_SHARED does not name a folder with the shared test data")
+    return Path(place).resolve()
+
+
+@pytest.fixture(scope="session")
+def stories(shared: Path) -> Path:
+    """A real pretrained Llama of 260 thousand parameters with its tokenizer and chat template."""
+    return shared / "tiny-lm" / "stories260K"

@@ -1,0 +1,88 @@
+"""Promise: what a step contains is fixed by the batch settings, every row is seen once an epoch, and resuming is an index."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynotune.config.batch import BatchConfig
+from dynotune.errors import DataError
+from dynotune.plan.plan import Plan
+from dynotune.plan.truncation import Spans
+
+
+def spans_of(lengths: list[int]) -> Spans:
+    end = np.cumsum(lengths)
+    return Spans(end - np.array(lengths), end, np.array(lengths) - 1, np.zeros(len(lengths), np.int64))
+
+
+def plan_of(rows: int, seed: int = 0, **batch: Any) -> Plan:
+    return Plan(spans_of([2 + i % 7 for i in range(rows)]), np.arange(rows), BatchConfig(**batch), seed)
+
+
+sizes = {"rows": st.integers(1, 60), "batch": st.integers(1, 9), "accumulation": st.integers(1, 4)}
+
+
+@given(**sizes, epochs=st.integers(1, 3))
+def test_every_row_is_seen_exactly_once_an_epoch(rows: int, batch: int, accumulation: int, epochs: int) -> None:
+    plan = plan_of(
+        rows, per_device_train_batch_size=batch, gradient_accumulation_steps=accumulation, num_train_epochs=epochs
+    )
+    steps = list(plan.steps())
+    assert len(steps) == plan.total_steps == epochs * math.ceil(rows / (batch * accumulation))
+    for epoch in range(epochs):
+        seen = np.concatenate([s.rows for s in steps[epoch * plan.steps_per_epoch : (epoch + 1) * plan.steps_per_epoch]])
+        assert sorted(seen.tolist()) == list(range(rows))
+    assert all(len(s.rows) == batch * accumulation for s in steps if s.number % plan.steps_per_epoch)
+
+
+@given(**sizes, at=st.integers(0, 40))
+def test_resuming_is_an_index(rows: int, batch: int, accumulation: int, at: int) -> None:
+    kwargs = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation, "max_steps": 41}
+    whole = [s.rows.tolist() for s in plan_of(rows, **kwargs).steps()]
+    assert [s.rows.tolist() for s in plan_of(rows, **kwargs).steps(after=at)] == whole[at:]
+
+
+@given(rows=st.integers(2, 60), seed=st.integers(0, 9))
+def test_the_order_depends_on_seed_and_epoch_and_not_on_the_batch(rows: int, seed: int) -> None:
+    def order(**batch: Any) -> list[int]:
+        return np.concatenate([s.rows for s in plan_of(rows, seed, num_train_epochs=2, **batch).steps()]).tolist()
+
+    assert order(per_device_train_batch_size=3) == order(global_batch_size=7)
+    assert order(data_seed=seed) == order()
+
+
+def test_two_epochs_and_two_seeds_differ() -> None:
+    """Negative control of the test above: the order is not constant."""
+    plan = plan_of(50, seed=1, per_device_train_batch_size=50, num_train_epochs=2)
+    first, second = (s.rows.tolist() for s in plan.steps())
+    assert first != second
+    assert first != plan_of(50, seed=2, per_device_train_batch_size=50).step(1).rows.tolist()
+
+
+def test_sequential_keeps_the_order_of_the_data() -> None:
+    plan = plan_of(5, per_device_train_batch_size=2, train_sampling_strategy="sequential", num_train_epochs=1)
+    assert [s.rows.tolist() for s in plan.steps()] == [[0, 1], [2, 3], [4]]
+
+
+def test_drop_last_leaves_out_what_it_says() -> None:
+    plan = plan_of(11, per_device_train_batch_size=4, dataloader_drop_last=True, num_train_epochs=1)
+    assert [len(s.rows) for s in plan.steps()] == [4, 4]
+    assert plan.to_json()["examples_left_out_by_drop_last"] == 3
+
+
+def test_drop_last_that_leaves_nothing_is_refused() -> None:
+    with pytest.raises(DataError, match="3 rows do not fill one batch of 4"):
+        plan_of(3, per_device_train_batch_size=4, dataloader_drop_last=True)
+
+
+@given(rows=st.integers(1, 200), batch=st.integers(1, 16), accumulation=st.integers(1, 8), epochs=st.floats(0.05, 3.5))
+def test_the_number_of_steps_is_transformers(rows: int, batch: int, accumulation: int, epochs: float) -> None:
+    """transformers: batches = ceil(rows / batch), steps = ceil(batches / accumulation), total = ceil(epochs * steps)."""
+    plan = plan_of(
+        rows, per_device_train_batch_size=batch, gradient_accumulation_steps=accumulation, num_train_epochs=epochs
+    )
+    assert plan.total_steps == math.ceil(epochs * math.ceil(math.ceil(rows / batch) / accumulation))

@@ -1,0 +1,117 @@
+"""Promise: optimizers and schedules are transformers', and a step that is not finite never reaches the weights."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from dynotune.config.optimizer import OptimizerConfig
+from dynotune.errors import ConfigError
+from dynotune.train.optimizer import OPTIMIZERS, Update, build_optimizer, build_schedule, warmup_steps
+
+
+def tiny() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 2))
+
+
+def one_update(model: nn.Module, update: Update, bad: float | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    loss = model(torch.randn(3, 4)).square().mean()
+    if bad is not None:
+        loss = loss * bad
+    loss.backward()
+    return update(loss.detach())
+
+
+@pytest.mark.parametrize("optim", sorted(OPTIMIZERS))
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_step_that_is_not_finite_changes_neither_weights_nor_states(optim: str, bad: float) -> None:
+    model = tiny()
+    optimizer = build_optimizer(model, OptimizerConfig(optim=optim, learning_rate=0.1, weight_decay=0.1))
+    update = Update(model.parameters(), optimizer, 1.0)
+    _, finite = one_update(model, update)
+    assert bool(finite)
+    before = [p.detach().clone() for p in model.parameters()]
+    states = {
+        (i, k): v.clone() if isinstance(v, torch.Tensor) else v
+        for i, state in optimizer.state_dict()["state"].items()
+        for k, v in state.items()
+    }
+    _, finite = one_update(model, update, bad)
+    assert not bool(finite)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    for i, state in optimizer.state_dict()["state"].items():
+        for k, v in state.items():
+            assert torch.equal(v, states[i, k]) if isinstance(v, torch.Tensor) else v == states[i, k]
+    one_update(model, update)
+    assert not all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))  # and training goes on
+
+
+def test_fused_optimizers_need_no_look_at_the_device() -> None:
+    for optim, waits in (("adamw_torch", False), ("adamw_torch_fused", False), ("sgd", False), ("adagrad", True)):
+        model = tiny()
+        optimizer = build_optimizer(model, OptimizerConfig(optim=optim))
+        assert Update(model.parameters(), optimizer, 1.0).waits_for_device == waits
+
+
+def test_clipping_is_pytorchs_and_zero_does_not_clip() -> None:
+    for limit in (0.0, 1e-3):
+        model = tiny()
+        optimizer = build_optimizer(model, OptimizerConfig(optim="sgd", learning_rate=1.0))
+        loss = model(torch.ones(3, 4)).square().sum()
+        loss.backward()
+        gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        norm = torch.cat([g.flatten() for g in gradients]).norm()
+        scale = 1.0 if not limit else min(1.0, limit / (float(norm) + 1e-6))
+        expected = [p.detach() - scale * g for p, g in zip(model.parameters(), gradients, strict=True)]
+        reported, _ = Update(model.parameters(), optimizer, limit)(loss.detach())
+        torch.testing.assert_close(reported, norm)
+        for got, want in zip(model.parameters(), expected, strict=True):
+            torch.testing.assert_close(got.detach(), want)
+
+
+def test_weight_decay_spares_what_transformers_spares() -> None:
+    from transformers import LlamaConfig, LlamaForCausalLM, Trainer
+
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=32, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, attention_bias=True
+        )
+    )
+    theirs = set(Trainer.get_decay_parameter_names(None, model))  # type: ignore[arg-type]
+    optimizer = build_optimizer(model, OptimizerConfig(weight_decay=0.1))
+    decayed = {id(p) for group in optimizer.param_groups if group["weight_decay"] for p in group["params"]}
+    assert {name for name, p in model.named_parameters() if id(p) in decayed} == theirs
+    assert 0 < len(theirs) < len(list(model.parameters()))
+
+
+def test_an_unknown_optimizer_or_schedule_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"optim: adamw_bnb_8bit.*adamw_torch_fused"):
+        build_optimizer(tiny(), OptimizerConfig(optim="adamw_bnb_8bit"))
+    optimizer = build_optimizer(tiny(), OptimizerConfig())
+    with pytest.raises(ConfigError, match=r"lr_scheduler_type: cosinus.*cosine"):
+        build_schedule(optimizer, OptimizerConfig(lr_scheduler_type="cosinus"), 10)
+    with pytest.raises(ConfigError, match="optim_args"):
+        build_optimizer(tiny(), OptimizerConfig(optim_args="betas=__import__('os')"))
+    with pytest.raises(ConfigError, match="optim_args"):
+        build_optimizer(tiny(), OptimizerConfig(optim_args="no_such_argument=1"))
+
+
+@pytest.mark.parametrize("kind", ["linear", "cosine", "constant", "constant_with_warmup", "inverse_sqrt", "polynomial"])
+def test_schedules_follow_transformers(kind: str) -> None:
+    from transformers import get_scheduler
+
+    config = OptimizerConfig(lr_scheduler_type=kind, learning_rate=0.3, warmup_steps=0.2)
+    assert warmup_steps(config, 17) == 4  # 3.4 rounded up
+    rates = []
+    for build in (build_schedule, None):
+        optimizer = build_optimizer(tiny(), config)
+        schedule = build(optimizer, config, 17) if build else get_scheduler(kind, optimizer, 4, 17)
+        mine = []
+        for _ in range(17):
+            mine.append(schedule.get_last_lr()[0])
+            optimizer.step()
+            schedule.step()
+        rates.append(mine)
+    assert rates[0] == rates[1]
