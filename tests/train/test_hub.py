@@ -10,7 +10,7 @@ import pytest
 
 from dynotune.config.logging import LoggingConfig
 from dynotune.errors import ConfigError
-from dynotune.train.hub import HubPush
+from dynotune.train.hub import HubPusher
 
 
 class FakeHub:
@@ -45,9 +45,9 @@ class FakeHub:
         return self._pool.submit(self._do, "upload_folder", **options)
 
 
-def push(hub: FakeHub, said: list[str], output_dir: Path = Path("runs/my-run"), **keys: Any) -> HubPush:
+def push(hub: FakeHub, said: list[str], output_dir: Path = Path("runs/my-run"), **keys: Any) -> HubPusher:
     config = LoggingConfig(push_to_hub=True, hub_token="hf_secret", **keys)
-    return HubPush(config, output_dir, api=hub, say=said.append)  # type: ignore[arg-type]
+    return HubPusher(config, output_dir, api=hub, say=said.append)  # type: ignore[arg-type]
 
 
 def test_the_repository_takes_the_run_folders_name_and_the_asked_privacy_and_branch(tmp_path: Path) -> None:
@@ -88,23 +88,25 @@ def test_a_failed_last_upload_names_the_command_and_never_the_token(tmp_path: Pa
 def test_every_save_uploads_in_the_background_and_leaves_out_what_comes_too_soon(tmp_path: Path) -> None:
     hub, said = FakeHub(), []
     pusher = push(hub, said)
+    (tmp_path / "step-10" / "adapter").mkdir(parents=True)
     hub.hold = threading.Event()
-    pusher.save(tmp_path, 10)  # returns although the hub hangs
-    pusher.save(tmp_path, 20)
-    assert "step 20 is not uploaded: step 10 is still on its way" in said[0]
+    pusher.push_checkpoint(tmp_path / "step-10")  # returns although the hub hangs
+    pusher.push_checkpoint(tmp_path / "step-20")
+    assert "step-20 is not uploaded: step-10 is still on its way" in said[0]
     hub.hold.set()
+    assert hub.calls[-1][1]["folder_path"] == tmp_path / "step-10" / "adapter"
     assert pusher.finish(tmp_path) is not None
-    assert [a["commit_message"] for c, a in hub.calls if c == "upload_folder"] == ["Step 10", "End of training"]
+    assert [a["commit_message"] for c, a in hub.calls if c == "upload_folder"] == ["Checkpoint step-10", "End of training"]
 
 
 def test_a_failed_background_upload_is_said_and_training_goes_on(tmp_path: Path) -> None:
     hub, said = FakeHub(), []
     pusher = push(hub, said)
     hub.errors["upload_folder"] = ConnectionError("reset")
-    pusher.save(tmp_path, 10)
+    pusher.push_checkpoint(tmp_path / "step-10")
     pusher._uploading[1].exception()  # type: ignore[index]
-    pusher.save(tmp_path, 20)
-    assert said == ["step 10 could not be uploaded to me/my-run: reset. Training goes on."]
+    pusher.push_checkpoint(tmp_path / "step-20")
+    assert said == ["step-10 could not be uploaded to me/my-run: reset. Training goes on."]
     del hub.errors["upload_folder"]
     assert pusher.finish(tmp_path) is not None
 
@@ -112,7 +114,7 @@ def test_a_failed_background_upload_is_said_and_training_goes_on(tmp_path: Path)
 def test_strategy_end_uploads_once(tmp_path: Path) -> None:
     hub = FakeHub()
     pusher = push(hub, [], hub_strategy="end")
-    pusher.save(tmp_path, 10)
+    pusher.push_checkpoint(tmp_path / "step-10")
     pusher.finish(tmp_path)
     assert [c for c, _ in hub.calls] == ["create_repo", "upload_folder"]
 

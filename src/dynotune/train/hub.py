@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 
-class HubPush:
+class HubPusher:
     """One repository that receives a run. Construct on the main process only, before training.
 
     Args:
@@ -45,7 +45,7 @@ class HubPush:
         self._config = config
         self._api = api or HfApi(token=config.hub_token)
         self._say = say or Console(stderr=True).print
-        self._uploading: tuple[int, Future[Any]] | None = None
+        self._uploading: tuple[str, Future[Any]] | None = None
         name = config.hub_model_id or output_dir.resolve().name
         # Futures carry whatever the client raises (its own errors, the network's), so nothing has to be guessed here.
         made = self._settle(
@@ -70,18 +70,20 @@ class HubPush:
             ) from error
         return future.result()
 
-    def save(self, folder: Path, step: int) -> None:
-        """With `hub_strategy: every_save`, begin to upload a checkpoint's model or adapter folder; return at once.
+    def push_checkpoint(self, checkpoint: Path) -> None:
+        """With `hub_strategy: every_save`, begin to upload the model or adapter in a checkpoint; return at once.
 
         A save during an upload is left out (and said): the hub would only receive what the next save replaces.
         """
         if self._config.hub_strategy != "every_save":
             return
         if self._uploading and not self._uploading[1].done():
-            self._say(f"step {step} is not uploaded: step {self._uploading[0]} is still on its way to the hub.")
+            self._say(f"{checkpoint.name} is not uploaded: {self._uploading[0]} is still on its way to the hub.")
             return
         self._report_background()
-        self._uploading = (step, self._upload(folder, f"Step {step}"))
+        adapter = checkpoint / "adapter"
+        folder = adapter if adapter.is_dir() else checkpoint / "model"
+        self._uploading = (checkpoint.name, self._upload(folder, f"Checkpoint {checkpoint.name}"))
 
     def finish(self, folder: Path) -> str | None:
         """Upload the final model or adapter and its card; wait for it.
@@ -116,10 +118,10 @@ class HubPush:
     def _report_background(self) -> None:
         if self._uploading is None:
             return
-        step, future = self._uploading
+        name, future = self._uploading
         self._uploading = None
         if error := future.exception():
-            self._say(f"step {step} could not be uploaded to {self.repository}: {_reason(error)}. Training goes on.")
+            self._say(f"{name} could not be uploaded to {self.repository}: {_reason(error)}. Training goes on.")
 
 
 def _reason(error: BaseException) -> str:
