@@ -2,9 +2,10 @@
 
 Two equations hold at any time, and `check` asserts them:
 
-    rows:    read = used + skipped, by reason
+    rows:    read + unpacked = used + skipped, by reason
     tokens:  read = used + truncated + in skipped rows
 
+`unpacked` is 0 unless pre-tokenised rows hold several documents: such a row becomes an example for each.
 Rows that never became tokens (they could not be parsed, rendered or given a label) count as rows, with no tokens.
 """
 
@@ -23,7 +24,7 @@ from dynotune.data.examples import IGNORE, Example
 from dynotune.data.rows import BadRow, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from rich.table import Table
 
@@ -41,6 +42,9 @@ class Counts:
     """What was read from one source, and what became of it."""
 
     rows_read: int = 0
+    rows_unpacked: int = 0
+    """Further documents of packed rows: a row of n documents adds n - 1, and each counts as a row from here on."""
+
     rows_used: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     tokens_read: int = 0
@@ -55,7 +59,7 @@ class Counts:
 
     def check(self) -> None:
         """Assert both equations."""
-        assert self.rows_read == self.rows_used + self.skipped.total(), self
+        assert self.rows_read + self.rows_unpacked == self.rows_used + self.skipped.total(), self
         assert self.tokens_read == self.tokens_used + self.tokens_truncated + self.tokens_skipped, self
         assert min(self.rows_used, self.tokens_used, self.label_tokens, *self.skipped.values(), 0) == 0, self
 
@@ -81,11 +85,13 @@ class Ledger(Counts):
         for counts in self._of(place):
             counts.rows_read += rows
 
-    def use(self, example: Example) -> None:
-        """A row that was `read` became an example."""
-        n_tokens, n_labels = len(example.ids_T), count_labels(example)
-        for counts in self._of(example.place):
-            counts.rows_used += 1
+    def use(self, place: Place, examples: Sequence[Example]) -> None:
+        """A row that was `read` became an example, or several where it held packed documents."""
+        n_tokens = sum(len(example.ids_T) for example in examples)
+        n_labels = sum(count_labels(example) for example in examples)
+        for counts in self._of(place):
+            counts.rows_unpacked += len(examples) - 1
+            counts.rows_used += len(examples)
             counts.tokens_read += n_tokens
             counts.tokens_used += n_tokens
             counts.label_tokens += n_labels

@@ -1,0 +1,29 @@
+"""`columns:`, a mapping of our names to the file's, or a list of the columns to keep."""
+
+from collections.abc import Mapping, Sequence
+
+from dynotune.data.printable import beginning, printable
+from dynotune.data.rows import BadRow, Record
+
+
+def with_columns(row: Record | BadRow, columns: Mapping[str, str] | Sequence[str] | None) -> Record | BadRow:
+    """The row under its new column names.
+
+    A mapping renames and keeps the other columns; where our name was taken by another column, the mapped one wins. A
+    list keeps only those named. A column that the row does not have makes it bad.
+    """
+    if not columns or isinstance(row, BadRow):
+        return row
+    values = row.values
+    wanted = list(columns.values()) if isinstance(columns, Mapping) else list(columns)
+    missing = [name for name in wanted if name not in values]
+    if missing:
+        has = ", ".join(printable(str(name), 40) for name in values) or "none"
+        detail = f"`columns` asks for '{missing[0]}', and the columns that exist are: {has}"
+        return BadRow(row.place, "mapped-column-missing", detail, beginning(str(dict(values))))
+    if isinstance(columns, Mapping):
+        kept = {name: value for name, value in values.items() if name not in wanted and name not in columns}
+        kept |= {ours: values[theirs] for ours, theirs in columns.items()}
+    else:
+        kept = {name: values[name] for name in wanted}
+    return Record(row.place, kept, row.notices)
