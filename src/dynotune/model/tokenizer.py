@@ -1,0 +1,170 @@
+"""The tokenizer: loaded, given the tokens and the template that were asked for, and checked."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dynotune.config.data import DataConfig
+from dynotune.config.model import ModelConfig
+from dynotune.errors import ModelError, TemplateError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_TEMPLATE_FILES = (".jinja", ".j2")
+
+
+@dataclass(frozen=True)
+class TokenizerChanges:
+    """What the settings changed, for those who must make the model agree."""
+
+    new_ids: list[int] = field(default_factory=list)
+    """Ids that the tokenizer did not have before: their embedding rows are untrained, whether or not the embedding has
+    spare rows for them."""
+
+    new_eos: bool = False
+    """The end token is no longer the one that the tokenizer came with."""
+
+
+def load_tokenizer(config: ModelConfig, data: DataConfig) -> "PreTrainedTokenizerBase":
+    """The tokenizer of `config` with every setting applied. `load_tokenizer_and_changes` also says what changed."""
+    return load_tokenizer_and_changes(config, data)[0]
+
+
+def load_tokenizer_and_changes(
+    config: ModelConfig, data: DataConfig
+) -> tuple["PreTrainedTokenizerBase", TokenizerChanges]:
+    """Load the tokenizer that `config` names and apply its settings.
+
+    Raises `ModelError` when it cannot be loaded or a token is not in its vocabulary, `TemplateError` when
+    `chat_template_path` gives no template.
+    """
+    name = config.tokenizer_name_or_path or config.model_name_or_path
+    if not name:
+        raise ModelError("No tokenizer: set `model_name_or_path`, or `tokenizer_name_or_path` where it lies elsewhere.")
+    tokenizer = _from_pretrained(name, config.model_revision, config.trust_remote_code)
+    return tokenizer, apply_settings(tokenizer, config, data)
+
+
+def apply_settings(tokenizer: "PreTrainedTokenizerBase", config: ModelConfig, data: DataConfig) -> TokenizerChanges:
+    """Apply `added_tokens`, `eos_token`, `chat_template_path` and `pad_token` to a tokenizer, in place.
+
+    Also for a tokenizer that a Python user passes. The order is TRL's, with the added tokens first so that
+    `eos_token` and `pad_token` may name one of them.
+    """
+    before = set(tokenizer.get_vocab().values())
+    eos_before = tokenizer.eos_token
+    _add_tokens(tokenizer, config.added_tokens)
+    if config.eos_token is not None:
+        _require_in_vocabulary(tokenizer, "eos_token", config.eos_token)
+        tokenizer.eos_token = config.eos_token
+    if data.chat_template_path is not None:
+        _take_template(
+            tokenizer, data.chat_template_path, keep_eos=config.eos_token is not None, trust=config.trust_remote_code
+        )
+    pad_token = config.pad_token or tokenizer.pad_token or tokenizer.eos_token
+    if pad_token is None:
+        raise ModelError(
+            f"The tokenizer {_name(tokenizer)} has neither a padding nor an end token. Set `eos_token`"
+            " (and `pad_token`, if it is to be another one) to tokens of its vocabulary, or to ones in `added_tokens`."
+        )
+    _require_in_vocabulary(tokenizer, "pad_token", pad_token)
+    tokenizer.pad_token = pad_token
+    new_ids = sorted(set(tokenizer.get_vocab().values()) - before)
+    return TokenizerChanges(new_ids, new_eos=tokenizer.eos_token != eos_before)
+
+
+def _from_pretrained(name: str, revision: str, trust_remote_code: bool) -> "PreTrainedTokenizerBase":
+    from transformers import AutoTokenizer
+
+    from dynotune.model.spm import faithful_tokenizer, sentencepiece_only
+
+    folder = Path(name)
+    spm = sentencepiece_only(folder)
+    if folder.is_dir() and not any(folder.iterdir()):
+        raise ModelError(f"The folder {name} is empty: it holds no tokenizer.")
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            name, revision=revision, trust_remote_code=trust_remote_code
+        )
+    except (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(_load_failure(name, folder, spm, error)) from error
+    return tokenizer if spm is None else faithful_tokenizer(tokenizer, spm)
+
+
+def _load_failure(name: str, folder: Path, spm: Path | None, error: Exception) -> str:
+    first_line = str(error).strip().split("\n")[0] or type(error).__name__
+    said = f"transformers said: {first_line}"
+    if "trust_remote_code" in str(error):
+        return (
+            f"The tokenizer {name} brings Python code of its own, which is not run unasked. Read that code and set"
+            " `trust_remote_code: true`, or convert the tokenizer to a `tokenizer.json`."
+        )
+    if spm is not None:
+        return (
+            f"{spm} is a SentencePiece model that could not be loaded ({said})."
+            " Is it whole? Is `sentencepiece` installed (`pip install dynotune[sentencepiece]`)?"
+        )
+    if folder.is_dir():
+        held = ", ".join(sorted(p.name for p in folder.iterdir())[:12])
+        return (
+            f"No tokenizer could be loaded from the folder {name}, which holds: {held}. It needs a `tokenizer.json`"
+            f" or a SentencePiece `tokenizer.model`; or set `tokenizer_name_or_path`. {said}"
+        )
+    return (
+        f"The tokenizer {name} could not be loaded: it is no folder here, and the hub gave none. Check the name,"
+        f" `model_revision`, the network and your hub login. {said}"
+    )
+
+
+def _add_tokens(tokenizer: "PreTrainedTokenizerBase", tokens: list[str]) -> None:
+    from transformers import AddedToken
+
+    if any(not token.strip() for token in tokens):
+        raise ModelError("`added_tokens` holds an empty or blank token. Remove it: it would match everywhere.")
+    known = tokenizer.get_vocab()
+    tokenizer.add_tokens([AddedToken(token, normalized=False) for token in tokens if token not in known])
+
+
+def _require_in_vocabulary(tokenizer: "PreTrainedTokenizerBase", key: str, token: str) -> None:
+    if token not in tokenizer.get_vocab():
+        raise ModelError(
+            f"`{key}: {token}` is not in the vocabulary of the tokenizer {_name(tokenizer)}"
+            f" ({len(tokenizer):,} tokens). Name a token that it has, or also list it in `added_tokens`."
+        )
+
+
+def _take_template(tokenizer: "PreTrainedTokenizerBase", path: str, *, keep_eos: bool, trust: bool) -> None:
+    """Take the chat template from a file, or with its added tokens and end token from another tokenizer."""
+    if path.endswith(_TEMPLATE_FILES):
+        tokenizer.chat_template = _read_template(Path(path))
+        return
+    if Path(path).is_file():
+        raise TemplateError(
+            f"`chat_template_path: {path}` is a file, but not a template: give a {' or '.join(_TEMPLATE_FILES)} file,"
+            " or a tokenizer's folder or hub id."
+        )
+    source = _from_pretrained(path, "main", trust)
+    if source.chat_template is None:
+        raise TemplateError(f"`chat_template_path: {path}` is a tokenizer without a chat template.")
+    tokenizer.chat_template = source.get_chat_template()
+    known = tokenizer.get_vocab()
+    tokenizer.add_tokens([token for token in source.added_tokens_decoder.values() if token.content not in known])
+    if source.eos_token is not None and not keep_eos:
+        tokenizer.eos_token = source.eos_token
+
+
+def _read_template(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise TemplateError(f"`chat_template_path: {path}` does not exist (looked in {Path.cwd()}).") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise TemplateError(f"`chat_template_path: {path}` cannot be read as UTF-8 text: {error}") from error
+    if not text.strip():
+        raise TemplateError(f"`chat_template_path: {path}` is empty.")
+    return text
+
+
+def _name(tokenizer: "PreTrainedTokenizerBase") -> str:
+    return str(tokenizer.name_or_path or type(tokenizer).__name__)
