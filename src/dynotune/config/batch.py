@@ -27,7 +27,7 @@ class BatchConfig(Topic):
     train_sampling_strategy: Literal["random", "sequential"] = "random"
     """Order of examples: a new seeded permutation each epoch, or the order of the data."""
 
-    data_seed: int | None = None
+    data_seed: int | None = Field(default=None, ge=0, lt=2**32)
     """Seed of the order of examples. Default: `seed`."""
 
     dataloader_drop_last: bool = False

@@ -68,7 +68,8 @@ class DataConfig(Topic):
     """Which end of a long example is kept."""
 
     shuffle_dataset: bool = False
-    """Shuffle the rows once before the plan is made, as TRL does. Matters with `train_sampling_strategy: sequential`."""
+    """Shuffle the rows once before the plan is made, as TRL does. Matters with `train_sampling_strategy:
+    sequential`."""
 
     on_bad_row: Literal["error", "skip"] = "error"
     """A row that cannot be decoded, parsed, rendered or given a label: `error` stops and names it, `skip` writes it to

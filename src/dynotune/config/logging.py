@@ -12,7 +12,8 @@ class LoggingConfig(Topic):
     """When metrics are written."""
 
     logging_steps: float = Field(default=10, gt=0)
-    """Steps between log lines; below 1 it is a share of all steps. `loss` is the mean over the steps since the last line."""
+    """Steps between log lines; below 1 it is a share of all steps. `loss` is the mean over the steps since the last
+    line."""
 
     logging_first_step: bool = False
     """Also log step 1."""
@@ -29,7 +30,7 @@ class LoggingConfig(Topic):
     hub_model_id: str | None = None
     """Repository to push to. Default: the last part of `output_dir`."""
 
-    hub_token: str | None = Field(default=None, repr=False)
+    hub_token: str | None = Field(default=None, repr=False, exclude=True)
     """Token for the hub; never written to the run folder. Default: the one you are logged in with."""
 
     hub_private_repo: bool | None = None

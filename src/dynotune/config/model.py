@@ -32,7 +32,8 @@ class ModelConfig(Topic):
     """Compute in bfloat16 (autocast). Default: yes on a GPU that has it, no on the CPU."""
 
     attn_implementation: str | None = None
-    """Attention implementation of transformers (`sdpa`, `eager`, `flash_attention_2`, ...). Default: the model's own."""
+    """Attention implementation of transformers (`sdpa`, `eager`, `flash_attention_2`, ...). Default: the model's
+    own."""
 
     model_init_kwargs: dict[str, Any] = Field(default_factory=dict)
     """More arguments of `from_pretrained`, as in TRL. `device_map` is refused."""

@@ -34,7 +34,8 @@ class OptimizerConfig(Topic):
     """Clip the gradient's norm to this value; 0 does not clip."""
 
     lr_scheduler_type: str = "linear"
-    """Schedule by transformers' name: `linear`, `cosine`, `constant`, `constant_with_warmup`, `warmup_stable_decay`, ..."""
+    """Schedule by transformers' name: `linear`, `cosine`, `constant`, `constant_with_warmup`, `warmup_stable_decay`,
+    ..."""
 
     lr_scheduler_kwargs: dict[str, Any] = Field(default_factory=dict)
     """More arguments of the schedule."""

@@ -17,7 +17,7 @@ class RunConfig(Topic):
     run_name: str | None = None
     """The run's name in trackers. Default: the last part of `output_dir`."""
 
-    seed: int = 42
+    seed: int = Field(default=42, ge=0, lt=2**32)
     """Seed of weights that are initialised, of dropout, and of the order of examples unless `data_seed` is given."""
 
     full_determinism: bool = False

@@ -2,6 +2,7 @@
 
 from dynotune.config.adapter import AdapterConfig
 from dynotune.config.batch import BatchConfig
+from dynotune.config.checked import CheckedConfig
 from dynotune.config.data import DataConfig
 from dynotune.config.evaluation import EvaluationConfig
 from dynotune.config.logging import LoggingConfig
@@ -23,5 +24,6 @@ class SFTConfig(
     LoggingConfig,
     EvaluationConfig,
     SavingConfig,
+    CheckedConfig,
 ):
     """Configuration of `dynotune sft` and `train_sft`."""

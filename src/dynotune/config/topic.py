@@ -16,4 +16,5 @@ class Topic(BaseModel):
         validate_assignment=True,
         arbitrary_types_allowed=False,
         protected_namespaces=(),
+        allow_inf_nan=False,
     )

@@ -1,0 +1,44 @@
+"""Dynotune fine-tunes language models at the speed of the hardware, without changing what is learned."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from dynotune._version import __version__
+from dynotune.errors import ConfigError, DataError, DynotuneError, ModelError, TemplateError, TrainingError
+
+if TYPE_CHECKING:
+    from dynotune.config.load import load_config
+    from dynotune.config.sft import SFTConfig
+    from dynotune.train.sft import RunResult, train_sft
+
+# PyTorch and transformers take seconds to import, so what needs them is imported when it is first used.
+_LAZY = {
+    "SFTConfig": "dynotune.config.sft",
+    "load_config": "dynotune.config.load",
+    "train_sft": "dynotune.train.sft",
+    "RunResult": "dynotune.train.sft",
+}
+
+__all__ = [
+    "ConfigError",
+    "DataError",
+    "DynotuneError",
+    "ModelError",
+    "RunResult",
+    "SFTConfig",
+    "TemplateError",
+    "TrainingError",
+    "__version__",
+    "load_config",
+    "train_sft",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,6 @@
+"""`python -m dynotune` is `dynotune`."""
+
+from dynotune.cli import main
+
+if __name__ == "__main__":
+    main()
