@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,7 @@ class _Text:
     conversation: bool
     prompt: str | None = None
     spans: Sequence[Span] | None = None
+    notices: set[str] = field(default_factory=set)
 
 
 class Encoder:
@@ -153,12 +154,6 @@ class Encoder:
 
     def _conversation(self, row: Row, messages: list[Message], prompt: list[Message] | None = None) -> "_Text | BadRow":
         findings = self.template_report
-        for what, present in (
-            ("conversations", True),
-            ("tools", bool(row.tools)),
-            ("tool calls", any(message.get("tool_calls") for message in messages)),
-        ):
-            self.notices.update(finding.name for finding in findings.findings if present and finding.concerns == what)
         if any(isinstance(m.get("content"), list) for m in messages) and findings.concerning("content parts"):
             return BadRow(row.place, "content-parts-not-rendered", findings.concerning("content parts")[0].sentence)
         try:
@@ -179,8 +174,11 @@ class Encoder:
         except REFUSALS as error:
             said = str(error) or type(error).__name__
             return BadRow(row.place, "template-refused", f"the chat template refused the conversation: {said}")
-        self.notices.update(unfaithful(messages, whole.text))
-        return _Text(row, whole.text, True, before, spans)
+        concerns = {"conversations"}
+        concerns |= {"tools"} if row.tools else set()
+        concerns |= {"tool calls"} if any(message.get("tool_calls") for message in messages) else set()
+        notices = {finding.name for finding in findings.findings if finding.concerns in concerns}
+        return _Text(row, whole.text, True, before, spans, notices | unfaithful(messages, whole.text))
 
     def _completion_only(self, row: Row) -> bool:
         if self.config.completion_only_loss is None:
@@ -214,15 +212,15 @@ class Encoder:
         ids_T = tokens.whole.ids_T
         bos = self.tokenizer.bos_token_id
         if bos is not None and len(ids_T) > 1 and ids_T[0] == ids_T[1] == bos:
-            self.notices["doubled-bos"] += 1
+            text.notices.add("doubled-bos")
         labels_T: NDArray[np.int32] = ids_T.copy()
         if tokens.prompt is not None and self._completion_only(text.row):
             length = common_prefix_length(tokens.prompt.ids_T, ids_T)
             if length < len(tokens.prompt.ids_T):
-                self.notices["prompt-not-a-prefix"] += 1
+                text.notices.add("prompt-not-a-prefix")
             labels_T[:length] = IGNORE
         elif self.config.completion_only_loss and text.row.kind != "prompt_completion":
-            self.notices["completion-only-without-completion"] += 1
+            text.notices.add("completion-only-without-completion")
         if text.spans is not None:
             try:
                 labels_T[~self._assistant_mask(text, tokens.whole)] = IGNORE
@@ -231,6 +229,7 @@ class Encoder:
         # nothing precedes the first token, so a label there carries no loss
         if not (labels_T[1:] != IGNORE).any():
             return BadRow(text.row.place, "no-labels", self._why_no_labels(text, len(ids_T)))
+        self.notices.update(text.notices)  # a refused row is counted by its reason alone
         return Example(ids_T, labels_T, text.row.place)
 
     def _assistant_mask(self, text: _Text, tokens: Tokens) -> NDArray[np.bool_]:
@@ -240,7 +239,7 @@ class Encoder:
             pieces = self._tokeniser.encode(edges, special=False)
             return tokens_by_prefix(tokens.ids_T, [piece.ids_T for piece in pieces])
         if starts_inside_token(tokens.offsets_T, text.spans):
-            self.notices["answer-starts-inside-a-token"] += 1
+            text.notices.add("answer-starts-inside-a-token")
         return tokens_in_spans(tokens.offsets_T, text.spans)
 
     def _why_no_labels(self, text: _Text, length: int) -> str:
