@@ -74,10 +74,10 @@ class Encoder:
 
     @property
     def report(self) -> list[str]:
-        """Sentences about the template, worth saying once before training; none where no conversation was read."""
+        """What was found about the template and concerns rows that were encoded: sentences to say once."""
         if "template_report" not in self.__dict__:
             return []
-        return [finding.sentence for finding in self.template_report.findings]
+        return [finding.sentence for finding in self.template_report.findings if self.notices[finding.name]]
 
     def encode(self, rows: Sequence[Row]) -> list[Encoded]:
         """One result a row, in order.

@@ -24,7 +24,9 @@ UNNAMED = "eval"
 
 
 @dataclass
-class _Stream:
+class Stream:
+    """Rows as they are read, with what to say about where they come from."""
+
     name: str
     statements: list[str]
     rows: Iterable[Record | BadRow]
@@ -52,7 +54,7 @@ def load_train_and_eval(
     _refuse_contradictions(config, train_dataset, eval_dataset)
     ledger = Ledger()
 
-    def load(stream: _Stream, account: Ledger) -> Loaded:
+    def load(stream: Stream, account: Ledger) -> Loaded:
         settings = config.model_copy(update={"columns": {}}) if stream.columns_applied else config
         loaded = load_examples(
             stream.rows,
@@ -67,7 +69,7 @@ def load_train_and_eval(
         return loaded
 
     # All names are resolved before the first row is read, so that a wrong one costs no time.
-    train_stream, test_split = _open_training(config, train_dataset, ledger)
+    train_stream, test_split = open_training(config, train_dataset, ledger)
     eval_streams = _open_evaluation(config, eval_dataset, test_split)
     train = load(train_stream, ledger)
     evaluation = {name: load(stream, Ledger()) for name, stream in eval_streams.items()}
@@ -104,25 +106,25 @@ def _at_most_one(given: Mapping[str, bool], what: str) -> None:
         raise ConfigError(f"{' and '.join(names)} both name the {what}. Give one of them.")
 
 
-def _open_training(config: SFTConfig, passed: Any, ledger: Ledger) -> tuple[_Stream, Source | None]:
-    """The training rows, and the source's own test split where it has one."""
+def open_training(config: SFTConfig, passed: Any, ledger: Ledger) -> tuple[Stream, Source | None]:
+    """The training rows, and the source's own test split where it has one. Nothing is read yet."""
     if passed is not None:
         source = open_object(passed, "train_dataset")
-        return _Stream("train_dataset", [source.statement], source), None
+        return Stream("train_dataset", [source.statement], source), None
     if config.datasets:
         parts = open_mixture(config)
-        return _Stream("datasets", [p.statement for p in parts], mixture_rows(parts, config, ledger), True), None
+        return Stream("datasets", [p.statement for p in parts], mixture_rows(parts, config, ledger), True), None
     assert config.dataset_name is not None
     splits = open_splits(Location(config.dataset_name, config.dataset_config))
     stream = _stream_of(splits, config.dataset_train_split, config.dataset_name, "dataset_train_split")
     return stream, splits.get(config.dataset_test_split)
 
 
-def _open_evaluation(config: SFTConfig, passed: Any, test_split: Source | None) -> dict[str, _Stream]:
+def _open_evaluation(config: SFTConfig, passed: Any, test_split: Source | None) -> dict[str, Stream]:
     if passed is not None:
         sets = passed if isinstance(passed, Mapping) else {UNNAMED: passed}
         sources = {name: open_object(rows, f"eval_dataset[{name}]") for name, rows in sets.items()}
-        return {name: _Stream(source.name, [source.statement], source) for name, source in sources.items()}
+        return {name: Stream(source.name, [source.statement], source) for name, source in sources.items()}
     if config.eval_dataset_name is not None:
         named = config.eval_dataset_name
         paths = named if isinstance(named, dict) else {UNNAMED: named}
@@ -136,20 +138,20 @@ def _open_evaluation(config: SFTConfig, passed: Any, test_split: Source | None) 
             f"`{key}` needs held-out data, and the training data brings no split '{config.dataset_test_split}' "
             "(`dataset_test_split`). Give `eval_dataset_name`, or hold rows out with `test_split_size`."
         )
-    return {UNNAMED: _Stream(test_split.name, [test_split.statement], test_split)}
+    return {UNNAMED: Stream(test_split.name, [test_split.statement], test_split)}
 
 
-def _open_named(path: str, test_split: str) -> _Stream:
+def _open_named(path: str, test_split: str) -> Stream:
     splits = open_splits(Location(path))
     # A file or folder that was named for evaluation and holds one split is meant as a whole.
     asked = next(iter(splits)) if len(splits) == 1 else test_split
     return _stream_of(splits, asked, path, "dataset_test_split")
 
 
-def _stream_of(splits: Mapping[str, Source], asked: str, name: str, key: str) -> _Stream:
+def _stream_of(splits: Mapping[str, Source], asked: str, name: str, key: str) -> Stream:
     source, bounds = choose_split(splits, asked, name, key)
     statement = source.statement + (f", {asked}" if bounds else "")
-    return _Stream(name, [statement], slice_rows(source, bounds, source.count))
+    return Stream(name, [statement], slice_rows(source, bounds, source.count))
 
 
 def _split(train: Loaded, size: float, seed: int) -> tuple[Loaded, Loaded]:

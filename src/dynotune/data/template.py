@@ -12,7 +12,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import jinja2
+from jinja2.ext import Extension
 from jinja2.meta import find_undeclared_variables
+from jinja2.nodes import Node
+from jinja2.parser import Parser
 
 from dynotune.data.rows import Message
 from dynotune.data.training_templates import has_generation_blocks, training_variant
@@ -136,11 +139,11 @@ class ChatTemplate:
         return Rendered(texts[0], spans[0] if generated else ())
 
 
-class _GenerationTag(jinja2.ext.Extension):
+class _GenerationTag(Extension):
     """Lets Jinja's parser read `{% generation %}`, which transformers defines at rendering."""
 
     tags = {"generation"}  # noqa: RUF012
 
-    def parse(self, parser: jinja2.parser.Parser) -> list[jinja2.nodes.Node]:
+    def parse(self, parser: Parser) -> list[Node]:
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
