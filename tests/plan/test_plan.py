@@ -1,4 +1,4 @@
-"""Promise: what a step contains is fixed by the batch settings, every row is seen once an epoch, and resuming is an index."""
+"""Promise: the batch settings fix what a step contains, every row is seen once an epoch, and resuming is an index."""
 
 import math
 from typing import Any
@@ -34,7 +34,9 @@ def test_every_row_is_seen_exactly_once_an_epoch(rows: int, batch: int, accumula
     steps = list(plan.steps())
     assert len(steps) == plan.total_steps == epochs * math.ceil(rows / (batch * accumulation))
     for epoch in range(epochs):
-        seen = np.concatenate([s.rows for s in steps[epoch * plan.steps_per_epoch : (epoch + 1) * plan.steps_per_epoch]])
+        seen = np.concatenate(
+            [s.rows for s in steps[epoch * plan.steps_per_epoch : (epoch + 1) * plan.steps_per_epoch]]
+        )
         assert sorted(seen.tolist()) == list(range(rows))
     assert all(len(s.rows) == batch * accumulation for s in steps if s.number % plan.steps_per_epoch)
 

@@ -96,7 +96,10 @@ def test_every_save_uploads_in_the_background_and_leaves_out_what_comes_too_soon
     hub.hold.set()
     assert hub.calls[-1][1]["folder_path"] == tmp_path / "step-10" / "adapter"
     assert pusher.finish(tmp_path) is not None
-    assert [a["commit_message"] for c, a in hub.calls if c == "upload_folder"] == ["Checkpoint step-10", "End of training"]
+    assert [a["commit_message"] for c, a in hub.calls if c == "upload_folder"] == [
+        "Checkpoint step-10",
+        "End of training",
+    ]
 
 
 def test_a_failed_background_upload_is_said_and_training_goes_on(tmp_path: Path) -> None:

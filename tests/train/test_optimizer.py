@@ -76,7 +76,12 @@ def test_weight_decay_spares_what_transformers_spares() -> None:
 
     model = LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=32, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, attention_bias=True
+            vocab_size=32,
+            hidden_size=16,
+            intermediate_size=32,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            attention_bias=True,
         )
     )
     theirs = set(Trainer.get_decay_parameter_names(None, model))  # type: ignore[arg-type]

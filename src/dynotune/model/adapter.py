@@ -46,7 +46,9 @@ def add_adapter(model: "PreTrainedModel", peft_config: "PeftConfig") -> "PeftMod
     try:
         wrapped = get_peft_model(model, peft_config)
     except (ValueError, KeyError) as error:
-        leaves = Counter(name.rsplit(".", 1)[-1] for name, module in model.named_modules() if not list(module.children()))
+        leaves = Counter(
+            name.rsplit(".", 1)[-1] for name, module in model.named_modules() if not list(module.children())
+        )
         raise ModelError(
             f"The adapter cannot be placed: {error}\nThis model's linear and other leaf modules are named"
             f" {', '.join(sorted(leaves))}. Set `lora_target_modules` to some of them, or to `all-linear`."
@@ -74,7 +76,11 @@ def _refuse_unmatched_names(model: "PreTrainedModel", peft_config: "PeftConfig")
 
 def not_fused(peft_config: "PeftConfig") -> str | None:
     """The PEFT variant in use, where it is more than plain LoRA: it runs through PEFT's own forward."""
-    variants = [name for name in ("use_dora", "use_qalora", "lora_bias", "alora_invocation_tokens") if getattr(peft_config, name, None)]
+    variants = [
+        name
+        for name in ("use_dora", "use_qalora", "lora_bias", "alora_invocation_tokens")
+        if getattr(peft_config, name, None)
+    ]
     start = getattr(peft_config, "init_lora_weights", True)
     if isinstance(start, str) and start != "gaussian":
         variants.append(f"init_lora_weights={start}")

@@ -48,7 +48,7 @@ def describe_model(model: "torch.nn.Module", device: "torch.device") -> ModelFac
         by_dtype[name] += p.numel()
         if p.requires_grad:
             trained[name] += p.numel()
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    base: Any = model.get_base_model() if hasattr(model, "get_base_model") else model  # type: ignore[operator]
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     return ModelFacts(
         architecture=type(base).__name__,

@@ -1,6 +1,6 @@
 """The embedding and the tokenizer must agree: every id has a row, new tokens get one that is trained."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dynotune.errors import ModelError
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def embedding_rows(model: "PreTrainedModel") -> int:
     """Rows of the input embedding."""
-    embedding = model.get_input_embeddings()
+    embedding: Any = model.get_input_embeddings()
     return int(embedding.weight.shape[0])
 
 

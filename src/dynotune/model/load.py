@@ -2,7 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dynotune.config.model import ModelConfig
 from dynotune.errors import ConfigError, ModelError
@@ -27,6 +27,7 @@ def load_model(config: ModelConfig, precision: Precision, device: "torch.device"
 
     Raises `ModelError` where it cannot be found, misses weights, or does not come out as asked.
     """
+    import torch
     from transformers import AutoModelForCausalLM
 
     if not config.model_name_or_path:
@@ -47,11 +48,12 @@ def load_model(config: ModelConfig, precision: Precision, device: "torch.device"
     common: dict[str, Any] = {"trust_remote_code": config.trust_remote_code}
     if config.attn_implementation is not None:
         common["attn_implementation"] = config.attn_implementation
+    model: PreTrainedModel
     try:
         if config.random_weights:
             model = _random_model(config, precision, device, common, extra)
         else:
-            model, info = AutoModelForCausalLM.from_pretrained(
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
                 config.model_name_or_path,
                 revision=config.model_revision,
                 dtype=precision.weights if precision.weights is not None else "auto",
@@ -60,8 +62,9 @@ def load_model(config: ModelConfig, precision: Precision, device: "torch.device"
                 **common,
                 **extra,
             )
+            model, info = loaded
             _check_weights(config.model_name_or_path, info)
-            model = model.to(device)
+            model = cast("PreTrainedModel", torch.nn.Module.to(model, device))
     except ImportError as error:
         raise ModelError(
             f"`attn_implementation: {config.attn_implementation}` or the model itself needs a package that does not work"
@@ -72,7 +75,9 @@ def load_model(config: ModelConfig, precision: Precision, device: "torch.device"
     except (ValueError, KeyError) as error:
         if isinstance(error, ConfigError | ModelError):
             raise
-        raise ModelError(f"`{config.model_name_or_path}` cannot be loaded as a causal language model: {error}") from error
+        raise ModelError(
+            f"`{config.model_name_or_path}` cannot be loaded as a causal language model: {error}"
+        ) from error
     model.config.use_cache = False
     check_model(model, config, precision, device)
     return model
@@ -87,9 +92,10 @@ def read_model_config(config: ModelConfig, extra: dict[str, Any]) -> "Pretrained
     source = path.parent if path.is_file() and path.name == "config.json" else config.model_name_or_path
     if path.is_file() and path.name != "config.json":
         raise ModelError(f"`{path}` is a file: name the folder that holds the model, or its `config.json`.")
-    return AutoConfig.from_pretrained(
+    architecture = AutoConfig.from_pretrained(
         source, revision=config.model_revision, trust_remote_code=config.trust_remote_code, **extra
     )
+    return cast("PretrainedConfig", architecture)
 
 
 def _random_model(
@@ -102,8 +108,7 @@ def _random_model(
     # Drawn on the device itself: filling 7 billion weights takes seconds there and minutes on the host.
     with device:
         model = AutoModelForCausalLM.from_config(architecture, dtype=precision.weights or torch.float32, **common)
-    assert isinstance(model, torch.nn.Module)
-    return model
+    return cast("PreTrainedModel", model)
 
 
 def _check_weights(name: str, info: dict[str, Any]) -> None:
@@ -137,9 +142,7 @@ def _not_found(config: ModelConfig, error: OSError) -> str:
     )
 
 
-def check_model(
-    model: "PreTrainedModel", config: ModelConfig, precision: Precision, device: "torch.device"
-) -> None:
+def check_model(model: "PreTrainedModel", config: ModelConfig, precision: Precision, device: "torch.device") -> None:
     """The model must stand on the device, in the precision and with the attention that were asked for."""
     places = Counter(str(p.device) for p in model.parameters())
     wrong = {place: n for place, n in places.items() if place not in (str(device), device.type)}

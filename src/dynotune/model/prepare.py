@@ -10,6 +10,7 @@ from dynotune.model.describe import ModelFacts, describe_model
 from dynotune.model.embedding import agree_on_special_tokens, fit_embedding
 from dynotune.model.load import check_model, load_model
 from dynotune.model.precision import Precision
+from dynotune.model.tokenizer import TokenizerChanges
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +32,7 @@ def prepare_model(
     precision: Precision,
     device: "torch.device",
     tokenizer: "PreTrainedTokenizerBase",
-    new_token_ids: list[int],
+    changes: TokenizerChanges,
     own_model: "PreTrainedModel | None" = None,
     own_peft_config: "PeftConfig | None" = None,
 ) -> Prepared:
@@ -43,7 +44,9 @@ def prepare_model(
     if is_peft and own_peft_config is not None:
         raise ConfigError("`model` is already a PeftModel: give either that or `peft_config`, not both.")
     if is_peft and config.use_peft:
-        raise ConfigError("`model` is already a PeftModel and `use_peft: true` asks for another adapter: take one of the two.")
+        raise ConfigError(
+            "`model` is already a PeftModel and `use_peft: true` asks for another adapter: take one of the two."
+        )
     if own_model is None:
         model = load_model(config, precision, device)
     else:
@@ -51,13 +54,13 @@ def prepare_model(
         model.config.use_cache = False
     wants_adapter = own_peft_config is not None or config.use_peft
     if not is_peft:
-        note = fit_embedding(model, tokenizer, new_token_ids)
+        note = fit_embedding(model, tokenizer, changes.new_ids)
         if note:
             says.append(note)
-    agree_on_special_tokens(model, tokenizer, new_eos=config.eos_token is not None)
+    agree_on_special_tokens(model, tokenizer, changes.new_eos)
     if wants_adapter:
         tied = bool(getattr(model.config.get_text_config(), "tie_word_embeddings", False))
-        peft_config = own_peft_config or lora_config(config, new_token_ids, tied)
+        peft_config = own_peft_config or lora_config(config, changes.new_ids, tied)
         model = add_adapter(model, peft_config)  # type: ignore[assignment]
         variant = not_fused(peft_config)
         if variant:
@@ -92,9 +95,15 @@ def _checkpoint_activations(model: "PreTrainedModel", config: SFTConfig) -> None
     if not getattr(model, "supports_gradient_checkpointing", True):
         raise ConfigError(f"`gradient_checkpointing: true`: {type(model).__name__} does not support it. Take it out.")
     try:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=kwargs)
+        # transformers 5.2x renamed it; the old name still works there and warns.
+        if hasattr(model, "activation_checkpointing_enable"):
+            model.activation_checkpointing_enable(activation_checkpointing_kwargs=kwargs)
+        else:
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=kwargs)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"`gradient_checkpointing_kwargs: {config.gradient_checkpointing_kwargs}`: {error}") from error
+        raise ConfigError(
+            f"`gradient_checkpointing_kwargs: {config.gradient_checkpointing_kwargs}`: {error}"
+        ) from error
     if hasattr(model, "peft_config"):
         # The frozen embedding's output carries no gradient, and a checkpointed layer needs an input that does.
         model.enable_input_require_grads()

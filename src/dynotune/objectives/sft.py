@@ -38,7 +38,7 @@ class SFTObjective:
     (1 - e) * nll + e * mean over the vocabulary of the negative log-probabilities.
     """
 
-    sums = ("mean_token_accuracy", "entropy")
+    sums: tuple[str, ...] = ("mean_token_accuracy", "entropy")
 
     def __init__(self, config: SFTObjectiveConfig) -> None:
         if config.label_smoothing_factor and config.loss_type != "nll":

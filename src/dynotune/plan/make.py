@@ -24,12 +24,12 @@ def trainable_spans(
     """
     spans = truncate(examples, config.max_length, config.truncation_mode)
     full = truncate(examples, None, config.truncation_mode)
-    for row in np.flatnonzero(spans.cut_tokens):
+    for row in np.flatnonzero(spans.cut_tokens).tolist():
         if spans.label_tokens[row]:
             lost = int(full.label_tokens[row] - spans.label_tokens[row])
             ledger.truncate(examples.places[row], int(spans.cut_tokens[row]), lost)
-    empty = np.flatnonzero(spans.label_tokens == 0)
-    if len(empty) and config.on_bad_row == "error":
+    empty = np.flatnonzero(spans.label_tokens == 0).tolist()
+    if empty and config.on_bad_row == "error":
         places = ", ".join(str(examples.places[row]) for row in empty[:5])
         raise DataError(
             f"{len(empty)} rows have no label token left under `max_length: {config.max_length}` with `truncation_mode:"

@@ -1,6 +1,7 @@
 """Puts the parts of a run together: optimizer, schedule, cadence, journal, checkpoints, callbacks."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -42,7 +43,7 @@ def assemble(
     callbacks: "Sequence[TrainerCallback]",
     console: Console,
     listeners: Sequence[Callable[[Row], None]],
-    on_save: Callable[[], None],
+    on_save: Callable[[Path], None],
 ) -> Run:
     """A run ready for the loop; where the configuration resumes, its state is restored."""
     optimizer = build_optimizer(model, config)
@@ -67,7 +68,12 @@ def assemble(
         evaluator = Evaluator(
             held_out, objective, tokenizer, device, config.eval_samples, config.eval_sample_max_new_tokens
         )
-    if evaluator and objective and str(config.lr_scheduler_type) == "reduce_lr_on_plateau" and evaluate.strategy == "no":
+    if (
+        evaluator
+        and objective
+        and str(config.lr_scheduler_type) == "reduce_lr_on_plateau"
+        and evaluate.strategy == "no"
+    ):
         raise ConfigError("`lr_scheduler_type: reduce_lr_on_plateau` watches evaluations: set `eval_strategy`.")
     run = Run(
         plan=plan,

@@ -88,7 +88,9 @@ class Checkpoints:
 
     def all(self) -> list[Path]:
         """Complete checkpoints, oldest first."""
-        found = [p for p in self.folder.glob("step-*") if re.fullmatch(r"step-\d+", p.name) and (p / "state.json").is_file()]
+        found = [
+            p for p in self.folder.glob("step-*") if re.fullmatch(r"step-\d+", p.name) and (p / "state.json").is_file()
+        ]
         return sorted(found, key=lambda p: int(p.name.removeprefix("step-")))
 
     def save(self, trainee: Trainee) -> Path:
@@ -130,7 +132,9 @@ class Checkpoints:
             return present[-1]
         path = Path(asked)
         if not (path / "state.json").is_file():
-            raise TrainingError(f"`resume_from_checkpoint: {path}` is not a checkpoint of Dynotune (it has no state.json).")
+            raise TrainingError(
+                f"`resume_from_checkpoint: {path}` is not a checkpoint of Dynotune (it has no state.json)."
+            )
         return path
 
     def restore(self, path: Path, trainee: Trainee) -> None:
@@ -157,9 +161,11 @@ def load_weights(model: "PreTrainedModel", folder: Path) -> None:
         from peft import set_peft_model_state_dict
         from safetensors.torch import load_file
 
-        result = set_peft_model_state_dict(model, load_file(folder / "adapter_model.safetensors"))
+        result: Any = set_peft_model_state_dict(model, load_file(folder / "adapter_model.safetensors"))
         if result.unexpected_keys:
-            raise TrainingError(f"{folder} does not belong to this adapter: it also holds {result.unexpected_keys[:3]}.")
+            raise TrainingError(
+                f"{folder} does not belong to this adapter: it also holds {result.unexpected_keys[:3]}."
+            )
         return
     # Through from_pretrained, because the names in the file may differ from the module's (fused experts, tied heads).
     dtype = next(model.parameters()).dtype
@@ -181,8 +187,7 @@ def _training_state(trainee: Trainee) -> tuple[dict[str, Tensor], dict[str, Any]
                 tensors[f"optimizer/{name}/{key}"] = value.detach().contiguous()
             else:
                 plain.setdefault(name, {})[key] = value
-    numpy_state = np.random.get_state()  # noqa: NPY002  (the global generator is what libraries draw from)
-    assert isinstance(numpy_state, tuple)
+    numpy_state: Any = np.random.get_state()  # the global generator is what libraries draw from
     schedule = {k: v for k, v in trainee.schedule.state_dict().items() if k != "lr_lambdas"}
     state = {
         "optimizer": plain,
@@ -215,7 +220,7 @@ def _restore_training_state(trainee: Trainee, tensors: dict[str, Tensor], state:
     version, internal, gauss = state["rng_python"]
     random.setstate((version, tuple(internal), gauss))
     name, keys, *rest = state["rng_numpy"]
-    np.random.set_state((name, np.array(keys, np.uint32), *rest))  # noqa: NPY002
+    np.random.set_state((name, np.array(keys, np.uint32), *rest))
     torch.set_rng_state(tensors["rng/torch"])
     if torch.cuda.is_available():
         saved_cuda = [tensors[k] for k in sorted(tensors) if k.startswith("rng/cuda/")]

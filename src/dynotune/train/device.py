@@ -2,6 +2,7 @@
 
 import os
 import random
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -29,6 +30,10 @@ def set_up_process(config: RunConfig) -> torch.device:
     if config.tf32 is not None:
         torch.backends.cuda.matmul.allow_tf32 = config.tf32
         torch.backends.cudnn.allow_tf32 = config.tf32
+    if config.disable_tqdm or not sys.stderr.isatty():
+        import transformers
+
+        transformers.logging.disable_progress_bar()
     seed_everything(config.seed)
     return choose_device(config.use_cpu)
 
@@ -36,7 +41,7 @@ def set_up_process(config: RunConfig) -> torch.device:
 def seed_everything(seed: int) -> None:
     """Python's, NumPy's and PyTorch's global generators."""
     random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002  (libraries draw from the global generator)
+    np.random.seed(seed % 2**32)  # libraries draw from the global generator
     torch.manual_seed(seed)
 
 

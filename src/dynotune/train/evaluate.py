@@ -67,6 +67,7 @@ class Evaluator:
     def generate(self, model: "PreTrainedModel", autocast: AbstractContextManager[Any]) -> list[dict[str, str]]:
         """Greedy generations for the first prompts of every set: what stands before the first label token."""
         rows: list[dict[str, str]] = []
+        generate: Any = model.generate
         model.eval()
         with torch.no_grad(), autocast:
             for name, held in self.held_out.items():
@@ -75,7 +76,7 @@ class Evaluator:
                     labels = held.examples.labels[held.spans.start[row] : held.spans.end[row]]
                     cut = max(1, int(np.argmax(labels != IGNORE)))
                     prompt = torch.from_numpy(ids[:cut]).to(self.device).long()[None]
-                    out = model.generate(
+                    out = generate(
                         input_ids=prompt,
                         attention_mask=torch.ones_like(prompt),
                         max_new_tokens=self.max_new_tokens,

@@ -18,20 +18,20 @@ class Events:
     an AttributeError that names it.
     """
 
-    def __init__(self, callbacks: Sequence["TrainerCallback"], config: Any, trainee: Trainee, plan: Plan) -> None:
-        from transformers import TrainerControl, TrainerState
-        from transformers.trainer_callback import CallbackHandler
+    def __init__(
+        self, callbacks: "Sequence[TrainerCallback | type[TrainerCallback]]", config: Any, trainee: Trainee, plan: Plan
+    ) -> None:
+        from transformers import TrainerCallback, TrainerControl, TrainerState
 
-        for callback in callbacks:
-            if not hasattr(callback, "on_step_end"):
+        # A class instead of an instance is accepted, as in transformers.
+        self.callbacks = [callback() if isinstance(callback, type) else callback for callback in callbacks]
+        for callback in self.callbacks:
+            if not isinstance(callback, TrainerCallback):
                 raise ConfigError(
-                    f"callbacks: {callback!r} is not a transformers.TrainerCallback instance. Derive from it and pass an"
-                    " instance, not the class."
+                    f"callbacks: {callback!r} is not a transformers.TrainerCallback. Derive it from that class; only the"
+                    " methods that you need have to be written."
                 )
         self.config, self.trainee = config, trainee
-        self.handler = CallbackHandler(
-            list(callbacks), trainee.model, trainee.tokenizer, trainee.optimizer, trainee.schedule
-        )
         self.state = TrainerState(
             max_steps=plan.total_steps,
             num_train_epochs=max(1, round(plan.total_steps / plan.steps_per_epoch)),
@@ -46,8 +46,15 @@ class Events:
         """Run one of `train_begin`, `epoch_end`, `step_begin`, `step_end`, `log`, `evaluate`, `save`, `train_end`."""
         self.state.global_step, self.state.epoch = step, epoch
         self.state.best_metric = self.trainee.progress.best_metric
-        result = self.handler.call_event(f"on_{event}", self.config, self.state, self.control, **more)
-        self.control = result if result is not None else self.control
+        parts = {
+            "model": self.trainee.model,
+            "processing_class": self.trainee.tokenizer,
+            "optimizer": self.trainee.optimizer,
+            "lr_scheduler": self.trainee.schedule,
+        }
+        for callback in self.callbacks:
+            result = getattr(callback, f"on_{event}")(self.config, self.state, self.control, **parts, **more)
+            self.control = result if result is not None else self.control
 
     def log(self, step: int, epoch: float, metrics: Mapping[str, Any]) -> None:
         row = dict(metrics)

@@ -1,12 +1,42 @@
 """The end of a run: the best model where one was asked for, the final model or adapter, its card, the curve, the hub."""
 
+import time
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from dynotune.config.sft import SFTConfig
+from dynotune.report.curves import read_curves
+from dynotune.report.model_card import write_model_card
+from dynotune.report.svg import write_svg_loss_curve
+from dynotune.report.terminal import loss_curve
 from dynotune.train.checkpoint import load_weights, model_folder, save_model
+from dynotune.train.hub import HubPusher
 from dynotune.train.loop import Run
 from dynotune.train.run_folder import RunFolder
+
+
+def finish(run: Run, config: SFTConfig, folder: RunFolder, hub: HubPusher | None, began: float) -> dict[str, Any]:
+    """Write what the run leaves behind, show the curve, and return the figures of the whole run."""
+    target = keep_model(run, config, folder)
+    curves = read_curves(folder.metrics) if folder.metrics.is_file() else []
+    if curves:
+        write_svg_loss_curve(curves, folder.path / "loss.svg", title="loss")
+        run.display.console.print(loss_curve(curves))
+    figures = summary(run, time.perf_counter() - began)
+    folder.write_json("summary.json", figures)
+    write_model_card(folder.path, figures)
+    speed = f", {figures['tokens_per_second']:,.0f} real tokens/s" if figures["tokens_per_second"] else ""
+    run.display.say(
+        f"{figures['steps']} steps, {figures['real_tokens']:,} tokens in {figures['train_seconds']:.1f} s{speed}"
+    )
+    run.display.say(f"saved {target}")
+    if hub:
+        address = hub.finish(target)
+        if address:
+            run.display.say(f"pushed to {address}")
+    return figures
 
 
 def keep_model(run: Run, config: SFTConfig, folder: RunFolder) -> Path:
@@ -17,17 +47,20 @@ def keep_model(run: Run, config: SFTConfig, folder: RunFolder) -> Path:
         assert run.best is not None
         best = run.checkpoints.path(progress.best_step)
         load_weights(trainee.model, best / model_folder(trainee.is_adapter))
-        run.display.say(f"took the best checkpoint: step {progress.best_step} ({run.best.metric} {progress.best_metric:.4f})")
+        run.display.say(
+            f"took the best checkpoint: step {progress.best_step} ({run.best.metric} {progress.best_metric:.4f})"
+        )
     target = folder.path / model_folder(trainee.is_adapter)
     save_model(trainee.model, trainee.tokenizer, target)
     return target
 
 
-def summary(run: Run, seconds: float, peak_gib: float | None) -> dict[str, Any]:
+def summary(run: Run, seconds: float) -> dict[str, Any]:
     """Figures of the whole run, each defined once: docs, "Metrics"."""
     p = run.trainee.progress
     out: dict[str, Any] = {
         "steps": p.step,
+        "epochs": p.step / run.plan.steps_per_epoch,
         "real_tokens": p.tokens,
         "label_tokens": p.label_tokens,
         "train_seconds": p.train_seconds,
@@ -35,9 +68,8 @@ def summary(run: Run, seconds: float, peak_gib: float | None) -> dict[str, Any]:
         "seconds_in_all": seconds,
         "skipped_steps": p.skipped_steps,
     }
-    if peak_gib is not None:
-        out["peak_memory_gib"] = peak_gib
+    if run.device.type == "cuda":
+        out["peak_memory_gib"] = torch.cuda.max_memory_allocated(run.device) / 2**30
     if p.best_step is not None:
         out |= {"best_step": p.best_step, "best_metric": p.best_metric}
     return out
-

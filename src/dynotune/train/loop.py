@@ -5,6 +5,7 @@ Legend of shapes: T tokens of a document, V vocabulary.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -52,7 +53,7 @@ class Run:
     display: ProgressDisplay
     eval_on_start: bool = False
     keep_samples: Callable[[int, list[dict[str, str]]], None] = lambda step, rows: None
-    on_save: Callable[[], None] = lambda: None
+    on_save: Callable[[Path], None] = lambda checkpoint: None
 
 
 def train(run: Run) -> None:
@@ -96,7 +97,7 @@ def forward_backward(run: Run, step: Step) -> tuple[Tensor, Tensor]:
         with run.autocast():
             logits_TV = run.trainee.model(input_ids=ids_T[None], use_cache=False).logits[0]
             micro_loss, micro_sums = run.objective(logits_TV, labels_T)
-        (micro_loss / denominator).backward()  # type: ignore[no-untyped-call]
+        (micro_loss / denominator).backward()
         loss += micro_loss.detach()
         sums += micro_sums
     return loss / denominator, sums / denominator
@@ -164,4 +165,4 @@ def save(run: Run, step: int, epoch: float) -> None:
     path = run.checkpoints.save(run.trainee)
     run.display.say(f"saved {path}")
     run.events.call("save", step, epoch)
-    run.on_save()
+    run.on_save(path)

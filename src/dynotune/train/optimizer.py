@@ -70,7 +70,9 @@ def build_optimizer(model: torch.nn.Module, config: OptimizerConfig) -> torch.op
     try:
         return OPTIMIZERS[config.optim](groups, config, _parse_args(config.optim_args))
     except TypeError as error:
-        raise ConfigError(f"`optim_args: {config.optim_args}` does not suit `optim: {config.optim}`: {error}") from error
+        raise ConfigError(
+            f"`optim_args: {config.optim_args}` does not suit `optim: {config.optim}`: {error}"
+        ) from error
 
 
 def _parse_args(text: str | None) -> dict[str, Any]:

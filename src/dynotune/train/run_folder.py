@@ -15,15 +15,15 @@ LEAVINGS = ("metrics.jsonl", "checkpoints", "model", "adapter")
 class RunFolder:
     """Paths and small files of one run."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, held: tuple[str, ...] = ()) -> None:
+        """`held`: what an earlier run left here that `clear` will remove."""
+        self.path, self.held = path, held
         self.metrics, self.checkpoints = path / "metrics.jsonl", path / "checkpoints"
 
     @classmethod
     def open(cls, output_dir: str | None, overwrite: bool, resume: bool, kind: str = "sft") -> "RunFolder":
         """Make the folder, or refuse one that holds another run which would be lost."""
         path = Path(output_dir) if output_dir else Path("runs") / time.strftime(f"{kind}-%Y%m%d-%H%M%S")
-        folder = cls(path)
         held = [name for name in LEAVINGS if (path / name).exists()]
         if held and not resume and not overwrite:
             raise ConfigError(
@@ -32,20 +32,23 @@ class RunFolder:
             )
         try:
             path.mkdir(parents=True, exist_ok=True)
-            if held and not resume:
-                folder._set_aside(held)
             probe = path / ".writable"
             probe.touch()
             probe.unlink()
         except OSError as error:
-            raise ConfigError(f"`output_dir: {path}` cannot be written: {error.strerror}. Name another folder.") from error
-        return folder
+            raise ConfigError(
+                f"`output_dir: {path}` cannot be written: {error.strerror}. Name another folder."
+            ) from error
+        return cls(path, () if resume else tuple(held))
 
-    def _set_aside(self, held: list[str]) -> None:
-        """Overwriting removes the old run's files, so that nothing of it can be taken for the new one's."""
+    def clear(self) -> None:
+        """Remove the run that is being replaced, so that nothing of it can be taken for the new one's.
+
+        Called when the new run is about to take its first step: one that fails before costs the old one nothing.
+        """
         import shutil
 
-        for name in [*held, "samples.jsonl", "quarantine.jsonl", "loss.svg"]:
+        for name in (*self.held, "samples.jsonl", "loss.svg", "README.md") if self.held else ():
             target = self.path / name
             if target.is_dir():
                 shutil.rmtree(target)

@@ -13,20 +13,20 @@ from dynotune.data.encode import Encoder
 from dynotune.data.load import Loaded, load_train_and_eval
 from dynotune.data.quarantine import Quarantine
 from dynotune.environment import collect
-from dynotune.errors import ConfigError
-from dynotune.model.embedding import embedding_rows
 from dynotune.model.precision import choose_precision
 from dynotune.model.prepare import prepare_model
-from dynotune.model.tokenizer import load_tokenizer
+from dynotune.model.tokenizer import apply_settings, load_tokenizer_and_changes
 from dynotune.objectives.sft import SFTObjective
 from dynotune.plan.make import check_vocabulary, trainable_spans
 from dynotune.plan.plan import Plan
 from dynotune.train.assemble import assemble
 from dynotune.train.device import autocast_of, seed_everything, set_up_process
-from dynotune.train.evaluate import Evaluator, HeldOut
+from dynotune.train.evaluate import HeldOut
 from dynotune.train.finish import finish
+from dynotune.train.hub import HubPusher
 from dynotune.train.loop import train
 from dynotune.train.run_folder import RunFolder
+from dynotune.train.trackers import Trackers
 
 if TYPE_CHECKING:
     from peft import PeftConfig
@@ -74,56 +74,111 @@ def train_sft(
     """
     began = time.perf_counter()
     console = console or Console()
+    say = _sayer(console)
     for sentence in config.notices:
-        console.print(f"note: {sentence}", markup=False)
+        say(f"note: {sentence}")
     device = set_up_process(config)
     precision = choose_precision(config, config, device)
     folder = RunFolder.open(config.output_dir, config.overwrite_output_dir, bool(config.resume_from_checkpoint))
-    console.print(f"run folder: {folder.path}", markup=False)
-    folder.write_text("config.yaml", config.to_yaml())
-    folder.write_json("environment.json", collect())
-
-    if tokenizer is None:
-        tokenizer, changes = load_tokenizer_and_changes(config, config)
-    else:
-        changes = apply_settings(tokenizer, config, config)
-    encoder = Encoder(tokenizer, config)
-    loaded, held_out_data = load_train_and_eval(
-        config, encoder, folder.path, train_dataset=train_dataset, eval_dataset=eval_dataset
-    )
-    plan, held_out = make_plan(config, folder, loaded, held_out_data)
-    report_data(console, folder, loaded, held_out_data, plan)
-
-    seed_everything(config.seed)  # the model's weights and adapter depend on the seed alone, not on the data's loading
-    prepared = prepare_model(config, precision, device, tokenizer, changes, model, peft_config)
-    for line in prepared.says:
-        console.print(line, markup=False, highlight=False)
-    for data in (loaded, *held_out_data.values()):
-        check_vocabulary(data.examples, prepared.facts.vocabulary)
-    trackers = Trackers(config.report_to, config.project, run_name(config, folder), folder.path, config.public_dict())
-    hub = HubPusher(config, folder.path) if config.push_to_hub else None
-    rows: list[dict[str, Any]] = []
-    run = assemble(
-        config,
-        folder=folder,
-        plan=plan,
-        examples=loaded.examples,
-        held_out=held_out,
-        model=prepared.model,
-        tokenizer=tokenizer,
-        objective=SFTObjective(config),
-        autocast=autocast_of(precision, device),
-        device=device,
-        callbacks=callbacks,
-        console=console,
-        listeners=[rows.append, lambda row: trackers.log(row, row["step"])],
-        on_save=hub.push_checkpoint if hub else lambda path: None,
-    )
-    if run.update.waits_for_device:
-        console.print(f"note: `optim: {config.optim}` has no fused kernel, so the host waits once a step", markup=False)
+    name = config.run_name or folder.path.resolve().name
+    # What can fail for want of a login or a package fails now, not after the data has been read.
+    hub = HubPusher(config, folder.path, say=say) if config.push_to_hub else None
+    trackers = Trackers(config.report_to, config.project, name, folder.path, config.public_dict(), say=say)
     try:
-        train(run)
+        if tokenizer is None:
+            tokenizer, changes = load_tokenizer_and_changes(config, config)
+        else:
+            changes = apply_settings(tokenizer, config, config)
+        encoder = Encoder(tokenizer, config)
+        data, held_out_data = load_train_and_eval(
+            config, encoder, folder.path, train_dataset=train_dataset, eval_dataset=eval_dataset
+        )
+        plan, held_out = make_plan(config, folder, data, held_out_data)
+        _report_data(console, encoder, data, held_out_data, plan)
+
+        seed_everything(config.seed)  # what is drawn for the model must not depend on what was drawn for the data
+        prepared = prepare_model(config, precision, device, tokenizer, changes, model, peft_config)
+        for line in prepared.says:
+            say(line)
+        for loaded in (data, *held_out_data.values()):
+            check_vocabulary(loaded.examples, prepared.facts.vocabulary)
+        folder.clear()
+        _write_start(folder, config, prepared.facts.to_json(), plan, data, held_out_data)
+        rows: list[dict[str, Any]] = []
+        run = assemble(
+            config,
+            folder=folder,
+            plan=plan,
+            examples=data.examples,
+            held_out=held_out,
+            model=prepared.model,
+            tokenizer=tokenizer,
+            objective=SFTObjective(config),
+            autocast=autocast_of(precision, device),
+            device=device,
+            callbacks=callbacks,
+            console=console,
+            listeners=[rows.append, lambda row: trackers.log(row, row["step"])],
+            on_save=hub.push_checkpoint if hub else lambda checkpoint: None,
+        )
+        try:
+            train(run)
+        finally:
+            run.display.stop()
+        summary = finish(run, config, folder, hub, began)
     finally:
-        run.display.stop()
         trackers.finish()
-    return finish(run, config, folder, prepared, loaded, rows, console, hub, time.perf_counter() - began)
+    return RunResult(folder.path, run.trainee.progress.step, rows, summary, prepared.model, tokenizer)
+
+
+def make_plan(
+    config: SFTConfig, folder: RunFolder, data: Loaded, held_out_data: Mapping[str, Loaded]
+) -> tuple[Plan, dict[str, HeldOut]]:
+    """Apply `max_length` to every data set, account for what it cuts, and plan the run."""
+    quarantine = Quarantine(folder.path / "quarantine.jsonl").write if config.on_bad_row == "skip" else None
+    spans, rows = trainable_spans(data.examples, config, data.ledger, quarantine)
+    plan = Plan(spans, rows, config, config.seed)
+    held_out = {}
+    for name, loaded in held_out_data.items():
+        held_out[name] = HeldOut(loaded.examples, *trainable_spans(loaded.examples, config, loaded.ledger, quarantine))
+    return plan, held_out
+
+
+def _report_data(
+    console: Console, encoder: Encoder, data: Loaded, held_out_data: Mapping[str, Loaded], plan: Plan
+) -> None:
+    """What was read, what became of it, and what a step will contain."""
+    for name, loaded in {"training data": data, **held_out_data}.items():
+        for sentence in (*loaded.sources, loaded.format):
+            console.print(f"{name}: {sentence}", markup=False, highlight=False)
+        console.print(loaded.ledger.summary(name))
+    for sentence in encoder.report:
+        console.print(f"template: {sentence}", markup=False, highlight=False)
+    j = plan.to_json()
+    console.print(
+        f"plan: {j['steps']:,} steps of {j['examples_per_step']} examples ({j['epochs']:.2f} epochs of"
+        f" {j['examples']:,} examples, {j['real_tokens_per_epoch']:,} tokens, {j['label_tokens_per_epoch']:,} of them"
+        f" with loss); {j['path']}",
+        markup=False,
+        highlight=False,
+    )
+
+
+def _write_start(
+    folder: RunFolder,
+    config: SFTConfig,
+    model: Mapping[str, Any],
+    plan: Plan,
+    data: Loaded,
+    held_out_data: Mapping[str, Loaded],
+) -> None:
+    """The files of the run folder that are known before the first step."""
+    folder.write_text("config.yaml", config.to_yaml())
+    folder.write_json("environment.json", {**collect(), "model": model})
+    folder.write_json("plan.json", plan.to_json())
+    evaluation = {name: loaded.ledger.to_json() for name, loaded in held_out_data.items()}
+    folder.write_json("ledger.json", {**data.ledger.to_json(), "format": data.format, "evaluation": evaluation})
+
+
+def _sayer(console: Console) -> Any:
+    return lambda text: console.print(text, markup=False, highlight=False)
