@@ -1,6 +1,6 @@
 """The base of a whole configuration: from a file, flags or Python alike, fully checked, or one `ConfigError`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from pydantic import BaseModel, PrivateAttr, ValidationError
@@ -30,21 +30,20 @@ class CheckedConfig(Topic):
             self._fill(given, Origins())
 
     @classmethod
-    def from_origins(cls, given: Mapping[str, Any], origins: Origins) -> Self:
-        """As the constructor, with errors that name where each key was given."""
+    def from_origins(cls, given: Mapping[str, Any], origins: Origins, problems: Sequence[Problem] = ()) -> Self:
+        """As the constructor, with errors that name where each key was given, after `problems` found before."""
         config = cls.__new__(cls)
-        config._fill(given, origins)
+        config._fill(given, origins, problems)
         return config
 
-    def _fill(self, given: Mapping[str, Any], origins: Origins) -> None:
+    def _fill(self, given: Mapping[str, Any], origins: Origins, found: Sequence[Problem] = ()) -> None:
         resolved = resolve(type(self), given, origins)
         checked, problems = build(type(self), resolved.values, origins)
-        problems = [*resolved.problems, *problems]
+        problems = [*found, *resolved.problems, *problems]
         notices = list(resolved.notices)
         broken = {key for problem in problems for key in problem.keys}
         if checked is not None:
-            written = frozenset(key for key in resolved.values)
-            for finding in findings(cast("SFTConfig", checked), written):
+            for finding in findings(cast("SFTConfig", checked), frozenset(resolved.values)):
                 if broken & set(finding.keys):
                     continue
                 if finding.is_error:

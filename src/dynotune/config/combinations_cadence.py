@@ -31,9 +31,8 @@ def evaluation(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
             "load_best_model_at_end": config.load_best_model_at_end,
             "early_stopping_patience": config.early_stopping_patience is not None,
             "save_strategy": config.save_strategy == "best",
-            "eval_on_start": config.eval_on_start,
-            "eval_samples": config.eval_samples > 0,
-            "eval_dataset_name": config.eval_dataset_name is not None,
+            "eval_samples": config.eval_samples > 0 and not config.eval_on_start,
+            "eval_dataset_name": config.eval_dataset_name is not None and not config.eval_on_start,
         }
         for key in (key for key, asked in needs.items() if asked):
             shown = f"`{key}: best`" if key == "save_strategy" else f"`{key}`"

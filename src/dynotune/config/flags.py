@@ -7,7 +7,6 @@ from pydantic import BaseModel
 
 from dynotune.config.forms import accepts
 from dynotune.config.legacy import RENAMED
-from dynotune.errors import ConfigError
 
 
 class Words(tuple[str, ...]):
@@ -16,11 +15,11 @@ class Words(tuple[str, ...]):
     __slots__ = ()
 
 
-def from_words(model: type[BaseModel], key: str, words: Sequence[str], flag: str) -> Any:
+def from_words(model: type[BaseModel], key: str, words: Sequence[str]) -> Any:
     """One value from the words after a flag: none (a switch), one, several (a list), or `name=value` (a mapping).
 
     Raises:
-        ConfigError: a value is missing, or there are more words than the key takes.
+        ValueError: a value is missing, or there are more words than the key takes.
     """
     field = model.model_fields.get(RENAMED.get(key, key))
     if field is None:
@@ -30,11 +29,11 @@ def from_words(model: type[BaseModel], key: str, words: Sequence[str], flag: str
     if not words:
         if takes.boolean:
             return True
-        raise ConfigError(f"flag {flag}: a value is missing.")
+        raise ValueError("a value is missing")
     if takes.mapping and not words[0].lstrip().startswith(("{", "[")) and all("=" in word for word in words):
         return dict(word.split("=", 1) for word in words)
     if len(words) == 1:
         return words[0]
     if takes.list:
         return list(words)
-    raise ConfigError(f"flag {flag}: takes one value, and {len(words)} were given: {' '.join(words)}")
+    raise ValueError(f"it takes one value, and {len(words)} were given: {' '.join(words)}")

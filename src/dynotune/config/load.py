@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dynotune.config.flags import Words, from_words
-from dynotune.config.problems import Origins
+from dynotune.config.problems import Origins, Problem
 from dynotune.config.read import ConfigFile, read_file
 from dynotune.config.sft import SFTConfig
 
@@ -27,9 +27,13 @@ def load_config(path: Path | None, flags: Mapping[str, Any], *, spelled: Mapping
     names = {key: (spelled or {}).get(key, f"--{key}") for key in flags}
     origins = Origins(file, names)
     given = dict(file.values) if file is not None else {}
+    problems = []
     for key, value in flags.items():
-        given[key] = from_words(SFTConfig, key, value, names[key]) if isinstance(value, Words) else value
-    config = SFTConfig.from_origins(given, origins)
+        try:
+            given[key] = from_words(SFTConfig, key, value) if isinstance(value, Words) else value
+        except ValueError as error:
+            problems.append(Problem((key,), f"{error}.", origins.place(key)))
+    config = SFTConfig.from_origins(given, origins, problems)
     export_env(config.env, None)
     return config
 

@@ -1,0 +1,191 @@
+"""The commands, nothing else."""
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+from cyclopts import App, CycloptsError, Parameter, UnknownOptionError
+
+from dynotune._version import __version__
+from dynotune.errors import ConfigError, DynotuneError
+
+DONE, BUG, USER_ERROR, INTERRUPTED = 0, 1, 2, 130
+"""Exit codes: done; a defect of Dynotune (with a traceback); a mistake that the user can mend; Ctrl-C."""
+
+LATER = {
+    "dpo": "preference training",
+    "plan": "the plan of an epoch",
+    "profile": "a profile of a step",
+    "bench": "paired measurements",
+    "audit": "an audit of another trainer's run",
+    "tune": "the search for settings",
+    "report": "the report of a run",
+}
+
+app = App(
+    name="dynotune",
+    help="Fine-tune language models: the same updates, nothing silent, every figure measured.",
+    help_epilogue="Example: dynotune sft --config sft.yaml --learning_rate 1e-5",
+    help_format="plaintext",
+    version=__version__,
+    result_action="return_value",
+)
+# Imported when they are called: their flags are the configuration's keys, and those take a moment to load.
+app.command(
+    "dynotune.cli_config:sft",
+    name="sft",
+    help="Fine-tune a model on conversations, prompts with completions, or text.\n\n"
+    "A TRL configuration runs as it stands. The result is a run folder with the model or adapter, metrics and a ledger.",
+    help_epilogue="Examples:\n\n"
+    "dynotune sft --config sft.yaml --learning_rate 1e-5\n\n"
+    "dynotune sft --model_name_or_path Qwen/Qwen2.5-0.5B --dataset_name data.jsonl --use_peft "
+    "--lora_target_modules q_proj v_proj",
+)
+app.command(
+    "dynotune.cli_config:prepare",
+    name="prepare",
+    help="Read, render and tokenise the data of a configuration, without training: the ledger, or rows to look at.",
+    help_epilogue="Example: dynotune prepare --config sft.yaml --show 3",
+)
+
+_Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print one JSON object on stdout.")]
+
+
+@app.command(help_epilogue="Example: dynotune merge runs/my-run --output merged-model")
+def merge(
+    run: Path,
+    /,
+    *,
+    output: Path,
+    dtype: str | None = None,
+    base: str | None = None,
+    device: str = "cpu",
+    trust_remote_code: Annotated[bool, Parameter(name="--trust_remote_code", negative=())] = False,
+    as_json: _Json = False,
+) -> None:
+    """Merge a trained LoRA adapter into its base model, and prove that the result computes the same.
+
+    Parameters
+    ----------
+    run
+        The run folder, one of its checkpoints, or an adapter's folder.
+    output
+        Where the merged model is written; must not exist or be empty.
+    dtype
+        Precision of the merged model (float32, bfloat16, float16). Default: the base's own.
+    base
+        Another place of the base model, where it moved since the adapter was trained.
+    device
+        Where the merge is computed.
+    trust_remote_code
+        Run Python code that the base model's repository brings.
+    """
+    from dynotune.model.merge import merge_adapter
+
+    with _stdout_for_result(as_json):
+        report = merge_adapter(run, output, dtype, device, base=base, trust_remote_code=trust_remote_code)
+    text = json.dumps(asdict(report), default=str) if as_json else "\n".join(report.lines())
+    sys.stdout.write(text + "\n")
+
+
+@app.command(help_epilogue="Example: dynotune demo")
+def demo(*, output_dir: Annotated[Path | None, Parameter(name="--output_dir")] = None) -> None:
+    """Fine-tune the embedded tiny model on embedded data and print what it learned. Needs no download.
+
+    Parameters
+    ----------
+    output_dir
+        The run folder. Default: a new one below `runs/`.
+    """
+    from dynotune.demo.run import run_demo
+
+    run_demo(output_dir)
+
+
+@app.command(help_epilogue="Example: dynotune env --json")
+def env(*, as_json: _Json = False) -> None:
+    """Show the machine, the packages, and which optional accelerators work here: each one is tried."""
+    from dynotune.environment import collect, show
+
+    sys.stderr.write("trying the accelerators that are installed, up to a minute ...\n")
+    found = collect(try_accelerators=True)
+    if as_json:
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+    else:
+        show(found)
+
+
+@app.command(
+    name="config-schema",
+    help_epilogue="Example: dynotune config-schema > dynotune.schema.json\n\n"
+    "First line of sft.yaml: # yaml-language-server: $schema=dynotune.schema.json",
+)
+def config_schema() -> None:
+    """Print a JSON Schema (2020-12) of the configuration, for editors."""
+    from dynotune.config.schema import json_schema
+    from dynotune.config.sft import SFTConfig
+
+    sys.stdout.write(json.dumps(json_schema(SFTConfig), indent=2) + "\n")
+
+
+def _stdout_for_result(as_json: bool) -> AbstractContextManager[object]:
+    """With `--json`, whatever else is printed goes to stderr."""
+    return redirect_stdout(sys.stderr) if as_json else nullcontext()
+
+
+def _later(name: str) -> None:
+    def refuse(*rest: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> None:
+        raise ConfigError(f"`dynotune {name}` ({LATER[name]}) is not in this version ({__version__}).")
+
+    app.command(refuse, name=name, show=False)
+
+
+for _name in LATER:
+    _later(_name)
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command line and return its exit code. Defects are raised."""
+    try:
+        app(list(words), exit_on_error=False, print_error=False)
+    except (DynotuneError, CycloptsError) as error:
+        if os.environ.get("DYNOTUNE_TRACEBACK") == "1":
+            traceback.print_exception(error)
+        sys.stderr.write(f"error: {_message(error)}\n")
+        return USER_ERROR
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted\n")
+        return INTERRUPTED
+    return DONE
+
+
+def _message(error: Exception) -> str:
+    text = str(error)
+    if isinstance(error, UnknownOptionError):
+        from dynotune.config.launcher import launcher_fate
+
+        fate = launcher_fate(error.token.keyword.lstrip("-").replace("-", "_") if error.token.keyword else "")
+        if fate is not None:
+            return f"flag {error.token.keyword} is refused: {fate.reason}. Instead: {fate.instead}."
+    return text
+
+
+def main() -> NoReturn:
+    """The entry point of `dynotune` and `python -m dynotune`."""
+    try:
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (`| head`) has what it wanted; Python would complain once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = DONE
+    except Exception:
+        sys.stderr.write("This is a defect of Dynotune. Please report it with the lines below and `dynotune env`.\n")
+        raise
+    sys.exit(code)

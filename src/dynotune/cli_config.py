@@ -1,0 +1,181 @@
+"""The commands that take a configuration: `sft` and `prepare`. Every key is a flag, and the flags' text is the keys'."""
+
+import contextlib
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Group, Parameter
+from rich.console import Console
+
+from dynotune.config.aliases import ALIASES
+from dynotune.config.fates import SFT_FATES
+from dynotune.config.flags import Words
+from dynotune.config.forms import accepts
+from dynotune.config.launcher import LAUNCHER
+from dynotune.config.legacy import LEGACY, RENAMED
+from dynotune.config.load import load_config
+from dynotune.config.problems import expected
+from dynotune.config.sft import SFTConfig
+from dynotune.config.topics import topics
+from dynotune.errors import ConfigError
+
+_OURS = Group("Command", sort_key=0)
+_ConfigFile = Annotated[
+    Path | None,
+    Parameter(name="--config", help="A YAML or JSON file with any of the keys below. Flags win over it.", group=_OURS),
+]
+_PrintConfig = Annotated[
+    bool,
+    Parameter(
+        name="--print_config",
+        negative=(),
+        help="Print the resolved configuration as YAML, non-defaults marked, and stop.",
+        group=_OURS,
+    ),
+]
+_Json = Annotated[
+    bool, Parameter(name="--json", negative=(), help="Print the result as one JSON object on stdout.", group=_OURS)
+]
+
+
+def _with_key_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command one flag for every key. Keys that are not ours are hidden flags, so that their fate can be said."""
+    own = [one for one in inspect.signature(command).parameters.values() if one.kind is not one.VAR_KEYWORD]
+    shown = [
+        _flag(key, Group(topic.title, help=topic.about, sort_key=place))
+        for place, topic in enumerate(topics(SFTConfig), 1)
+        for key in topic.fields
+    ]
+    names = {*SFTConfig.model_fields, *(one.name for one in own)}
+    switches = [f"no_{key}" for key in (*SFTConfig.model_fields, *SFT_FATES) if _is_switch(key)]
+    hidden = dict.fromkeys((*SFT_FATES, *RENAMED, *LEGACY, *LAUNCHER, *ALIASES, *switches))
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [*own, *shown, *(_hidden_flag(name) for name in hidden if name not in names)]
+    )
+    return command
+
+
+def _flag(key: str, group: Group) -> inspect.Parameter:
+    field = SFTConfig.model_fields[key]
+    default = field.get_default(call_default_factory=True)
+    text = " ".join((field.description or "").split())
+    return _parameter(
+        key,
+        Parameter(
+            name=f"--{key}",
+            consume_multiple=True,
+            negative=(),
+            help=f"{text} [{expected(field.annotation)}; default: {json.dumps(default)}]",
+            group=group,
+            show_default=False,
+        ),
+    )
+
+
+def _hidden_flag(key: str) -> inspect.Parameter:
+    return _parameter(key, Parameter(name=f"--{key}", consume_multiple=True, negative=(), show=False))
+
+
+def _parameter(key: str, flag: Parameter) -> inspect.Parameter:
+    # Words stay words: the configuration reads them by the key's type, so that a file and a flag mean the same.
+    annotation = Annotated[list[str] | None, flag]
+    return inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _is_switch(key: str) -> bool:
+    if key in SFTConfig.model_fields:
+        return accepts(SFTConfig.model_fields[key].annotation).boolean
+    return isinstance(SFT_FATES[key].default, bool)
+
+
+def _load(config: Path | None, words: dict[str, list[str] | None], *, to_run: bool) -> SFTConfig:
+    flags: dict[str, Any] = {}
+    spelled: dict[str, str] = {}
+    for name, given in words.items():
+        if given is None:
+            continue
+        negated = name.startswith("no_") and name not in {*SFTConfig.model_fields, *RENAMED, *LEGACY, *LAUNCHER}
+        key = name.removeprefix("no_") if negated else name
+        if key in flags:
+            raise ConfigError(f"flags --{key} and --no_{key} are both given. Keep one.")
+        if negated and given:
+            raise ConfigError(f"flag --{name}: takes no value.")
+        flags[key] = False if negated else Words(given)
+        spelled[key] = f"--{name}"
+    if config is None and not flags:
+        raise ConfigError("nothing to do: give `--config FILE` or flags. `dynotune sft --help` lists them.")
+    resolved = load_config(config, flags, spelled=spelled)
+    if to_run:
+        _require(resolved)
+    return resolved
+
+
+def _require(config: SFTConfig) -> None:
+    """What a command needs and a Python call may bring as objects."""
+    missing = []
+    if config.model_name_or_path is None:
+        missing.append("`model_name_or_path` (a hub id or a folder)")
+    if config.dataset_name is None and not config.datasets:
+        missing.append("`dataset_name` (a file, folder, glob or hub id) or `datasets`")
+    if missing:
+        raise ConfigError(f"missing: {' and '.join(missing)}.")
+
+
+@contextlib.contextmanager
+def _console(as_json: bool) -> Iterator[Console]:
+    """Where a command prints. With `--json`, stdout is kept for the result."""
+    if as_json:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield Console(stderr=True)
+    else:
+        yield Console()
+
+
+@_with_key_flags
+def sft(*, config: _ConfigFile = None, print_config: _PrintConfig = False, as_json: _Json = False, **keys: Any) -> None:
+    """`dynotune sft`; its help stands where it is registered."""
+    resolved = _load(config, keys, to_run=not print_config)
+    if print_config:
+        sys.stdout.write(resolved.to_yaml())
+        return
+    with _console(as_json) as console:
+        from dynotune.train.sft import train_sft
+
+        result = train_sft(resolved, console=console)
+    if as_json:
+        summary = {"folder": str(result.folder), "steps": result.steps, "summary": result.summary}
+        sys.stdout.write(json.dumps(summary) + "\n")
+
+
+_Show = Annotated[
+    int,
+    Parameter(name="--show", help="Print this many rows with their labelled tokens coloured, and stop.", group=_OURS),
+]
+
+
+@_with_key_flags
+def prepare(
+    *,
+    config: _ConfigFile = None,
+    show: _Show = 0,
+    print_config: _PrintConfig = False,
+    as_json: _Json = False,
+    **keys: Any,
+) -> None:
+    """`dynotune prepare`; its help stands where it is registered."""
+    resolved = _load(config, keys, to_run=not print_config)
+    if print_config:
+        sys.stdout.write(resolved.to_yaml())
+        return
+    if show < 0:
+        raise ConfigError(f"flag --show: {show} rows cannot be shown. Give a number of rows.")
+    with _console(as_json) as console:
+        from dynotune.data.prepare import prepare_data
+
+        prepared = prepare_data(resolved, show, console)
+    if as_json:
+        sys.stdout.write(json.dumps(prepared) + "\n")
