@@ -31,6 +31,7 @@ GENERATION = (
 _CORPUS = (
     "The quick brown fox jumps over the lazy dog. What is two plus two? Two plus two is four.",
     "user assistant system tool\n\n  def answer(x):\n    return x + 1\n",
+    "one\n\n\ntwo\n\n\nthree\n\n\nfour\n\n\nfive\n\n",
     "Über naïve Straßen läuft ein Café; 中文 日本語 текст 🙂🙂",
 )
 

@@ -78,6 +78,7 @@ class TokenRows:
             raise Refused("no-labels", "no token of it carries loss (a label at a document's first token does not)")
         if len(starts) > 1:
             notices["packed-row-split"] += 1
+        if len(examples) < len(starts):
             notices["document-without-labels"] += len(starts) - len(examples)
         return examples
 
