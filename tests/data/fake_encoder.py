@@ -49,7 +49,8 @@ class FakeEncoder:
             return BadRow(row.place, "template-refused", "it says so")
         if "WARN-ME" in context:
             self.notices["fake-warning"] += 1
-        ids = np.array([ord(c) % 256 for c in context + answer], np.int32)
+        characters = np.frombuffer((context + answer).encode("utf-32-le", errors="surrogatepass"), np.uint32)
+        ids = (characters % 256).astype(np.int32)
         labels = ids.copy()
         labels[: len(context)] = IGNORE
         return Example(ids, labels, row.place)

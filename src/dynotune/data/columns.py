@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from dynotune.data.printable import beginning, printable
+from dynotune.data.printable import printable, row_beginning
 from dynotune.data.rows import BadRow, Record
 
 
@@ -20,7 +20,7 @@ def with_columns(row: Record | BadRow, columns: Mapping[str, str] | Sequence[str
     if missing:
         has = ", ".join(printable(str(name), 40) for name in values) or "none"
         detail = f"`columns` asks for '{missing[0]}', and the columns that exist are: {has}"
-        return BadRow(row.place, "mapped-column-missing", detail, beginning(str(dict(values))))
+        return BadRow(row.place, "mapped-column-missing", detail, row_beginning(values))
     if isinstance(columns, Mapping):
         kept = {name: value for name, value in values.items() if name not in wanted and name not in columns}
         kept |= {ours: values[theirs] for ours, theirs in columns.items()}

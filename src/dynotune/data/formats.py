@@ -12,7 +12,7 @@ from typing import Any
 
 from dynotune.data.alpaca import alpaca_messages, alpaca_text
 from dynotune.data.messages import RefusedError, normal_messages, normal_tools, text_of
-from dynotune.data.printable import beginning
+from dynotune.data.printable import row_beginning
 from dynotune.data.rows import BadRow, Message, Record, Row
 from dynotune.data.unrecognised import why_unrecognised
 
@@ -52,7 +52,7 @@ def normalise(record: Record, setting: Setting) -> tuple[str, Row] | BadRow:
         row.tools = normal_tools(values.get("tools")) if row.kind != "tokens" else None
         row.chat_template_kwargs = _template_kwargs(values)
     except RefusedError as refused:
-        return BadRow(record.place, refused.reason, refused.detail, beginning(str(dict(record.values))))
+        return BadRow(record.place, refused.reason, refused.detail, row_beginning(record.values))
     row.notices[:0] = record.notices
     if len(fitting) > 1:
         # Which one was taken is counted under the format's name; that there was a choice is said here.

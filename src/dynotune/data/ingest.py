@@ -16,7 +16,7 @@ from dynotune.data.examples import Example, Examples
 from dynotune.data.formats import Setting, normalise
 from dynotune.data.ledger import Ledger, count_labels
 from dynotune.data.messages import fill_null_content
-from dynotune.data.printable import beginning, printable
+from dynotune.data.printable import printable, row_beginning
 from dynotune.data.progress import loading_progress
 from dynotune.data.quarantine import Quarantine
 from dynotune.data.rows import BadRow, Record, Row
@@ -130,14 +130,14 @@ class _Loading:
         results = self._encode([row for row, _ in waiting])
         for (row, values), result in zip(waiting, results, strict=True):
             if isinstance(result, BadRow):
-                result.beginning = result.beginning or beginning(str(dict(values)))
+                result.beginning = result.beginning or row_beginning(values)
                 self.refuse(result, values)
                 continue
             examples = [result] if isinstance(result, Example) else result
             unlabelled = next((example for example in examples if not count_labels(example)), None)
             if unlabelled is not None or not examples:
                 detail = "no token of the row carries loss"
-                self.refuse(BadRow(row.place, "no-labels", detail, beginning(str(dict(values)))), values)
+                self.refuse(BadRow(row.place, "no-labels", detail, row_beginning(values)), values)
                 continue
             self.ledger.use(row.place, examples)
             self.ledger.notice(row_notices(row, self.control), row.place)
@@ -204,9 +204,10 @@ def _characters(values: Mapping[str, Any]) -> int:
 
 def _refusal(bad: BadRow) -> str:
     begins = f"\n  it begins: {bad.beginning}" if bad.beginning else ""
+    stop = "" if bad.detail.endswith((".", "?")) else "."
     what = "the file is left out" if bad.place.line is None else "such rows are left out"
     return (
-        f"{printable(str(bad.place))}: {bad.reason}: {printable(bad.detail)}.{begins}\n"
+        f"{printable(str(bad.place))}: {bad.reason}: {printable(bad.detail)}{stop}{begins}\n"
         f"  Mend it, or set `on_bad_row: skip`: {what}, written to quarantine.jsonl and counted in the ledger."
     )
 

@@ -4,6 +4,10 @@ A data set can hold escape sequences that move the cursor, change the window's t
 text, so nothing of it is printed as it is.
 """
 
+import json
+from collections.abc import Mapping
+from typing import Any
+
 BEGINNING = 160
 """How many characters of a row are shown."""
 
@@ -27,3 +31,8 @@ def printable(text: str | bytes, limit: int | None = None) -> str:
 def beginning(text: str | bytes) -> str:
     """The first characters of a row, for an error message."""
     return printable(text, BEGINNING)
+
+
+def row_beginning(values: Mapping[str, Any]) -> str:
+    """The first characters of a row that was read, as JSON."""
+    return beginning(json.dumps(values, ensure_ascii=False, default=str, skipkeys=True))
