@@ -12,7 +12,7 @@ from dynotune.config.fates import SFT_FATES
 from dynotune.config.forms import as_spelled, shaped, texts_only
 from dynotune.config.launcher import launcher_fate
 from dynotune.config.legacy import LEGACY, RENAMED
-from dynotune.config.problems import Origins, Problem, did_you_mean, shown, type_problems
+from dynotune.config.problems import Origins, Problem, did_you_mean, is_secret, shown, type_problems
 from dynotune.config.values import taken
 from dynotune.errors import ConfigError
 
@@ -142,7 +142,8 @@ def _apply(resolved: Resolved, key: str, fate: Fate, value: Any, origins: Origin
 
 
 def _unknown(model: type[BaseModel], key: str, value: Any) -> str:
-    said = f"`{key}: {shown(value, key=key)}`"
+    # Nobody knows what an unknown key holds: `wandb_api_key` must not end up in a log.
+    said = f"`{key}`" if is_secret("env", key) else f"`{key}: {shown(value, key=key)}`"
     if key in ALIASES:
         trainer, suggestion = ALIASES[key]
         if suggestion.startswith("nothing: "):

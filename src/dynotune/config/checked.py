@@ -1,6 +1,7 @@
 """The base of a whole configuration: from a file, flags or Python alike, fully checked, or one `ConfigError`."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from pydantic import BaseModel, PrivateAttr, ValidationError
@@ -38,6 +39,7 @@ class CheckedConfig(Topic):
 
     def _fill(self, given: Mapping[str, Any], origins: Origins, found: Sequence[Problem] = ()) -> None:
         resolved = resolve(type(self), given, origins)
+        origins = replace(origins, given_as=resolved.given_as)
         checked, problems = build(type(self), resolved.values, origins)
         problems = [*found, *resolved.problems, *problems]
         notices = list(resolved.notices)
@@ -47,8 +49,8 @@ class CheckedConfig(Topic):
                 if broken & set(finding.keys):
                     continue
                 if finding.is_error:
-                    name = next((resolved.given_as[key] for key in finding.keys if key in resolved.given_as), "")
-                    problems.append(Problem(finding.keys, finding.text, origins.place(name) if name else ""))
+                    key = next((key for key in finding.keys if key in resolved.given_as), None)
+                    problems.append(Problem(finding.keys, finding.text, origins.place(key) if key else ""))
                 else:
                     notices.append(finding.text)
         raise_problems(problems)
@@ -90,7 +92,7 @@ class CheckedConfig(Topic):
         """All values without secrets, fit for JSON: what trackers and the model card may hold."""
         values = self.model_dump(mode="json")
         return {
-            key: {name: item for name, item in value.items() if not is_secret(str(name))}
+            key: {name: item for name, item in value.items() if not is_secret(key, str(name))}
             if isinstance(value, dict)
             else value
             for key, value in values.items()

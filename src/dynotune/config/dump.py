@@ -48,15 +48,17 @@ def _line(config: BaseModel, key: str) -> str:
         return f"# {key}: (`global_batch_size` decides)"
     note = ""
     if isinstance(value, dict):
-        hidden = [name for name in value if is_secret(str(name))]
+        hidden = [name for name in value if is_secret(key, str(name))]
         value = {name: item for name, item in value.items() if name not in hidden}
         note = f"  # {', '.join(hidden)}: (given; secrets are not written)" if hidden else ""
     if value != default and default is not PydanticUndefined:
-        note = f"  # default: {_flow(default)}{note.replace('  #', ';')}"
+        note = f"  # default: {_flow(_plain(default))}{note.replace('  #', ';')}"
     return f"{_flow({key: _plain(value)})[1:-1]}{note}"
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return int(value)  # `save_steps: 500`, as people write it
     if isinstance(value, BaseModel):
         return value.model_dump(exclude_defaults=True)
     if isinstance(value, list):
@@ -67,11 +69,11 @@ def _plain(value: Any) -> Any:
 def _flow(value: Any) -> str:
     """A value on one line. YAML's flow style between braces, so that the text also holds outside of them."""
     text: str = yaml.dump(
-        {"": value} if not isinstance(value, dict) else value,
+        {"_": value} if not isinstance(value, dict) else value,
         Dumper=_Dumper,
         default_flow_style=True,
         width=sys.maxsize,
         sort_keys=False,
         allow_unicode=False,
     ).rstrip("\n")
-    return text if isinstance(value, dict) else text.removeprefix("{'': ").removesuffix("}")
+    return text if isinstance(value, dict) else text.removeprefix("{_: ").removesuffix("}")

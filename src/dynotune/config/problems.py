@@ -4,7 +4,7 @@ import difflib
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel
@@ -13,8 +13,12 @@ from pydantic_core import ErrorDetails
 from dynotune.config.read import ConfigFile, KeyPath
 from dynotune.errors import ConfigError
 
-SECRET_KEYS = frozenset({"hub_token", "push_to_hub_token"})
-_SECRET_WORDS = ("token", "secret", "password", "passwd", "api_key", "apikey", "credential", "private_key")
+SECRET_KEYS = frozenset(
+    {"hub_token", "push_to_hub_token", "hf_hub_token", "aws_access_key_id", "aws_secret_access_key"}
+)
+SECRET_ARGUMENTS = frozenset({"token", "use_auth_token", "hub_token", "api_key", "password"})
+_SECRET_WORDS = ("token", "secret", "passw", "api_key", "apikey", "credential", "private_key", "access_key", "auth")
+_UNIONS = (typing.Union, types.UnionType)
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,13 @@ class Origins:
     flags: Mapping[str, str] | None = None
     """Key to the flag as it was spelled."""
 
+    given_as: Mapping[str, str] = field(default_factory=dict)
+    """Our key to the older name under which it was given."""
+
     def place(self, *path: str | int) -> str:
         """Where a value stands, in words: `sft.yaml, line 3`, `flag --learning_rate`, or nothing from Python."""
-        key = str(path[0])
+        key = self.given_as.get(str(path[0]), str(path[0]))
+        path = (key, *path[1:])
         if self.flags is not None and key in self.flags:
             return f"flag {self.flags[key]}"
         if self.file is None:
@@ -52,17 +60,24 @@ def _shorter(path: KeyPath) -> Iterable[KeyPath]:
     return (path[:length] for length in range(len(path), 0, -1))
 
 
-def is_secret(key: str) -> bool:
-    """Whether a key or the name of an environment variable is likely to hold a secret."""
-    return key in SECRET_KEYS or any(word in key.lower() for word in _SECRET_WORDS) or key.lower().endswith("_key")
+def is_secret(key: str, name: str | None = None) -> bool:
+    """Whether a key, or the entry `name` of a mapping that it holds, is likely to be a secret.
+
+    Environment variables are judged by their names, which anyone may choose; arguments by the few that take secrets.
+    """
+    if name is None:
+        return key in SECRET_KEYS
+    if key == "env":
+        return any(word in name.lower() for word in _SECRET_WORDS) or name.lower().endswith("_key")
+    return name in SECRET_ARGUMENTS
 
 
 def shown(value: Any, *, key: str = "") -> str:
     """A value as it may be printed: short, without control characters, and no secrets."""
-    if key in SECRET_KEYS:
+    if is_secret(key):
         return "(hidden)"
     if isinstance(value, Mapping):
-        value = {name: "(hidden)" if is_secret(str(name)) else item for name, item in value.items()}
+        value = {name: "(hidden)" if is_secret(key, str(name)) else item for name, item in value.items()}
     # As YAML writes them, not as Python does.
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
@@ -98,7 +113,10 @@ def type_problems(errors: Sequence[ErrorDetails], model: type[BaseModel], origin
 
 def _worded(error: ErrorDetails, model: type[BaseModel], origins: Origins) -> Problem:
     path: KeyPath = tuple(error["loc"])
-    key, annotation, dotted = _follow(path, model)
+    _, annotation, dotted = _follow(path, model)
+    # An entry of a mapping hides as the mapping would hide it.
+    secret = any(is_secret(str(path[0]), str(part)) for part in path[1:])
+    key = "hub_token" if secret else str(path[0])
     value = error["input"]
     context = error.get("ctx", {})
     match error["type"]:
@@ -143,7 +161,7 @@ def expected(annotation: Any) -> str:
     """What a type takes, in words."""
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
-    if origin in (typing.Union, types.UnionType):
+    if origin in _UNIONS:
         parts = dict.fromkeys(expected(one) for one in arguments if one is not type(None))
         return " or ".join(parts) + (" or null" if type(None) in arguments else "")
     if origin is typing.Literal:
@@ -175,8 +193,8 @@ def _literals(annotation: Any) -> list[Any]:
 def _nested_model(path: KeyPath, model: type[BaseModel]) -> type[BaseModel]:
     found = model
     for part in path[:-1]:
-        field = found.model_fields.get(str(part))
-        inner = _model_in(field.annotation) if field is not None else None
+        declared = found.model_fields.get(str(part))
+        inner = _model_in(declared.annotation) if declared is not None else None
         found = inner or found
     return found
 
@@ -195,15 +213,24 @@ def _follow(path: KeyPath, model: type[BaseModel]) -> tuple[str, Any, str]:
     for part in path:
         if isinstance(part, int):
             dotted += f"[{part}]"
+            annotation = _inside(annotation, list)
             continue
-        field = current.model_fields.get(part) if current is not None else None
-        if field is not None:
-            annotation = field.annotation
+        found = current.model_fields.get(part) if current is not None else None
+        if found is not None:
+            annotation = found.annotation
             current = _model_in(annotation)
         elif dotted and _is_union_branch(part):
             continue
+        else:
+            annotation = _inside(annotation, dict)
         dotted += f".{part}" if dotted else part
     return str(path[0]), annotation, dotted
+
+
+def _inside(annotation: Any, container: type) -> Any:
+    """The type of a container's values, where the type has one such container."""
+    branches = typing.get_args(annotation) if typing.get_origin(annotation) in _UNIONS else (annotation,)
+    return next((typing.get_args(one)[-1] for one in branches if typing.get_origin(one) is container), annotation)
 
 
 def _is_union_branch(part: str) -> bool:
