@@ -17,15 +17,19 @@ from tests.data.made_tokenizer import CHATML, GENERATION, made_tokenizer
 from tests.data.trl_oracle import bundled_template, trl_prepare
 
 FAMILIES = (
-    "qwen2_5",
-    "qwen3",
-    "qwen3_instruct_2507",
-    "qwen3_5_think",
-    "qwen3_8",
-    "llama3",
-    "gemma",
-    "gemma3",
-    "phi3_5",
+    *(
+        "qwen2_5",
+        "qwen3",
+        "qwen3_instruct_2507",
+        "qwen3_5_think",
+        "qwen3_5_nothink",
+        "qwen3_6",
+        "qwen3_8",
+        "phi3",
+        "phi3_5",
+    ),
+    *("gptoss", "deepseek_r1_distill"),  # up to here by a training variant, from here by the prefix difference
+    *("llama3", "gemma", "gemma3", "cohere", "lfm2", "lfm2_v2"),
 )
 TOOLS = [
     {
@@ -132,7 +136,7 @@ def test_text_has_trls_tokens(adds_bos: bool, some: list[str]) -> None:
     assert_equal_to_trl(made_tokenizer(adds_bos=adds_bos), rows)
 
 
-@pytest.mark.parametrize("family", ["qwen2_5", "qwen3", "qwen3_5_nothink", "qwen3_6"])
+@pytest.mark.parametrize("family", ["qwen2_5", "qwen3", "qwen3_instruct_2507", "qwen3_5_nothink", "qwen3_6", "qwen3_8"])
 @pytest.mark.parametrize("tools_as_text", [False, True])
 def test_tools_calls_and_thoughts(family: str, tools_as_text: bool) -> None:
     call = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}

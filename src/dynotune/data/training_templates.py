@@ -78,6 +78,46 @@ _QWEN_3_INSTRUCT: tuple[Edit, ...] = (
 )
 
 
+_GPT_OSS: tuple[Edit, ...] = (
+    (
+        '        {%- if "tool_calls" in message %}\n            {#- We need',
+        '        {%- generation %}\n        {%- if "tool_calls" in message %}\n            {#- We need',
+    ),
+    (
+        "            {%- set last_tool_call.name = none %}\n        {%- endif %}\n",
+        "            {%- set last_tool_call.name = none %}\n        {%- endif %}\n        {%- endgeneration %}\n",
+    ),
+)
+
+_THINK_SPLIT = (
+    "{% set content = message['content'] %}{% if '</think>' in content %}"
+    "{% set content = content.split('</think>')[-1] %}{% endif %}"
+)
+
+# Without the split, or the reasoning would be cut out of the text that is to be trained.
+_DEEPSEEK_R1: tuple[Edit, ...] = (
+    (
+        "{%- set ns.is_tool = false -%}{%- for tool in message['tool_calls']%}",
+        "{%- set ns.is_tool = false -%}{%- generation %}{%- for tool in message['tool_calls']%}",
+    ),
+    (
+        "{%- endif %}{%- endfor %}{%- endif %}{%- if message['role'] == 'assistant' and message['content'] is not none %}"
+        "{%- if ns.is_tool %}",
+        "{%- endif %}{%- endfor %}{%- endgeneration %}{%- endif %}"
+        "{%- if message['role'] == 'assistant' and message['content'] is not none %}{%- if ns.is_tool %}{%- generation %}",
+    ),
+    (
+        "{%- set ns.is_tool = false -%}{%- else %}" + _THINK_SPLIT,
+        "{%- set ns.is_tool = false -%}{%- endgeneration %}{%- else %}{%- generation %}"
+        "{% set content = message['content'] %}",
+    ),
+    (
+        "{%- endif %}{%- endif %}{%- if message['role'] == 'tool' %}",
+        "{%- endgeneration %}{%- endif %}{%- endif %}{%- if message['role'] == 'tool' %}",
+    ),
+)
+
+
 def _phi(original_end: str) -> tuple[Edit, ...]:
     return (
         (
@@ -123,6 +163,8 @@ _FAMILIES = (
             ),
         )
     ),
+    _Family("GPT-OSS", "a4c9919cbbd4acdd51ccffe22da049264b1b73e59055fa58811a99efbd7c8146", _GPT_OSS),
+    _Family("DeepSeek-R1-Distill", "56a1447ad31926fdc21fb07e56e5642bd9c850c4f52d8c8af7bbe5f079a84f5f", _DEEPSEEK_R1),
     *(
         _Family(name, sha256, _phi("{% else %}{{ eos_token }}{% endif %}"))
         for name, sha256 in (
