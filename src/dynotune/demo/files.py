@@ -43,6 +43,7 @@ eval_dataset_name: {held_out}
 assistant_only_loss: true     # learn the answers, not the questions
 output_dir: {run}
 overwrite_output_dir: true
+run_name: demo
 
 num_train_epochs: 3
 per_device_train_batch_size: 16
