@@ -85,6 +85,7 @@ def test_every_curve_fits_its_frame(
         assert all(-1e-9 <= axes.y(loss) <= 1 + 1e-9 for loss in curve.losses)
     lines = loss_curve(curves, width, height).plain.split("\n")
     assert len(lines) == height + 4  # plot, axis, its numbers, two lines of legend
+    assert max(len(line) for line in lines[: height + 2]) <= width
     assert sum("●" in line for line in lines[:height]) >= 1
     ET.fromstring(svg_loss_curve(curves))
 

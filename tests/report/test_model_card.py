@@ -49,6 +49,12 @@ def run(tmp_path: Path) -> Path:
     (folder / "adapter" / "README.md").write_text("---\nlibrary_name: peft\n---\nfill me in")
     (folder / "config.yaml").write_text(yaml.safe_dump(CONFIG))
     (folder / "ledger.json").write_text(json.dumps(LEDGER))
+    environment = {
+        "python": "3.12.1",
+        "packages": {"torch": "2.11.0+cu130"},
+        "gpus": [{"name": "H200"}, {"name": "H200"}],
+    }
+    (folder / "environment.json").write_text(json.dumps(environment))
     rows = [{"step": 10, "loss": 2.5}, {"step": 20, "loss": 1.25}, {"step": 20, "eval_loss": 1.5}]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
@@ -71,7 +77,7 @@ def test_the_card_states_base_data_settings_figures_and_versions(run: Path) -> N
         "| real tokens | 3,456 |",
         "| training loss, last logged (step 20) | 1.2500 |",
         "| eval loss, last logged (step 20) | 1.5000 |",
-        "torch ",
+        "Python 3.12.1, torch 2.11.0+cu130; GPUs of the machine: 2 x H200.",
         "AutoPeftModelForCausalLM",
         "fill me in",
     ):

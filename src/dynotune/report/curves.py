@@ -122,7 +122,7 @@ def axes_for(curves: list[Curve], x_ticks: int, y_ticks: int) -> Axes:
 
 
 def _round_ticks(low: float, high: float, about: int, whole: bool = False) -> list[float]:
-    if low == high:
+    if high - low < 1e-9 * max(1.0, abs(low), abs(high)):  # a flat line, and no room between floats for ticks
         low, high = low - 0.5, high + 0.5
     raw = (high - low) / max(1, about)
     magnitude = 10.0 ** math.floor(math.log10(raw))

@@ -4,6 +4,7 @@ No secrets, and no paths of the machine: the last parts of local paths only.
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -60,7 +61,7 @@ def model_card(run: Path, summary: Mapping[str, Any]) -> "ModelCard":
         "## Settings",
         _settings(config),
         "## Versions",
-        _versions(),
+        _versions(_read_json(run / "environment.json")),
     ]
     return _card(config, lora, body)
 
@@ -196,8 +197,14 @@ def _settings(config: Mapping[str, Any]) -> str:
     return f"What differs from the defaults:\n\n```yaml\n{text}\n```"
 
 
-def _versions() -> str:
-    return ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+def _versions(environment: Mapping[str, Any]) -> str:
+    packages = environment.get("packages") or {name: version(name) for name in PACKAGES}
+    parts = [f"{name} {packages[name]}" for name in PACKAGES if name in packages]
+    if "python" in environment:
+        parts.insert(0, f"Python {environment['python']}")
+    gpus = Counter(gpu["name"] for gpu in environment.get("gpus") or ())
+    where = ", ".join(f"{count} x {name}" for name, count in gpus.items())
+    return ", ".join(parts) + (f"; GPUs of the machine: {where}." if gpus else ".")
 
 
 def _run_card_sections(run: Path) -> list[str]:

@@ -29,7 +29,7 @@ def loss_curve(curves: list[Curve], width: int = 80, height: int = 14) -> Text:
     axes = axes_for(curves, x_ticks=max(2, width // 16), y_ticks=max(2, height // 3))
     labels = {round((1 - axes.y(tick)) * (height - 1)): tick_label(tick) for tick in axes.y_ticks}
     margin = max(len(label) for label in labels.values())
-    columns = max(10, width - margin - 2)
+    columns = max(10, width - margin - 2 - len("  step"))
     cells = _draw(curves, axes, columns, height)
 
     text = Text(no_wrap=True)

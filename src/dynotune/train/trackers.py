@@ -86,7 +86,7 @@ class Trackers:
             return
         from transformers.integrations.integration_utils import rewrite_logs
 
-        values: dict[str, float] = rewrite_logs(numbers) | {"train/global_step": step}  # type: ignore[no-untyped-call]
+        values: dict[str, float] = rewrite_logs(numbers) | {"train/global_step": step}
         for lane in self._lanes:
             lane.log(values, step)
 
