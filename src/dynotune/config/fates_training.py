@@ -125,9 +125,7 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
     "include_num_input_tokens_seen": superseded(
         "real and label tokens are always counted and logged", default="no", silent=("no", False, None)
     ),
-    "skip_memory_metrics": refused(
-        "transformers' memory profiler belongs to its own trainer", "remove it", default=True, silent=(True, None)
-    ),
+    "skip_memory_metrics": superseded("peak memory is always logged on GPUs", default=True),
     "trackio_space_id": refused(
         "metrics stay in Trackio's local project",
         "remove it, and publish the project with Trackio's own `trackio sync` command",
@@ -184,7 +182,9 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
     "hub_model_id": honoured(),
     "hub_strategy": honoured("`end` and `every_save`; `checkpoint` and `all_checkpoints` are refused"),
     "hub_revision": honoured(),
-    "hub_always_push": superseded("uploads are made one after the other and none is skipped", default=False),
+    "hub_always_push": refused(
+        "a save during an upload is left out, and said; the final model is always pushed", "remove it", default=False
+    ),
     # Loaders
     "dataloader_num_workers": superseded(NO_LOADER, default=0),
     "dataloader_pin_memory": superseded(NO_LOADER, default=True, silent=(True, False)),
