@@ -27,7 +27,7 @@ def ledger_of(examples: Examples) -> Ledger:
     ledger = Ledger()
     for i in range(len(examples)):
         ledger.read(examples.places[i])
-        ledger.use(examples[i])
+        ledger.use(examples.places[i], [examples[i]])
     return ledger
 
 

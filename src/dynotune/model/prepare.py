@@ -73,12 +73,24 @@ def prepare_model(
     if config.neftune_noise_alpha:
         _add_neftune(model, config.neftune_noise_alpha)
         says.append(f"behavioural: NEFTune noise, alpha {config.neftune_noise_alpha}")
+    says += _router_loss(model)
     facts = describe_model(model, device)
     if not facts.trainable:
         raise ModelError("No parameter of the model is trainable. Unfreeze some, or set `use_peft: true`.")
     if own_model is None and not wants_adapter:
         check_model(model, config, precision, device)
     return Prepared(model, facts, [*facts.lines(), *says])
+
+
+def _router_loss(model: "PreTrainedModel") -> list[str]:
+    """TRL adds a mixture-of-experts model's router loss, whose value depends on how a step is cut into batches."""
+    coefficient = getattr(model.config.get_text_config(), "router_aux_loss_coef", None)
+    if not coefficient:
+        return []
+    return [
+        f"behavioural: the router's auxiliary loss of this mixture of experts (coefficient {coefficient}) is not added to"
+        " the objective; TRL adds it"
+    ]
 
 
 def _check_adapter_precision(model: "PreTrainedModel") -> None:

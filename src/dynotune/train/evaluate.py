@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from dynotune.data.examples import IGNORE, Examples
+from dynotune.model.forward import logits_of_document
 from dynotune.objectives.sft import Objective
 from dynotune.plan.truncation import Spans
 from dynotune.train.data import Documents
@@ -56,7 +57,7 @@ class Evaluator:
                 totals = torch.zeros(1 + len(self.objective.sums), dtype=torch.float64, device=self.device)
                 for chunk in np.array_split(held.rows, max(1, len(held.rows) // 64)):
                     for ids_T, labels_T in documents.of_rows(chunk):
-                        loss, sums = self.objective(model(input_ids=ids_T[None], use_cache=False).logits[0], labels_T)
+                        loss, sums = self.objective(logits_of_document(model, ids_T), labels_T)
                         totals += torch.cat([loss.detach()[None], sums])
                 means = (totals / int(held.spans.label_tokens[held.rows].sum())).tolist()
                 metrics[f"{prefix}_loss"] = means[0]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dynotune.measure.clock import WindowClock
+from dynotune.model.forward import logits_of_document
 from dynotune.objectives.sft import Objective
 from dynotune.plan.plan import Plan, Step
 from dynotune.train.best import BestTracker
@@ -95,7 +96,7 @@ def forward_backward(run: Run, step: Step) -> tuple[Tensor, Tensor]:
     sums = torch.zeros(len(run.objective.sums), device=run.device)
     for ids_T, labels_T in run.documents.of(step):
         with run.autocast():
-            logits_TV = run.trainee.model(input_ids=ids_T[None], use_cache=False).logits[0]
+            logits_TV = logits_of_document(run.trainee.model, ids_T)
             micro_loss, micro_sums = run.objective(logits_TV, labels_T)
         (micro_loss / denominator).backward()
         loss += micro_loss.detach()

@@ -7,6 +7,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 
+IN_THE_FILE_ONLY = {"step", "epoch", "num_tokens", "label_tokens", "train_seconds", "entropy", "examples"}
+
+
 class ProgressDisplay:
     """A live bar on a terminal; plain lines where the output is a file or `disable_tqdm` is set."""
 
@@ -39,12 +42,12 @@ class ProgressDisplay:
             note += f"  {row['tokens_per_second']:,.0f} real tok/s"
         if self.bar:
             self.bar.update(self.task, note=note)
-        shown = {k: v for k, v in row.items() if k not in ("step", "epoch", "num_tokens", "train_seconds")}
+        shown = {k: v for k, v in row.items() if k not in IN_THE_FILE_ONLY}
         text = "  ".join(f"{k} {_short(v)}" for k, v in shown.items())
         self.say(f"step {row['step']:>{len(str(self.total))}}/{self.total}  {text}")
 
     def say(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False)
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def stop(self) -> None:
         if self.bar:

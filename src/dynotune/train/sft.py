@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from dynotune.config.load import export_env
 from dynotune.config.sft import SFTConfig
 from dynotune.data.encode import Encoder
 from dynotune.data.load import Loaded, load_train_and_eval
@@ -75,6 +76,7 @@ def train_sft(
     began = time.perf_counter()
     console = console or Console()
     say = _sayer(console)
+    export_env(config.env, None)
     for sentence in config.notices:
         say(f"note: {sentence}")
     device = set_up_process(config)
@@ -148,19 +150,18 @@ def _report_data(
     console: Console, encoder: Encoder, data: Loaded, held_out_data: Mapping[str, Loaded], plan: Plan
 ) -> None:
     """What was read, what became of it, and what a step will contain."""
+    say = _sayer(console)
     for name, loaded in {"training data": data, **held_out_data}.items():
         for sentence in (*loaded.sources, loaded.format):
-            console.print(f"{name}: {sentence}", markup=False, highlight=False)
+            say(f"{name}: {sentence}")
         console.print(loaded.ledger.summary(name))
     for sentence in encoder.report:
-        console.print(f"template: {sentence}", markup=False, highlight=False)
+        say(f"template: {sentence}")
     j = plan.to_json()
-    console.print(
+    say(
         f"plan: {j['steps']:,} steps of {j['examples_per_step']} examples ({j['epochs']:.2f} epochs of"
         f" {j['examples']:,} examples, {j['real_tokens_per_epoch']:,} tokens, {j['label_tokens_per_epoch']:,} of them"
-        f" with loss); {j['path']}",
-        markup=False,
-        highlight=False,
+        f" with loss); {j['path']}"
     )
 
 
@@ -181,4 +182,4 @@ def _write_start(
 
 
 def _sayer(console: Console) -> Any:
-    return lambda text: console.print(text, markup=False, highlight=False)
+    return lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
