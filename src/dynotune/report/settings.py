@@ -4,16 +4,17 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-SECRET_NAMES = {"token", "hub_token", "use_auth_token", "api_key", "password", "secret"}
-SECRET_ENDINGS = ("_api_key", "_password", "_secret", "_auth_token", "_access_token")
+from dynotune.config.problems import is_secret
 
 
 def without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without tokens, keys and passwords at any depth, and without `env` (variables may hold either)."""
+    """The settings without tokens, keys and passwords, and without `env`, whose variables may hold any."""
     return {
-        key: without_secrets(value) if isinstance(value, Mapping) else value
+        key: {name: item for name, item in value.items() if not is_secret(key, str(name))}
+        if isinstance(value, Mapping)
+        else value
         for key, value in settings.items()
-        if key != "env" and key.lower() not in SECRET_NAMES and not key.lower().endswith(SECRET_ENDINGS)
+        if key != "env" and not is_secret(key)
     }
 
 
