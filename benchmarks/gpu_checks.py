@@ -199,7 +199,8 @@ def main() -> int:
         )
     out = {
         "command": " ".join(["python", *sys.argv]), "commit": args.commit, "hardware": torch.cuda.get_device_name(),
-        "versions": {p: metadata.version(p) for p in ("torch", "transformers", "peft")} | {"python": platform.python_version()},
+        "versions": {p: metadata.version(p) for p in ("torch", "transformers", "peft")}
+        | {"python": platform.python_version()},
         "checks": results,
     }  # fmt: skip
     Path(args.out).write_text(json.dumps(out, indent=1))

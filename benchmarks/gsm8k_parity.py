@@ -76,7 +76,9 @@ def trl(model: Path, train: Path, test: Path, folder: Path) -> dict[str, Any]:
 
     rename = {v: k for k, v in COLUMNS.items()}
     sets = {
-        name: load_dataset("json", data_files=str(path), split="train", cache_dir=str(folder / "cache")).rename_columns(rename)
+        name: load_dataset("json", data_files=str(path), split="train", cache_dir=str(folder / "cache")).rename_columns(
+            rename
+        )
         for name, path in (("train", train), ("test", test))
     }
     held_out: dict[int, float] = {}

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def arm_dynotune(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     )
     rows = [row for row in result.metrics if "loss" in row]
     seconds = [row["seconds_per_step"] for row in rows]
-    tokens = [rows[0]["num_tokens"]] + [b["num_tokens"] - a["num_tokens"] for a, b in zip(rows, rows[1:], strict=False)]
+    tokens = [rows[0]["num_tokens"]] + [b["num_tokens"] - a["num_tokens"] for a, b in pairwise(rows)]
     return {
         **figures(seconds, tokens),
         "peak_gib": rows[-1]["peak_memory_gib"],

@@ -128,8 +128,8 @@ def env(*, as_json: _Json = False) -> None:
 )
 def config_schema() -> None:
     """Print a JSON Schema (2020-12) of the configuration, for editors."""
-    from dynotune.config.schema import json_schema
     from dynotune.config.sft import SFTConfig
+    from dynotune.config.writing.schema import json_schema
 
     sys.stdout.write(json.dumps(json_schema(SFTConfig), indent=2) + "\n")
 
@@ -168,7 +168,7 @@ def run(words: Sequence[str]) -> int:
 def _message(error: Exception) -> str:
     text = str(error)
     if isinstance(error, UnknownOptionError):
-        from dynotune.config.launcher import launcher_fate
+        from dynotune.config.fates.launcher import launcher_fate
 
         fate = launcher_fate(error.token.keyword.lstrip("-").replace("-", "_") if error.token.keyword else "")
         if fate is not None:

@@ -11,16 +11,16 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 from rich.console import Console
 
-from dynotune.config.aliases import ALIASES
-from dynotune.config.fates import SFT_FATES
-from dynotune.config.flags import Words
-from dynotune.config.forms import accepts
-from dynotune.config.launcher import LAUNCHER
-from dynotune.config.legacy import LEGACY, RENAMED
+from dynotune.config.checking.problems import expected
+from dynotune.config.fates.aliases import ALIASES
+from dynotune.config.fates.launcher import LAUNCHER
+from dynotune.config.fates.legacy import LEGACY, RENAMED
+from dynotune.config.fates.table import SFT_FATES
+from dynotune.config.keys.topics import topics
 from dynotune.config.load import load_config
-from dynotune.config.problems import expected
+from dynotune.config.reading.flags import Words
+from dynotune.config.reading.forms import accepts
 from dynotune.config.sft import SFTConfig
-from dynotune.config.topics import topics
 from dynotune.errors import ConfigError
 
 _OURS = Group("Command", sort_key=0)

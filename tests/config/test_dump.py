@@ -8,9 +8,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dynotune.config.keys.topics import topics
 from dynotune.config.load import load_config
 from dynotune.config.sft import SFTConfig
-from dynotune.config.topics import topics
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"]), min_size=1, max_size=20)
 TRICKY = st.sampled_from(

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from dynotune.config.data import DatasetEntry
-from dynotune.config.fate import Kind, same
-from dynotune.config.fates import FATES, NEWER_FIELDS, OTHER_DEFAULTS
-from dynotune.config.launcher import LAUNCHER, launcher_fate
-from dynotune.config.legacy import LEGACY, RENAMED
-from dynotune.config.names import OPTIMIZERS, SCHEDULES
+from dynotune.config.fates.fate import Kind, same
+from dynotune.config.fates.launcher import LAUNCHER, launcher_fate
+from dynotune.config.fates.legacy import LEGACY, RENAMED
+from dynotune.config.fates.names import OPTIMIZERS, SCHEDULES
+from dynotune.config.fates.table import FATES, NEWER_FIELDS, OTHER_DEFAULTS
+from dynotune.config.keys.data import DatasetEntry
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dynotune.config.flags import Words
 from dynotune.config.load import load_config
+from dynotune.config.reading.flags import Words
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
 

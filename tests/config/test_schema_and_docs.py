@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from dynotune.config.docs import pages
-from dynotune.config.fates import SFT_FATES
-from dynotune.config.schema import json_schema
+from dynotune.config.fates.table import SFT_FATES
 from dynotune.config.sft import SFTConfig
+from dynotune.config.writing.docs import pages
+from dynotune.config.writing.schema import json_schema
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.parametrize("name", sorted(pages()))
 def test_page_is_up_to_date(name: str) -> None:
-    """What is documented is what the code does. Mend with `python -m dynotune.config.docs docs`."""
+    """What is documented is what the code does. Mend with `python -m dynotune.config.writing.docs docs`."""
     assert (DOCS / name).read_text(encoding="utf-8") == pages()[name]
 
 

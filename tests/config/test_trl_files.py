@@ -151,7 +151,7 @@ def test_loads_unchanged(name: str, tmp_path: Path) -> None:
 def test_trl_reads_the_same_values(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The peer's own parser gives the same values for every honoured key (older names aside, which it drops)."""
     trl = pytest.importorskip("trl")
-    from dynotune.config.legacy import RENAMED
+    from dynotune.config.fates.legacy import RENAMED
 
     monkeypatch.setenv("DT_TRL_FILE", "")
     text = FILES[name][0]

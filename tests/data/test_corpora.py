@@ -9,10 +9,10 @@ import pytest
 from transformers import AutoTokenizer
 
 from dynotune.config.sft import SFTConfig
-from dynotune.data.encode import Encoder
-from dynotune.data.files import read_records
 from dynotune.data.load import load_train_and_eval
+from dynotune.data.read.readers import read_records
 from dynotune.data.rows import Record
+from dynotune.data.tokens.encode import Encoder
 from tests.data.fake_encoder import FakeEncoder
 
 SFT_MIX_ROWS = 19_971

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
 
-from dynotune.config.data import DataConfig
+from dynotune.config.keys.data import DataConfig
 from dynotune.config.sft import SFTConfig
-from dynotune.data.arrange import shuffle
+from dynotune.data.account.ledger import Ledger
 from dynotune.data.ingest import BATCH_ROWS
-from dynotune.data.ledger import Ledger
 from dynotune.data.load import Loaded, load_examples, load_train_and_eval
 from dynotune.data.rows import BadRow, Place, Record
+from dynotune.data.sources.arrange import shuffle
 from dynotune.errors import ConfigError, DataError
 from tests.data.fake_encoder import FakeEncoder
 

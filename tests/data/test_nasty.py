@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from dynotune.config.data import DataConfig
-from dynotune.data.encode import Encoder
-from dynotune.data.files import read_records
-from dynotune.data.ledger import Ledger
+from dynotune.config.keys.data import DataConfig
+from dynotune.data.account.ledger import Ledger
 from dynotune.data.load import load_examples
+from dynotune.data.read.readers import read_records
 from dynotune.data.rows import BadRow
+from dynotune.data.tokens.encode import Encoder
 from dynotune.errors import DataError
 from dynotune.plan.make import trainable_spans
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from dynotune.config.data import DataConfig
-from dynotune.config.model import ModelConfig
+from dynotune.config.keys.data import DataConfig
+from dynotune.config.keys.model import ModelConfig
 from dynotune.errors import ModelError, TemplateError
 from dynotune.model.tokenizer import apply_settings, load_tokenizer, load_tokenizer_and_changes
 from tests.data.made_tokenizer import CHATML, GENERATION, made_tokenizer

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dynotune.config.objective import SFTObjectiveConfig
+from dynotune.config.keys.objective import SFTObjectiveConfig
 from dynotune.data.examples import IGNORE
 from dynotune.errors import ConfigError
 from dynotune.objectives.sft import SFTObjective

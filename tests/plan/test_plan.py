@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynotune.config.batch import BatchConfig
+from dynotune.config.keys.batch import BatchConfig
 from dynotune.errors import DataError
 from dynotune.plan.plan import Plan
 from dynotune.plan.truncation import Spans

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynotune.config.data import DataConfig
+from dynotune.config.keys.data import DataConfig
+from dynotune.data.account.ledger import Ledger
 from dynotune.data.examples import IGNORE, Example, Examples
-from dynotune.data.ledger import Ledger
 from dynotune.data.rows import BadRow, Place
 from dynotune.errors import DataError
 from dynotune.plan.make import check_vocabulary, trainable_spans

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dynotune.config.logging import LoggingConfig
+from dynotune.config.keys.logging import LoggingConfig
 from dynotune.errors import ConfigError
 from dynotune.train.hub import HubPusher
 
@@ -95,7 +95,10 @@ def test_every_save_uploads_in_the_background_and_leaves_out_what_comes_too_soon
     assert "step-20 is not uploaded: step-10 is still on its way" in said[0]
     hub.hold.set()
     assert pusher.finish(tmp_path) is not None
-    assert [a["folder_path"] for c, a in hub.calls if c == "upload_folder"] == [tmp_path / "step-10" / "adapter", tmp_path]
+    assert [a["folder_path"] for c, a in hub.calls if c == "upload_folder"] == [
+        tmp_path / "step-10" / "adapter",
+        tmp_path,
+    ]
     assert [a["commit_message"] for c, a in hub.calls if c == "upload_folder"] == [
         "Checkpoint step-10",
         "End of training",

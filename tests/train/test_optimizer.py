@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from dynotune.config.optimizer import OptimizerConfig
+from dynotune.config.keys.optimizer import OptimizerConfig
 from dynotune.errors import ConfigError
 from dynotune.train.optimizer import OPTIMIZERS, Update, build_optimizer, build_schedule, warmup_steps
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dynotune.config.flags import Words, from_words
-from dynotune.config.problems import Origins, Problem
-from dynotune.config.read import ConfigFile, read_file
+from dynotune.config.checking.problems import Origins, Problem
+from dynotune.config.reading.files import ConfigFile, read_file
+from dynotune.config.reading.flags import Words, from_words
 from dynotune.config.sft import SFTConfig
 
 

@@ -1,16 +1,16 @@
 """The whole configuration of supervised fine-tuning: every topic, flat, with TRL's names."""
 
-from dynotune.config.adapter import AdapterConfig
-from dynotune.config.batch import BatchConfig
-from dynotune.config.checked import CheckedConfig
-from dynotune.config.data import DataConfig
-from dynotune.config.evaluation import EvaluationConfig
-from dynotune.config.logging import LoggingConfig
-from dynotune.config.model import ModelConfig
-from dynotune.config.objective import SFTObjectiveConfig
-from dynotune.config.optimizer import OptimizerConfig
-from dynotune.config.run import RunConfig
-from dynotune.config.saving import SavingConfig
+from dynotune.config.checking.checked import CheckedConfig
+from dynotune.config.keys.adapter import AdapterConfig
+from dynotune.config.keys.batch import BatchConfig
+from dynotune.config.keys.data import DataConfig
+from dynotune.config.keys.evaluation import EvaluationConfig
+from dynotune.config.keys.logging import LoggingConfig
+from dynotune.config.keys.model import ModelConfig
+from dynotune.config.keys.objective import SFTObjectiveConfig
+from dynotune.config.keys.optimizer import OptimizerConfig
+from dynotune.config.keys.run import RunConfig
+from dynotune.config.keys.saving import SavingConfig
 
 
 class SFTConfig(

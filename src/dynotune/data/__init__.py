@@ -1,0 +1,1 @@
+"""From files to tokenised examples, with every row and token accounted for."""

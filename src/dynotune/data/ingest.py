@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dynotune.config.data import DataConfig
-from dynotune.data.checks import row_notices
-from dynotune.data.columns import with_columns
-from dynotune.data.duplicates import Duplicates
+from dynotune.config.keys.data import DataConfig
+from dynotune.data.account.ledger import Ledger, count_labels
+from dynotune.data.account.quarantine import Quarantine
+from dynotune.data.checks.duplicates import Duplicates
+from dynotune.data.checks.rows import row_notices
+from dynotune.data.checks.text_checks import ControlTokens
 from dynotune.data.examples import Example, Examples
-from dynotune.data.formats import Setting, normalise
-from dynotune.data.ledger import Ledger, count_labels
-from dynotune.data.messages import fill_null_content
+from dynotune.data.formats.messages import fill_null_content
+from dynotune.data.formats.recognise import Setting, normalise
 from dynotune.data.printable import printable, row_beginning
 from dynotune.data.progress import loading_progress
-from dynotune.data.quarantine import Quarantine
 from dynotune.data.rows import BadRow, Record, Row
-from dynotune.data.text_checks import ControlTokens
+from dynotune.data.sources.columns import with_columns
 from dynotune.errors import DataError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ BATCH_CHARACTERS = 8_000_000
 
 
 class RowEncoder(Protocol):
-    """What loading needs of `dynotune.data.encode.Encoder`."""
+    """What loading needs of `dynotune.data.tokens.encode.Encoder`."""
 
     tokenizer: PreTrainedTokenizerBase
     notices: Counter[str]

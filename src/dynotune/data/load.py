@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from dynotune.config.sft import SFTConfig
-from dynotune.data.arrange import hold_out, shuffle
+from dynotune.data.account.ledger import Ledger
 from dynotune.data.ingest import Loaded, RowEncoder, load_examples
-from dynotune.data.ledger import Ledger
-from dynotune.data.mixture import mixture_rows, open_mixture
 from dynotune.data.rows import BadRow, Record
-from dynotune.data.sources import Location, Source, open_object, open_splits
-from dynotune.data.splits import choose_split, slice_rows
+from dynotune.data.sources.arrange import hold_out, shuffle
+from dynotune.data.sources.locate import Location, Source, open_object, open_splits
+from dynotune.data.sources.mixture import mixture_rows, open_mixture
+from dynotune.data.sources.splits import choose_split, slice_rows
 from dynotune.errors import ConfigError, DataError
 
 __all__ = ["Loaded", "RowEncoder", "load_examples", "load_train_and_eval"]

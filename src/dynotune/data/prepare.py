@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 from dynotune.config.sft import SFTConfig
-from dynotune.data.encode import Encoder
 from dynotune.data.load import load_train_and_eval
 from dynotune.data.show import show_rows
+from dynotune.data.tokens.encode import Encoder
 from dynotune.model.tokenizer import load_tokenizer
 from dynotune.plan.make import trainable_spans
 

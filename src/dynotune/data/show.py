@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynotune.config.sft import SFTConfig
-from dynotune.data.checks import row_notices
-from dynotune.data.columns import with_columns
-from dynotune.data.encode import Encoder
+from dynotune.data.account.ledger import Ledger, count_labels
+from dynotune.data.checks.rows import row_notices
+from dynotune.data.checks.text_checks import ControlTokens
 from dynotune.data.examples import IGNORE, Example
-from dynotune.data.formats import Setting, normalise
-from dynotune.data.ledger import Ledger, count_labels
+from dynotune.data.formats.recognise import Setting, normalise
 from dynotune.data.load import open_training
 from dynotune.data.printable import printable
 from dynotune.data.rows import BadRow
-from dynotune.data.text_checks import ControlTokens
+from dynotune.data.sources.columns import with_columns
+from dynotune.data.tokens.encode import Encoder
 from dynotune.model.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:

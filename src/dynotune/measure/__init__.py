@@ -1,0 +1,1 @@
+"""Clocks, and numbers read off the device late."""

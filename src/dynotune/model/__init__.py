@@ -1,0 +1,1 @@
+"""Loading, precision, adapters, the tokenizer, merging."""

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from dynotune.config.adapter import AdapterConfig
+from dynotune.config.keys.adapter import AdapterConfig
 from dynotune.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from dynotune.config.model import ModelConfig
+from dynotune.config.keys.model import ModelConfig
 from dynotune.errors import ConfigError, ModelError
 from dynotune.model.precision import Precision
 
@@ -64,7 +64,7 @@ def load_model(config: ModelConfig, precision: Precision, device: "torch.device"
             )
             model, info = loaded
             _check_weights(config.model_name_or_path, info)
-            model = cast("PreTrainedModel", torch.nn.Module.to(model, device))
+            model = torch.nn.Module.to(model, device)
     except ImportError as error:
         raise ModelError(
             f"`attn_implementation: {config.attn_implementation}` or the model itself needs a package that does not work"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynotune.config.data import DataConfig
-from dynotune.config.model import ModelConfig
+from dynotune.config.keys.data import DataConfig
+from dynotune.config.keys.model import ModelConfig
 from dynotune.errors import ModelError
 from dynotune.model.embedding import embedding_rows
 from dynotune.model.load import load_model

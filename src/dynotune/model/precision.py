@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dynotune.config.adapter import AdapterConfig
-from dynotune.config.model import ModelConfig
+from dynotune.config.keys.adapter import AdapterConfig
+from dynotune.config.keys.model import ModelConfig
 from dynotune.errors import ConfigError
 
 if TYPE_CHECKING:

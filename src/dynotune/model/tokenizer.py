@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynotune.config.data import DataConfig
-from dynotune.config.model import ModelConfig
+from dynotune.config.keys.data import DataConfig
+from dynotune.config.keys.model import ModelConfig
 from dynotune.errors import ModelError, TemplateError
 
 if TYPE_CHECKING:

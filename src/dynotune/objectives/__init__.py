@@ -1,0 +1,1 @@
+"""What is minimised, and nothing about how."""

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynotune.config.objective import SFTObjectiveConfig
+from dynotune.config.keys.objective import SFTObjectiveConfig
 from dynotune.data.examples import IGNORE
 from dynotune.errors import ConfigError
 from dynotune.plan.plan import Step

@@ -1,0 +1,1 @@
+"""The epoch planned ahead: truncation, order, steps."""

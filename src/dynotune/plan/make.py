@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from dynotune.config.data import DataConfig
+from dynotune.config.keys.data import DataConfig
+from dynotune.data.account.ledger import Ledger
 from dynotune.data.examples import Examples
-from dynotune.data.ledger import Ledger
 from dynotune.data.rows import BadRow
 from dynotune.errors import DataError
 from dynotune.plan.truncation import Spans, truncate

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dynotune.config.batch import BatchConfig
+from dynotune.config.keys.batch import BatchConfig
 from dynotune.errors import DataError
 from dynotune.plan.sampler import epoch_order
 from dynotune.plan.truncation import Spans

@@ -1,0 +1,1 @@
+"""Loss curves and the model card."""

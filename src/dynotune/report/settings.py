@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from dynotune.config.problems import is_secret
+from dynotune.config.checking.problems import is_secret
 
 
 def without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:

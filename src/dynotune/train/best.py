@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from dynotune.config.evaluation import EvaluationConfig
+from dynotune.config.keys.evaluation import EvaluationConfig
 from dynotune.errors import ConfigError
 from dynotune.train.checkpoint import Progress
 
@@ -22,7 +22,7 @@ class BestTracker:
         """Take in an evaluation of the current step. True if it is the best so far."""
         if self.metric not in metrics:
             raise ConfigError(
-                f"`metric_for_best_model: {self.metric}` is not among the evaluation's metrics: {', '.join(sorted(metrics))}."
+                f"`metric_for_best_model: {self.metric}` is none of the evaluation's metrics: {', '.join(sorted(metrics))}."
             )
         value, p = metrics[self.metric], self.progress
         better = p.best_metric is None or self.sign * value > self.sign * p.best_metric

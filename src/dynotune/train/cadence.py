@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass
 
-from dynotune.config.evaluation import EvaluationConfig
-from dynotune.config.logging import LoggingConfig
-from dynotune.config.saving import SavingConfig
+from dynotune.config.keys.evaluation import EvaluationConfig
+from dynotune.config.keys.logging import LoggingConfig
+from dynotune.config.keys.saving import SavingConfig
 
 
 @dataclass(frozen=True, slots=True)

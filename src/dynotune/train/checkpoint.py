@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dynotune.config.saving import SavingConfig
+from dynotune.config.keys.saving import SavingConfig
 from dynotune.errors import TrainingError
 
 if TYPE_CHECKING:

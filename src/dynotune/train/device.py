@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dynotune.config.run import RunConfig
+from dynotune.config.keys.run import RunConfig
 from dynotune.errors import ConfigError
 from dynotune.model.load import choose_device
 from dynotune.model.precision import Precision

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from dynotune.config.logging import LoggingConfig
+from dynotune.config.keys.logging import LoggingConfig
 from dynotune.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
-from dynotune.config.optimizer import OptimizerConfig
+from dynotune.config.keys.optimizer import OptimizerConfig
 from dynotune.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from dynotune.config.load import export_env
 from dynotune.config.sft import SFTConfig
-from dynotune.data.encode import Encoder
+from dynotune.data.account.quarantine import Quarantine
 from dynotune.data.load import Loaded, load_train_and_eval
-from dynotune.data.quarantine import Quarantine
+from dynotune.data.tokens.encode import Encoder
 from dynotune.environment import collect
 from dynotune.model.precision import choose_precision
 from dynotune.model.prepare import prepare_model

@@ -1,0 +1,1 @@
+"""Values to a configuration, or every mistake at once with its remedy."""

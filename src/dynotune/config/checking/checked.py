@@ -1,0 +1,108 @@
+"""The base of a whole configuration: from a file, flags or Python alike, fully checked, or one `ConfigError`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from pydantic import BaseModel, PrivateAttr, ValidationError
+
+from dynotune.config.checking.check import build, resolve
+from dynotune.config.checking.combinations import findings
+from dynotune.config.checking.problems import Origins, Problem, is_secret, raise_problems, type_problems
+from dynotune.config.keys.topic import Topic
+
+if TYPE_CHECKING:
+    from dynotune.config.sft import SFTConfig
+
+
+class CheckedConfig(Topic):
+    """A configuration whose every key has found its fate."""
+
+    _notices: list[str] = PrivateAttr(default_factory=list)
+
+    if not TYPE_CHECKING:  # type checkers and editors see the fields that pydantic derives
+
+        def __init__(self, **given: Any) -> None:
+            """Take the keys of TRL and our own.
+
+            Raises:
+                ConfigError: unknown keys, wrong types or ranges, refused values, impossible combinations; all at once.
+            """
+            self._fill(given, Origins())
+
+    @classmethod
+    def from_origins(cls, given: Mapping[str, Any], origins: Origins, problems: Sequence[Problem] = ()) -> Self:
+        """As the constructor, with errors that name where each key was given, after `problems` found before."""
+        config = cls.__new__(cls)
+        config._fill(given, origins, problems)
+        return config
+
+    def _fill(self, given: Mapping[str, Any], origins: Origins, found: Sequence[Problem] = ()) -> None:
+        resolved = resolve(type(self), given, origins)
+        origins = replace(origins, given_as=resolved.given_as)
+        checked, problems = build(type(self), resolved.values, origins)
+        problems = [*found, *resolved.problems, *problems]
+        notices = list(resolved.notices)
+        broken = {key for problem in problems for key in problem.keys}
+        if checked is not None:
+            for finding in findings(cast("SFTConfig", checked), frozenset(resolved.values)):
+                if broken & set(finding.keys):
+                    continue
+                if finding.is_error:
+                    key = next((key for key in finding.keys if key in resolved.given_as), None)
+                    problems.append(Problem(finding.keys, finding.text, origins.place(key) if key else ""))
+                else:
+                    notices.append(finding.text)
+        raise_problems(problems)
+        BaseModel.__init__(self, **resolved.values)
+        self._notices = list(dict.fromkeys(notices))
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """Build from a mapping, with every check. pydantic's options are not needed and refused."""
+        if options:
+            raise TypeError(f"{cls.__name__}.model_validate takes a mapping only")
+        return obj if isinstance(obj, cls) else cls(**obj)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        try:
+            super().__setattr__(name, value)
+        except ValidationError as error:
+            raise_problems(type_problems(error.errors(include_url=False), type(self), Origins()))
+
+    def __eq__(self, other: object) -> bool:
+        # Two configurations that say the same are equal, whichever keys their authors wrote out.
+        if not isinstance(other, CheckedConfig):
+            return NotImplemented
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
+    __hash__ = None  # type: ignore[assignment]  # fields can be assigned
+
+    @property
+    def notices(self) -> list[str]:
+        """What to say once at the start: keys that were accepted and not needed, or that have no effect."""
+        return list(self._notices)
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with other values, checked as a whole (pydantic's `model_copy` checks nothing)."""
+        given = {key: getattr(self, key) for key in self.model_fields_set}
+        return type(self)(**{**given, **changes})
+
+    def public_dict(self) -> dict[str, Any]:
+        """All values without secrets, fit for JSON: what trackers and the model card may hold."""
+        values = self.model_dump(mode="json")
+        return {
+            key: {name: item for name, item in value.items() if not is_secret(key, str(name))}
+            if isinstance(value, dict)
+            else value
+            for key, value in values.items()
+        }
+
+    def to_yaml(self) -> str:
+        """Every key with its value, those that differ from the default marked; loads again to an equal configuration.
+
+        Secrets are left out and named in a comment.
+        """
+        from dynotune.config.writing.yaml_text import to_yaml
+
+        return to_yaml(self)

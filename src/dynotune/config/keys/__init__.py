@@ -1,0 +1,1 @@
+"""The configuration keys: one model a topic, a docstring under every field."""

@@ -1,0 +1,43 @@
+"""What a step contains, and how it is executed."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from dynotune.config.keys.topic import Topic
+
+
+class BatchConfig(Topic):
+    per_device_train_batch_size: int = Field(default=8, gt=0)
+    """Examples a device contributes to each of the `gradient_accumulation_steps` of a step, as in TRL. It fixes what a
+    step contains, not how many documents one forward pass holds."""
+
+    gradient_accumulation_steps: int = Field(default=1, gt=0)
+    """A step holds `per_device_train_batch_size x gradient_accumulation_steps x world size` examples."""
+
+    global_batch_size: int | None = Field(default=None, gt=0)
+    """Examples a step, whatever the world size; replaces the product above."""
+
+    num_train_epochs: float = Field(default=3.0, gt=0)
+    """Passes over the training data."""
+
+    max_steps: int = Field(default=-1, ge=-1)
+    """Number of steps; -1 takes `num_train_epochs`."""
+
+    train_sampling_strategy: Literal["random", "sequential"] = "random"
+    """Order of examples: a new seeded permutation each epoch, or the order of the data."""
+
+    data_seed: int | None = Field(default=None, ge=0, lt=2**32)
+    """Seed of the order of examples. Default: `seed`."""
+
+    dataloader_drop_last: bool = False
+    """Leave out the last, smaller batch of an epoch, as TRL does when asked; the rows left out are counted."""
+
+    packed_execution: Literal["auto", "on", "off"] = "auto"
+    """Lay the documents of a step out in as few forward passes as fit, with the same loss and gradient. This version
+    has the plain path only (one document at a time), so `auto` takes it and says so, and `on` is refused."""
+
+    @property
+    def examples_per_step(self) -> int:
+        """Examples in one optimizer update on one rank's world."""
+        return self.global_batch_size or self.per_device_train_batch_size * self.gradient_accumulation_steps

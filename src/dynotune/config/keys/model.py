@@ -1,0 +1,58 @@
+"""Which model is trained, with which tokenizer, in which precision."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from dynotune.config.keys.topic import Topic
+
+
+class ModelConfig(Topic):
+    model_name_or_path: str | None = None
+    """A hub id, a folder with weights, or (with `random_weights`) a folder or `config.json` that describes a model."""
+
+    model_revision: str = "main"
+    """Branch, tag or commit of the model and tokenizer on the hub."""
+
+    random_weights: bool = False
+    """Build the model from its configuration with weights drawn from `seed`, and load none."""
+
+    tokenizer_name_or_path: str | None = None
+    """Where the tokenizer comes from. Default: `model_name_or_path`."""
+
+    trust_remote_code: bool = False
+    """Run Python code that the model's repository brings. Off unless asked for."""
+
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] | None = None
+    """Precision of the weights. Default: LoRA on a GPU takes a bfloat16 base with float32 adapters; full fine-tuning
+    keeps float32 masters and computes in bfloat16; float32 on the CPU. `auto` takes the checkpoint's. Full
+    fine-tuning of bfloat16 weights is behavioural: at small learning rates most of them never move."""
+
+    bf16: bool | None = None
+    """Compute in bfloat16 (autocast). Default: yes on a GPU that has it, no on the CPU."""
+
+    attn_implementation: str | None = None
+    """Attention implementation of transformers (`sdpa`, `eager`, `flash_attention_2`, ...). Default: the model's
+    own."""
+
+    model_init_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """More arguments of `from_pretrained`, as in TRL. `device_map` is refused."""
+
+    gradient_checkpointing: bool | None = None
+    """Recompute activations in the backward pass: less memory, about a third more time, the same result. Default: off,
+    because the plain path holds one document at a time (TRL's default is on)."""
+
+    gradient_checkpointing_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of `gradient_checkpointing_enable`."""
+
+    eos_token: str | None = None
+    """The token that ends a turn or a text; must be in the vocabulary. Default: the tokenizer's."""
+
+    pad_token: str | None = None
+    """The padding token; must be in the vocabulary. Default: the tokenizer's, else its end token."""
+
+    added_tokens: list[str] = Field(default_factory=list)
+    """New tokens for the tokenizer; the embedding grows to hold them, and their rows are trained."""
+
+    neftune_noise_alpha: float | None = Field(default=None, gt=0)
+    """NEFTune (arXiv 2310.05914): noise added to the embeddings while training. Behavioural."""

@@ -1,0 +1,43 @@
+"""Where a run is kept, on which device it runs, and what makes it repeatable."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from dynotune.config.keys.topic import Topic
+
+
+class RunConfig(Topic):
+    output_dir: str | None = None
+    """The run folder. Default: `runs/sft-<date>-<time>` in the current folder."""
+
+    overwrite_output_dir: bool = False
+    """Let a new run replace the run that `output_dir` already holds. Without it such a folder is refused."""
+
+    run_name: str | None = None
+    """The run's name in trackers. Default: the last part of `output_dir`."""
+
+    seed: int = Field(default=42, ge=0, lt=2**32)
+    """Seed of weights that are initialised, of dropout, and of the order of examples unless `data_seed` is given."""
+
+    full_determinism: bool = False
+    """Make PyTorch use deterministic kernels or fail. Slower on GPUs."""
+
+    use_cpu: bool = False
+    """Run on the CPU although a GPU is there."""
+
+    tf32: bool | None = None
+    """Allow TensorFloat-32 in fp32 matrix products on GPUs (numeric). Default: PyTorch's own setting, stated."""
+
+    disable_tqdm: bool | None = None
+    """Switch the progress display off. Default: shown on a terminal only."""
+
+    resume_from_checkpoint: str | bool | None = None
+    """`true`: go on from the newest checkpoint in `output_dir`; a path: from that checkpoint."""
+
+    env: dict[str, str] = Field(default_factory=dict)
+    """Environment variables set before anything is loaded."""
+
+    on_nonfinite_step: Literal["stop", "skip"] = "stop"
+    """A step whose loss or gradient is not finite never reaches the weights. Then `stop` ends the run with the step's
+    example ids; `skip` reports them and goes on."""

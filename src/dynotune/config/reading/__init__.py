@@ -1,0 +1,1 @@
+"""Files and flags to plain values, with the place of each."""

@@ -1,0 +1,39 @@
+"""The words after a flag, read by the type of its key. The command-line library has split them before."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from dynotune.config.fates.legacy import RENAMED
+from dynotune.config.reading.forms import accepts
+
+
+class Words(tuple[str, ...]):
+    """The words that followed a flag on a command line."""
+
+    __slots__ = ()
+
+
+def from_words(model: type[BaseModel], key: str, words: Sequence[str]) -> Any:
+    """One value from the words after a flag: none (a switch), one, several (a list), or `name=value` (a mapping).
+
+    Raises:
+        ValueError: a value is missing, or there are more words than the key takes.
+    """
+    field = model.model_fields.get(RENAMED.get(key, key))
+    if field is None:
+        # Another trainer's key, or one that is superseded or refused: its fate needs no type.
+        return True if not words else words[0] if len(words) == 1 else list(words)
+    takes = accepts(field.annotation)
+    if not words:
+        if takes.boolean:
+            return True
+        raise ValueError("a value is missing")
+    if takes.mapping and not words[0].lstrip().startswith(("{", "[")) and all("=" in word for word in words):
+        return dict(word.split("=", 1) for word in words)
+    if len(words) == 1:
+        return words[0]
+    if takes.list:
+        return list(words)
+    raise ValueError(f"it takes one value, and {len(words)} were given: {' '.join(words)}")

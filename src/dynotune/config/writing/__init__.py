@@ -1,0 +1,1 @@
+"""A configuration as YAML, as a schema for editors, as reference pages."""

@@ -1,0 +1,59 @@
+"""A JSON Schema (2020-12) of the configuration, so that editors complete, describe and check it."""
+
+import inspect
+from typing import Any
+
+from pydantic import BaseModel
+
+from dynotune.config.fates.aliases import ALIASES
+from dynotune.config.fates.fate import Fate
+from dynotune.config.fates.launcher import LAUNCHER
+from dynotune.config.fates.legacy import LEGACY, RENAMED
+from dynotune.config.fates.table import SFT_FATES
+from dynotune.config.keys.topics import topics
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """The schema of a whole configuration file.
+
+    Keys that are superseded, refused, renamed or another trainer's are there as deprecated, with the reason, so that an
+    editor shows it where the key is written.
+    """
+    schema = model.model_json_schema()
+    properties: dict[str, Any] = schema["properties"]
+    for topic in topics(model):
+        for key in topic.fields:
+            properties[key]["description"] = inspect.cleandoc(properties[key]["description"])
+            _accept_spellings(properties[key])
+    for key, fate in (*SFT_FATES.items(), *LEGACY.items(), *LAUNCHER.items()):
+        if key not in properties:
+            properties[key] = _deprecated(_sentence(fate))
+    for key, new in RENAMED.items():
+        properties.setdefault(key, _deprecated(f"Old name of `{new}`, taken as such."))
+    for key, (trainer, suggestion) in ALIASES.items():
+        properties.setdefault(key, {**_deprecated(f"A name of {trainer}; here: {suggestion}."), "not": {}})
+    return {
+        "$schema": DIALECT,
+        "title": "Dynotune SFT configuration",
+        **{k: v for k, v in schema.items() if k != "title"},
+    }
+
+
+def _accept_spellings(entry: dict[str, Any]) -> None:
+    # YAML 1.1 reads an unquoted `no` or `off` as false; editors follow it, and so does the loader.
+    if {"no", "off"} & set(entry.get("enum", ())):
+        entry["enum"] = [*entry["enum"], False]
+        entry.pop("type", None)
+
+
+def _deprecated(description: str) -> dict[str, Any]:
+    return {"deprecated": True, "description": description}
+
+
+def _sentence(fate: Fate) -> str:
+    if fate.key is not None:
+        return f"transformers' newer name of `{fate.key}`, taken as such."
+    instead = f" {fate.instead[0].upper()}{fate.instead[1:]}." if fate.instead else ""
+    return f"{str(fate.kind).capitalize()}: {fate.reason}.{instead}"

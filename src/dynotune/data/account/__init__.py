@@ -1,0 +1,1 @@
+"""The ledger and the quarantine: what became of every row."""

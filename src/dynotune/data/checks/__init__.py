@@ -1,0 +1,1 @@
+"""What is remarkable about a row: one named check a function."""

@@ -1,0 +1,1 @@
+"""Records to rows in normal form: one recogniser a format."""

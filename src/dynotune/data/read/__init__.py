@@ -1,0 +1,1 @@
+"""Files to records: strict, streaming, one reader a file type."""

@@ -1,0 +1,78 @@
+"""A JSON array of objects, read element by element in bounded memory.
+
+`json.load` needs the whole file and gives up at the first fault. Here a scanner finds where each element ends (it
+knows strings and brackets, nothing else) and the strict parser sees one element at a time, so a bad element costs
+itself only.
+"""
+
+import re
+from collections.abc import Iterator
+
+from dynotune.data.read.byte_streams import ByteStream, StreamFaultError
+from dynotune.data.read.strict_json import parse_object
+from dynotune.data.rows import BadRow, Place, Record
+
+_STRUCTURE = re.compile(rb'["\[\]{},]')
+_REST_OF_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_SPACE = b" \t\r\n"
+
+
+def read_json_array(stream: ByteStream, file: str) -> Iterator[Record | BadRow]:
+    """A record or bad row for every element; `place.line` is the line on which it begins. Raises `StreamFaultError`."""
+    for count, (line, raw, last) in enumerate(_elements(stream), start=1):
+        place = Place(file, line)
+        if not raw:
+            if count == 1 and last:
+                return
+            yield BadRow(place, "trailing-comma", f"element {count:,} of the array is empty: a comma too many")
+            continue
+        values = parse_object(raw, place, where=f"element {count:,} of the array")
+        yield values if isinstance(values, BadRow) else Record(place, values)
+
+
+def _elements(stream: ByteStream) -> Iterator[tuple[int, bytes, bool]]:
+    """(line, bytes, whether it is the last) of every element of the array."""
+    buffer = b""
+    start = 0  # where the present element begins in the buffer
+    at = 0  # scanned up to here
+    line = 1  # the line of `start`
+    depth = 0
+    in_string = done = False
+    for chunk in stream.chunks():
+        buffer, start, at = buffer[start:] + chunk, 0, at - start
+        while at < len(buffer) and not done:
+            if in_string:
+                found = _REST_OF_STRING.match(buffer, at)
+                assert found is not None
+                at = found.end()
+                if buffer[at : at + 1] != b'"':
+                    break  # the chunk ends inside the string, perhaps inside an escape
+                at, in_string = at + 1, False
+                continue
+            found = _STRUCTURE.search(buffer, at)
+            if found is None:
+                at = len(buffer)
+                break
+            mark, at = found.group(), found.end()
+            if mark == b'"':
+                in_string = True
+            elif depth == 1 and mark in (b",", b"]"):
+                element = buffer[start : found.start()]
+                text = element.lstrip(_SPACE)
+                done = mark == b"]"
+                yield line + element.count(b"\n", 0, len(element) - len(text)), text.rstrip(_SPACE), done
+                line, start = line + element.count(b"\n"), at
+            elif mark == b"[" and depth == 0:
+                line, start, depth = line + buffer.count(b"\n", start, at), at, 1
+            elif mark in (b"[", b"{"):
+                depth += 1
+            elif depth > 1 and mark != b",":
+                depth -= 1  # a closing brace too many at depth 1 stays in its element, which the parser then refuses
+        if done and buffer[at:].strip(_SPACE):
+            raise StreamFaultError("text-after-array", f"something follows the end of the array in line {line:,}")
+        if done:
+            buffer, start, at = b"", 0, 0
+    if not done:
+        raise StreamFaultError(
+            "truncated-json", f"the array is not closed; the element after line {line:,} is cut short"
+        )

@@ -1,0 +1,1 @@
+"""What a data set's name means: files, shards, splits, mixtures, the hub."""

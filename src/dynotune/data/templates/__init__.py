@@ -1,0 +1,1 @@
+"""Chat templates: rendering, proofs about them, loss masks."""

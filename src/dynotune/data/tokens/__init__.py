@@ -1,0 +1,1 @@
+"""Rows to examples: token ids and labels, in batches."""

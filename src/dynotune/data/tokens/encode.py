@@ -1,0 +1,275 @@
+"""Rows to examples: rendered, tokenised in batches, labelled. Token ids and labels are TRL's (docs/templates.md)."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dynotune.config.keys.data import DataConfig
+from dynotune.data.examples import IGNORE, Example
+from dynotune.data.rows import BadRow, Message, Row
+from dynotune.data.templates.faithful import lone_surrogate, unfaithful
+from dynotune.data.templates.masks import (
+    AssistantSpans,
+    NotVerified,
+    common_prefix_length,
+    starts_inside_token,
+    tokens_by_prefix,
+    tokens_in_spans,
+)
+from dynotune.data.templates.probe import TemplateReport, probe
+from dynotune.data.templates.template import REFUSALS, ChatTemplate, Span
+from dynotune.data.tokens.pretokenized import TokenRows
+from dynotune.data.tokens.tokenise import BatchTokeniser, Tokens
+from dynotune.errors import ModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Encoded = Example | list[Example] | BadRow
+"""What a row became. A list where a pre-tokenised row held several packed documents."""
+
+CHUNK_ROWS = 256
+CHUNK_CHARACTERS = 2_000_000
+"""Rows rendered while the rows before them are tokenised in another thread."""
+
+
+@dataclass(slots=True)
+class _Text:
+    """A rendered row. `spans`: the assistant's characters, where only they are to be trained."""
+
+    row: Row
+    text: str
+    conversation: bool
+    prompt: str | None = None
+    spans: Sequence[Span] | None = None
+    notices: set[str] = field(default_factory=set)
+
+
+class Encoder:
+    """Turns rows into untruncated examples.
+
+    `notices` counts, by name, the rows that something remarkable was found about; `report` explains what was found
+    about the template itself.
+    """
+
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase", config: DataConfig) -> None:
+        self.tokenizer, self.config = tokenizer, config
+        self.notices: Counter[str] = Counter()
+        self.template = ChatTemplate(tokenizer, for_assistant_masks=config.assistant_only_loss)
+        self._tokeniser = BatchTokeniser(tokenizer)
+        self._token_rows = TokenRows(tokenizer, config)
+
+    @cached_property
+    def template_report(self) -> TemplateReport:
+        """What is known of the template. Raises `TemplateError` if there is none, or it cannot do what is asked."""
+        self.template.source()
+        return probe(self.template, self.config.chat_template_kwargs, assistant_only=self.config.assistant_only_loss)
+
+    @property
+    def report(self) -> list[str]:
+        """What was found about the template and concerns rows that were encoded: sentences to say once."""
+        if "template_report" not in self.__dict__:
+            return []
+        return [finding.sentence for finding in self.template_report.findings if self.notices[finding.name]]
+
+    def encode(self, rows: Sequence[Row]) -> list[Encoded]:
+        """One result a row, in order.
+
+        A row that cannot be rendered, tokenised or labelled becomes a `BadRow`. Raises `TemplateError` where no row
+        could be: the tokenizer has no template for conversations, or assistant-only loss cannot be honoured.
+        """
+        results: list[Encoded | None] = [None] * len(rows)
+        with ThreadPoolExecutor(1) as worker:
+            waiting: tuple[dict[int, _Text], Future[list[_Encodings]]] | None = None
+            for indices in _chunks(rows):
+                texts: dict[int, _Text] = {}
+                for index in indices:
+                    found = self._render(rows[index])
+                    if isinstance(found, _Text):
+                        texts[index] = found
+                    else:
+                        results[index] = found
+                following = worker.submit(self._tokenise, list(texts.values()))
+                if not self._tokeniser.thread_safe:
+                    following.result()
+                if waiting is not None:
+                    self._label(waiting, results)
+                waiting = texts, following
+            if waiting is not None:
+                self._label(waiting, results)
+        done = [result for result in results if result is not None]
+        assert len(done) == len(rows)
+        return done
+
+    # Rendering
+
+    def _render(self, row: Row) -> "_Text | Encoded":
+        if row.kind == "tokens":
+            return self._token_rows.encode(row, self.notices)
+        if row.kind == "messages":
+            assert row.messages is not None
+            found = self._conversation(row, row.messages)
+        elif row.kind == "text":
+            assert row.text is not None
+            found = self._plain(row, row.text)
+        elif isinstance(row.prompt, str):
+            assert isinstance(row.completion, str)
+            found = self._plain(row, row.prompt + self._ended(row.completion), prompt=row.prompt)
+        else:
+            assert row.prompt is not None
+            assert isinstance(row.completion, list)
+            found = self._conversation(row, [*row.prompt, *row.completion], prompt=row.prompt)
+        if isinstance(found, _Text):
+            for text in (found.text, found.prompt or ""):
+                surrogate = lone_surrogate(text)
+                if surrogate is not None:
+                    detail = f"it holds the lone surrogate U+{surrogate:04X}, which is no character"
+                    return BadRow(row.place, "lone-surrogate", detail)
+        return found
+
+    def _ended(self, text: str) -> str:
+        eos = self.tokenizer.eos_token
+        if eos is None:
+            raise ModelError(
+                "The tokenizer has no end token, which plain text and completions must end with."
+                " Set `eos_token` to a token of its vocabulary."
+            )
+        return text if text.endswith(eos) else text + str(eos)
+
+    def _plain(self, row: Row, text: str, prompt: str | None = None) -> "_Text | BadRow":
+        if self.config.assistant_only_loss:
+            return BadRow(
+                row.place,
+                "assistant-only-needs-messages",
+                "`assistant_only_loss: true` needs conversations, and this row holds plain text",
+            )
+        return _Text(row, text if prompt is not None else self._ended(text), False, prompt)
+
+    def _conversation(self, row: Row, messages: list[Message], prompt: list[Message] | None = None) -> "_Text | BadRow":
+        findings = self.template_report
+        if any(isinstance(m.get("content"), list) for m in messages) and findings.concerning("content parts"):
+            return BadRow(row.place, "content-parts-not-rendered", findings.concerning("content parts")[0].sentence)
+        try:
+            tools = json.loads(row.tools) if isinstance(row.tools, str) else row.tools
+            variables = {**self.config.chat_template_kwargs, **row.chat_template_kwargs}
+            masked = self.config.assistant_only_loss
+            by_blocks = masked and self.template.has_generation
+            whole = self.template.render(messages, tools=tools, variables=variables, generated=by_blocks)
+            spans: Sequence[Span] | None = whole.generated if by_blocks else None
+            if masked and not by_blocks:
+                spans = AssistantSpans(self.template, tools, variables).find(messages, whole.text)
+            before = None
+            if prompt is not None and self._completion_only(row):
+                rendered = self.template.render(prompt, tools=tools, variables=variables, add_generation_prompt=True)
+                before = rendered.text
+        except NotVerified as error:
+            return BadRow(row.place, "mask-not-verified", str(error))
+        except REFUSALS as error:
+            said = str(error) or type(error).__name__
+            return BadRow(row.place, "template-refused", f"the chat template refused the conversation: {said}")
+        concerns = {"conversations"}
+        concerns |= {"tools"} if row.tools else set()
+        concerns |= {"tool calls"} if any(message.get("tool_calls") for message in messages) else set()
+        notices = {finding.name for finding in findings.findings if finding.concerns in concerns}
+        return _Text(row, whole.text, True, before, spans, notices | unfaithful(messages, whole.text))
+
+    def _completion_only(self, row: Row) -> bool:
+        if self.config.completion_only_loss is None:
+            return row.kind == "prompt_completion"
+        return self.config.completion_only_loss
+
+    # Tokens and labels
+
+    def _tokenise(self, texts: list[_Text]) -> "list[_Encodings]":
+        """All texts in as few calls as their kinds allow. Runs in the worker thread."""
+        encode = self._tokeniser.encode
+        whole: dict[int, Tokens] = {}
+        prompts: dict[int, Tokens] = {}
+        for conversation in (True, False):
+            for offsets in (True, False):
+                kind = (conversation, offsets)
+                some = [i for i, t in enumerate(texts) if (t.conversation, t.spans is not None) == kind]
+                made = encode([texts[i].text for i in some], special=not conversation, offsets=offsets)
+                whole.update(zip(some, made, strict=True))
+            some = [i for i, t in enumerate(texts) if t.conversation == conversation and t.prompt is not None]
+            made = encode([texts[i].prompt or "" for i in some], special=not conversation)
+            prompts.update(zip(some, made, strict=True))
+        return [_Encodings(whole[i], prompts.get(i)) for i in range(len(texts))]
+
+    def _label(self, chunk: "tuple[dict[int, _Text], Future[list[_Encodings]]]", results: list[Encoded | None]) -> None:
+        texts, tokens = chunk
+        for (index, text), encodings in zip(texts.items(), tokens.result(), strict=True):
+            results[index] = self._example(text, encodings)
+
+    def _example(self, text: _Text, tokens: "_Encodings") -> Example | BadRow:
+        ids_T = tokens.whole.ids_T
+        bos = self.tokenizer.bos_token_id
+        if bos is not None and len(ids_T) > 1 and ids_T[0] == ids_T[1] == bos:
+            text.notices.add("doubled-bos")
+        labels_T: NDArray[np.int32] = ids_T.copy()
+        if tokens.prompt is not None and self._completion_only(text.row):
+            length = common_prefix_length(tokens.prompt.ids_T, ids_T)
+            if length < len(tokens.prompt.ids_T):
+                text.notices.add("prompt-not-a-prefix")
+            labels_T[:length] = IGNORE
+        elif self.config.completion_only_loss and text.row.kind != "prompt_completion":
+            text.notices.add("completion-only-without-completion")
+        if text.spans is not None:
+            try:
+                labels_T[~self._assistant_mask(text, tokens.whole)] = IGNORE
+            except NotVerified as error:
+                return BadRow(text.row.place, "mask-not-verified", str(error))
+        # nothing precedes the first token, so a label there carries no loss
+        if not (labels_T[1:] != IGNORE).any():
+            return BadRow(text.row.place, "no-labels", self._why_no_labels(text, len(ids_T)))
+        self.notices.update(text.notices)  # a refused row is counted by its reason alone
+        return Example(ids_T, labels_T, text.row.place)
+
+    def _assistant_mask(self, text: _Text, tokens: Tokens) -> NDArray[np.bool_]:
+        assert text.spans is not None
+        if tokens.offsets_T is None:
+            edges = [text.text[:edge] for span in text.spans for edge in span]
+            pieces = self._tokeniser.encode(edges, special=False)
+            return tokens_by_prefix(tokens.ids_T, [piece.ids_T for piece in pieces])
+        if starts_inside_token(tokens.offsets_T, text.spans):
+            text.notices.add("answer-starts-inside-a-token")
+        return tokens_in_spans(tokens.offsets_T, text.spans)
+
+    def _why_no_labels(self, text: _Text, length: int) -> str:
+        if length < 2:
+            return f"it has {length} token{'s' * (length != 1)}: nothing can be predicted"
+        if text.spans is not None and not text.spans:
+            return "no text of the assistant in it, and `assistant_only_loss: true` trains nothing else"
+        return "no token of it carries loss: its answer or completion is empty"
+
+
+@dataclass(frozen=True, slots=True)
+class _Encodings:
+    whole: Tokens
+    prompt: Tokens | None
+
+
+def _chunks(rows: Sequence[Row]) -> Iterator[list[int]]:
+    chunk: list[int] = []
+    characters = 0
+    for index, row in enumerate(rows):
+        chunk.append(index)
+        characters += _characters(row)
+        if len(chunk) >= CHUNK_ROWS or characters >= CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
+def _characters(row: Row) -> int:
+    """Roughly how much text a row holds."""
+    messages: Iterable[Message] = row.messages or ()
+    return len(row.text or "") + sum(len(str(message.get("content") or "")) for message in messages)

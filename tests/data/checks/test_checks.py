@@ -1,0 +1,166 @@
+"""Everything remarkable about a row that trains is named, and nothing else is."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynotune.data.checks.duplicates import Duplicates
+from dynotune.data.checks.rows import CHECKS, row_notices
+from dynotune.data.checks.text_checks import ControlTokens, text_notices
+from dynotune.data.rows import Place, Row
+
+OWN = ControlTokens(frozenset({"<unk>", "<|own|>", "[gMASK]", "</eos>", "<fill>", "▁mark"}), "</eos>", "<fill>")
+PLACE = Place("f", 1)
+
+
+def chat(*turns: tuple[str, Any], **more: Any) -> Row:
+    messages = [{"role": role, "content": content} for role, content in turns]
+    messages[-1].update(more)
+    return Row(PLACE, "messages", messages=messages)
+
+
+U, A, S, T = ("user", "question"), ("assistant", "answer"), ("system", "s"), ("tool", "result")
+CALL = {"tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}]}
+BAD_CALL = {"tool_calls": [{"function": {"name": "f", "arguments": "{a: 1"}}]}
+
+
+@pytest.mark.parametrize(
+    ("row", "names"),
+    [
+        (chat(U, A), []),
+        (chat(S, U, A, U, A), []),
+        (chat(A, U, A), ["assistant-first"]),
+        (chat(U, U, A), ["two-user-turns"]),
+        (chat(U, A, A), ["two-assistant-turns"]),
+        (chat(U, S, A), ["system-not-first"]),
+        (chat(S, S, U, A), ["two-system-turns"]),
+        (chat(U), ["no-assistant-turn"]),
+        (chat(A), ["assistant-only"]),
+        (chat(U, A, U), ["ends-with-user"]),
+        (chat(U, T, A), ["tool-result-without-call"]),
+        (chat(U, ("assistant", ""), **CALL), ["ends-with-tool-call"]),
+        (chat(U, ("assistant", None), **CALL), ["ends-with-tool-call"]),
+        (chat(U, ("assistant", ""), **BAD_CALL), ["ends-with-tool-call", "tool-arguments-not-json"]),
+        (chat(U, ("assistant", "")), ["empty-assistant", "empty-final-assistant"]),
+        (chat(U, ("assistant", ""), U, A), ["empty-assistant"]),
+        (chat(U, ("assistant", " \n\t")), ["whitespace-assistant"]),
+        (chat(U, ("assistant", "\u200b\u200b\ufeff")), ["invisible-assistant"]),
+        (chat(("user", " "), A), ["empty-user"]),
+        (chat(U, ("assistant", "7")), ["one-character-answer"]),
+        (chat(*[U, A] * 500), ["many-turns"]),
+        (chat(("user", "long " * 30_000), A), ["huge-row"]),
+        (chat(U, ("assistant", "long " * 30_000)), ["huge-row", "huge-answer"]),
+        (Row(PLACE, "text", text=" "), ["empty-text"]),
+        (
+            Row(PLACE, "prompt_completion", prompt="", completion=""),
+            ["empty-user", "empty-assistant", "empty-final-assistant"],
+        ),
+        (Row(PLACE, "tokens", tokens={"input_ids": [1]}), []),
+    ],
+)
+def test_checks_of_rows(row: Row, names: list[str]) -> None:
+    assert sorted(row_notices(row, OWN)) == sorted(names)
+
+
+def test_a_tool_result_after_its_call_is_in_order() -> None:
+    messages = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "", **CALL},
+        {"role": "tool", "content": "1"},
+        {"role": "tool", "content": "2"},
+        {"role": "assistant", "content": "done"},
+    ]
+    assert row_notices(Row(PLACE, "messages", messages=messages), OWN) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("plain, with <b>html</b>, a[0], {json: {}} and 3 < 4", []),
+        ("é, 日本語, emoji 👩‍🚀 and a tab\t\n", []),
+        ("x <|im_start|>system", ["control-token-injection"]),
+        ("<|anything_like_it|>", ["control-token-injection"]),
+        ("<unk>", ["control-token-injection"]),
+        ("[gMASK]", ["control-token-injection"]),
+        ("a ▁mark b", ["control-token-injection"]),
+        ("<|own|>", ["control-token-injection"]),
+        ("</eos>", ["eos-in-content"]),
+        ("</s>", ["eos-in-content"]),
+        ("<fill>", ["pad-token-in-content"]),
+        ("<|pad|>", ["pad-token-in-content"]),
+        ("[INST] x [/INST] <<SYS>>", ["llama2-markers"]),
+        ("{{ 7*7 }}", ["jinja-in-content"]),
+        ("{% raw %}", ["jinja-in-content"]),
+        ("nul \0", ["control-characters"]),
+        ("\x1b[31m", ["control-characters"]),
+        ("\x9b31m", ["control-characters"]),
+        ("\u202eabc", ["bidi-controls"]),
+        ("a\u2028b", ["unicode-line-separators"]),
+        ("a\x85b", ["unicode-line-separators"]),
+        ("e\u0301", ["not-nfc"]),
+        ("\ue000", ["private-use-or-noncharacter"]),
+        ("\uffff", ["private-use-or-noncharacter"]),
+        ("\U0010ffff", ["private-use-or-noncharacter"]),
+        ("x" * 10_000, ["no-spaces"]),
+        ("x" * 9_999 + " " + "x" * 9_999, []),
+    ],
+)
+def test_checks_of_texts(text: str, names: list[str]) -> None:
+    assert sorted(set(text_notices(text, OWN))) == names
+
+
+def test_a_token_that_is_end_and_pad_has_both_names() -> None:
+    both = ControlTokens(frozenset({"<|endoftext|>"}), "<|endoftext|>", "<|endoftext|>")
+    assert set(text_notices("a <|endoftext|>", both)) == {"eos-in-content", "pad-token-in-content"}
+
+
+@given(st.text())
+def test_text_checks_never_raise(text: str) -> None:
+    assert all(isinstance(name, str) for name in text_notices(text, OWN))
+
+
+def test_adding_a_check_is_adding_a_function() -> None:
+    def shouting(view: Any) -> Any:
+        if any(text.isupper() for text in view.texts):
+            yield "shouting"
+
+    CHECKS.append(shouting)
+    try:
+        assert row_notices(chat(("user", "WHY"), A), OWN) == ["shouting"]
+    finally:
+        CHECKS.remove(shouting)
+    assert row_notices(chat(("user", "WHY"), A), OWN) == []
+
+
+def found(*rows: tuple[Row, dict[str, Any]]) -> list[tuple[str, int | None]]:
+    duplicates = Duplicates()
+    for line, (row, values) in enumerate(rows, start=1):
+        row.place = Place("f", line)
+        duplicates.add(row, values)
+    return [(name, place.line) for name, place in duplicates.found()]
+
+
+def pair(question: str, answer: str, **more: Any) -> tuple[Row, dict[str, Any]]:
+    row = chat(("user", question), ("assistant", answer))
+    return row, {"messages": [dict(m) for m in row.messages or ()], **more}
+
+
+def test_repeats_are_named_by_the_strictest_name_that_fits() -> None:
+    assert found(
+        pair("q", "a"), pair("q", "a"), pair("q", "a", id=1), pair(" Q", "A "), pair("q", "b"), pair("r", "a")
+    ) == [("exact-duplicate", 2), ("duplicate-content", 3), ("near-duplicate", 4), ("conflicting-answer", 5)]
+    assert found() == []
+    assert found(pair("q", "a"), pair("r", "b"), pair("s", "a")) == []
+
+
+def test_texts_and_tokens_are_compared_too() -> None:
+    text = [(Row(PLACE, "text", text=t), {"text": t}) for t in ("a b", "a  b", "a b")]
+    assert sorted(found(*text)) == [("exact-duplicate", 3), ("near-duplicate", 2)]
+    tokens = [(Row(PLACE, "tokens", tokens={"input_ids": i}), {"input_ids": i}) for i in ([1, 2], [12], [1, 2])]
+    assert found(*tokens) == [("exact-duplicate", 3)]
+
+
+def test_moving_text_between_turns_is_no_duplicate() -> None:
+    assert found(pair("ab", "c"), pair("a", "bc")) == []
