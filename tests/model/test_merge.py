@@ -3,16 +3,18 @@
 import json
 import shutil
 from collections import namedtuple
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from rich.console import Console
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from dynotune.errors import ModelError
+from dynotune import ModelError, SFTConfig, train_sft
 from dynotune.model import merge as module
 from dynotune.model.merge import merge_adapter
 from tests.tiny import tiny_model, tiny_tokenizer
@@ -110,6 +112,31 @@ def test_a_trained_head_and_new_tokens_come_with_the_adapter(tmp_path: Path) -> 
     merge_adapter(tmp_path / "adapter", tmp_path / "out")
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     torch.testing.assert_close(merged(input_ids=torch.tensor([[7, new[-1], 9, new[0]]])).logits, expected)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_run_with_new_tokens_merges_to_what_was_trained(tied: bool, tmp_path: Path) -> None:
+    base = save_base(tmp_path / "base", tie_word_embeddings=tied)
+    new = [f"<new{i}>" for i in range(30)]
+    config = SFTConfig(
+        model_name_or_path=str(base),
+        output_dir=str(tmp_path / "run"),
+        use_peft=True,
+        lora_target_modules=["q_proj", "down_proj"],
+        added_tokens=new,
+        max_steps=5,
+        learning_rate=1e-2,
+        save_strategy="no",
+        use_cpu=True,
+    )
+    rows = [{"text": f"{a} hello {b}"} for a, b in pairwise(new)]
+    result = train_sft(config, train_dataset=rows, console=Console(quiet=True))
+    merge_adapter(tmp_path / "run", tmp_path / "out")
+    ids = result.tokenizer(new[3] + " the " + new[29], return_tensors="pt")["input_ids"]
+    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    trained: Any = result.model.eval()
+    torch.testing.assert_close(merged(input_ids=ids).logits, trained(input_ids=ids).logits, rtol=1e-4, atol=1e-5)
+    assert merged.config.tie_word_embeddings is tied
 
 
 def test_bfloat16_rounds_once_and_says_how_much_of_the_change_it_costs(tmp_path: Path) -> None:

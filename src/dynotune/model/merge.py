@@ -172,7 +172,7 @@ def _wrap(
 
     # A run with new tokens grew the embedding; the rows' values come with the adapter.
     if len(tokenizer) > embedding_rows(model):
-        model.resize_token_embeddings(len(tokenizer))
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     stored = {name: parameter.dtype for name, parameter in model.named_parameters(remove_duplicate=False)}
     try:
         peft_model = PeftModel.from_pretrained(model, str(adapter))
