@@ -83,3 +83,18 @@ def test_a_checkpoint_holds_no_pickle(run_tiny: Any, tmp_path: Any) -> None:
     names = [p.name for p in (tmp_path / "run").rglob("*") if p.is_file()]
     assert names
     assert not [n for n in names if n.endswith((".bin", ".pt", ".pth", ".pkl", ".pickle"))]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"per_device_train_batch_size": 3},
+        {"data_seed": 7},
+        {"max_length": 9, "on_bad_row": "skip"},
+        {"train_sampling_strategy": "sequential"},
+    ],
+)
+def test_resuming_under_another_plan_is_refused_with_the_difference(run_tiny: Any, change: dict[str, Any]) -> None:
+    run_tiny(save_strategy="steps", save_steps=3)
+    with pytest.raises(TrainingError, match=r"another plan \(.*then.*now"):
+        run_tiny(resume_from_checkpoint=True, max_steps=9, **change)

@@ -48,7 +48,9 @@ def assemble(
     """A run ready for the loop; where the configuration resumes, its state is restored."""
     optimizer = build_optimizer(model, config)
     progress = Progress()
-    trainee = Trainee(model, tokenizer, optimizer, build_schedule(optimizer, config, plan.total_steps), progress)
+    trainee = Trainee(
+        model, tokenizer, optimizer, build_schedule(optimizer, config, plan.total_steps), progress, plan.to_json()
+    )
     checkpoints = Checkpoints(folder.checkpoints, config)
     if config.resume_from_checkpoint:
         source = checkpoints.find(config.resume_from_checkpoint)

@@ -51,6 +51,8 @@ class Trainee:
     optimizer: torch.optim.Optimizer
     schedule: "LRScheduler"
     progress: Progress
+    plan: dict[str, Any]
+    """What the plan says of itself (`Plan.to_json`): step N means the same examples only under the same plan."""
 
     @property
     def is_adapter(self) -> bool:
@@ -73,8 +75,17 @@ def save_model(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", f
         tokenizer.save_pretrained(half)
     finally:
         model.config.use_cache = use_cache
-    shutil.rmtree(folder, ignore_errors=True)
-    half.rename(folder)
+    put_in_place(half, folder)
+
+
+def put_in_place(new: Path, target: Path) -> None:
+    """Rename a finished folder to its place. One that stands there steps aside first, so that no moment loses both."""
+    old = target.with_name(f".{target.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if target.exists():
+        target.rename(old)
+    new.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 class Checkpoints:
@@ -105,10 +116,14 @@ class Checkpoints:
             from safetensors.torch import save_file
 
             save_file(tensors, half / "training.safetensors")
-        state |= {"format": FORMAT, "progress": asdict(trainee.progress), "resumable": not self.only_model}
+        state |= {
+            "format": FORMAT,
+            "plan": trainee.plan,
+            "progress": asdict(trainee.progress),
+            "resumable": not self.only_model,
+        }
         (half / "state.json").write_text(json.dumps(state), encoding="utf-8")
-        shutil.rmtree(target, ignore_errors=True)
-        half.rename(target)
+        put_in_place(half, target)
         self._prune(keep={trainee.progress.step, trainee.progress.best_step})
         return target
 
@@ -147,12 +162,25 @@ class Checkpoints:
                 f"{path} was written with `save_only_model`: it holds no optimizer state. Give its"
                 f" {model_folder(trainee.is_adapter)}/ as `model_name_or_path` to start a new run from it."
             )
+        _check_same_plan(path, state["plan"], trainee.plan)
         load_weights(trainee.model, path / model_folder(trainee.is_adapter))
         from safetensors.torch import load_file
 
         _restore_training_state(trainee, load_file(path / "training.safetensors"), state)
         for key, value in state["progress"].items():
             setattr(trainee.progress, key, value)
+
+
+def _check_same_plan(path: Path, saved: dict[str, Any], now: dict[str, Any]) -> None:
+    """Other data, another batch size or seed would train other examples at the steps that are left, and some twice."""
+    may_differ = {"steps", "epochs"}  # a run may be made longer
+    changed = [key for key in saved.keys() | now.keys() if key not in may_differ and saved.get(key) != now.get(key)]
+    if changed:
+        listed = "; ".join(f"{key}: {saved.get(key)} then, {now.get(key)} now" for key in sorted(changed))
+        raise TrainingError(
+            f"{path} was written under another plan ({listed}). Resume with the data, batch settings, `max_length` and seed"
+            " of that run, or start a new run from its weights by naming them in `model_name_or_path`."
+        )
 
 
 def load_weights(model: "PreTrainedModel", folder: Path) -> None:

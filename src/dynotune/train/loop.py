@@ -95,13 +95,19 @@ def forward_backward(run: Run, step: Step) -> tuple[Tensor, Tensor]:
     loss = torch.zeros((), device=run.device)
     sums = torch.zeros(len(run.objective.sums), device=run.device)
     for ids_T, labels_T in run.documents.of(step):
-        with run.autocast():
-            logits_TV = logits_of_document(run.trainee.model, ids_T)
-            micro_loss, micro_sums = run.objective(logits_TV, labels_T)
-        (micro_loss / denominator).backward()
-        loss += micro_loss.detach()
+        micro_loss, micro_sums = forward_backward_document(run, ids_T, labels_T, denominator)
+        loss += micro_loss
         sums += micro_sums
     return loss / denominator, sums / denominator
+
+
+def forward_backward_document(run: Run, ids_T: Tensor, labels_T: Tensor, denominator: int) -> tuple[Tensor, Tensor]:
+    """One micro-batch. A function of its own, so that its logits are gone before the next one's are made."""
+    with run.autocast():
+        logits_TV = logits_of_document(run.trainee.model, ids_T)
+        loss, sums = run.objective(logits_TV, labels_T)
+    (loss / denominator).backward()
+    return loss.detach(), sums
 
 
 def advance_schedule(run: Run) -> None:
