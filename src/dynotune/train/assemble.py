@@ -90,7 +90,7 @@ def assemble(
         save_every=save,
         evaluator=evaluator,
         best=BestTracker(config, progress) if watches else None,
-        save_best=config.save_strategy == "best",
+        save_best=config.save_strategy == "best" or config.load_best_model_at_end,
         checkpoints=checkpoints,
         journal=Journal(objective.sums, progress, examples, device, config.on_nonfinite_step, []),
         events=Events(callbacks, config, trainee, plan),

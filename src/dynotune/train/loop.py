@@ -46,7 +46,7 @@ class Run:
     """Tracks the best evaluation; None where nothing asks for it."""
 
     save_best: bool
-    """Save after every evaluation that is the best so far (`save_strategy: best`)."""
+    """Save after every evaluation that is the best so far, so that the best model is never one that was not kept."""
 
     checkpoints: Checkpoints
     journal: Journal

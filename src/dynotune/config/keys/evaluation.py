@@ -27,7 +27,8 @@ class EvaluationConfig(Topic):
     """Longest generation in tokens."""
 
     load_best_model_at_end: bool = False
-    """Keep the best checkpoint and take it at the end. Needs an evaluation at every save."""
+    """Keep the best checkpoint and take it at the end. Needs an evaluation at every save; an evaluation between two saves
+    that is the best so far is saved too."""
 
     metric_for_best_model: str | None = None
     """Which metric is best. Default: `eval_loss` (`loss` means the same)."""
