@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from dynotune.errors import TrainingError
-from tests.tiny import tiny_model
+from dynotune.errors import ConfigError, TrainingError
+from tests.tiny import chats, tiny_model
 
 MODES: dict[str, dict[str, Any]] = {
     "full": {},
@@ -49,11 +50,16 @@ def test_a_run_that_was_cut_off_goes_on_as_if_nothing_had_happened(run_tiny: Any
 
 
 def test_the_comparison_can_fail(run_tiny: Any, tmp_path: Any) -> None:
-    """Negative control: without the optimizer's state the loss differs."""
+    """Negative control: with an optimizer that has forgotten its moments, the loss differs."""
     settings = {"max_steps": 9, "save_strategy": "steps", "save_steps": 4}
     whole = run_tiny(output_dir=str(tmp_path / "whole"), **settings)
-    fresh = run_tiny(model=tiny_model(seed=1), output_dir=str(tmp_path / "other"), **settings)
-    assert [r["loss"] for r in whole.metrics][4:] != [r["loss"] for r in fresh.metrics][4:]
+    run_tiny(**settings)
+    saved = tmp_path / "run" / "checkpoints" / "step-4" / "training.safetensors"
+    tensors = load_file(saved)
+    save_file({k: v.zero_() if k.endswith("exp_avg_sq") else v for k, v in tensors.items()}, saved)
+    resumed = run_tiny(resume_from_checkpoint=str(saved.parent), **settings)
+    assert resumed.metrics[0]["loss"] == whole.metrics[4]["loss"]  # the weights are right
+    assert resumed.metrics[1]["loss"] != whole.metrics[5]["loss"]
 
 
 def test_a_checkpoint_without_optimizer_state_says_how_to_go_on(run_tiny: Any) -> None:
@@ -98,3 +104,97 @@ def test_resuming_under_another_plan_is_refused_with_the_difference(run_tiny: An
     run_tiny(save_strategy="steps", save_steps=3)
     with pytest.raises(TrainingError, match=r"another plan \(.*then.*now"):
         run_tiny(resume_from_checkpoint=True, max_steps=9, **change)
+
+
+@pytest.mark.parametrize(
+    "change", [{"learning_rate": 1e-5}, {"optim": "sgd"}, {"lr_scheduler_type": "cosine"}, {"weight_decay": 0.1}]
+)
+def test_resuming_with_another_update_is_refused_with_the_difference(run_tiny: Any, change: dict[str, Any]) -> None:
+    run_tiny(save_strategy="steps", save_steps=3)
+    with pytest.raises(TrainingError, match=rf"another configuration \({next(iter(change))}: .* then, .* now"):
+        run_tiny(resume_from_checkpoint=True, max_steps=9, **change)
+
+
+def test_resuming_with_other_rows_of_the_same_sizes_is_refused(run_tiny: Any) -> None:
+    rows = chats(12)
+    run_tiny(save_strategy="steps", save_steps=3, rows=rows)
+    with pytest.raises(TrainingError, match=r"another plan \(data: "):
+        run_tiny(resume_from_checkpoint=True, max_steps=9, rows=rows[::-1])
+
+
+def test_a_run_made_longer_goes_on_along_the_longer_schedule(run_tiny: Any) -> None:
+    run_tiny(save_strategy="steps", save_steps=6)
+    longer = run_tiny(resume_from_checkpoint=True, max_steps=12, save_strategy="no")
+    rates = [row["learning_rate"] for row in longer.metrics if "loss" in row]
+    assert rates == pytest.approx([1e-2 * (12 - step) / 12 for step in range(6, 12)])
+    with pytest.raises(TrainingError, match="6 steps and this run asks for 4"):
+        run_tiny(resume_from_checkpoint=True, max_steps=4, save_strategy="no")
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_lora_with_new_tokens_resumes_and_takes_its_best(run_tiny: Any, tmp_path: Any, tied: bool) -> None:
+    def go(**settings: Any) -> Any:
+        return run_tiny(
+            model=tiny_model(vocab_size=340, tie_word_embeddings=tied), rows=[{"text": f"a <new{i % 20}> b"} for i in range(12)],
+            use_peft=True, lora_target_modules=["q_proj"], added_tokens=[f"<new{i}>" for i in range(20)],
+            eval_dataset=[{"text": "a <new3> b"}], eval_strategy="steps", eval_steps=3, max_steps=9, **settings,
+        )  # fmt: skip
+
+    whole = go(output_dir=str(tmp_path / "whole"))
+    go(save_strategy="steps", save_steps=3, load_best_model_at_end=True)
+    resumed = go(resume_from_checkpoint=str(tmp_path / "run" / "checkpoints" / "step-3"))
+    losses = {row["step"]: row["loss"] for row in whole.metrics if "loss" in row}
+    assert {row["step"]: row["loss"] for row in resumed.metrics if "loss" in row} == {
+        s: losses[s] for s in range(4, 10)
+    }
+
+
+def test_another_adapter_is_refused_by_the_weights_that_differ(run_tiny: Any, tmp_path: Any) -> None:
+    from peft import LoraConfig, get_peft_model
+
+    def wrapped(r: int) -> Any:
+        return get_peft_model(tiny_model(), LoraConfig(r=r, target_modules=["q_proj"], task_type="CAUSAL_LM"))
+
+    run_tiny(model=wrapped(4), save_strategy="steps", save_steps=3)
+    with pytest.raises(TrainingError, match=r"another adapter.*lora_A"):
+        run_tiny(model=wrapped(8), resume_from_checkpoint=True, max_steps=9)
+
+
+def test_a_checkpoint_of_another_run_is_not_mixed_into_this_folder(run_tiny: Any, tmp_path: Any) -> None:
+    run_tiny(save_strategy="steps", save_steps=3, output_dir=str(tmp_path / "other"))
+    run_tiny(save_strategy="steps", save_steps=3)
+    before = (tmp_path / "run" / "metrics.jsonl").read_text()
+    with pytest.raises(ConfigError, match="belongs to another run"):
+        run_tiny(resume_from_checkpoint=str(tmp_path / "other" / "checkpoints" / "step-3"), max_steps=9)
+    assert (tmp_path / "run" / "metrics.jsonl").read_text() == before
+    # into an empty folder it may go on
+    fork = run_tiny(
+        resume_from_checkpoint=str(tmp_path / "other" / "checkpoints" / "step-3"), output_dir=str(tmp_path / "fork")
+    )
+    assert [row["step"] for row in fork.metrics] == [4, 5, 6]
+
+
+def test_checkpoints_of_the_branch_that_was_left_are_set_aside(run_tiny: Any, tmp_path: Any) -> None:
+    run_tiny(save_strategy="steps", save_steps=2)
+    checkpoints = tmp_path / "run" / "checkpoints"
+    run_tiny(resume_from_checkpoint=str(checkpoints / "step-2"), save_strategy="no", max_steps=3)
+    assert {p.name for p in checkpoints.iterdir()} >= {"step-2", "abandoned-step-4", "abandoned-step-6"}
+    assert not (checkpoints / "step-6").exists()
+
+
+def test_a_line_that_a_crash_tore_does_not_stop_a_resume(run_tiny: Any, tmp_path: Any) -> None:
+    run_tiny(save_strategy="steps", save_steps=3)
+    with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 7, "lo')
+    run_tiny(resume_from_checkpoint=True, max_steps=8, save_strategy="no")
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == list(range(1, 9))
+
+
+@pytest.mark.parametrize("damage", ["state.json", "training.safetensors"])
+def test_a_damaged_checkpoint_is_an_error_that_names_the_file(run_tiny: Any, tmp_path: Any, damage: str) -> None:
+    run_tiny(save_strategy="steps", save_steps=3)
+    file = tmp_path / "run" / "checkpoints" / "step-6" / damage
+    file.write_bytes(file.read_bytes()[:50])
+    with pytest.raises(TrainingError, match=damage):
+        run_tiny(resume_from_checkpoint=True, max_steps=8)

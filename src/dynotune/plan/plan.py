@@ -42,11 +42,13 @@ class Step:
 class Plan:
     """Steps of a run over `spans`. Deterministic: two plans of the same inputs are equal."""
 
-    def __init__(self, spans: Spans, rows: NDArray[np.int64], config: BatchConfig, seed: int) -> None:
-        """`rows` [used rows] are the indices that may be trained on; a row without label tokens must not be there."""
+    def __init__(self, spans: Spans, rows: NDArray[np.int64], config: BatchConfig, seed: int, digest: str = "") -> None:
+        """`rows` [used rows] are the indices that may be trained on; a row without label tokens must not be there.
+        `digest` names the data (`Examples.digest`): under other data the same step holds other examples."""
         if not len(rows):
             raise DataError("There is nothing to train on: no row is left. The ledger above says where they went.")
         assert spans.label_tokens[rows].min() > 0
+        self.digest = digest
         self.spans, self.rows, self.seed = spans, rows, config.data_seed if config.data_seed is not None else seed
         self.strategy = config.train_sampling_strategy
         self.examples_per_step = config.examples_per_step
@@ -87,7 +89,8 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """What `plan.json` in the run folder says."""
-        lengths, labels = self.spans.lengths[self.rows], self.spans.label_tokens[self.rows]
+        first_epoch = self.rows[epoch_order(len(self.rows), 0, self.seed, self.strategy)[: self.rows_per_epoch]]
+        lengths, labels = self.spans.lengths[first_epoch], self.spans.label_tokens[first_epoch]
         return {
             "path": "plain: one document at a time, no padding",
             "steps": self.total_steps,
@@ -98,6 +101,7 @@ class Plan:
             "examples_left_out_by_drop_last": len(self.rows) - self.rows_per_epoch,
             "order": self.strategy,
             "seed": self.seed,
+            "data": self.digest,
             "real_tokens_per_epoch": int(lengths.sum()),
             "label_tokens_per_epoch": int(labels.sum()),
             "longest_example": int(lengths.max()),

@@ -22,6 +22,7 @@ from dynotune.train.journal import Journal, Row
 from dynotune.train.loop import Run
 from dynotune.train.optimizer import Update, build_optimizer, build_schedule
 from dynotune.train.progress import ProgressDisplay
+from dynotune.train.resume import settings_of
 from dynotune.train.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def assemble(
     autocast: Callable[[], Any],
     device: torch.device,
     callbacks: "Sequence[TrainerCallback]",
+    resume_from: Path | None,
     console: Console,
     listeners: Sequence[Callable[[Row], None]],
     on_save: Callable[[Path], None],
@@ -49,14 +51,18 @@ def assemble(
     optimizer = build_optimizer(model, config)
     progress = Progress()
     trainee = Trainee(
-        model, tokenizer, optimizer, build_schedule(optimizer, config, plan.total_steps), progress, plan.to_json()
+        model,
+        tokenizer,
+        optimizer,
+        build_schedule(optimizer, config, plan.total_steps),
+        progress,
+        plan.to_json(),
+        settings_of(config),
     )
     checkpoints = Checkpoints(folder.checkpoints, config)
-    if config.resume_from_checkpoint:
-        source = checkpoints.find(config.resume_from_checkpoint)
-        checkpoints.restore(source, trainee)
-        folder.forget_after(progress.step)
-        console.print(f"resumed from {source}: step {progress.step} of {plan.total_steps}", markup=False)
+    if resume_from:
+        checkpoints.restore(resume_from, trainee)
+        console.print(f"resumed from {resume_from}: step {progress.step} of {plan.total_steps}", markup=False)
     log, evaluate, save = cadences(config, config, config, plan.steps_per_epoch, plan.total_steps)
     display = ProgressDisplay(console, plan.total_steps, progress.step, bool(config.disable_tqdm))
     watches = config.load_best_model_at_end or config.early_stopping_patience or config.save_strategy == "best"
@@ -70,12 +76,7 @@ def assemble(
         evaluator = Evaluator(
             held_out, objective, tokenizer, device, config.eval_samples, config.eval_sample_max_new_tokens
         )
-    if (
-        evaluator
-        and objective
-        and str(config.lr_scheduler_type) == "reduce_lr_on_plateau"
-        and evaluate.strategy == "no"
-    ):
+    if str(config.lr_scheduler_type) == "reduce_lr_on_plateau" and evaluate.strategy == "no":
         raise ConfigError("`lr_scheduler_type: reduce_lr_on_plateau` watches evaluations: set `eval_strategy`.")
     run = Run(
         plan=plan,

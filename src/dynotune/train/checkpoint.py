@@ -13,16 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from dynotune.config.keys.saving import SavingConfig
 from dynotune.errors import TrainingError
+from dynotune.train.resume import check_same
+from dynotune.train.whole_folders import put_in_place, recover, remove
 
 if TYPE_CHECKING:
     from torch.optim.lr_scheduler import LRScheduler
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 FORMAT = 1
+TRAINABLE = "trainable.safetensors"
 
 
 @dataclass(slots=True)
@@ -54,6 +58,9 @@ class Trainee:
     plan: dict[str, Any]
     """What the plan says of itself (`Plan.to_json`): step N means the same examples only under the same plan."""
 
+    settings: dict[str, Any]
+    """The settings that shape an update (`resume.settings_of`)."""
+
     @property
     def is_adapter(self) -> bool:
         return hasattr(self.model, "peft_config")
@@ -76,16 +83,6 @@ def save_model(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", f
     finally:
         model.config.use_cache = use_cache
     put_in_place(half, folder)
-
-
-def put_in_place(new: Path, target: Path) -> None:
-    """Rename a finished folder to its place. One that stands there steps aside first, so that no moment loses both."""
-    old = target.with_name(f".{target.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if target.exists():
-        target.rename(old)
-    new.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 class Checkpoints:
@@ -111,14 +108,16 @@ class Checkpoints:
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir(parents=True)
         save_model(trainee.model, trainee.tokenizer, half / model_folder(trainee.is_adapter))
+        if trainee.is_adapter:
+            # PEFT's file holds what inference needs, under PEFT's names. This one holds what was trained, as it was.
+            save_file(trainable_tensors(trainee.model), half / TRAINABLE)
         tensors, state = ({}, {}) if self.only_model else _training_state(trainee)
         if tensors:
-            from safetensors.torch import save_file
-
             save_file(tensors, half / "training.safetensors")
         state |= {
             "format": FORMAT,
             "plan": trainee.plan,
+            "settings": trainee.settings,
             "progress": asdict(trainee.progress),
             "resumable": not self.only_model,
         }
@@ -133,10 +132,12 @@ class Checkpoints:
         present = self.all()
         spare = [p for p in present if int(p.name.removeprefix("step-")) not in keep]
         for old in spare[: max(0, len(present) - self.limit)]:
-            shutil.rmtree(old)
+            remove(old)
 
     def find(self, asked: str | bool) -> Path:
         """The checkpoint to resume from: the newest one, or the one that was named."""
+        if self.folder.is_dir():
+            recover(self.folder)
         if isinstance(asked, bool) or asked.lower() == "true":
             present = self.all()
             if not present:
@@ -148,57 +149,91 @@ class Checkpoints:
         path = Path(asked)
         if not (path / "state.json").is_file():
             raise TrainingError(
-                f"`resume_from_checkpoint: {path}` is not a checkpoint of Dynotune (it has no state.json)."
+                f"`resume_from_checkpoint: {path}` is not a checkpoint of Dynotune (it has no state.json). A checkpoint is a"
+                " folder `checkpoints/step-N` of a run folder."
             )
         return path
 
+    def abandon_after(self, step: int) -> list[Path]:
+        """Set checkpoints of steps that will be done again aside, so that none is taken for the run that goes on."""
+        later = [p for p in self.all() if int(p.name.removeprefix("step-")) > step]
+        moved = []
+        for path in later:
+            target = path.with_name(f"abandoned-{path.name}")
+            if target.exists():
+                remove(target)
+            moved.append(path.rename(target))
+        return moved
+
     def restore(self, path: Path, trainee: Trainee) -> None:
         """Put everything back as it was when the checkpoint was written."""
-        state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        state = _read_state(path)
         if state["format"] != FORMAT:
             raise TrainingError(f"{path} has checkpoint format {state['format']}; this version reads {FORMAT}.")
         if not state["resumable"]:
             raise TrainingError(
-                f"{path} was written with `save_only_model`: it holds no optimizer state. Give its"
-                f" {model_folder(trainee.is_adapter)}/ as `model_name_or_path` to start a new run from it."
+                f"{path} was written with `save_only_model`: it holds no optimizer state. Start a new run from it: give"
+                f" its {model_folder(trainee.is_adapter)}/ as `model_name_or_path`"
+                + (" once `dynotune merge` has put the adapter into its base." if trainee.is_adapter else ".")
             )
-        _check_same_plan(path, state["plan"], trainee.plan)
-        load_weights(trainee.model, path / model_folder(trainee.is_adapter))
-        from safetensors.torch import load_file
-
-        _restore_training_state(trainee, load_file(path / "training.safetensors"), state)
+        check_same(path, state, trainee.plan, trainee.settings)
+        load_weights(trainee.model, path)
+        _restore_training_state(trainee, _load_tensors(path / "training.safetensors"), state)
         for key, value in state["progress"].items():
             setattr(trainee.progress, key, value)
 
 
-def _check_same_plan(path: Path, saved: dict[str, Any], now: dict[str, Any]) -> None:
-    """Other data, another batch size or seed would train other examples at the steps that are left, and some twice."""
-    may_differ = {"steps", "epochs"}  # a run may be made longer
-    changed = [key for key in saved.keys() | now.keys() if key not in may_differ and saved.get(key) != now.get(key)]
-    if changed:
-        listed = "; ".join(f"{key}: {saved.get(key)} then, {now.get(key)} now" for key in sorted(changed))
+def _read_state(path: Path) -> dict[str, Any]:
+    """state.json with everything that a resume needs, or an error that names the file."""
+    needed = {"format", "resumable", "plan", "settings", "progress"}
+    try:
+        state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TrainingError(f"{path / 'state.json'} cannot be read: {error}. Name an older checkpoint.") from error
+    missing = needed - state.keys() if isinstance(state, dict) else needed
+    if missing:
         raise TrainingError(
-            f"{path} was written under another plan ({listed}). Resume with the data, batch settings, `max_length` and seed"
-            " of that run, or start a new run from its weights by naming them in `model_name_or_path`."
+            f"{path / 'state.json'} lacks {', '.join(sorted(missing))}: it was edited, or another version wrote it. Name"
+            " another checkpoint."
         )
+    return dict(state)
 
 
-def load_weights(model: "PreTrainedModel", folder: Path) -> None:
-    """Load a saved model's or adapter's weights into the live one."""
+def _load_tensors(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise TrainingError(f"{path} cannot be read: {error}. Name an older checkpoint.") from error
+
+
+def trainable_tensors(model: "PreTrainedModel") -> dict[str, Tensor]:
+    """Every trainable parameter under its own name."""
+    return {name: p.detach().contiguous() for name, p in model.named_parameters() if p.requires_grad}
+
+
+def load_weights(model: "PreTrainedModel", checkpoint: Path) -> None:
+    """Load a checkpoint's trained weights into the live model."""
     if hasattr(model, "peft_config"):
-        from peft import set_peft_model_state_dict
-        from safetensors.torch import load_file
-
-        result: Any = set_peft_model_state_dict(model, load_file(folder / "adapter_model.safetensors"))
-        if result.unexpected_keys:
+        saved = _load_tensors(checkpoint / TRAINABLE)
+        live = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        wrong = [
+            n for n in saved.keys() | live.keys() if n not in saved or n not in live or saved[n].shape != live[n].shape
+        ]
+        if wrong:
             raise TrainingError(
-                f"{folder} does not belong to this adapter: it also holds {result.unexpected_keys[:3]}."
+                f"{checkpoint} was trained with another adapter: {len(wrong)} trained weights differ in name or shape"
+                f" ({sorted(wrong)[0]}). Resume with the adapter settings of that run."
             )
+        with torch.no_grad():
+            for name, p in live.items():
+                p.copy_(saved[name])
         return
     # Through from_pretrained, because the names in the file may differ from the module's (fused experts, tied heads).
     dtype = next(model.parameters()).dtype
-    saved = type(model).from_pretrained(folder, dtype=dtype, use_safetensors=True)
-    model.load_state_dict(saved.state_dict())
+    loaded = type(model).from_pretrained(checkpoint / "model", dtype=dtype, use_safetensors=True)
+    model.load_state_dict(loaded.state_dict())
 
 
 def _training_state(trainee: Trainee) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -241,10 +276,7 @@ def _restore_training_state(trainee: Trainee, tensors: dict[str, Tensor], state:
     for group, saved in zip(groups, state["groups"], strict=True):
         group.update({k: tuple(v) if isinstance(group.get(k), tuple) else v for k, v in saved.items()})
     trainee.optimizer.load_state_dict({"state": values, "param_groups": groups})
-    schedule = dict(state["schedule"])
-    if hasattr(trainee.schedule, "lr_lambdas"):
-        schedule["lr_lambdas"] = [None] * len(trainee.schedule.lr_lambdas)
-    trainee.schedule.load_state_dict(schedule)
+    _restore_schedule(trainee, dict(state["schedule"]))
     version, internal, gauss = state["rng_python"]
     random.setstate((version, tuple(internal), gauss))
     name, keys, *rest = state["rng_numpy"]
@@ -254,3 +286,17 @@ def _restore_training_state(trainee: Trainee, tensors: dict[str, Tensor], state:
         saved_cuda = [tensors[k] for k in sorted(tensors) if k.startswith("rng/cuda/")]
         if len(saved_cuda) == torch.cuda.device_count():
             torch.cuda.set_rng_state_all(saved_cuda)
+
+
+def _restore_schedule(trainee: Trainee, saved: dict[str, Any]) -> None:
+    schedule = trainee.schedule
+    if not hasattr(schedule, "lr_lambdas"):
+        schedule.load_state_dict(saved)
+        return
+    schedule.load_state_dict({**saved, "lr_lambdas": [None] * len(schedule.lr_lambdas)})
+    # The rates follow from the step and from how long the run is now: a run that was made longer goes on along the longer
+    # schedule instead of from the end of the shorter one. Where the length is the same, these are the saved values.
+    rates = [base * f(schedule.last_epoch) for base, f in zip(schedule.base_lrs, schedule.lr_lambdas, strict=True)]
+    for group, rate in zip(trainee.optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
+    schedule._last_lr = rates

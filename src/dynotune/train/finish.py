@@ -46,7 +46,7 @@ def keep_model(run: Run, config: SFTConfig, folder: RunFolder) -> Path:
         assert progress.best_step is not None
         assert run.best is not None
         best = run.checkpoints.path(progress.best_step)
-        load_weights(trainee.model, best / model_folder(trainee.is_adapter))
+        load_weights(trainee.model, best)
         run.display.say(
             f"took the best checkpoint: step {progress.best_step} ({run.best.metric} {progress.best_metric:.4f})"
         )
@@ -65,7 +65,7 @@ def summary(run: Run, seconds: float) -> dict[str, Any]:
         "label_tokens": p.label_tokens,
         "train_seconds": p.train_seconds,
         "tokens_per_second": p.tokens / p.train_seconds if p.train_seconds else None,
-        "seconds_in_all": seconds,
+        "process_seconds": seconds,
         "skipped_steps": p.skipped_steps,
     }
     if run.device.type == "cuda":

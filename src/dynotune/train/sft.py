@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from rich.console import Console
 
 from dynotune.config.load import export_env
@@ -21,6 +22,7 @@ from dynotune.objectives.sft import SFTObjective
 from dynotune.plan.make import check_vocabulary, trainable_spans
 from dynotune.plan.plan import Plan
 from dynotune.train.assemble import assemble
+from dynotune.train.checkpoint import Checkpoints
 from dynotune.train.device import autocast_of, seed_everything, set_up_process
 from dynotune.train.evaluate import HeldOut
 from dynotune.train.finish import finish
@@ -81,7 +83,9 @@ def train_sft(
         say(f"note: {sentence}")
     device = set_up_process(config)
     precision = choose_precision(config, config, device)
-    folder = RunFolder.open(config.output_dir, config.overwrite_output_dir, bool(config.resume_from_checkpoint))
+    resume = config.resume_from_checkpoint
+    folder = RunFolder.open(config.output_dir, config.overwrite_output_dir, resume)
+    resume_from = Checkpoints(folder.checkpoints, config).find(resume) if resume else None
     name = config.run_name or folder.path.resolve().name
     # What can fail for want of a login or a package fails now, not after the data has been read.
     hub = HubPusher(config, folder.path, say=say) if config.push_to_hub else None
@@ -93,7 +97,7 @@ def train_sft(
             changes = apply_settings(tokenizer, config, config)
         encoder = Encoder(tokenizer, config)
         data, held_out_data = load_train_and_eval(
-            config, encoder, folder.path, train_dataset=train_dataset, eval_dataset=eval_dataset
+            config, encoder, folder.starting, train_dataset=train_dataset, eval_dataset=eval_dataset
         )
         plan, held_out = make_plan(config, folder, data, held_out_data)
         _report_data(console, encoder, data, held_out_data, plan)
@@ -104,8 +108,6 @@ def train_sft(
             say(line)
         for loaded in (data, *held_out_data.values()):
             check_vocabulary(loaded.examples, prepared.facts.vocabulary)
-        folder.clear()
-        _write_start(folder, config, prepared.facts.to_json(), plan, data, held_out_data)
         rows: list[dict[str, Any]] = []
         run = assemble(
             config,
@@ -119,10 +121,21 @@ def train_sft(
             autocast=autocast_of(precision, device),
             device=device,
             callbacks=callbacks,
+            resume_from=resume_from,
             console=console,
             listeners=[rows.append, lambda row: trackers.log(row, row["step"])],
             on_save=hub.push_checkpoint if hub else lambda checkpoint: None,
         )
+        if run.update.waits_for_device:
+            say(f"note: `optim: {config.optim}` has no fused kernel here, so the host waits for the device once a step")
+        folder.begin()
+        if resume_from:
+            folder.forget_after(run.trainee.progress.step)
+            for path in run.checkpoints.abandon_after(run.trainee.progress.step):
+                say(f"note: a later checkpoint of the run that was left is now {path}")
+        _write_start(folder, config, prepared.facts.to_json(), plan, data, held_out_data)
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
         try:
             train(run)
         finally:
@@ -137,9 +150,9 @@ def make_plan(
     config: SFTConfig, folder: RunFolder, data: Loaded, held_out_data: Mapping[str, Loaded]
 ) -> tuple[Plan, dict[str, HeldOut]]:
     """Apply `max_length` to every data set, account for what it cuts, and plan the run."""
-    quarantine = Quarantine(folder.path / "quarantine.jsonl").write if config.on_bad_row == "skip" else None
+    quarantine = Quarantine(folder.starting / "quarantine.jsonl").write if config.on_bad_row == "skip" else None
     spans, rows = trainable_spans(data.examples, config, data.ledger, quarantine)
-    plan = Plan(spans, rows, config, config.seed)
+    plan = Plan(spans, rows, config, config.seed, data.examples.digest())
     held_out = {}
     for name, loaded in held_out_data.items():
         held_out[name] = HeldOut(loaded.examples, *trainable_spans(loaded.examples, config, loaded.ledger, quarantine))
