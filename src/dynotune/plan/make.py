@@ -32,7 +32,7 @@ def trainable_spans(
     if empty and config.on_bad_row == "error":
         places = ", ".join(str(examples.places[row]) for row in empty[:5])
         raise DataError(
-            f"{len(empty)} rows have no label token left under `max_length: {config.max_length}` with `truncation_mode:"
+            f"{len(empty)} {'row has' if len(empty) == 1 else 'rows have'} no label token left under `max_length: {config.max_length}` with `truncation_mode:"
             f" {config.truncation_mode}` ({places}{', ...' if len(empty) > 5 else ''}): they would train nothing. Raise"
             " `max_length`, or set `on_bad_row: skip` to leave them out and count them (TRL drops them and says nothing)."
         )

@@ -189,10 +189,10 @@ def test_rows_of_a_million_characters_take_seconds(shared: Path) -> None:
             Row(Place("huge", n), "messages", messages=json.loads(line)["messages"]) for n, line in enumerate(lines)
         ]
     tokenizer = AutoTokenizer.from_pretrained(shared / "tokenizers" / "qwen-152k")
-    began = time.perf_counter()
+    began = time.process_time()  # of this process: a busy machine must not fail it
     results = Encoder(tokenizer, DataConfig(assistant_only_loss=True)).encode(rows)
     assert all(isinstance(result, Example) for result in results)
-    assert time.perf_counter() - began < 60
+    assert time.process_time() - began < 60
     turns = results[5]
     assert isinstance(turns, Example)
     end = tokenizer.convert_tokens_to_ids("<|im_end|>")
