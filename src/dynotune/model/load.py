@@ -35,6 +35,8 @@ def load_model(config: ModelConfig, precision: Precision, device: "torch.device"
             "`model_name_or_path` is missing: give a hub id, a folder with weights, or (with `random_weights: true`) a"
             " `config.json`."
         )
+    if (Path(config.model_name_or_path) / "adapter_config.json").is_file():
+        raise _is_adapter(config.model_name_or_path)
     extra = dict(config.model_init_kwargs)
     if "device_map" in extra:
         raise ConfigError(
@@ -63,6 +65,8 @@ def load_model(config: ModelConfig, precision: Precision, device: "torch.device"
                 **extra,
             )
             model, info = loaded
+            if hasattr(model, "peft_config"):  # a hub id of an adapter: transformers fetched base and adapter
+                raise _is_adapter(config.model_name_or_path)
             _check_weights(config.model_name_or_path, info)
             model = torch.nn.Module.to(model, device)
     except ImportError as error:
@@ -78,7 +82,7 @@ def load_model(config: ModelConfig, precision: Precision, device: "torch.device"
         raise ModelError(
             f"`{config.model_name_or_path}` cannot be loaded as a causal language model: {error}"
         ) from error
-    model.config.use_cache = False
+    model.config.return_dict = True  # without it transformers' own models fail on the outputs of their parts
     check_model(model, config, precision, device)
     return model
 
@@ -111,8 +115,15 @@ def _random_model(
     return cast("PreTrainedModel", model)
 
 
+def _is_adapter(name: str) -> ModelError:
+    return ModelError(
+        f"`model_name_or_path: {name}` is an adapter, not a model: a new adapter on top of it would replace it. Merge it"
+        f" first (`dynotune merge {name} --output merged`) and name that folder, or go on training it by resuming its run."
+    )
+
+
 def _check_weights(name: str, info: dict[str, Any]) -> None:
-    """A weight that is missing would be drawn at random, one that does not fit would be dropped: both are errors."""
+    """A weight that is missing would be drawn at random, one that has no place would be dropped: all are errors."""
     missing, mismatched = sorted(info.get("missing_keys") or ()), info.get("mismatched_keys") or ()
     if missing or mismatched:
         first = ", ".join(str(key) for key in (missing or list(mismatched))[:3])
@@ -120,6 +131,14 @@ def _check_weights(name: str, info: dict[str, Any]) -> None:
             f"`{name}` lacks {len(missing)} weights of its own architecture and {len(mismatched)} have another shape"
             f" ({first}, ...). They would start at random. Check the folder, or ask for random weights by name:"
             " `random_weights: true`."
+        )
+    # transformers has taken out of this list what the architecture says it does not need.
+    unexpected = sorted(info.get("unexpected_keys") or ())
+    if unexpected:
+        raise ModelError(
+            f"`{name}` holds {len(unexpected)} weights that its `config.json` has no place for ({', '.join(unexpected[:3])},"
+            " ...). They would be dropped without a word: a model with fewer layers, or another model, would be trained."
+            " Check that `config.json` (say, `num_hidden_layers`) belongs to these weights."
         )
 
 
