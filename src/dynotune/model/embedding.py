@@ -14,6 +14,27 @@ def embedding_rows(model: "PreTrainedModel") -> int:
     return int(embedding.weight.shape[0])
 
 
+def token_modules(model: "PreTrainedModel") -> tuple[str, str | None]:
+    """Names of the embedding and of the head that has weights of its own (None where it shares the embedding's).
+
+    A name is the module's last part where that is unambiguous (`embed_tokens`, `wte`, `embed_in`), else its whole path.
+    """
+    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
+    paths: dict[int, str] = {id(module): path for path, module in model.named_modules()}
+    if id(embedding) not in paths:
+        raise ModelError(
+            f"{type(model).__name__} does not say which module embeds its tokens: none can be added to it."
+        )
+
+    def name(module: Any) -> str:
+        path = paths[id(module)]
+        leaf = path.rsplit(".", 1)[-1]
+        return leaf if sum(other.endswith(leaf) for other in paths.values()) == 1 else path
+
+    is_own = head is not None and id(head) in paths and head.weight is not embedding.weight
+    return name(embedding), name(head) if is_own else None
+
+
 def fit_embedding(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", new_ids: list[int]) -> str | None:
     """Grow the embedding so that it holds every token of `tokenizer`; say what was done, or None.
 

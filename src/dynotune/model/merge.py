@@ -64,7 +64,7 @@ def merge_adapter(
         model_revision=(not base and settings.get("revision")) or "main",
         trust_remote_code=trust_remote_code,
     )
-    precision = Precision(getattr(torch, dtype) if dtype else None, compute_bf16=False, why="merge")
+    precision = Precision(getattr(torch, dtype) if dtype else None, compute_bf16=False)
     model = load_model(config, precision, torch.device(device))
     if getattr(model.config, "quantization_config", None) is not None:
         raise ModelError(
@@ -89,7 +89,7 @@ def merge_adapter(
         del merged, model, peft_model
         saved = load_model(
             ModelConfig(model_name_or_path=str(half), trust_remote_code=trust_remote_code, dtype="auto"),
-            Precision(None, compute_bf16=False, why="merge"),
+            Precision(None, compute_bf16=False),
             torch.device(device),
         )
         after = probe_logits(saved, ids)

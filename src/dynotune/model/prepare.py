@@ -1,20 +1,22 @@
 """The model as it will be trained: loaded, its embedding fitted, its adapter in place, checked and described."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError, ModelError
-from dynotune.model.adapter import add_adapter, lora_config, not_fused
+from dynotune.model.adapter import add_adapter, lora_config, not_fused, refuse_mixed_products, say_where
 from dynotune.model.describe import ModelFacts, describe_model
 from dynotune.model.embedding import agree_on_special_tokens, fit_embedding
 from dynotune.model.load import check_model, load_model
-from dynotune.model.precision import Precision
+from dynotune.model.precision import Precision, state_precision
 from dynotune.model.tokenizer import TokenizerChanges
 
 if TYPE_CHECKING:
     import torch
-    from peft import PeftConfig
+    from peft import PeftConfig, PeftModel
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
@@ -25,6 +27,12 @@ class Prepared:
     model: "PreTrainedModel"
     facts: ModelFacts
     says: list[str]
+    undo: list[Callable[[], None]]
+
+    def restore(self) -> None:
+        """Take back what holds for the run only: noise on the embeddings, checkpointing, the cache that was off."""
+        while self.undo:
+            self.undo.pop()()
 
 
 def prepare_model(
@@ -37,21 +45,16 @@ def prepare_model(
     own_peft_config: "PeftConfig | None" = None,
 ) -> Prepared:
     """Make the model that `config` asks for, or take the caller's own."""
-    says = [f"precision: {precision.why}"]
-    if precision.behavioural:
-        says.append(f"behavioural: {precision.behavioural}")
+    says: list[str] = []
+    undo: list[Callable[[], None]] = []
     is_peft = own_model is not None and hasattr(own_model, "peft_config")
-    if is_peft and own_peft_config is not None:
-        raise ConfigError("`model` is already a PeftModel: give either that or `peft_config`, not both.")
-    if is_peft and config.use_peft:
-        raise ConfigError(
-            "`model` is already a PeftModel and `use_peft: true` asks for another adapter: take one of the two."
-        )
-    if own_model is None:
-        model = load_model(config, precision, device)
-    else:
-        model = own_model.to(device)  # type: ignore[arg-type]  # transformers' stub of `to` names no device
-        model.config.use_cache = False
+    if is_peft:
+        _check_own_adapter(own_model, config.use_peft, own_peft_config)
+    model = load_model(config, precision, device) if own_model is None else _to(own_model, device)
+    # No step needs a cache, and without `return_dict` transformers' own models fail on the outputs of their parts.
+    for key, value in (("use_cache", False), ("return_dict", True)):
+        undo.append(partial(setattr, model.config, key, getattr(model.config, key, True)))
+        setattr(model.config, key, value)
     wants_adapter = own_peft_config is not None or config.use_peft
     if not is_peft:
         note = fit_embedding(model, tokenizer, changes.new_ids)
@@ -59,27 +62,54 @@ def prepare_model(
             says.append(note)
     agree_on_special_tokens(model, tokenizer, changes.new_eos)
     if wants_adapter:
-        tied = bool(getattr(model.config.get_text_config(), "tie_word_embeddings", False))
-        peft_config = own_peft_config or lora_config(config, changes.new_ids, tied)
+        peft_config = own_peft_config or lora_config(config, model, changes.new_ids)
         model = add_adapter(model, peft_config)  # type: ignore[assignment]
+        refuse_mixed_products(model, precision.compute_bf16)
         variant = not_fused(peft_config)
         if variant:
             says.append(f"{variant}: runs through PEFT's own forward (not fused)")
-    if hasattr(model, "peft_config") and own_model is None:
-        _check_adapter_precision(model)
+    if hasattr(model, "peft_config"):
+        says += say_where(cast("PeftModel", model))
     if config.gradient_checkpointing:
-        _checkpoint_activations(model, config)
+        undo += _checkpoint_activations(model, config)
         says.append("gradient checkpointing: on")
     if config.neftune_noise_alpha:
-        _add_neftune(model, config.neftune_noise_alpha)
+        undo.append(_add_neftune(model, config.neftune_noise_alpha))
         says.append(f"behavioural: NEFTune noise, alpha {config.neftune_noise_alpha}")
     says += _router_loss(model)
     facts = describe_model(model, device)
     if not facts.trainable:
-        raise ModelError("No parameter of the model is trainable. Unfreeze some, or set `use_peft: true`.")
+        remedy = "load it with `is_trainable=True`" if is_peft else "unfreeze some, or set `use_peft: true`"
+        raise ModelError(f"No parameter of the model is trainable: {remedy}.")
     if own_model is None and not wants_adapter:
         check_model(model, config, precision, device)
-    return Prepared(model, facts, [*facts.lines(), *says])
+    return Prepared(model, facts, [*state_precision(model, precision, device), *facts.lines(), *says], undo)
+
+
+def _to(model: Any, device: "torch.device") -> "PreTrainedModel":
+    return cast("PreTrainedModel", model.to(device))  # transformers' stub of `to` names no device
+
+
+def _check_own_adapter(model: Any, use_peft: bool, own_peft_config: "PeftConfig | None") -> None:
+    """The caller's own adapter is trained as it is, saved and resumed: refuse what would not come back."""
+    from peft import PeftModel
+
+    if own_peft_config is not None:
+        raise ConfigError("`model` already has an adapter: give either that or `peft_config`, not both.")
+    if use_peft:
+        raise ConfigError("`model` already has an adapter and `use_peft: true` asks for another: take one of the two.")
+    if not isinstance(model, PeftModel):
+        raise ConfigError(
+            f"`model` is a {type(model).__name__} into which an adapter was loaded. Load it as a PeftModel instead:"
+            " `PeftModel.from_pretrained(base, adapter, is_trainable=True)`."
+        )
+    active = list(model.active_adapters)
+    if active != ["default"]:
+        raise ConfigError(
+            f"The active adapter of `model` is {', '.join(active) or 'none'}. PEFT saves only an adapter named `default` in"
+            " the place where a resume and other tools look for it: load it with `adapter_name='default'` (the default), and"
+            " only this one active."
+        )
 
 
 def _router_loss(model: "PreTrainedModel") -> list[str]:
@@ -93,22 +123,16 @@ def _router_loss(model: "PreTrainedModel") -> list[str]:
     ]
 
 
-def _check_adapter_precision(model: "PreTrainedModel") -> None:
-    """Adapters are float32: updates of a small learning rate vanish in bfloat16."""
-    import torch
-
-    wrong = [n for n, p in model.named_parameters() if p.requires_grad and p.dtype != torch.float32]
-    if wrong:
-        raise ModelError(f"Trainable weights are not float32 ({wrong[0]} and {len(wrong) - 1} more).")
-
-
-def _checkpoint_activations(model: "PreTrainedModel", config: SFTConfig) -> None:
+def _checkpoint_activations(model: "PreTrainedModel", config: SFTConfig) -> list[Callable[[], None]]:
+    """Switch checkpointing on. Returns what switches it off again, where it was off before."""
     kwargs = {"use_reentrant": False, **config.gradient_checkpointing_kwargs}
     if not getattr(model, "supports_gradient_checkpointing", True):
         raise ConfigError(f"`gradient_checkpointing: true`: {type(model).__name__} does not support it. Take it out.")
+    # transformers 5.2x renamed these; the old names still work there and warn.
+    renamed = hasattr(model, "activation_checkpointing_enable")
+    was_on = bool(getattr(model, "is_activation_checkpointing" if renamed else "is_gradient_checkpointing", False))
     try:
-        # transformers 5.2x renamed it; the old name still works there and warns.
-        if hasattr(model, "activation_checkpointing_enable"):
+        if renamed:
             model.activation_checkpointing_enable(activation_checkpointing_kwargs=kwargs)
         else:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=kwargs)
@@ -116,13 +140,18 @@ def _checkpoint_activations(model: "PreTrainedModel", config: SFTConfig) -> None
         raise ConfigError(
             f"`gradient_checkpointing_kwargs: {config.gradient_checkpointing_kwargs}`: {error}"
         ) from error
+    undo: list[Callable[[], None]] = []
+    if not was_on:
+        undo.append(model.activation_checkpointing_disable if renamed else model.gradient_checkpointing_disable)
     if hasattr(model, "peft_config"):
         # The frozen embedding's output carries no gradient, and a checkpointed layer needs an input that does.
         model.enable_input_require_grads()
+        undo.append(model.disable_input_require_grads)
+    return undo
 
 
-def _add_neftune(model: "PreTrainedModel", alpha: float) -> None:
-    """NEFTune: uniform noise of magnitude alpha / sqrt(T * D) on the embeddings while training."""
+def _add_neftune(model: "PreTrainedModel", alpha: float) -> Callable[[], None]:
+    """NEFTune: uniform noise of magnitude alpha / sqrt(T * D) on the embeddings while training. Returns its end."""
     import torch
     from torch import Tensor
 
@@ -134,4 +163,4 @@ def _add_neftune(model: "PreTrainedModel", alpha: float) -> None:
 
     embedding = model.get_input_embeddings()
     assert isinstance(embedding, torch.nn.Module)
-    embedding.register_forward_hook(add_noise)
+    return embedding.register_forward_hook(add_noise).remove
