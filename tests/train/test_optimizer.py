@@ -48,6 +48,64 @@ def test_a_step_that_is_not_finite_changes_neither_weights_nor_states(optim: str
     assert not all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))  # and training goes on
 
 
+OPTIONS = [
+    *((optim, None) for optim in sorted(OPTIMIZERS)),
+    ("sgd", "momentum=0.9"),
+    ("sgd", "momentum=0.9,nesterov=True"),
+    ("sgd", "momentum=0.9,dampening=0.3"),
+    ("sgd", "momentum=0.9,fused=False"),
+    ("adamw_torch", "amsgrad=True"),
+    ("adamw_torch", "fused=False"),
+    ("adagrad", "fused=True"),
+    ("rmsprop", "momentum=0.9,centered=True"),
+    ("adafactor", "beta1=0.9"),
+]
+
+
+@pytest.mark.parametrize(("optim", "args"), OPTIONS)
+def test_a_first_step_that_is_not_finite_is_as_if_it_had_not_been(
+    optim: str, args: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What is never filled must be seen even where memory happens to be clean.
+    monkeypatch.setattr(torch, "empty_like", lambda like, **_: torch.full(like.shape, 1e9, dtype=like.dtype))
+    results = []
+    for first in (math.nan, None):
+        model = tiny()
+        config = OptimizerConfig(optim=optim, optim_args=args, learning_rate=0.1, weight_decay=0.1)
+        update = Update(model.parameters(), build_optimizer(model, config), 1.0)
+        if first is not None:
+            one_update(model, update, first)
+        torch.manual_seed(1)
+        for _ in range(3):
+            assert bool(one_update(model, update)[1])
+        results.append([p.detach() for p in model.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("args", ["momentum=0.9", "momentum=0.9,nesterov=True", "momentum=0.9,dampening=0.3"])
+def test_momentum_is_that_of_plain_sgd(args: str) -> None:
+    results = []
+    for more in ("", ",fused=False"):
+        model = tiny()
+        config = OptimizerConfig(optim="sgd", optim_args=args + more, learning_rate=0.1, weight_decay=0.1)
+        optimizer = build_optimizer(model, config)
+        if more:
+            optimizer.state.clear()  # as PyTorch starts
+        update = Update(model.parameters(), optimizer, 1.0)
+        torch.manual_seed(1)
+        for _ in range(4):
+            one_update(model, update)
+        results.append([p.detach() for p in model.parameters()])
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("args", ["foreach=True", "betas=(2.0,0.9)", "momentum=0.9,dampening=0.3,fused=True"])
+def test_arguments_that_pytorch_refuses_are_named(args: str) -> None:
+    with pytest.raises(ConfigError, match="optim_args"):
+        build_optimizer(tiny(), OptimizerConfig(optim="sgd" if "momentum" in args else "adamw_torch", optim_args=args))
+
+
 def test_fused_optimizers_need_no_look_at_the_device() -> None:
     for optim, waits in (("adamw_torch", False), ("adamw_torch_fused", False), ("sgd", False), ("adagrad", True)):
         model = tiny()

@@ -25,7 +25,16 @@ def _adamw(groups: Any, config: OptimizerConfig, more: dict[str, Any]) -> torch.
 
 
 def _sgd(groups: Any, config: OptimizerConfig, more: dict[str, Any]) -> torch.optim.Optimizer:
-    return torch.optim.SGD(groups, **{"lr": config.learning_rate, "fused": True, **more})
+    # PyTorch's fused kernel leaves the first momentum unfilled when it masks the first step, and the next one uses it. With
+    # buffers of zeros no step is a first one; with dampening that would be another update, so there the host waits.
+    optimizer = torch.optim.SGD(groups, **{"lr": config.learning_rate, "fused": not more.get("dampening"), **more})
+    for group in optimizer.param_groups:
+        if group["momentum"] and group["dampening"] and group["fused"]:
+            raise ValueError("fused SGD with dampening cannot skip a first step that is not finite; take `fused` out")
+        if group["momentum"] and group["fused"]:
+            for p in group["params"]:
+                optimizer.state[p]["momentum_buffer"] = torch.zeros_like(p)
+    return optimizer
 
 
 def _adagrad(groups: Any, config: OptimizerConfig, more: dict[str, Any]) -> torch.optim.Optimizer:
@@ -69,7 +78,7 @@ def build_optimizer(model: torch.nn.Module, config: OptimizerConfig) -> torch.op
     ]
     try:
         return OPTIMIZERS[config.optim](groups, config, _parse_args(config.optim_args))
-    except TypeError as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # PyTorch's ways to refuse an argument or a combination
         raise ConfigError(
             f"`optim_args: {config.optim_args}` does not suit `optim: {config.optim}`: {error}"
         ) from error
