@@ -147,6 +147,12 @@ def _schedule(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
             "lr_scheduler_type",
             "warmup_steps",
         )
+    if config.lr_scheduler_type == "greedy":
+        yield wrong(
+            "`lr_scheduler_type: greedy` is refused: it moves by a metric at every step, and steps here do not wait for "
+            "their numbers. Write `reduce_lr_on_plateau`, which moves by evaluations.",
+            "lr_scheduler_type",
+        )
     if config.lr_scheduler_type == "reduce_lr_on_plateau" and config.eval_strategy == "no":
         yield wrong(
             "`lr_scheduler_type: reduce_lr_on_plateau` needs evaluations, and `eval_strategy` is `no`.",
