@@ -1,12 +1,18 @@
 """Promise: a step that is not finite never reaches the weights, and its examples are named."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from dynotune.errors import TrainingError
+from dynotune.plan.plan import Step
+from dynotune.train.checkpoint import Progress
+from dynotune.train.journal import Journal
+from dynotune.train.meter import StepRecord, WindowRecord
 from tests.tiny import tiny_model
 
 
@@ -53,3 +59,30 @@ def test_no_checkpoint_is_written_past_it(run_tiny: Any, tmp_path: Any) -> None:
 def test_a_step_is_checked_even_where_nothing_is_logged(run_tiny: Any) -> None:
     with pytest.raises(TrainingError, match="Step 3"):
         run_tiny(model=poisoned(at_call=5), logging_strategy="no")
+
+
+def test_the_error_names_the_checkpoint_to_go_on_from(run_tiny: Any, tmp_path: Any) -> None:
+    saves: dict[str, Any] = {"save_strategy": "steps", "save_steps": 1, "overwrite_output_dir": True}
+    with pytest.raises(TrainingError, match=r"Step 3.*(?s:.)*resume_from_checkpoint: .*step-2"):
+        run_tiny(model=poisoned(at_call=5), **saves)
+    with pytest.raises(TrainingError, match="No checkpoint before it can be resumed"):
+        run_tiny(model=poisoned(at_call=5), save_only_model=True, **saves)
+    with pytest.raises(TrainingError, match="No checkpoint before it can be resumed"):
+        run_tiny(model=poisoned(at_call=1), **saves)
+
+
+def test_speed_counts_the_time_of_skipped_steps_and_only_tokens_that_reached_the_weights() -> None:
+    rows: list[dict[str, Any]] = []
+    step = [Step(n, n / 4, [np.array([0])], real_tokens=10, label_tokens=5) for n in (1, 2, 3)]
+    journal = Journal(
+        (), Progress(), SimpleNamespace(places=["here"]), torch.device("cpu"), "skip", [rows.append]  # type: ignore[arg-type]
+    )  # fmt: skip
+    journal.take(WindowRecord([StepRecord(step[0], 0.1, 2.0, 1.0, True, ())], seconds=1.0, log=False))
+    journal.take(WindowRecord([StepRecord(step[1], 0.1, math.nan, 1.0, False, ())], seconds=3.0, log=True))
+    journal.take(WindowRecord([], seconds=0.0, log=True))
+    journal.take(WindowRecord([StepRecord(step[2], 0.1, 3.0, 1.0, True, ())], seconds=2.0, log=True))
+    assert [(r["step"], r["epoch"]) for r in rows if "nonfinite" in r] == [(2, 0.5)]
+    first, second = (r for r in rows if "loss" in r)
+    assert (first["step"], first["tokens_per_second"], first["seconds_per_step"]) == (1, 10 / 4, 4 / 2)
+    assert (second["step"], second["tokens_per_second"], second["seconds_per_step"]) == (3, 10 / 2, 2 / 1)
+    assert (second["num_tokens"], second["train_seconds"]) == (20, 6.0)

@@ -1,4 +1,7 @@
-"""When to log, evaluate and save: transformers' strategies turned into questions about a step."""
+"""When to log, evaluate and save: transformers' strategies (its `DefaultFlowCallback`) turned into questions about a step.
+
+`tests/train/test_cadence.py` holds both against each other.
+"""
 
 import math
 from dataclasses import dataclass
@@ -10,27 +13,31 @@ from dynotune.config.keys.saving import SavingConfig
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """`steps`: every `interval` steps; `epoch`: when an epoch is complete; `no`: never."""
+    """`steps`: every `interval` steps; `epoch`: when an epoch ends; `no` (and `best`): never by itself."""
 
     strategy: str
     interval: int
     steps_per_epoch: int
     total_steps: int
     delay: float = 0
+    """Steps, or epochs with `epoch`, before it is due for the first time."""
+
     first: bool = False
+    """Due at step 1 whatever the strategy."""
+
+    last: bool = True
+    """With `steps`: due at the run's last step too, so that what was trained last is neither unmeasured nor unsaved."""
 
     def due(self, step: int) -> bool:
         """Whether it is due after this step."""
         if self.first and step == 1:
             return True
-        if self.strategy == "steps":
-            return step % self.interval == 0 and step >= self.delay
-        if self.strategy == "epoch":
-            # The last step ends an epoch even where `max_steps` cuts it short, as in transformers.
-            return (step % self.steps_per_epoch == 0 or step == self.total_steps) and (
-                step / self.steps_per_epoch >= self.delay
-            )
-        return False
+        at_the_end = self.last and step == self.total_steps
+        return self.strategy == "steps" and step >= self.delay and (step % self.interval == 0 or at_the_end)
+
+    def due_at_epoch_end(self, step: int) -> bool:
+        """Whether it is due when an epoch ends after this step: complete, or cut short by the end of the run."""
+        return self.strategy == "epoch" and step / self.steps_per_epoch >= self.delay
 
 
 def _interval(value: float, total_steps: int) -> int:
@@ -48,7 +55,8 @@ def cadences(
         _interval(logging.logging_steps, total_steps),
         steps_per_epoch,
         total_steps,
-        first=logging.logging_first_step and logging.logging_strategy != "no",
+        first=logging.logging_first_step,
+        last=False,
     )
     evaluate = Every(
         evaluation.eval_strategy,

@@ -1,6 +1,7 @@
 """From the plan's row indices to tensors on the device: one copy a step, cut into documents there."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 import torch
@@ -12,14 +13,16 @@ from dynotune.plan.truncation import Spans
 
 
 class Documents:
-    """Hands out the documents of a step as `(ids_T, labels_T)` int64 tensors on the device."""
+    """Hands out documents as `(ids_T, labels_T)` int64 tensors on the device."""
 
     def __init__(self, examples: Examples, spans: Spans, device: torch.device) -> None:
         self.examples, self.spans, self.device = examples, spans, device
 
-    def of(self, step: Step) -> Iterator[tuple[Tensor, Tensor]]:
-        """One document a micro-batch: the plain path."""
-        return self.of_rows(step.rows)
+    def of(self, step: Step) -> Iterator[list[tuple[Tensor, Tensor]]]:
+        """The step's micro-batches as the plan laid them out: the documents of each."""
+        documents = self.of_rows(step.rows)
+        for micro_batch in step.micro_batches:
+            yield list(islice(documents, len(micro_batch)))
 
     def of_rows(self, rows: np.ndarray) -> Iterator[tuple[Tensor, Tensor]]:
         """The documents at these row indices, in order."""

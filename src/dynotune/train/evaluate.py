@@ -1,6 +1,6 @@
 """Held-out loss and sampled generations."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -46,19 +46,30 @@ class Evaluator:
         self.held_out, self.objective, self.tokenizer, self.device = held_out, objective, tokenizer, device
         self.samples, self.max_new_tokens = samples, max_new_tokens
 
-    def __call__(self, model: "PreTrainedModel", autocast: AbstractContextManager[Any]) -> dict[str, float]:
-        """Metrics of all sets. The model is put back into training mode."""
+    @property
+    def metrics(self) -> list[str]:
+        """Names of the metrics that every evaluation gives."""
+        return [f"{_prefix(name)}_{what}" for name in self.held_out for what in ("loss", *self.objective.sums)]
+
+    def __call__(
+        self,
+        model: "PreTrainedModel",
+        autocast: AbstractContextManager[Any],
+        on_document: Callable[[], None] = lambda: None,
+    ) -> dict[str, float]:
+        """Metrics of all sets; `on_document` is called after each document. The model is put back into training mode."""
         metrics: dict[str, float] = {}
         model.eval()
         with torch.no_grad(), autocast:
             for name, held in self.held_out.items():
-                prefix = "eval" if name == "eval" else f"eval_{name}"
+                prefix = _prefix(name)
                 documents = Documents(held.examples, held.spans, self.device)
                 totals = torch.zeros(1 + len(self.objective.sums), dtype=torch.float64, device=self.device)
                 for chunk in np.array_split(held.rows, max(1, len(held.rows) // 64)):
                     for ids_T, labels_T in documents.of_rows(chunk):
                         loss, sums = self.objective(logits_of_document(model, ids_T), labels_T)
                         totals += torch.cat([loss.detach()[None], sums])
+                        on_document()
                 means = (totals / int(held.spans.label_tokens[held.rows].sum())).tolist()
                 metrics[f"{prefix}_loss"] = means[0]
                 metrics |= {f"{prefix}_{key}": value for key, value in zip(self.objective.sums, means[1:], strict=True)}
@@ -97,3 +108,7 @@ class Evaluator:
 
     def _text(self, ids: Any) -> str:
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
+
+
+def _prefix(name: str) -> str:
+    return "eval" if name == "eval" else f"eval_{name}"

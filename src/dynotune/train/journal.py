@@ -8,7 +8,7 @@ import torch
 
 from dynotune.data.examples import Examples
 from dynotune.errors import TrainingError
-from dynotune.train.checkpoint import Progress
+from dynotune.train.checkpoint import Checkpoints, Progress
 from dynotune.train.meter import StepRecord, WindowRecord
 
 Row = dict[str, Any]
@@ -29,7 +29,9 @@ class Journal:
         self.sums, self.progress, self.examples, self.device = sums, progress, examples, device
         self.on_nonfinite, self.listeners = on_nonfinite, listeners
         self.pending: list[StepRecord] = []
-        self.seconds = 0.0
+        self.seconds, self.steps = 0.0, 0
+        self.checkpoints: Checkpoints | None = None
+        """Where the run saves, so that an error can name what to go on from."""
 
     def take(self, window: WindowRecord) -> None:
         """Count a window, report steps that were not finite, and write a row where one is due."""
@@ -41,10 +43,11 @@ class Journal:
             else:
                 self._nonfinite(record)
         self.seconds += window.seconds
+        self.steps += len(window.steps)
         self.progress.train_seconds += window.seconds
         if window.log and self.pending:
             self.write(self._row())
-            self.pending, self.seconds = [], 0.0
+            self.pending, self.seconds, self.steps = [], 0.0, 0
 
     def _row(self) -> Row:
         """`loss` is the mean of the steps' losses, as in transformers; token metrics are means over label tokens."""
@@ -63,7 +66,7 @@ class Journal:
             "num_tokens": self.progress.tokens,
             "label_tokens": labels,
             "tokens_per_second": tokens / self.seconds if self.seconds else None,
-            "seconds_per_step": self.seconds / len(self.pending),
+            "seconds_per_step": self.seconds / self.steps,
             "train_seconds": self.progress.train_seconds,
         }
         if self.device.type == "cuda":
@@ -81,9 +84,18 @@ class Journal:
         self.progress.skipped_steps.append(number)
         shown = ", ".join(places[:8]) + (f" and {len(places) - 8} more" if len(places) > 8 else "")
         what = f"loss {record.loss}, gradient norm {record.grad_norm}"
-        self.write({"step": number, "nonfinite": what, "examples": places})
+        self.write({"step": number, "epoch": round(record.step.epoch, 6), "nonfinite": what, "examples": places})
         if self.on_nonfinite == "stop":
             raise TrainingError(
                 f"Step {number} is not finite ({what}). It was kept away from the weights. Its examples: {shown}.\nLook at"
                 " them, lower the learning rate, or set `on_nonfinite_step: skip` to leave such steps out and go on."
+                f" {self._where_to_go_on(number)}"
             )
+
+    def _where_to_go_on(self, bad: int) -> str:
+        """Names the newest checkpoint of the run before step `bad` from which it can be resumed."""
+        if self.checkpoints is not None and not self.checkpoints.only_model:
+            before = [path for path in self.checkpoints.all() if int(path.name.removeprefix("step-")) < bad]
+            if before:
+                return f"Go on from the newest checkpoint before it with `resume_from_checkpoint: {before[-1]}`."
+        return "No checkpoint before it can be resumed: the run starts again."

@@ -3,14 +3,17 @@
 Legend of shapes: T tokens of a document, V vocabulary.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from dynotune.errors import ConfigError, TrainingError
 from dynotune.measure.clock import WindowClock
 from dynotune.model.forward import logits_of_document
 from dynotune.objectives.sft import Objective
@@ -55,38 +58,74 @@ class Run:
     eval_on_start: bool = False
     keep_samples: Callable[[int, list[dict[str, str]]], None] = lambda step, rows: None
     on_save: Callable[[Path], None] = lambda checkpoint: None
+    saved_step: int | None = None
+    """The step of the newest checkpoint that this process wrote."""
+
+    def __post_init__(self) -> None:
+        """Refuse, before the first step, what could only fail at the first evaluation."""
+        self.journal.checkpoints = self.checkpoints
+        if self.evaluator is not None and self.best is None and self.events.config.metric_for_best_model is not None:
+            # As in transformers: a metric that is named is tracked, for callbacks and for a schedule that watches it.
+            self.best = BestTracker(self.events.config, self.trainee.progress)
+        if self.evaluator is not None and self.best is not None:
+            self.best.check(self.evaluator.metrics)
+            schedule = self.trainee.schedule
+            if isinstance(schedule, ReduceLROnPlateau) and (schedule.mode == "max") != self.best.greater_is_better:
+                better = "larger" if self.best.greater_is_better else "smaller"
+                raise ConfigError(
+                    f"`lr_scheduler_type: reduce_lr_on_plateau` watches {self.best.metric}, of which {better} is better, in"
+                    f" mode `{schedule.mode}`. Write `lr_scheduler_kwargs: {{mode:"
+                    f" {'max' if self.best.greater_is_better else 'min'}}}`, or correct `greater_is_better`."
+                )
 
 
 def train(run: Run) -> None:
-    """Take every step of the plan that is not done yet."""
-    progress, model = run.trainee.progress, run.trainee.model
-    model.train()
-    run.events.call("train_begin", progress.step, progress.step / run.plan.steps_per_epoch)
+    """Take every step of the plan that is not done yet. Events come in transformers' order."""
+    progress, plan, events = run.trainee.progress, run.plan, run.events
+    run.trainee.model.train()
+    events.call("init_end", 0, 0.0)
+    events.call("train_begin", progress.step, progress.step / plan.steps_per_epoch)
     if run.eval_on_start and progress.step == 0:
         evaluate(run, 0, 0.0)
     meter = Meter(run.device)
-    for step in run.plan.steps(after=progress.step):
-        run.events.call("step_begin", step.number, step.epoch)
-        loss, sums = forward_backward(run, step)
-        norm, finite = run.update(loss)
-        learning_rate = run.trainee.schedule.get_last_lr()[0]
-        advance_schedule(run)
-        progress.step = step.number
-        vector = torch.cat([torch.stack([loss, norm.to(loss.dtype), finite.to(loss.dtype)]), sums])
-        log_due = run.log_every.due(step.number) or run.events.asked("log")
-        meter.add(step, float(learning_rate), vector, log=log_due)
-        for window in meter.windows():
-            run.journal.take(window)
+    new_epoch = True
+    for step in plan.steps(after=progress.step):
+        done_before = step.number - 1, (step.number - 1) / plan.steps_per_epoch
+        if new_epoch:
+            events.call("epoch_begin", *done_before)
+        events.call("step_begin", *done_before)
+        take_step(run, meter, step)
         run.display.step(step.number)
-        run.events.call("step_end", step.number, step.epoch)
-        if step.number % run.plan.steps_per_epoch == 0:
-            run.events.call("epoch_end", step.number, step.epoch)
-        if between_steps(run, meter, step):
+        events.ask("log", run.log_every.due(step.number))
+        events.ask("evaluate", run.evaluate_every.due(step.number))
+        events.ask("save", run.save_every.due(step.number))
+        events.call("step_end", step.number, step.epoch)
+        log_evaluate_save(run, meter, step)
+        new_epoch = step.number % plan.steps_per_epoch == 0
+        if new_epoch or is_over(run):
+            events.ask("log", run.log_every.due_at_epoch_end(step.number))
+            events.ask("evaluate", run.evaluate_every.due_at_epoch_end(step.number))
+            events.ask("save", run.save_every.due_at_epoch_end(step.number))
+            events.call("epoch_end", step.number, step.epoch)
+            log_evaluate_save(run, meter, step)
+        if is_over(run):
             break
     meter.close(log=run.log_every.strategy != "no")
-    for window in meter.windows(wait=True):
-        run.journal.take(window)
-    run.events.call("train_end", progress.step, progress.step / run.plan.steps_per_epoch)
+    read(run, meter, wait=True)
+    if progress.step < plan.total_steps and run.save_every.strategy == "steps" and run.saved_step != progress.step:
+        save(run)  # stopped early: what was trained since the last checkpoint is kept
+    events.call("train_end", progress.step, progress.step / plan.steps_per_epoch)
+
+
+def take_step(run: Run, meter: Meter, step: Step) -> None:
+    """One update. What is measured of it stays on the device and is read late."""
+    loss, sums = forward_backward(run, step)
+    norm, finite = run.update(loss)
+    learning_rate = run.trainee.schedule.get_last_lr()[0]
+    advance_schedule(run)
+    run.trainee.progress.step = step.number
+    vector = torch.cat([torch.stack([loss, norm.to(loss.dtype), finite.to(loss.dtype)]), sums])
+    meter.add(step, float(learning_rate), vector)
 
 
 def forward_backward(run: Run, step: Step) -> tuple[Tensor, Tensor]:
@@ -94,46 +133,87 @@ def forward_backward(run: Run, step: Step) -> tuple[Tensor, Tensor]:
     denominator = run.objective.denominator(step)
     loss = torch.zeros((), device=run.device)
     sums = torch.zeros(len(run.objective.sums), device=run.device)
-    for ids_T, labels_T in run.documents.of(step):
-        micro_loss, micro_sums = forward_backward_document(run, ids_T, labels_T, denominator)
+    for i, documents in enumerate(run.documents.of(step)):
+        if i:
+            run.events.call("substep_end", step.number - 1, (step.number - 1) / run.plan.steps_per_epoch)
+        micro_loss, micro_sums = forward_backward_micro_batch(run, documents, denominator)
         loss += micro_loss
         sums += micro_sums
     return loss / denominator, sums / denominator
 
 
-def forward_backward_document(run: Run, ids_T: Tensor, labels_T: Tensor, denominator: int) -> tuple[Tensor, Tensor]:
-    """One micro-batch. A function of its own, so that its logits are gone before the next one's are made."""
+def forward_backward_micro_batch(
+    run: Run, documents: Sequence[tuple[Tensor, Tensor]], denominator: int
+) -> tuple[Tensor, Tensor]:
+    """One backward. A function of its own, so that its logits are gone before those of the next one are made."""
+    loss = torch.zeros((), device=run.device)
+    sums = torch.zeros(len(run.objective.sums), device=run.device)
     with run.autocast():
-        logits_TV = logits_of_document(run.trainee.model, ids_T)
-        loss, sums = run.objective(logits_TV, labels_T)
+        for ids_T, labels_T in documents:
+            document_loss, document_sums = run.objective(logits_of_document(run.trainee.model, ids_T), labels_T)
+            loss = loss + document_loss
+            sums += document_sums
     (loss / denominator).backward()
     return loss.detach(), sums
 
 
 def advance_schedule(run: Run) -> None:
     """The schedule follows the plan's step number; one that watches a metric moves after evaluations instead."""
-    if not isinstance(run.trainee.schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
+    if not isinstance(run.trainee.schedule, ReduceLROnPlateau):
         run.trainee.schedule.step()
 
 
-def between_steps(run: Run, meter: Meter, step: Step) -> bool:
-    """Evaluate and save where due, with the training clock stopped. True if the run should end here."""
-    evaluate_now = run.evaluate_every.due(step.number) or run.events.asked("evaluate")
-    save_now = run.save_every.due(step.number) or run.events.asked("save")
-    if not (evaluate_now or save_now):
-        return run.events.stop
+def log_evaluate_save(run: Run, meter: Meter, step: Step) -> None:
+    """Do what is due or was asked for after a step: in this order, so that each may ask for what follows it."""
+    events = run.events
+    if events.asked("log"):
+        events.take_back("log")
+        meter.close(log=True)
+    read(run, meter)
+    refuse_the_impossible(run, meter)
+    if not (events.asked("evaluate") or events.asked("save")):
+        return
     with stopped(meter.clock):
         # What was measured before belongs before the evaluation in the journal, and no checkpoint may be written past a
         # step that was not finite.
         meter.close(log=False)
-        for window in meter.windows(wait=True):
-            run.journal.take(window)
-        if evaluate_now:
+        read(run, meter, wait=True)
+        if events.asked("evaluate"):
             is_best = evaluate(run, step.number, step.epoch)
-            save_now = save_now or (run.save_best and is_best)
-        if save_now:
-            save(run, step.number, step.epoch)
-    return run.events.stop or (run.best is not None and run.best.out_of_patience)
+            events.ask("save", run.save_best and is_best)
+        if events.asked("save"):
+            save(run)
+
+
+def read(run: Run, meter: Meter, wait: bool = False) -> None:
+    """Put windows that have arrived from the device into the journal; with `wait`, all that were closed."""
+    for window in meter.windows(wait):
+        run.journal.take(window)
+
+
+def is_over(run: Run) -> bool:
+    """Whether the step just taken is the run's last."""
+    progress = run.trainee.progress
+    out_of_patience = run.best is not None and run.best.out_of_patience
+    return progress.step >= run.plan.total_steps or run.events.stop or out_of_patience
+
+
+def refuse_the_impossible(run: Run, meter: Meter) -> None:
+    """Stop where a callback asks for what cannot be done, with what was trained so far saved if anything is."""
+    if run.events.asked("evaluate") and run.evaluator is None:
+        what = "`should_evaluate`, but there is no held-out data: give `eval_dataset_name` or `test_split_size`"
+    elif run.events.asked("epoch_stop") and not run.events.stop:
+        what = (
+            "`should_epoch_stop`, but a run is planned ahead and a step's number says which examples it holds. Ask for"
+            " `should_training_stop`, or plan shorter epochs"
+        )
+    else:
+        return
+    meter.close(log=True)
+    read(run, meter, wait=True)
+    if run.save_every.strategy != "no" and run.saved_step != run.trainee.progress.step:
+        save(run)
+    raise TrainingError(f"At step {run.trainee.progress.step} a callback asked for {what}.")
 
 
 class stopped:  # noqa: N801  (reads as a statement)
@@ -151,25 +231,29 @@ class stopped:  # noqa: N801  (reads as a statement)
 
 def evaluate(run: Run, step: int, epoch: float) -> bool:
     """Held-out loss and generations. True if this is the best evaluation so far."""
-    if run.evaluator is None:
-        return False
-    import time
-
+    assert run.evaluator is not None
     began = time.perf_counter()
-    metrics: dict[str, Any] = dict(run.evaluator(run.trainee.model, run.autocast()))
+    metrics: dict[str, Any] = dict(
+        run.evaluator(
+            run.trainee.model, run.autocast(), on_document=lambda: run.events.call("prediction_step", step, epoch)
+        )
+    )
     metrics["eval_seconds"] = time.perf_counter() - began
     run.journal.write({"step": step, "epoch": round(epoch, 6), **metrics})
     if run.evaluator.samples:
         run.keep_samples(step, run.evaluator.generate(run.trainee.model, run.autocast()))
     run.events.call("evaluate", step, epoch, metrics=metrics)
-    if isinstance(run.trainee.schedule, torch.optim.lr_scheduler.ReduceLROnPlateau) and step:
-        run.trainee.schedule.step(metrics[run.best.metric if run.best else "eval_loss"])
+    if isinstance(run.trainee.schedule, ReduceLROnPlateau) and step:
+        assert run.best is not None
+        run.trainee.schedule.step(metrics[run.best.metric])
     return run.best.update(metrics) if run.best and step else False
 
 
-def save(run: Run, step: int, epoch: float) -> None:
-    """Write a checkpoint."""
+def save(run: Run) -> None:
+    """Write a checkpoint of the step just done."""
+    step = run.trainee.progress.step
     path = run.checkpoints.save(run.trainee)
+    run.saved_step = step
     run.display.say(f"saved {path}")
-    run.events.call("save", step, epoch)
+    run.events.call("save", step, step / run.plan.steps_per_epoch)
     run.on_save(path)

@@ -40,22 +40,23 @@ class Meter:
     """Collects steps on the device and yields windows once they have arrived on the host."""
 
     def __init__(self, device: torch.device) -> None:
-        self.clock = WindowClock(device)
+        self.device, self.clock = device, WindowClock(device)
         self.late: LateReader[tuple[list[tuple[Step, float]], Window, bool]] = LateReader(device)
         self.steps: list[tuple[Step, float]] = []
         self.vectors: list[Tensor] = []
 
-    def add(self, step: Step, learning_rate: float, vector: Tensor, log: bool) -> None:
-        """Take in a step's `[loss, grad_norm, finite, *sums]`; close the window where a log is due."""
+    def add(self, step: Step, learning_rate: float, vector: Tensor) -> None:
+        """Take in a step's `[loss, grad_norm, finite, *sums]`."""
         self.steps.append((step, learning_rate))
         self.vectors.append(vector)
-        if log or len(self.steps) >= LONGEST_WINDOW:
-            self.close(log)
+        if len(self.steps) >= LONGEST_WINDOW:
+            self.close(log=False)
 
     def close(self, log: bool) -> None:
-        """Send the open window on its way to the host."""
-        if self.steps:
-            self.late.push((self.steps, self.clock.window(), log), torch.stack(self.vectors))
+        """Send the open window on its way to the host. One without steps still says that a log is due."""
+        if self.steps or log:
+            values = torch.stack(self.vectors) if self.vectors else torch.empty(0, device=self.device)
+            self.late.push((self.steps, self.clock.window(), log), values)
             self.steps, self.vectors = [], []
 
     def windows(self, wait: bool = False) -> Iterator[WindowRecord]:

@@ -1,0 +1,50 @@
+"""Promise: the plan decides how a step is executed, and how it is executed changes nothing in what is learned."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dynotune.data.examples import Example, Examples
+from dynotune.data.rows import Place
+from dynotune.plan.plan import Plan, Step
+from dynotune.plan.truncation import truncate
+from dynotune.train.data import Documents
+
+
+def lay_out(sizes: list[int], step: Step) -> Step:
+    """The same step with its documents in micro-batches of these sizes."""
+    cuts = np.cumsum(sizes)[:-1]
+    return Step(step.number, step.epoch, np.split(step.rows, cuts), step.real_tokens, step.label_tokens)
+
+
+def test_documents_come_in_the_plans_micro_batches() -> None:
+    ids = [np.arange(n, dtype=np.int32) for n in (3, 5, 2, 4)]
+    examples = Examples.from_list(Example(x, x, Place("rows", i)) for i, x in enumerate(ids))
+    documents = Documents(examples, truncate(examples, None, "keep_start"), torch.device("cpu"))
+    step = Step(1, 1.0, [np.array([2]), np.array([3, 0]), np.array([1])], 14, 10)
+    assert [[len(ids_T) for ids_T, _ in batch] for batch in documents.of(step)] == [[2], [4, 3], [5]]
+
+
+@pytest.mark.parametrize("sizes", [[4], [1, 3], [2, 2]])
+def test_another_layout_runs_as_planned_and_gives_the_same_losses(
+    sizes: list[int], run_tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {"per_device_train_batch_size": 4, "max_steps": 3, "overwrite_output_dir": True}
+    plain = run_tiny(**settings)
+    step, calls = Plan.step, 0
+    backward: Any = torch.Tensor.backward
+
+    def count(self: Any, *args: Any, **more: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return backward(self, *args, **more)
+
+    monkeypatch.setattr(Plan, "step", lambda self, number: lay_out(sizes, step(self, number)))
+    monkeypatch.setattr(torch.Tensor, "backward", count)
+    other = run_tiny(**settings)
+    assert calls == 3 * len(sizes)
+    for a, b in zip(plain.metrics, other.metrics, strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], rel=1e-6)
+        assert a["grad_norm"] == pytest.approx(b["grad_norm"], rel=1e-5)
