@@ -184,6 +184,53 @@ def test_a_merge_that_computes_something_else_is_refused(
     assert not list(tmp_path.glob(".*half"))
 
 
+@pytest.mark.parametrize("forgets", [True, False])
+def test_an_adapter_of_small_effect_cannot_be_forgotten_in_bfloat16(
+    forgets: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its whole effect is below what bfloat16 may differ by."""
+    base = save_base(tmp_path / "base", torch.bfloat16)
+    adapter = save_adapter(base, tmp_path / "adapter", scale=0.022)
+    if not forgets:
+        report = merge_adapter(adapter, tmp_path / "out")
+        assert report.logit_difference_share < 0.5 * report.adapter_effect_share < 0.5 * module.TOLERANCE["bfloat16"]
+        return
+    real = module._merge_layers
+
+    def forget(model: Any, adapter: Path) -> Any:
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.data.zero_()
+        return real(model, adapter)
+
+    monkeypatch.setattr(module, "_merge_layers", forget)
+    with pytest.raises(ModelError, match=r"cannot be shown that the merged model has the adapter.*--dtype float32"):
+        merge_adapter(adapter, tmp_path / "out")
+
+
+def test_new_tokens_are_probed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A merge that forgets nothing but the rows of new tokens is refused."""
+    base = save_base(tmp_path / "base")
+    new = len(tiny_tokenizer())
+    adapter = save_adapter(base, tmp_path / "adapter", trainable_token_indices={"embed_tokens": [new, new + 1]})
+    weights = load_file(adapter / "adapter_model.safetensors")
+    rows = next(name for name in weights if "embed_tokens" in name)
+    weights[rows] = weights[rows] + 1.0
+    save_file(weights, adapter / "adapter_model.safetensors", metadata={"format": "pt"})
+    merge_adapter(adapter, tmp_path / "good")
+    real = module._merge_layers
+
+    def forget(model: Any, adapter: Path) -> Any:
+        for name, parameter in model.named_parameters():
+            if "trainable_tokens_delta" in name:
+                parameter.data.zero_()
+        return real(model, adapter)
+
+    monkeypatch.setattr(module, "_merge_layers", forget)
+    with pytest.raises(ModelError, match="does not compute what base and adapter compute"):
+        merge_adapter(adapter, tmp_path / "out")
+
+
 def test_a_full_fine_tune_has_nothing_to_merge(tmp_path: Path) -> None:
     save_base(tmp_path / "run" / "model")
     for folder in (tmp_path / "run", tmp_path / "run" / "model"):

@@ -16,8 +16,17 @@ PROBE = "The quick brown fox jumps over the lazy dog. 3 + 4 = 7, and what follow
 
 TOLERANCE = {"float32": 1e-3, "float16": 0.02, "bfloat16": 0.05}
 """Largest accepted root mean square of (merged - base with adapter), as a share of that of the logits: about ten times
-what rounding the weights once costs. An adapter whose whole effect is smaller than that cannot be told from rounding in
-that precision; its effect is printed beside the difference, for the reader to judge."""
+what rounding the weights once costs."""
+
+SHARE_OF_EFFECT = {"float32": 0.02, "float16": 0.5, "bfloat16": 0.5}
+"""Largest accepted share of the adapter's own effect. A merge that forgot the adapter differs by all of it, however small it
+is; in 16 bits the rounding of activations hides less than half of it, or the proof is not one."""
+
+ROUNDING = 1e-5
+"""Differences below this are float32's own, even beside an adapter without effect."""
+
+OWN_TOKENS = 64
+"""New tokens that are probed at most: the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +85,27 @@ class MergeReport:
                 f"{self.logit_difference_share:.2e} of their size (accepted: {limit:.0e} in {self.dtype}). Nothing was "
                 "written. `--dtype float32` shows whether rounding is the reason."
             )
+        share = SHARE_OF_EFFECT[self.dtype]
+        if self.logit_difference_share > max(share * self.adapter_effect_share, ROUNDING):
+            raise ModelError(
+                f"It cannot be shown that the merged model has the adapter: the adapter moves the logits by "
+                f"{self.adapter_effect_share:.2e} of their size, and the merged model's differ by "
+                f"{self.logit_difference_share:.2e} (accepted: {share:.0%} of the adapter's effect in {self.dtype}). "
+                "Nothing was written. Where rounding drowns a small adapter, `--dtype float32` keeps it."
+            )
 
 
 def probe_ids(tokenizer: "PreTrainedTokenizerBase", model: Any) -> "torch.Tensor":
-    """The probe's tokens [1, T]."""
+    """The probe's tokens [1, T], and after them tokens whose own rows the adapter may have trained."""
     import torch
 
     ids: list[int] = tokenizer(PROBE)["input_ids"]
+    own = set(tokenizer.get_added_vocab().values())
+    for config in model.peft_config.values():
+        trained = getattr(config, "trainable_token_indices", None) or []
+        for indices in trained.values() if isinstance(trained, dict) else [trained]:
+            own.update(indices)
+    ids = [*ids, *sorted(own)[-OWN_TOKENS:]]
     rows = model.get_input_embeddings().weight.shape[0]
     assert len(ids) >= 2
     assert max(ids) < rows
