@@ -167,8 +167,10 @@ def test_data_of_another_tokenizer_is_refused(run_tiny: Any) -> None:
         run_tiny(rows=[{"input_ids": [5, 6, 5000]}])
 
 
-def test_new_tokens_grow_the_embedding_and_are_trained_under_lora(run_tiny: Any) -> None:
-    model = tiny_model(vocab_size=340)
+@pytest.mark.parametrize("tied", [True, False])
+def test_new_tokens_grow_the_embedding_and_are_trained_under_lora(run_tiny: Any, tied: bool) -> None:
+    model = tiny_model(vocab_size=340, tie_word_embeddings=tied)
+    old = model.get_input_embeddings().weight.detach().clone()
     rows = [{"text": f"a <new{i % 20}> b"} for i in range(12)]
     result = run_tiny(
         model=model,
@@ -177,15 +179,52 @@ def test_new_tokens_grow_the_embedding_and_are_trained_under_lora(run_tiny: Any)
         lora_target_modules=["q_proj"],
         added_tokens=[f"<new{i}>" for i in range(20)],
     )
-    embedding = result.model.get_input_embeddings()
-    assert embedding.weight.shape[0] >= 360
-    assert json.loads((result.folder / "ledger.json").read_text())["rows_used"] == 12
+    new = slice(len(tiny_tokenizer()), len(tiny_tokenizer()) + 20)
+    wrapper = result.model.get_input_embeddings()
+    trained, start = wrapper.weight.detach(), wrapper.token_adapter.base_layer.weight.detach()
+    assert trained.shape[0] == start.shape[0] == 360
+    assert torch.equal(trained[: new.start], old)  # rows of old tokens stay as they were
+    seen = [i for i in range(new.start, new.stop) if i - new.start < 12]  # the other new tokens are in no row
+    assert bool((trained[seen] != start[seen]).any(-1).all())
+    # The saved adapter brings them to a base that never saw them.
+    base = tiny_model(vocab_size=340, tie_word_embeddings=tied)
+    torch.manual_seed(7)
+    base.resize_token_embeddings(360)
+    again = PeftModel.from_pretrained(base, result.folder / "adapter")
+    ids = torch.arange(new.start - 5, new.stop)[None]
+    torch.testing.assert_close(again.get_input_embeddings().weight[new], trained[new])
+    torch.testing.assert_close(again(ids).logits, result.model.eval()(ids).logits)
+
+
+def test_lora_on_a_bfloat16_base_trains_on_the_cpu_too(run_tiny: Any) -> None:
+    """The GPU's default: bfloat16 base, float32 adapters, head and new rows, autocast."""
+    result = run_tiny(
+        model=tiny_model().to(torch.bfloat16),
+        rows=[{"text": f"a <new> b {i}"} for i in range(12)],
+        bf16=True,
+        use_peft=True,
+        lora_target_modules="all-linear",
+        lora_modules_to_save=["lm_head"],
+        added_tokens=["<new>"],
+    )
+    losses = [r["loss"] for r in result.metrics]
+    assert losses[-1] < losses[0]
+    assert {p.dtype for p in result.model.parameters() if p.requires_grad} == {torch.float32}
 
 
 def test_gradient_checkpointing_changes_no_loss(run_tiny: Any) -> None:
-    plain = run_tiny().metrics
-    checkpointed = run_tiny(gradient_checkpointing=True, overwrite_output_dir=True).metrics
+    calls = []
+
+    def counted() -> Any:
+        model = tiny_model()
+        calls.append(0)
+        model.model.layers[1].self_attn.register_forward_pre_hook(lambda *_: calls.__setitem__(-1, calls[-1] + 1))
+        return model
+
+    plain = run_tiny(model=counted()).metrics
+    checkpointed = run_tiny(model=counted(), gradient_checkpointing=True, overwrite_output_dir=True).metrics
     assert [r["loss"] for r in plain] == [r["loss"] for r in checkpointed]
+    assert calls[1] == 2 * calls[0] > 0  # each layer ran again in the backward pass
 
 
 def test_own_lora_config_is_equal_to_the_keys(run_tiny: Any) -> None:
