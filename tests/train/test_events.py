@@ -203,7 +203,8 @@ def test_the_history_of_an_earlier_process_may_be_handed_over() -> None:
     class Plan:
         total_steps, steps_per_epoch, examples_per_step = 10, 4, 2
 
-    events: Any = Events([], SFTConfig(), Trainee(), Plan(), history=[{"step": 1, "loss": 2.0}])  # type: ignore[arg-type]
+    events: Any = Events([], SFTConfig(), Trainee(), Plan())  # type: ignore[arg-type]
+    events.remember([{"step": 1, "loss": 2.0}])
     events.log(2, 0.5, {"loss": 1.0})
     assert [(row["step"], row["loss"]) for row in events.state.log_history] == [(1, 2.0), (2, 1.0)]
     assert events.state.num_train_epochs == 3

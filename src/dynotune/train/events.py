@@ -4,7 +4,7 @@ The same events come in the same order with the same `state.global_step`, and re
 out where transformers carries them out. `docs/metrics.md`, "Callbacks", lists what differs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dynotune.config.sft import SFTConfig
@@ -40,9 +40,7 @@ class Events:
         config: SFTConfig,
         trainee: Trainee,
         plan: Plan,
-        history: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """`history`: rows of metrics.jsonl that an earlier process of this run wrote."""
         from transformers import TrainerControl, TrainerState
 
         # A class instead of an instance is accepted, as in transformers.
@@ -65,7 +63,6 @@ class Events:
             eval_steps=evaluate.interval,
             save_steps=save.interval,
             train_batch_size=plan.examples_per_step,
-            log_history=[dict(row) for row in history],
             is_local_process_zero=True,
             is_world_process_zero=True,
         )
@@ -97,6 +94,10 @@ class Events:
         for callback in self.callbacks:
             result = getattr(callback, f"on_{event}")(self.config, self.state, self.control, **parts, **more)
             self.control = result if result is not None else self.control
+
+    def remember(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """On resume: what earlier processes of this run logged, the rows of metrics.jsonl."""
+        self.state.log_history = [dict(row) for row in rows]
 
     def log(self, step: int, epoch: float, metrics: Mapping[str, Any]) -> None:
         row = dict(metrics)
