@@ -248,8 +248,19 @@ def test_the_model_is_given_back_as_it_was(use_peft: bool) -> None:
     prepared.restore()
     assert own.config.use_cache is True
     assert not own.is_gradient_checkpointing
+    assert not own.get_input_embeddings()._forward_hooks
     torch.testing.assert_close(logits_of_document(prepared.model, ids), before[0])
     prepared.restore()  # twice does no harm
+
+
+def test_an_error_gives_the_model_back_too() -> None:
+    own: Any = tiny_model()
+    own.requires_grad_(False)
+    with pytest.raises(ModelError, match="unfreeze some"):
+        prepare(own, neftune_noise_alpha=5.0, gradient_checkpointing=True)
+    assert own.config.use_cache is True
+    assert not own.is_gradient_checkpointing
+    assert not own.get_input_embeddings()._forward_hooks
 
 
 def test_a_model_that_returns_tuples_is_read_all_the_same(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """The model as it will be trained: loaded, its embedding fitted, its adapter in place, checked and described."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from dynotune.config.sft import SFTConfig
@@ -27,12 +27,11 @@ class Prepared:
     model: "PreTrainedModel"
     facts: ModelFacts
     says: list[str]
-    undo: list[Callable[[], None]]
+    undo: ExitStack
 
     def restore(self) -> None:
         """Take back what holds for the run only: noise on the embeddings, checkpointing, the cache that was off."""
-        while self.undo:
-            self.undo.pop()()
+        self.undo.close()
 
 
 def prepare_model(
@@ -44,16 +43,37 @@ def prepare_model(
     own_model: "PreTrainedModel | None" = None,
     own_peft_config: "PeftConfig | None" = None,
 ) -> Prepared:
-    """Make the model that `config` asks for, or take the caller's own."""
+    """Make the model that `config` asks for, or take the caller's own. An error leaves the caller's as `restore` would."""
+    with ExitStack() as undo:
+        model, says = _prepare(config, precision, device, tokenizer, changes, own_model, own_peft_config, undo)
+        facts = describe_model(model, device)
+        if not facts.trainable:
+            is_peft = own_model is not None and hasattr(own_model, "peft_config")
+            remedy = "load it with `is_trainable=True`" if is_peft else "unfreeze some, or set `use_peft: true`"
+            raise ModelError(f"No parameter of the model is trainable: {remedy}.")
+        says = [*state_precision(model, precision, device), *facts.lines(), *says]
+        return Prepared(model, facts, says, undo.pop_all())
+    raise AssertionError("an ExitStack lets errors through")
+
+
+def _prepare(
+    config: SFTConfig,
+    precision: Precision,
+    device: "torch.device",
+    tokenizer: "PreTrainedTokenizerBase",
+    changes: TokenizerChanges,
+    own_model: "PreTrainedModel | None",
+    own_peft_config: "PeftConfig | None",
+    undo: ExitStack,
+) -> "tuple[PreTrainedModel, list[str]]":
     says: list[str] = []
-    undo: list[Callable[[], None]] = []
     is_peft = own_model is not None and hasattr(own_model, "peft_config")
     if is_peft:
         _check_own_adapter(own_model, config.use_peft, own_peft_config)
     model = load_model(config, precision, device) if own_model is None else _to(own_model, device)
     # No step needs a cache, and without `return_dict` transformers' own models fail on the outputs of their parts.
     for key, value in (("use_cache", False), ("return_dict", True)):
-        undo.append(partial(setattr, model.config, key, getattr(model.config, key, True)))
+        undo.callback(setattr, model.config, key, getattr(model.config, key, True))
         setattr(model.config, key, value)
     wants_adapter = own_peft_config is not None or config.use_peft
     if not is_peft:
@@ -71,19 +91,15 @@ def prepare_model(
     if hasattr(model, "peft_config"):
         says += say_where(cast("PeftModel", model))
     if config.gradient_checkpointing:
-        undo += _checkpoint_activations(model, config)
+        _checkpoint_activations(model, config, undo)
         says.append("gradient checkpointing: on")
     if config.neftune_noise_alpha:
-        undo.append(_add_neftune(model, config.neftune_noise_alpha))
+        undo.callback(_add_neftune(model, config.neftune_noise_alpha))
         says.append(f"behavioural: NEFTune noise, alpha {config.neftune_noise_alpha}")
     says += _router_loss(model)
-    facts = describe_model(model, device)
-    if not facts.trainable:
-        remedy = "load it with `is_trainable=True`" if is_peft else "unfreeze some, or set `use_peft: true`"
-        raise ModelError(f"No parameter of the model is trainable: {remedy}.")
     if own_model is None and not wants_adapter:
         check_model(model, config, precision, device)
-    return Prepared(model, facts, [*state_precision(model, precision, device), *facts.lines(), *says], undo)
+    return model, says
 
 
 def _to(model: Any, device: "torch.device") -> "PreTrainedModel":
@@ -123,13 +139,14 @@ def _router_loss(model: "PreTrainedModel") -> list[str]:
     ]
 
 
-def _checkpoint_activations(model: "PreTrainedModel", config: SFTConfig) -> list[Callable[[], None]]:
-    """Switch checkpointing on. Returns what switches it off again, where it was off before."""
+def _checkpoint_activations(model: "PreTrainedModel", config: SFTConfig, undo: ExitStack) -> None:
+    """Switch checkpointing on; `undo` switches it off again where it was off before."""
     kwargs = {"use_reentrant": False, **config.gradient_checkpointing_kwargs}
     if not getattr(model, "supports_gradient_checkpointing", True):
         raise ConfigError(f"`gradient_checkpointing: true`: {type(model).__name__} does not support it. Take it out.")
     # transformers 5.2x renamed these; the old names still work there and warn.
     renamed = hasattr(model, "activation_checkpointing_enable")
+    had_hooks = bool(getattr(model, "_require_grads_hooks", None))
     was_on = bool(getattr(model, "is_activation_checkpointing" if renamed else "is_gradient_checkpointing", False))
     try:
         if renamed:
@@ -140,14 +157,14 @@ def _checkpoint_activations(model: "PreTrainedModel", config: SFTConfig) -> list
         raise ConfigError(
             f"`gradient_checkpointing_kwargs: {config.gradient_checkpointing_kwargs}`: {error}"
         ) from error
-    undo: list[Callable[[], None]] = []
     if not was_on:
-        undo.append(model.activation_checkpointing_disable if renamed else model.gradient_checkpointing_disable)
-    if hasattr(model, "peft_config"):
-        # The frozen embedding's output carries no gradient, and a checkpointed layer needs an input that does.
+        undo.callback(model.activation_checkpointing_disable if renamed else model.gradient_checkpointing_disable)
+    # The frozen embedding's output carries no gradient, and a checkpointed layer needs an input that does. transformers
+    # sees to that by itself in most versions, and forgets its first hooks when it is asked twice.
+    if hasattr(model, "peft_config") and not getattr(model, "_require_grads_hooks", None):
         model.enable_input_require_grads()
-        undo.append(model.disable_input_require_grads)
-    return undo
+    if not had_hooks:
+        undo.callback(model.disable_input_require_grads)
 
 
 def _add_neftune(model: "PreTrainedModel", alpha: float) -> Callable[[], None]:
