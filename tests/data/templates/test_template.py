@@ -173,3 +173,58 @@ def test_a_changed_template_is_never_edited() -> None:
     assert variant[0] == "Qwen3"
     assert training_variant(original + " ") is None
     assert training_variant(variant[1]) is None
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"chat_template": "PWNED{{ eos_token }}"},
+        {"conversations": [[{"role": "user", "content": "PWNED"}]]},
+        {"conversation": [{"role": "user", "content": "PWNED"}]},
+        {"messages": [{"role": "user", "content": "PWNED"}]},
+        {"tools": []},
+        {"bos_token": "PWNED"},
+        {"eos_token": "PWNED"},
+        {"continue_final_message": True},
+        {"add_generation_prompt": True},
+        {"return_assistant_tokens_mask": True},
+        {"tokenize": False},
+        {"raise_exception": "PWNED"},
+        {"namespace": "PWNED"},
+    ],
+)
+def test_a_row_cannot_replace_template_or_conversation(own: dict[str, Any]) -> None:
+    result = encode(Encoder(made_tokenizer(), DataConfig()), messages=CONVERSATION, chat_template_kwargs=own)
+    assert isinstance(result, BadRow)
+    assert result.reason == "reserved-template-variable"
+    assert next(iter(own)) in result.detail
+
+
+def test_a_variable_that_the_template_does_not_read_changes_nothing_and_is_counted() -> None:
+    encoder = Encoder(made_tokenizer(), DataConfig())
+    plain = encode(encoder, messages=CONVERSATION)
+    assert not encoder.notices["template-variable-not-read"]
+    given = encode(encoder, messages=CONVERSATION, chat_template_kwargs={"mood": "wild"})
+    assert given.ids_T.tolist() == plain.ids_T.tolist()
+    assert encoder.notices["template-variable-not-read"] == 1
+
+
+def test_documents_are_data_that_a_row_may_give() -> None:
+    encoder = Encoder(made_tokenizer(CHATML + "{% for d in documents or [] %}{{ d.text }}{% endfor %}"), DataConfig())
+    without = encode(encoder, messages=CONVERSATION)
+    given = encode(encoder, messages=CONVERSATION, chat_template_kwargs={"documents": [{"text": "fox"}]})
+    assert len(given.ids_T) > len(without.ids_T)
+
+
+def test_the_run_cannot_replace_the_conversation_either() -> None:
+    config = DataConfig(chat_template_kwargs={"chat_template": "x"})
+    with pytest.raises(TemplateError, match=r"`chat_template`.*chat_template_path"):
+        encode(Encoder(made_tokenizer(), config), messages=CONVERSATION)
+
+
+def test_the_run_may_set_a_special_token_and_hears_of_a_variable_that_is_not_read() -> None:
+    encoder = Encoder(made_tokenizer("{{ bos_token }}" + CHATML), DataConfig(chat_template_kwargs={"bos_token": "q"}))
+    assert isinstance(encode(encoder, messages=CONVERSATION), Example)
+    encoder = Encoder(made_tokenizer(), DataConfig(chat_template_kwargs={"mood": "wild"}))
+    encode(encoder, messages=CONVERSATION)
+    assert any("`mood`" in sentence for sentence in encoder.report)

@@ -8,13 +8,18 @@ rows that it concerns are counted, and a sentence that is printed once.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from dynotune.data.printable import printable
 from dynotune.data.rows import Message
 from dynotune.data.templates.masks import REMEDY, AssistantSpans, NotVerified
 from dynotune.data.templates.template import REFUSALS, ChatTemplate
+from dynotune.data.templates.variables import reserved_by_rendering
 from dynotune.errors import TemplateError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+UNREAD = "template-variable-not-read"
+"""Notice: `chat_template_kwargs`, of the run or of the row, hold a name that the template does not read."""
 
 Concerns = Literal["conversations", "tools", "tool calls", "content parts"]
 
@@ -51,13 +56,18 @@ def probe(template: ChatTemplate, variables: dict[str, Any], *, assistant_only: 
     Raises `TemplateError` if it cannot be parsed, or if assistant-only loss is asked for and neither generation blocks
     nor the prefix difference can tell which text is the assistant's.
     """
-    _ = template.variables  # parses: a syntax error is reported here, not at the first row
+    read = template.variables  # parses: a syntax error is reported here, not at the first row
+    if reserved := reserved_by_rendering(variables):
+        raise TemplateError(
+            f"`chat_template_kwargs`: `{printable(reserved[0], 60)}` is not a variable of the template; it would change"
+            " how or what is rendered. Remove it (a template is given with `chat_template_path`)."
+        )
     look = _Look(template, variables)
     dialogue: list[Message] = [_message("user", _USER), _message("assistant", _ANSWER)]
     longer = [*dialogue, _message("user", _LATER), _message("assistant", "endqzv")]
     short, long = look.text(dialogue), look.text(longer)
     preserving = short is not None and long is not None and long.startswith(short)
-    findings = [*_dropped(look, template), *_edited(look)]
+    findings = [*_unread(variables, read), *_dropped(look, template), *_edited(look)]
     end_token = None
     if short is not None:
         end_token, ending = _ending(look, template.tokenizer, dialogue, long, assistant_only)
@@ -91,6 +101,12 @@ class _Look:
 
 def _message(role: str, content: Any, **more: Any) -> Message:
     return {"role": role, "content": content, **more}
+
+
+def _unread(variables: dict[str, Any], read: frozenset[str]) -> list[Finding]:
+    unread = ", ".join(f"`{printable(str(name), 60)}`" for name in variables if name not in read)
+    sentence = f"`chat_template_kwargs` sets {unread}, which the chat template does not read: it has no effect."
+    return [Finding(UNREAD, sentence)] if unread else []
 
 
 def _dropped(look: _Look, template: ChatTemplate) -> list[Finding]:

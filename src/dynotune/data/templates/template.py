@@ -93,8 +93,9 @@ class ChatTemplate:
     def variables(self) -> frozenset[str]:
         """Names that the template reads and does not set: `messages`, `tools`, `enable_thinking`, ..."""
         environment = jinja2.Environment(extensions=["jinja2.ext.loopcontrols", _GenerationTag], autoescape=False)  # noqa: S701
+        sources = {self.source(), self.source(tools=[])}
         try:
-            return frozenset(find_undeclared_variables(environment.parse(self.source())))
+            return frozenset(name for text in sources for name in find_undeclared_variables(environment.parse(text)))
         except jinja2.TemplateSyntaxError as error:
             raise TemplateError(
                 f"The chat template has a syntax error in line {error.lineno}: {error.message}. {HOW_TO_GIVE_ONE}"
@@ -124,16 +125,13 @@ class ChatTemplate:
         # Messages of one table share their keys, so an absent `tool_calls` comes as null; templates test presence.
         # transformers drops nulls itself from 5.20 or so; doing it here gives all versions the same tokens.
         chat = [{key: value for key, value in message.items() if value is not None} for message in messages]
-        # names win over our own arguments, as in `apply_chat_template(..., **row["chat_template_kwargs"])`
         rendered: Any = render_jinja_template(
-            **{
-                "conversations": [chat],
-                "tools": tools,
-                "chat_template": self.source(tools),
-                "return_assistant_tokens_mask": generated,
-                "add_generation_prompt": add_generation_prompt,
-                **names,
-            }
+            conversations=[chat],
+            tools=tools,
+            chat_template=self.source(tools),
+            return_assistant_tokens_mask=generated,
+            add_generation_prompt=add_generation_prompt,
+            **names,
         )
         texts, spans = rendered
         return Rendered(texts[0], spans[0] if generated else ())

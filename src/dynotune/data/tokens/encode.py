@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dynotune.config.keys.data import DataConfig
 from dynotune.data.examples import IGNORE, Example
+from dynotune.data.printable import printable, row_beginning
 from dynotune.data.rows import BadRow, Message, Row
 from dynotune.data.templates.faithful import lone_surrogate, unfaithful
 from dynotune.data.templates.masks import (
@@ -23,8 +24,9 @@ from dynotune.data.templates.masks import (
     tokens_by_prefix,
     tokens_in_spans,
 )
-from dynotune.data.templates.probe import TemplateReport, probe
+from dynotune.data.templates.probe import UNREAD, TemplateReport, probe
 from dynotune.data.templates.template import REFUSALS, ChatTemplate, Span
+from dynotune.data.templates.variables import reserved_for_run
 from dynotune.data.tokens.pretokenized import TokenRows
 from dynotune.data.tokens.tokenise import BatchTokeniser, Tokens
 from dynotune.errors import ModelError
@@ -156,9 +158,15 @@ class Encoder:
         findings = self.template_report
         if any(isinstance(m.get("content"), list) for m in messages) and findings.concerning("content parts"):
             return BadRow(row.place, "content-parts-not-rendered", findings.concerning("content parts")[0].sentence)
+        own = row.chat_template_kwargs
+        if reserved := reserved_for_run(own, self.tokenizer):
+            name = printable(reserved[0], 60)
+            detail = f"`chat_template_kwargs` sets `{name}`, which a row may not: only variables of the template's own"
+            return BadRow(row.place, "reserved-template-variable", detail, row_beginning(own))
+        read = {name: value for name, value in own.items() if name in self.template.variables}
         try:
             tools = json.loads(row.tools) if isinstance(row.tools, str) else row.tools
-            variables = {**self.config.chat_template_kwargs, **row.chat_template_kwargs}
+            variables = {**self.config.chat_template_kwargs, **read}
             masked = self.config.assistant_only_loss
             by_blocks = masked and self.template.has_generation
             whole = self.template.render(messages, tools=tools, variables=variables, generated=by_blocks)
@@ -178,6 +186,7 @@ class Encoder:
         concerns |= {"tools"} if row.tools else set()
         concerns |= {"tool calls"} if any(message.get("tool_calls") for message in messages) else set()
         notices = {finding.name for finding in findings.findings if finding.concerns in concerns}
+        notices |= {UNREAD} if len(read) < len(own) else set()
         return _Text(row, whole.text, True, before, spans, notices | unfaithful(messages, whole.text))
 
     def _completion_only(self, row: Row) -> bool:
