@@ -10,6 +10,7 @@ import pytest
 from dynotune.data.read.arrow_tables import NULL_KEYS
 from dynotune.data.read.readers import read_records
 from dynotune.data.rows import BadRow, Record
+from dynotune.data.sources.locate import open_object
 from dynotune.errors import DataError
 
 
@@ -107,3 +108,51 @@ def test_damaged_and_empty_tables_are_faults(tmp_path: Path, name: str) -> None:
 def test_an_unknown_type_names_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"Known types: \.jsonl.*\.parquet"):
         list(read_records(tmp_path / "a.docx"))
+
+
+def not_utf8(*values: bytes) -> pa.Array:
+    """A string column as a careless writer leaves it: Arrow does not check the bytes."""
+    return pa.array(values, pa.binary()).cast(pa.binary()).view(pa.string())
+
+
+def test_one_string_that_is_not_utf8_costs_its_row(tmp_path: Path) -> None:
+    table = pa.table({"text": not_utf8(b"a", b"caf\xe9 \xff", b"c")})
+    pq.write_table(table, tmp_path / "a.parquet")
+    rows = list(read_records(tmp_path / "a.parquet"))
+    assert [row.place.line for row in rows] == [1, 2, 3]
+    assert [row.values["text"] for row in rows if isinstance(row, Record)] == ["a", "c"]
+    (bad,) = (row for row in rows if isinstance(row, BadRow))
+    assert (bad.place.line, bad.reason) == (2, "invalid-utf8")
+    assert "'text'" in bad.detail
+
+
+def test_the_same_holds_for_a_dataset_object() -> None:
+    from datasets import Dataset
+
+    table = pa.table({"text": not_utf8(b"a", b"\xff", b"c")})
+    rows = list(open_object(Dataset(table), "train_dataset"))
+    assert [getattr(row, "reason", "ok") for row in rows] == ["ok", "invalid-utf8", "ok"]
+    assert [row.place.line for row in rows] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.duration("s"), pa.timestamp("s", "No/Such_Zone")])
+def test_a_time_that_python_cannot_express_keeps_its_row(tmp_path: Path, kind: pa.DataType) -> None:
+    table = pa.table({"text": ["a", "b"], "made": pa.array([2**62, 2**62], pa.int64()).cast(kind, safe=False)})
+    if kind == pa.timestamp("us"):
+        pq.write_table(table, tmp_path / "a.parquet")
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    for path in tmp_path.iterdir():
+        rows = list(read_records(path))
+        assert [row.values["text"] for row in rows if isinstance(row, Record)] == ["a", "b"]
+        assert all("time-out-of-range" in row.notices for row in rows if isinstance(row, Record))
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    """One of them would be dropped in silence; CSV refuses it too."""
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    (bad,) = read_records(tmp_path / "a.parquet")
+    assert isinstance(bad, BadRow)
+    assert (bad.place.line, bad.reason) == (None, "duplicate-key")
+    assert "'text'" in bad.detail

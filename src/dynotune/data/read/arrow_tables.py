@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dynotune.data.printable import beginning, printable
 from dynotune.data.rows import BadRow, Place, Record
 
 if TYPE_CHECKING:
@@ -18,6 +19,14 @@ NULL_KEYS = "arrow-null-keys-removed"
 template can tell `null` from absent, so these nulls are taken out again."""
 
 
+OUT_OF_RANGE = "time-out-of-range"
+"""Notice: a date, time or duration beyond what Python can express is kept as the table's integer."""
+
+UNREADABLE = (ValueError, OverflowError, LookupError)
+"""What pyarrow raises at a cell that it can store and not convert: bytes that are not UTF-8, the year 300,000, an
+unknown time zone, two keys of one name."""
+
+
 def read_parquet(path: Path) -> Iterator[Record | BadRow]:
     """The rows of a Parquet file; `place.line` is the row's number from 1."""
     import pyarrow as pa
@@ -26,8 +35,8 @@ def read_parquet(path: Path) -> Iterator[Record | BadRow]:
     try:
         with pq.ParquetFile(path) as table:
             yield from _rows(table.iter_batches(batch_size=BATCH_ROWS), str(path))
-    except (pa.ArrowException, OSError) as error:
-        yield BadRow(Place(str(path)), "unreadable-parquet", f"{error}")
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        yield BadRow(Place(str(path)), "unreadable-parquet", printable(str(error), 500))
 
 
 def read_arrow(path: Path) -> Iterator[Record | BadRow]:
@@ -45,19 +54,59 @@ def read_arrow(path: Path) -> Iterator[Record | BadRow]:
             else:
                 batches = pa.ipc.open_stream(source)
             yield from _rows(batches, str(path))
-    except (pa.ArrowException, OSError) as error:
-        yield BadRow(Place(str(path)), "unreadable-arrow", f"{error}")
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        yield BadRow(Place(str(path)), "unreadable-arrow", printable(str(error), 500))
 
 
 def _rows(batches: Iterable[pa.RecordBatch], file: str) -> Iterator[Record | BadRow]:
     line = 0
     for large in batches:
+        names = large.schema.names
+        if len(set(names)) != len(names):
+            twice = printable(next(name for name in names if names.count(name) > 1), 60)
+            yield BadRow(Place(file), "duplicate-key", f"the table has two columns named '{twice}'")
+            return
         for start in range(0, large.num_rows, BATCH_ROWS):
-            for values in large.slice(start, BATCH_ROWS).to_pylist():
+            for row in batch_rows(large.slice(start, BATCH_ROWS), file, line):
                 line += 1
-                yield table_record(values, Place(file, line))
+                yield row
     if line == 0:
         yield BadRow(Place(file), "no-rows", "the table has no rows")
+
+
+def batch_rows(batch: pa.RecordBatch | pa.Table, file: str, before: int) -> Iterator[Record | BadRow]:
+    """The rows of a batch that `before` rows precede. A cell that Python cannot hold costs its row at most."""
+    try:
+        rows = batch.to_pylist()
+    except UNREADABLE:
+        for i in range(batch.num_rows):
+            yield _row_by_cells(batch, i, Place(file, before + i + 1))
+        return
+    for line, values in enumerate(rows, start=before + 1):
+        yield table_record(values, Place(file, line))
+
+
+def _row_by_cells(batch: pa.RecordBatch | pa.Table, row: int, place: Place) -> Record | BadRow:
+    import pyarrow as pa
+
+    values: dict[str, Any] = {}
+    notices = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        cell = column[row]
+        try:
+            values[name] = cell.as_py()
+        except UnicodeDecodeError as error:
+            detail = f"the column '{printable(name, 60)}' is not UTF-8: {error.reason} at byte {error.start:,}"
+            return BadRow(place, "invalid-utf8", detail, beginning(error.object))
+        except UNREADABLE as error:
+            if not pa.types.is_temporal(cell.type):
+                detail = f"the column '{printable(name, 60)}' cannot be read: {printable(str(error), 200)}"
+                return BadRow(place, "unreadable-cell", detail)
+            values[name] = cell.value
+            notices.append(OUT_OF_RANGE)
+    record = table_record(values, place)
+    record.notices += dict.fromkeys(notices)
+    return record
 
 
 def table_record(values: dict[str, Any], place: Place) -> Record:

@@ -10,7 +10,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynotune.data.read.arrow_tables import table_record
+from dynotune.data.read.arrow_tables import UNREADABLE, batch_rows, table_record
 from dynotune.data.read.readers import data_suffix, read_records
 from dynotune.data.rows import BadRow, Place, Record
 from dynotune.data.sources.splits import group_by_split
@@ -57,10 +57,17 @@ class TableSource(Source):
     table: datasets.Dataset
 
     def __iter__(self) -> Iterator[Record | BadRow]:
-        line = 0
-        for batch in self.table.iter(batch_size=_BATCH_ROWS):
-            for cells in zip(*batch.values(), strict=True):
-                line += 1
+        for start in range(0, len(self.table), _BATCH_ROWS):
+            end = min(start + _BATCH_ROWS, len(self.table))
+            try:
+                batch = self.table[start:end]
+            except UNREADABLE:
+                if self.table.format["type"] is not None:
+                    raise  # the user's own transform failed
+                # As Arrow, where a cell that cannot be converted is told from its neighbours.
+                yield from batch_rows(self.table.with_format("arrow")[start:end], self.name, start)
+                continue
+            for line, cells in enumerate(zip(*batch.values(), strict=True), start=start + 1):
                 yield table_record(dict(zip(batch, cells, strict=True)), Place(self.name, line))
 
     def count(self) -> int:
