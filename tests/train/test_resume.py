@@ -135,7 +135,8 @@ def test_a_run_made_longer_goes_on_along_the_longer_schedule(run_tiny: Any) -> N
 def test_lora_with_new_tokens_resumes_and_takes_its_best(run_tiny: Any, tmp_path: Any, tied: bool) -> None:
     def go(**settings: Any) -> Any:
         return run_tiny(
-            model=tiny_model(vocab_size=340, tie_word_embeddings=tied), rows=[{"text": f"a <new{i % 20}> b"} for i in range(12)],
+            model=tiny_model(vocab_size=340, tie_word_embeddings=tied),
+            rows=[{"text": f"a <new{i % 20}> b"} for i in range(12)],
             use_peft=True, lora_target_modules=["q_proj"], added_tokens=[f"<new{i}>" for i in range(20)],
             eval_dataset=[{"text": "a <new3> b"}], eval_strategy="steps", eval_steps=3, max_steps=9, **settings,
         )  # fmt: skip
@@ -189,6 +190,24 @@ def test_a_line_that_a_crash_tore_does_not_stop_a_resume(run_tiny: Any, tmp_path
     run_tiny(resume_from_checkpoint=True, max_steps=8, save_strategy="no")
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == list(range(1, 9))
+
+
+def test_optimizer_states_that_are_missing_are_found(run_tiny: Any, tmp_path: Any) -> None:
+    run_tiny(save_strategy="steps", save_steps=3)
+    file = tmp_path / "run" / "checkpoints" / "step-6" / "training.safetensors"
+    tensors = load_file(file)
+    save_file({k: v for k, v in tensors.items() if "layers.1" not in k}, file)
+    with pytest.raises(TrainingError, match="does not hold what a resume needs"):
+        run_tiny(resume_from_checkpoint=True, max_steps=8)
+
+
+def test_model_weights_that_are_missing_are_found(run_tiny: Any, tmp_path: Any) -> None:
+    run_tiny(save_strategy="steps", save_steps=3)
+    file = tmp_path / "run" / "checkpoints" / "step-6" / "model" / "model.safetensors"
+    tensors = load_file(file)
+    save_file({k: v for k, v in tensors.items() if "q_proj" not in k}, file, metadata={"format": "pt"})
+    with pytest.raises(TrainingError, match="lacks 2 weights"):
+        run_tiny(resume_from_checkpoint=True, max_steps=8)
 
 
 @pytest.mark.parametrize("damage", ["state.json", "training.safetensors"])

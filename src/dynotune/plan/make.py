@@ -31,9 +31,10 @@ def trainable_spans(
     empty = np.flatnonzero(spans.label_tokens == 0).tolist()
     if empty and config.on_bad_row == "error":
         places = ", ".join(str(examples.places[row]) for row in empty[:5])
+        have = "row has" if len(empty) == 1 else "rows have"
         raise DataError(
-            f"{len(empty)} {'row has' if len(empty) == 1 else 'rows have'} no label token left under `max_length: {config.max_length}` with `truncation_mode:"
-            f" {config.truncation_mode}` ({places}{', ...' if len(empty) > 5 else ''}): they would train nothing. Raise"
+            f"{len(empty)} {have} no label token left under `max_length: {config.max_length}` with `truncation_mode:"
+            f" {config.truncation_mode}` ({places}{', ...' if len(empty) > 5 else ''}): nothing of it would be trained. Raise"
             " `max_length`, or set `on_bad_row: skip` to leave them out and count them (TRL drops them and says nothing)."
         )
     for row in empty:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from dynotune.config.keys.saving import SavingConfig
-from dynotune.errors import TrainingError
+from dynotune.errors import ModelError, TrainingError
 from dynotune.train.resume import check_same
 from dynotune.train.whole_folders import put_in_place, recover, remove
 
@@ -71,6 +72,28 @@ def model_folder(is_adapter: bool) -> str:
     return "adapter" if is_adapter else "model"
 
 
+def make_saveable(model: "PreTrainedModel") -> str | None:
+    """Mend what would stop transformers from saving the model hours later; says what was done.
+
+    Many published models carry sampling values without `do_sample`: transformers loads that and refuses to write it.
+    """
+    generation: Any = model.generation_config
+    if generation is None:
+        return None
+    try:
+        generation.validate(strict=True)
+    except ValueError:
+        generation.do_sample = True
+        try:
+            generation.validate(strict=True)
+        except ValueError as error:
+            raise ModelError(
+                f"The model's generation_config.json is not valid, so the model could not be saved: {error}. Correct it."
+            ) from error
+        return "generation_config.json: its sampling values need `do_sample: true`, which is set in what is saved"
+    return None
+
+
 def save_model(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folder: Path) -> None:
     """Write model or adapter with its tokenizer so that transformers or PEFT load the folder as it is."""
     half = folder.with_name(f".{folder.name}.half")
@@ -80,9 +103,12 @@ def save_model(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", f
     try:
         model.save_pretrained(half)
         tokenizer.save_pretrained(half)
+        put_in_place(half, folder)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(half, ignore_errors=True)
+        raise TrainingError(f"{folder} could not be written: {error}. Make room on the disk.") from error
     finally:
         model.config.use_cache = use_cache
-    put_in_place(half, folder)
 
 
 class Checkpoints:
@@ -105,6 +131,21 @@ class Checkpoints:
         """Write the checkpoint of the step just done, then remove what `save_total_limit` no longer keeps."""
         target = self.path(trainee.progress.step)
         half = target.with_name(f".{target.name}.half")
+        try:
+            self._write(trainee, half)
+            put_in_place(half, target)
+        except (OSError, SafetensorError, TrainingError) as error:
+            shutil.rmtree(half, ignore_errors=True)
+            whole = self.all()
+            kept = f"the newest complete one is {whole[-1]}" if whole else "there is none before it"
+            raise TrainingError(
+                f"The checkpoint of step {trainee.progress.step} could not be written ({error}); {kept}. Make room on the"
+                " disk, then go on with `resume_from_checkpoint: true`."
+            ) from error
+        self._prune(keep={trainee.progress.step, trainee.progress.best_step})
+        return target
+
+    def _write(self, trainee: Trainee, half: Path) -> None:
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir(parents=True)
         save_model(trainee.model, trainee.tokenizer, half / model_folder(trainee.is_adapter))
@@ -122,9 +163,6 @@ class Checkpoints:
             "resumable": not self.only_model,
         }
         (half / "state.json").write_text(json.dumps(state), encoding="utf-8")
-        put_in_place(half, target)
-        self._prune(keep={trainee.progress.step, trainee.progress.best_step})
-        return target
 
     def _prune(self, keep: set[int | None]) -> None:
         if self.limit is None:
@@ -178,8 +216,16 @@ class Checkpoints:
             )
         check_same(path, state, trainee.plan, trainee.settings)
         load_weights(trainee.model, path)
-        _restore_training_state(trainee, _load_tensors(path / "training.safetensors"), state)
-        for key, value in state["progress"].items():
+        tensors = _load_tensors(path / "training.safetensors")
+        try:
+            _restore_training_state(trainee, tensors, state)
+            progress = Progress(**state["progress"])
+        except (KeyError, ValueError, TypeError, RuntimeError, AttributeError) as error:
+            raise TrainingError(
+                f"{path} does not hold what a resume needs ({type(error).__name__}: {error}): it was edited or damaged. Name"
+                " another checkpoint."
+            ) from error
+        for key, value in asdict(progress).items():
             setattr(trainee.progress, key, value)
 
 
@@ -200,8 +246,6 @@ def _read_state(path: Path) -> dict[str, Any]:
 
 
 def _load_tensors(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
@@ -232,8 +276,19 @@ def load_weights(model: "PreTrainedModel", checkpoint: Path) -> None:
         return
     # Through from_pretrained, because the names in the file may differ from the module's (fused experts, tied heads).
     dtype = next(model.parameters()).dtype
-    loaded = type(model).from_pretrained(checkpoint / "model", dtype=dtype, use_safetensors=True)
-    model.load_state_dict(loaded.state_dict())
+    try:
+        loaded: Any = type(model).from_pretrained(
+            checkpoint / "model", dtype=dtype, use_safetensors=True, output_loading_info=True
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise TrainingError(f"{checkpoint / 'model'} cannot be loaded: {error}. Name another checkpoint.") from error
+    saved_model, info = loaded
+    missing = sorted(info.get("missing_keys") or ())
+    if missing:
+        raise TrainingError(
+            f"{checkpoint / 'model'} lacks {len(missing)} weights ({missing[0]}). Name another checkpoint."
+        )
+    model.load_state_dict(saved_model.state_dict())
 
 
 def _training_state(trainee: Trainee) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -272,6 +327,10 @@ def _restore_training_state(trainee: Trainee, tensors: dict[str, Tensor], state:
         if key.startswith("optimizer/"):
             owner, what = key.removeprefix("optimizer/").rsplit("/", 1)
             values.setdefault(index[owner], {})[what] = tensor
+    # Every parameter has a state or none has; matrices may have other states than vectors (adafactor).
+    kinds = {(parameters[i].dim() > 1, frozenset(v)) for i, v in values.items()}
+    if values and (len(values) != len(parameters) or len(kinds) != len({matrix for matrix, _ in kinds})):
+        raise ValueError(f"optimizer states of {len(values)} parameters, of {len(parameters)} that are trained")
     groups = trainee.optimizer.state_dict()["param_groups"]
     for group, saved in zip(groups, state["groups"], strict=True):
         group.update({k: tuple(v) if isinstance(group.get(k), tuple) else v for k, v in saved.items()})

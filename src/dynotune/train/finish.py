@@ -50,6 +50,8 @@ def keep_model(run: Run, config: SFTConfig, folder: RunFolder) -> Path:
         run.display.say(
             f"took the best checkpoint: step {progress.best_step} ({run.best.metric} {progress.best_metric:.4f})"
         )
+    if config.load_best_model_at_end and progress.best_step is None:
+        run.display.say("note: no evaluation was finite, so the model of the last step is kept")
     target = folder.path / model_folder(trainee.is_adapter)
     save_model(trainee.model, trainee.tokenizer, target)
     return target

@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dynotune.errors import ConfigError
+from filelock import FileLock, Timeout
+
+from dynotune.data.printable import printable
+from dynotune.errors import ConfigError, TrainingError
 
 LEAVINGS = ("metrics.jsonl", "checkpoints", "model", "adapter")
 """What makes a folder one that holds a run."""
@@ -18,8 +21,12 @@ BESIDES = ("metrics.repeated.jsonl", "samples.jsonl", "summary.json", "loss.svg"
 """What a new run removes where it may replace an old one."""
 
 
+WRITTEN = ("config.yaml", "environment.json", "plan.json", "ledger.json", *BESIDES)
+"""Names that a run writes at the top of its folder."""
+
+
 class RunFolder:
-    """Paths and small files of one run."""
+    """Paths and small files of one run. One process at a time: the folder is locked until `release`."""
 
     def __init__(self, path: Path, replaces: bool = False) -> None:
         """`replaces`: the folder holds an earlier run, which `begin` will remove."""
@@ -27,12 +34,24 @@ class RunFolder:
         self.starting = path / ".starting"
         """Where files are kept until the run begins."""
         self.metrics, self.checkpoints = path / "metrics.jsonl", path / "checkpoints"
+        self.lock = FileLock(path / ".lock")
 
     @classmethod
     def open(cls, output_dir: str | None, overwrite: bool, resume: str | bool | None, kind: str = "sft") -> "RunFolder":
         """Make the folder, or refuse one that holds another run which would be lost."""
         path = Path(output_dir) if output_dir else Path("runs") / time.strftime(f"{kind}-%Y%m%d-%H%M%S")
+        if not str(path).isprintable():
+            raise ConfigError(
+                f"`output_dir: {printable(str(path))}` holds characters that cannot be printed. Rename it."
+            )
         held = [name for name in LEAVINGS if (path / name).exists()]
+        ours = held or (path / "plan.json").exists()
+        foreign = [] if ours else [name for name in WRITTEN if (path / name).exists()]
+        if foreign or (path / "config.json").exists():
+            raise ConfigError(
+                f"`output_dir: {path}` holds {', '.join(foreign or ['config.json'])}, which no run of Dynotune wrote: a run"
+                " would replace or mix it up. Name an empty folder."
+            )
         if held and not resume and not overwrite:
             raise ConfigError(
                 f"`output_dir: {path}` already holds a run ({', '.join(held)}). Go on with it"
@@ -55,9 +74,32 @@ class RunFolder:
                 f"`output_dir: {path}` cannot be written: {error.strerror}. Name another folder."
             ) from error
         folder = cls(path, replaces=bool(held) and not resume)
+        try:
+            folder.lock.acquire(timeout=0)
+        except Timeout as error:
+            raise ConfigError(
+                f"Another process is writing a run into `output_dir: {path}`. Wait for it, or name another folder."
+            ) from error
         shutil.rmtree(folder.starting, ignore_errors=True)
         folder.starting.mkdir()
         return folder
+
+    def release(self) -> None:
+        """Let other processes have the folder. A process that dies lets go by itself."""
+        self.lock.release()
+
+    def refuse_inputs_inside(self, inputs: Mapping[str, str]) -> None:
+        """A run that replaces another must not remove what it reads: `inputs` are values of keys that may name paths."""
+        if not self.replaces:
+            return
+        here = self.path.resolve()
+        for key, value in inputs.items():
+            path = Path(value)
+            if path.exists() and here in (path.resolve(), *path.resolve().parents):
+                raise ConfigError(
+                    f"`{key}: {value}` lies in `output_dir: {self.path}`, whose run is to be replaced: it would be removed."
+                    " Name another `output_dir`."
+                )
 
     def begin(self) -> None:
         """The run takes its first step now: what it replaces goes, what was kept aside comes in.
@@ -86,24 +128,31 @@ class RunFolder:
 
     def append(self, name: str, row: Mapping[str, Any]) -> None:
         """Add one line to a .jsonl file."""
-        with (self.path / name).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        try:
+            with (self.path / name).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        except OSError as error:
+            raise TrainingError(
+                f"{self.path / name} cannot be written ({error.strerror}): the disk is full, or the folder is gone. Make"
+                " room, then go on with `resume_from_checkpoint: true`."
+            ) from error
 
-    def forget_after(self, step: int) -> None:
-        """On resume, move metrics of steps that will be done again to `metrics.repeated.jsonl`.
+    def forget_after(self, step: int) -> list[dict[str, Any]]:
+        """On resume, move metrics of steps that will be done again to `metrics.repeated.jsonl`; return the rows that stay.
 
         A last line that a crash tore is moved along.
         """
         if not self.metrics.exists():
-            return
+            return []
         kept: list[str] = []
         later: list[str] = []
-        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+        for line in self.metrics.read_text(encoding="utf-8", errors="replace").splitlines():
             (kept if _step_of(line) <= step else later).append(line)
         if later:
             with (self.path / "metrics.repeated.jsonl").open("a", encoding="utf-8") as file:
                 file.writelines(f"{line}\n" for line in later)
             self.write_text("metrics.jsonl", "".join(f"{line}\n" for line in kept))
+        return [json.loads(line) for line in kept]
 
 
 def _step_of(line: str) -> float:

@@ -16,13 +16,13 @@ from dynotune.data.load import Loaded, load_train_and_eval
 from dynotune.data.tokens.encode import Encoder
 from dynotune.environment import collect
 from dynotune.model.precision import choose_precision
-from dynotune.model.prepare import prepare_model
+from dynotune.model.prepare import Prepared, prepare_model
 from dynotune.model.tokenizer import apply_settings, load_tokenizer_and_changes
 from dynotune.objectives.sft import SFTObjective
 from dynotune.plan.make import check_vocabulary, trainable_spans
 from dynotune.plan.plan import Plan
 from dynotune.train.assemble import assemble
-from dynotune.train.checkpoint import Checkpoints
+from dynotune.train.checkpoint import Checkpoints, make_saveable
 from dynotune.train.device import autocast_of, seed_everything, set_up_process
 from dynotune.train.evaluate import HeldOut
 from dynotune.train.finish import finish
@@ -85,12 +85,16 @@ def train_sft(
     precision = choose_precision(config, config, device)
     resume = config.resume_from_checkpoint
     folder = RunFolder.open(config.output_dir, config.overwrite_output_dir, resume)
-    resume_from = Checkpoints(folder.checkpoints, config).find(resume) if resume else None
-    name = config.run_name or folder.path.resolve().name
-    # What can fail for want of a login or a package fails now, not after the data has been read.
-    hub = HubPusher(config, folder.path, say=say) if config.push_to_hub else None
-    trackers = Trackers(config.report_to, config.project, name, folder.path, config.public_dict(), say=say)
+    prepared: Prepared | None = None
+    trackers: Trackers | None = None
     try:
+        folder.refuse_inputs_inside(_named_paths(config))
+        resume_from = Checkpoints(folder.checkpoints, config).find(resume) if resume else None
+        name = config.run_name or folder.path.resolve().name
+        # What can fail for want of a login or a package fails now, not after the data has been read.
+        hub = HubPusher(config, folder.path, say=say) if config.push_to_hub else None
+        trackers = Trackers(config.report_to, config.project, name, folder.path, config.public_dict(), say=say)
+        sent = trackers.log
         if tokenizer is None:
             tokenizer, changes = load_tokenizer_and_changes(config, config)
         else:
@@ -104,8 +108,9 @@ def train_sft(
 
         seed_everything(config.seed)  # what is drawn for the model must not depend on what was drawn for the data
         prepared = prepare_model(config, precision, device, tokenizer, changes, model, peft_config)
-        for line in prepared.says:
-            say(line)
+        for line in (*prepared.says, make_saveable(prepared.model)):
+            if line:
+                say(line)
         for loaded in (data, *held_out_data.values()):
             check_vocabulary(loaded.examples, prepared.facts.vocabulary)
         rows: list[dict[str, Any]] = []
@@ -123,14 +128,14 @@ def train_sft(
             callbacks=callbacks,
             resume_from=resume_from,
             console=console,
-            listeners=[rows.append, lambda row: trackers.log(row, row["step"])],
+            listeners=[rows.append, lambda row: sent(row, row["step"])],
             on_save=hub.push_checkpoint if hub else lambda checkpoint: None,
         )
         if run.update.waits_for_device:
             say(f"note: `optim: {config.optim}` has no fused kernel here, so the host waits for the device once a step")
         folder.begin()
         if resume_from:
-            folder.forget_after(run.trainee.progress.step)
+            run.events.remember(folder.forget_after(run.trainee.progress.step))
             for path in run.checkpoints.abandon_after(run.trainee.progress.step):
                 say(f"note: a later checkpoint of the run that was left is now {path}")
         _write_start(folder, config, prepared.facts.to_json(), plan, data, held_out_data)
@@ -142,7 +147,11 @@ def train_sft(
             run.display.stop()
         summary = finish(run, config, folder, hub, began)
     finally:
-        trackers.finish()
+        folder.release()
+        if trackers:
+            trackers.finish()
+        if prepared:
+            prepared.restore()
     return RunResult(folder.path, run.trainee.progress.step, rows, summary, prepared.model, tokenizer)
 
 
@@ -192,6 +201,15 @@ def _write_start(
     folder.write_json("plan.json", plan.to_json())
     evaluation = {name: loaded.ledger.to_json() for name, loaded in held_out_data.items()}
     folder.write_json("ledger.json", {**data.ledger.to_json(), "format": data.format, "evaluation": evaluation})
+
+
+def _named_paths(config: SFTConfig) -> dict[str, str]:
+    """Values of the keys that may name files or folders which the run reads."""
+    keys = ("model_name_or_path", "tokenizer_name_or_path", "dataset_name", "chat_template_path")
+    named = {key: str(value) for key in keys if (value := getattr(config, key))}
+    named |= {f"datasets[{i}].path": entry.path for i, entry in enumerate(config.datasets)}
+    held_out = config.eval_dataset_name or {}
+    return named | (held_out if isinstance(held_out, dict) else {"eval_dataset_name": held_out})
 
 
 def _sayer(console: Console) -> Any:
