@@ -34,7 +34,7 @@ def trainable_spans(
         have = "row has" if len(empty) == 1 else "rows have"
         raise DataError(
             f"{len(empty)} {have} no label token left under `max_length: {config.max_length}` with `truncation_mode:"
-            f" {config.truncation_mode}` ({places}{', ...' if len(empty) > 5 else ''}): nothing of it would be trained. Raise"
+            f" {config.truncation_mode}` ({places}{', ...' if len(empty) > 5 else ''}): nothing of it would train. Raise"
             " `max_length`, or set `on_bad_row: skip` to leave them out and count them (TRL drops them and says nothing)."
         )
     for row in empty:
