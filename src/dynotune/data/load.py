@@ -10,6 +10,7 @@ from typing import Any
 from dynotune.config.sft import SFTConfig
 from dynotune.data.account.ledger import Ledger
 from dynotune.data.ingest import Loaded, RowEncoder, load_examples
+from dynotune.data.printable import printable
 from dynotune.data.rows import BadRow, Record
 from dynotune.data.sources.arrange import hold_out, shuffle
 from dynotune.data.sources.locate import Location, Source, open_object, open_splits
@@ -31,6 +32,9 @@ class Stream:
     statements: list[str]
     rows: Iterable[Record | BadRow]
     columns_applied: bool = False
+
+    def __post_init__(self) -> None:
+        self.name, self.statements = printable(self.name), [printable(statement) for statement in self.statements]
 
 
 def load_train_and_eval(

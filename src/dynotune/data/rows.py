@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from dynotune.data.printable import printable
+
 Message = dict[str, Any]
 
 Kind = Literal["messages", "prompt_completion", "text", "tokens"]
@@ -21,8 +23,13 @@ class Place:
     """Where a row stands. Prints as `file:line`, which editors and terminals turn into a link."""
 
     file: str
+    """The file's name, printable: a name can hold escape sequences and bytes that are no UTF-8."""
+
     line: int | None = None
     """1-based line of a text file, or 1-based row of a table; None where the whole file is meant."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "file", printable(self.file))
 
     def __str__(self) -> str:
         return self.file if self.line is None else f"{self.file}:{self.line}"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from dynotune.data.printable import printable
 from dynotune.data.read.arrow_tables import read_arrow, read_parquet
 from dynotune.data.read.csv_files import read_csv
 from dynotune.data.read.json_files import read_json
@@ -44,8 +45,8 @@ def read_records(path: Path | str) -> Iterator[Record | BadRow]:
     suffix = data_suffix(path)
     if suffix is None:
         known = ", ".join([*READERS, *(f"{name}.gz" for name in GZIPPED)])
-        raise DataError(f"{path}: this type of file is not read. Known types: {known}.")
+        raise DataError(f"{printable(str(path))}: this type of file is not read. Known types: {known}.")
     try:
         yield from READERS[suffix](path)
     except OSError as error:
-        yield BadRow(Place(str(path)), "unreadable-file", f"{error.strerror or error}")
+        yield BadRow(Place(str(path)), "unreadable-file", printable(error.strerror or str(error)))

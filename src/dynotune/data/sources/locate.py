@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dynotune.data.printable import printable
 from dynotune.data.read.arrow_tables import UNREADABLE, batch_rows, table_record
 from dynotune.data.read.readers import data_suffix, read_records
 from dynotune.data.rows import BadRow, Place, Record
+from dynotune.data.sources.paths import entries_below, files_matching, kind_of, nearest
 from dynotune.data.sources.splits import group_by_split
 from dynotune.errors import DataError
 
@@ -32,6 +33,10 @@ class Source:
 
     name: str
     statement: str
+
+    def __post_init__(self) -> None:
+        # File names and a hub's words go to terminals, logs and UTF-8 files.
+        self.name, self.statement = printable(self.name), printable(self.statement)
 
     def __iter__(self) -> Iterator[Record | BadRow]:
         raise NotImplementedError
@@ -108,18 +113,23 @@ def open_splits(location: Location) -> dict[str, Source]:
 
     Raises `DataError` where nothing is found, and says what was tried.
     """
+    if not location.path.strip():
+        raise DataError(
+            "The data set's name is empty. Give a file, folder, glob or hub id (`.` is the current folder)."
+        )
     path = Path(location.path).expanduser()
-    if location.path in _BUILDERS and not path.exists():
-        return _open_files(location)
-    if has_magic(location.path) and not path.exists():
-        return _open_glob(location.path)
-    if path.is_file():
+    kind = kind_of(path)
+    if kind == "file":
         _no_hub_keys(location)
         return {"train": FileSource(str(path), f"file {path}", [path])}
-    if path.is_dir():
+    if kind == "folder":
         return _open_folder(location, path)
+    if location.path in _BUILDERS:
+        return _open_files(location)
+    if has_magic(location.path):
+        return _open_glob(location.path)
     if path.suffix or path.is_absolute() or location.path.startswith((".", "~")) or location.path.count("/") > 1:
-        raise DataError(f"{location.path}: no such file or folder.{_nearest(path)}")
+        raise DataError(f"{printable(location.path)}: no such file or folder.{nearest(path)}")
     return _open_hub(location)
 
 
@@ -150,7 +160,9 @@ def _open_files(location: Location) -> dict[str, Source]:
     if given is None and location.data_dir is not None:
         return open_splits(Location(location.data_dir))
     if given is None:
-        raise DataError(f"{location.path}: names a file type, so it needs `data_files` (or give the file as the path).")
+        raise DataError(
+            f"{printable(location.path)}: names a file type, so it needs `data_files` (or give the file as the path)."
+        )
     base = Path() if location.path in _BUILDERS else Path(location.path).expanduser()
     if location.data_dir is not None:
         base /= location.data_dir
@@ -159,6 +171,8 @@ def _open_files(location: Location) -> dict[str, Source]:
     for split, patterns in by_split.items():
         files: list[Path] = []
         for pattern in [patterns] if isinstance(patterns, str) else patterns:
+            if not pattern.strip():
+                raise DataError(f"{printable(location.path)}: `data_files` holds an empty name. Give a file or a glob.")
             files += _matches(str(base / Path(pattern).expanduser()))
         splits[split] = _files_source(f"{location.path}[{split}]", files)
     return splits
@@ -173,13 +187,13 @@ def _open_glob(pattern: str) -> dict[str, Source]:
 
 
 def _open_folder(location: Location, folder: Path) -> dict[str, Source]:
-    if (folder / "dataset_dict.json").exists() or (folder / "state.json").exists():
+    if any(kind_of(folder / name) == "file" for name in ("dataset_dict.json", "state.json")):
         _no_hub_keys(location)
         return _open_saved(folder)
     if location.name is not None:
         raise DataError(
-            f"{location.path}: `dataset_config`/`name: {location.name}` belongs to hub data sets, and this is a local "
-            "folder. Name the folder or files inside it instead."
+            f"{printable(location.path)}: `dataset_config`/`name: {location.name}` belongs to hub data sets, and "
+            "this is a local folder. Name the folder or files inside it instead."
         )
     if location.data_files is not None:
         return _open_files(location)
@@ -187,12 +201,16 @@ def _open_folder(location: Location, folder: Path) -> dict[str, Source]:
         return open_splits(Location(str(folder / location.data_dir)))
     files = sorted(
         file
-        for file in folder.rglob("*")
-        if file.is_file() and data_suffix(file) and file.name not in _METADATA and not _hidden(file.relative_to(folder))
+        for file in entries_below(folder)
+        if data_suffix(file)
+        and file.name not in _METADATA
+        and not _hidden(file.relative_to(folder))
+        and kind_of(file) == "file"
     )
     if not files:
         raise DataError(
-            f"{folder}: the folder holds no data files (jsonl, json, csv, parquet, arrow) and no saved data set."
+            f"{printable(str(folder))}: the folder holds no data files (jsonl, json, csv, parquet, arrow) and no "
+            "saved data set."
         )
     grouped, nameless = group_by_split(files, folder)
     if not grouped:
@@ -206,7 +224,9 @@ def _open_saved(folder: Path) -> dict[str, Source]:
     try:
         found = load_from_disk(str(folder))
     except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{folder}: looks like a saved `datasets` folder and cannot be opened: {error}") from error
+        raise DataError(
+            f"{printable(str(folder))}: looks like a saved `datasets` folder and cannot be opened: {printable(str(error))}"
+        ) from error
     splits = found if isinstance(found, DatasetDict) else {"train": found}
     return {
         split: TableSource(f"{folder}[{split}]", f"saved data set {folder}, split {split}: {len(table):,} rows", table)
@@ -225,8 +245,8 @@ def _open_hub(location: Location) -> dict[str, Source]:
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
         path = Path(location.path)
         raise DataError(
-            f"{location.path}: not found. Tried the local path {path.absolute()} (does not exist) and the hub data set "
-            f"'{location.path}': {error}{_nearest(path)}"
+            f"{printable(location.path)}: not found. Tried the local path {printable(str(path.absolute()))} (does not "
+            f"exist) and the hub data set '{printable(location.path)}': {printable(str(error))}{nearest(path)}"
         ) from error
     assert isinstance(found, datasets.DatasetDict)
     return {
@@ -247,12 +267,9 @@ def _files_source(name: str, files: list[Path], nameless: Sequence[Path] = ()) -
 
 def _matches(pattern: str) -> list[Path]:
     path = Path(pattern).expanduser()
-    if path.is_file():
-        return [path]
-    base = Path(path.anchor) if path.is_absolute() else Path()
-    files = sorted(file for file in base.glob(str(path.relative_to(path.anchor))) if file.is_file())
+    files = [path] if kind_of(path) == "file" else files_matching(pattern)
     if not files:
-        raise DataError(f"{pattern}: no file matches.{_nearest(path)}")
+        raise DataError(f"{printable(pattern)}: no file matches.{nearest(path)}")
     return files
 
 
@@ -261,18 +278,9 @@ def _no_hub_keys(location: Location) -> None:
         if (value := getattr(location, key)) is not None:
             shown = "dataset_config` (`name`)" if key == "name" else f"{key}`"
             raise DataError(
-                f"{location.path}: `{shown} is {value!r}, which means nothing for this local data. Remove it."
+                f"{printable(location.path)}: `{shown} is {value!r}, which means nothing for this local data. Remove it."
             )
 
 
 def _hidden(relative: Path) -> bool:
     return any(part.startswith((".", "_")) for part in relative.parts)
-
-
-def _nearest(path: Path) -> str:
-    """Names beside `path` that look like it."""
-    folder = path.parent
-    if not folder.is_dir():
-        return f" The folder {folder} does not exist."
-    near = get_close_matches(path.name, [entry.name for entry in folder.iterdir()], n=3, cutoff=0.6)
-    return f" Did you mean {' or '.join(str(folder / name) for name in near)}?" if near else ""

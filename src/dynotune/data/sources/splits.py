@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
+from dynotune.data.printable import printable
 from dynotune.errors import DataError
 
 _KEYWORDS = {
@@ -52,12 +53,15 @@ def choose_split(splits: Mapping[str, T], asked: str, name: str, key: str) -> tu
     parsed = _SLICE.fullmatch(asked.strip())
     if parsed is None:
         raise DataError(
-            f"{name}: {key}: {asked} is not understood. Give a split's name, with a slice at most (train, "
-            "train[:1000], train[10%:20%]). To join splits, list them under `datasets`."
+            f"{printable(name)}: {key}: {printable(asked)} is not understood. Give a split's name, with a slice at most "
+            "(train, train[:1000], train[10%:20%]). To join splits, list them under `datasets`."
         )
     split = parsed["split"]
     if split not in splits:
-        raise DataError(f"{name}: there is no split '{split}' (asked for by {key}). It has: {', '.join(splits)}.")
+        raise DataError(
+            f"{printable(name)}: there is no split '{printable(split)}' (asked for by {key}). "
+            f"It has: {printable(', '.join(splits))}."
+        )
     bounds = asked.strip()[len(split) :]
     return splits[split], bounds or None
 
