@@ -210,9 +210,13 @@ class Checkpoints:
             raise TrainingError(f"{path} has checkpoint format {state['format']}; this version reads {FORMAT}.")
         if not state["resumable"]:
             raise TrainingError(
-                f"{path} was written with `save_only_model`: it holds no optimizer state. Start a new run from it: give"
-                f" its {model_folder(trainee.is_adapter)}/ as `model_name_or_path`"
-                + (" once `dynotune merge` has put the adapter into its base." if trainee.is_adapter else ".")
+                f"{path} was written with `save_only_model`: it holds no optimizer state. To start a new run from it,"
+                + (
+                    f" put the adapter into its base (`dynotune merge {path} --output DIR`) and give that folder as"
+                    if trainee.is_adapter
+                    else f" give {path / 'model'} as"
+                )
+                + " `model_name_or_path`."
             )
         check_same(path, state, trainee.plan, trainee.settings)
         load_weights(trainee.model, path)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from rich.console import Console
 
-from dynotune.config.load import export_env
 from dynotune.config.sft import SFTConfig
+from dynotune.config.variables import export_env
 from dynotune.data.account.quarantine import Quarantine
 from dynotune.data.load import Loaded, load_train_and_eval
 from dynotune.data.tokens.encode import Encoder
@@ -78,11 +78,11 @@ def train_sft(
     began = time.perf_counter()
     console = console or Console()
     say = _sayer(console)
-    export_env(config.env, None)
+    export_env(config.env)
     for sentence in config.notices:
         say(f"note: {sentence}")
     device = set_up_process(config)
-    precision = choose_precision(config, config, device)
+    precision = choose_precision(config, config, device, peft_config)
     resume = config.resume_from_checkpoint
     folder = RunFolder.open(config.output_dir, config.overwrite_output_dir, resume)
     prepared: Prepared | None = None
@@ -147,11 +147,11 @@ def train_sft(
             run.display.stop()
         summary = finish(run, config, folder, hub, began)
     finally:
+        if prepared:
+            prepared.restore()
         folder.release()
         if trackers:
             trackers.finish()
-        if prepared:
-            prepared.restore()
     return RunResult(folder.path, run.trainee.progress.step, rows, summary, prepared.model, tokenizer)
 
 
