@@ -49,7 +49,7 @@ class TestStart:
 
     def test_the_configuration_alone_imports_no_framework(self) -> None:
         """Checking a configuration needs neither PyTorch nor transformers."""
-        heavy = "[m for m in ('torch', 'transformers') if m in sys.modules]"
+        heavy = "[m for m in ('torch', 'transformers', 'huggingface_hub', 'datasets') if m in sys.modules]"
         check = f"import sys, dynotune; dynotune.SFTConfig(); print({heavy})"
         done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=60, check=True)
         assert done.stdout.strip() == "[]"

@@ -42,7 +42,6 @@ CONFIGS = st.fixed_dictionaries(
         "packed_execution": st.sampled_from(["auto", "off"]),
         "report_to": st.lists(st.sampled_from(["wandb", "mlflow"]), min_size=1) | st.just("tensorboard"),
         "columns": st.dictionaries(WORDS, WORDS, max_size=3),
-        "env": st.dictionaries(st.sampled_from(["DT_DUMP_A", "DT_DUMP_B"]), WORDS.filter(lambda s: "\0" not in s)),
         "added_tokens": st.lists(WORDS, max_size=3),
         "chat_template_kwargs": st.dictionaries(WORDS, FREE, max_size=3),
         "lr_scheduler_kwargs": st.dictionaries(WORDS, FREE, max_size=3),
@@ -83,10 +82,10 @@ def test_equality_can_fail() -> None:
 
 def test_every_key_is_printed_and_changes_are_marked() -> None:
     """`--print_config` shows all that holds, and what differs from the default."""
-    text = SFTConfig(learning_rate=1e-4, env={"A": "1"}).to_yaml()
+    text = SFTConfig(learning_rate=1e-4, chat_template_kwargs={"A": "1"}).to_yaml()
     assert set(yaml.safe_load(text)) == set(SFTConfig.model_fields) - {"hub_token"} | {"hub_token"}
     assert "learning_rate: 0.0001  # default: 2.0e-05" in text
-    assert "env: {A: '1'}  # default: {}" in text
+    assert "chat_template_kwargs: {A: '1'}  # default: {}" in text
     assert "\nseed: 42\n" in text
 
 

@@ -324,3 +324,58 @@ class TestHostileFiles:
             load_config(path, {})
         except ConfigError as error:
             assert "sft.yaml" in str(error)  # noqa: PT017
+
+
+class TestEnvironmentVariables:
+    """A configuration is data: it may tune libraries, and not choose the code that runs."""
+
+    @pytest.mark.parametrize(
+        "name",
+        ["PATH", "LD_PRELOAD", "PYTHONPATH", "DYLD_INSERT_LIBRARIES", "GIT_SSH_COMMAND", "CC", "Path", "BASH_ENV"],
+    )
+    def test_what_changes_the_code_that_runs_is_refused(
+        self, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv(name, "before")
+        fails(tmp_path, f"env: {{{name}: /evil}}", "line 1", f"`{name}`", f"export {name}=", "in the shell")
+        assert os.environ[name] == "before"
+        with pytest.raises(ConfigError, match="in the shell"):
+            SFTConfig(env={name: "/evil"})
+
+    @pytest.mark.parametrize(
+        "env",
+        [
+            {"": "a"},
+            {"  ": "a"},
+            {"A=B": "a"},
+            {"A\0": "a"},
+            {"A": "a\0b"},
+            {"A": "\ud800"},
+            {"\udcff": "a"},
+            {1: "\0"},
+        ],
+        ids=ascii,
+    )
+    def test_what_no_variable_can_hold_is_refused(self, env: dict[Any, str]) -> None:
+        with pytest.raises(ConfigError, match="`env: "):
+            load_config(None, {"env": env})
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *("HF_HUB_OFFLINE", "HF_HOME", "WANDB_PROJECT", "CUDA_VISIBLE_DEVICES", "TOKENIZERS_PARALLELISM"),
+            *("NCCL_DEBUG", "PYTORCH_CUDA_ALLOC_CONF", "OMP_NUM_THREADS", "MLFLOW_TRACKING_URI", "HTTPS_PROXY"),
+        ],
+    )
+    def test_what_tunes_libraries_is_set(self, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Negative control: TRL's files run unchanged."""
+        monkeypatch.setenv(name, "before")
+        load(tmp_path, f"env: {{{name}: 1.10}}")
+        assert os.environ[name] == "1.10"
+
+    def test_nothing_is_set_by_a_configuration_that_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("DT_TEST_A", "before")
+        fails(tmp_path, "env: {DT_TEST_A: after}\nseed: x\n", "seed")
+        assert os.environ["DT_TEST_A"] == "before"

@@ -1,18 +1,18 @@
 """A configuration from a file and flags. Flags win."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dynotune.config.checking.problems import Origins, Problem
-from dynotune.config.reading.files import ConfigFile, read_file
+from dynotune.config.reading.files import read_file
 from dynotune.config.reading.flags import Words, from_words
 from dynotune.config.sft import SFTConfig
+from dynotune.config.variables import export_env
 
 
 def load_config(path: Path | None, flags: Mapping[str, Any], *, spelled: Mapping[str, str] | None = None) -> SFTConfig:
-    """The configuration that a file and flags give, checked; its `env:` is exported first, as in TRL.
+    """The configuration that a file and flags give, checked; then its `env:` is exported.
 
     Args:
         path: a YAML or JSON file (`.json`), or None.
@@ -23,7 +23,6 @@ def load_config(path: Path | None, flags: Mapping[str, Any], *, spelled: Mapping
         ConfigError: with the key, value, file and line or flag, and the remedy of every problem.
     """
     file = read_file(Path(path)) if path is not None else None
-    export_env((file.values if file is not None else {}).get("env"), file)
     names = {key: (spelled or {}).get(key, f"--{key}") for key in flags}
     origins = Origins(file, names)
     given = dict(file.values) if file is not None else {}
@@ -34,17 +33,5 @@ def load_config(path: Path | None, flags: Mapping[str, Any], *, spelled: Mapping
         except ValueError as error:
             problems.append(Problem((key,), f"{error}.", origins.place(key)))
     config = SFTConfig.from_origins(given, origins, problems)
-    export_env(config.env, None)
+    export_env(config.env)
     return config
-
-
-def export_env(env: Any, file: ConfigFile | None) -> None:
-    """Set environment variables before anything heavy is imported. A malformed `env:` is left to the type check."""
-    if not isinstance(env, dict):
-        return
-    for name, value in env.items():
-        if isinstance(value, str | int | float):
-            plain = (
-                value if isinstance(value, str | bool) or file is None else file.spelled.get(("env", str(name)), value)
-            )
-            os.environ[str(name)] = str(plain)

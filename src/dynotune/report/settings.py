@@ -4,18 +4,9 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from dynotune.config.checking.problems import is_secret
+from dynotune.config.secrets import without_secrets
 
-
-def without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without tokens, keys and passwords, and without `env`, whose variables may hold any."""
-    return {
-        key: {name: item for name, item in value.items() if not is_secret(key, str(name))}
-        if isinstance(value, Mapping)
-        else value
-        for key, value in settings.items()
-        if key != "env" and not is_secret(key)
-    }
+__all__ = ["without_local_paths", "without_secrets"]
 
 
 def without_local_paths(value: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
+from dynotune.config.checking.problems import shown
 from dynotune.config.keys.optimizer import OptimizerConfig
 from dynotune.errors import ConfigError
 
@@ -118,8 +119,8 @@ def build_schedule(optimizer: torch.optim.Optimizer, config: OptimizerConfig, to
         )
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"`lr_scheduler_kwargs: {config.lr_scheduler_kwargs}` does not suit `lr_scheduler_type:"
-            f" {config.lr_scheduler_type}`: {error}"
+            f"`lr_scheduler_kwargs: {shown(config.lr_scheduler_kwargs, key='lr_scheduler_kwargs')}` does not suit"
+            f" `lr_scheduler_type: {config.lr_scheduler_type}`: {error}"
         ) from error
     return cast("LRScheduler", schedule)
 

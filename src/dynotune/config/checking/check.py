@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from dynotune.config.checking.problems import Origins, Problem, did_you_mean, is_secret, shown, type_problems
+from dynotune.config.checking.problems import Origins, Problem, did_you_mean, shown, type_problems
 from dynotune.config.fates.aliases import ALIASES
 from dynotune.config.fates.fate import Fate, Kind, is_empty, same
 from dynotune.config.fates.launcher import launcher_fate
@@ -14,6 +14,7 @@ from dynotune.config.fates.legacy import LEGACY, RENAMED
 from dynotune.config.fates.table import SFT_FATES
 from dynotune.config.reading.forms import as_spelled, shaped, texts_only
 from dynotune.config.reading.values import taken
+from dynotune.config.secrets import names_a_secret
 from dynotune.errors import ConfigError
 
 
@@ -112,7 +113,7 @@ def _keep(resolved: Resolved, model: type[BaseModel], key: str, name: str, value
 
 def _rename(resolved: Resolved, model: type[BaseModel], old: str, new: str, value: Any, origins: Origins) -> None:
     if old == "warmup_ratio" and _at_least_one(value):
-        text = f"`warmup_ratio: {value}` must be below 1. Steps are given by `warmup_steps`."
+        text = f"`warmup_ratio: {shown(value)}` must be below 1. Steps are given by `warmup_steps`."
         resolved.problems.append(Problem((new,), text, origins.place(old)))
         return
     _keep(resolved, model, new, old, value, origins)
@@ -142,8 +143,9 @@ def _apply(resolved: Resolved, key: str, fate: Fate, value: Any, origins: Origin
 
 
 def _unknown(model: type[BaseModel], key: str, value: Any) -> str:
-    # Nobody knows what an unknown key holds: `wandb_api_key` must not end up in a log.
-    said = f"`{key}`" if is_secret("env", key) else f"`{key}: {shown(value, key=key)}`"
+    # Nobody knows what an unknown key holds: `hub_tokn` must not end up in a log, so that text is not repeated.
+    told = key in ALIASES and not names_a_secret(key)
+    said = f"`{key}: {shown(value, key=key)}`" if told or isinstance(value, bool | int | float) else f"`{key}`"
     if key in ALIASES:
         trainer, suggestion = ALIASES[key]
         if suggestion.startswith("nothing: "):

@@ -1,6 +1,6 @@
 """The base of a whole configuration: from a file, flags or Python alike, fully checked, or one `ConfigError`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -8,8 +8,9 @@ from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from dynotune.config.checking.check import build, resolve
 from dynotune.config.checking.combinations import findings
-from dynotune.config.checking.problems import Origins, Problem, is_secret, raise_problems, type_problems
+from dynotune.config.checking.problems import Origins, Problem, raise_problems, type_problems
 from dynotune.config.keys.topic import Topic
+from dynotune.config.secrets import hidden, is_secret, public
 
 if TYPE_CHECKING:
     from dynotune.config.sft import SFTConfig
@@ -89,14 +90,13 @@ class CheckedConfig(Topic):
         return type(self)(**{**given, **changes})
 
     def public_dict(self) -> dict[str, Any]:
-        """All values without secrets, fit for JSON: what trackers and the model card may hold."""
-        values = self.model_dump(mode="json")
+        """Every key, its value without secrets and fit for JSON: what trackers and the model card may hold."""
         return {
-            key: {name: item for name, item in value.items() if not is_secret(key, str(name))}
-            if isinstance(value, dict)
-            else value
-            for key, value in values.items()
+            key: None if is_secret(key) else public(key, value) for key, value in self.model_dump(mode="json").items()
         }
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        yield from ((key, value and hidden(key, value)) for key, value in self.model_dump().items())
 
     def to_yaml(self) -> str:
         """Every key with its value, those that differ from the default marked; loads again to an equal configuration.

@@ -11,13 +11,13 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from dynotune.config.reading.files import ConfigFile, KeyPath
+from dynotune.config.secrets import HIDDEN, hidden, is_secret
+from dynotune.data.printable import printable
 from dynotune.errors import ConfigError
 
-SECRET_KEYS = frozenset(
-    {"hub_token", "push_to_hub_token", "hf_hub_token", "aws_access_key_id", "aws_secret_access_key"}
-)
-SECRET_ARGUMENTS = frozenset({"token", "use_auth_token", "hub_token", "api_key", "password"})
-_SECRET_WORDS = ("token", "secret", "passw", "api_key", "apikey", "credential", "private_key", "access_key", "auth")
+_LONGEST_SHOWN = 256
+"""Bits of a whole number; Python refuses to write the longest out."""
+
 _UNIONS = (typing.Union, types.UnionType)
 
 
@@ -30,7 +30,7 @@ class Problem:
     place: str = ""
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.text}" if self.place else self.text
+        return printable(f"{self.place}: {self.text}" if self.place else self.text)
 
 
 @dataclass(frozen=True)
@@ -60,24 +60,17 @@ def _shorter(path: KeyPath) -> Iterable[KeyPath]:
     return (path[:length] for length in range(len(path), 0, -1))
 
 
-def is_secret(key: str, name: str | None = None) -> bool:
-    """Whether a key, or the entry `name` of a mapping that it holds, is likely to be a secret.
-
-    Environment variables are judged by their names, which anyone may choose; arguments by the few that take secrets.
-    """
-    if name is None:
-        return key in SECRET_KEYS
-    if key == "env":
-        return any(word in name.lower() for word in _SECRET_WORDS) or name.lower().endswith("_key")
-    return name in SECRET_ARGUMENTS
-
-
 def shown(value: Any, *, key: str = "") -> str:
     """A value as it may be printed: short, without control characters, and no secrets."""
-    if is_secret(key):
-        return "(hidden)"
-    if isinstance(value, Mapping):
-        value = {name: "(hidden)" if is_secret(key, str(name)) else item for name, item in value.items()}
+    if key == "env" and isinstance(value, Mapping):
+        value = {str(name).partition("=")[0]: item for name, item in value.items()}
+    free = key == "env" or key.endswith("_kwargs")
+    if free and value is not None and not isinstance(value, Mapping | bool | int | float):
+        # Not the mapping that it should be: `HF_TOKEN=hf_...` names no entry to judge it by.
+        return HIDDEN
+    value = hidden(key, value)
+    if isinstance(value, int) and value.bit_length() > _LONGEST_SHOWN:
+        return f"a number of about {int(value.bit_length() * 0.30103):,} digits"
     # As YAML writes them, not as Python does.
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

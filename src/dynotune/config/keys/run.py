@@ -36,7 +36,8 @@ class RunConfig(Topic):
     """`true`: go on from the newest checkpoint in `output_dir`; a path: from that checkpoint."""
 
     env: dict[str, str] = Field(default_factory=dict)
-    """Environment variables set before anything is loaded."""
+    """Environment variables set before anything is loaded. Their values are never written down. Variables that choose
+    which code runs (`PATH`, `LD_*`, `PYTHON*`, ...) are refused: set them in the shell."""
 
     on_nonfinite_step: Literal["stop", "skip"] = "stop"
     """A step whose loss or gradient is not finite never reaches the weights. Then `stop` ends the run with the step's

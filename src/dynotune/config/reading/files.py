@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from dynotune.config.secrets import masked
 from dynotune.errors import ConfigError
 
 MAX_BYTES = 1 << 20
@@ -148,7 +149,7 @@ def _construct(path: Path, content: bytes | str) -> ConfigFile:
     except ValueError as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{path}: a value cannot be read: {error}") from None
+        raise ConfigError(f"{path}: a value cannot be read: {masked(str(error))}") from None
     return ConfigFile(path, {"value": value}, lines, spelled)
 
 

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from dynotune.config.fates.legacy import RENAMED
 from dynotune.config.reading.forms import accepts
+from dynotune.config.secrets import is_secret, masked
 
 
 class Words(tuple[str, ...]):
@@ -36,4 +37,9 @@ def from_words(model: type[BaseModel], key: str, words: Sequence[str]) -> Any:
         return words[0]
     if takes.list:
         return list(words)
-    raise ValueError(f"it takes one value, and {len(words)} were given: {' '.join(words)}")
+    if takes.mapping:
+        raise ValueError(
+            f"write `name=value` for each entry, or one mapping: `'{{name: value}}'`; got {len(words)} words"
+        )
+    listed = "" if is_secret(key) else f": {masked(' '.join(words))}"
+    raise ValueError(f"it takes one value, and {len(words)} were given{listed}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from dynotune.config.fates.names import DPO_LOSSES, OPTIMIZERS, SCHEDULES
 from dynotune.config.fates.trl import DPO, LATER_QLORA
+from dynotune.config.variables import refuse_variables
 
 Said = str | None
 """What the user is told about a value that was changed; None if it means the same."""
@@ -153,6 +154,12 @@ def _number(value: Any) -> float | None:
         return None
 
 
+def _env(value: Any) -> tuple[Any, Said]:
+    if isinstance(value, dict):
+        refuse_variables(value)
+    return value, None
+
+
 _RULES: Mapping[str, Callable[[Any], tuple[Any, Said]]] = {
     "loss_type": _loss_type,
     "train_sampling_strategy": _train_sampling_strategy,
@@ -168,5 +175,6 @@ _RULES: Mapping[str, Callable[[Any], tuple[Any, Said]]] = {
     "output_dir": _output_dir,
     "optim": _one_of(OPTIMIZERS, "optimizer"),
     "lr_scheduler_type": _one_of(SCHEDULES, "schedule"),
+    "env": _env,
     "model_init_kwargs": _model_init_kwargs,
 }

@@ -7,9 +7,10 @@ import yaml
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from dynotune.config.checking.problems import is_secret
 from dynotune.config.keys.topics import topics
 from dynotune.config.reading.files import Loader
+from dynotune.config.secrets import is_secret, masked, public, secret_names
+from dynotune.data.printable import printable
 
 
 class _Dumper(yaml.SafeDumper):
@@ -47,13 +48,16 @@ def _line(config: BaseModel, key: str) -> str:
     ):
         return f"# {key}: (`global_batch_size` decides)"
     note = ""
-    if isinstance(value, dict):
-        hidden = [name for name in value if is_secret(key, str(name))]
-        value = {name: item for name, item in value.items() if name not in hidden}
-        note = f"  # {', '.join(hidden)}: (given; secrets are not written)" if hidden else ""
+    plain = _plain(value)
+    names, shown = secret_names(key, plain), public(key, plain)
     if value != default and default is not PydanticUndefined:
-        note = f"  # default: {_flow(_plain(default))}{note.replace('  #', ';')}"
-    return f"{_flow({key: _plain(value)})[1:-1]}{note}"
+        note = f"  # default: {_flow(_plain(default))}"
+    if names:
+        # Names may hold anything, and a line break would end the comment.
+        note += f"{';' if note else '  #'} {printable(masked(', '.join(names)))}: (given; secrets are not written)"
+    elif shown != plain:
+        note += f"{';' if note else '  #'} a password or token in it is not written"
+    return f"{_flow({key: shown})[1:-1]}{note}"
 
 
 def _plain(value: Any) -> Any:
