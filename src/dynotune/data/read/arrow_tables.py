@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynotune.data.printable import beginning, printable
+from dynotune.data.read import byte_streams
+from dynotune.data.read.byte_streams import TooLarge
 from dynotune.data.rows import BadRow, Place, Record
 
 if TYPE_CHECKING:
@@ -76,6 +78,13 @@ def _rows(batches: Iterable[pa.RecordBatch], file: str) -> Iterator[Record | Bad
 
 def batch_rows(batch: pa.RecordBatch | pa.Table, file: str, before: int) -> Iterator[Record | BadRow]:
     """The rows of a batch that `before` rows precede. A cell that Python cannot hold costs its row at most."""
+    if batch.nbytes > byte_streams.LARGEST_ROW and batch.num_rows > 1:
+        for i in range(batch.num_rows):
+            yield from batch_rows(batch.slice(i, 1), file, before + i)
+        return
+    if batch.nbytes > byte_streams.LARGEST_ROW:
+        yield TooLarge(b"", batch.nbytes).bad_row(Place(file, before + 1))
+        return
     try:
         rows = batch.to_pylist()
     except UNREADABLE:

@@ -7,8 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Self
 
+from dynotune.data.printable import beginning
+from dynotune.data.rows import BadRow, Place
+
 CHUNK = 1 << 20
 GZIP_MAGIC = b"\x1f\x8b"
+LARGEST_ROW = 64 << 20
+"""Bytes. A row beyond this is bad (`row-too-large`) and never held in memory as a whole: tokenising takes a hundred times
+its size, and such a row is usually a file without line breaks, or a compression bomb."""
+
+_HEAD = 1024
 UTF8_BOM = b"\xef\xbb\xbf"
 
 # The longer marks first: UTF-32's little-endian mark begins with UTF-16's.
@@ -26,6 +34,18 @@ class StreamFaultError(Exception):
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.reason, self.detail = reason, detail
+
+
+@dataclass(frozen=True)
+class TooLarge:
+    """In place of a row that is too large: its beginning, and how many bytes it has."""
+
+    head: bytes
+    size: int
+
+    def bad_row(self, place: Place) -> BadRow:
+        detail = f"the row has at least {self.size:,} bytes, and the most that is read is {LARGEST_ROW:,}; divide it"
+        return BadRow(place, "row-too-large", detail, beginning(self.head))
 
 
 @dataclass
@@ -89,24 +109,22 @@ class ByteStream:
         while chunk := self._read():
             yield chunk
 
-    def lines(self) -> Iterator[bytes]:
+    def lines(self) -> Iterator[bytes | TooLarge]:
         """Lines with their `\\n`. Nothing else ends a line: Unicode's line separators may stand inside a row."""
-        pieces: list[bytes] = []
+        line = _Line()
         try:
             for chunk in self.chunks():
                 first, *rest = chunk.split(b"\n")
-                pieces.append(first)
-                if rest:
-                    yield b"".join(pieces) + b"\n"
-                    *whole, last = rest
-                    for line in whole:
-                        yield line + b"\n"
-                    pieces = [last]
+                line.add(first)
+                for following in rest:
+                    line.add(b"\n")
+                    yield line.take()
+                    line.add(following)
         except StreamFaultError:
-            self.unfinished = b"".join(pieces)
+            self.unfinished = b"".join(line.pieces)
             raise
-        if last := b"".join(pieces):
-            yield last
+        if line.size:
+            yield line.take()
 
     def close(self) -> None:
         self.raw.close()
@@ -119,3 +137,25 @@ class ByteStream:
             raise StreamFaultError("truncated-gzip", detail) from error
         except (gzip.BadGzipFile, zlib.error) as error:
             raise StreamFaultError("corrupt-gzip", f"the compressed data is damaged: {error}") from error
+
+
+@dataclass
+class _Line:
+    """A line that is being read; of one that grows too large only the beginning is kept."""
+
+    pieces: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, piece: bytes) -> None:
+        self.size += len(piece)
+        if self.size <= LARGEST_ROW:
+            self.pieces.append(piece)
+        elif len(self.pieces) != 1 or len(self.pieces[0]) > _HEAD:
+            self.pieces = [b"".join(self.pieces)[:_HEAD] or piece[:_HEAD]]
+
+    def take(self) -> bytes | TooLarge:
+        line: bytes | TooLarge = b"".join(self.pieces)
+        if self.size > LARGEST_ROW:
+            line = TooLarge(self.pieces[0], self.size)
+        self.pieces, self.size = [], 0
+        return line

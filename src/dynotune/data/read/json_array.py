@@ -8,7 +8,8 @@ itself only.
 import re
 from collections.abc import Iterator
 
-from dynotune.data.read.byte_streams import ByteStream, StreamFaultError
+from dynotune.data.read import byte_streams
+from dynotune.data.read.byte_streams import CHUNK, ByteStream, StreamFaultError, TooLarge
 from dynotune.data.read.strict_json import parse_object
 from dynotune.data.rows import BadRow, Place, Record
 
@@ -21,6 +22,9 @@ def read_json_array(stream: ByteStream, file: str) -> Iterator[Record | BadRow]:
     """A record or bad row for every element; `place.line` is the line on which it begins. Raises `StreamFaultError`."""
     for count, (line, raw, last) in enumerate(_elements(stream), start=1):
         place = Place(file, line)
+        if isinstance(raw, TooLarge):
+            yield raw.bad_row(place)
+            continue
         if not raw:
             if count == 1 and last:
                 return
@@ -30,15 +34,20 @@ def read_json_array(stream: ByteStream, file: str) -> Iterator[Record | BadRow]:
         yield values if isinstance(values, BadRow) else Record(place, values)
 
 
-def _elements(stream: ByteStream) -> Iterator[tuple[int, bytes, bool]]:
-    """(line, bytes, whether it is the last) of every element of the array."""
+def _elements(stream: ByteStream) -> Iterator[tuple[int, bytes | TooLarge, bool]]:
+    """(line, content, whether it is the last) of every element of the array."""
     buffer = b""
     start = 0  # where the present element begins in the buffer
     at = 0  # scanned up to here
     line = 1  # the line of `start`
     depth = 0
     in_string = done = False
+    head, dropped, dropped_lines = b"", 0, 0  # of an element that is too large
     for chunk in stream.chunks():
+        if depth and at - start > byte_streams.LARGEST_ROW:
+            head = head or buffer[start : start + CHUNK]
+            dropped, dropped_lines = dropped + at - start, dropped_lines + buffer.count(b"\n", start, at)
+            start = at
         buffer, start, at = buffer[start:] + chunk, 0, at - start
         while at < len(buffer) and not done:
             if in_string:
@@ -58,10 +67,15 @@ def _elements(stream: ByteStream) -> Iterator[tuple[int, bytes, bool]]:
                 in_string = True
             elif depth == 1 and mark in (b",", b"]"):
                 element = buffer[start : found.start()]
-                text = element.lstrip(_SPACE)
+                beginning = head or element
+                text = beginning.lstrip(_SPACE)
                 done = mark == b"]"
-                yield line + element.count(b"\n", 0, len(element) - len(text)), text.rstrip(_SPACE), done
-                line, start = line + element.count(b"\n"), at
+                size = dropped + len(element)
+                too_large = size > byte_streams.LARGEST_ROW
+                content = TooLarge(text[:CHUNK], size) if too_large else text.rstrip(_SPACE)
+                yield line + beginning.count(b"\n", 0, len(beginning) - len(text)), content, done
+                line, start = line + dropped_lines + element.count(b"\n"), at
+                head, dropped, dropped_lines = b"", 0, 0
             elif mark == b"[" and depth == 0:
                 line, start, depth = line + buffer.count(b"\n", start, at), at, 1
             elif mark in (b"[", b"{"):

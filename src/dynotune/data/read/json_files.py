@@ -14,8 +14,8 @@ from dynotune.data.rows import BadRow, Place, Record
 _ARRAY_OF_OBJECTS = re.compile(rb"\s*\[\s*(?:\{|\]\s*\Z|\Z)")
 """`[` followed by an object: a row of JSON Lines that is an array of something else is left to the line reader."""
 
-_LARGEST_OBJECT = 64 << 20
-"""Bytes of a one-object file that are parsed only to name its keys in the error message."""
+_LARGEST_OBJECT = 16 << 20
+"""Bytes up to which a one-object file is parsed, only to name its keys in the error message."""
 
 
 def read_json(path: Path) -> Iterator[Record | BadRow]:
@@ -58,9 +58,14 @@ def _refuse_one_big_object(stream: ByteStream) -> None:
     if not first_line.endswith((b"{", b"[", b",")) or first_line.endswith(b"},"):
         return
     keys = ""
-    if len(stream.head) < _LARGEST_OBJECT:
+    whole = b""
+    for chunk in stream.chunks():
+        whole += chunk
+        if len(whole) > _LARGEST_OBJECT:
+            break
+    else:
         try:
-            content = json.loads(b"".join(stream.chunks()))
+            content = json.loads(whole)
         except (ValueError, RecursionError):
             keys = " (and it is not valid JSON)"
         else:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from dynotune.data.read.byte_streams import ByteStream
+from dynotune.data.read.byte_streams import ByteStream, TooLarge
 from dynotune.data.read.strict_json import parse_object
 from dynotune.data.rows import BadRow, Place, Record
 
@@ -14,6 +14,10 @@ def read_json_lines(stream: ByteStream, file: str) -> Iterator[Record | BadRow]:
     offset = stream.skipped
     crlf_seen = False
     for number, line in enumerate(stream.lines(), start=1):
+        if isinstance(line, TooLarge):
+            offset += line.size
+            yield line.bad_row(Place(file, number))
+            continue
         raw = line.strip(_BLANK)
         start, offset = offset, offset + len(line)
         if not raw:
