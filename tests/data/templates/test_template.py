@@ -7,6 +7,7 @@ import pytest
 from dynotune.config.keys.data import DataConfig
 from dynotune.data.examples import Example
 from dynotune.data.rows import BadRow, Place, Row
+from dynotune.data.templates import template as template_module
 from dynotune.data.templates.probe import probe
 from dynotune.data.templates.template import REFUSALS, ChatTemplate
 from dynotune.data.templates.training_templates import training_variant
@@ -228,3 +229,35 @@ def test_the_run_may_set_a_special_token_and_hears_of_a_variable_that_is_not_rea
     encoder = Encoder(made_tokenizer(), DataConfig(chat_template_kwargs={"mood": "wild"}))
     encode(encoder, messages=CONVERSATION)
     assert any("`mood`" in sentence for sentence in encoder.report)
+
+
+@pytest.mark.parametrize(
+    "greedy",
+    [
+        "{{ 'x' * 10 ** 17 }}",
+        "{{ 'x'.center(10 ** 17) }}",
+        "{{ '%99999999999999999d' % 1 }}",
+        "{{ 10.0 ** 400 }}",
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+        "{% for a in 'x' %}" * 30 + "{% endfor %}" * 30,
+    ],
+)
+def test_a_template_that_asks_for_too_much_refuses_the_row(greedy: str) -> None:
+    result = encode(Encoder(made_tokenizer(greedy), DataConfig()), messages=CONVERSATION)
+    assert isinstance(result, BadRow)
+    assert result.reason == "template-refused"
+
+
+@pytest.mark.parametrize("nested", ["{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "{% if a %}" * 5000])
+def test_a_template_nested_too_deeply_is_an_error_before_training(nested: str) -> None:
+    with pytest.raises(TemplateError, match=r"nested too deeply|syntax error"):
+        encode(Encoder(made_tokenizer(nested), DataConfig()), messages=CONVERSATION)
+
+
+def test_what_a_template_writes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = Encoder(made_tokenizer(CHATML), DataConfig())
+    assert isinstance(encode(encoder, messages=CONVERSATION), Example)
+    monkeypatch.setattr(template_module, "LARGEST_TEXT", 20)
+    result = encode(encoder, messages=CONVERSATION)
+    assert isinstance(result, BadRow)
+    assert "characters" in result.detail

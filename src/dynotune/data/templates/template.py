@@ -27,8 +27,22 @@ if TYPE_CHECKING:
 Span = tuple[int, int]
 """Characters [start, end) of a rendered text."""
 
-REFUSALS = (jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
-"""What a template raises at a row that it does not accept: `raise_exception`, an undefined value, `str + list`, ..."""
+REFUSALS = (
+    jinja2.TemplateError,
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    MemoryError,
+    SyntaxError,
+)
+"""What a template raises at a row that it does not accept (`raise_exception`, an undefined value, `str + list`, ...), or
+because it asks for too much: a string of 100 GB, or 30 loops inside one another (Python cannot compile them)."""
+
+LARGEST_TEXT = 256 << 20
+"""Characters of a rendered conversation. A row has at most 64 MiB, so more than this comes from the template."""
 
 HOW_TO_GIVE_ONE = (
     "Give one with `chat_template_path`: a .jinja file, or the folder or hub id of a tokenizer that has one"
@@ -100,6 +114,10 @@ class ChatTemplate:
             raise TemplateError(
                 f"The chat template has a syntax error in line {error.lineno}: {error.message}. {HOW_TO_GIVE_ONE}"
             ) from error
+        except (RecursionError, MemoryError) as error:
+            raise TemplateError(
+                f"The chat template is nested too deeply to be parsed ({type(error).__name__}). {HOW_TO_GIVE_ONE}"
+            ) from error
 
     @property
     def fingerprint(self) -> str:
@@ -134,6 +152,10 @@ class ChatTemplate:
             **names,
         )
         texts, spans = rendered
+        if len(texts[0]) > LARGEST_TEXT:
+            raise jinja2.TemplateRuntimeError(
+                f"it wrote {len(texts[0]):,} characters, and the most that a conversation may have is {LARGEST_TEXT:,}"
+            )
         return Rendered(texts[0], spans[0] if generated else ())
 
 
