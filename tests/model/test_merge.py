@@ -231,6 +231,16 @@ def test_new_tokens_are_probed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         merge_adapter(adapter, tmp_path / "out")
 
 
+def test_a_pickled_adapter_is_refused_unread(run: Path, tmp_path: Path) -> None:
+    weights = load_file(run / "adapter" / "adapter_model.safetensors")
+    torch.save(weights, run / "adapter" / "adapter_model.bin")
+    merge_adapter(run, tmp_path / "both")  # the safetensors are read
+    (run / "adapter" / "adapter_model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"no adapter_model\.safetensors\. Pickled weights .* are refused") as caught:
+        merge_adapter(run, tmp_path / "out")
+    assert "weights_only" not in str(caught.value)
+
+
 def test_a_full_fine_tune_has_nothing_to_merge(tmp_path: Path) -> None:
     save_base(tmp_path / "run" / "model")
     for folder in (tmp_path / "run", tmp_path / "run" / "model"):

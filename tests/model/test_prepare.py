@@ -91,17 +91,16 @@ def test_an_adapter_as_the_model_is_refused_with_what_to_do(tmp_path: Path) -> N
             prepare(model_name_or_path=str(tmp_path / "a"), **settings)
 
 
-def test_an_adapter_from_the_hub_is_refused_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hub id is no folder to look into; transformers then returns a model with the adapter inside."""
-    tiny_model().save_pretrained(tmp_path / "base")
-    model = AutoModelForCausalLM.from_pretrained(tmp_path / "base")
-    get_peft_model(model, LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM")).save_pretrained(
-        str(tmp_path / "a")
+def test_an_adapter_from_the_hub_is_refused_too(tmp_path: Path) -> None:
+    """transformers would return its base with the adapter inside."""
+    snapshot = tmp_path / "models--someone--adapter" / "snapshots" / ("a" * 40)
+    get_peft_model(tiny_model(), LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM")).save_pretrained(
+        str(snapshot)
     )
-    real = AutoModelForCausalLM.from_pretrained
-    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", lambda name, **more: real(tmp_path / "a", **more))
+    (tmp_path / "models--someone--adapter" / "refs").mkdir()
+    (tmp_path / "models--someone--adapter" / "refs" / "main").write_text("a" * 40)
     with pytest.raises(ModelError, match="is an adapter, not a model"):
-        prepare(model_name_or_path="someone/adapter", use_peft=True)
+        prepare(model_name_or_path="someone/adapter", use_peft=True, model_init_kwargs={"cache_dir": str(tmp_path)})
 
 
 def test_weights_that_the_configuration_has_no_place_for_are_an_error(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from dynotune.config.keys.model import ModelConfig
 from dynotune.errors import ConfigError, ModelError
 from dynotune.model.precision import Precision
+from dynotune.model.weight_files import is_adapter, require_safetensors
 
 if TYPE_CHECKING:
     import torch
@@ -35,8 +36,6 @@ def load_model(config: ModelConfig, precision: Precision, device: "torch.device"
             "`model_name_or_path` is missing: give a hub id, a folder with weights, or (with `random_weights: true`) a"
             " `config.json`."
         )
-    if (Path(config.model_name_or_path) / "adapter_config.json").is_file():
-        raise _is_adapter(config.model_name_or_path)
     extra = dict(config.model_init_kwargs)
     if "device_map" in extra:
         raise ConfigError(
@@ -52,9 +51,12 @@ def load_model(config: ModelConfig, precision: Precision, device: "torch.device"
         common["attn_implementation"] = config.attn_implementation
     model: PreTrainedModel
     try:
+        if is_adapter(config.model_name_or_path, config.model_revision, extra):
+            raise _is_adapter(config.model_name_or_path)
         if config.random_weights:
             model = _random_model(config, precision, device, common, extra)
         else:
+            require_safetensors(config.model_name_or_path, config.model_revision, extra)
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 config.model_name_or_path,
                 revision=config.model_revision,
@@ -65,8 +67,6 @@ def load_model(config: ModelConfig, precision: Precision, device: "torch.device"
                 **extra,
             )
             model, info = loaded
-            if hasattr(model, "peft_config"):  # a hub id of an adapter: transformers fetched base and adapter
-                raise _is_adapter(config.model_name_or_path)
             _check_weights(config.model_name_or_path, info)
             model = torch.nn.Module.to(model, device)
     except ImportError as error:

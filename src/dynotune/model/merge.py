@@ -15,6 +15,7 @@ from dynotune.model.load import load_model
 from dynotune.model.merge_proof import TOLERANCE, MergeReport, base_logits, probe_ids, probe_logits
 from dynotune.model.precision import Precision
 from dynotune.model.tokenizer import load_tokenizer
+from dynotune.model.weight_files import adapter_weights
 
 if TYPE_CHECKING:
     import torch
@@ -50,6 +51,7 @@ def merge_adapter(
     import torch
 
     adapter = find_adapter(run)
+    adapter_weights(adapter)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ModelError(f"{output} exists and is not an empty folder. Give another `--output`.")
     settings = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
