@@ -1,6 +1,7 @@
 """What a run writes down loads again as the same configuration, and holds no secret."""
 
 import json
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ TEXT = st.text(st.characters(blacklist_categories=["Cs"]), min_size=1, max_size=
 TRICKY = st.sampled_from(
     ["1e-5", "no", "null", "1", "2024-01-01", "a: b", "# x", "{a}", "[b", "'q'", '"q"', " pad ", "~"]
 )
-WORDS = TEXT | TRICKY
+WORDS = (TEXT | TRICKY).filter(str.strip)
+NAMES = WORDS.filter(lambda text: all(unicodedata.category(c) not in {"Cc", "Cf", "Zl", "Zp"} for c in text))
 FREE = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.floats(allow_nan=False, allow_infinity=False) | WORDS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
@@ -28,7 +30,7 @@ CONFIGS = st.fixed_dictionaries(
     {},
     optional={
         "model_name_or_path": WORDS,
-        "run_name": WORDS,
+        "run_name": NAMES,
         "dataset_name": WORDS,
         "learning_rate": POSITIVE,
         "weight_decay": POSITIVE,

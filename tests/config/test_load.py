@@ -1,6 +1,7 @@
 """Nothing silent: what a file or flag says is taken as meant, or refused with key, value, place and remedy."""
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -379,3 +380,130 @@ class TestEnvironmentVariables:
         monkeypatch.setenv("DT_TEST_A", "before")
         fails(tmp_path, "env: {DT_TEST_A: after}\nseed: x\n", "seed")
         assert os.environ["DT_TEST_A"] == "before"
+
+
+class TestTargetModules:
+    @pytest.mark.parametrize("given", [Words(["q_proj"]), "q_proj", ["q_proj"], ("q_proj",), "[q_proj]"], ids=str)
+    def test_one_plain_name_is_a_list_of_one(self, given: Any) -> None:
+        """PEFT takes a word for a regular expression of the whole module path, which a plain name never matches."""
+        config = load_config(None, {"use_peft": True, "lora_target_modules": given})
+        assert config.lora_target_modules == ["q_proj"]
+
+    def test_so_from_a_file_by_assignment_and_as_a_path(self, tmp_path: Path) -> None:
+        config = load(tmp_path, "use_peft: true\nlora_target_modules: layers.0.q_proj\n")
+        assert config.lora_target_modules == ["layers.0.q_proj"]
+        config.lora_target_modules = "v_proj"
+        assert config.lora_target_modules == ["v_proj"]
+
+    @pytest.mark.parametrize("word", ["all-linear", "All-Linear", ".*q_proj", "(q|v)_proj", r"layers\.\d{1}\.q"])
+    def test_regular_expressions_stay(self, word: str) -> None:
+        for form in (word, [word]):
+            assert SFTConfig(use_peft=True, lora_target_modules=form).lora_target_modules == word
+
+
+class TestHostileValues:
+    def test_merges_of_nothing_cost_nothing(self, tmp_path: Path) -> None:
+        """Each level names the one below nine times; nothing is in the lowest, so no value ever counts."""
+        levels = ["a0: &a0 {}"]
+        levels += [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 13)]
+        began = time.perf_counter()
+        fails(tmp_path, "\n".join(levels), "aliases expand")
+        assert time.perf_counter() - began < 5
+
+    @pytest.mark.parametrize(
+        ("text", "name"),
+        [
+            (f"seed: 0x{'f' * 20_000}", "a.yaml"),
+            (f"seed: {'9' * 6_000}", "a.yaml"),
+            (f"seed: 1{':59' * 6_000}", "a.yaml"),
+            (f"max_length: -{'9' * 6_000}", "a.yaml"),
+            (f'{{"seed": {"9" * 6_000}}}', "a.json"),
+            (f'{{"max_steps": {"9" * 200}}}', "a.json"),
+        ],
+        ids=lambda text: text[:8],
+    )
+    def test_endless_numbers_are_named(self, tmp_path: Path, text: str, name: str) -> None:
+        assert len(fails(tmp_path, text, name, "digits", name=name)) < 400
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            *({"max_length": 10**20}, {"lora_r": 10**9, "use_peft": True}, {"lora_alpha": 10**400, "use_peft": True}),
+            *({"seed": 10**5000}, {"max_steps": 10**400}, {"save_steps": 10**400}, {"warmup_ratio": 10**400}),
+            *({"learning_rate": 10**400}, {"eval_steps": 10**400}, {"gradient_accumulation_steps": str(10**30)}),
+            {"env": {"A": 10**5000}},
+        ],
+        ids=lambda values: next(iter(values)),
+    )
+    def test_numbers_that_nothing_can_hold(self, values: dict[str, Any]) -> None:
+        with pytest.raises(ConfigError) as caught:
+            SFTConfig(**values)
+        assert next(iter(values)).replace("ratio", "") in str(caught.value)
+        assert len(str(caught.value)) < 400
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            *("model_name_or_path", "tokenizer_name_or_path", "dataset_name", "chat_template_path", "output_dir"),
+            *("run_name", "eos_token", "pad_token", "model_revision", "resume_from_checkpoint", "dataset_text_field"),
+        ],
+    )
+    def test_empty_paths_and_names(self, tmp_path: Path, key: str) -> None:
+        """An empty path is the current folder to most functions that take one."""
+        fails(tmp_path, f"{key}: ''", f"`{key}: ''`", "line 1", "empty")
+        with pytest.raises(ConfigError, match="empty"):
+            load_config(None, {key: Words([""])})
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            {"datasets": [{"path": " "}]},
+            {"added_tokens": ["<a>", ""]},
+            {"eval_dataset_name": {"a": ""}, "eval_strategy": "epoch"},
+            {"eval_dataset_name": {"": "a"}, "eval_strategy": "epoch"},
+            {"lora_target_modules": [""], "use_peft": True},
+            {"model_name_or_path": "  "},
+        ],
+        ids=str,
+    )
+    def test_empty_entries(self, values: dict[str, Any]) -> None:
+        with pytest.raises(ConfigError, match="empty"):
+            SFTConfig(**values)
+
+    @pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Jb", "a\x00", "\u202eevil", "a\u2028b", "\ud800"], ids=ascii)
+    def test_names_of_runs_stay_on_one_line(self, name: str) -> None:
+        """They stand in the model card, in trackers and on the terminal."""
+        with pytest.raises(ConfigError, match="`run_name: ") as caught:
+            SFTConfig(run_name=name)
+        assert str(caught.value).isprintable()
+
+    def test_names_of_runs_in_any_language(self) -> None:
+        """Negative control."""
+        assert SFTConfig(run_name="Versuch 1: größer, 実験").run_name
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '"a\\eb": 1',
+            '"a\\eb": x\n"a\\eb": y',
+            'datasets:\n- {path: x, "a\\eb": 1}',
+            'pad_token: "\\e[2J"\nseed: x',
+            'output_dir: "\\e[2J"\nseed: x',
+            'max_length: ["\\e"]',
+            'added_tokens: {"\\e": "\\e"}',
+            'model_init_kwargs: {"\\e": 1, device_map: auto}',
+        ],
+    )
+    def test_errors_hold_no_control_characters(self, tmp_path: Path, text: str) -> None:
+        for line in fails(tmp_path, text).split("\n"):
+            assert line.isprintable()
+
+    @pytest.mark.parametrize("text", [None, "seed: x", "[", "seed: &a [*a]", "- x", "{}{}"])
+    def test_nor_does_the_name_of_the_file(self, tmp_path: Path, text: str | None) -> None:
+        path = tmp_path / "a\x1b[2J\udcff.yaml"
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(ConfigError) as caught:
+            load_config(path, {})
+        assert "\x1b" not in str(caught.value)
+        assert "\udcff" not in str(caught.value)

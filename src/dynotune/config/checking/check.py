@@ -125,7 +125,7 @@ def _rename(resolved: Resolved, model: type[BaseModel], old: str, new: str, valu
 def _at_least_one(value: Any) -> bool:
     try:
         return float(value) >= 1
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
 
 

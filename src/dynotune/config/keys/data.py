@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from dynotune.config.keys.topic import Topic
 
@@ -55,13 +55,20 @@ class DataConfig(Topic):
     eval_dataset_name: str | dict[str, str] | None = None
     """Held-out data: a file, folder, glob or hub id, or several by name (`{gsm8k: a.jsonl, chat: b.jsonl}`)."""
 
+    @field_validator("eval_dataset_name", mode="after")
+    @classmethod
+    def _names_data(cls, value: str | dict[str, str] | None) -> str | dict[str, str] | None:
+        if isinstance(value, dict) and any(not text.strip() for pair in value.items() for text in pair):
+            raise ValueError("a name or a path in it is empty. Write `{name: path}`.")
+        return value
+
     columns: dict[str, str] = Field(default_factory=dict)
     """Our column names to the file's: `{prompt: question, completion: answer}`. Holds for evaluation data too."""
 
     dataset_text_field: str = "text"
     """The column that holds plain text."""
 
-    max_length: int | None = Field(default=1024, gt=1)
+    max_length: int | None = Field(default=1024, gt=1, lt=2**31)
     """Longest example in tokens; what is cut is counted. `null` cuts nothing."""
 
     truncation_mode: Literal["keep_start", "keep_end"] = "keep_start"

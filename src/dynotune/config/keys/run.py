@@ -1,10 +1,14 @@
 """Where a run is kept, on which device it runs, and what makes it repeatable."""
 
+import unicodedata
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from dynotune.config.keys.topic import Topic
+
+_CONTROLS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode categories: control, format (they reverse the direction of text), halves of characters, line ends."""
 
 
 class RunConfig(Topic):
@@ -42,3 +46,11 @@ class RunConfig(Topic):
     on_nonfinite_step: Literal["stop", "skip"] = "stop"
     """A step whose loss or gradient is not finite never reaches the weights. Then `stop` ends the run with the step's
     example ids; `skip` reports them and goes on."""
+
+    @field_validator("run_name", mode="after")
+    @classmethod
+    def _is_one_line(cls, name: str | None) -> str | None:
+        # It stands in the model card, in trackers and on the terminal, where control characters do things.
+        if any(unicodedata.category(character) in _CONTROLS for character in name or ""):
+            raise ValueError("it holds line breaks or control characters. Write a name on one line.")
+        return name

@@ -15,11 +15,13 @@ from typing import Any
 import yaml
 
 from dynotune.config.secrets import masked
+from dynotune.data.printable import printable
 from dynotune.errors import ConfigError
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
 MAX_VALUES = 20_000
+MAX_DIGITS = 100
 
 KeyPath = tuple[str | int, ...]
 
@@ -48,6 +50,17 @@ Loader.add_implicit_resolver(
 )
 
 
+def _construct_number(loader: Loader, node: yaml.ScalarNode) -> int | float:
+    if len(node.value) > MAX_DIGITS:
+        raise ValueError(f"line {node.start_mark.line + 1}: a number of {len(node.value):,} digits")
+    whole = node.tag.endswith(":int")
+    return loader.construct_yaml_int(node) if whole else loader.construct_yaml_float(node)
+
+
+Loader.add_constructor("tag:yaml.org,2002:int", _construct_number)
+Loader.add_constructor("tag:yaml.org,2002:float", _construct_number)
+
+
 def read_file(path: Path) -> ConfigFile:
     """Read a YAML or JSON file (`.json`).
 
@@ -58,7 +71,9 @@ def read_file(path: Path) -> ConfigFile:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"{path}: the configuration file cannot be read: {error.strerror or error}") from None
+        where = printable(str(path))
+        raise ConfigError(f"{where}: the configuration file cannot be read: {error.strerror or error}") from None
+    path = Path(printable(str(path)))
     if len(content) > MAX_BYTES:
         raise ConfigError(f"{path}: larger than {MAX_BYTES:,} bytes. A configuration is a short file: is this data?")
     return _read_json(path, content) if path.suffix.lower() == ".json" else _read_yaml(path, content)
@@ -74,15 +89,21 @@ def _read_json(path: Path, content: bytes) -> ConfigFile:
         seen: dict[str, Any] = {}
         for key, value in pairs:
             if key in seen:
-                raise ConfigError(f"{path}: the key `{key}` is given twice. Remove one.")
+                raise ConfigError(f"{path}: the key `{printable(key)}` is given twice. Remove one.")
             seen[key] = value
         return seen
 
     def constant(name: str) -> float:
         raise ConfigError(f"{path}: {name} is not a number that any key takes.")
 
+    def number(digits: str) -> int:
+        if len(digits) > MAX_DIGITS:
+            raise ConfigError(f"{path}: a number of {len(digits):,} digits is not one that any key takes.")
+        return int(digits)
+
     try:
-        values = json.loads(content.decode("utf-8-sig"), object_pairs_hook=mapping, parse_constant=constant)
+        text = content.decode("utf-8-sig")
+        values = json.loads(text, object_pairs_hook=mapping, parse_constant=constant, parse_int=number)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}).") from None
     except json.JSONDecodeError as error:
@@ -143,13 +164,13 @@ def _construct(path: Path, content: bytes | str) -> ConfigFile:
     except yaml.MarkedYAMLError as error:
         where = f", line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
         what = ": ".join(part for part in (error.context, error.problem) if part)
-        raise ConfigError(f"{path}{where}: not valid YAML: {what}.") from None
+        raise ConfigError(f"{path}{where}: not valid YAML: {printable(what)}.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not readable as YAML: {error}") from None
+        raise ConfigError(f"{path}: not readable as YAML: {printable(str(error))}") from None
     except ValueError as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{path}: a value cannot be read: {masked(str(error))}") from None
+        raise ConfigError(f"{path}: a value cannot be read: {printable(masked(str(error)))}") from None
     return ConfigFile(path, {"value": value}, lines, spelled)
 
 
@@ -171,7 +192,7 @@ def _nodes(
 ) -> Iterator[tuple[KeyPath, yaml.Node, int]]:
     """Every value with its key path and line, aliases expanded; duplicate keys and cycles are errors."""
     if id(node) in above:
-        raise ConfigError(f"{path}, line {line}: `{key[-1]}` contains itself by an alias.")
+        raise ConfigError(f"{path}, line {line}: `{printable(str(key[-1]))}` contains itself by an alias.")
     yield key, node, line
     above = above | {id(node)}
     if len(above) > MAX_DEPTH:
@@ -190,13 +211,13 @@ def _nodes(
             if not isinstance(name, yaml.ScalarNode):
                 raise ConfigError(f"{path}, line {here}: a key must be a word, not a {name.id}.")
             if name.value in seen:
-                raise ConfigError(f"{path}, line {here}: the key `{name.value}` is given twice. Remove one.")
+                raise ConfigError(f"{path}, line {here}: the key `{printable(name.value)}` is given twice. Remove one.")
             seen.add(name.value)
             yield from _nodes(path, child, (*key, name.value), here, above)
         # Merged keys come last: a key of the mapping itself wins, and with it its line.
         for merged in merges:
-            below = _nodes(path, merged, key, line, above)
-            yield from ((inner, child, inner_line) for inner, child, inner_line in below if inner != key)
+            # The merged mapping itself is yielded again, so that a merge of nothing counts as a value too.
+            yield from _nodes(path, merged, key, line, above)
 
 
 def _name(value: Any) -> str:

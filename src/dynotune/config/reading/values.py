@@ -23,8 +23,6 @@ INIT_KWARGS_REFUSED: Mapping[str, str] = {
     "state_dict": "the weights come with the model; remove it",
 }
 
-_REGEX_SIGNS = frozenset("*\\|()[]^$+?")
-
 
 def taken(key: str, value: Any) -> tuple[Any, Said]:
     """The value as it is honoured, and what to say about it.
@@ -96,15 +94,6 @@ def _report_to(value: Any) -> tuple[Any, Said]:
     return ("none" if value in ([], ["none"], None, "") else value), None
 
 
-def _lora_target_modules(value: Any) -> tuple[Any, Said]:
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
-        name = value[0]
-        # TRL makes every list of one a regular expression; a plain name would then match no module.
-        if name == "all-linear" or _REGEX_SIGNS & set(name):
-            return name, None
-    return value, None
-
-
 def _dtype(value: Any) -> tuple[Any, Said]:
     if value is None:
         return None, None
@@ -116,8 +105,6 @@ def _dtype(value: Any) -> tuple[Any, Said]:
 
 
 def _output_dir(value: Any) -> tuple[Any, Said]:
-    if isinstance(value, str) and not value.strip():
-        return None, None
     # TRL expands the home folder too.
     return (os.path.expanduser(value) if isinstance(value, str) else value), None  # noqa: PTH111
 
@@ -150,7 +137,7 @@ def _number(value: Any) -> float | None:
         return None
     try:
         return float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 
@@ -170,7 +157,6 @@ _RULES: Mapping[str, Callable[[Any], tuple[Any, Said]]] = {
     "neftune_noise_alpha": _zero_is_unset("neftune_noise_alpha", "adds no noise"),
     "save_total_limit": _save_total_limit,
     "report_to": _report_to,
-    "lora_target_modules": _lora_target_modules,
     "dtype": _dtype,
     "output_dir": _output_dir,
     "optim": _one_of(OPTIMIZERS, "optimizer"),
