@@ -10,7 +10,7 @@ from dynotune.data.account.ledger import Ledger
 from dynotune.data.examples import IGNORE, Example, Examples
 from dynotune.data.rows import BadRow, Place
 from dynotune.errors import DataError
-from dynotune.plan.make import check_vocabulary, trainable_spans
+from dynotune.plan.make import check_vocabulary, rows_without_labels, trainable_spans
 from dynotune.plan.truncation import truncate
 
 
@@ -54,6 +54,10 @@ def test_the_ledger_accounts_for_every_token_of_a_truncated_data_set(
     ledger = ledger_of(examples)
     config = DataConfig(max_length=max_length, truncation_mode=mode, on_bad_row="skip")  # type: ignore[arg-type]
     refused: list[BadRow] = []
+    if not truncate(examples, max_length, mode).label_tokens.any():
+        with pytest.raises(DataError, match="No row"):
+            trainable_spans(examples, config, ledger, refused.append)
+        return
     spans, kept = trainable_spans(examples, config, ledger, refused.append)
     ledger.check()
     assert ledger.rows_used == len(kept)
@@ -62,9 +66,20 @@ def test_the_ledger_accounts_for_every_token_of_a_truncated_data_set(
     assert len(refused) == len(examples) - len(kept) == ledger.skipped.total()
 
 
-def test_a_row_that_loses_its_last_label_is_an_error_that_names_it() -> None:
+def test_a_row_that_loses_its_last_label_is_left_out_counted_listed_and_said() -> None:
     examples = examples_of([[True] * 4, [False] * 6 + [True]])
-    with pytest.raises(DataError, match=r"rows:2.*max_length.*on_bad_row: skip"):
+    ledger, config, refused = ledger_of(examples), DataConfig(max_length=4), list[BadRow]()
+    _, kept = trainable_spans(examples, config, ledger, refused.append)
+    assert kept.tolist() == [0]
+    assert ledger.skipped == {"no-labels-after-truncation": 1}
+    assert [str(bad.place) for bad in refused] == ["rows:2"]
+    assert "1 row has no label token left under `max_length: 4`" in str(rows_without_labels(ledger, config))
+    assert rows_without_labels(ledger_of(examples), config) is None
+
+
+def test_a_data_set_that_loses_every_label_is_an_error() -> None:
+    examples = examples_of([[False] * 6 + [True]] * 2)
+    with pytest.raises(DataError, match=r"max_length: 4.*Raise"):
         trainable_spans(examples, DataConfig(max_length=4), ledger_of(examples), None)
 
 

@@ -1,5 +1,6 @@
 """Promise: a run leaves what the run folder promises, and what it leaves loads elsewhere."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -118,8 +119,26 @@ def test_the_loss_of_an_evaluation_is_the_mean_over_label_tokens(run_tiny: Any) 
     assert result.metrics[-1]["eval_loss"] == pytest.approx(total / count, rel=1e-5)
 
 
+def test_the_last_training_losses_are_logged_where_an_evaluation_ends_the_run(run_tiny: Any) -> None:
+    result = run_tiny(max_steps=5, logging_steps=3, eval_dataset=chats(2, 5), eval_strategy="steps", eval_steps=5)
+    assert [r["step"] for r in result.metrics if "loss" in r] == [3, 5]
+    losses = run_tiny(max_steps=5, overwrite_output_dir=True).metrics
+    assert result.summary["train_loss"] == pytest.approx(sum(r["loss"] for r in losses) / 5)
+
+
+def test_samples_need_a_prompt_and_say_so(run_tiny: Any) -> None:
+    from rich.console import Console
+
+    console = Console(record=True, file=io.StringIO(), width=200)
+    result = run_tiny(eval_dataset=chats(2, 5), eval_strategy="epoch", eval_samples=1, console=console)
+    assert "eval_samples" in console.export_text()
+    assert not (result.folder / "samples.jsonl").exists()
+
+
 def test_several_evaluation_sets_have_names(run_tiny: Any) -> None:
-    result = run_tiny(eval_dataset={"a": chats(2, 5), "b": chats(3, 6)}, eval_strategy="epoch", eval_samples=1)
+    result = run_tiny(eval_dataset={"a": chats(2, 5), "b": chats(3, 6)}, eval_strategy="epoch", eval_samples=1,
+        assistant_only_loss=True,
+    )  # fmt: skip
     last = [r for r in result.metrics if "eval_a_loss" in r][-1]
     assert last["eval_a_loss"] != last["eval_b_loss"]
     samples = [json.loads(line) for line in (result.folder / "samples.jsonl").read_text().splitlines()]

@@ -20,7 +20,9 @@ def trainable_spans(
 ) -> tuple[Spans, NDArray[np.int64]]:
     """The used part of every example, and the indices [rows] of those that still have a label token.
 
-    A row that loses its last label to `max_length` is bad (`on_bad_row`): TRL drops such rows without a word.
+    A row that loses its last label to `max_length` is left out, as in TRL; here it is counted, listed in the quarantine and
+    said. It is not a bad row: the setting makes it unusable, and another setting would not. Raises `DataError` where that
+    leaves nothing.
     """
     spans = truncate(examples, config.max_length, config.truncation_mode)
     full = truncate(examples, None, config.truncation_mode)
@@ -29,13 +31,10 @@ def trainable_spans(
             lost = int(full.label_tokens[row] - spans.label_tokens[row])
             ledger.truncate(examples.places[row], int(spans.cut_tokens[row]), lost)
     empty = np.flatnonzero(spans.label_tokens == 0).tolist()
-    if empty and config.on_bad_row == "error":
-        places = ", ".join(str(examples.places[row]) for row in empty[:5])
-        have = "row has" if len(empty) == 1 else "rows have"
+    if empty and len(empty) == len(examples):
         raise DataError(
-            f"{len(empty)} {have} no label token left under `max_length: {config.max_length}` with `truncation_mode:"
-            f" {config.truncation_mode}` ({places}{', ...' if len(empty) > 5 else ''}): nothing of it would train. Raise"
-            " `max_length`, or set `on_bad_row: skip` to leave them out and count them (TRL drops them and says nothing)."
+            f"No row of {examples.places[0].file} has a label token left under `max_length: {config.max_length}` with"
+            f" `truncation_mode: {config.truncation_mode}`. Raise `max_length`."
         )
     for row in empty:
         place, tokens = examples.places[row], int(full.lengths[row])
@@ -45,6 +44,18 @@ def trainable_spans(
             quarantine(BadRow(place, NO_LABELS_LEFT, detail))
     ledger.check()
     return spans, np.flatnonzero(spans.label_tokens)
+
+
+def rows_without_labels(ledger: Ledger, config: DataConfig) -> str | None:
+    """A sentence about the rows that `max_length` left without a label, where there are some."""
+    lost = ledger.skipped[NO_LABELS_LEFT]
+    if not lost:
+        return None
+    have, first = ("row has" if lost == 1 else "rows have"), ", ".join(ledger.places[NO_LABELS_LEFT][:3])
+    return (
+        f"{lost:,} {have} no label token left under `max_length: {config.max_length}` and will not train ({first}"
+        f"{', ...' if lost > 3 else ''}); TRL leaves them out too. Raise `max_length` to train them"
+    )
 
 
 def check_vocabulary(examples: Examples, rows: int) -> None:

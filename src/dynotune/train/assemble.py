@@ -76,6 +76,11 @@ def assemble(
         evaluator = Evaluator(
             held_out, objective, tokenizer, device, config.eval_samples, config.eval_sample_max_new_tokens
         )
+        for name in evaluator.sets_without_prompts():
+            display.say(
+                f"note: `eval_samples`: the rows of {name} are trained from their first token, so none has a prompt to answer."
+                " Set `assistant_only_loss: true`, or give prompt/completion rows."
+            )
     if str(config.lr_scheduler_type) == "reduce_lr_on_plateau" and evaluate.strategy == "no":
         raise ConfigError("`lr_scheduler_type: reduce_lr_on_plateau` watches evaluations: set `eval_strategy`.")
     run = Run(

@@ -40,6 +40,10 @@ class Progress:
 
     label_tokens: int = 0
     train_seconds: float = 0.0
+    loss_sum: float = 0.0
+    """Sum of the losses of the steps that were finite, and how many they were."""
+
+    finite_steps: int = 0
     best_metric: float | None = None
     best_step: int | None = None
     evaluations_without_gain: int = 0

@@ -86,7 +86,9 @@ class Evaluator:
                 for row in held.rows[: self.samples]:
                     ids = held.examples.ids[held.spans.start[row] : held.spans.end[row]]
                     labels = held.examples.labels[held.spans.start[row] : held.spans.end[row]]
-                    cut = max(1, int(np.argmax(labels != IGNORE)))
+                    cut = int(np.argmax(labels != IGNORE))
+                    if cut < 2:  # nothing, or a begin token alone, stands before the first trained token
+                        continue
                     prompt = torch.from_numpy(ids[:cut]).to(self.device).long()[None]
                     out = generate(
                         input_ids=prompt,
@@ -105,6 +107,14 @@ class Evaluator:
                     )
         model.train()
         return rows
+
+    def sets_without_prompts(self) -> list[str]:
+        """Data sets whose first row is trained from its first tokens: there is nothing that a generation could answer."""
+        return [
+            name
+            for name, held in self.held_out.items()
+            if self.samples and (held.examples.labels[held.spans.start[held.rows[0]] :][:2] != IGNORE).any()
+        ]
 
     def _text(self, ids: Any) -> str:
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))

@@ -31,6 +31,12 @@ def finish(run: Run, config: SFTConfig, folder: RunFolder, hub: HubPusher | None
     run.display.say(
         f"{figures['steps']} steps, {figures['real_tokens']:,} tokens in {figures['train_seconds']:.1f} s{speed}"
     )
+    if figures["train_loss"] is not None:
+        run.display.say(f"mean training loss {figures['train_loss']:.4f}")
+    if run.best and run.best.out_of_patience:
+        run.display.say(
+            f"stopped early: {run.trainee.progress.evaluations_without_gain} evaluations without a gain in {run.best.metric}"
+        )
     run.display.say(f"saved {target}")
     if hub:
         address = hub.finish(target)
@@ -63,6 +69,7 @@ def summary(run: Run, seconds: float) -> dict[str, Any]:
     out: dict[str, Any] = {
         "steps": p.step,
         "epochs": p.step / run.plan.steps_per_epoch,
+        "train_loss": p.loss_sum / p.finite_steps if p.finite_steps else None,
         "real_tokens": p.tokens,
         "label_tokens": p.label_tokens,
         "train_seconds": p.train_seconds,

@@ -40,12 +40,19 @@ class Journal:
                 self.pending.append(record)
                 self.progress.tokens += record.step.real_tokens
                 self.progress.label_tokens += record.step.label_tokens
+                self.progress.loss_sum += record.loss
+                self.progress.finite_steps += 1
             else:
                 self._nonfinite(record)
         self.seconds += window.seconds
         self.steps += len(window.steps)
         self.progress.train_seconds += window.seconds
-        if window.log and self.pending:
+        if window.log:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the row of what has been taken since the last one."""
+        if self.pending:
             self.write(self._row())
             self.pending, self.seconds, self.steps = [], 0.0, 0
 

@@ -112,6 +112,8 @@ def train(run: Run) -> None:
             break
     meter.close(log=run.log_every.strategy != "no")
     read(run, meter, wait=True)
+    if run.log_every.strategy != "no":
+        run.journal.flush()  # an evaluation on the last step has closed the window already
     if progress.step < plan.total_steps and run.save_every.strategy == "steps" and run.saved_step != progress.step:
         save(run)  # stopped early: what was trained since the last checkpoint is kept
     events.call("train_end", progress.step, progress.step / plan.steps_per_epoch)

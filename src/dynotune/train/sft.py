@@ -19,7 +19,7 @@ from dynotune.model.precision import choose_precision
 from dynotune.model.prepare import Prepared, prepare_model
 from dynotune.model.tokenizer import apply_settings, load_tokenizer_and_changes
 from dynotune.objectives.sft import SFTObjective
-from dynotune.plan.make import check_vocabulary, trainable_spans
+from dynotune.plan.make import check_vocabulary, rows_without_labels, trainable_spans
 from dynotune.plan.plan import Plan
 from dynotune.train.assemble import assemble
 from dynotune.train.checkpoint import Checkpoints, make_saveable
@@ -104,7 +104,7 @@ def train_sft(
             config, encoder, folder.starting, train_dataset=train_dataset, eval_dataset=eval_dataset
         )
         plan, held_out = make_plan(config, folder, data, held_out_data)
-        _report_data(console, encoder, data, held_out_data, plan)
+        _report_data(config, console, encoder, data, held_out_data, plan)
 
         seed_everything(config.seed)  # what is drawn for the model must not depend on what was drawn for the data
         prepared = prepare_model(config, precision, device, tokenizer, changes, model, peft_config)
@@ -159,7 +159,7 @@ def make_plan(
     config: SFTConfig, folder: RunFolder, data: Loaded, held_out_data: Mapping[str, Loaded]
 ) -> tuple[Plan, dict[str, HeldOut]]:
     """Apply `max_length` to every data set, account for what it cuts, and plan the run."""
-    quarantine = Quarantine(folder.starting / "quarantine.jsonl").write if config.on_bad_row == "skip" else None
+    quarantine = Quarantine(folder.starting / "quarantine.jsonl").write
     spans, rows = trainable_spans(data.examples, config, data.ledger, quarantine)
     plan = Plan(spans, rows, config, config.seed, data.examples.digest())
     held_out = {}
@@ -169,7 +169,7 @@ def make_plan(
 
 
 def _report_data(
-    console: Console, encoder: Encoder, data: Loaded, held_out_data: Mapping[str, Loaded], plan: Plan
+    config: SFTConfig, console: Console, encoder: Encoder, data: Loaded, held_out_data: Mapping[str, Loaded], plan: Plan
 ) -> None:
     """What was read, what became of it, and what a step will contain."""
     say = _sayer(console)
@@ -177,6 +177,8 @@ def _report_data(
         for sentence in (*loaded.sources, loaded.format):
             say(f"{name}: {sentence}")
         console.print(loaded.ledger.summary(name))
+        if lost := rows_without_labels(loaded.ledger, config):
+            say(f"note: {name}: {lost}")
     for sentence in encoder.report:
         say(f"template: {sentence}")
     j = plan.to_json()
