@@ -37,7 +37,7 @@ def reserved_by_rendering(names: Iterable[str]) -> list[str]:
     return sorted(_parameters() & {str(name) for name in names})
 
 
-def reserved_for_run(names: Iterable[str], tokenizer: "PreTrainedTokenizerBase") -> list[str]:
+def reserved_for_rows(names: Iterable[str], tokenizer: "PreTrainedTokenizerBase") -> list[str]:
     """Those that a row may not set: besides the above, special tokens and the template's functions."""
     tokens = {*tokenizer.special_tokens_map, *type(tokenizer).SPECIAL_TOKENS_ATTRIBUTES}
     return sorted((_parameters() | tokens | _FUNCTIONS) & {str(name) for name in names})

@@ -26,7 +26,7 @@ from dynotune.data.templates.masks import (
 )
 from dynotune.data.templates.probe import UNREAD, TemplateReport, probe
 from dynotune.data.templates.template import REFUSALS, ChatTemplate, Span
-from dynotune.data.templates.variables import reserved_for_run
+from dynotune.data.templates.variables import reserved_for_rows
 from dynotune.data.tokens.pretokenized import TokenRows
 from dynotune.data.tokens.tokenise import BatchTokeniser, Tokens
 from dynotune.errors import ModelError
@@ -159,7 +159,7 @@ class Encoder:
         if any(isinstance(m.get("content"), list) for m in messages) and findings.concerning("content parts"):
             return BadRow(row.place, "content-parts-not-rendered", findings.concerning("content parts")[0].sentence)
         own = row.chat_template_kwargs
-        if reserved := reserved_for_run(own, self.tokenizer):
+        if reserved := reserved_for_rows(own, self.tokenizer):
             name = printable(reserved[0], 60)
             detail = f"`chat_template_kwargs` sets `{name}`, which a row may not: only variables of the template's own"
             return BadRow(row.place, "reserved-template-variable", detail, row_beginning(own))
