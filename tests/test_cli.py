@@ -13,6 +13,7 @@ import yaml
 
 from dynotune import cli
 from dynotune.config.sft import SFTConfig
+from dynotune.errors import ConfigError
 
 HEAVY = ("torch", "transformers", "datasets", "pyarrow", "peft", "pydantic", "numpy")
 
@@ -152,10 +153,89 @@ class TestExitCodes:
         assert "defect of Dynotune" in capsys.readouterr().err
 
     def test_a_closed_pipe_is_fine(self) -> None:
-        """`dynotune config-schema | head` ends quietly."""
-        command = f"{sys.executable} -m dynotune config-schema | head -1; exit ${{PIPESTATUS[0]}}"
-        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
-        assert (done.returncode, done.stderr) == (0, "")
+        """`dynotune ... | head` ends quietly, whether we print or rich does."""
+        for words, codes in (("config-schema", {141}), ("sft --help", {1, 141})):
+            reader, writer = os.pipe()
+            os.close(reader)
+            command = [sys.executable, "-m", "dynotune", *words.split()]
+            done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+            os.close(writer)
+            assert done.stderr == ""
+            assert done.returncode in codes
+
+    def test_a_terminal_that_lacks_characters_ends_nothing(self, tmp_path: Path) -> None:
+        """An ASCII terminal shows `?` for what it lacks."""
+        (tmp_path / "c.yaml").write_text("größe: 1\n", encoding="utf-8")
+        done = dynotune("sft", "--config", str(tmp_path / "c.yaml"), PYTHONIOENCODING="ascii")
+        assert done.returncode == cli.USER_ERROR
+        assert "`gr??e: 1`" in done.stderr
+
+    def test_errors_hold_no_control_characters_and_no_secrets(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Whatever raised them: a data file's name and a model's settings are others' text."""
+
+        def fails(*_: Any, **__: Any) -> None:
+            raise ConfigError("first \x1b[2J\nsecond https://u:s3cret@h/x")
+
+        monkeypatch.setattr(cli, "app", fails)
+        assert cli.run(["env"]) == cli.USER_ERROR
+        assert capsys.readouterr().err == "error: first \\x1b[2J\nsecond https://(hidden)@h/x\n"
+
+
+class TestInterrupt:
+    """Ctrl-C says what is kept."""
+
+    def interrupted(self, monkeypatch: pytest.MonkeyPatch, folder: Path, at_step: int | None, *words: str) -> int:
+        import types
+
+        def train_sft(config: SFTConfig, **_: Any) -> Any:
+            if at_step is not None:
+                checkpoint(folder, at_step)
+            raise KeyboardInterrupt
+
+        module = types.ModuleType("dynotune.train.sft")
+        module.train_sft = train_sft  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "dynotune.train.sft", module)
+        return cli.run(["sft", "--model_name_or_path", "m", "--dataset_name", "d", *words])
+
+    @pytest.mark.parametrize("named", [True, False])
+    def test_the_last_checkpoint_is_named(
+        self, named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        folder = Path("out") if named else Path("runs/sft-20260101-000000")
+        code = self.interrupted(monkeypatch, folder, 20, *(["--output_dir", "out"] if named else []))
+        assert code == cli.INTERRUPTED
+        said = capsys.readouterr().err.strip()
+        assert said.startswith(f"interrupted; the last checkpoint is {folder}/checkpoints/step-20;")
+        assert "\n" not in said
+
+    @pytest.mark.parametrize("resumes", [True, False])
+    def test_a_replaced_runs_checkpoint_is_no_progress(
+        self, resumes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        old = checkpoint(Path("out"), 5)
+        os.utime(old / "state.json", (1, 1))
+        more = ["--resume_from_checkpoint", "true"] if resumes else ["--overwrite_output_dir"]
+        assert self.interrupted(monkeypatch, Path("out"), None, "--output_dir", "out", *more) == cli.INTERRUPTED
+        assert ("step-5" if resumes else "nothing was saved") in capsys.readouterr().err
+
+    def test_a_real_signal(self, tmp_path: Path) -> None:
+        """The command-line library does not swallow it."""
+        code = "import dynotune.cli as c, os, signal, dynotune.environment as e; "
+        code += "e.collect = lambda **k: os.kill(os.getpid(), signal.SIGINT); raise SystemExit(c.run(['env']))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == cli.INTERRUPTED
+        assert done.stderr.endswith("\ninterrupted; nothing was saved\n")
+
+
+def checkpoint(run: Path, step: int) -> Path:
+    folder = run / "checkpoints" / f"step-{step}"
+    folder.mkdir(parents=True)
+    (folder / "state.json").write_text("{}")
+    return folder
 
 
 class TestSft:

@@ -1,5 +1,6 @@
 """The commands, nothing else."""
 
+import io
 import json
 import os
 import sys
@@ -15,8 +16,9 @@ from cyclopts import App, CycloptsError, Parameter, UnknownOptionError
 from dynotune._version import __version__
 from dynotune.errors import ConfigError, DynotuneError
 
-DONE, BUG, USER_ERROR, INTERRUPTED = 0, 1, 2, 130
-"""Exit codes: done; a defect of Dynotune (with a traceback); a mistake that the user can mend; Ctrl-C."""
+DONE, BUG, USER_ERROR, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+"""Exit codes: done; a defect of Dynotune (with a traceback); a mistake that the user can mend; Ctrl-C; the reader of
+the output has gone (what shells report for SIGPIPE)."""
 
 LATER = {
     "dpo": "preference training",
@@ -35,6 +37,7 @@ app = App(
     help_format="plaintext",
     version=__version__,
     result_action="return_value",
+    suppress_keyboard_interrupt=False,
 )
 # Imported when they are called: their flags are the configuration's keys, and those take a moment to load.
 app.command(
@@ -157,10 +160,10 @@ def run(words: Sequence[str]) -> int:
     except (DynotuneError, CycloptsError) as error:
         if os.environ.get("DYNOTUNE_TRACEBACK") == "1":
             traceback.print_exception(error)
-        sys.stderr.write(f"error: {_message(error)}\n")
+        sys.stderr.write(f"error: {_for_terminal(_message(error))}\n")
         return USER_ERROR
-    except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted\n")
+    except KeyboardInterrupt as interrupt:
+        sys.stderr.write(f"\ninterrupted; {_for_terminal(str(interrupt) or 'nothing was saved')}\n")
         return INTERRUPTED
     return DONE
 
@@ -176,15 +179,27 @@ def _message(error: Exception) -> str:
     return text
 
 
+def _for_terminal(text: str) -> str:
+    """An error may repeat what stands in data, in a model or on the command line."""
+    from dynotune.config.secrets import masked
+    from dynotune.data.printable import printable
+
+    return "\n".join(printable(line) for line in masked(text).split("\n"))
+
+
 def main() -> NoReturn:
     """The entry point of `dynotune` and `python -m dynotune`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A character that the terminal's encoding lacks must not end a run.
+            stream.reconfigure(errors="replace")
     try:
         code = run(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader (`| head`) has what it wanted; Python would complain once more when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = DONE
+        code = PIPE_CLOSED
     except Exception:
         sys.stderr.write("This is a defect of Dynotune. Please report it with the lines below and `dynotune env`.\n")
         raise

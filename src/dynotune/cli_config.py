@@ -4,6 +4,7 @@ import contextlib
 import inspect
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -145,10 +146,38 @@ def sft(*, config: _ConfigFile = None, print_config: _PrintConfig = False, as_js
     with _console(as_json) as console:
         from dynotune.train.sft import train_sft
 
-        result = train_sft(resolved, console=console)
+        began = time.time()
+        try:
+            result = train_sft(resolved, console=console)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_what_is_kept(resolved, began)) from None
     if as_json:
         summary = {"folder": str(result.folder), "steps": result.steps, "summary": result.summary}
         sys.stdout.write(json.dumps(summary) + "\n")
+
+
+def _what_is_kept(config: SFTConfig, began: float) -> str:
+    """What an interrupted run leaves to go on from. `began`: when it started, in seconds since 1970."""
+    if config.output_dir is not None:
+        folders = [Path(config.output_dir)]
+    else:
+        folders = [folder for folder in Path("runs").glob("sft-*") if folder.stat().st_mtime >= int(began)]
+    found = []
+    for folder in folders:
+        if (folder / "checkpoints").is_dir():
+            from dynotune.train.checkpoint import Checkpoints
+
+            found += Checkpoints(folder / "checkpoints", config).all()
+    if not config.resume_from_checkpoint:
+        # Those of the run that this one was to replace are no progress of this one.
+        found = [one for one in found if (one / "state.json").stat().st_mtime >= int(began)]
+    if not found:
+        return "nothing was saved"
+    last = max(found, key=lambda one: (one / "state.json").stat().st_mtime)
+    return (
+        f"the last checkpoint is {last}; go on with the same command and "
+        f"`--output_dir {last.parent.parent} --resume_from_checkpoint true`"
+    )
 
 
 _Show = Annotated[
