@@ -12,7 +12,7 @@ from transformers import EarlyStoppingCallback, TrainerControl, TrainerState
 
 from dynotune.errors import ConfigError
 from dynotune.train.best import BestTracker
-from dynotune.train.checkpoint import Progress
+from dynotune.train.state import Progress
 from tests.tiny import chats
 
 

@@ -192,8 +192,8 @@ def test_the_history_of_an_earlier_process_may_be_handed_over() -> None:
     import torch
 
     from dynotune import SFTConfig
-    from dynotune.train.checkpoint import Progress
     from dynotune.train.events import Events
+    from dynotune.train.state import Progress
 
     class Trainee:
         model = tokenizer = schedule = None

@@ -10,9 +10,9 @@ import torch
 
 from dynotune.errors import TrainingError
 from dynotune.plan.plan import Step
-from dynotune.train.checkpoint import Progress
 from dynotune.train.journal import Journal
 from dynotune.train.meter import StepRecord, WindowRecord
+from dynotune.train.state import Progress
 from tests.tiny import tiny_model
 
 

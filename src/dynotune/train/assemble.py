@@ -14,7 +14,7 @@ from dynotune.objectives.sft import Objective
 from dynotune.plan.plan import Plan
 from dynotune.train.best import BestTracker
 from dynotune.train.cadence import cadences
-from dynotune.train.checkpoint import Checkpoints, Progress, Trainee
+from dynotune.train.checkpoint import Checkpoints
 from dynotune.train.data import Documents
 from dynotune.train.evaluate import Evaluator, HeldOut
 from dynotune.train.events import Events
@@ -24,6 +24,7 @@ from dynotune.train.optimizer import Update, build_optimizer, build_schedule
 from dynotune.train.progress import ProgressDisplay
 from dynotune.train.resume import settings_of
 from dynotune.train.run_folder import RunFolder
+from dynotune.train.state import Progress, Trainee
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
@@ -78,7 +79,7 @@ def assemble(
         )
         for name in evaluator.sets_without_prompts():
             display.say(
-                f"note: `eval_samples`: the rows of {name} are trained from their first token, so none has a prompt to answer."
+                f"note: `eval_samples`: rows of {name} are trained from their first token: none has a prompt to answer."
                 " Set `assistant_only_loss: true`, or give prompt/completion rows."
             )
     if str(config.lr_scheduler_type) == "reduce_lr_on_plateau" and evaluate.strategy == "no":

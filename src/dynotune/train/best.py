@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 from dynotune.config.keys.evaluation import EvaluationConfig
 from dynotune.errors import ConfigError
-from dynotune.train.checkpoint import Progress
+from dynotune.train.state import Progress
 
 
 class BestTracker:

@@ -11,7 +11,7 @@ from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
 from dynotune.plan.plan import Plan
 from dynotune.train.cadence import cadences
-from dynotune.train.checkpoint import Trainee
+from dynotune.train.state import Trainee
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback

@@ -11,10 +11,10 @@ from dynotune.report.curves import read_curves
 from dynotune.report.model_card import write_model_card
 from dynotune.report.svg import write_svg_loss_curve
 from dynotune.report.terminal import loss_curve
-from dynotune.train.checkpoint import load_weights, model_folder, save_model
 from dynotune.train.hub import HubPusher
 from dynotune.train.loop import Run
 from dynotune.train.run_folder import RunFolder
+from dynotune.train.weights import load_weights, model_folder, save_model
 
 
 def finish(run: Run, config: SFTConfig, folder: RunFolder, hub: HubPusher | None, began: float) -> dict[str, Any]:

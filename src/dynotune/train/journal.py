@@ -8,8 +8,9 @@ import torch
 
 from dynotune.data.examples import Examples
 from dynotune.errors import TrainingError
-from dynotune.train.checkpoint import Checkpoints, Progress
+from dynotune.train.checkpoint import Checkpoints
 from dynotune.train.meter import StepRecord, WindowRecord
+from dynotune.train.state import Progress
 
 Row = dict[str, Any]
 

@@ -20,7 +20,7 @@ from dynotune.objectives.sft import Objective
 from dynotune.plan.plan import Plan, Step
 from dynotune.train.best import BestTracker
 from dynotune.train.cadence import Every
-from dynotune.train.checkpoint import Checkpoints, Trainee
+from dynotune.train.checkpoint import Checkpoints
 from dynotune.train.data import Documents
 from dynotune.train.evaluate import Evaluator
 from dynotune.train.events import Events
@@ -28,6 +28,7 @@ from dynotune.train.journal import Journal
 from dynotune.train.meter import Meter
 from dynotune.train.optimizer import Update
 from dynotune.train.progress import ProgressDisplay
+from dynotune.train.state import Trainee
 
 
 @dataclass(slots=True)

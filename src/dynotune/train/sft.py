@@ -22,7 +22,7 @@ from dynotune.objectives.sft import SFTObjective
 from dynotune.plan.make import check_vocabulary, rows_without_labels, trainable_spans
 from dynotune.plan.plan import Plan
 from dynotune.train.assemble import assemble
-from dynotune.train.checkpoint import Checkpoints, make_saveable
+from dynotune.train.checkpoint import Checkpoints
 from dynotune.train.device import autocast_of, seed_everything, set_up_process
 from dynotune.train.evaluate import HeldOut
 from dynotune.train.finish import finish
@@ -30,6 +30,7 @@ from dynotune.train.hub import HubPusher
 from dynotune.train.loop import train
 from dynotune.train.run_folder import RunFolder
 from dynotune.train.trackers import Trackers
+from dynotune.train.weights import make_saveable
 
 if TYPE_CHECKING:
     from peft import PeftConfig

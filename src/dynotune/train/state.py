@@ -1,0 +1,51 @@
+"""What is trained and how far: the live objects that a checkpoint holds and a resume restores."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from torch.optim.lr_scheduler import LRScheduler
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where a run stands: everything that is counted and goes on after a resume."""
+
+    step: int = 0
+    tokens: int = 0
+    """Real tokens trained on so far."""
+
+    label_tokens: int = 0
+    train_seconds: float = 0.0
+    loss_sum: float = 0.0
+    """Sum of the losses of the steps that were finite, and how many they were."""
+
+    finite_steps: int = 0
+    best_metric: float | None = None
+    best_step: int | None = None
+    evaluations_without_gain: int = 0
+    skipped_steps: list[int] = field(default_factory=list)
+    """Steps whose loss or gradient was not finite."""
+
+
+@dataclass(slots=True)
+class Trainee:
+    """What a checkpoint holds and a resume restores."""
+
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerBase"
+    optimizer: torch.optim.Optimizer
+    schedule: "LRScheduler"
+    progress: Progress
+    plan: dict[str, Any]
+    """What the plan says of itself (`Plan.to_json`): step N means the same examples only under the same plan."""
+
+    settings: dict[str, Any]
+    """The settings that shape an update (`resume.settings_of`)."""
+
+    @property
+    def is_adapter(self) -> bool:
+        return hasattr(self.model, "peft_config")

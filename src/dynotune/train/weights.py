@@ -1,0 +1,108 @@
+"""Models and adapters on disk: written so that others load them, read back so that training goes on with them."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from dynotune.errors import ModelError, TrainingError
+from dynotune.train.whole_folders import put_in_place
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+TRAINABLE = "trainable.safetensors"
+
+
+def model_folder(is_adapter: bool) -> str:
+    """The name under which a model or adapter lies in a run folder or checkpoint."""
+    return "adapter" if is_adapter else "model"
+
+
+def make_saveable(model: "PreTrainedModel") -> str | None:
+    """Mend what would stop transformers from saving the model hours later; says what was done.
+
+    Many published models carry sampling values without `do_sample`: transformers loads that and refuses to write it.
+    """
+    generation: Any = model.generation_config
+    if generation is None:
+        return None
+    try:
+        generation.validate(strict=True)
+    except ValueError:
+        generation.do_sample = True
+        try:
+            generation.validate(strict=True)
+        except ValueError as error:
+            raise ModelError(
+                f"The model's generation_config.json is not valid, so the model could not be saved: {error}. Correct it."
+            ) from error
+        return "generation_config.json: its sampling values need `do_sample: true`, which is set in what is saved"
+    return None
+
+
+def save_model(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folder: Path) -> None:
+    """Write model or adapter with its tokenizer so that transformers or PEFT load the folder as it is."""
+    half = folder.with_name(f".{folder.name}.half")
+    shutil.rmtree(half, ignore_errors=True)
+    # The cache is off while training; a model that is saved must generate with it.
+    use_cache, model.config.use_cache = model.config.use_cache, True
+    try:
+        model.save_pretrained(half)
+        tokenizer.save_pretrained(half)
+        put_in_place(half, folder)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(half, ignore_errors=True)
+        raise TrainingError(f"{folder} could not be written: {error}. Make room on the disk.") from error
+    finally:
+        model.config.use_cache = use_cache
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise TrainingError(f"{path} cannot be read: {error}. Name an older checkpoint.") from error
+
+
+def trainable_tensors(model: "PreTrainedModel") -> dict[str, Tensor]:
+    """Every trainable parameter under its own name."""
+    return {name: p.detach().contiguous() for name, p in model.named_parameters() if p.requires_grad}
+
+
+def load_weights(model: "PreTrainedModel", checkpoint: Path) -> None:
+    """Load a checkpoint's trained weights into the live model."""
+    if hasattr(model, "peft_config"):
+        saved = load_tensors(checkpoint / TRAINABLE)
+        live = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        wrong = [
+            n for n in saved.keys() | live.keys() if n not in saved or n not in live or saved[n].shape != live[n].shape
+        ]
+        if wrong:
+            raise TrainingError(
+                f"{checkpoint} was trained with another adapter: {len(wrong)} trained weights differ in name or shape"
+                f" ({sorted(wrong)[0]}). Resume with the adapter settings of that run."
+            )
+        with torch.no_grad():
+            for name, p in live.items():
+                p.copy_(saved[name])
+        return
+    # Through from_pretrained, because the names in the file may differ from the module's (fused experts, tied heads).
+    dtype = next(model.parameters()).dtype
+    try:
+        loaded: Any = type(model).from_pretrained(
+            checkpoint / "model", dtype=dtype, use_safetensors=True, output_loading_info=True
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise TrainingError(f"{checkpoint / 'model'} cannot be loaded: {error}. Name another checkpoint.") from error
+    saved_model, info = loaded
+    missing = sorted(info.get("missing_keys") or ())
+    if missing:
+        raise TrainingError(
+            f"{checkpoint / 'model'} lacks {len(missing)} weights ({missing[0]}). Name another checkpoint."
+        )
+    model.load_state_dict(saved_model.state_dict())
