@@ -15,8 +15,13 @@ CONFIG: dict[str, Any] = {
     "dataset_name": "/home/someone/private/chats.jsonl",
     "output_dir": "/home/someone/runs/my-run",
     "hub_token": "hf_verysecret",
-    "env": {"WANDB_API_KEY": "alsosecret"},
-    "model_init_kwargs": {"token": "hf_verysecret", "low_cpu_mem_usage": True},
+    "env": {"WANDB_API_KEY": "alsosecret", "GH": "alsosecret"},
+    "model_init_kwargs": {
+        "token": "hf_verysecret",
+        "low_cpu_mem_usage": True,
+        "proxies": {"https": "http://me:secret@proxy"},
+        "storage_options": {"api_key": "secret"},
+    },
     "learning_rate": 0.0001,
     "max_length": 1024,
     "use_peft": True,
@@ -86,7 +91,11 @@ def test_the_card_states_base_data_settings_figures_and_versions(run: Path) -> N
     assert settings == {
         "dataset_name": "chats.jsonl",
         "learning_rate": 0.0001,
-        "model_init_kwargs": {"low_cpu_mem_usage": True},
+        "model_init_kwargs": {
+            "low_cpu_mem_usage": True,
+            "proxies": {"https": "http://(hidden)@proxy"},
+            "storage_options": {},
+        },
         "model_name_or_path": "Qwen/Qwen2.5-0.5B",
         "use_peft": True,
     }
@@ -122,6 +131,7 @@ def test_a_run_without_metrics_or_ledger_says_so(tmp_path: Path) -> None:
         ("~/x/y", "y"),
         ("C:\\models\\llama", "llama"),
         ("Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-0.5B"),
+        ("https://me:secret@host/x.jsonl?token=secret", "x.jsonl?token=(hidden)"),
     ],
 )
 def test_public_names(name: str, shown: str) -> None:

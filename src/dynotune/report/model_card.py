@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from dynotune.config.secrets import masked
 from dynotune.report.curves import read_curves
 from dynotune.report.settings import without_local_paths, without_secrets
 
@@ -94,7 +95,8 @@ def write_merged_card(folder: Path, run: Path, report: "MergeReport") -> None:
 
 
 def public_name(name: str) -> str:
-    """A hub id as it is; of anything on this machine only the last part."""
+    """A hub id as it is; of anything on this machine only the last part; never a password or token."""
+    name = masked(name)
     local = name.startswith((".", "/", "~")) or name.count("/") > 1 or Path(name).suffix in DATA_SUFFIXES
     if local or Path(name).exists():
         return name.rstrip("/").rsplit("/", 1)[-1]

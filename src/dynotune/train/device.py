@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from dynotune.config.checking.problems import shown
 from dynotune.config.keys.run import RunConfig
+from dynotune.config.reading.files import MAX_DIGITS
 from dynotune.errors import ConfigError
 from dynotune.model.load import choose_device
 from dynotune.model.precision import Precision
@@ -18,7 +20,10 @@ from dynotune.model.precision import Precision
 
 def set_up_process(config: RunConfig) -> torch.device:
     """Seed everything, set determinism and TF32, and choose the device."""
-    world = int(os.environ.get("WORLD_SIZE", "1"))
+    given = os.environ.get("WORLD_SIZE", "1")
+    if not given.isdecimal():
+        raise ConfigError(f"WORLD_SIZE is {shown(given)}, not a number of processes. Unset it, or set it to 1.")
+    world = int(given[:MAX_DIGITS])
     if world > 1:
         raise ConfigError(
             f"WORLD_SIZE is {world}: this version trains on one GPU. Start one process; training on several comes with the"
