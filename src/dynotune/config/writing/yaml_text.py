@@ -50,7 +50,7 @@ def _line(config: BaseModel, key: str) -> str:
     note = ""
     plain = _plain(value)
     names, shown = secret_names(key, plain), public(key, plain)
-    if value != default and default is not PydanticUndefined:
+    if default not in (value, shown, PydanticUndefined):
         note = f"  # default: {_flow(_plain(default))}"
     if names:
         # Names may hold anything, and a line break would end the comment.
