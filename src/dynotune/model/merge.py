@@ -1,6 +1,5 @@
 """`dynotune merge`: an adapter into its base, as one model that needs no PEFT, proved against base plus adapter."""
 
-import json
 import shutil
 import warnings
 from dataclasses import dataclass
@@ -9,13 +8,15 @@ from typing import TYPE_CHECKING
 
 from dynotune.config.keys.data import DataConfig
 from dynotune.config.keys.model import ModelConfig
+from dynotune.data.printable import printable
 from dynotune.errors import ModelError
+from dynotune.model.adapter_folder import find_adapter, put_on_base
 from dynotune.model.embedding import embedding_rows
+from dynotune.model.failures import words_of
 from dynotune.model.load import load_model
 from dynotune.model.merge_proof import TOLERANCE, MergeReport, base_logits, probe_ids, probe_logits
 from dynotune.model.precision import Precision
 from dynotune.model.tokenizer import load_tokenizer
-from dynotune.model.weight_files import adapter_weights
 
 if TYPE_CHECKING:
     import torch
@@ -49,35 +50,41 @@ def merge_adapter(
             compute what base and adapter compute. `output` is not touched then.
     """
     import torch
+    from safetensors import SafetensorError
 
-    adapter = find_adapter(run)
-    adapter_weights(adapter)
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ModelError(f"{output} exists and is not an empty folder. Give another `--output`.")
-    settings = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
-    source = base or settings.get("base_model_name_or_path")
+    found = find_adapter(run)
+    adapter = found.path
+    _require_free(output)
+    source = base or found.base
     if not source:
-        raise ModelError(f"{adapter / 'adapter_config.json'} names no base model. Give it by `--base`.")
+        raise ModelError(f"{printable(str(adapter))}/adapter_config.json names no base model. Give it by `--base`.")
+    place = _device(device)
     if dtype is not None and dtype not in TOLERANCE:
         raise ModelError(f"dtype {dtype!r} is none of {', '.join(TOLERANCE)}.")
 
     config = ModelConfig(
         model_name_or_path=source,
-        model_revision=(not base and settings.get("revision")) or "main",
+        model_revision=(not base and found.revision) or "main",
         trust_remote_code=trust_remote_code,
     )
     precision = Precision(getattr(torch, dtype) if dtype else None, compute_bf16=False)
-    model = load_model(config, precision, torch.device(device))
+    model = load_model(config, precision, place)
     if getattr(model.config, "quantization_config", None) is not None:
         raise ModelError(
-            f"{source} is quantised: merging would round what was learned to its few levels. Give the model it was "
-            "quantised from by `--base`."
+            f"{printable(source)} is quantised: merging would round what was learned to its few levels. Give the"
+            " model it was quantised from by `--base`."
         )
     tokenizer = _tokenizer(adapter, config)
     _require_space(model, output)
     peft_model, stored = _wrap(model, adapter, tokenizer)
     ids = probe_ids(tokenizer, peft_model)
     with_adapter, alone = probe_logits(peft_model, ids), base_logits(peft_model, ids)
+    scale = float(with_adapter.square().mean().sqrt())
+    if not 0 < scale < float("inf"):
+        raise ModelError(
+            f"The adapter in {printable(str(adapter))} is broken: with it the base computes logits of size {scale}. Are its"
+            " `lora_alpha` and its weights those that were trained?"
+        )
     change = _merge_layers(peft_model, adapter)
     merged = _unload(peft_model, stored, adapter)
     notices = _generation_settings(merged, tokenizer)
@@ -85,17 +92,22 @@ def merge_adapter(
     half = output.with_name(f".{output.name}.half")
     shutil.rmtree(half, ignore_errors=True)
     try:
-        merged.save_pretrained(half)
-        tokenizer.save_pretrained(half)
+        try:
+            merged.save_pretrained(half)
+            tokenizer.save_pretrained(half)
+        except (OSError, SafetensorError) as error:
+            raise ModelError(
+                f"The merged model could not be written to {printable(str(output))}: {words_of(error)}. Nothing of it was"
+                " kept. Make room, or give another `--output`."
+            ) from error
         kept_as = str(merged.dtype).removeprefix("torch.")
         del merged, model, peft_model
         saved = load_model(
             ModelConfig(model_name_or_path=str(half), trust_remote_code=trust_remote_code, dtype="auto"),
             Precision(None, compute_bf16=False),
-            torch.device(device),
+            place,
         )
         after = probe_logits(saved, ids)
-        scale = float(with_adapter.square().mean().sqrt())
         report = MergeReport(
             output=output,
             base=str(source),
@@ -123,29 +135,32 @@ def merge_adapter(
     return report
 
 
-def find_adapter(run: Path) -> Path:
-    """The adapter's folder inside a run folder or checkpoint, or `run` itself.
-
-    Raises:
-        ModelError: there is none; says what `run` is instead.
-    """
-    for folder in (run, run / "adapter"):
-        if (folder / "adapter_config.json").is_file():
-            return folder
-    if not run.is_dir():
-        raise ModelError(f"{run} is not a folder. Give a run folder, one of its checkpoints, or an adapter folder.")
-    for folder in (run / "model", run):
-        if (folder / "config.json").is_file():
-            raise ModelError(
-                f"{run} was fine-tuned in full: {folder} is the whole model and loads as it is. Nothing to merge."
-            )
-    checkpoints = sorted(run.glob("checkpoints/step-*/adapter"), key=lambda p: int(p.parent.name.removeprefix("step-")))
-    if checkpoints:
+def _require_free(output: Path) -> None:
+    try:
+        if output.exists() and (not output.is_dir() or any(output.iterdir())):
+            raise ModelError(f"{printable(str(output))} exists and is not an empty folder. Give another `--output`.")
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
         raise ModelError(
-            f"{run} has no final adapter: the run did not end. Its newest checkpoint can be merged: "
-            f"`dynotune merge {checkpoints[-1].parent} --output ...`"
+            f"Nothing can be written to {printable(str(output), 200)}: {error.strerror}. Give another `--output`."
+        ) from error
+
+
+def _device(name: str) -> "torch.device":
+    import torch
+
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise ModelError(f"`--device {printable(name)}` is neither `cpu` nor `cuda` (nor `cuda:0`, `cuda:1`, ...).")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ModelError(
+            f"`--device {name}`: there are {torch.cuda.device_count()} GPUs that PyTorch can use here. Give `--device cpu`:"
+            " a merge needs no GPU."
         )
-    raise ModelError(f"{run} holds no adapter (no adapter_config.json there or in {run / 'adapter'}).")
+    return device
 
 
 def _tokenizer(adapter: Path, base: ModelConfig) -> "PreTrainedTokenizerBase":
@@ -156,34 +171,29 @@ def _tokenizer(adapter: Path, base: ModelConfig) -> "PreTrainedTokenizerBase":
 
 def _require_space(model: "PreTrainedModel", output: Path) -> None:
     needed = sum(p.numel() * p.element_size() for p in model.parameters())
-    place = next(folder for folder in output.resolve().parents if folder.exists())
+    place = output.resolve().parent
     free = shutil.disk_usage(place).free
     if free < needed * 1.05:
         raise ModelError(
-            f"The merged model takes {needed / 2**30:.1f} GiB, and {place} has {free / 2**30:.1f} GiB free. Make room, "
-            "or give another `--output`."
+            f"The merged model takes {needed / 2**30:.1f} GiB, and {printable(str(place))} has {free / 2**30:.1f} GiB free."
+            " Make room, or give another `--output`."
         )
-    output.parent.mkdir(parents=True, exist_ok=True)
 
 
 def _wrap(
     model: "PreTrainedModel", adapter: Path, tokenizer: "PreTrainedTokenizerBase"
 ) -> "tuple[PeftModel, dict[str, torch.dtype]]":
     """Base with adapter, and the precision in which each weight of the base is stored."""
-    from peft import PeftModel
-
     # A run with new tokens grew the embedding; the rows' values come with the adapter.
     if len(tokenizer) > embedding_rows(model):
         model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     stored = {name: parameter.dtype for name, parameter in model.named_parameters(remove_duplicate=False)}
-    try:
-        peft_model = PeftModel.from_pretrained(model, str(adapter))
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise ModelError(f"The adapter in {adapter} does not load on {model.name_or_path}: {error}") from error
-    peft_model.eval()
+    peft_model = put_on_base(model, adapter)
     if not hasattr(peft_model.base_model, "merge_and_unload"):
         kind = peft_model.active_peft_config.peft_type
-        raise ModelError(f"The adapter in {adapter} is of type {kind}, which has no weights that could be merged.")
+        raise ModelError(
+            f"The adapter in {printable(str(adapter))} is of type {kind}, which has no weights that could be merged."
+        )
     return peft_model, stored
 
 
@@ -212,7 +222,7 @@ def _merge_layers(model: "PeftModel", adapter: Path) -> _Change:
         try:
             layer.merge(safe_merge=True)
         except ValueError as error:
-            raise ModelError(f"The adapter in {adapter} does not merge: {error}") from error
+            raise ModelError(f"The adapter in {printable(str(adapter))} does not merge: {words_of(error)}") from error
         for name, parameter in layer.get_base_layer().named_parameters():
             dtype, old = before[name]
             exact = parameter.detach()
@@ -235,7 +245,9 @@ def _unload(model: "PeftModel", stored: "dict[str, torch.dtype]", adapter: Path)
     for name, parameter in merged.named_parameters(remove_duplicate=False):
         parameter.data = parameter.data.to(stored.get(name, merged.dtype))
         if not bool(parameter.isfinite().all()):
-            raise ModelError(f"The adapter in {adapter} is broken: {name} would not be finite.")
+            raise ModelError(
+                f"The adapter in {printable(str(adapter))} is broken: {printable(name)} would not be finite."
+            )
     merged.config.use_cache = True
     return merged
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dynotune.data.printable import printable
 from dynotune.errors import ModelError
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class MergeReport:
     def lines(self) -> list[str]:
         """The report for a person."""
         return [
-            f"merged {self.layers} modules into {self.base}, stored as {self.dtype}: {self.output}",
+            f"merged {self.layers} modules into {printable(self.base)}, stored as {self.dtype}:"
+            f" {printable(str(self.output))}",
             f"largest change of a weight {self.largest_change:.3g}; largest rounding {self.largest_rounding:.3g} "
             f"({self.rounding_share:.2%} of the change, root mean square)",
             f"logits of the saved model against base + adapter on {self.tokens} tokens: largest difference "
