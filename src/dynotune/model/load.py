@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dynotune.config.keys.model import ModelConfig
-from dynotune.errors import ConfigError, ModelError
+from dynotune.data.printable import printable
+from dynotune.errors import ConfigError, DynotuneError, ModelError
+from dynotune.model.failures import LoadReport, cannot_load, loading_failures, words_of
 from dynotune.model.precision import Precision
 from dynotune.model.weight_files import is_adapter, require_safetensors
 
@@ -38,18 +40,27 @@ def load_model(config: ModelConfig, precision: Precision, device: "torch.device"
         )
     extra = dict(config.model_init_kwargs)
     if "device_map" in extra:
+        device_map = printable(str(extra["device_map"]))
         raise ConfigError(
-            f"`model_init_kwargs: {{device_map: {extra['device_map']}}}` would spread one model over devices of which one"
+            f"`model_init_kwargs: {{device_map: {device_map}}}` would spread one model over devices of which one"
             " works at a time. Take it out: the model goes whole onto this process's device."
         )
     for key in ("dtype", "torch_dtype", "attn_implementation", "revision", "trust_remote_code"):
         if key in extra:
             name = {"torch_dtype": "dtype", "revision": "model_revision"}.get(key, key)
             raise ConfigError(f"`model_init_kwargs` holds `{key}`: give it as `{name}` at the top level.")
+    # What transformers is told below; `use_safetensors: true` is what happens anyway.
+    for key, value in (("use_safetensors", True), ("ignore_mismatched_sizes", False), ("output_loading_info", False)):
+        if extra.pop(key, value) is not value:
+            raise ConfigError(
+                f"`model_init_kwargs: {{{key}: ...}}` cannot be changed: only safetensors are read, and a weight that does"
+                " not fit is an error. Take it out."
+            )
     common: dict[str, Any] = {"trust_remote_code": config.trust_remote_code}
     if config.attn_implementation is not None:
         common["attn_implementation"] = config.attn_implementation
     model: PreTrainedModel
+    report = LoadReport()
     try:
         if is_adapter(config.model_name_or_path, config.model_revision, extra):
             raise _is_adapter(config.model_name_or_path)
@@ -57,31 +68,31 @@ def load_model(config: ModelConfig, precision: Precision, device: "torch.device"
             model = _random_model(config, precision, device, common, extra)
         else:
             require_safetensors(config.model_name_or_path, config.model_revision, extra)
-            loaded: Any = AutoModelForCausalLM.from_pretrained(
-                config.model_name_or_path,
-                revision=config.model_revision,
-                dtype=precision.weights if precision.weights is not None else "auto",
-                output_loading_info=True,
-                use_safetensors=True,
-                **common,
-                **extra,
-            )
+            with report:
+                loaded: Any = AutoModelForCausalLM.from_pretrained(
+                    config.model_name_or_path,
+                    revision=config.model_revision,
+                    dtype=precision.weights if precision.weights is not None else "auto",
+                    output_loading_info=True,
+                    ignore_mismatched_sizes=True,  # `_check_weights` names them
+                    use_safetensors=True,
+                    **common,
+                    **extra,
+                )
             model, info = loaded
             _check_weights(config.model_name_or_path, info)
             model = torch.nn.Module.to(model, device)
+    except DynotuneError:
+        raise
     except ImportError as error:
         raise ModelError(
             f"`attn_implementation: {config.attn_implementation}` or the model itself needs a package that does not work"
-            f" here: {error}"
+            f" here: {words_of(error)}"
         ) from error
     except OSError as error:
         raise ModelError(_not_found(config, error)) from error
-    except (ValueError, KeyError) as error:
-        if isinstance(error, ConfigError | ModelError):
-            raise
-        raise ModelError(
-            f"`{config.model_name_or_path}` cannot be loaded as a causal language model: {error}"
-        ) from error
+    except loading_failures() as error:
+        raise ModelError(cannot_load(config.model_name_or_path, extra, error, report.text)) from error
     model.config.return_dict = True  # without it transformers' own models fail on the outputs of their parts
     check_model(model, config, precision, device)
     return model
@@ -116,48 +127,60 @@ def _random_model(
 
 
 def _is_adapter(name: str) -> ModelError:
+    shown = printable(name)
     return ModelError(
-        f"`model_name_or_path: {name}` is an adapter, not a model: a new adapter on top of it would replace it. Merge it"
-        f" first (`dynotune merge {name} --output merged`) and name that folder, or go on training it by resuming its run."
+        f"`model_name_or_path: {shown}` is an adapter, not a model: a new adapter on top of it would replace it. Merge it"
+        f" first (`dynotune merge {shown} --output merged`) and name that folder, or go on training it by resuming its run."
     )
 
 
 def _check_weights(name: str, info: dict[str, Any]) -> None:
     """A weight that is missing would be drawn at random, one that has no place would be dropped: all are errors."""
-    missing, mismatched = sorted(info.get("missing_keys") or ()), info.get("mismatched_keys") or ()
-    if missing or mismatched:
-        first = ", ".join(str(key) for key in (missing or list(mismatched))[:3])
+    shown = printable(name)
+    missing = sorted(info.get("missing_keys") or ())
+    if missing:
         raise ModelError(
-            f"`{name}` lacks {len(missing)} weights of its own architecture and {len(mismatched)} have another shape"
-            f" ({first}, ...). They would start at random. Check the folder, or ask for random weights by name:"
-            " `random_weights: true`."
+            f"`{shown}` lacks {len(missing)} weights of its own architecture ({_first(missing)}). They would start at"
+            " random. Check the folder, or ask for random weights by name: `random_weights: true`."
+        )
+    mismatched = sorted(info.get("mismatched_keys") or ())
+    if mismatched:
+        key, stored, wanted = mismatched[0]
+        raise ModelError(
+            f"`{shown}`: {len(mismatched)} weights do not have the shape that its `config.json` asks for ({printable(key)}"
+            f" is {list(stored)} in the file and {list(wanted)} there, ...). Check that `config.json` (say, `vocab_size` or"
+            " `hidden_size`) belongs to these weights; or ask for random weights by name: `random_weights: true`."
         )
     # transformers has taken out of this list what the architecture says it does not need.
     unexpected = sorted(info.get("unexpected_keys") or ())
     if unexpected:
         raise ModelError(
-            f"`{name}` holds {len(unexpected)} weights that its `config.json` has no place for ({', '.join(unexpected[:3])},"
-            " ...). They would be dropped without a word: a model with fewer layers, or another model, would be trained."
+            f"`{shown}` holds {len(unexpected)} weights that its `config.json` has no place for ({_first(unexpected)})."
+            " They would be dropped without a word: a model with fewer layers, or another model, would be trained."
             " Check that `config.json` (say, `num_hidden_layers`) belongs to these weights."
         )
 
 
+def _first(names: list[str]) -> str:
+    return ", ".join(printable(name) for name in names[:3]) + (", ..." if len(names) > 3 else "")
+
+
 def _not_found(config: ModelConfig, error: OSError) -> str:
-    name = config.model_name_or_path
-    assert name is not None
-    path = Path(name)
+    assert config.model_name_or_path is not None
+    path = Path(config.model_name_or_path)
+    name = printable(config.model_name_or_path)
     if path.is_file():
         return f"`model_name_or_path: {name}` is a file. With `random_weights: true` a `config.json` is enough."
     if path.is_dir():
-        found = ", ".join(sorted(child.name for child in path.iterdir())[:8]) or "nothing"
+        found = ", ".join(sorted(printable(child.name) for child in path.iterdir())[:8]) or "nothing"
         return (
             f"`model_name_or_path: {name}` is a folder without loadable safetensors weights (it holds: {found}). Pickled"
             " weights (`pytorch_model.bin`) are refused: convert them to safetensors. To start from the configuration"
-            f" alone set `random_weights: true`. The loader said: {error}"
+            f" alone set `random_weights: true`. The loader said: {words_of(error)}"
         )
     return (
-        f"`model_name_or_path: {name}` is neither a folder here nor a model that the hub gave: {error}. Check the spelling,"
-        " log in with `hf auth login` for gated models, or download it first and give the folder."
+        f"`model_name_or_path: {name}` is neither a folder here nor a model that the hub gave: {words_of(error)}. Check the"
+        " spelling, log in with `hf auth login` for gated models, or download it first and give the folder."
     )
 
 
@@ -179,8 +202,8 @@ def check_model(model: "PreTrainedModel", config: ModelConfig, precision: Precis
         ]
         if other:
             raise ModelError(
-                f"{len(other)} weights are not {precision.weights} as asked ({other[0]} and others). A silent load in"
-                " another precision changes memory, speed and results."
+                f"{len(other)} weights are not {precision.weights} as asked ({printable(other[0])} and others). A silent"
+                " load in another precision changes memory, speed and results."
             )
     asked = config.attn_implementation
     got = getattr(model.config, "_attn_implementation", None)
