@@ -12,7 +12,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from rich.console import Console
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, TrainerCallback
 
 from dynotune import SFTConfig, train_sft
 from tests.tiny import chats, completions, plain_texts, tiny_model, tiny_tokenizer
@@ -125,7 +125,7 @@ def test_every_step_has_trls_loss(
 
 
 def test_the_comparison_can_fail(tmp_path: Path) -> None:
-    """Negative control: another order of the same rows, or a learning rate off by 1 %, does not pass."""
+    """Negative control: another order of the same rows, or another weight decay, does not pass."""
     model, rows = tiny_model(), chats(24)
     theirs = losses_of_trl(copy.deepcopy(model), copy.deepcopy(rows), tmp_path, **DEFAULTS)
     swapped = [rows[1], rows[2], rows[0], *rows[3:]]
@@ -133,3 +133,53 @@ def test_the_comparison_can_fail(tmp_path: Path) -> None:
     assert worst(ours, theirs, "loss") > 1e-3
     ours = losses_of_ours(copy.deepcopy(model), rows, tmp_path / "b", **{**DEFAULTS, "weight_decay": 0.5})
     assert worst(ours, theirs, "loss") > 1e-5
+
+
+class SameAdapter(TrainerCallback):
+    """Gives every adapter weight a value that depends on its place alone, whatever either side drew for it."""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        generator = torch.Generator().manual_seed(11)
+        with torch.no_grad():
+            for name, p in sorted(model.named_parameters()):
+                if p.requires_grad:
+                    assert "lora_" in name
+                    p.copy_(0.05 * torch.randn(p.shape, generator=generator))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"lora_r": 4, "lora_alpha": 8, "lora_target_modules": ["q_proj", "down_proj"]},
+        {"lora_r": 3, "lora_alpha": 7, "use_rslora": True},  # PEFT's own targets, as in TRL
+        {"lora_r": 4, "use_dora": True, "lora_target_modules": ["v_proj", "up_proj"]},
+    ],
+)
+def test_the_lora_keys_mean_what_trls_mean(keys: dict[str, Any], tmp_path: Path) -> None:
+    from datasets import Dataset
+    from trl import ModelConfig, SFTTrainer, get_peft_config
+    from trl import SFTConfig as TRLConfig
+
+    keys = {"use_peft": True, "lora_dropout": 0.0, **keys}
+    model, rows = tiny_model(), chats(48)
+    trainer = SFTTrainer(
+        model=copy.deepcopy(model),
+        args=TRLConfig(
+            output_dir=str(tmp_path / "trl"), gradient_checkpointing=False, disable_tqdm=True, **COMMON, **DEFAULTS
+        ),
+        train_dataset=Dataset.from_list(copy.deepcopy(rows)),
+        processing_class=tiny_tokenizer(),
+        peft_config=get_peft_config(ModelConfig(**keys)),
+        callbacks=[SameAdapter()],
+    )
+    trainer.train()
+    result = train_sft(
+        SFTConfig(output_dir=str(tmp_path / "ours"), **COMMON, **DEFAULTS, **keys),
+        model=copy.deepcopy(model),
+        tokenizer=tiny_tokenizer(),
+        train_dataset=rows,
+        callbacks=[SameAdapter()],
+        console=Console(quiet=True),
+    )
+    theirs = [row for row in trainer.state.log_history if "loss" in row]
+    assert worst([row for row in result.metrics if "loss" in row], theirs, "loss") < 1e-5

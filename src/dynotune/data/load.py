@@ -163,5 +163,5 @@ def _split(train: Loaded, size: float, seed: int) -> tuple[Loaded, Loaded]:
     statement = f"{len(held_out):,} rows held out of the training data (test_split_size {size:g}, seed {seed})"
     return (
         Loaded(kept, train.ledger, train.format, train.sources),
-        Loaded(held_out, ledger, train.format, [statement]),
+        Loaded(held_out, ledger, f"{len(held_out):,} of these rows: {train.format}", [statement]),
     )

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from dynotune.config.keys.data import DataConfig
 from dynotune.data.account.ledger import Ledger
 from dynotune.data.examples import Examples
+from dynotune.data.printable import beginning
 from dynotune.data.rows import BadRow
 from dynotune.errors import DataError
 from dynotune.plan.truncation import Spans, truncate
@@ -16,7 +17,11 @@ NO_LABELS_LEFT = "no-labels-after-truncation"
 
 
 def trainable_spans(
-    examples: Examples, config: DataConfig, ledger: Ledger, quarantine: Callable[[BadRow], None] | None
+    examples: Examples,
+    config: DataConfig,
+    ledger: Ledger,
+    quarantine: Callable[[BadRow], None] | None,
+    text_of: Callable[[NDArray[np.int32]], str] | None = None,
 ) -> tuple[Spans, NDArray[np.int64]]:
     """The used part of every example, and the indices [rows] of those that still have a label token.
 
@@ -41,7 +46,8 @@ def trainable_spans(
         ledger.skip(NO_LABELS_LEFT, place, tokens, int(full.label_tokens[row]))
         if quarantine:
             detail = f"no label token is left in the {int(spans.lengths[row])} of {tokens} tokens that max_length keeps"
-            quarantine(BadRow(place, NO_LABELS_LEFT, detail))
+            start = text_of(examples[row].ids_T[:64]) if text_of else ""
+            quarantine(BadRow(place, NO_LABELS_LEFT, detail, beginning(start)))
     ledger.check()
     return spans, np.flatnonzero(spans.label_tokens)
 

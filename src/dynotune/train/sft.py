@@ -21,6 +21,7 @@ from dynotune.model.tokenizer import apply_settings, load_tokenizer_and_changes
 from dynotune.objectives.sft import SFTObjective
 from dynotune.plan.make import check_vocabulary, rows_without_labels, trainable_spans
 from dynotune.plan.plan import Plan
+from dynotune.plan.truncation import Spans
 from dynotune.train.assemble import assemble
 from dynotune.train.checkpoint import Checkpoints
 from dynotune.train.device import autocast_of, seed_everything, set_up_process
@@ -104,7 +105,7 @@ def train_sft(
         data, held_out_data = load_train_and_eval(
             config, encoder, folder.starting, train_dataset=train_dataset, eval_dataset=eval_dataset
         )
-        plan, held_out = make_plan(config, folder, data, held_out_data)
+        plan, held_out = make_plan(config, folder, tokenizer, data, held_out_data)
         _report_data(config, console, encoder, data, held_out_data, plan)
 
         seed_everything(config.seed)  # what is drawn for the model must not depend on what was drawn for the data
@@ -157,16 +158,23 @@ def train_sft(
 
 
 def make_plan(
-    config: SFTConfig, folder: RunFolder, data: Loaded, held_out_data: Mapping[str, Loaded]
+    config: SFTConfig,
+    folder: RunFolder,
+    tokenizer: "PreTrainedTokenizerBase",
+    data: Loaded,
+    held_out_data: Mapping[str, Loaded],
 ) -> tuple[Plan, dict[str, HeldOut]]:
     """Apply `max_length` to every data set, account for what it cuts, and plan the run."""
     quarantine = Quarantine(folder.starting / "quarantine.jsonl").write
-    spans, rows = trainable_spans(data.examples, config, data.ledger, quarantine)
+
+    def spans_of(loaded: Loaded) -> tuple[Spans, Any]:
+        return trainable_spans(
+            loaded.examples, config, loaded.ledger, quarantine, lambda ids: str(tokenizer.decode(ids))
+        )
+
+    spans, rows = spans_of(data)
     plan = Plan(spans, rows, config, config.seed, data.examples.digest())
-    held_out = {}
-    for name, loaded in held_out_data.items():
-        held_out[name] = HeldOut(loaded.examples, *trainable_spans(loaded.examples, config, loaded.ledger, quarantine))
-    return plan, held_out
+    return plan, {name: HeldOut(loaded.examples, *spans_of(loaded)) for name, loaded in held_out_data.items()}
 
 
 def _report_data(
