@@ -79,7 +79,7 @@ FINE: list[dict[str, Any]] = [
     {"lora_r": 16, "lora_alpha": 32, "use_peft": False},
     {"use_peft": True, "lora_target_parameters": ["w"], "lora_dropout": 0},
     {"global_batch_size": 32},
-    {"num_processes": 1, "accelerate_config": "single_gpu", "mixed_precision": "bf16"},
+    {"num_processes": 1, "accelerate_config": "single_gpu", "mixed_precision": "no"},
     {"packing": False, "packing_strategy": "wrapped"},
     {"use_peft": True, "use_dora": True, "use_rslora": True},
     {"dtype": "float32", "model_init_kwargs": {"dtype": "float32"}},

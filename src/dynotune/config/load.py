@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from dynotune.config.checking.problems import Origins, Problem
@@ -11,7 +12,12 @@ from dynotune.config.sft import SFTConfig
 from dynotune.config.variables import export_env
 
 
-def load_config(path: Path | None, flags: Mapping[str, Any], *, spelled: Mapping[str, str] | None = None) -> SFTConfig:
+def load_config(
+    path: Path | str | None,
+    flags: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    spelled: Mapping[str, str] | None = None,
+) -> SFTConfig:
     """The configuration that a file and flags give, checked; then its `env:` is exported.
 
     Args:

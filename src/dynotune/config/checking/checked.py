@@ -1,5 +1,6 @@
 """The base of a whole configuration: from a file, flags or Python alike, fully checked, or one `ConfigError`."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -94,6 +95,19 @@ class CheckedConfig(Topic):
         return {
             key: None if is_secret(key) else public(key, value) for key, value in self.model_dump(mode="json").items()
         }
+
+    # Callbacks that are written for transformers ask `args` for itself in these three ways.
+    def to_dict(self) -> dict[str, Any]:
+        """As transformers' TrainingArguments: every key with its value, without secrets."""
+        return self.public_dict()
+
+    def to_sanitized_dict(self) -> dict[str, Any]:
+        """As transformers' TrainingArguments: values that trackers take, others as text."""
+        return {k: v if isinstance(v, bool | int | float | str) else str(v) for k, v in self.public_dict().items()}
+
+    def to_json_string(self) -> str:
+        """As transformers' TrainingArguments."""
+        return json.dumps(self.public_dict(), indent=2)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         yield from ((key, value and hidden(key, value)) for key, value in self.model_dump().items())

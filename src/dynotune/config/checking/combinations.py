@@ -93,9 +93,11 @@ LORA_KEYS = (
 
 def _adapter(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
     if not config.use_peft:
+        # Who writes `use_peft: false` beside them has switched the adapter off; who writes nothing has forgotten it.
+        found = idle if "use_peft" in given else wrong
         for key in LORA_KEYS:
             if changed(config, key):
-                yield wrong(
+                yield found(
                     f"`{key}` does nothing without `use_peft: true`, which trains an adapter. Add it, or "
                     f"remove `{key}` to train all weights.",
                     key,

@@ -60,7 +60,7 @@ LAUNCHER: Mapping[str, Fate] = {
     "mixed_precision": superseded(
         BF16,
         default="no",
-        silent=("no", "bf16", False, None),
+        silent=("no", False, None),
         refuses={
             "fp16": "float16 needs a loss scale that changes the updates; set `bf16: true`",
             "fp8": "FP8 is later work; remove it",

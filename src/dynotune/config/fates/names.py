@@ -59,7 +59,10 @@ OPTIMIZERS = (
     "apollo_adamw_layerwise",
     "stable_adamw",
 )
-"""Those that Dynotune supports are listed under `optim`; the others are refused by name when a run is set up."""
+"""transformers' optimizers."""
+
+SUPPORTED_OPTIMIZERS = ("adamw_torch_fused", "adamw_torch", "sgd", "adagrad", "rmsprop", "adafactor")
+"""Those that Dynotune has (`train/optimizer.py`)."""
 
 DPO_LOSSES = frozenset(
     {

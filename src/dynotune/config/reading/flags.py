@@ -34,7 +34,8 @@ def from_words(model: type[BaseModel], key: str, words: Sequence[str]) -> Any:
     if takes.mapping and not words[0].lstrip().startswith(("{", "[")) and all("=" in word for word in words):
         return dict(word.split("=", 1) for word in words)
     if len(words) == 1:
-        return words[0]
+        # On a command line nothing else could unset a text that the file sets.
+        return None if takes.none and words[0] == "null" else words[0]
     if takes.list:
         return list(words)
     if takes.mapping:

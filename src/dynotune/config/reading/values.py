@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dynotune.config.fates.names import DPO_LOSSES, OPTIMIZERS, SCHEDULES
+from dynotune.config.fates.names import DPO_LOSSES, OPTIMIZERS, SCHEDULES, SUPPORTED_OPTIMIZERS
 from dynotune.config.fates.trl import DPO, LATER_QLORA
 from dynotune.config.variables import refuse_variables
 
@@ -120,6 +120,16 @@ def _one_of(known: tuple[str, ...], what: str) -> Callable[[Any], tuple[Any, Sai
     return rule
 
 
+def _optim(value: Any) -> tuple[Any, Said]:
+    _one_of(OPTIMIZERS, "optimizer")(value)
+    if isinstance(value, str) and value not in SUPPORTED_OPTIMIZERS:
+        raise ValueError(
+            f"this version has {', '.join(SUPPORTED_OPTIMIZERS)}; another optimizer changes what is learned, so none is"
+            " put in its place"
+        )
+    return value, None
+
+
 def _model_init_kwargs(value: Any) -> tuple[Any, Said]:
     if isinstance(value, dict):
         for name, reason in INIT_KWARGS_REFUSED.items():
@@ -159,7 +169,7 @@ _RULES: Mapping[str, Callable[[Any], tuple[Any, Said]]] = {
     "report_to": _report_to,
     "dtype": _dtype,
     "output_dir": _output_dir,
-    "optim": _one_of(OPTIMIZERS, "optimizer"),
+    "optim": _optim,
     "lr_scheduler_type": _one_of(SCHEDULES, "schedule"),
     "env": _env,
     "model_init_kwargs": _model_init_kwargs,
