@@ -1,5 +1,6 @@
 """Promise: a tokenizer is loaded as asked for, or the error says what to do; SentencePiece models keep their tokens."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -193,3 +194,38 @@ def test_a_damaged_sentencepiece_model(tmp_path: Path) -> None:
     (tmp_path / "spm" / "tokenizer.model").write_bytes(b"\x00\x01 not a model")
     with pytest.raises(ModelError, match=r"SentencePiece|tokenizer\.json"):
         load(tmp_path / "spm")
+
+
+@pytest.mark.parametrize(
+    ("file", "settings", "said"),
+    [
+        ("tokenizer_config.json", {"model_max_length": "abc"}, r"`model_max_length` .* 'abc', not a number"),
+        ("config.json", {"model_type": "llama", "hidden_size": "64"}, "hidden_size"),
+        ("config.json", {"model_type": "llama", "num_attention_heads": 7, "hidden_size": 64}, "attention heads"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(saved: Path, file: str, settings: dict[str, Any], said: str) -> None:
+    known = json.loads((saved / file).read_text()) if (saved / file).exists() else {}
+    known.pop("tokenizer_class", None)
+    (saved / file).write_text(json.dumps(known | settings))
+    with pytest.raises(ModelError, match=said):
+        load(saved)
+
+
+@pytest.mark.parametrize("key", ["eos_token", "pad_token"])
+def test_no_escape_sequence_is_printed(saved: Path, key: str) -> None:
+    broken = saved.parent / "\x1b[31m"
+    broken.mkdir()
+    (broken / "\x1b[2J.json").write_text("{")
+    for folder, more in ((saved, {key: "\x1b]0;pwn\x07"}), (broken, {})):
+        with pytest.raises(ModelError) as caught:
+            load(folder, **more)
+        assert str(caught.value).isprintable()
+        assert "\\x1b" in str(caught.value)
+
+
+def test_a_configuration_without_end_is_named(saved: Path) -> None:
+    (saved / "config.json").write_text('{"a":' + "[" * 100_000 + "}")
+    (saved / "tokenizer_config.json").write_text("{}")
+    with pytest.raises(ModelError, match="recursion"):
+        load(saved)

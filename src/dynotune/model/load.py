@@ -85,10 +85,9 @@ def load_model(config: ModelConfig, precision: Precision, device: "torch.device"
     except DynotuneError:
         raise
     except ImportError as error:
-        raise ModelError(
-            f"`attn_implementation: {config.attn_implementation}` or the model itself needs a package that does not work"
-            f" here: {words_of(error)}"
-        ) from error
+        asked = config.attn_implementation
+        needs = "The model" if asked is None else f"`attn_implementation: {asked}` or the model itself"
+        raise ModelError(f"{needs} needs a package that does not work here: {words_of(error)}") from error
     except OSError as error:
         raise ModelError(_not_found(config, error)) from error
     except loading_failures() as error:

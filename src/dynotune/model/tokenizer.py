@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from dynotune.config.keys.data import DataConfig
 from dynotune.config.keys.model import ModelConfig
+from dynotune.data.printable import printable
 from dynotune.errors import ModelError, TemplateError
+from dynotune.model.failures import loading_failures, words_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -82,19 +84,24 @@ def _from_pretrained(name: str, revision: str, trust_remote_code: bool) -> "PreT
     folder = Path(name)
     spm = sentencepiece_only(folder)
     if folder.is_dir() and not any(folder.iterdir()):
-        raise ModelError(f"The folder {name} is empty: it holds no tokenizer.")
+        raise ModelError(f"The folder {printable(name)} is empty: it holds no tokenizer.")
+    failures: tuple[type[Exception], ...] = (*loading_failures(), ImportError)
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             name, revision=revision, trust_remote_code=trust_remote_code
         )
-    except (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(_load_failure(name, folder, spm, error)) from error
+    except failures as error:
+        raise ModelError(_load_failure(printable(name), folder, spm, error)) from error
+    if not isinstance(tokenizer.model_max_length, int | float):
+        raise ModelError(
+            f"The tokenizer {printable(name)} is broken: `model_max_length` in its tokenizer_config.json is"
+            f" {printable(repr(tokenizer.model_max_length), 60)}, not a number. Correct it, or take it out."
+        )
     return tokenizer if spm is None else faithful_tokenizer(tokenizer, spm)
 
 
 def _load_failure(name: str, folder: Path, spm: Path | None, error: Exception) -> str:
-    first_line = str(error).strip().split("\n")[0] or type(error).__name__
-    said = f"transformers said: {first_line}"
+    said = f"transformers said: {words_of(error)}"
     if "trust_remote_code" in str(error):
         return (
             f"The tokenizer {name} brings Python code of its own, which is not run unasked. Read that code and set"
@@ -102,11 +109,11 @@ def _load_failure(name: str, folder: Path, spm: Path | None, error: Exception) -
         )
     if spm is not None:
         return (
-            f"{spm} is a SentencePiece model that could not be loaded ({said})."
+            f"{printable(str(spm))} is a SentencePiece model that could not be loaded ({said})."
             " Is it whole? Is `sentencepiece` installed (`pip install dynotune[sentencepiece]`)?"
         )
     if folder.is_dir():
-        held = ", ".join(sorted(p.name for p in folder.iterdir())[:12])
+        held = ", ".join(sorted(printable(p.name) for p in folder.iterdir())[:12])
         return (
             f"No tokenizer could be loaded from the folder {name}, which holds: {held}. It needs a `tokenizer.json`"
             f" or a SentencePiece `tokenizer.model`; or set `tokenizer_name_or_path`. {said}"
@@ -129,7 +136,7 @@ def _add_tokens(tokenizer: "PreTrainedTokenizerBase", tokens: list[str]) -> None
 def _require_in_vocabulary(tokenizer: "PreTrainedTokenizerBase", key: str, token: str) -> None:
     if token not in tokenizer.get_vocab():
         raise ModelError(
-            f"`{key}: {token}` is not in the vocabulary of the tokenizer {_name(tokenizer)}"
+            f"`{key}: {printable(token)}` is not in the vocabulary of the tokenizer {_name(tokenizer)}"
             f" ({len(tokenizer):,} tokens). Name a token that it has, or also list it in `added_tokens`."
         )
 
@@ -141,12 +148,12 @@ def _take_template(tokenizer: "PreTrainedTokenizerBase", path: str, *, keep_eos:
         return
     if Path(path).is_file():
         raise TemplateError(
-            f"`chat_template_path: {path}` is a file, but not a template: give a {' or '.join(_TEMPLATE_FILES)} file,"
-            " or a tokenizer's folder or hub id."
+            f"`chat_template_path: {printable(str(path))}` is a file, but not a template: give a"
+            f" {' or '.join(_TEMPLATE_FILES)} file, or a tokenizer's folder or hub id."
         )
     source = _from_pretrained(path, "main", trust)
     if source.chat_template is None:
-        raise TemplateError(f"`chat_template_path: {path}` is a tokenizer without a chat template.")
+        raise TemplateError(f"`chat_template_path: {printable(str(path))}` is a tokenizer without a chat template.")
     tokenizer.chat_template = source.get_chat_template()
     known = tokenizer.get_vocab()
     tokenizer.add_tokens([token for token in source.added_tokens_decoder.values() if token.content not in known])
@@ -158,13 +165,17 @@ def _read_template(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise TemplateError(f"`chat_template_path: {path}` does not exist (looked in {Path.cwd()}).") from None
+        raise TemplateError(
+            f"`chat_template_path: {printable(str(path))}` does not exist (looked in {printable(str(Path.cwd()))})."
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise TemplateError(f"`chat_template_path: {path}` cannot be read as UTF-8 text: {error}") from error
+        raise TemplateError(
+            f"`chat_template_path: {printable(str(path))}` cannot be read as UTF-8 text: {words_of(error)}"
+        ) from error
     if not text.strip():
-        raise TemplateError(f"`chat_template_path: {path}` is empty.")
+        raise TemplateError(f"`chat_template_path: {printable(str(path))}` is empty.")
     return text
 
 
 def _name(tokenizer: "PreTrainedTokenizerBase") -> str:
-    return str(tokenizer.name_or_path or type(tokenizer).__name__)
+    return printable(str(tokenizer.name_or_path or type(tokenizer).__name__))
