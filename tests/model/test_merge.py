@@ -11,8 +11,9 @@ import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from rich.console import Console
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from dynotune import ModelError, SFTConfig, train_sft
 from dynotune.model import merge as module
@@ -291,6 +292,29 @@ def test_generation_stops_where_the_tuned_end_token_says(run: Path, tmp_path: Pa
     assert "generation also ends at" in report.notices[0]
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     assert model.generation_config.eos_token_id == [tiny_tokenizer().eos_token_id, 77]
+
+
+def test_sampling_values_that_transformers_refuses_to_write_do_not_stop_a_merge(run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "base" / "generation_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"eos_token_id": 77, "temperature": 0.6}))
+    report = merge_adapter(run, tmp_path / "out")
+    assert any("do_sample" in notice for notice in report.notices)
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "out").generation_config.temperature == 0.6
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"max_new_tokens": -5}))
+    with pytest.raises(ModelError, match="`max_new_tokens` must be greater than 0"):
+        merge_adapter(run, tmp_path / "broken")
+
+
+def test_a_disk_that_fails_while_writing_keeps_nothing(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise SafetensorError("I/O error: File too large (os error 27)")
+
+    monkeypatch.setattr(PreTrainedModel, "save_pretrained", full)
+    with pytest.raises(ModelError, match=r"could not be written to .*File too large.*--output"):
+        merge_adapter(run, tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "run"]
 
 
 def test_what_is_no_run_at_all_is_said(tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ def merge_adapter(
     import torch
     from safetensors import SafetensorError
 
+    from dynotune.train.weights import make_saveable
+
     found = find_adapter(run)
     adapter = found.path
     _require_free(output)
@@ -88,6 +90,9 @@ def merge_adapter(
     change = _merge_layers(peft_model, adapter)
     merged = _unload(peft_model, stored, adapter)
     notices = _generation_settings(merged, tokenizer)
+    mended = make_saveable(merged)
+    if mended:
+        notices.append(mended)
 
     half = output.with_name(f".{output.name}.half")
     shutil.rmtree(half, ignore_errors=True)
