@@ -128,7 +128,7 @@ FILES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         model_init_kwargs: '{"attn_implementation": "sdpa"}'
         """,
         {"test_split_size": 0.05, "model_init_kwargs": {"attn_implementation": "sdpa"}},
-        ["mixed_precision", "main_process_port"],
+        ["main_process_port", "mixed_precision"],
     ),
 }
 
