@@ -9,10 +9,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from dynotune.config.keys.data import DataConfig
 from dynotune.config.keys.model import ModelConfig
 from dynotune.errors import ConfigError, ModelError
 from dynotune.model.load import load_model
 from dynotune.model.precision import Precision
+from dynotune.model.tokenizer import load_tokenizer
 from tests.tiny import tiny_model
 
 
@@ -117,3 +119,16 @@ def test_safetensors_are_a_choice_that_cannot_be_changed(model: Path) -> None:
     for key, value in (("use_safetensors", False), ("ignore_mismatched_sizes", True)):
         with pytest.raises(ConfigError, match=f"`model_init_kwargs: {{{key}: ...}}` cannot be changed"):
             load(model, model_init_kwargs={key: value})
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a/" * 3000, "\0", "\x1b[31m", "http://[", "~nobody/x"])
+def test_a_name_that_no_folder_can_have_is_named(name: str) -> None:
+    for what in (lambda c: load_model(c, Precision(torch.float32, False), torch.device("cpu")), load_tokenizer_of):
+        with pytest.raises(ModelError) as caught:
+            what(ModelConfig(model_name_or_path=name))
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 1000
+
+
+def load_tokenizer_of(config: ModelConfig) -> Any:
+    return load_tokenizer(config, DataConfig())

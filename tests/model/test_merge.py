@@ -318,8 +318,10 @@ def test_a_disk_that_fails_while_writing_keeps_nothing(
 
 
 def test_what_is_no_run_at_all_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="is not a folder"):
-        merge_adapter(tmp_path / "nothing", tmp_path / "out")
+    for name in ("nothing", "n" * 300, "\x1b[31m"):
+        with pytest.raises(ModelError, match="is not a folder") as caught:
+            merge_adapter(tmp_path / name, tmp_path / "out")
+        assert str(caught.value).isprintable()
     with pytest.raises(ModelError, match="holds no adapter"):
         merge_adapter(tmp_path, tmp_path / "out")
 

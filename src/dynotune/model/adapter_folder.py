@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dynotune.data.printable import printable
 from dynotune.errors import ModelError
 from dynotune.model.failures import loading_failures, words_of
-from dynotune.model.weight_files import adapter_weights
+from dynotune.model.weight_files import adapter_weights, stands_here
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -31,12 +31,12 @@ def find_adapter(run: Path) -> AdapterFolder:
     Raises:
         ModelError: there is none, and what `run` is instead; it is broken; or its weights are pickled.
     """
-    shown = printable(str(run))
+    shown = printable(str(run), 200)
+    if not (stands_here(run) and run.is_dir()):
+        raise ModelError(f"{shown} is not a folder. Give a run folder, one of its checkpoints, or an adapter folder.")
     for folder in (run, run / "adapter"):
         if (folder / "adapter_config.json").is_file():
             return _read(folder)
-    if not run.is_dir():
-        raise ModelError(f"{shown} is not a folder. Give a run folder, one of its checkpoints, or an adapter folder.")
     for folder in (run / "model", run):
         if (folder / "config.json").is_file():
             raise ModelError(

@@ -9,7 +9,7 @@ from dynotune.data.printable import printable
 from dynotune.errors import ConfigError, DynotuneError, ModelError
 from dynotune.model.failures import LoadReport, cannot_load, loading_failures, words_of
 from dynotune.model.precision import Precision
-from dynotune.model.weight_files import is_adapter, require_safetensors
+from dynotune.model.weight_files import is_adapter, require_safetensors, stands_here
 
 if TYPE_CHECKING:
     import torch
@@ -167,10 +167,10 @@ def _first(names: list[str]) -> str:
 def _not_found(config: ModelConfig, error: OSError) -> str:
     assert config.model_name_or_path is not None
     path = Path(config.model_name_or_path)
-    name = printable(config.model_name_or_path)
-    if path.is_file():
+    name = printable(config.model_name_or_path, 200)
+    if stands_here(path) and path.is_file():
         return f"`model_name_or_path: {name}` is a file. With `random_weights: true` a `config.json` is enough."
-    if path.is_dir():
+    if stands_here(path) and path.is_dir():
         found = ", ".join(sorted(printable(child.name) for child in path.iterdir())[:8]) or "nothing"
         return (
             f"`model_name_or_path: {name}` is a folder without loadable safetensors weights (it holds: {found}). Pickled"

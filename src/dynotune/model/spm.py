@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dynotune.errors import ModelError
+from dynotune.model.weight_files import stands_here
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -26,7 +27,7 @@ _PROBES = (
 
 def sentencepiece_only(folder: Path) -> Path | None:
     """The folder's SentencePiece file, if that is all it knows of a tokenizer."""
-    if not folder.is_dir() or (folder / "tokenizer.json").exists():
+    if not (stands_here(folder) and folder.is_dir()) or (folder / "tokenizer.json").exists():
         return None
     for name in ("tokenizer.model", "spm.model", "spiece.model"):
         if (folder / name).is_file() and not _is_tiktoken(folder / name):

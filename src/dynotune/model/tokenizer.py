@@ -9,6 +9,7 @@ from dynotune.config.keys.model import ModelConfig
 from dynotune.data.printable import printable
 from dynotune.errors import ModelError, TemplateError
 from dynotune.model.failures import loading_failures, words_of
+from dynotune.model.weight_files import stands_here
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -83,7 +84,7 @@ def _from_pretrained(name: str, revision: str, trust_remote_code: bool) -> "PreT
 
     folder = Path(name)
     spm = sentencepiece_only(folder)
-    if folder.is_dir() and not any(folder.iterdir()):
+    if stands_here(folder) and folder.is_dir() and not any(folder.iterdir()):
         raise ModelError(f"The folder {printable(name)} is empty: it holds no tokenizer.")
     failures: tuple[type[Exception], ...] = (*loading_failures(), ImportError)
     try:
@@ -91,7 +92,7 @@ def _from_pretrained(name: str, revision: str, trust_remote_code: bool) -> "PreT
             name, revision=revision, trust_remote_code=trust_remote_code
         )
     except failures as error:
-        raise ModelError(_load_failure(printable(name), folder, spm, error)) from error
+        raise ModelError(_load_failure(printable(name, 200), folder, spm, error)) from error
     if not isinstance(tokenizer.model_max_length, int | float):
         raise ModelError(
             f"The tokenizer {printable(name)} is broken: `model_max_length` in its tokenizer_config.json is"
@@ -112,7 +113,7 @@ def _load_failure(name: str, folder: Path, spm: Path | None, error: Exception) -
             f"{printable(str(spm))} is a SentencePiece model that could not be loaded ({said})."
             " Is it whole? Is `sentencepiece` installed (`pip install dynotune[sentencepiece]`)?"
         )
-    if folder.is_dir():
+    if stands_here(folder) and folder.is_dir():
         held = ", ".join(sorted(printable(p.name) for p in folder.iterdir())[:12])
         return (
             f"No tokenizer could be loaded from the folder {name}, which holds: {held}. It needs a `tokenizer.json`"

@@ -46,6 +46,14 @@ def require_safetensors(name: str, revision: str, arguments: dict[str, Any]) -> 
             )
 
 
+def stands_here(path: Path) -> bool:
+    """Whether a file or folder is there; False too for a name (a hub id, a typing error) that none can have."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
 def is_adapter(name: str, revision: str, arguments: dict[str, Any]) -> bool:
     """Whether a folder or hub id holds an adapter: `from_pretrained` would fetch its base, and a pickled adapter too."""
     return _fetched(name, "adapter_config.json", revision, arguments) is not None
