@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -116,3 +117,38 @@ def test_a_device_that_is_not_there_is_named(adapter: Path, device: str) -> None
 @pytest.mark.parametrize("output", ["/dev/null/x", "a/" * 3000, "n" * 300])
 def test_an_output_that_cannot_be_is_named(adapter: Path, output: str) -> None:
     assert len(refused(adapter, "--output", output=Path(output))) < 400
+
+
+def test_a_pickled_adapter_is_refused_unread(adapter: Path, tmp_path: Path) -> None:
+    weights = load_file(adapter / "adapter_model.safetensors")
+    torch.save(weights, adapter / "adapter_model.bin")
+    merge_adapter(adapter, tmp_path / "both")  # the safetensors are read
+    (adapter / "adapter_model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"no adapter_model\.safetensors\. Pickled weights .* are refused") as caught:
+        merge_adapter(adapter, tmp_path / "out")
+    assert "weights_only" not in str(caught.value)
+
+
+def test_a_full_fine_tune_has_nothing_to_merge(tmp_path: Path) -> None:
+    save_base(tmp_path / "run" / "model")
+    for folder in (tmp_path / "run", tmp_path / "run" / "model"):
+        with pytest.raises(ModelError, match=r"fine-tuned in full.*Nothing to merge"):
+            merge_adapter(folder, tmp_path / "out")
+
+
+def test_an_unfinished_run_names_its_newest_checkpoint_which_merges(adapter: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for step in (9, 10):
+        shutil.copytree(adapter, run / "checkpoints" / f"step-{step}" / "adapter")
+    with pytest.raises(ModelError, match=r"did not end.*step-10 "):
+        merge_adapter(run, tmp_path / "out")
+    assert merge_adapter(run / "checkpoints" / "step-10", tmp_path / "out").layers == 6
+
+
+def test_what_is_no_run_at_all_is_said(tmp_path: Path) -> None:
+    for name in ("nothing", "n" * 300, "\x1b[31m"):
+        with pytest.raises(ModelError, match="is not a folder") as caught:
+            merge_adapter(tmp_path / name, tmp_path / "out")
+        assert str(caught.value).isprintable()
+    with pytest.raises(ModelError, match="holds no adapter"):
+        merge_adapter(tmp_path, tmp_path / "out")

@@ -1,7 +1,6 @@
 """A merge writes a model that computes what base and adapter compute, or writes nothing and says why."""
 
 import json
-import shutil
 from collections import namedtuple
 from itertools import pairwise
 from pathlib import Path
@@ -232,32 +231,6 @@ def test_new_tokens_are_probed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         merge_adapter(adapter, tmp_path / "out")
 
 
-def test_a_pickled_adapter_is_refused_unread(run: Path, tmp_path: Path) -> None:
-    weights = load_file(run / "adapter" / "adapter_model.safetensors")
-    torch.save(weights, run / "adapter" / "adapter_model.bin")
-    merge_adapter(run, tmp_path / "both")  # the safetensors are read
-    (run / "adapter" / "adapter_model.safetensors").unlink()
-    with pytest.raises(ModelError, match=r"no adapter_model\.safetensors\. Pickled weights .* are refused") as caught:
-        merge_adapter(run, tmp_path / "out")
-    assert "weights_only" not in str(caught.value)
-
-
-def test_a_full_fine_tune_has_nothing_to_merge(tmp_path: Path) -> None:
-    save_base(tmp_path / "run" / "model")
-    for folder in (tmp_path / "run", tmp_path / "run" / "model"):
-        with pytest.raises(ModelError, match=r"fine-tuned in full.*Nothing to merge"):
-            merge_adapter(folder, tmp_path / "out")
-
-
-def test_an_unfinished_run_names_its_newest_checkpoint_which_merges(run: Path, tmp_path: Path) -> None:
-    for step in (9, 10):
-        shutil.copytree(run / "adapter", run / "checkpoints" / f"step-{step}" / "adapter")
-    shutil.rmtree(run / "adapter")
-    with pytest.raises(ModelError, match=r"did not end.*step-10 "):
-        merge_adapter(run, tmp_path / "out")
-    assert merge_adapter(run / "checkpoints" / "step-10", tmp_path / "out").layers == 6
-
-
 def test_a_full_output_is_not_touched_and_an_empty_one_is_used(run: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     output.mkdir()
@@ -315,15 +288,6 @@ def test_a_disk_that_fails_while_writing_keeps_nothing(
     with pytest.raises(ModelError, match=r"could not be written to .*File too large.*--output"):
         merge_adapter(run, tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "run"]
-
-
-def test_what_is_no_run_at_all_is_said(tmp_path: Path) -> None:
-    for name in ("nothing", "n" * 300, "\x1b[31m"):
-        with pytest.raises(ModelError, match="is not a folder") as caught:
-            merge_adapter(tmp_path / name, tmp_path / "out")
-        assert str(caught.value).isprintable()
-    with pytest.raises(ModelError, match="holds no adapter"):
-        merge_adapter(tmp_path, tmp_path / "out")
 
 
 def test_the_report_for_a_person_has_every_figure(run: Path, tmp_path: Path) -> None:
