@@ -229,3 +229,12 @@ def test_a_configuration_without_end_is_named(saved: Path) -> None:
     (saved / "tokenizer_config.json").write_text("{}")
     with pytest.raises(ModelError, match="recursion"):
         load(saved)
+
+
+def test_a_folder_without_a_tokenizer_is_not_an_empty_tokenizer(tmp_path: Path) -> None:
+    """transformers makes one without a word, and every row of the data would be blamed."""
+    from tests.tiny import tiny_model
+
+    tiny_model("qwen2").config.save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="tokenizer_name_or_path"):
+        load_tokenizer(ModelConfig(model_name_or_path=str(tmp_path)), DataConfig())

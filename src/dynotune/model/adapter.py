@@ -1,5 +1,6 @@
 """LoRA: PEFT injects and saves it, this file decides where, in which precision, and checks that it landed."""
 
+import warnings
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,10 @@ def add_adapter(model: "PreTrainedModel", peft_config: "PeftConfig") -> "PeftMod
 
     _refuse_unmatched_names(model, peft_config)
     try:
-        wrapped = get_peft_model(model, peft_config)
+        with warnings.catch_warnings():
+            # PEFT reads an attribute that transformers 5.2x is renaming; nothing that a user could mend.
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+            wrapped = get_peft_model(model, peft_config)
     except (ValueError, KeyError) as error:
         advice = ""
         if "target_modules" in str(error) or "target modules" in str(error).lower():

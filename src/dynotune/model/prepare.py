@@ -71,6 +71,8 @@ def _prepare(
     if is_peft:
         _check_own_adapter(own_model, config.use_peft, own_peft_config)
     model = load_model(config, precision, device) if own_model is None else _to(own_model, device)
+    if own_model is None and config.random_weights:
+        says.append(f"weights: random, drawn with seed {config.seed}; none were loaded")
     # No step needs a cache, and without `return_dict` transformers' own models fail on the outputs of their parts.
     for key, value in (("use_cache", False), ("return_dict", True)):
         undo.callback(setattr, model.config, key, getattr(model.config, key, True))

@@ -93,6 +93,11 @@ def _from_pretrained(name: str, revision: str, trust_remote_code: bool) -> "PreT
         )
     except failures as error:
         raise ModelError(_load_failure(printable(name, 200), folder, spm, error)) from error
+    if len(tokenizer.get_vocab()) <= len(tokenizer.get_added_vocab()):
+        # transformers makes an empty tokenizer of a folder that has none; every row would come out without a token.
+        raise ModelError(
+            f"{printable(name)} holds no tokenizer with a vocabulary. Name one in `tokenizer_name_or_path`."
+        )
     if not isinstance(tokenizer.model_max_length, int | float):
         raise ModelError(
             f"The tokenizer {printable(name)} is broken: `model_max_length` in its tokenizer_config.json is"

@@ -9,7 +9,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from dynotune.data.printable import printable
 from dynotune.errors import ModelError, TrainingError
+from dynotune.model.failures import LoadReport, words_of
+from dynotune.model.weight_files import require_safetensors
 from dynotune.train.whole_folders import put_in_place
 
 if TYPE_CHECKING:
@@ -94,15 +97,19 @@ def load_weights(model: "PreTrainedModel", checkpoint: Path) -> None:
     # Through from_pretrained, because the names in the file may differ from the module's (fused experts, tied heads).
     dtype = next(model.parameters()).dtype
     try:
-        loaded: Any = type(model).from_pretrained(
-            checkpoint / "model", dtype=dtype, use_safetensors=True, output_loading_info=True
-        )
+        require_safetensors(str(checkpoint / "model"), "main", {})
+        with LoadReport():
+            loaded: Any = type(model).from_pretrained(
+                checkpoint / "model", dtype=dtype, use_safetensors=True, output_loading_info=True
+            )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise TrainingError(f"{checkpoint / 'model'} cannot be loaded: {error}. Name another checkpoint.") from error
+        raise TrainingError(
+            f"{checkpoint / 'model'} cannot be loaded: {words_of(error)} Name another checkpoint."
+        ) from error
     saved_model, info = loaded
     missing = sorted(info.get("missing_keys") or ())
     if missing:
         raise TrainingError(
-            f"{checkpoint / 'model'} lacks {len(missing)} weights ({missing[0]}). Name another checkpoint."
+            f"{checkpoint / 'model'} lacks {len(missing)} weights ({printable(missing[0])}). Name another checkpoint."
         )
     model.load_state_dict(saved_model.state_dict())
