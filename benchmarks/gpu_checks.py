@@ -151,7 +151,7 @@ def check_generation(folder: Path) -> dict[str, Any]:
     result = train_sft(
         SFTConfig(
             output_dir=str(folder), max_steps=4, per_device_train_batch_size=4, save_strategy="no", eval_strategy="steps",
-            eval_steps=2, eval_samples=2, eval_sample_max_new_tokens=8,
+            eval_steps=2, eval_samples=2, eval_sample_max_new_tokens=8, assistant_only_loss=True,
         ),
         model=tiny_model("qwen2", **SHAPE), tokenizer=tiny_tokenizer(), train_dataset=chats(16),
         eval_dataset=chats(4, 3), console=Console(quiet=True),

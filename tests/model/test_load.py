@@ -128,3 +128,11 @@ def test_a_name_that_no_folder_can_have_is_named(name: str) -> None:
 
 def load_tokenizer_of(config: ModelConfig) -> Any:
     return load_tokenizer(config, DataConfig())
+
+
+@pytest.mark.parametrize("name", ["", "config.json"])
+def test_a_configuration_with_random_weights_is_a_folder_or_its_file(tmp_path: Path, name: str) -> None:
+    tiny_model().config.save_pretrained(tmp_path)
+    config = ModelConfig(model_name_or_path=str(tmp_path / name), random_weights=True)
+    drawn = load_model(config, Precision(torch.float32, compute_bf16=False), torch.device("cpu"))
+    assert sum(p.numel() for p in drawn.parameters()) == sum(p.numel() for p in tiny_model().parameters())

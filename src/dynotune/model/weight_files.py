@@ -92,6 +92,8 @@ def _fetched(name: str, file: str, revision: str, arguments: dict[str, Any]) -> 
     """`file` of a folder or hub id, where there is one."""
     from transformers.utils.hub import cached_file
 
+    if Path(name).is_file():  # a `config.json` that was named itself: a folder or hub id would be asked for files
+        return None
     found = cached_file(
         name,
         file,
