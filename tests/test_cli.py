@@ -302,7 +302,9 @@ def test_prepare_shows_rows_and_accounts(stories: Path, tmp_path: Path, capsys: 
     prepared = json.loads(capsys.readouterr().out)
     assert prepared["training data"]["ledger"]["rows_read"] == 3
     assert cli.run(["prepare", *words, "--show", "1"]) == cli.DONE
-    assert "a cat sat" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "a cat sat" in shown
+    assert shown.index("a cat sat") < shown.index("exact-duplicate")  # rows first, then what became of all
 
 
 def test_config_schema_prints_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -182,7 +182,7 @@ def _what_is_kept(config: SFTConfig, began: float) -> str:
 
 _Show = Annotated[
     int,
-    Parameter(name="--show", help="Print this many rows with their labelled tokens coloured, and stop.", group=_OURS),
+    Parameter(name="--show", help="First print this many rows with their labelled tokens coloured.", group=_OURS),
 ]
 
 

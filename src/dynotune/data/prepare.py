@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def prepare_data(config: SFTConfig, show: int, console: "Console") -> dict[str, Any]:
-    """Print `show` rows with their labels, or (0) read all data and print what became of it.
+    """Print `show` rows with their labels, then read all data and print what became of it.
 
-    Returns the format and ledger of each data set by name, empty if rows were shown. Writes nothing: with
+    Returns the format and ledger of each data set by name. Writes nothing: with
     `on_bad_row: skip` bad rows are counted here, and written to the quarantine file by a run.
 
     Raises `ConfigError`, `DataError` or `TemplateError`, as a run would before its first step.
@@ -25,7 +25,6 @@ def prepare_data(config: SFTConfig, show: int, console: "Console") -> dict[str, 
         console.print(f"note: {sentence}", markup=False, highlight=False)
     if show:
         show_rows(config, show, console)
-        return {}
     encoder = Encoder(load_tokenizer(config, config), config)
     train, evaluation = load_train_and_eval(config, encoder, None)
     prepared = {}
