@@ -224,8 +224,10 @@ class TestInterrupt:
 
     def test_a_real_signal(self, tmp_path: Path) -> None:
         """The command-line library does not swallow it."""
-        code = "import dynotune.cli as c, os, signal, dynotune.environment as e; "
-        code += "e.collect = lambda **k: os.kill(os.getpid(), signal.SIGINT); raise SystemExit(c.run(['env']))"
+        code = "import dynotune.cli as c, os, signal, time, dynotune.environment as e; "
+        # Another thread may receive it, and then the main thread learns of it a moment later.
+        code += "e.collect = lambda **k: (os.kill(os.getpid(), signal.SIGINT), time.sleep(30)); "
+        code += "raise SystemExit(c.run(['env']))"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == cli.INTERRUPTED
         assert done.stderr.endswith("\ninterrupted; nothing was saved\n")
