@@ -31,7 +31,7 @@ class RunConfig(Topic):
     """Run on the CPU although a GPU is there."""
 
     tf32: bool | None = None
-    """Allow TensorFloat-32 in fp32 matrix products on GPUs (numeric). Default: PyTorch's own setting, stated."""
+    """Allow TensorFloat-32 in fp32 matrix products on GPUs (numeric). Default: PyTorch's own setting."""
 
     disable_tqdm: bool | None = None
     """Switch the progress display off. Default: shown on a terminal only."""
