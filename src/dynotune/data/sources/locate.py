@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from glob import has_magic
@@ -28,7 +29,7 @@ _BUILDERS = ("json", "csv", "parquet", "arrow")
 
 
 @dataclass
-class Source:
+class Source(ABC):
     """Rows that can be read more than once. `statement` is what was found, for people."""
 
     name: str
@@ -38,8 +39,9 @@ class Source:
         # File names and a hub's words go to terminals, logs and UTF-8 files.
         self.name, self.statement = printable(self.name), printable(self.statement)
 
+    @abstractmethod
     def __iter__(self) -> Iterator[Record | BadRow]:
-        raise NotImplementedError
+        """The rows, from the first."""
 
     def count(self) -> int:
         """Number of rows, good and bad."""
