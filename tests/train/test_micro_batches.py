@@ -1,5 +1,6 @@
 """Promise: the plan decides how a step is executed, and how it is executed changes nothing in what is learned."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 
 from dynotune.data.examples import Example, Examples
 from dynotune.data.rows import Place
+from dynotune.plan.layout import MicroBatch
 from dynotune.plan.plan import Plan, Step
 from dynotune.plan.truncation import truncate
 from dynotune.train.data import Documents
@@ -16,14 +18,17 @@ from dynotune.train.data import Documents
 def lay_out(sizes: list[int], step: Step) -> Step:
     """The same step with its documents in micro-batches of these sizes."""
     cuts = np.cumsum(sizes)[:-1]
-    return Step(step.number, step.epoch, np.split(step.rows, cuts), step.real_tokens, step.label_tokens)
+    parts = zip(np.split(step.rows, cuts), np.split(step.lengths, cuts), strict=True)
+    return replace(step, micro_batches=[MicroBatch(rows, int(lengths.sum())) for rows, lengths in parts])
 
 
 def test_documents_come_in_the_plans_micro_batches() -> None:
     ids = [np.arange(n, dtype=np.int32) for n in (3, 5, 2, 4)]
     examples = Examples.from_list(Example(x, x, Place("rows", i)) for i, x in enumerate(ids))
     documents = Documents(examples, truncate(examples, None, "keep_start"), torch.device("cpu"))
-    step = Step(1, 1.0, [np.array([2]), np.array([3, 0]), np.array([1])], 14, 10)
+    rows, lengths = np.array([2, 3, 0, 1]), np.array([2, 4, 3, 5])
+    batches = [MicroBatch(np.array(rows), 0) for rows in ([2], [3, 0], [1])]
+    step = Step(1, 1.0, rows, lengths, batches, 14, 10)
     assert [[len(ids_T) for ids_T, _ in batch] for batch in documents.of(step)] == [[2], [4, 3], [5]]
 
 

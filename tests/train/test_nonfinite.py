@@ -73,7 +73,7 @@ def test_the_error_names_the_checkpoint_to_go_on_from(run_tiny: Any, tmp_path: A
 
 def test_speed_counts_the_time_of_skipped_steps_and_only_tokens_that_reached_the_weights() -> None:
     rows: list[dict[str, Any]] = []
-    step = [Step(n, n / 4, [np.array([0])], real_tokens=10, label_tokens=5) for n in (1, 2, 3)]
+    step = [Step(n, n / 4, np.array([0]), np.array([10]), [], real_tokens=10, label_tokens=5) for n in (1, 2, 3)]
     journal = Journal(
         (), Progress(), SimpleNamespace(places=["here"]), torch.device("cpu"), "skip", [rows.append]  # type: ignore[arg-type]
     )  # fmt: skip

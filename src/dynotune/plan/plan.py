@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dynotune.config.keys.batch import BatchConfig
 from dynotune.errors import DataError
+from dynotune.plan.layout import MicroBatch
 from dynotune.plan.sampler import epoch_order
 from dynotune.plan.truncation import Spans
 
@@ -27,16 +28,22 @@ class Step:
     epoch: float
     """Epochs completed once this step is done."""
 
-    micro_batches: list[NDArray[np.int64]]
-    """Row indices of the documents that each forward/backward holds."""
+    rows: NDArray[np.int64]
+    """Row indices of the step's documents, in the order of the sampler."""
+
+    lengths: NDArray[np.int64]
+    """Tokens of each of them."""
+
+    micro_batches: list[MicroBatch]
+    """How they are executed: each document stands in exactly one."""
 
     real_tokens: int
     label_tokens: int
 
     @property
-    def rows(self) -> NDArray[np.int64]:
-        """Row indices of the step's examples, in the order of the sampler."""
-        return np.concatenate(self.micro_batches)
+    def processed_tokens(self) -> int:
+        """Real tokens and padding."""
+        return sum(micro_batch.tokens for micro_batch in self.micro_batches)
 
 
 class Plan:
@@ -74,11 +81,15 @@ class Plan:
             self._order = epoch, epoch_order(len(self.rows), epoch, self.seed, self.strategy)[: self.rows_per_epoch]
         first = within * self.examples_per_step
         rows = self.rows[self._order[1][first : first + self.examples_per_step]]
+        lengths = self.spans.lengths[rows]
         return Step(
             number=number,
             epoch=number / self.steps_per_epoch,
-            micro_batches=[rows[i : i + 1] for i in range(len(rows))],  # the plain path: one document at a time
-            real_tokens=int(self.spans.lengths[rows].sum()),
+            rows=rows,
+            lengths=lengths,
+            # the plain path: one document at a time
+            micro_batches=[MicroBatch(rows[i : i + 1], int(lengths[i])) for i in range(len(rows))],
+            real_tokens=int(lengths.sum()),
             label_tokens=int(self.spans.label_tokens[rows].sum()),
         )
 

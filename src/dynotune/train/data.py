@@ -20,9 +20,9 @@ class Documents:
 
     def of(self, step: Step) -> Iterator[list[tuple[Tensor, Tensor]]]:
         """The step's micro-batches as the plan laid them out: the documents of each."""
-        documents = self.of_rows(step.rows)
+        documents = self.of_rows(np.concatenate([micro_batch.rows for micro_batch in step.micro_batches]))
         for micro_batch in step.micro_batches:
-            yield list(islice(documents, len(micro_batch)))
+            yield list(islice(documents, len(micro_batch.rows)))
 
     def of_rows(self, rows: np.ndarray) -> Iterator[tuple[Tensor, Tensor]]:
         """The documents at these row indices, in order."""

@@ -1,0 +1,17 @@
+"""How documents lie side by side in one forward and backward pass."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """Whole documents in one static token count. What follows the last document up to `tokens` is padding."""
+
+    rows: NDArray[np.int64]
+    """Row indices of the documents, in the order in which they lie."""
+
+    tokens: int
+    """Processed tokens: real ones and padding. One of the plan's ladder; the document's own length on the plain path."""
