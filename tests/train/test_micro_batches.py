@@ -12,7 +12,8 @@ from dynotune.data.rows import Place
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.plan import Plan, Step
 from dynotune.plan.truncation import truncate
-from dynotune.train.data import Documents
+from dynotune.train.paths.feed import Documents, Feed
+from dynotune.train.paths.plain import PlainPath
 
 
 def lay_out(sizes: list[int], step: Step) -> Step:
@@ -25,11 +26,12 @@ def lay_out(sizes: list[int], step: Step) -> Step:
 def test_documents_come_in_the_plans_micro_batches() -> None:
     ids = [np.arange(n, dtype=np.int32) for n in (3, 5, 2, 4)]
     examples = Examples.from_list(Example(x, x, Place("rows", i)) for i, x in enumerate(ids))
-    documents = Documents(examples, truncate(examples, None, "keep_start"), torch.device("cpu"))
+    documents = Documents(examples, truncate(examples, None, "keep_start"))
+    feed = Feed(documents, PlainPath(None, None), torch.device("cpu"))  # type: ignore[arg-type]
     rows, lengths = np.array([2, 3, 0, 1]), np.array([2, 4, 3, 5])
     batches = [MicroBatch(np.array(rows), 0) for rows in ([2], [3, 0], [1])]
     step = Step(1, 1.0, rows, lengths, batches, 14, 10)
-    assert [[len(ids_T) for ids_T, _ in batch] for batch in documents.of(step)] == [[2], [4, 3], [5]]
+    assert [[len(ids_T) for ids_T, _ in batch] for batch in feed.batches(step.micro_batches)] == [[2], [4, 3], [5]]
 
 
 @pytest.mark.parametrize("sizes", [[4], [1, 3], [2, 2]])

@@ -46,35 +46,65 @@ class PackedBatch:
         return max(self.lengths)
 
 
-def pack(
-    documents: Sequence[tuple[NDArray[np.int32], NDArray[np.int32]]], tokens: int, device: torch.device
-) -> PackedBatch:
-    """Lay `documents`, pairs of ids and labels (unshifted, `IGNORE` where no loss), out in `tokens` tokens.
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """Documents laid out on the host. Arrays as in `PackedBatch`."""
 
-    The reference: one copy an array. Training builds the same in pinned memory ahead of time.
-    """
+    ids_T: NDArray[np.int64]
+    positions_T: NDArray[np.int64]
+    predictors_N: NDArray[np.int64]
+    targets_N: NDArray[np.int64]
+    boundaries_S1: NDArray[np.int32]
+    lengths: tuple[int, ...]
+    documents: int
+
+    def buffer(self, pin: bool) -> Tensor:
+        """Everything in one int64 tensor, pinned where asked, so that it travels in one copy."""
+        ends = np.full(-(-len(self.boundaries_S1) // 2) * 2, self.boundaries_S1[-1], np.int32)
+        ends[: len(self.boundaries_S1)] = self.boundaries_S1
+        parts = [self.ids_T, self.positions_T, self.predictors_N, self.targets_N, ends.view(np.int64)]
+        buffer = torch.empty(sum(map(len, parts)), dtype=torch.int64, pin_memory=pin)
+        np.concatenate(parts, out=buffer.numpy())
+        return buffer
+
+    def unpack(self, buffer: Tensor) -> PackedBatch:
+        """`buffer`, wherever it is by now, as the tensors that it holds: views, so that nothing is launched."""
+        tokens, labels, ends = len(self.ids_T), len(self.targets_N), len(self.boundaries_S1)
+        ids_T, positions_T, predictors_N, targets_N, rest = buffer.split(
+            [tokens, tokens, labels, labels, len(buffer) - 2 * (tokens + labels)]
+        )
+        boundaries_S1 = rest.view(torch.int32)[:ends]
+        return PackedBatch(ids_T, positions_T, boundaries_S1, predictors_N, targets_N, self.lengths, self.documents)
+
+
+def lay_side_by_side(documents: Sequence[tuple[NDArray[np.int32], NDArray[np.int32]]], tokens: int) -> SideBySide:
+    """Lay `documents`, pairs of ids and labels (unshifted, `IGNORE` where no loss), out in `tokens` tokens."""
     lengths = [len(ids) for ids, _ in documents]
     real = sum(lengths)
     assert real <= tokens, (real, tokens)
+    segments = lengths + ([tokens - real] if tokens > real else [])
+    starts = np.zeros(len(segments) + 1, np.int64)
+    np.cumsum(segments, out=starts[1:])
     ids_T, labels_T = np.zeros(tokens, np.int64), np.full(tokens, IGNORE, np.int64)
     if documents:
-        ids_T[:real] = np.concatenate([ids for ids, _ in documents])
-        labels_T[:real] = np.concatenate([labels for _, labels in documents])
-    segments = lengths + ([tokens - real] if tokens > real else [])
-    starts = np.concatenate([[0], np.cumsum(segments)]).astype(np.int64)
+        np.concatenate([ids for ids, _ in documents], out=ids_T[:real])
+        np.concatenate([labels for _, labels in documents], out=labels_T[:real])
     labels_T[starts[:-1]] = IGNORE  # nothing precedes a document's first token
-    targets = np.flatnonzero(labels_T != IGNORE)
-    positions_T = np.arange(tokens) - np.repeat(starts[:-1], segments)
-
-    def to(array: NDArray[np.integer]) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
-
-    return PackedBatch(
-        ids_T=to(ids_T),
-        positions_T=to(positions_T),
-        boundaries_S1=to(starts.astype(np.int32)),
-        predictors_N=to(targets - 1),
-        targets_N=to(labels_T[targets]),
+    labelled = np.flatnonzero(labels_T != IGNORE)
+    return SideBySide(
+        ids_T=ids_T,
+        positions_T=np.arange(tokens) - np.repeat(starts[:-1], segments),
+        predictors_N=labelled - 1,
+        targets_N=labels_T[labelled],
+        boundaries_S1=starts.astype(np.int32),
         lengths=tuple(segments),
         documents=len(lengths),
     )
+
+
+def pack(
+    documents: Sequence[tuple[NDArray[np.int32], NDArray[np.int32]]], tokens: int, device: torch.device
+) -> PackedBatch:
+    """`documents` laid out in `tokens` tokens, on the device."""
+    laid = lay_side_by_side(documents, tokens)
+    return laid.unpack(laid.buffer(pin=False).to(device))

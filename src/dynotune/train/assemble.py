@@ -15,12 +15,13 @@ from dynotune.plan.plan import Plan
 from dynotune.train.best import BestTracker
 from dynotune.train.cadence import cadences
 from dynotune.train.checkpoint import Checkpoints
-from dynotune.train.data import Documents
 from dynotune.train.evaluate import Evaluator, HeldOut
 from dynotune.train.events import Events
 from dynotune.train.journal import Journal, Row
 from dynotune.train.loop import Run
 from dynotune.train.optimizer import Update, build_optimizer, build_schedule
+from dynotune.train.paths.feed import Documents, Feed
+from dynotune.train.paths.path import ExecutionPath
 from dynotune.train.progress import ProgressDisplay
 from dynotune.train.resume import settings_of
 from dynotune.train.run_folder import RunFolder
@@ -35,6 +36,7 @@ def assemble(
     *,
     folder: RunFolder,
     plan: Plan,
+    path: ExecutionPath,
     examples: Examples,
     held_out: Mapping[str, HeldOut],
     model: "PreTrainedModel",
@@ -75,7 +77,7 @@ def assemble(
     evaluator = None
     if held_out:
         evaluator = Evaluator(
-            held_out, objective, tokenizer, device, config.eval_samples, config.eval_sample_max_new_tokens
+            held_out, path, objective, tokenizer, device, config.eval_samples, config.eval_sample_max_new_tokens
         )
         for name in evaluator.sets_without_prompts():
             display.say(
@@ -86,7 +88,8 @@ def assemble(
         raise ConfigError("`lr_scheduler_type: reduce_lr_on_plateau` watches evaluations: set `eval_strategy`.")
     run = Run(
         plan=plan,
-        documents=Documents(examples, plan.spans, device),
+        path=path,
+        feed=Feed(Documents(examples, plan.spans), path, device),
         trainee=trainee,
         objective=objective,
         update=Update((p for p in model.parameters() if p.requires_grad), optimizer, config.max_grad_norm),

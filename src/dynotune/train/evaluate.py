@@ -1,6 +1,6 @@
 """Held-out loss and sampled generations."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,13 +9,18 @@ import numpy as np
 import torch
 
 from dynotune.data.examples import IGNORE, Examples
-from dynotune.model.forward import logits_of_document
 from dynotune.objectives.sft import Objective
+from dynotune.plan.layout import MicroBatch
 from dynotune.plan.truncation import Spans
-from dynotune.train.data import Documents
+from dynotune.train.paths.feed import Documents, Feed
+from dynotune.train.paths.path import ExecutionPath
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+LAID_OUT_AT_ONCE = 1024
+"""Held-out rows that are laid out together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,7 @@ class HeldOut:
 
 
 class Evaluator:
-    """Evaluates every held-out data set, one document at a time.
+    """Evaluates every held-out data set, in micro-batches of the training's own path.
 
     The loss is the mean over the set's label tokens, so no batch size can change it. (TRL averages the means of batches.)
     Names follow transformers: `eval_loss`, or `eval_NAME_loss` where there are several sets.
@@ -37,13 +42,15 @@ class Evaluator:
     def __init__(
         self,
         held_out: Mapping[str, HeldOut],
+        path: ExecutionPath,
         objective: Objective,
         tokenizer: "PreTrainedTokenizerBase",
         device: torch.device,
         samples: int,
         max_new_tokens: int,
     ) -> None:
-        self.held_out, self.objective, self.tokenizer, self.device = held_out, objective, tokenizer, device
+        self.held_out, self.path, self.objective = held_out, path, objective
+        self.tokenizer, self.device = tokenizer, device
         self.samples, self.max_new_tokens = samples, max_new_tokens
 
     @property
@@ -55,26 +62,30 @@ class Evaluator:
         self,
         model: "PreTrainedModel",
         autocast: AbstractContextManager[Any],
-        on_document: Callable[[], None] = lambda: None,
+        on_batch: Callable[[], None] = lambda: None,
     ) -> dict[str, float]:
-        """Metrics of all sets; `on_document` is called after each document. The model is put back into training mode."""
+        """Metrics of all sets; `on_batch` is called after each micro-batch. The model is put back into training mode."""
         metrics: dict[str, float] = {}
         model.eval()
-        with torch.no_grad(), autocast:
+        with torch.no_grad(), self.path.engaged(), autocast:
             for name, held in self.held_out.items():
                 prefix = _prefix(name)
-                documents = Documents(held.examples, held.spans, self.device)
+                feed = Feed(Documents(held.examples, held.spans), self.path, self.device)
                 totals = torch.zeros(1 + len(self.objective.sums), dtype=torch.float64, device=self.device)
-                for chunk in np.array_split(held.rows, max(1, len(held.rows) // 64)):
-                    for ids_T, labels_T in documents.of_rows(chunk):
-                        loss, sums = self.objective(logits_of_document(model, ids_T), labels_T)
-                        totals += torch.cat([loss.detach()[None], sums])
-                        on_document()
+                for batch in feed.batches(self._micro_batches(held)):
+                    loss, sums = self.path.loss(batch)
+                    totals += torch.cat([loss.detach()[None], sums])
+                    on_batch()
                 means = (totals / int(held.spans.label_tokens[held.rows].sum())).tolist()
                 metrics[f"{prefix}_loss"] = means[0]
                 metrics |= {f"{prefix}_{key}": value for key, value in zip(self.objective.sums, means[1:], strict=True)}
         model.train()
         return metrics
+
+    def _micro_batches(self, held: HeldOut) -> Iterator[MicroBatch]:
+        """Laid out a part at a time: what is on its way to the device must not grow with the data set."""
+        for rows in np.array_split(held.rows, max(1, len(held.rows) // LAID_OUT_AT_ONCE)):
+            yield from self.path.lay_out(rows, held.spans.lengths[rows])
 
     def generate(self, model: "PreTrainedModel", autocast: AbstractContextManager[Any]) -> list[dict[str, str]]:
         """Greedy generations for the first prompts of every set: what stands before the first label token."""

@@ -1,10 +1,8 @@
-"""The training loop. One loop for every objective; it reads from top to bottom.
-
-Legend of shapes: T tokens of a document, V vocabulary.
-"""
+"""The training loop. One loop for every objective and every way of executing it; it reads from top to bottom."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,18 +13,18 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from dynotune.errors import ConfigError, TrainingError
 from dynotune.measure.clock import WindowClock
-from dynotune.model.forward import logits_of_document
 from dynotune.objectives.sft import Objective
 from dynotune.plan.plan import Plan, Step
 from dynotune.train.best import BestTracker
 from dynotune.train.cadence import Every
 from dynotune.train.checkpoint import Checkpoints
-from dynotune.train.data import Documents
 from dynotune.train.evaluate import Evaluator
 from dynotune.train.events import Events
 from dynotune.train.journal import Journal
 from dynotune.train.meter import Meter
 from dynotune.train.optimizer import Update
+from dynotune.train.paths.feed import Feed
+from dynotune.train.paths.path import ExecutionPath
 from dynotune.train.progress import ProgressDisplay
 from dynotune.train.state import Trainee
 
@@ -36,7 +34,8 @@ class Run:
     """Everything the loop works with, each part made elsewhere."""
 
     plan: Plan
-    documents: Documents
+    path: ExecutionPath
+    feed: Feed
     trainee: Trainee
     objective: Objective
     update: Update
@@ -90,27 +89,28 @@ def train(run: Run) -> None:
         evaluate(run, 0, 0.0)
     meter = Meter(run.device)
     new_epoch = True
-    for step in plan.steps(after=progress.step):
-        done_before = step.number - 1, (step.number - 1) / plan.steps_per_epoch
-        if new_epoch:
-            events.call("epoch_begin", *done_before)
-        events.call("step_begin", *done_before)
-        take_step(run, meter, step)
-        run.display.step(step.number)
-        events.ask("log", run.log_every.due(step.number))
-        events.ask("evaluate", run.evaluate_every.due(step.number))
-        events.ask("save", run.save_every.due(step.number))
-        events.call("step_end", step.number, step.epoch)
-        log_evaluate_save(run, meter, step)
-        new_epoch = step.number % plan.steps_per_epoch == 0
-        if new_epoch or is_over(run):
-            events.ask("log", run.log_every.due_at_epoch_end(step.number))
-            events.ask("evaluate", run.evaluate_every.due_at_epoch_end(step.number))
-            events.ask("save", run.save_every.due_at_epoch_end(step.number))
-            events.call("epoch_end", step.number, step.epoch)
+    with closing(run.feed.steps(plan, after=progress.step)) as steps:
+        for step, batches in steps:
+            done_before = step.number - 1, (step.number - 1) / plan.steps_per_epoch
+            if new_epoch:
+                events.call("epoch_begin", *done_before)
+            events.call("step_begin", *done_before)
+            take_step(run, meter, step, batches)
+            run.display.step(step.number)
+            events.ask("log", run.log_every.due(step.number))
+            events.ask("evaluate", run.evaluate_every.due(step.number))
+            events.ask("save", run.save_every.due(step.number))
+            events.call("step_end", step.number, step.epoch)
             log_evaluate_save(run, meter, step)
-        if is_over(run):
-            break
+            new_epoch = step.number % plan.steps_per_epoch == 0
+            if new_epoch or is_over(run):
+                events.ask("log", run.log_every.due_at_epoch_end(step.number))
+                events.ask("evaluate", run.evaluate_every.due_at_epoch_end(step.number))
+                events.ask("save", run.save_every.due_at_epoch_end(step.number))
+                events.call("epoch_end", step.number, step.epoch)
+                log_evaluate_save(run, meter, step)
+            if is_over(run):
+                break
     meter.close(log=run.log_every.strategy != "no")
     read(run, meter, wait=True)
     if run.log_every.strategy != "no":
@@ -120,9 +120,9 @@ def train(run: Run) -> None:
     events.call("train_end", progress.step, progress.step / plan.steps_per_epoch)
 
 
-def take_step(run: Run, meter: Meter, step: Step) -> None:
+def take_step(run: Run, meter: Meter, step: Step, batches: Iterator[Any]) -> None:
     """One update. What is measured of it stays on the device and is read late."""
-    loss, sums = forward_backward(run, step)
+    loss, sums = forward_backward(run, step, batches)
     norm, finite = run.update(loss)
     learning_rate = run.trainee.schedule.get_last_lr()[0]
     advance_schedule(run)
@@ -131,32 +131,26 @@ def take_step(run: Run, meter: Meter, step: Step) -> None:
     meter.add(step, float(learning_rate), vector)
 
 
-def forward_backward(run: Run, step: Step) -> tuple[Tensor, Tensor]:
+def forward_backward(run: Run, step: Step, batches: Iterator[Any]) -> tuple[Tensor, Tensor]:
     """Accumulate the step's gradient. Returns its loss [] and the objective's sums, both over the denominator."""
     denominator = run.objective.denominator(step)
     loss = torch.zeros((), device=run.device)
     sums = torch.zeros(len(run.objective.sums), device=run.device)
-    for i, documents in enumerate(run.documents.of(step)):
+    for i, batch in enumerate(batches):
         if i:
             run.events.call("substep_end", step.number - 1, (step.number - 1) / run.plan.steps_per_epoch)
-        micro_loss, micro_sums = forward_backward_micro_batch(run, documents, denominator)
+        micro_loss, micro_sums = forward_backward_micro_batch(run, batch, denominator)
         loss += micro_loss
         sums += micro_sums
     return loss / denominator, sums / denominator
 
 
-def forward_backward_micro_batch(
-    run: Run, documents: Sequence[tuple[Tensor, Tensor]], denominator: int
-) -> tuple[Tensor, Tensor]:
-    """One backward. A function of its own, so that its logits are gone before those of the next one are made."""
-    loss = torch.zeros((), device=run.device)
-    sums = torch.zeros(len(run.objective.sums), device=run.device)
-    with run.autocast():
-        for ids_T, labels_T in documents:
-            document_loss, document_sums = run.objective(logits_of_document(run.trainee.model, ids_T), labels_T)
-            loss = loss + document_loss
-            sums += document_sums
-    (loss / denominator).backward()
+def forward_backward_micro_batch(run: Run, batch: Any, denominator: int) -> tuple[Tensor, Tensor]:
+    """One backward. A function of its own, so that what the forward kept is gone before the next one begins."""
+    with run.path.engaged():
+        with run.autocast():
+            loss, sums = run.path.loss(batch)
+        (loss / denominator).backward()
     return loss.detach(), sums
 
 
@@ -238,7 +232,7 @@ def evaluate(run: Run, step: int, epoch: float) -> bool:
     began = time.perf_counter()
     metrics: dict[str, Any] = dict(
         run.evaluator(
-            run.trainee.model, run.autocast(), on_document=lambda: run.events.call("prediction_step", step, epoch)
+            run.trainee.model, run.autocast(), on_batch=lambda: run.events.call("prediction_step", step, epoch)
         )
     )
     metrics["eval_seconds"] = time.perf_counter() - began

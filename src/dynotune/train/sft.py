@@ -29,6 +29,7 @@ from dynotune.train.evaluate import HeldOut
 from dynotune.train.finish import finish
 from dynotune.train.hub import HubPusher
 from dynotune.train.loop import train
+from dynotune.train.paths.plain import PlainPath
 from dynotune.train.run_folder import RunFolder
 from dynotune.train.trackers import Trackers
 from dynotune.train.weights import make_saveable
@@ -116,15 +117,17 @@ def train_sft(
         for loaded in (data, *held_out_data.values()):
             check_vocabulary(loaded.examples, prepared.facts.vocabulary)
         rows: list[dict[str, Any]] = []
+        objective = SFTObjective(config)
         run = assemble(
             config,
             folder=folder,
             plan=plan,
+            path=PlainPath(prepared.model, objective),
             examples=data.examples,
             held_out=held_out,
             model=prepared.model,
             tokenizer=tokenizer,
-            objective=SFTObjective(config),
+            objective=objective,
             autocast=autocast_of(precision, device),
             device=device,
             callbacks=callbacks,

@@ -1,0 +1,50 @@
+"""What a way of executing micro-batches must offer. The loop, the feed and the evaluation know no other difference."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dynotune.plan.layout import MicroBatch
+
+Document = tuple[NDArray[np.int32], NDArray[np.int32]]
+"""Ids and labels of one document, unshifted, on the host."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostBatch:
+    """A micro-batch before it goes to the device: everything in one buffer, so that it travels in one copy."""
+
+    buffer: Tensor
+    """int64, pinned where the device is a GPU."""
+
+    unpack: Callable[[Tensor], Any]
+    """From the buffer on the device to what `Path.loss` takes: views only, nothing is copied or computed."""
+
+
+class ExecutionPath(Protocol):
+    """One way of executing a step's documents. All of them give the same loss and gradient."""
+
+    labelled_rows_head: bool
+    """Whether the LM head sees label tokens only: what its FLOPs are counted for."""
+
+    def lay_out(self, rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[MicroBatch]:
+        """Micro-batches for documents outside the plan, as evaluation needs them."""
+        ...
+
+    def host_batch(self, documents: Sequence[Document], tokens: int, pin: bool) -> HostBatch:
+        """Lay documents out in `tokens` tokens. Runs in the feed's thread and touches no device."""
+        ...
+
+    def engaged(self) -> AbstractContextManager[Any]:
+        """What a forward pass and its backward run in. Outside of it the model is as the user knows it: callbacks,
+        generation and saving see stock transformers."""
+        ...
+
+    def loss(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """The micro-batch's summed loss [] and the objective's detached sums, from what `unpack` gave."""
+        ...

@@ -1,0 +1,55 @@
+"""The plain path: one document at a time, stock transformers forward, all logits, no speed-up.
+
+The baseline of every comparison, and what an architecture gets that cannot be packed.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dynotune.model.forward import logits_of_document
+from dynotune.objectives.sft import Objective
+from dynotune.plan.layout import MicroBatch
+from dynotune.train.paths.path import Document, HostBatch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+class PlainPath:
+    """Documents as `(ids_T, labels_T)`, each with a forward pass of its own."""
+
+    labelled_rows_head = False
+
+    def __init__(self, model: "PreTrainedModel", objective: Objective) -> None:
+        self.model, self.objective = model, objective
+
+    def lay_out(self, rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[MicroBatch]:
+        return [MicroBatch(rows[i : i + 1], int(lengths[i])) for i in range(len(rows))]
+
+    def host_batch(self, documents: Sequence[Document], tokens: int, pin: bool) -> HostBatch:
+        lengths = [len(ids) for ids, _ in documents]
+        buffer = torch.empty((2, sum(lengths)), dtype=torch.int64, pin_memory=pin)
+        np.concatenate([ids for ids, _ in documents], out=buffer[0].numpy())
+        np.concatenate([labels for _, labels in documents], out=buffer[1].numpy())
+
+        def unpack(both: Tensor) -> list[tuple[Tensor, Tensor]]:
+            return list(zip(both[0].split(lengths), both[1].split(lengths), strict=True))
+
+        return HostBatch(buffer, unpack)
+
+    def engaged(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def loss(self, batch: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+        losses, sums = [], []
+        for ids_T, labels_T in batch:
+            loss, some = self.objective(logits_of_document(self.model, ids_T), labels_T)
+            losses.append(loss)
+            sums.append(some)
+        return torch.stack(losses).sum(), torch.stack(sums).sum(0)

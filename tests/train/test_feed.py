@@ -1,0 +1,121 @@
+"""Promise: the next micro-batches are made while this one is worked on, in the plan's order; nothing outlives its use."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dynotune.config.keys.batch import BatchConfig
+from dynotune.data.examples import Example, Examples
+from dynotune.data.rows import Place
+from dynotune.plan.plan import Plan
+from dynotune.plan.truncation import truncate
+from dynotune.train.paths.feed import Documents, Feed
+from dynotune.train.paths.path import Document, HostBatch
+from dynotune.train.paths.plain import PlainPath
+
+
+def a_plan(rows: int = 10, **batch: Any) -> tuple[Plan, Documents]:
+    ids = [np.arange(3 + i, dtype=np.int32) for i in range(rows)]
+    examples = Examples.from_list(Example(x, x, Place("rows", i)) for i, x in enumerate(ids))
+    spans = truncate(examples, None, "keep_start")
+    plan = Plan(spans, np.arange(rows), BatchConfig(per_device_train_batch_size=4, **batch), seed=1)
+    return plan, Documents(examples, spans)
+
+
+class Watched(PlainPath):
+    """Notes what was asked of it, in which thread; may be told to fail."""
+
+    def __init__(self, fail_at: int | None = None) -> None:
+        super().__init__(None, None)  # type: ignore[arg-type]
+        self.made: list[int] = []
+        self.threads: set[str] = set()
+        self.fail_at, self.changed = fail_at, threading.Condition()
+
+    def host_batch(self, documents: Sequence[Document], tokens: int, pin: bool) -> HostBatch:
+        if len(self.made) == self.fail_at:
+            raise OSError("the disk is gone")
+        with self.changed:
+            self.made.append(tokens)
+            self.changed.notify_all()
+        self.threads.add(threading.current_thread().name)
+        return super().host_batch(documents, tokens, pin)
+
+    def wait_for(self, count: int, timeout: float = 10) -> bool:
+        with self.changed:
+            return self.changed.wait_for(lambda: len(self.made) >= count, timeout)
+
+
+def test_steps_come_in_order_with_their_own_documents_from_any_step_on() -> None:
+    plan, documents = a_plan(num_train_epochs=2)
+    for after in (0, 2, plan.total_steps - 1):
+        seen = []
+        for step, batches in Feed(documents, PlainPath(None, None), torch.device("cpu")).steps(plan, after):  # type: ignore[arg-type]
+            lengths = [len(ids_T) for batch in batches for ids_T, _ in batch]
+            assert lengths == step.lengths.tolist()
+            seen.append(step.number)
+        assert seen == list(range(after + 1, plan.total_steps + 1))
+
+
+def test_the_next_batches_are_made_before_they_are_asked_for_and_no_more_than_that() -> None:
+    plan, documents = a_plan()
+    path = Watched()
+    steps = Feed(documents, path, torch.device("cpu"), ahead=2).steps(plan)
+    _, batches = next(steps)
+    next(batches)
+    assert path.wait_for(1 + 2 + 1)  # this one, two ahead, and the one that took its place
+    assert not path.wait_for(5, timeout=0.2)
+    assert path.threads == {"dynotune-feed_0"}
+    steps.close()
+
+
+def test_a_run_that_stops_early_leaves_no_thread_behind() -> None:
+    plan, documents = a_plan(num_train_epochs=50)
+    steps = Feed(documents, PlainPath(None, None), torch.device("cpu")).steps(plan)  # type: ignore[arg-type]
+    _, batches = next(steps)
+    next(batches)
+    assert any(thread.name.startswith("dynotune-feed") for thread in threading.enumerate())
+    steps.close()
+    assert not any(thread.name.startswith("dynotune-feed") for thread in threading.enumerate())
+
+
+def test_what_fails_in_the_thread_is_raised_where_the_batch_is_taken() -> None:
+    plan, documents = a_plan()
+    steps = Feed(documents, Watched(fail_at=5), torch.device("cpu")).steps(plan)
+    with pytest.raises(OSError, match="the disk is gone"):
+        _ = [list(batches) for _, batches in steps]
+
+
+def test_a_step_whose_batches_were_not_all_taken_is_a_defect_that_is_seen() -> None:
+    plan, documents = a_plan()
+    steps = Feed(documents, PlainPath(None, None), torch.device("cpu")).steps(plan)  # type: ignore[arg-type]
+    _, batches = next(steps)
+    next(batches)
+    with pytest.raises(AssertionError, match="not all taken"):
+        next(steps)
+
+
+def test_waiting_for_a_batch_is_counted_and_not_waiting_is_not() -> None:
+    plan, documents = a_plan()
+
+    class Slow(PlainPath):
+        def host_batch(self, documents: Sequence[Document], tokens: int, pin: bool) -> HostBatch:
+            threading.Event().wait(0.05)
+            return super().host_batch(documents, tokens, pin)
+
+    feed = Feed(documents, Slow(None, None), torch.device("cpu"))  # type: ignore[arg-type]
+    _ = [list(batches) for _, batches in feed.steps(plan)]
+    assert feed.wait_seconds > 0.05
+
+    path = Watched()
+    feed = Feed(documents, path, torch.device("cpu"), ahead=1000)
+    steps = feed.steps(plan)
+    _, batches = next(steps)
+    assert path.wait_for(len(plan.rows))  # all are made before the first is taken
+    threading.Event().wait(0.05)
+    list(batches)
+    _ = [list(batches) for _, batches in steps]
+    assert feed.wait_seconds == 0
