@@ -1,10 +1,28 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in one call: checks of the loop, then the plain path beside TRL. Results go to the folder $1.
-#   benchmarks/on_gpu.sh OUT SHARED_DATA_FOLDER COMMIT
+# What needs a GPU, in calls of a few minutes each. Results go to the folder OUT, as JSON.
+#   benchmarks/on_gpu.sh checks OUT SHARED COMMIT       the loop: host waits, masking, resume, precision
+#   benchmarks/on_gpu.sh parts OUT SHARED COMMIT        attention, head and LoRA alone: correctness, then times
+#   benchmarks/on_gpu.sh beside-trl OUT SHARED COMMIT   whole training steps beside TRL's best settings
+# SHARED holds `data` and `tokenizers`; FLASH_ATTN may name a folder with a `flash_attn` package for TRL.
 set -uo pipefail
-out=$1 shared=$2 commit=$3
+what=$1 out=$2 shared=$3 commit=$4
 failed=0
-python3 benchmarks/gpu_checks.py --out "$out/gpu_checks.json" --commit "$commit" || failed=1
-python3 benchmarks/plain_path.py --data "$shared/data/sft/sft_mix.jsonl.gz" --tokenizer "$shared/tokenizers/qwen-152k" \
-  --out "$out/plain_path.json" --commit "$commit" || failed=1
+case "$what" in
+  checks)
+    python3 benchmarks/gpu_checks.py --out "$out/gpu_checks.json" --commit "$commit" || failed=1
+    ;;
+  parts)
+    for part in attention head lora; do
+      python3 "benchmarks/gpu_$part.py" --out "$out" || failed=1
+    done
+    ;;
+  beside-trl)
+    python3 benchmarks/beside_trl.py --shared "$shared" --flash-attn "${FLASH_ATTN:-}" --out "$out/beside_trl.json" \
+      --commit "$commit" || failed=1
+    ;;
+  *)
+    echo "unknown: $what" >&2
+    exit 2
+    ;;
+esac
 exit $failed
