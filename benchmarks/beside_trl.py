@@ -255,7 +255,7 @@ def main() -> None:
     parser.add_argument("--shared", type=Path, required=True, help="the folder with `data/sft` and `tokenizers`")
     parser.add_argument("--flash-attn", default="", help="a folder with a `flash_attn` package for TRL's arms")
     parser.add_argument("--works", default=",".join(WORKS))
-    parser.add_argument("--ours-only", action="store_true")
+    parser.add_argument("--only", choices=["dynotune", "trl"], help="one side, while working on it")
     parser.add_argument("--out", default="beside_trl.json")
     parser.add_argument("--commit", default="", help="commit of the tree, where it is not a git checkout")
     parser.add_argument("--work", choices=WORKS)
@@ -280,7 +280,8 @@ def main() -> None:
     for key in args.works.split(","):
         work = WORKS[key]
         arms = [f"dynotune:{name}" for name in work.ours]
-        arms += [] if args.ours_only else [f"trl:{name}" for name in work.trl]
+        arms += [f"trl:{name}" for name in work.trl]
+        arms = [arm for arm in arms if arm.startswith(args.only or "")]
         results: dict[str, Any] = {}
         for arm in arms:
             path = args.flash_attn if arm.startswith("trl:") else ""
