@@ -1,0 +1,102 @@
+"""The attention function that transformers calls, and what it refuses.
+
+Legend of shapes: T tokens of the row, H heads, K key and value heads, D head dimension.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dynotune.errors import ModelError
+from dynotune.model.attention import reference, varlen
+
+NAME = "dynotune_packed"
+"""As registered. It must stay out of transformers' mask functions: for a name that has none no mask is made, and the
+device is not asked whether the row is packed."""
+
+_IRRELEVANT = frozenset(
+    {
+        "cache_position", "cu_seq_lens_k", "is_causal", "max_length_k", "num_items_in_batch", "output_attentions",
+        "output_hidden_states", "output_router_logits", "position_embeddings", "position_ids", "return_dict", "use_cache",
+    }
+)  # fmt: skip
+"""Keywords that models pass on to every attention function and that say nothing about what attends to what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What one attention call was asked for and which backend took it. Kept only where somebody collects calls."""
+
+    backend: str
+    why_reference: str | None
+    """Why the call could not go to the variable-length kernel; None where it did."""
+
+    window: int | None
+    softcap: float | None
+
+
+def packed_attention_call(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    cu_seq_lens_q: Tensor | None = None,
+    max_length_q: int | None = None,
+    segment_lengths: tuple[int, ...] | None = None,
+    attention_calls: list[Call] | None = None,
+    **more: Any,
+) -> tuple[Tensor, None]:
+    """Causal attention within each segment. Query [1, H, T, D], key and value [1, K, T, D] to [1, T, H, D].
+
+    `sliding_window` w as in transformers: a token sees itself and the w - 1 before it. `softcap` c: scores become
+    c * tanh(scores / c). Raises `ModelError` for what it cannot do exactly.
+    """
+    if cu_seq_lens_q is None or max_length_q is None or segment_lengths is None:
+        raise ModelError(
+            f"{type(module).__name__} was called without the boundaries of its documents while packed attention is"
+            " installed. Call the model inside `stock_attention(model)` to generate or to evaluate it as transformers does."
+        )
+    _refuse(module, attention_mask, dropout, more)
+    query, key, value = _in_compute_dtype(query, key, value)
+    why_reference = varlen.why_not(query, key, value, softcap)
+    if attention_calls is not None:
+        backend = "reference" if why_reference else "varlen"
+        attention_calls.append(Call(backend, why_reference, sliding_window, softcap))
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if why_reference is None:
+        query_THD, key_TKD, value_TKD = (x[0].transpose(0, 1) for x in (query, key, value))
+        out_THD = varlen.attend(query_THD, key_TKD, value_TKD, cu_seq_lens_q, max_length_q, scaling, sliding_window)
+    else:
+        out_THD = reference.attend(query[0], key[0], value[0], segment_lengths, scaling, sliding_window, softcap)
+    return out_THD[None], None
+
+
+def _refuse(module: nn.Module, attention_mask: Tensor | None, dropout: float, more: dict[str, Any]) -> None:
+    name = type(module).__name__
+    if attention_mask is not None:
+        raise ModelError(f"{name} brings a mask of its own, which packed attention does not apply.")
+    if dropout:
+        raise ModelError(
+            f"{name} drops out attention weights (probability {dropout}), which packed attention does not."
+        )
+    if more.get("is_causal", getattr(module, "is_causal", True)) is False:
+        raise ModelError(f"{name} is not causal, packed attention is.")
+    unknown = sorted(key for key, value in more.items() if value is not None and key not in _IRRELEVANT)
+    if unknown:
+        raise ModelError(f"{name} asks its attention for {', '.join(unknown)}, which packed attention does not know.")
+
+
+def _in_compute_dtype(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Under autocast in its dtype, as torch does with its own attention: rotary embeddings bring float32 back."""
+    device = query.device.type
+    if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
+        return query, key, value
+    dtype = torch.get_autocast_dtype(device)
+    return query.to(dtype), key.to(dtype), value.to(dtype)

@@ -1,0 +1,41 @@
+"""The inner decoder: everything of a causal language model up to its head.
+
+Legend of shapes: T tokens of the micro-batch, D hidden.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from dynotune.model.attention.segments import segments_of
+from dynotune.model.packed import PackedBatch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+def text_decoder(model: "PreTrainedModel") -> nn.Module:
+    """The module from token ids to hidden states, inside a PEFT wrapper and in a model that also takes images."""
+    base: Any = model
+    if hasattr(model, "get_base_model"):  # a PeftModel
+        base = base.get_base_model()
+    decoder = base.get_decoder()
+    assert isinstance(decoder, nn.Module)
+    return decoder
+
+
+def hidden_states(model: "PreTrainedModel", batch: PackedBatch, **more: Any) -> Tensor:
+    """What the head would get, [T, D], of every token of `batch`. Needs `packed_attention(model)`.
+
+    Adapters are modules inside of the decoder, so they run. The device is not waited for.
+    """
+    segments = segments_of(batch.boundaries_S1, batch.lengths)
+    out: Any = text_decoder(model)(
+        input_ids=batch.ids_T[None],
+        position_ids=batch.positions_T[None],
+        use_cache=False,
+        **segments.keywords(),
+        **more,
+    )
+    hidden_1TD: Tensor = out.last_hidden_state
+    return hidden_1TD[0]

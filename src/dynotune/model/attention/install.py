@@ -1,0 +1,82 @@
+"""Putting packed attention into a model, taking it out again, and stepping aside for transformers' own."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from dynotune.model.attention.call import NAME, packed_attention_call
+from dynotune.model.attention.decoder import text_decoder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_KEPT = "_dynotune_packed_attention"  # on the decoder, so that `stock_attention` finds it and a deep copy has its own
+
+
+class PackedAttention:
+    """Packed attention in one model until `uninstall`. A context manager, too."""
+
+    def __init__(self, model: "PreTrainedModel") -> None:
+        """Install. The weights and the configuration that is saved stay as they are."""
+        from transformers import AttentionInterface
+
+        AttentionInterface.register(NAME, packed_attention_call)
+        self._decoder: Any = text_decoder(model)
+        assert not hasattr(self._decoder, _KEPT), "packed attention is installed already"
+        # Layers ask the configuration that they hold at each call, and models with several parts have several. The
+        # public setter would also reach the parts that are not installed into.
+        held = {id(m.config): m.config for m in self._decoder.modules() if hasattr(m, "config")}
+        self._configs = [c for c in held.values() if hasattr(c, "_attn_implementation_internal")]
+        self._before = [c._attn_implementation_internal for c in self._configs]
+        setattr(self._decoder, _KEPT, self)
+        self._put_in()
+
+    def uninstall(self) -> None:
+        """The model as it was."""
+        self._take_out()
+        delattr(self._decoder, _KEPT)
+
+    @contextmanager
+    def stock(self) -> Iterator[None]:
+        """transformers' own attention inside."""
+        self._take_out()
+        try:
+            yield
+        finally:
+            self._put_in()
+
+    def __enter__(self) -> "PackedAttention":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.uninstall()
+
+    def _put_in(self) -> None:
+        for config in self._configs:
+            config._attn_implementation_internal = NAME
+
+    def _take_out(self) -> None:
+        for config, name in zip(self._configs, self._before, strict=True):
+            config._attn_implementation_internal = name
+
+
+def packed_attention(model: "PreTrainedModel") -> PackedAttention:
+    """Make `hidden_states(model, batch)` keep documents apart, until `uninstall()` or the end of a `with`.
+
+    Meanwhile a plain call of the model is an error outside of `stock_attention(model)`.
+    """
+    return PackedAttention(model)
+
+
+@contextmanager
+def stock_attention(model: "PreTrainedModel") -> Iterator[None]:
+    """Inside, `model` runs as transformers made it, to generate or to evaluate. Nothing to do where nothing is installed."""
+    installed: PackedAttention | None = getattr(text_decoder(model), _KEPT, None)
+    if installed is None:
+        yield
+        return
+    with installed.stock():
+        yield

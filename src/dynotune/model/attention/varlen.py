@@ -1,0 +1,74 @@
+"""PyTorch's variable-length attention: one kernel call for all segments of a row. CUDA, 16-bit.
+
+Legend of shapes: T tokens of the row, S segments, H heads, K key and value heads, D head dimension.
+"""
+
+import inspect
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_LARGEST_HEAD = 256
+
+
+def why_not(query: Tensor, key: Tensor, value: Tensor, softcap: float | None) -> str | None:
+    """Why the kernel cannot take these [1, H or K, T, D] tensors; None where it can."""
+    if not query.is_cuda:
+        return f"there is no kernel for the {query.device.type.upper()}"
+    if query.dtype not in (torch.bfloat16, torch.float16):
+        return f"the kernel computes in 16 bits, not in {str(query.dtype).removeprefix('torch.')}"
+    if _capability(query.device.index) < (8, 0):
+        return "the kernel needs compute capability 8.0"
+    if softcap is not None:
+        return "the kernel does not soft-cap scores"
+    if value.shape[-1] != query.shape[-1]:
+        return f"the kernel needs heads of one size (queries {query.shape[-1]}, values {value.shape[-1]})"
+    if query.shape[-1] % 8 or query.shape[-1] > _LARGEST_HEAD:
+        return f"the kernel takes head dimensions that are multiples of 8 up to {_LARGEST_HEAD}, not {query.shape[-1]}"
+    if query.shape[1] % key.shape[1]:
+        return f"{query.shape[1]} query heads do not share {key.shape[1]} key heads evenly"
+    return None
+
+
+def attend(
+    query_THD: Tensor,
+    key_TKD: Tensor,
+    value_TKD: Tensor,
+    boundaries_S1: Tensor,
+    longest: int,
+    scaling: float,
+    sliding_window: int | None,
+) -> Tensor:
+    """Causal attention [T, H, D] within each segment."""
+    # The kernel's left bound counts the keys before the query itself; transformers' window counts the query too.
+    window = (-1, 0) if sliding_window is None else (sliding_window - 1, 0)
+    varlen_attn, more = _kernel()
+    out_THD: Tensor = varlen_attn(
+        query_THD,
+        key_TKD,
+        value_TKD,
+        boundaries_S1,
+        boundaries_S1,
+        longest,
+        longest,
+        scale=scaling,
+        window_size=window,
+        **more,
+    )
+    return out_THD
+
+
+@cache
+def _kernel() -> tuple[Any, dict[str, Any]]:
+    """From torch 2.12 on, key heads that several query heads share have to be announced; before, they just work."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    known = inspect.signature(varlen_attn).parameters
+    return varlen_attn, ({"enable_gqa": True} if "enable_gqa" in known else {})
+
+
+@cache
+def _capability(device: int | None) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)
