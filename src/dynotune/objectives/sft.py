@@ -12,6 +12,7 @@ from torch import Tensor
 from dynotune.config.keys.objective import SFTObjectiveConfig
 from dynotune.data.examples import IGNORE
 from dynotune.errors import ConfigError
+from dynotune.objectives.row_loss import ROW_SUMS, RowLoss
 from dynotune.plan.plan import Step
 
 
@@ -21,12 +22,18 @@ class Objective(Protocol):
     sums: tuple[str, ...]
     """Names of what `__call__` returns beside the loss; each is divided by the denominator when it is logged."""
 
+    row_loss: RowLoss
+    """The same loss in explicit form, for the labelled-rows head."""
+
     def denominator(self, step: Step) -> int:
         """What the loss is normalised by, known from the plan."""
         ...
 
     def __call__(self, logits_TV: Tensor, labels_T: Tensor) -> tuple[Tensor, Tensor]:
-        """The micro-batch's summed loss [] (with gradient) and the detached `sums` [len(sums)]."""
+        """By autograd, from a document's logits: the plain path, and what the explicit form is tested against.
+
+        Returns the micro-batch's summed loss [] (with gradient) and the detached `sums` [len(sums)].
+        """
         ...
 
 
@@ -38,7 +45,7 @@ class SFTObjective:
     (1 - e) * nll + e * mean over the vocabulary of the negative log-probabilities.
     """
 
-    sums: tuple[str, ...] = ("mean_token_accuracy", "entropy")
+    sums: tuple[str, ...] = ROW_SUMS
 
     def __init__(self, config: SFTObjectiveConfig) -> None:
         if config.label_smoothing_factor and config.loss_type != "nll":
@@ -47,6 +54,7 @@ class SFTObjective:
                 f" `loss_type: {config.loss_type}`. Take one of the two."
             )
         self.loss_type, self.smoothing = config.loss_type, config.label_smoothing_factor
+        self.row_loss = RowLoss(smoothing=self.smoothing, by_probability=self.loss_type == "dft")
 
     def denominator(self, step: Step) -> int:
         return step.label_tokens
