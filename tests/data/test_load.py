@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
 
@@ -15,7 +14,6 @@ from dynotune.data.account.ledger import Ledger
 from dynotune.data.ingest import BATCH_ROWS
 from dynotune.data.load import Loaded, load_examples, load_train_and_eval
 from dynotune.data.rows import BadRow, Place, Record
-from dynotune.data.sources.arrange import shuffle
 from dynotune.errors import ConfigError, DataError
 from tests.data.fake_encoder import FakeEncoder
 
@@ -224,7 +222,7 @@ def test_held_out_rows_are_those_that_datasets_would_choose(tmp_path: Path, size
     for loaded in (train, evaluation["eval"]):
         loaded.ledger.check()
         assert loaded.ledger.rows_used == len(loaded.examples)
-        assert loaded.ledger.tokens_used == len(loaded.examples.ids)
+        assert loaded.ledger.tokens_used == loaded.examples.lengths.sum()
     assert train.ledger.skipped == {"held-out": len(theirs["test"])}
     assert f"seed {config.seed}" in evaluation["eval"].sources[0]
 
@@ -234,31 +232,6 @@ def test_holding_out_everything_is_refused(tmp_path: Path, size: float) -> None:
     config = SFTConfig(dataset_name=text_file(tmp_path / "a.jsonl", "a1", "b1"), test_split_size=size)
     with pytest.raises(DataError, match="cannot be held out"):
         load_train_and_eval(config, FakeEncoder(), None)
-
-
-@pytest.mark.parametrize("mode", ["keep_start", "keep_end"])
-def test_shuffling_is_trls_also_where_truncation_drops_rows(mode: str) -> None:
-    """TRL shuffles what truncation left, and a permutation depends on how many rows there are."""
-    lengths = [3, 9, 4, 12, 5, 6, 20, 3]
-    rows = [{"prompt": "p" * n, "completion": f"{n:02}"} for n in lengths]
-    loaded = ingest(records(*rows))
-    ours = shuffle(loaded.examples, 42, 6, mode)
-    kept = [n for n in lengths if mode == "keep_end" or n < 6]
-    theirs = Dataset.from_list([{"n": n} for n in kept]).shuffle(seed=42)["n"]
-    order = [len(ours[i].ids_T) - 2 for i in range(len(ours))]
-    assert order[: len(kept)] == list(theirs)
-    assert sorted(order) == sorted(lengths)
-
-
-def test_shuffle_dataset_keeps_ids_labels_and_places_together(tmp_path: Path) -> None:
-    texts = [f"row {i}" for i in range(30)]
-    config = SFTConfig(dataset_name=text_file(tmp_path / "a.jsonl", *texts), shuffle_dataset=True)
-    loaded, _ = load_train_and_eval(config, FakeEncoder(), None)
-    assert answers(loaded) != texts
-    for index, text in enumerate(answers(loaded)):
-        example = loaded.examples[index]
-        assert texts[(example.place.line or 0) - 1] == text
-        assert np.array_equal(example.labels_T[1:], example.ids_T[1:])
 
 
 def test_a_mixture_is_loaded_with_its_own_columns_and_account(tmp_path: Path) -> None:

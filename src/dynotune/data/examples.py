@@ -1,21 +1,28 @@
 """Tokenised examples in flat arrays.
 
-One array a column and one offset a row: a million rows cost a few Python objects, a slice is a view, and the same layout
-can be memory-mapped.
+One array a column and two positions a row: a million rows cost no Python objects, a slice is a view, the same arrays can
+be memory-mapped, and another order or a part of the rows is an index over them.
 """
 
+from __future__ import annotations
+
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
+from dynotune.data.places import Places
 from dynotune.data.rows import Place
 
 IGNORE = -100
 """The label of a token that carries no loss (transformers' and PyTorch's convention)."""
+
+CHUNK_TOKENS = 1 << 22
+"""Tokens that are looked at together. It bounds the memory of a pass over arrays that may be larger than memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +39,26 @@ class Example:
 
 
 class Examples:
-    """An immutable list of examples: `ids` and `labels` [total tokens] int32, `offsets` [rows + 1] int64."""
+    """An immutable list of examples.
+
+    `ids` and `labels` [tokens] int32 are flat; example i is their slice from `starts[i]` to `ends[i]` (both [rows] int64).
+    `labels` may be the same array as `ids`, where every token carries loss.
+    """
 
     def __init__(
         self,
         ids: NDArray[np.int32],
         labels: NDArray[np.int32],
         offsets: NDArray[np.int64],
-        places: Sequence[Place],
+        places: Places,
+        digest: str | None = None,
     ) -> None:
-        assert len(ids) == len(labels) == (offsets[-1] if len(offsets) else 0)
+        """offsets: [rows + 1] int64, ascending from 0. digest: that of these arrays, where it is known already."""
+        assert len(ids) == len(labels) == offsets[-1]
         assert len(offsets) == len(places) + 1
-        self.ids, self.labels, self.offsets, self.places = ids, labels, offsets, places
+        self.ids, self.labels, self.places = ids, labels, places
+        self.starts, self.ends = offsets[:-1], offsets[1:]
+        self._digest = digest
 
     @classmethod
     def from_list(cls, examples: Iterable[Example]) -> Self:
@@ -53,23 +68,70 @@ class Examples:
         empty = [np.zeros(0, np.int32)]
         ids = np.concatenate([e.ids_T for e in kept] or empty).astype(np.int32, copy=False)
         labels = np.concatenate([e.labels_T for e in kept] or empty).astype(np.int32, copy=False)
-        return cls(ids, labels, offsets, [e.place for e in kept])
+        return cls(ids, labels, offsets, Places.of(e.place for e in kept))
 
     def __len__(self) -> int:
         return len(self.places)
 
     def __getitem__(self, index: int) -> Example:
-        start, end = self.offsets[index], self.offsets[index + 1]
+        start, end = self.starts[index], self.ends[index]
         return Example(self.ids[start:end], self.labels[start:end], self.places[index])
+
+    def take(self, rows: NDArray[np.int64]) -> Examples:
+        """The examples at these indices, in this order, over the same token arrays."""
+        view = object.__new__(Examples)
+        view.ids, view.labels, view.places = self.ids, self.labels, self.places.take(rows)
+        view.starts, view.ends = self.starts[rows], self.ends[rows]
+        order = hashlib.blake2b(self.digest().encode(), digest_size=16)
+        order.update(np.ascontiguousarray(rows, "<i8").data)
+        view._digest = order.hexdigest()
+        return view
 
     def digest(self) -> str:
         """A hash of every token, label and boundary in order: two data sets of the same digest are the same."""
-        digest = hashlib.blake2b(digest_size=16)
-        for array in (self.ids, self.labels, self.offsets):
-            digest.update(np.ascontiguousarray(array).data)
-        return digest.hexdigest()
+        if self._digest is None:
+            self._digest = digest_of(
+                *(xxhash.xxh3_128_digest(np.ascontiguousarray(array, kind).data)
+                  for array, kind in ((self.ids, "<i4"), (self.labels, "<i4"), (self.ends, "<i8")))
+            )  # fmt: skip
+        return self._digest
 
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Tokens of each example, untruncated [rows]."""
-        return np.diff(self.offsets)
+        return self.ends - self.starts
+
+    def label_counts(self, start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Tokens with a label in the spans from `start` to `end` of the flat arrays, both [rows].
+
+        Needs no memory for the tokens: they are looked at a chunk at a time, each once where spans do not overlap. (A
+        label on the first token of a span is counted like any other; who wants those that carry loss starts behind it.)
+        """
+        counts = np.zeros(len(start), np.int64)
+        order = np.argsort(start, kind="stable") if np.any(start[1:] < start[:-1]) else None
+        first = start if order is None else start[order]
+        last = end if order is None else end[order]
+        row = 0
+        while row < len(first):
+            base = int(first[row])
+            # Spans that begin in this chunk; the last of them may reach beyond it.
+            stop = max(row + 1, int(np.searchsorted(first, base + CHUNK_TOKENS)))
+            reach = max(base, int(last[row:stop].max()))
+            before = np.zeros(reach - base + 1, np.int64)
+            np.cumsum(self.labels[base:reach] != IGNORE, out=before[1:])
+            found = before[np.maximum(last[row:stop], first[row:stop]) - base] - before[first[row:stop] - base]
+            if order is None:
+                counts[row:stop] = found
+            else:
+                counts[order[row:stop]] = found
+            row = stop
+        return counts
+
+    def row_of(self, position: int) -> int:
+        """The row that holds a position of the flat arrays."""
+        return int(np.flatnonzero((self.starts <= position) & (position < self.ends))[0])
+
+
+def digest_of(ids: bytes, labels: bytes, ends: bytes) -> str:
+    """The digest of examples, from the XXH3-128 of their arrays (little-endian int32, int32 and int64)."""
+    return hashlib.blake2b(ids + labels + ends, digest_size=16).hexdigest()

@@ -12,7 +12,7 @@ from dynotune.data.account.ledger import Ledger
 from dynotune.data.ingest import Loaded, RowEncoder, load_examples
 from dynotune.data.printable import printable
 from dynotune.data.rows import BadRow, Record
-from dynotune.data.sources.arrange import hold_out, shuffle
+from dynotune.data.sources.arrange import hold_out
 from dynotune.data.sources.locate import Location, Source, open_object, open_splits
 from dynotune.data.sources.mixture import mixture_rows, open_mixture
 from dynotune.data.sources.splits import choose_split, slice_rows
@@ -79,9 +79,6 @@ def load_train_and_eval(
     evaluation = {name: load(stream, Ledger()) for name, stream in eval_streams.items()}
     if config.test_split_size is not None:
         train, evaluation[UNNAMED] = _split(train, config.test_split_size, config.seed)
-    if config.shuffle_dataset:
-        for loaded in (train, *evaluation.values()):
-            loaded.examples = shuffle(loaded.examples, config.seed, config.max_length, config.truncation_mode)
     return train, evaluation
 
 

@@ -11,6 +11,7 @@ from dynotune.data.examples import Examples
 from dynotune.data.printable import beginning
 from dynotune.data.rows import BadRow
 from dynotune.errors import DataError
+from dynotune.plan.shuffle import shuffled
 from dynotune.plan.truncation import Spans, truncate
 
 NO_LABELS_LEFT = "no-labels-after-truncation"
@@ -22,34 +23,37 @@ def trainable_spans(
     ledger: Ledger,
     quarantine: Callable[[BadRow], None] | None,
     text_of: Callable[[NDArray[np.int32]], str] | None = None,
+    shuffle_seed: int | None = None,
 ) -> tuple[Spans, NDArray[np.int64]]:
-    """The used part of every example, and the indices [rows] of those that still have a label token.
+    """The used part of every example, and the indices [rows] of those that still have a label token, in order or
+    (`shuffle_dataset`) in the order that `shuffle_seed` gives.
 
     A row that loses its last label to `max_length` is left out, as in TRL; here it is counted, listed in the quarantine and
     said. It is not a bad row: the setting makes it unusable, and another setting would not. Raises `DataError` where that
     leaves nothing.
     """
     spans = truncate(examples, config.max_length, config.truncation_mode)
-    full = truncate(examples, None, config.truncation_mode)
-    for row in np.flatnonzero(spans.cut_tokens).tolist():
-        if spans.label_tokens[row]:
-            lost = int(full.label_tokens[row] - spans.label_tokens[row])
-            ledger.truncate(examples.places[row], int(spans.cut_tokens[row]), lost)
-    empty = np.flatnonzero(spans.label_tokens == 0).tolist()
-    if empty and len(empty) == len(examples):
+    full = examples.lengths
+    cut = np.flatnonzero(spans.cut_tokens)
+    full_labels = truncate(examples, None, config.truncation_mode).label_tokens if len(cut) else spans.label_tokens
+    cut = cut[spans.label_tokens[cut] > 0]
+    ledger.truncate(examples.places.take(cut), spans.cut_tokens[cut], (full_labels - spans.label_tokens)[cut])
+    empty = np.flatnonzero(spans.label_tokens == 0)
+    if len(empty) and len(empty) == len(examples):
         raise DataError(
             f"No row of {examples.places[0].file} has a label token left under `max_length: {config.max_length}` with"
             f" `truncation_mode: {config.truncation_mode}`. Raise `max_length`."
         )
-    for row in empty:
-        place, tokens = examples.places[row], int(full.lengths[row])
-        ledger.skip(NO_LABELS_LEFT, place, tokens, int(full.label_tokens[row]))
-        if quarantine:
-            detail = f"no label token is left in the {int(spans.lengths[row])} of {tokens} tokens that max_length keeps"
-            start = text_of(examples[row].ids_T[:64]) if text_of else ""
-            quarantine(BadRow(place, NO_LABELS_LEFT, detail, beginning(start)))
+    ledger.skip(NO_LABELS_LEFT, examples.places.take(empty), full[empty], full_labels[empty])
+    for row in empty.tolist():
+        if quarantine is None:
+            break
+        detail = f"no label token is left in the {int(spans.lengths[row])} of {full[row]} tokens that max_length keeps"
+        start = text_of(examples[row].ids_T[:64]) if text_of else ""
+        quarantine(BadRow(examples.places[row], NO_LABELS_LEFT, detail, beginning(start)))
     ledger.check()
-    return spans, np.flatnonzero(spans.label_tokens)
+    rows = np.flatnonzero(spans.label_tokens)
+    return spans, rows if shuffle_seed is None else shuffled(examples, spans, rows, shuffle_seed)
 
 
 def rows_without_labels(ledger: Ledger, config: DataConfig) -> str | None:
@@ -68,7 +72,7 @@ def check_vocabulary(examples: Examples, rows: int) -> None:
     """Every token id must have a row in the embedding: an id beyond it is a device-side fault hours into a run."""
     if len(examples.ids) and (int(examples.ids.max()) >= rows or int(examples.ids.min()) < 0):
         position = int(np.flatnonzero((examples.ids >= rows) | (examples.ids < 0))[0])
-        place = examples.places[int(np.searchsorted(examples.offsets, position, side="right")) - 1]
+        place = examples.places[examples.row_of(position)]
         raise DataError(
             f"{place} holds token id {int(examples.ids[position])}, but the model's vocabulary has {rows:,} rows. Data and"
             " model do not belong together: were these rows tokenised with another tokenizer?"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dynotune.data.examples import IGNORE, Examples
+from dynotune.data.examples import Examples
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Spans:
 
 def truncate(examples: Examples, max_length: int | None, mode: str) -> Spans:
     """Cut every example to `max_length` tokens, keeping its start (`keep_start`) or its end (`keep_end`)."""
-    start, end = examples.offsets[:-1].copy(), examples.offsets[1:].copy()
+    start, end = examples.starts, examples.ends
     full = end - start
     if max_length is not None:
         if mode == "keep_start":
@@ -38,8 +38,5 @@ def truncate(examples: Examples, max_length: int | None, mode: str) -> Spans:
         else:
             assert mode == "keep_end", mode
             start = np.maximum(start, end - max_length)
-    labelled_before = np.zeros(len(examples.labels) + 1, np.int64)
-    np.cumsum(examples.labels != IGNORE, out=labelled_before[1:])
-    first_predicted = np.minimum(start + 1, end)
-    label_tokens = labelled_before[end] - labelled_before[first_predicted]
+    label_tokens = examples.label_counts(np.minimum(start + 1, end), end)
     return Spans(start, end, label_tokens, full - (end - start))

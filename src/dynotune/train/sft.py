@@ -170,13 +170,17 @@ def make_plan(
     """Apply `max_length` to every data set, account for what it cuts, and plan the run."""
     quarantine = Quarantine(folder.starting / "quarantine.jsonl").write
 
+    shuffle_seed = config.seed if config.shuffle_dataset else None
+
     def spans_of(loaded: Loaded) -> tuple[Spans, Any]:
         return trainable_spans(
-            loaded.examples, config, loaded.ledger, quarantine, lambda ids: str(tokenizer.decode(ids))
+            loaded.examples, config, loaded.ledger, quarantine, lambda ids: str(tokenizer.decode(ids)), shuffle_seed
         )
 
     spans, rows = spans_of(data)
-    plan = Plan(spans, rows, config, config.seed, data.examples.digest())
+    # Shuffled rows make other steps, so a checkpoint must not go on under them.
+    digest = data.examples.digest() + ("" if shuffle_seed is None else f", shuffled by {shuffle_seed}")
+    plan = Plan(spans, rows, config, config.seed, digest)
     return plan, {name: HeldOut(loaded.examples, *spans_of(loaded)) for name, loaded in held_out_data.items()}
 
 

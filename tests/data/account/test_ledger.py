@@ -3,16 +3,19 @@
 import json
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from rich.console import Console
 
 from dynotune.data.account.ledger import PLACES_KEPT, Ledger
 from dynotune.data.account.quarantine import Quarantine
 from dynotune.data.examples import IGNORE, Example
+from dynotune.data.places import Places
 from dynotune.data.rows import BadRow, Place
 
 
@@ -20,6 +23,12 @@ def example(line: int, tokens: int, labels: int, file: str = "a.jsonl") -> Examp
     ids = np.arange(tokens, dtype=np.int32)
     labelled = np.where(ids >= tokens - labels, ids, IGNORE).astype(np.int32)
     return Example(ids, labelled, Place(file, line))
+
+
+def some(*rows: Any) -> tuple[Places, NDArray[np.int64], NDArray[np.int64]]:
+    """Places, tokens and label tokens of rows given as `(file, line), tokens, labels` one after the other."""
+    places = Places.of(Place(*place) for place in rows[::3])
+    return places, np.array(rows[1::3], np.int64), np.array(rows[2::3], np.int64)
 
 
 def filled() -> Ledger:
@@ -37,8 +46,8 @@ def filled() -> Ledger:
 def test_rows_and_tokens_add_up_through_loading_and_the_plan() -> None:
     ledger = filled()
     ledger.check()
-    ledger.truncate(Place("a.jsonl", 2), 8, 5)
-    ledger.skip("no-labels-after-truncation", Place("a.jsonl", 3), 30, 6)
+    ledger.truncate(*some(("a.jsonl", 2), 8, 5))
+    ledger.skip("no-labels-after-truncation", *some(("a.jsonl", 3), 30, 6))
     ledger.refuse(BadRow(Place("c.jsonl"), "truncated-gzip", ""))
     ledger.check()
     told = ledger.to_json()
@@ -64,7 +73,7 @@ def test_rows_and_tokens_add_up_through_loading_and_the_plan() -> None:
         lambda ledger: ledger.use(Place("a.jsonl", 9), [example(9, 3, 1)]),
         lambda ledger: setattr(ledger, "tokens_used", 59),
         lambda ledger: setattr(ledger.sources["a.jsonl"], "rows_used", 2),
-        lambda ledger: ledger.truncate(Place("a.jsonl", 1), 100, 0),
+        lambda ledger: ledger.truncate(*some(("a.jsonl", 1), 100, 0)),
     ],
 )
 def test_a_lost_row_or_token_is_found(spoil: object) -> None:
@@ -83,7 +92,7 @@ def test_a_packed_row_counts_each_document() -> None:
     ledger.use(Place("a", 1), [example(1, 5, 2, "a"), example(1, 7, 3, "a")])
     ledger.check()
     assert (ledger.rows_read, ledger.rows_unpacked, ledger.rows_used, ledger.tokens_used) == (1, 1, 2, 12)
-    ledger.skip("no-labels-after-truncation", Place("a", 1), 5, 2)
+    ledger.skip("no-labels-after-truncation", *some(("a", 1), 5, 2))
     ledger.check()
 
 
@@ -112,7 +121,7 @@ def test_the_file_is_written_whole(tmp_path: Path) -> None:
 def test_the_summary_shows_every_count_and_no_control_character() -> None:
     ledger = filled()
     ledger.notice(["bidi-controls"], Place("[red]\x1b[2J.jsonl", 3))
-    ledger.truncate(Place("a.jsonl", 2), 8, 5)
+    ledger.truncate(*some(("a.jsonl", 2), 8, 5))
     text = StringIO()
     Console(file=text, width=120).print(ledger.summary("training data"))
     shown = text.getvalue()
@@ -141,9 +150,9 @@ def test_any_history_adds_up(history: list[tuple[int, int, str]]) -> None:
             continue
         ledger.use(one.place, [one])
         if fate == "skip":
-            ledger.skip("y", one.place, tokens, min(labels, tokens - 1))
+            ledger.skip("y", *some((one.place.file, line), tokens, min(labels, tokens - 1)))
         if fate == "cut":
-            ledger.truncate(one.place, 1, 1)
+            ledger.truncate(*some((one.place.file, line), 1, 1))
     ledger.check()
     assert ledger.rows_used == sum(fate in ("use", "cut") for _, _, fate in history)
 

@@ -19,14 +19,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dynotune.data.examples import IGNORE, Example
+from dynotune.data.places import Places
 from dynotune.data.rows import BadRow, Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rich.table import Table
+
+Ints = NDArray[np.int64]
 
 PLACES_KEPT = 5
 """How many places of a reason or notice are kept; all of them are counted."""
@@ -82,14 +86,14 @@ class Ledger(Counts):
 
     def read(self, place: Place, rows: int = 1) -> None:
         """A row came in from its source."""
-        for counts in self._of(place):
+        for counts in self._of(place.file):
             counts.rows_read += rows
 
     def use(self, place: Place, examples: Sequence[Example]) -> None:
         """A row that was `read` became an example, or several where it held packed documents."""
         n_tokens = sum(len(example.ids_T) for example in examples)
         n_labels = sum(count_labels(example) for example in examples)
-        for counts in self._of(place):
+        for counts in self._of(place.file):
             counts.rows_unpacked += len(examples) - 1
             counts.rows_used += len(examples)
             counts.tokens_read += n_tokens
@@ -102,7 +106,7 @@ class Ledger(Counts):
         if bad.place.line is None:
             self.faults[bad.reason] += 1
             return
-        for counts in self._of(bad.place):
+        for counts in self._of(bad.place.file):
             counts.skipped[bad.reason] += 1
 
     def leave_out(self, reason: str, place: Place, rows: int = 1) -> None:
@@ -110,27 +114,43 @@ class Ledger(Counts):
         if rows == 0:
             return
         self._keep_place(reason, place)
-        for counts in self._of(place):
+        for counts in self._of(place.file):
             counts.skipped[reason] += rows
 
-    def skip(self, reason: str, place: Place, n_tokens: int, n_labels: int) -> None:
-        """A row in use is left out after all, with all its tokens: those that are still counted as used."""
-        self._keep_place(reason, place)
-        for counts in self._of(place):
-            counts.rows_used -= 1
-            counts.skipped[reason] += 1
-            counts.tokens_used -= n_tokens
-            counts.tokens_skipped += n_tokens
-            counts.label_tokens -= n_labels
-            counts.label_tokens_skipped += n_labels
+    def skip(self, reason: str, places: Places, n_tokens: Ints, n_labels: Ints) -> None:
+        """Rows in use are left out after all, with all their tokens: those that are still counted as used. [rows] each."""
+        for place in places[:PLACES_KEPT]:
+            self._keep_place(reason, place)
+        for file, rows in places.by_file():
+            tokens, labels = int(n_tokens[rows].sum()), int(n_labels[rows].sum())
+            for counts in self._of(file):
+                counts.rows_used -= len(rows)
+                counts.skipped[reason] += len(rows)
+                counts.tokens_used -= tokens
+                counts.tokens_skipped += tokens
+                counts.label_tokens -= labels
+                counts.label_tokens_skipped += labels
 
-    def truncate(self, place: Place, n_tokens: int, n_labels: int) -> None:
-        """`n_tokens` tokens of a row in use are cut off, `n_labels` of them label tokens."""
-        for counts in self._of(place):
-            counts.tokens_used -= n_tokens
-            counts.tokens_truncated += n_tokens
-            counts.label_tokens -= n_labels
-            counts.label_tokens_truncated += n_labels
+    def truncate(self, places: Places, n_tokens: Ints, n_labels: Ints) -> None:
+        """`n_tokens` tokens of each of these rows in use are cut off, `n_labels` of them label tokens. [rows] each."""
+        for file, rows in places.by_file():
+            tokens, labels = int(n_tokens[rows].sum()), int(n_labels[rows].sum())
+            for counts in self._of(file):
+                counts.tokens_used -= tokens
+                counts.tokens_truncated += tokens
+                counts.label_tokens -= labels
+                counts.label_tokens_truncated += labels
+
+    def use_rows(self, places: Places, n_tokens: Ints, n_labels: Ints) -> None:
+        """Rows that were read, and became an example each. [rows] each."""
+        for file, rows in places.by_file():
+            tokens, labels = int(n_tokens[rows].sum()), int(n_labels[rows].sum())
+            for counts in self._of(file):
+                counts.rows_read += len(rows)
+                counts.rows_used += len(rows)
+                counts.tokens_read += tokens
+                counts.tokens_used += tokens
+                counts.label_tokens += labels
 
     def notice(self, names: Iterable[str], place: Place) -> None:
         """The row at `place` trains, and each name says what is remarkable about it."""
@@ -172,8 +192,8 @@ class Ledger(Counts):
     def _totals(self) -> dict[str, int]:
         return {name: value for name, value in self.__dict__.items() if isinstance(value, int)}
 
-    def _of(self, place: Place) -> tuple[Counts, Counts]:
-        return self, self.sources.setdefault(place.file, Counts())
+    def _of(self, file: str) -> tuple[Counts, Counts]:
+        return self, self.sources.setdefault(file, Counts())
 
     def _keep_place(self, name: str, place: Place) -> None:
         kept = self.places.setdefault(name, [])

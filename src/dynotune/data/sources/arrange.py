@@ -1,41 +1,17 @@
-"""Examples in another order, or in two parts."""
+"""Examples in two parts: what is trained on, and what is held out."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dynotune.data.account.ledger import Ledger, count_labels
-from dynotune.data.examples import IGNORE, Examples
+from dynotune.data.account.ledger import Ledger
+from dynotune.data.examples import Examples
 from dynotune.errors import DataError
 
 HELD_OUT = "held-out"
 """Ledger of the training data: a row that went to the evaluation data (`test_split_size`)."""
-
-
-def take(examples: Examples, rows: NDArray[np.int64]) -> Examples:
-    """The examples at these indices, in this order."""
-    return Examples.from_list(examples[int(row)] for row in rows)
-
-
-def shuffle(examples: Examples, seed: int, max_length: int | None, truncation_mode: str) -> Examples:
-    """The order of TRL's `shuffle_dataset` (`datasets.Dataset.shuffle(seed)`).
-
-    TRL shuffles after truncating and after dropping what truncation left without labels, and the permutation depends on
-    the number of rows. So the rows that will be dropped are set apart first; they come last.
-    """
-    start, end = examples.offsets[:-1], examples.offsets[1:]
-    if max_length is not None and truncation_mode == "keep_start":
-        end = np.minimum(end, start + max_length)
-    elif max_length is not None:
-        start = np.maximum(start, end - max_length)
-    labelled_before = np.concatenate([[0], np.cumsum(examples.labels != IGNORE)])
-    survives = labelled_before[end] > labelled_before[start]
-    kept = np.flatnonzero(survives)
-    order = np.random.default_rng(seed).permutation(len(kept))
-    return take(examples, np.concatenate([kept[order], np.flatnonzero(~survives)]))
 
 
 def hold_out(examples: Examples, ledger: Ledger, size: float, seed: int) -> tuple[Examples, Examples, Ledger]:
@@ -53,11 +29,9 @@ def hold_out(examples: Examples, ledger: Ledger, size: float, seed: int) -> tupl
             "Give a share below 1, or a whole number of rows smaller than that."
         )
     order = np.random.default_rng(seed).permutation(n_rows)
-    held_out = take(examples, order[:n_test])
+    held_out = examples.take(order[:n_test])
+    labels = held_out.label_counts(np.minimum(held_out.starts + 1, held_out.ends), held_out.ends)
+    ledger.skip(HELD_OUT, held_out.places, held_out.lengths, labels)
     own = Ledger()
-    for index in range(len(held_out)):
-        example = held_out[index]
-        ledger.skip(HELD_OUT, example.place, len(example.ids_T), count_labels(example))
-        own.read(example.place)
-        own.use(example.place, [example])
-    return take(examples, order[n_test:]), held_out, own
+    own.use_rows(held_out.places, held_out.lengths, labels)
+    return examples.take(order[n_test:]), held_out, own
