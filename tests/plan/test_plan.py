@@ -19,8 +19,9 @@ def spans_of(lengths: list[int]) -> Spans:
     return Spans(end - np.array(lengths), end, np.array(lengths) - 1, np.zeros(len(lengths), np.int64))
 
 
-def plan_of(rows: int, seed: int = 0, **batch: Any) -> Plan:
-    return Plan(spans_of([2 + i % 7 for i in range(rows)]), np.arange(rows), BatchConfig(**batch), seed)
+def plan_of(rows: int, seed: int = 0, micro_batch_tokens: int | None = None, **batch: Any) -> Plan:
+    spans = spans_of([2 + i % 7 for i in range(rows)])
+    return Plan(spans, np.arange(rows), BatchConfig(**batch), seed, micro_batch_tokens=micro_batch_tokens)
 
 
 sizes = {"rows": st.integers(1, 60), "batch": st.integers(1, 9), "accumulation": st.integers(1, 4)}
@@ -88,3 +89,25 @@ def test_the_number_of_steps_is_transformers(rows: int, batch: int, accumulation
         rows, per_device_train_batch_size=batch, gradient_accumulation_steps=accumulation, num_train_epochs=epochs
     )
     assert plan.total_steps == math.ceil(epochs * math.ceil(math.ceil(rows / batch) / accumulation))
+
+
+@given(**sizes, tokens=st.integers(1, 500))
+def test_the_execution_changes_nothing_of_what_steps_contain(
+    rows: int, batch: int, accumulation: int, tokens: int
+) -> None:
+    """Promise: packed execution keeps every step's examples, whatever a micro-batch may hold."""
+    kwargs = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
+    plain, packed = plan_of(rows, **kwargs), plan_of(rows, micro_batch_tokens=tokens, **kwargs)
+    assert packed.content() == plain.content()
+    for one, other in zip(plain.steps(), packed.steps(), strict=True):
+        assert one.rows.tolist() == other.rows.tolist()
+        assert one.label_tokens == other.label_tokens
+        assert sorted(np.concatenate([m.rows for m in other.micro_batches]).tolist()) == sorted(one.rows.tolist())
+        assert one.processed_tokens == one.real_tokens <= other.processed_tokens
+        assert all(m.tokens in packed.ladder.rungs for m in other.micro_batches)
+
+
+def test_a_packed_step_needs_no_step_before_it() -> None:
+    kwargs = {"per_device_train_batch_size": 7, "num_train_epochs": 3, "micro_batch_tokens": 64}
+    whole = [[m.rows.tolist() for m in s.micro_batches] for s in plan_of(60, **kwargs).steps()]
+    assert [m.rows.tolist() for m in plan_of(60, **kwargs).step(20).micro_batches] == whole[19]

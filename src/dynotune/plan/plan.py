@@ -6,6 +6,7 @@ So totals are known before the first step, and resuming is an index.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,10 @@ from numpy.typing import NDArray
 
 from dynotune.config.keys.batch import BatchConfig
 from dynotune.errors import DataError
+from dynotune.plan.epoch import Layout, ladder_of, layout_of
+from dynotune.plan.ladder import Ladder
 from dynotune.plan.layout import MicroBatch
+from dynotune.plan.packing import lay_out
 from dynotune.plan.sampler import epoch_order
 from dynotune.plan.truncation import Spans
 
@@ -49,9 +53,21 @@ class Step:
 class Plan:
     """Steps of a run over `spans`. Deterministic: two plans of the same inputs are equal."""
 
-    def __init__(self, spans: Spans, rows: NDArray[np.int64], config: BatchConfig, seed: int, digest: str = "") -> None:
+    def __init__(
+        self,
+        spans: Spans,
+        rows: NDArray[np.int64],
+        config: BatchConfig,
+        seed: int,
+        digest: str = "",
+        micro_batch_tokens: int | None = None,
+    ) -> None:
         """`rows` [used rows] are the indices that may be trained on; a row without label tokens must not be there.
-        `digest` names the data (`Examples.digest`): under other data the same step holds other examples."""
+
+        digest: names the data (`Examples.digest`): under other data the same step holds other examples.
+        micro_batch_tokens: how many tokens a micro-batch may hold, more where a document is longer. None is the plain path,
+        one document at a time. It changes how a step is executed and never what it contains.
+        """
         if not len(rows):
             raise DataError("There is nothing to train on: no row is left. The ledger above says where they went.")
         assert spans.label_tokens[rows].min() > 0
@@ -59,6 +75,7 @@ class Plan:
         self.spans, self.rows, self.seed = spans, rows, config.data_seed if config.data_seed is not None else seed
         self.strategy = config.train_sampling_strategy
         self.examples_per_step = config.examples_per_step
+        self.micro_batch_tokens = micro_batch_tokens
         self.rows_per_epoch = len(rows)
         if config.dataloader_drop_last:
             unit = config.global_batch_size or config.per_device_train_batch_size
@@ -77,18 +94,19 @@ class Plan:
     def step(self, number: int) -> Step:
         """The step of this 1-based number."""
         epoch, within = divmod(number - 1, self.steps_per_epoch)
-        if self._order is None or self._order[0] != epoch:
-            self._order = epoch, epoch_order(len(self.rows), epoch, self.seed, self.strategy)[: self.rows_per_epoch]
         first = within * self.examples_per_step
-        rows = self.rows[self._order[1][first : first + self.examples_per_step]]
-        lengths = self.spans.lengths[rows]
+        rows = self.rows[self._epoch(epoch)[first : first + self.examples_per_step]]
+        lengths = self.spans.lengths_of(rows)
         return Step(
             number=number,
             epoch=number / self.steps_per_epoch,
             rows=rows,
             lengths=lengths,
-            # the plain path: one document at a time
-            micro_batches=[MicroBatch(rows[i : i + 1], int(lengths[i])) for i in range(len(rows))],
+            micro_batches=(
+                lay_out(rows, lengths, self.ladder)
+                if self.ladder
+                else [MicroBatch(rows[i : i + 1], int(lengths[i])) for i in range(len(rows))]
+            ),
             real_tokens=int(lengths.sum()),
             label_tokens=int(self.spans.label_tokens[rows].sum()),
         )
@@ -98,12 +116,32 @@ class Plan:
         for number in range(after + 1, self.total_steps + 1):
             yield self.step(number)
 
-    def to_json(self) -> dict[str, Any]:
-        """What `plan.json` in the run folder says."""
-        first_epoch = self.rows[epoch_order(len(self.rows), 0, self.seed, self.strategy)[: self.rows_per_epoch]]
-        lengths, labels = self.spans.lengths[first_epoch], self.spans.label_tokens[first_epoch]
+    @cached_property
+    def ladder(self) -> Ladder | None:
+        """The token counts of micro-batches, chosen from the first epoch and valid for all. None on the plain path."""
+        if self.micro_batch_tokens is None:
+            return None
+        return ladder_of(self._first_lengths, self.examples_per_step, self.micro_batch_tokens)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """How the steps of the first epoch are executed."""
+        return layout_of(self._first_lengths, self.examples_per_step, self.ladder)
+
+    @cached_property
+    def _first_lengths(self) -> NDArray[np.int64]:
+        return self.spans.lengths_of(self.rows[self._epoch(0)])
+
+    def _epoch(self, epoch: int) -> NDArray[np.int64]:
+        if self._order is None or self._order[0] != epoch:
+            self._order = epoch, epoch_order(len(self.rows), epoch, self.seed, self.strategy)[: self.rows_per_epoch]
+        return self._order[1]
+
+    def content(self) -> dict[str, Any]:
+        """What steps contain. A run goes on only under the same; how steps are executed may change."""
+        rows = self.rows[self._epoch(0)]
+        lengths = self._first_lengths
         return {
-            "path": "plain: one document at a time, no padding",
             "steps": self.total_steps,
             "steps_per_epoch": self.steps_per_epoch,
             "epochs": self.total_steps / self.steps_per_epoch,
@@ -114,7 +152,15 @@ class Plan:
             "seed": self.seed,
             "data": self.digest,
             "real_tokens_per_epoch": int(lengths.sum()),
-            "label_tokens_per_epoch": int(labels.sum()),
+            "label_tokens_per_epoch": int(self.spans.label_tokens[rows].sum()),
             "longest_example": int(lengths.max()),
             "median_example": float(np.median(lengths)),
         }
+
+    def to_json(self) -> dict[str, Any]:
+        """What `plan.json` in the run folder says."""
+        path = "packed: documents side by side, each seeing itself alone" if self.ladder else PLAIN
+        return {"path": path, **self.content(), **({"layout": self.layout.to_json()} if self.ladder else {})}
+
+
+PLAIN = "plain: one document at a time, no padding"

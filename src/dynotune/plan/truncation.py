@@ -27,6 +27,10 @@ class Spans:
     def lengths(self) -> NDArray[np.int64]:
         return self.end - self.start
 
+    def lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Tokens of the documents at `rows`, without the lengths of all others."""
+        return self.end[rows] - self.start[rows]
+
 
 def truncate(examples: Examples, max_length: int | None, mode: str) -> Spans:
     """Cut every example to `max_length` tokens, keeping its start (`keep_start`) or its end (`keep_end`)."""

@@ -1,0 +1,132 @@
+"""Promise: no document is lost or repeated, no micro-batch overflows its static token count, and little of it is padding."""
+
+import time
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dynotune.plan.epoch import ladder_of, layout_of
+from dynotune.plan.ladder import RUNGS, Ladder, choose_ladder, possible_rungs, round_down, round_up
+from dynotune.plan.packing import arrange, lay_out, pack_step
+
+lengths = st.lists(st.integers(1, 700), min_size=1, max_size=40).map(lambda one: np.array(one, np.int64))
+capacities = st.integers(11, 40).map(lambda n: 64 * n).map(round_up)
+
+
+def lognormal(documents: int, seed: int = 0) -> np.ndarray:
+    """Lengths with the heavy tail of real conversations."""
+    return np.random.default_rng(seed).lognormal(5.2, 1.0, documents).astype(np.int64).clip(2, 8192)
+
+
+@given(lengths, capacities)
+def test_every_document_stands_in_exactly_one_bin_that_holds_it(values: np.ndarray, capacity: int) -> None:
+    bins = pack_step(values, capacity)
+    assert sorted(i for one in bins for i in one.tolist()) == list(range(len(values)))
+    assert all(values[one].sum() <= capacity for one in bins)
+
+
+@given(lengths, capacities)
+def test_best_fit_opens_no_bin_that_two_others_could_replace(values: np.ndarray, capacity: int) -> None:
+    loads = [int(values[one].sum()) for one in pack_step(values, capacity)]
+    assert all(a + b > capacity for a, b in combinations(loads, 2))
+
+
+@given(lengths, capacities, st.integers(1, 12), st.integers(1, RUNGS))
+def test_micro_batches_hold_each_document_once_in_a_rung_of_the_ladder(
+    values: np.ndarray, capacity: int, examples: int, rungs: int
+) -> None:
+    ladder = ladder_of(values, examples, capacity, rungs)
+    assert len(ladder.rungs) <= rungs
+    assert set(ladder.rungs) <= set(possible_rungs(ladder.top).tolist())
+    for start in range(0, len(values), examples):
+        step, rows = values[start : start + examples], np.arange(1000, 1000 + len(values[start : start + examples]))
+        micro_batches = lay_out(rows, step, ladder)
+        assert sorted(row for one in micro_batches for row in one.rows.tolist()) == rows.tolist()
+        for one in micro_batches:
+            assert one.tokens in ladder.rungs
+            assert step[one.rows - 1000].sum() <= one.tokens
+            assert one.rows.tolist() == sorted(one.rows.tolist())  # the order of the sampler
+        again = lay_out(rows, step, ladder)
+        assert [(a.rows.tolist(), a.tokens) for a in again] == [(a.rows.tolist(), a.tokens) for a in micro_batches]
+
+
+@given(lengths, capacities, st.integers(1, 12), st.randoms(use_true_random=False))
+def test_the_ladder_of_the_first_epoch_holds_every_step_of_every_order(
+    values: np.ndarray, capacity: int, examples: int, random: object
+) -> None:
+    ladder = ladder_of(values, examples, capacity)
+    other = values.tolist()
+    random.shuffle(other)  # type: ignore[attr-defined]
+    assert layout_of(np.array(other), examples, ladder).real_tokens.sum() == values.sum()
+    assert ladder.top <= max(round_down(capacity), round_up(int(values.max())))
+
+
+@given(lengths, capacities, st.integers(1, 12))
+def test_the_layout_counts_what_the_steps_do(values: np.ndarray, capacity: int, examples: int) -> None:
+    """The shortcut for steps that take one micro-batch changes nothing."""
+    ladder = ladder_of(values, examples, capacity)
+    steps = [arrange(values[start : start + examples], ladder) for start in range(0, len(values), examples)]
+    layout = layout_of(values, examples, ladder)
+    assert layout.micro_batches.tolist() == [len(step) for step in steps]
+    assert layout.processed_tokens.tolist() == [sum(tokens for _, tokens in step) for step in steps]
+    assert layout.used == {rung: sum(t == rung for step in steps for _, t in step) for rung in ladder.rungs}
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 640), min_size=1, max_size=12), st.integers(1, 4))
+def test_the_chosen_ladder_pads_least_of_all(loads: list[int], rungs: int) -> None:
+    def padded(ladder: tuple[int, ...]) -> int:
+        return sum(Ladder(ladder).rung(load) for load in loads)
+
+    chosen = choose_ladder(np.array(loads), 640, rungs)
+    below = possible_rungs(640)[:-1].tolist()
+    every = (sorted((*some, 640)) for size in range(rungs) for some in combinations(below, size))
+    assert padded(chosen) == min(padded(tuple(one)) for one in every)
+    assert chosen[-1] == 640
+    assert len(chosen) <= rungs
+
+
+def test_rungs_are_multiples_of_64_up_to_1024_and_of_128_above() -> None:
+    rungs = possible_rungs(1536).tolist()
+    assert rungs == [*range(64, 1025, 64), 1152, 1280, 1408, 1536]
+    assert [round_up(n) for n in (1, 64, 65, 1024, 1025, 1152)] == [64, 64, 128, 1024, 1152, 1152]
+    assert [round_down(n) for n in (1, 64, 127, 1024, 1151, 1152)] == [64, 64, 64, 1024, 1024, 1152]
+
+
+def test_a_longer_document_raises_the_top_and_small_steps_lower_it() -> None:
+    assert ladder_of(np.array([100, 5000, 200, 300]), 2, 2048).top == 5120
+    assert ladder_of(np.array([100, 120, 110, 90]), 2, 16384).top == 256
+
+
+def test_a_step_just_over_the_top_takes_two_even_rungs_instead_of_the_top_and_a_rest() -> None:
+    ladder = Ladder((2048, 4608, 8192))
+    assert sorted(tokens for _, tokens in arrange(np.full(90, 100), ladder)) == [4608, 4608]
+    assert sorted(tokens for _, tokens in arrange(np.full(90, 100), Ladder((2048, 8192)))) == [2048, 8192]
+
+
+def test_one_micro_batch_more_than_fit_is_used_only_where_it_saves_more_than_it_costs() -> None:
+    values = np.array([600, 500])
+    assert len(arrange(values, Ladder((640, 1792), overhead=512))) == 1  # saves 512 and costs 512
+    assert len(arrange(values, Ladder((640, 1792), overhead=511))) == 2
+
+
+@pytest.mark.parametrize(("examples", "least"), [(64, 0.97), (512, 0.99)])
+def test_fill_of_long_tailed_lengths(examples: int, least: float) -> None:
+    values = lognormal(20_000)
+    fill = layout_of(values, examples, ladder_of(values, examples, 16384)).fill
+    assert fill >= least
+    # negative control: padding every document to the longest of its step, as a padding collator does
+    padded = sum(len(values[s : s + 64]) * int(values[s : s + 64].max()) for s in range(0, len(values), 64))
+    assert values.sum() / padded < 0.3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("examples", [2, 64, 512])
+def test_a_million_lengths_are_planned_in_seconds(examples: int) -> None:
+    values = lognormal(1_000_000)
+    began = time.process_time()
+    layout_of(values, examples, ladder_of(values, examples, 16384))
+    assert time.process_time() - began < 5
