@@ -1,0 +1,97 @@
+"""The adapters' weights in the precision that is computed with: cast together, and never older than the weights.
+
+Autocast casts each weight in each call: two launches a linear. Here one call casts all of them when the model's forward
+begins. Values cannot be out of date: the weights' version counters do not say so (PyTorch's fused optimizers and writes
+through `.data` leave them as they are), so every forward casts, whoever changed the weights and however.
+"""
+
+from collections.abc import Iterable
+from operator import is_
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dynotune.model.lora.linear import FusedLinear
+
+ALIGN = 128
+"""Elements: each weight begins at a multiple of 256 bytes, so that no product meets an unaligned operand."""
+
+
+class ComputeCopies:
+    """Low-precision copies of the float32 weights of `linears`, at addresses that stay (a captured graph may hold them)."""
+
+    def __init__(self, linears: Iterable[FusedLinear], dtype: torch.dtype) -> None:
+        self.linears = [linear for linear in linears if linear.is_copied]
+        self.dtype = dtype
+        self.depth = 0
+        """Forward passes under way of modules that refresh when they begin."""
+
+        self._weights: list[Tensor] = []
+        self._copies: list[Tensor] = []
+        self._handles: list[Any] = []
+        self.refresh()
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Cast all weights: one call, a few launches."""
+        if not self.linears:
+            return
+        weights = [weight for linear in self.linears for weight in linear.weights()]
+        if self._must_allocate(weights):
+            self._allocate(weights)
+        torch._foreach_copy_(self._copies, weights)
+
+    @torch.no_grad()
+    def refresh_one(self, linear: FusedLinear) -> None:
+        """Cast the weights of one linear that is called by itself, outside a forward pass of its model."""
+        if self.depth or torch._C._current_graph_task_id() != -1:
+            return  # cast when the pass began; or a checkpoint is being recomputed, with the weights of its forward
+        A, B = linear.weights()
+        a, b = linear.a, linear.b
+        if a is None or b is None or a.shape != A.shape or b.shape != B.shape or a.device != A.device:
+            self.refresh()
+        else:
+            torch._foreach_copy_([a.data, b.data], [A, B])
+
+    def watch(self, modules: Iterable[nn.Module]) -> None:
+        """Refresh whenever one of `modules` begins its forward pass."""
+        for module in modules:
+            self._handles.append(module.register_forward_pre_hook(self._begin))
+            self._handles.append(module.register_forward_hook(self._end, always_call=True))
+
+    def unwatch(self) -> None:
+        """Take the hooks back."""
+        while self._handles:
+            self._handles.pop().remove()
+
+    def _begin(self, module: nn.Module, args: Any) -> None:
+        if not self.depth:
+            self.refresh()
+        self.depth += 1
+
+    def _end(self, module: nn.Module, args: Any, output: Any) -> None:
+        self.depth = max(0, self.depth - 1)
+
+    def _must_allocate(self, weights: list[Tensor]) -> bool:
+        """New parameters came, or the model moved to another device."""
+        same = len(weights) == len(self._weights) and all(map(is_, weights, self._weights))
+        return not same or weights[0].device != self._copies[0].device
+
+    def _allocate(self, weights: list[Tensor]) -> None:
+        """Lay the copies out in one buffer a device."""
+        self._weights = weights
+        with torch.inference_mode(False):  # a tensor made in inference mode can never be saved for a backward pass
+            copies: dict[int, Tensor] = {}
+            for device in {weight.device for weight in weights}:
+                here = [i for i, weight in enumerate(weights) if weight.device == device]
+                sizes = [-(-weights[i].numel() // ALIGN) * ALIGN for i in here]
+                flat = torch.empty(sum(sizes), dtype=self.dtype, device=device)
+                for i, part in zip(here, flat.split(sizes), strict=True):
+                    copies[i] = part[: weights[i].numel()].view(weights[i].shape)
+            views = [copies[i] for i in range(len(weights))]
+            for linear, a, b in zip(self.linears, views[::2], views[1::2], strict=True):
+                linear.a, linear.b = a, b
+            # Written through `.data`: a second forward before the first one's backward casts the same values again, which
+            # must not count as a change of what was saved.
+            self._copies = [view.data for view in views]

@@ -1,0 +1,111 @@
+"""Putting the fused forward into a model's LoRA modules, and taking it out again; where it is, and why not elsewhere."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from dynotune.model.lora.copies import ComputeCopies
+from dynotune.model.lora.function import has_wide_products
+from dynotune.model.lora.linear import FusedLinear, why_not
+
+
+@dataclass(frozen=True, slots=True)
+class Engaged:
+    """Where the fused forward stands in, until `uninstall`."""
+
+    linears: dict[str, FusedLinear]
+    """By module name."""
+
+    others: dict[str, str]
+    """LoRA modules that keep PEFT's own forward, by name, with the reason."""
+
+    needs_autocast: bool
+    """False if every product finds its operands in the dtype that is computed in without autocast, which may then be left
+    out: it costs every operation a look at its operands. True where anything else in float32 meets the activations (modules
+    trained in full, rows of new tokens, LoRA that is not fused)."""
+
+    copies: ComputeCopies
+
+    def refresh(self) -> None:
+        """Cast the adapters' weights now. Every forward pass of the model does so when it begins; a captured graph that
+        holds only parts of the model needs it."""
+        self.copies.refresh()
+
+    @property
+    def calls_to_peft(self) -> int:
+        """Calls of fused modules that PEFT's own forward answered: adapters disabled or merged, other arguments, ..."""
+        return sum(linear.to_peft for linear in self.linears.values())
+
+    def lines(self) -> list[str]:
+        """What is to be said: n of N, and why not the others."""
+        total = len(self.linears) + len(self.others)
+        lines = [f"fused LoRA: {len(self.linears)} of {total} modules"]
+        for reason, n in Counter(self.others.values()).most_common():
+            first = next(name for name, why in self.others.items() if why == reason)
+            more = f" and {n - 1} more" if n > 1 else ""
+            lines.append(f"not fused, PEFT's own forward: {first}{more}: {reason}")
+        return lines
+
+    def uninstall(self) -> None:
+        """Give every module PEFT's own forward back. Twice is once."""
+        self.copies.unwatch()
+        for linear in self.linears.values():
+            if linear.module.__dict__.get("forward") is linear:
+                del linear.module.forward
+
+
+def install(model: nn.Module, compute: torch.dtype) -> Engaged:
+    """Replace the forward of the LoRA linears of `model` (a PeftModel) that compute in `compute`, on these instances only.
+
+    `compute` is the dtype in which their products run: autocast's where it is used, else that of the weights. Modules,
+    names, parameters and files stay PEFT's.
+    """
+    from peft.tuners.lora import LoraLayer
+
+    linears: dict[str, FusedLinear] = {}
+    others: dict[str, str] = {}
+    wide: dict[torch.device, bool] = {}
+    for name, module in model.named_modules():
+        if not isinstance(module, LoraLayer):
+            continue
+        reason = why_not(module, compute)
+        if reason is not None:
+            others[name] = reason
+            continue
+        device: Any = module.base_layer.weight.device
+        if device not in wide:
+            wide[device] = has_wide_products(device, compute)
+        linears[name] = FusedLinear(module, module.active_adapters[0], compute, wide[device])
+    copies = ComputeCopies(linears.values(), compute)
+    for linear in linears.values():
+        linear.copies = copies
+        linear.module.forward = linear
+    copies.watch(_entrances(model, linears))
+    return Engaged(linears, others, _needs_autocast(model, linears, compute), copies)
+
+
+def _entrances(model: nn.Module, linears: dict[str, FusedLinear]) -> list[nn.Module]:
+    """The modules that run through a list of layers holding fused linears: the decoder, and a vision tower if there is one.
+
+    Not the model itself, since the packed forward enters at the decoder. A fused linear outside any list, such as the LM
+    head, casts its own weights.
+    """
+    found: dict[int, nn.Module] = {}
+    for name in linears:
+        parts = name.split(".")
+        owner: Any = model
+        for part in parts:
+            child = owner.get_submodule(part)
+            if isinstance(child, nn.ModuleList):
+                found[id(owner)] = owner
+                break
+            owner = child
+    return list(found.values())
+
+
+def _needs_autocast(model: nn.Module, linears: dict[str, FusedLinear], compute: torch.dtype) -> bool:
+    handled = {id(weight) for linear in linears.values() for weight in linear.weights()}
+    return any(p.is_floating_point() and p.dtype != compute and id(p) not in handled for p in model.parameters())

@@ -1,0 +1,134 @@
+"""The forward that stands in for that of one PEFT LoRA linear: which modules it can take, and when it steps aside."""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from dynotune.model.lora.function import LoraLinear
+
+if TYPE_CHECKING:
+    from dynotune.model.lora.copies import ComputeCopies
+
+
+class FusedLinear:
+    """Called as `forward` of `module`, a `peft.tuners.lora.Linear` for which `why_not` gives None.
+
+    Everything that can change later (weights, scaling, dropout, active adapter, merged or disabled adapters) is read in each
+    call. What is not plain LoRA at that moment goes to PEFT's own forward, and `to_peft` counts it.
+    """
+
+    def __init__(self, module: Any, name: str, compute: torch.dtype, wide: bool) -> None:
+        self.module, self.name, self.compute, self.wide = module, name, compute, wide
+        self.base: Any = module.base_layer
+        self.dropouts: nn.ModuleDict = module.lora_dropout
+        self.adapters_A: Any = module.lora_A._modules
+        self.adapters_B: Any = module.lora_B._modules
+        self.is_copied = module.lora_A[name].weight.dtype != compute
+        self.a: Tensor | None = None
+        self.b: Tensor | None = None
+        self.copies: ComputeCopies | None = None
+        self.to_peft = 0
+        """Calls that PEFT's own forward answered."""
+
+        self.hooks = tuple(hooks for part in self._parts() for hooks in hook_tables(part))
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """A [R, I] and B [O, R] as they are now."""
+        return self.adapters_A[self.name]._parameters["weight"], self.adapters_B[self.name]._parameters["weight"]
+
+    def _parts(self) -> tuple[Any, Any, Any]:
+        return self.base, self.adapters_A[self.name], self.adapters_B[self.name]
+
+    def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """`x` [..., I]; gives [..., O]."""
+        module, name = self.module, self.name
+        base = self.base._parameters
+        weight, bias = base["weight"], base["bias"]
+        active = module._active_adapter
+        if (
+            args
+            or kwargs
+            or module._disable_adapters
+            or module.merged_adapters
+            or (active != name and active != [name])
+            or weight.dtype is not self.compute
+            or weight.requires_grad
+            or (bias is not None and bias.requires_grad)
+            or not self._computes(x)
+            or any(self.hooks)
+        ):
+            self.to_peft += 1
+            return type(module).forward(module, x, *args, **kwargs)  # type: ignore[no-any-return]
+        A, B = self.weights()
+        if self.is_copied and not torch.compiler.is_compiling():
+            assert self.copies is not None
+            self.copies.refresh_one(self)
+        x = x.to(self.compute)
+        dropout = self.dropouts._modules[name]
+        dropped = dropout(x) if dropout.training and type(dropout) is not nn.Identity else None
+        return LoraLinear.apply(x, dropped, weight, bias, A, B, self.a, self.b, module.scaling[name], self.wide)  # type: ignore[no-any-return, no-untyped-call]
+
+    def _computes(self, x: Tensor) -> bool:
+        """Whether a product of `x` runs in the dtype that this was made for."""
+        if x.dtype is self.compute and self.compute is not torch.float32:
+            return True  # autocast or not: it leaves its own dtype alone
+        kind = x.device.type
+        if torch.is_autocast_enabled(kind):
+            return torch.get_autocast_dtype(kind) is self.compute
+        return x.dtype is self.compute
+
+
+def hook_tables(module: nn.Module) -> list[Any]:
+    """The tables in which hooks of `module` are kept; they stay the same objects as hooks come and go."""
+    names = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return [getattr(module, name) for name in names]
+
+
+def why_not(module: Any, compute: torch.dtype) -> str | None:
+    """Why `module`, a LoRA layer of PEFT, keeps PEFT's own forward; None if `FusedLinear` can stand in for it."""
+    from peft.tuners.lora import Linear
+
+    if type(module) is not Linear:
+        return (
+            f"is PEFT's {type(module).__module__.rsplit('.', 1)[-1]}.{type(module).__name__}, not its plain lora.Linear"
+        )
+    if "forward" in module.__dict__:
+        return "its forward was replaced by someone else"
+    if type(module.base_layer) is not nn.Linear:
+        return f"its base is a {type(module.base_layer).__name__}, not a torch.nn.Linear"
+    active = [name for name in module.active_adapters if name in module.lora_A]
+    if len(active) != 1 or len(module.active_adapters) != 1:
+        return f"it has {len(active)} active adapters, not one"
+    name = active[0]
+    if name in module.lora_variant:
+        return f"it is a variant of LoRA ({type(module.lora_variant[name]).__name__})"
+    if module.merged:
+        return "its adapter is merged"
+    A, B = module.lora_A[name], module.lora_B[name]
+    if {type(A), type(B)} != {nn.Linear}:
+        return "its adapter is not made of torch.nn.Linear"
+    if A.bias is not None or B.bias is not None:
+        return "its adapter has a bias"
+    return _why_not_weights(module.base_layer, A.weight, B.weight, compute) or _why_not_hooks(module.base_layer, A, B)
+
+
+def _why_not_weights(base: Any, A: Tensor, B: Tensor, compute: torch.dtype) -> str | None:
+    frozen = [base.weight] if base.bias is None else [base.weight, base.bias]
+    if any(p.requires_grad for p in frozen):
+        return "its base is trained"
+    if any(type(p) is not nn.Parameter for p in (*frozen, A, B)):
+        return "its weights are not plain parameters"
+    if any(p.dtype != compute for p in frozen):
+        return f"its base is {_short(base.weight.dtype)} and products are in {_short(compute)}"
+    if A.dtype != B.dtype or A.dtype not in (compute, torch.float32):
+        return f"its adapter is {_short(A.dtype)} and products are in {_short(compute)}"
+    return None
+
+
+def _why_not_hooks(*parts: nn.Module) -> str | None:
+    return "a hook watches a part of it" if any(any(hook_tables(part)) for part in parts) else None
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
