@@ -6,17 +6,17 @@ only scales. Legend of shapes: T tokens of the micro-batch, D hidden, V vocabula
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from dynotune.model.head.formed import Formed
-from dynotune.model.head.linear import through_linear
-from dynotune.model.head.logit_map import LogitMap, logit_map
+from dynotune.model.head.kernel import row_function
+from dynotune.model.head.linear import compute_precision, through_linear
+from dynotune.model.head.logit_map import LogitMap
 from dynotune.model.head.module import through_module
-from dynotune.model.head.projection import active, is_linear, projection, vocabulary
-from dynotune.model.head.rows import Rows, rows_in_torch
+from dynotune.model.head.projection import active, is_linear
+from dynotune.model.head.rows import rows_in_torch
 from dynotune.model.head.walk import Done, Work
 from dynotune.model.packed import PackedBatch
 from dynotune.objectives.row_loss import ROW_SUMS
@@ -25,22 +25,14 @@ from dynotune.objectives.sft import Objective
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What turns hidden states into a loss. Call it in place of the model's own head and the objective."""
+    """What turns hidden states into a loss, in place of the model's own head and the objective. `find_head` finds it."""
 
     module: nn.Module
     """The model's output projection, with whatever PEFT put around it."""
 
     logits: LogitMap
     vocabulary: int
-
-    @classmethod
-    def of(cls, model: Any) -> "Head | None":
-        """The head of `model`, PEFT-wrapped or not; None where it has no output projection of its own."""
-        module = projection(model)
-        if module is None:
-            return None
-        base = model.get_base_model() if hasattr(model, "get_base_model") else model
-        return cls(module, logit_map(base), vocabulary(module))
+    """Logits a row. Sizes chunks; nothing else depends on it."""
 
     def __call__(self, hidden_TD: Tensor, batch: PackedBatch, objective: Objective) -> tuple[Tensor, Tensor]:
         """Loss [] summed over the batch's label tokens, with gradient, and the detached `objective.sums` [n].
@@ -63,8 +55,36 @@ class Head:
         """The loss of each label token [N], without gradient."""
         return self._walk(hidden_TD, batch, objective, form=False).rows_3N[0]
 
+    def describe(self) -> list[str]:
+        """What runs here, for the run's notes: which head, its scaling or cap, its row function."""
+        module = active(self.module)
+        if is_linear(module):
+            how = (
+                "trained: three matrix products a chunk"
+                if module.weight.requires_grad
+                else "frozen: two products a chunk"
+            )
+        else:
+            how = f"{type(module).__name__}: its own forward and backward, chunk by chunk"
+        lines = [f"head on label tokens only, {how}; {self.logits}"]
+        _, reason = row_function(next(self.module.parameters()).device)
+        return [*lines, f"the head's row kernel is not used: {reason}"] if reason else lines
+
+    def few_logits(self, hidden_TD: Tensor) -> Tensor:
+        """Logits [T, V] of a few rows, by the walk's module and precision, then float32 (float64)."""
+        rows_TD, module = hidden_TD * self.logits.before, active(self.module)
+        if is_linear(module):
+            precision = compute_precision(module.weight)
+            bias = None if module.bias is None else module.bias.to(precision)
+            z_TV = nn.functional.linear(rows_TD.to(precision), module.weight.to(precision), bias)
+        else:
+            z_TV = module(rows_TD)
+        return self.logits(z_TV.to(torch.promote_types(z_TV.dtype, torch.float32)))
+
     def _walk(self, hidden_TD: Tensor, batch: PackedBatch, objective: Objective, form: bool) -> Done:
-        rows: Rows = rows_in_torch
+        rows, _ = row_function(hidden_TD.device)
+        if hidden_TD.dtype is torch.float64:
+            rows = rows_in_torch
         work = Work(hidden_TD, batch.predictors_N, batch.targets_N, objective.row_loss, self.logits, rows, form)
         module = active(self.module)
         if is_linear(module):

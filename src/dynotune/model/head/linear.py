@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dynotune.model.head.chunks import chunks
-from dynotune.model.head.products import add_product, product
+from dynotune.model.head.products import add_product, product, result_precision
 from dynotune.model.head.rows import statistics
 from dynotune.model.head.walk import Done, Work
 
@@ -36,13 +36,14 @@ def through_linear(weight_VD: Tensor, bias_V: Tensor | None, work: Work) -> Done
         bias = None if bias_V is None else bias_V.to(precision)
         plan = chunks(n, vocabulary, precision.itemsize)
         done = Done(statistics(n, weight))
-        parts: list[Tensor] = []
+        if form_hidden:
+            done.gradient_ND = torch.empty(n, weight.shape[1], dtype=result_precision(weight), device=device)
         weight_gradient: Tensor | None = None
         bias_gradient = torch.zeros(vocabulary, dtype=done.rows_3N.dtype, device=device) if form_bias else None
         most = max((end - first for first, end in plan), default=0)
         buffer = torch.empty(most, -(-vocabulary // _ALIGNED) * _ALIGNED, dtype=precision, device=device)
         for first, end in plan:
-            rows_CD = work.hidden_TD.index_select(0, work.predictors_N[first:end]).to(precision)
+            rows_CD = work.rows_of(first, end).to(precision)
             z_CV = buffer[: end - first, :vocabulary]
             if bias is None:
                 torch.mm(rows_CD, weight.t(), out=z_CV)
@@ -56,14 +57,14 @@ def through_linear(weight_VD: Tensor, bias_V: Tensor | None, work: Work) -> Done
                 form_hidden or form_weight or form_bias,
                 done.rows_3N[:, first:end],
             )
-            if form_hidden:
-                parts.append(product(z_CV, weight))
+            if done.gradient_ND is not None:
+                product(z_CV, weight, done.gradient_ND[first:end])
             if form_weight:
                 weight_gradient = add_product(weight_gradient, z_CV.t(), rows_CD)
             if bias_gradient is not None:
                 bias_gradient += z_CV.sum(0, dtype=bias_gradient.dtype)
-        if form_hidden:
-            done.gradient_ND = torch.cat(parts) if parts else work.hidden_TD.new_zeros(0, work.hidden_TD.shape[1])
+        if done.gradient_ND is not None and work.logits.before != 1.0:
+            done.gradient_ND *= work.logits.before
         if form_weight:
             if weight_gradient is None:
                 weight_gradient = torch.zeros(weight_VD.shape, dtype=done.rows_3N.dtype, device=device)

@@ -29,7 +29,7 @@ def through_module(module: nn.Module, vocabulary: int, work: Work) -> Done:
     totals: dict[Tensor, Tensor] = {}
     for first, end in plan:
         with torch.no_grad():
-            rows_CD = work.hidden_TD.index_select(0, work.predictors_N[first:end])
+            rows_CD = work.rows_of(first, end)
         rows_CD.requires_grad_(form and work.hidden_TD.requires_grad)
         with torch.set_grad_enabled(form):
             z_CV = module(rows_CD)
@@ -63,6 +63,8 @@ def through_module(module: nn.Module, vocabulary: int, work: Work) -> Done:
     assert done is not None
     if parts:
         done.gradient_ND = torch.cat(parts)
+        if work.logits.before != 1.0:
+            done.gradient_ND *= work.logits.before
     done.trained, done.gradients = list(totals), list(totals.values())
     return done
 

@@ -6,11 +6,17 @@ import torch
 from torch import Tensor
 
 
-def product(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b, in float32 where the device can write what it accumulated, else in the operands' precision."""
-    if _low(a) and writes_float32(a.device, a.dtype):
-        return torch.mm(a, b, out_dtype=torch.float32)
-    return torch.mm(a, b)
+def result_precision(operand: Tensor) -> torch.dtype:
+    """What `product` gives: float32 where the device can write what it accumulated, else the operands' precision."""
+    return torch.float32 if _low(operand) and writes_float32(operand.device, operand.dtype) else operand.dtype
+
+
+def product(a: Tensor, b: Tensor, out: Tensor) -> None:
+    """a @ b into `out`, which has `result_precision`."""
+    if out.dtype is a.dtype:
+        torch.mm(a, b, out=out)
+    else:
+        torch.mm(a, b, out_dtype=out.dtype, out=out)
 
 
 def add_product(total: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
@@ -33,7 +39,7 @@ def writes_float32(device: torch.device, precision: torch.dtype) -> bool:
     a = torch.ones(16, 16, device=device, dtype=precision)
     total = torch.ones(16, 16, device=device)
     try:
-        torch.mm(a, a, out_dtype=torch.float32)
+        torch.mm(a, a, out_dtype=torch.float32, out=total)
         torch.addmm(total, a, a, out_dtype=torch.float32, out=total)
     except (NotImplementedError, RuntimeError, TypeError):
         return False

@@ -5,10 +5,14 @@ from typing import Any, TypeGuard
 from torch import nn
 
 
+def base_of(model: Any) -> Any:
+    """The transformers model inside PEFT's wrapper, where there is one."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
 def projection(model: Any) -> nn.Module | None:
-    """The output projection of `model`, inside PEFT's wrapper of the model where there is one."""
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    module = base.get_output_embeddings()
+    """The module that turns hidden states into logits, with what PEFT put around it."""
+    module = base_of(model).get_output_embeddings()
     return module if isinstance(module, nn.Module) else None
 
 

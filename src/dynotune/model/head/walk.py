@@ -25,6 +25,11 @@ class Work:
     form: bool
     """Whether gradients are wanted."""
 
+    def rows_of(self, first: int, end: int) -> Tensor:
+        """The labelled rows `first` to `end` as the projection gets them, a copy."""
+        rows = self.hidden_TD.index_select(0, self.predictors_N[first:end])
+        return rows if self.logits.before == 1.0 else rows.mul_(self.logits.before)
+
 
 @dataclass(slots=True)
 class Done:
