@@ -23,7 +23,7 @@ class PackedBatch:
     """int64. Padding holds token 0."""
 
     positions_T: Tensor
-    """int64. Starts again at 0 with each segment."""
+    """int64. Starts again at 0 with each document; 0 throughout the padding."""
 
     boundaries_S1: Tensor
     """int32 [S + 1]: segment s holds tokens boundaries[s] to boundaries[s + 1]; first 0, last T."""
@@ -91,9 +91,11 @@ def lay_side_by_side(documents: Sequence[tuple[NDArray[np.int32], NDArray[np.int
         np.concatenate([labels for _, labels in documents], out=labels_T[:real])
     labels_T[starts[:-1]] = IGNORE  # nothing precedes a document's first token
     labelled = np.flatnonzero(labels_T != IGNORE)
+    positions_T = np.arange(tokens) - np.repeat(starts[:-1], segments)
+    positions_T[real:] = 0  # a long padding must not outrun a table of positions, nor stretch a rotary embedding
     return SideBySide(
         ids_T=ids_T,
-        positions_T=np.arange(tokens) - np.repeat(starts[:-1], segments),
+        positions_T=positions_T,
         predictors_N=labelled - 1,
         targets_N=labels_T[labelled],
         boundaries_S1=starts.astype(np.int32),

@@ -27,7 +27,8 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "granite": {"embedding_multiplier": 2.0, "attention_multiplier": 0.3, "residual_multiplier": 0.5, "logits_scaling": 3.0},
     "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
     "gpt2": {
-        "n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 256, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
+        "n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 256,
+        "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
     },
 }  # fmt: skip
 """gpt2 stands for learned positions: with rotary ones a document may start anywhere."""

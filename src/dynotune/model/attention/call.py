@@ -25,10 +25,15 @@ _IRRELEVANT = frozenset(
 """Keywords that models pass on to every attention function and that say nothing about what attends to what."""
 
 
+class BoundariesMissingError(ModelError):
+    """Attention was called and did not get the boundaries of documents."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """What one attention call was asked for and which backend took it. Kept only where somebody collects calls."""
 
+    module: nn.Module
     backend: str
     why_reference: str | None
     """Why the call could not go to the variable-length kernel; None where it did."""
@@ -59,7 +64,7 @@ def packed_attention_call(
     c * tanh(scores / c). Raises `ModelError` for what it cannot do exactly.
     """
     if cu_seq_lens_q is None or max_length_q is None or segment_lengths is None:
-        raise ModelError(
+        raise BoundariesMissingError(
             f"{type(module).__name__} was called without the boundaries of its documents while packed attention is"
             " installed. Call the model inside `stock_attention(model)` to generate or to evaluate it as transformers does."
         )
@@ -68,7 +73,7 @@ def packed_attention_call(
     why_reference = varlen.why_not(query, key, value, softcap)
     if attention_calls is not None:
         backend = "reference" if why_reference else "varlen"
-        attention_calls.append(Call(backend, why_reference, sliding_window, softcap))
+        attention_calls.append(Call(module, backend, why_reference, sliding_window, softcap))
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     if why_reference is None:
         query_THD, key_TKD, value_TKD = (x[0].transpose(0, 1) for x in (query, key, value))

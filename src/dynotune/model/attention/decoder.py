@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+def base_model(model: Any) -> Any:
+    """The model inside a PEFT wrapper, or the model itself."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
 def text_decoder(model: "PreTrainedModel") -> nn.Module:
     """The module from token ids to hidden states, inside a PEFT wrapper and in a model that also takes images."""
-    base: Any = model
-    if hasattr(model, "get_base_model"):  # a PeftModel
-        base = base.get_base_model()
-    decoder = base.get_decoder()
+    decoder = base_model(model).get_decoder()
     assert isinstance(decoder, nn.Module)
     return decoder
 

@@ -31,7 +31,7 @@ def attend(
         else:
             part = _by_hand(q, k, v, scaling, sliding_window if cut else None, softcap)
         parts.append(part)
-    return torch.cat(parts, dim=1).transpose(0, 1)
+    return torch.cat(parts, dim=1).transpose(0, 1).contiguous()  # some models view it in another shape
 
 
 def _by_hand(

@@ -1,0 +1,127 @@
+"""Runs a model on a few tiny documents, packed and alone, and compares.
+
+Legend of shapes: T tokens of the packed row, n tokens of one document, D hidden.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dynotune.model.attention.call import NAME, Call
+from dynotune.model.attention.decoder import hidden_states, text_decoder
+from dynotune.model.attention.install import packed_attention, stock_attention
+from dynotune.model.forward import logits_of_document
+from dynotune.model.packed import pack
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+LENGTHS = (13, 1, 7, 19)
+TOKENS = 64
+WINDOW = 4
+"""Sliding windows are cut to this while they are probed: documents that cross a window of thousands would cost too much."""
+
+Document = np.ndarray[Any, np.dtype[np.int32]]
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A model under examination, on its device and in the precision that it is trained in."""
+
+    model: "PreTrainedModel"
+    autocast: Callable[[], AbstractContextManager[Any]]
+    device: torch.device
+
+    def documents(self, seed: int) -> list[Document]:
+        """Documents of random ids, none of which the configuration gives a meaning."""
+        config: Any = text_decoder(self.model).config
+        special = {v for k, v in config.to_dict().items() if k.endswith("token_id") and isinstance(v, int)}
+        ordinary = np.setdiff1d(np.arange(config.vocab_size), list(special))
+        generator = np.random.default_rng(seed)
+        return [generator.choice(ordinary, n).astype(np.int32) for n in LENGTHS]
+
+    def packed(self, documents: Sequence[Document], calls: list[Call] | None = None) -> list[Tensor]:
+        """Hidden states [n, D] of each document, all in one row with some padding."""
+        batch = pack([(ids, ids) for ids in documents], TOKENS, self.device)
+        installed = text_decoder(self.model).config._attn_implementation == NAME  # type: ignore[union-attr]
+        with ExitStack() as stack:
+            if not installed:
+                stack.enter_context(packed_attention(self.model))
+            stack.enter_context(self.autocast())
+            hidden_TD = hidden_states(self.model, batch, attention_calls=calls)
+        return list(hidden_TD.split([*map(len, documents), TOKENS - sum(map(len, documents))])[: len(documents)])
+
+    def stock(self, ids_n: Document) -> Tensor:
+        """Hidden states [n, D] of one document on the plain path: the whole model as transformers runs it."""
+        seen: list[Any] = []
+        hook = text_decoder(self.model).register_forward_hook(lambda module, args, output: seen.append(output))
+        try:
+            with stock_attention(self.model), self.autocast():
+                logits_of_document(self.model, torch.from_numpy(ids_n).long().to(self.device))
+        finally:
+            hook.remove()
+        hidden_nD: Tensor = seen[0].last_hidden_state[0]
+        return hidden_nD
+
+
+@contextmanager
+def untouched(model: "PreTrainedModel", device: torch.device) -> Iterator[None]:
+    """Inside, `model` is in evaluation mode without gradients. Mode, buffers and random states come back."""
+    modes = [(m, m.training) for m in model.modules()]
+    buffers = [(m, name, b, b.clone()) for m in model.modules() for name, b in m.named_buffers(recurse=False)]
+    with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
+        model.eval()
+        try:
+            yield
+        finally:
+            for module, training in modes:
+                module.training = training
+            for module, name, buffer, value in buffers:
+                buffer.copy_(value)
+                module._buffers[name] = buffer  # rotary embeddings put a new tensor here
+
+
+@contextmanager
+def short_windows(model: "PreTrainedModel") -> Iterator[None]:
+    """Inside, every sliding window of the decoder is `WINDOW` tokens."""
+    decoder = text_decoder(model)
+    holders: dict[int, Any] = {}
+    for module in decoder.modules():
+        for holder in (module, getattr(module, "config", None)):
+            window = getattr(holder, "sliding_window", None)
+            if isinstance(window, int) and not isinstance(window, bool) and window > 0:
+                holders[id(holder)] = holder
+    before = [(holder, holder.sliding_window) for holder in holders.values()]
+    try:
+        for holder, _ in before:
+            holder.sliding_window = WINDOW
+        yield
+    finally:
+        for holder, window in before:
+            holder.sliding_window = window
+
+
+@contextmanager
+def in_training(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Inside, these modules, but not what they contain, believe that they are being trained."""
+    before = [m.training for m in modules]
+    try:
+        for module in modules:
+            module.training = True
+        yield
+    finally:
+        for module, training in zip(modules, before, strict=True):
+            module.training = training
+
+
+def errors_of_tokens(ours_nD: Tensor, theirs_nD: Tensor) -> Tensor:
+    """Relative L2 distance [n] of each token's hidden state. NaN where either is not finite."""
+    ours_nD, theirs_nD = ours_nD.double(), theirs_nD.double()
+    scale_n = theirs_nD.norm(dim=-1).clamp(min=torch.finfo(torch.float32).tiny)
+    errors_n: Tensor = (ours_nD - theirs_nD).norm(dim=-1) / scale_n
+    return errors_n
