@@ -105,7 +105,8 @@ def why_not(module: Any, compute: torch.dtype) -> str | None:
         return f"it is a variant of LoRA ({type(module.lora_variant[name]).__name__})"
     if module.merged:
         return "its adapter is merged"
-    A, B = module.lora_A[name], module.lora_B[name]
+    A: Any = module.lora_A[name]
+    B: Any = module.lora_B[name]
     if {type(A), type(B)} != {nn.Linear}:
         return "its adapter is not made of torch.nn.Linear"
     if A.bias is not None or B.bias is not None:
