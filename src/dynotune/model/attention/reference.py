@@ -45,5 +45,6 @@ def _by_hand(
     seen_nn = torch.ones(n, n, dtype=torch.bool, device=query_HnD.device).tril()
     if window is not None:
         seen_nn = seen_nn.triu(1 - window)
-    weights_Hnn = scores_Hnn.masked_fill(~seen_nn, float("-inf")).softmax(-1, dtype=torch.float32)
+    precision = torch.promote_types(scores_Hnn.dtype, torch.float32)
+    weights_Hnn = scores_Hnn.masked_fill(~seen_nn, float("-inf")).softmax(-1, dtype=precision)
     return weights_Hnn.to(value_HnD.dtype) @ value_HnD
