@@ -63,7 +63,8 @@ class SFTObjective:
         # Position t predicts token t + 1. Rows without a label stay in the sum as zeros: choosing them by a boolean
         # index would make the host wait for the device.
         targets_T = labels_T[1:]
-        logps_TV = F.log_softmax(logits_TV[:-1].float(), dim=-1)
+        precision = torch.promote_types(logits_TV.dtype, torch.float32)
+        logps_TV = F.log_softmax(logits_TV[:-1].to(precision), dim=-1)
         keep_T = targets_T != IGNORE
         logps_T = logps_TV.gather(-1, targets_T.clamp(min=0)[:, None])[:, 0]
         loss_T = -logps_T
@@ -74,5 +75,5 @@ class SFTObjective:
         with torch.no_grad():
             entropy_T = -(logps_TV.exp() * logps_TV).sum(-1)
             hits_T = logps_TV.argmax(-1) == targets_T
-            sums = torch.stack([(hits_T & keep_T).sum(dtype=torch.float32), entropy_T.where(keep_T, 0.0).sum()])
+            sums = torch.stack([(hits_T & keep_T).sum(dtype=precision), entropy_T.where(keep_T, 0.0).sum()])
         return loss_T.where(keep_T, 0.0).sum(), sums
