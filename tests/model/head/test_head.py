@@ -174,7 +174,7 @@ def test_a_second_backward_and_a_gradient_of_the_gradient_are_refused() -> None:
     with pytest.raises(RuntimeError, match="a second time: its gradients were formed in the forward pass"):
         loss.backward()
     loss, _ = head(hidden_TD, batch, objective())
-    (gradient_TD,) = torch.autograd.grad(loss, hidden_TD, create_graph=True)
+    (gradient_TD,) = torch.autograd.grad(loss**2, hidden_TD, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         gradient_TD.sum().backward()
 
