@@ -1,0 +1,120 @@
+"""The words of every figure, each defined once: tokens, fill, rates, utilisation, and the version of these definitions.
+
+Counts are int64 or Python's own integers, so no sum can wrap. Everything here is pure arithmetic: what is counted comes from
+the plan, what is timed from the device's clock.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dynotune.errors import DataError
+from dynotune.plan.plan import Step
+
+DEFINITIONS = 1
+"""Version of the definitions in `measure/`. Raised when a figure of the same run would come out differently; it stands in
+every result, and results of two versions are never compared."""
+
+BEST_POSSIBLE = 1.0
+"""A share of the peak above this one shows a wrong peak, a wrong clock or a wrong count, and is said to be impossible."""
+
+
+def real_tokens(lengths: NDArray[np.integer]) -> int:
+    """Tokens of documents, from their `lengths` [documents]. Padding is not among them."""
+    return int(lengths.sum(dtype=np.int64))
+
+
+def processed_tokens(step: Step) -> int:
+    """Tokens that the step's micro-batches push through the model: real ones and padding."""
+    return sum(int(micro_batch.tokens) for micro_batch in step.micro_batches)
+
+
+def pad_tokens(real: int, processed: int) -> int:
+    """Processed tokens that belong to no document."""
+    assert real <= processed, (real, processed)
+    return processed - real
+
+
+def fill(real: int, processed: int) -> float | None:
+    """Real tokens as a share of processed ones; None where nothing was processed."""
+    return real / processed if processed else None
+
+
+def per_second(count: int, seconds: float) -> float | None:
+    """A rate over the whole wall time of a window; None for an empty one."""
+    return count / seconds if seconds > 0 else None
+
+
+def utilisation(flops: int, available_flops: float) -> float | None:
+    """Share of the peak: FLOPs of *all* devices together over what all of them could have done in the same time.
+
+    MFU with model FLOPs, HFU with hardware FLOPs. `available_flops` is the sum over windows and devices of seconds times
+    peak, so a run that moved to another device is weighed right.
+    """
+    return flops / available_flops if available_flops > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What one step, or the sum of several, holds."""
+
+    examples: int = 0
+    """Training rows."""
+
+    documents: int = 0
+    """Spans of tokens that attend to themselves only."""
+
+    real_tokens: int = 0
+    label_tokens: int = 0
+    """Tokens that carry loss."""
+
+    processed_tokens: int = 0
+
+    @classmethod
+    def of(cls, step: Step) -> "Counts":
+        """The whole step, all ranks together: from the plan, which every rank knows. Each example is one document."""
+        documents = len(step.lengths)
+        return cls(documents, documents, real_tokens(step.lengths), int(step.label_tokens), processed_tokens(step))
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            self.examples + other.examples,
+            self.documents + other.documents,
+            self.real_tokens + other.real_tokens,
+            self.label_tokens + other.label_tokens,
+            self.processed_tokens + other.processed_tokens,
+        )
+
+    @property
+    def pad_tokens(self) -> int:
+        return pad_tokens(self.real_tokens, self.processed_tokens)
+
+    @property
+    def fill(self) -> float | None:
+        return fill(self.real_tokens, self.processed_tokens)
+
+
+def same_definitions(results: Mapping[str, Mapping[str, Any]]) -> int:
+    """The version under which all of `results` (by name) were measured. Every comparison calls this first.
+
+    Raises:
+        DataError: they were measured under different definitions, or one does not say under which.
+    """
+    versions = {name: result.get("definitions") for name, result in results.items()}
+    assert versions, "nothing to compare"
+    missing = [name for name, version in versions.items() if not isinstance(version, int)]
+    if missing:
+        raise DataError(
+            f"{', '.join(missing)}: says not under which definitions its figures were measured (`definitions` is missing),"
+            " so it cannot be compared. Measure it again with this version."
+        )
+    if len(set(versions.values())) > 1:
+        listed = ", ".join(f"{name}: {version}" for name, version in versions.items())
+        raise DataError(
+            f"These figures were measured under different definitions ({listed}), and a comparison of them would mean"
+            " nothing. Measure all of them again with one version."
+        )
+    return int(next(iter(versions.values())))  # type: ignore[arg-type]
