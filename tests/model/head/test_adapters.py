@@ -8,7 +8,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from dynotune.model.attention.decoder import text_decoder
-from dynotune.model.head import find_head
+from dynotune.model.head import find_head, head, linear
 from dynotune.model.head import module as module_walk
 from tests.model.head.plain import VARIANTS, batch_of, labelled, objective, plain_loss
 from tests.tiny import tiny_model
@@ -80,13 +80,39 @@ def ours(model: Any, documents: Any = DOCUMENTS, **variant: Any) -> torch.Tensor
 def test_gradients_and_one_update_are_the_plain_paths(
     monkeypatch: pytest.MonkeyPatch, name: str, variant: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(module_walk, "chunks", lambda n, *_: [(i, min(i + 6, n)) for i in range(0, n, 6)])
+    for walk in (module_walk, linear):
+        monkeypatch.setattr(walk, "chunks", lambda n, *_: [(i, min(i + 6, n)) for i in range(0, n, 6)])
     model = adapted(name)
     twin = copy.deepcopy(model)
     expected_loss, loss = plain(twin, **variant), ours(model, **variant)
     torch.testing.assert_close(loss, expected_loss, rtol=1e-5, atol=0)
     expected, got = stepped(twin, expected_loss), stepped(model, loss)
     assert got.keys() == expected.keys()
+    for key, value in expected.items():
+        torch.testing.assert_close(got[key], value, rtol=1e-4, atol=1e-6, msg=lambda m, key=key: f"{key}: {m}")
+
+
+def test_trained_token_rows_cost_no_gradient_of_the_whole_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PEFT's own forward merges them anew for each call, and its backward makes the whole weight's gradient."""
+    model = adapted("new tokens")
+    ours(model)  # works as in the test above ...
+    monkeypatch.setattr(head, "through_module", None)
+    assert "frozen but for 3 rows" in find_head(model, IDS).head.describe()[0]  # type: ignore[union-attr]
+    ours(model)  # ... by the linear walk alone
+
+
+@pytest.mark.parametrize("which", ["bias", "trained base"])
+def test_trained_token_rows_on_another_head_take_the_general_way(which: str) -> None:
+    """PEFT's forward leaves a bias out: what it computes is what is matched, here as everywhere."""
+    model = adapted("new tokens")
+    base = model.get_base_model().lm_head.token_adapter.base_layer
+    if which == "bias":
+        base.bias = torch.nn.Parameter(torch.ones(352), requires_grad=False)
+    else:
+        base.weight.requires_grad_()
+    twin = copy.deepcopy(model)
+    expected_loss, loss = plain(twin), ours(model)
+    expected, got = stepped(twin, expected_loss), stepped(model, loss)
     for key, value in expected.items():
         torch.testing.assert_close(got[key], value, rtol=1e-4, atol=1e-6, msg=lambda m, key=key: f"{key}: {m}")
 

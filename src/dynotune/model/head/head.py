@@ -15,7 +15,7 @@ from dynotune.model.head.kernel import row_function
 from dynotune.model.head.linear import compute_precision, through_linear
 from dynotune.model.head.logit_map import LogitMap
 from dynotune.model.head.module import through_module
-from dynotune.model.head.projection import active, is_linear
+from dynotune.model.head.projection import active, is_linear, own_rows
 from dynotune.model.head.rows import rows_in_torch
 from dynotune.model.head.walk import Done, Work
 from dynotune.model.packed import PackedBatch
@@ -64,6 +64,8 @@ class Head:
                 if module.weight.requires_grad
                 else "frozen: two products a chunk"
             )
+        elif (own := own_rows(module)) is not None:
+            how = f"frozen but for {sum(len(rows) for rows, _ in own.rows)} rows: two products a chunk, one for them"
         else:
             how = f"{type(module).__name__}: its own forward and backward, chunk by chunk"
         lines = [f"head on label tokens only, {how}; {self.logits}"]
@@ -89,4 +91,7 @@ class Head:
         module = active(self.module)
         if is_linear(module):
             return through_linear(module.weight, module.bias, work)
+        own = own_rows(module)
+        if own is not None:
+            return through_linear(own.weight_VD, None, work, own)
         return through_module(module, self.vocabulary, work)

@@ -1,8 +1,11 @@
 """Which module turns hidden states into logits, and what PEFT made of it."""
 
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeGuard
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 
 def base_of(model: Any) -> Any:
@@ -39,6 +42,44 @@ def is_linear(module: nn.Module) -> TypeGuard[nn.Linear]:
         and not (module._forward_hooks or module._forward_pre_hooks)
         and not (module._backward_hooks or module._backward_pre_hooks)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRows:
+    """A frozen weight of which some rows, those of new tokens, are trained in its place."""
+
+    weight_VD: Tensor
+    rows: list[tuple[Tensor, Tensor]]
+    """Indices int64 [K] into the vocabulary, each once, and the rows [K, D]."""
+
+
+def own_rows(module: nn.Module) -> OwnRows | None:
+    """PEFT's trained token rows on a tied head, where they are all that changes a plain linear layer.
+
+    Its own forward makes the merged weight, and the whole weight's gradient, for every call.
+    """
+    from peft.utils import TrainableTokensWrapper
+
+    if not isinstance(module, TrainableTokensWrapper):
+        return None
+    adapter: Any = module.token_adapter
+    base = adapter.base_layer
+    if adapter.disable_adapters or adapter.merged or not adapter.active_adapters:
+        return None
+    if not is_linear(base) or getattr(base, "bias", None) is not None or base.weight.requires_grad:
+        return None
+    device = base.weight.device
+    names = adapter.active_adapters
+    return OwnRows(
+        base.weight,
+        [(_on_device(tuple(adapter.token_indices[n]), device), adapter.trainable_tokens_delta[n]) for n in names],
+    )
+
+
+@lru_cache(maxsize=8)
+def _on_device(indices: tuple[int, ...], device: torch.device) -> Tensor:
+    """Copied once: a copy in each step would make the host wait."""
+    return torch.tensor(indices, device=device)
 
 
 def vocabulary(module: nn.Module) -> int:
