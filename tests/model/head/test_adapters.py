@@ -10,6 +10,7 @@ from peft import LoraConfig, get_peft_model
 from dynotune.model.attention.decoder import text_decoder
 from dynotune.model.head import find_head, head, linear
 from dynotune.model.head import module as module_walk
+from dynotune.model.lora import install
 from tests.model.head.plain import VARIANTS, batch_of, labelled, objective, plain_loss
 from tests.tiny import tiny_model
 
@@ -87,6 +88,18 @@ def test_gradients_and_one_update_are_the_plain_paths(
     expected_loss, loss = plain(twin, **variant), ours(model, **variant)
     torch.testing.assert_close(loss, expected_loss, rtol=1e-5, atol=0)
     expected, got = stepped(twin, expected_loss), stepped(model, loss)
+    assert got.keys() == expected.keys()
+    for key, value in expected.items():
+        torch.testing.assert_close(got[key], value, rtol=1e-4, atol=1e-6, msg=lambda m, key=key: f"{key}: {m}")
+
+
+def test_lora_on_the_head_runs_fused_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module_walk, "chunks", lambda n, *_: [(i, min(i + 6, n)) for i in range(0, n, 6)])
+    model = adapted("LoRA")
+    twin = copy.deepcopy(model)
+    engaged = install(model, torch.float32)
+    assert any("lm_head" in name for name in engaged.linears)
+    expected, got = stepped(twin, plain(twin)), stepped(model, ours(model))
     assert got.keys() == expected.keys()
     for key, value in expected.items():
         torch.testing.assert_close(got[key], value, rtol=1e-4, atol=1e-6, msg=lambda m, key=key: f"{key}: {m}")

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from dynotune.model.attention.decoder import text_decoder
 from dynotune.model.head.head import Head
+from dynotune.model.head.kernel import row_function
 from dynotune.model.head.logit_map import LogitMap, suggested
 from dynotune.model.head.projection import base_of, projection, vocabulary
 
@@ -59,6 +60,7 @@ def find_head(model: Any, ids_T: Tensor) -> Found:
             head = Head(module, LogitMap(scale, cap, before), vocabulary(module))
             off = _differ(seen.stock_TV, head.few_logits(seen.hidden_TD))
             if off is None:
+                row_function(seen.hidden_TD.device)  # tried out here: it compiles, and waits for the device
                 return Found(head, None)
             reason = reason or f"its logits are not its projection of the hidden states: {off}"
         return Found(None, reason)
