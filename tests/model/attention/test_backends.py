@@ -1,5 +1,6 @@
 """Promise: each backend computes causal attention within segments, as transformers' own masks define it."""
 
+import inspect
 from itertools import pairwise
 from typing import Any
 
@@ -120,7 +121,7 @@ class FakeKernel:
 def kernel(monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
     fake = FakeKernel()
     monkeypatch.setattr(varlen, "why_not", lambda q, k, v, softcap: None)
-    monkeypatch.setattr(varlen, "_kernel", lambda: (fake, {"enable_gqa": True}))
+    monkeypatch.setattr(varlen, "varlen_attn", fake)
     return fake
 
 
@@ -135,7 +136,8 @@ def test_the_kernel_is_asked_for_what_the_masks_say() -> None:
         with pytest.MonkeyPatch.context() as patch:
             fake = FakeKernel()
             patch.setattr(varlen, "why_not", lambda q, k, v, softcap: None)
-            patch.setattr(varlen, "_kernel", lambda: (fake, {"enable_gqa": True}))
+            patch.setattr(varlen, "varlen_attn", fake)
+            patch.setattr(varlen, "_SHARED", {"enable_gqa": True})
             assert_like_dense(case, call(case, attention_calls=calls))
         assert [c.backend for c in calls] == ["varlen"]
         seen.extend(fake.given)
@@ -146,11 +148,9 @@ def test_the_kernel_is_asked_for_what_the_masks_say() -> None:
 
 
 def test_the_installed_kernel_knows_what_it_is_asked() -> None:
-    import inspect
-
-    kernel, more = varlen._kernel()
-    names = inspect.signature(kernel).parameters
-    assert {"scale", "window_size", *more} <= set(names)
+    names = inspect.signature(varlen.varlen_attn).parameters
+    assert {"scale", "window_size", *varlen._SHARED} <= set(names)
+    assert ("enable_gqa" in names) == bool(varlen._SHARED)
     assert list(names)[:7] == ["query", "key", "value", "cu_seq_q", "cu_seq_k", "max_q", "max_k"]
 
 
@@ -183,13 +183,13 @@ def test_what_the_kernel_cannot_do_goes_to_the_reference_with_a_reason(
                 device == "cuda",
             )
 
-    monkeypatch.setattr(varlen, "_capability", lambda index: (9, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     q: Any = OnGPU(**query)
     k: Any = OnGPU(**{"size": (1, 2, 6, 16), **value})
     reason = varlen.why_not(q, k, k, softcap)
     assert reason is None if words is None else words in str(reason)
     if words is None:
-        monkeypatch.setattr(varlen, "_capability", lambda index: (7, 5))
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
         assert "8.0" in str(varlen.why_not(q, k, k, softcap))
 
 

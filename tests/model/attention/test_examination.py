@@ -9,7 +9,13 @@ import pytest
 import torch
 from peft import LoraConfig, PrefixTuningConfig, PromptTuningConfig, get_peft_model
 from torch import Tensor, nn
-from transformers import AttentionInterface, T5Config, T5ForConditionalGeneration
+from transformers import (
+    AttentionInterface,
+    Gemma3Config,
+    Gemma3ForConditionalGeneration,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from dynotune.model import packed as packed_module
 from dynotune.model.attention import examination, packed_attention, reference
@@ -18,7 +24,7 @@ from dynotune.model.attention.examination import examine, why_not_packed
 from dynotune.model.packed import SideBySide
 from dynotune.model.prepare import _add_neftune
 from tests.model.attention.architectures import ARCHITECTURES, MIXTURES_OF_EXPERTS, WINDOW, architecture
-from tests.tiny import tiny_model
+from tests.tiny import SHAPE, tiny_model
 
 LONGEST = 100
 PRECISIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
@@ -131,6 +137,23 @@ def test_the_model_is_left_as_it_was(installed: bool) -> None:
 def test_adapters_run_inside_the_decoder() -> None:
     model: Any = get_peft_model(architecture("llama"), LoraConfig(target_modules="all-linear", init_lora_weights=False))
     assert why_not_packed(model, longest=LONGEST) is None
+
+
+@pytest.mark.parametrize("adapter", [False, True])
+def test_a_decoder_nested_in_a_model_that_also_takes_images(adapter: bool) -> None:
+    text = {**SHAPE, **ARCHITECTURES["gemma3_text"]}
+    vision = {
+        "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28,
+        "patch_size": 14,
+    }  # fmt: skip
+    config = Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4, image_token_index=340)
+    model: Any = Gemma3ForConditionalGeneration(config)
+    before = model.config.vision_config._attn_implementation
+    if adapter:
+        model = get_peft_model(model, LoraConfig(target_modules="all-linear", init_lora_weights=False))
+    assert why_not_packed(model, longest=LONGEST) is None
+    with packed_attention(model):
+        assert model.config.vision_config._attn_implementation == before
 
 
 LINEAR = {

@@ -63,7 +63,7 @@ def packed_attention_call(
     `sliding_window` w as in transformers: a token sees itself and the w - 1 before it. `softcap` c: scores become
     c * tanh(scores / c). Raises `ModelError` for what it cannot do exactly.
     """
-    if cu_seq_lens_q is None or max_length_q is None or segment_lengths is None:
+    if cu_seq_lens_q is None or max_length_q is None:
         raise BoundariesMissingError(
             f"{type(module).__name__} was called without the boundaries of its documents while packed attention is"
             " installed. Call the model inside `stock_attention(model)` to generate or to evaluate it as transformers does."
@@ -79,6 +79,8 @@ def packed_attention_call(
         query_THD, key_TKD, value_TKD = (x[0].transpose(0, 1) for x in (query, key, value))
         out_THD = varlen.attend(query_THD, key_TKD, value_TKD, cu_seq_lens_q, max_length_q, scaling, sliding_window)
     else:
+        # Looked at here only: compiled code that never does is not compiled again for other lengths.
+        assert segment_lengths is not None
         out_THD = reference.attend(query[0], key[0], value[0], segment_lengths, scaling, sliding_window, softcap)
     return out_THD[None], None
 

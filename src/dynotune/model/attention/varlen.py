@@ -4,13 +4,16 @@ Legend of shapes: T tokens of the row, S segments, H heads, K key and value head
 """
 
 import inspect
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
 
 _LARGEST_HEAD = 256
+
+# From torch 2.12 on, key heads that several query heads share have to be announced; before, they just work.
+_SHARED: dict[str, Any] = {"enable_gqa": True} if "enable_gqa" in inspect.signature(varlen_attn).parameters else {}
 
 
 def why_not(query: Tensor, key: Tensor, value: Tensor, softcap: float | None) -> str | None:
@@ -19,7 +22,7 @@ def why_not(query: Tensor, key: Tensor, value: Tensor, softcap: float | None) ->
         return f"there is no kernel for the {query.device.type.upper()}"
     if query.dtype not in (torch.bfloat16, torch.float16):
         return f"the kernel computes in 16 bits, not in {str(query.dtype).removeprefix('torch.')}"
-    if _capability(query.device.index) < (8, 0):
+    if torch.cuda.get_device_capability(query.device) < (8, 0):
         return "the kernel needs compute capability 8.0"
     if softcap is not None:
         return "the kernel does not soft-cap scores"
@@ -44,8 +47,7 @@ def attend(
     """Causal attention [T, H, D] within each segment."""
     # The kernel's left bound counts the keys before the query itself; transformers' window counts the query too.
     window = (-1, 0) if sliding_window is None else (sliding_window - 1, 0)
-    varlen_attn, more = _kernel()
-    out_THD: Tensor = varlen_attn(
+    out_THD = varlen_attn(
         query_THD,
         key_TKD,
         value_TKD,
@@ -55,20 +57,7 @@ def attend(
         longest,
         scale=scaling,
         window_size=window,
-        **more,
+        **_SHARED,
     )
+    assert isinstance(out_THD, Tensor)
     return out_THD
-
-
-@cache
-def _kernel() -> tuple[Any, dict[str, Any]]:
-    """From torch 2.12 on, key heads that several query heads share have to be announced; before, they just work."""
-    from torch.nn.attention.varlen import varlen_attn
-
-    known = inspect.signature(varlen_attn).parameters
-    return varlen_attn, ({"enable_gqa": True} if "enable_gqa" in known else {})
-
-
-@cache
-def _capability(device: int | None) -> tuple[int, int]:
-    return torch.cuda.get_device_capability(device)

@@ -1,0 +1,55 @@
+"""Promise: compiled layers see few shapes: another packing of the same token count is not compiled again."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from dynotune.model.attention import hidden_states, packed_attention, varlen
+from dynotune.model.packed import pack
+from tests.model.attention.architectures import architecture
+
+PACKINGS = [(9, 4, 12), (5, 5, 5, 5), (20,), (1, 30, 2), (2,) * 7]
+CPU = torch.device("cpu")
+
+
+@torch.library.custom_op("dynotune_tests::varlen", mutates_args={})
+def opaque(q: Tensor, k: Tensor, v: Tensor, boundaries: Tensor, longest: int) -> Tensor:
+    """In the place of the kernel, which has no CPU form: as opaque to the compiler."""
+    return q.clone()
+
+
+@opaque.register_fake
+def _(q: Tensor, k: Tensor, v: Tensor, boundaries: Tensor, longest: int) -> Tensor:
+    return torch.empty_like(q)
+
+
+opaque.register_autograd(lambda ctx, gradient: (gradient, None, None, None, None))
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_one_graph_for_every_packing(checkpointing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(varlen, "why_not", lambda q, k, v, softcap: None)
+    monkeypatch.setattr(varlen, "attend", lambda q, k, v, ends, longest, *_: opaque(q, k, v, ends, longest))
+    torch._dynamo.reset()
+    model: Any = architecture("qwen2").train()
+    if checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    graphs = 0
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        nonlocal graphs
+        graphs += 1
+        return graph.forward
+
+    for layer in model.model.layers:
+        layer.compile(backend=backend, fullgraph=True)
+    with packed_attention(model):
+        for lengths in PACKINGS:
+            batch = pack([(ids := np.full(n, 7, np.int32), ids) for n in lengths], 40, CPU)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                hidden_states(model, batch).sum().backward()
+    assert graphs == 1
+    torch._dynamo.reset()
