@@ -2,11 +2,11 @@
 
     python benchmarks/gpu_lora.py --out OUT
 
-Three ways: `peft` is PEFT's forward under autocast(bfloat16), as TRL runs it; `fused` the same with the fused linears;
-`fused, no autocast` without that context. Frozen base in bfloat16, adapters in float32, r=32 on all seven linears, the shape
-of Qwen2.5-7B with random weights. Times are of forward + backward to the adapters' gradients. The LM head and the loss are
-left out: they are other parts' work. The exit code is 1 if a check of correctness fails. `--smoke` runs tiny shapes on the
-CPU, which checks this script and nothing else.
+Ways: `peft` is PEFT's forward under autocast(bfloat16), as TRL runs it; `fused` the same with the fused linears, those of
+one input together; `fused one by one` each by itself; `fused, no autocast` as `fused` without that context. Frozen base in
+bfloat16, adapters in float32, r=32 on all seven linears, the shape of Qwen2.5-7B with random weights. Times are of forward
+and backward to the adapters' gradients. The LM head and the loss are left out: they are other parts' work. The exit code is
+1 if a check of correctness fails. `--smoke` runs tiny shapes on the CPU, which checks this script and nothing else.
 """
 
 import argparse
@@ -30,10 +30,17 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import AutoConfig, AutoModelForCausalLM
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
-from dynotune.model.lora import install
+from dynotune.model.lora import Engaged, install
 from dynotune.model.lora.function import has_wide_products
 
-WAYS = {"peft": (False, True), "fused": (True, True), "fused, no autocast": (True, False)}  # fused, autocast
+WAYS: dict[
+    str, tuple[bool | None, bool]
+] = {  # whether linears of one input are computed together (None: PEFT's), autocast
+    "peft": (None, True),
+    "fused one by one": (False, True),
+    "fused": (True, True),
+    "fused, no autocast": (True, False),
+}
 QWEN_7B = {
     "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
     "num_key_value_heads": 4, "vocab_size": 152064, "max_position_embeddings": 16384, "rope_theta": 1e6,
@@ -120,17 +127,15 @@ class Bench:
     def compare(
         self, module: nn.Module, x: Tensor, g: Tensor, reference: dict[str, Tensor], of: nn.Module | None = None
     ) -> Any:
-        errors, ms, engaged = {}, {}, None
-        for way, (fused, autocast) in WAYS.items():
-            if fused and engaged is None:
-                engaged = install(of or module, BF16)
-                assert engaged.linears
-                assert not engaged.needs_autocast
+        errors, ms, calls_to_peft = {}, {}, 0
+        engaged: Engaged | None = None
+        for way, (together, autocast) in WAYS.items():
+            engaged = self.change(engaged, of or module, together)
             found = gradients(module, x, g, autocast)
             errors[way] = {kind: worst(found, reference, kind) for kind in ("y", "x", "lora_A", "lora_B")}
             ms[way] = self.time(lambda autocast=autocast: gradients(module, x, g, autocast))["ms"]
+            calls_to_peft += engaged.calls_to_peft if engaged else 0
         assert engaged is not None
-        calls_to_peft = engaged.calls_to_peft
         for linear in engaged.linears.values():
             linear.module.scaling[linear.name] *= 1.25
         wrong = gradients(module, x, g)
@@ -149,17 +154,28 @@ class Bench:
             "ms": ms,
         }
 
+    def change(self, engaged: Engaged | None, model: nn.Module, together: bool | None) -> Engaged | None:
+        """Take the last way out and put the next one in."""
+        if engaged is not None:
+            engaged.uninstall()
+        if together is None:
+            return None
+        engaged = install(model, BF16, share_inputs=together)
+        assert engaged.linears
+        assert not engaged.others
+        assert not engaged.needs_autocast
+        assert not engaged.not_shared
+        return engaged
+
     def model(self) -> list[dict[str, Any]]:
         """The whole decoder: ms, ms until the host is free, launches, kernel time, peak memory."""
         rows = []
         shapes = [(2, 10)] if self.smoke else [(2, 129), (16, 129), (4, 2048)]
         for dropout in (0.0, 0.05):
             model = self.model_of(self.shape, BF16, dropout)
-            engaged = None
-            for way, (fused, autocast) in WAYS.items():
-                if fused and engaged is None:
-                    engaged = install(model, BF16)
-                    print("\n".join(engaged.lines()), flush=True)
+            engaged: Engaged | None = None
+            for way, (together, autocast) in WAYS.items():
+                engaged = self.change(engaged, model, together)
                 for documents, length in shapes[: 1 if dropout else None]:
                     step = self.step_of(model, documents, length, autocast)
                     rows.append(
@@ -175,8 +191,9 @@ class Bench:
         found = {}
         for documents, length in ((2, 129), (16, 129)):
             model = self.model_of(self.shape, BF16)
-            for way, (fused, autocast) in WAYS.items():
-                engaged = install(model, BF16) if fused else None
+            engaged: Engaged | None = None
+            for way, (together, autocast) in WAYS.items():
+                engaged = self.change(engaged, model, together)
                 step = self.step_of(model, documents, length, autocast)
                 side = torch.cuda.Stream()
                 with torch.cuda.stream(side):
@@ -188,8 +205,6 @@ class Bench:
                 with torch.cuda.graph(captured):
                     step(clear=False)
                 found[f"{way}, {documents * length} tokens"] = self.time(captured.replay, detail=True)
-                if engaged is not None:
-                    engaged.uninstall()
                 del captured
                 model.zero_grad()
             del model
@@ -313,8 +328,8 @@ def launches(step: Callable[[], Any], wait: Callable[[], None]) -> dict[str, Any
         "kernels": len(on_device), "kernel_ms": sum(e.time_range.elapsed_us() for e in on_device) / 1e3,
         "product_kernels": len(of_products), "product_ms": sum(e.time_range.elapsed_us() for e in of_products) / 1e3,
         "dispatched": sum(e.name.startswith("aten::") for e in host),
-        "fused_forward": sum(e.name == "LoraLinear" for e in host),
-        "fused_backward": sum(e.name == "LoraLinearBackward" for e in host),
+        "fused_forward": sum(e.name == "LoraLinears" for e in host),
+        "fused_backward": sum(e.name == "LoraLinearsBackward" for e in host),
     }  # fmt: skip
 
 

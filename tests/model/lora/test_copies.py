@@ -133,7 +133,10 @@ def test_one_buffer_at_one_place() -> None:
     places = [c.data_ptr() for c in copies if c is not None]
     assert len(copies) == len(places) == 28
     assert len({c.untyped_storage().data_ptr() for c in copies if c is not None}) == 1
-    assert all((place - places[0]) % (ALIGN * 2) == 0 for place in places)
+    starts = [linear.b.data_ptr() for linear in engaged.linears.values() if linear.b is not None]
+    starts += [shared.a.data_ptr() for shared in engaged.copies.shared if shared.a is not None]
+    assert len(starts) == 14 + 4
+    assert all((start - min(places)) % (ALIGN * 2) == 0 for start in starts)
     with torch.inference_mode():
         model(input_ids=IDS)
     loss_and_gradients(model)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from dynotune.model.lora import install
-from dynotune.model.lora.function import LoraLinear, has_wide_products, scaled_product
+from dynotune.model.lora.function import LoraLinears, has_wide_products, scaled_product
 from tests.model.lora.adapted import adapted_linear, gap
 
 
@@ -119,10 +119,10 @@ def test_gradients_by_finite_differences() -> None:
     W, b = draw(3, 4), draw(3)
     dropped = (x.detach() * (draw(6, 4) > 0)).requires_grad_()
     assert torch.autograd.gradcheck(
-        lambda x, A, B: LoraLinear.apply(x, None, W, b, A, B, None, None, 1.7, False), (x, A, B)
+        lambda x, A, B: LoraLinears.apply(x, None, None, 1.7, False, W, b, A, B, None)[0], (x, A, B)
     )
     assert torch.autograd.gradcheck(
-        lambda x, d, A, B: LoraLinear.apply(x, d, W, None, A, B, None, None, 0.3, False), (x, dropped, A, B)
+        lambda x, d, A, B: LoraLinears.apply(x, d, None, 0.3, False, W, None, A, B, None)[0], (x, dropped, A, B)
     )
 
 

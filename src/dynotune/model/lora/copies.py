@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from dynotune.model.lora.linear import FusedLinear
+from dynotune.model.lora.shared import SharedInput
 
 ALIGN = 128
 """Elements: each weight begins at a multiple of 256 bytes, so that no product meets an unaligned operand."""
@@ -23,6 +24,7 @@ class ComputeCopies:
 
     def __init__(self, linears: Iterable[FusedLinear], dtype: torch.dtype) -> None:
         self.linears = [linear for linear in linears if linear.is_copied]
+        self.shared: list[SharedInput] = []
         self.dtype = dtype
         self.depth = 0
         """Forward passes under way of modules that refresh when they begin."""
@@ -31,6 +33,16 @@ class ComputeCopies:
         self._copies: list[Tensor] = []
         self._handles: list[Any] = []
         self.refresh()
+
+    def share(self, shared: list[SharedInput]) -> None:
+        """Lay the A of linears that share their input one below the other."""
+        self.shared, self._weights = shared, []
+        self.refresh()
+
+    @property
+    def in_a_pass(self) -> bool:
+        """Whether a forward pass of the model runs, or a checkpoint is recomputed: then the weights stay as they are."""
+        return self.depth > 0 or torch._C._current_graph_task_id() != -1
 
     @torch.no_grad()
     def refresh(self) -> None:
@@ -44,9 +56,9 @@ class ComputeCopies:
 
     @torch.no_grad()
     def refresh_one(self, linear: FusedLinear) -> None:
-        """Cast the weights of one linear that is called by itself, outside a forward pass of its model."""
-        if self.depth or torch._C._current_graph_task_id() != -1:
-            return  # cast when the pass began; or a checkpoint is being recomputed, with the weights of its forward
+        """Cast the weights of one linear that is called by itself, outside a pass."""
+        if self.in_a_pass:
+            return
         A, B = linear.weights()
         a, b = linear.a, linear.b
         if a is None or b is None or a.shape != A.shape or b.shape != B.shape or a.device != A.device:
@@ -72,6 +84,8 @@ class ComputeCopies:
 
     def _end(self, module: nn.Module, args: Any, output: Any) -> None:
         self.depth = max(0, self.depth - 1)
+        for shared in self.shared:
+            shared.close()
 
     def _must_allocate(self, weights: list[Tensor]) -> bool:
         """New parameters came, or the model moved to another device."""
@@ -81,17 +95,33 @@ class ComputeCopies:
     def _allocate(self, weights: list[Tensor]) -> None:
         """Lay the copies out in one buffer a device."""
         self._weights = weights
+        blocks: list[list[tuple[FusedLinear, str]]] = [[(linear, "b")] for linear in self.linears]
+        blocks += [[(linear, "a") for linear in shared.linears] for shared in self.shared]
+        blocks += [[(linear, "a")] for linear in self.linears if linear.shared is None]
         with torch.inference_mode(False):  # a tensor made in inference mode can never be saved for a backward pass
-            copies: dict[int, Tensor] = {}
             for device in {weight.device for weight in weights}:
-                here = [i for i, weight in enumerate(weights) if weight.device == device]
-                sizes = [-(-weights[i].numel() // ALIGN) * ALIGN for i in here]
-                flat = torch.empty(sum(sizes), dtype=self.dtype, device=device)
-                for i, part in zip(here, flat.split(sizes), strict=True):
-                    copies[i] = part[: weights[i].numel()].view(weights[i].shape)
-            views = [copies[i] for i in range(len(weights))]
-            for linear, a, b in zip(self.linears, views[::2], views[1::2], strict=True):
-                linear.a, linear.b = a, b
+                here = [block for block in blocks if block[0][0].weights()[0].device == device]
+                sizes = [sum(_weight(*item).numel() for item in block) for block in here]
+                flat = torch.empty(sum(-(-n // ALIGN) * ALIGN for n in sizes), dtype=self.dtype, device=device)
+                start = 0
+                for block, size in zip(here, sizes, strict=True):
+                    _place(block, flat[start : start + size])
+                    start += -(-size // ALIGN) * ALIGN
             # Written through `.data`: a second forward before the first one's backward casts the same values again, which
             # must not count as a change of what was saved.
-            self._copies = [view.data for view in views]
+            views = [view for linear in self.linears for view in (linear.a, linear.b)]
+            self._copies = [view.data for view in views if view is not None]
+
+
+def _weight(linear: FusedLinear, kind: str) -> Tensor:
+    return linear.weights()["ab".index(kind)]
+
+
+def _place(block: list[tuple[FusedLinear, str]], flat: Tensor) -> None:
+    parts = flat.split([_weight(*item).numel() for item in block])
+    for (linear, kind), part in zip(block, parts, strict=True):
+        setattr(linear, kind, part.view(_weight(linear, kind).shape))
+    if len(block) > 1:
+        shared = block[0][0].shared
+        assert shared is not None
+        shared.a = flat.view(-1, _weight(*block[0]).shape[1])

@@ -1,9 +1,11 @@
-"""One LoRA linear as one autograd node: y = x W' + bias + s (xd A') B', three products forward and five backward.
+"""LoRA linears of one input as one autograd node: y = x W' + bias + s (xd A') B', three products forward and five backward.
 
-The method is Unsloth's and LoRA's own algebra (Hu et al. 2021): the adapter's output is added by the product that makes it
-(`addmm`), so no pass over y only scales or adds. Its gradients go to the float32 weights straight from the product.
+The algebra is LoRA's (Hu et al. 2021), the order of products the one that Unsloth made known: the adapter's output is added
+by the product that makes it (`addmm`), so no pass over y only scales or adds. Gradients reach the float32 weights straight
+from the product. Linears that read the same x (query, key and value; gate and up) share the products with A and the sum of
+their input gradients.
 
-Legend of shapes: T tokens, I inputs, O outputs, R rank; a leading-dimensions input is folded to T.
+Legend of shapes: T tokens, I inputs, O outputs, R ranks of all linears side by side; leading dimensions are folded to T.
 """
 
 from typing import Any
@@ -13,11 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+FIXED = 5
+"""Arguments of `LoraLinears` before those that come once a linear."""
 
-class LoraLinear(torch.autograd.Function):
-    """`LoraLinear.apply(x, dropped, weight, bias, A, B, a, b, scale, wide)`, see `forward`.
 
-    A profile shows it under its name: one `LoraLinear` and one `LoraLinearBackward` a call.
+class LoraLinears(torch.autograd.Function):
+    """`LoraLinears.apply(x, dropped, a, scale, wide, *weights, *biases, *As, *Bs, *bs)`, see `forward`.
+
+    A profile shows it under its name: one `LoraLinears` and one `LoraLinearsBackward` for each group of linears.
     """
 
     @staticmethod
@@ -25,57 +30,88 @@ class LoraLinear(torch.autograd.Function):
         ctx: Any,
         x: Tensor,
         dropped: Tensor | None,
-        weight_OI: Tensor,
-        bias_O: Tensor | None,
-        A_RI: Tensor,
-        B_OR: Tensor,
         a_RI: Tensor | None,
-        b_OR: Tensor | None,
         scale: float,
         wide: bool,
-    ) -> Tensor:
-        """`x` [..., I] in the dtype of `weight`, gives [..., O] in the same.
+        *parts: Tensor | None,
+    ) -> tuple[Tensor, ...]:
+        """`x` [..., I] in the dtype of the weights; gives y [..., O] of each linear in the same.
 
-        `dropped` is x after dropout where there is any, None otherwise. `A`, `B` are the trained weights, which get the
-        gradients in their own dtype; `a`, `b` are their values in the dtype of x, None where that is their own. `wide` says
-        that the device has products of low-precision operands with a float32 result. Weight and bias are frozen.
+        `dropped` is x after dropout where there is any, None otherwise. Of each linear: frozen weight [O, I] and bias [O]
+        or None, the trained A [r, I] and B [O, r], which get the gradients in their own dtype, and `b`, the values of B in
+        the dtype of x; `a` are those of all A, one below the other. Where A and B are in that dtype already, `a` and `b` are
+        None. `wide`: the device has products of low-precision operands with a float32 result.
         """
-        a_RI, b_OR = A_RI if a_RI is None else a_RI, B_OR if b_OR is None else b_OR
+        weights, biases, As, Bs, bs = split(parts)
+        if a_RI is None:
+            a_RI, bs = torch.cat(As) if len(As) > 1 else As[0], Bs
         x_TI = x.reshape(-1, x.shape[-1])
         dropped_TI = x_TI if dropped is None else dropped.reshape(x_TI.shape)
-        y_TO = F.linear(x_TI, weight_OI, bias_O)
         u_TR = F.linear(dropped_TI, a_RI)
-        y_TO.addmm_(u_TR, b_OR.t(), alpha=scale)
+        us = u_TR.split([B.shape[1] for B in Bs], dim=1) if len(Bs) > 1 else (u_TR,)
+        ys = []
+        for weight_OI, bias_O, u, b in zip(weights, biases, us, bs, strict=True):
+            y_TO = F.linear(x_TI, weight_OI, bias_O).addmm_(u, b.t(), alpha=scale)
+            ys.append(y_TO.view(*x.shape[:-1], y_TO.shape[-1]))
         # A and B are saved for their shapes, and so that torch refuses a backward after they were changed.
-        ctx.save_for_backward(dropped_TI, u_TR, weight_OI, A_RI, B_OR, a_RI, b_OR)
-        ctx.scale, ctx.wide, ctx.has_dropout = scale, wide, dropped is not None
-        return y_TO.view(*x.shape[:-1], y_TO.shape[-1])
+        ctx.save_for_backward(dropped_TI, u_TR, a_RI, *weights, *As, *Bs, *bs)
+        ctx.scale, ctx.wide, ctx.has_dropout, ctx.shape = scale, wide, dropped is not None, x.shape
+        return tuple(ys)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """`grad` [..., O]. Whatever is not asked for is not computed; nothing saved is written to."""
-        dropped_TI, u_TR, weight_OI, A_RI, B_OR, a_RI, b_OR = ctx.saved_tensors
-        scale = ctx.scale
-        needs_x, needs_dropped, _, _, needs_A, needs_B = ctx.needs_input_grad[:6]
-        grad_TO = grad.reshape(-1, grad.shape[-1])
-        shape = (*grad.shape[:-1], dropped_TI.shape[-1])
-        dx = d_dropped = dA_RI = dB_OR = None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """`grads` [..., O] of each linear. What is not asked for is not computed; nothing saved is written to."""
+        dropped_TI, u_TR, a_RI, *saved = ctx.saved_tensors
+        n, scale, wide = len(grads), ctx.scale, ctx.wide
+        weights, As, Bs, bs = saved[:n], saved[n : 2 * n], saved[2 * n : 3 * n], saved[3 * n :]
+        needs_x, needs_dropped = ctx.needs_input_grad[:2]
+        _, _, needs_A, needs_B, _ = split(ctx.needs_input_grad[FIXED:])
+        gs = [grad.reshape(-1, grad.shape[-1]) for grad in grads]
+        ranks = [B.shape[1] for B in Bs]
+        dx = d_dropped = None
         into_adapter = needs_dropped if ctx.has_dropout else needs_x
-        if needs_A or into_adapter:
-            v_TR = grad_TO @ b_OR
+        if into_adapter or any(needs_A):
+            v_TR = side_by_side(gs, bs, ranks)
         if needs_x:
-            dx_TI = grad_TO @ weight_OI
+            dx_TI = gs[0] @ weights[0]
+            for g_TO, weight_OI in zip(gs[1:], weights[1:], strict=True):
+                dx_TI.addmm_(g_TO, weight_OI)
             if not ctx.has_dropout:
                 dx_TI.addmm_(v_TR, a_RI, alpha=scale)
-            dx = dx_TI.view(shape)
+            dx = dx_TI.view(ctx.shape)
         if needs_dropped and ctx.has_dropout:
-            d_dropped = scaled_product(dropped_TI, v_TR, a_RI, scale, False).view(shape)
-        if needs_B:
-            dB_OR = scaled_product(B_OR, grad_TO.t(), u_TR, scale, ctx.wide)
-        if needs_A:
-            dA_RI = scaled_product(A_RI, v_TR.t(), dropped_TI, scale, ctx.wide)
-        return dx, d_dropped, None, None, dA_RI, dB_OR, None, None, None, None
+            d_dropped = scaled_product(dropped_TI, v_TR, a_RI, scale, False).view(ctx.shape)
+        dAs: list[Tensor | None] = [None] * n
+        dBs: list[Tensor | None] = [None] * n
+        if any(needs_A):
+            like_RI = As[0] if n == 1 else As[0].new_empty(a_RI.shape)
+            parts = scaled_product(like_RI, v_TR.t(), dropped_TI, scale, wide).split(ranks)
+            dAs = [part if needs else None for part, needs in zip(parts, needs_A, strict=True)]
+        if any(needs_B):
+            us = u_TR.split(ranks, dim=1)
+            for i in range(n):
+                dBs[i] = scaled_product(Bs[i], gs[i].t(), us[i], scale, wide) if needs_B[i] else None
+        frozen = (None,) * n
+        return dx, d_dropped, None, None, None, *frozen, *frozen, *dAs, *dBs, *frozen
+
+
+def split(parts: Any) -> Any:
+    """The five kinds of what comes once a linear."""
+    n = len(parts) // 5
+    return [parts[i * n : (i + 1) * n] for i in range(5)]
+
+
+def side_by_side(gs: list[Tensor], bs: list[Tensor], ranks: list[int]) -> Tensor:
+    """[g1 b1 | g2 b2 | ...] [T, R], each product written to its place."""
+    if len(gs) == 1:
+        return gs[0] @ bs[0]
+    if torch.compiler.is_compiling():  # the compiler finds the places itself, and refuses to be told
+        return torch.cat([g_TO @ b for g_TO, b in zip(gs, bs, strict=True)], dim=1)
+    v_TR = gs[0].new_empty(gs[0].shape[0], sum(ranks))
+    for g_TO, b, place in zip(gs, bs, v_TR.split(ranks, dim=1), strict=True):
+        torch.mm(g_TO, b, out=place)
+    return v_TR
 
 
 def scaled_product(like: Tensor, left: Tensor, right: Tensor, scale: float, wide: bool) -> Tensor:
@@ -83,11 +119,14 @@ def scaled_product(like: Tensor, left: Tensor, right: Tensor, scale: float, wide
 
     Where `wide`, operands of lower precision give a float32 result without being rounded in between.
     """
-    if like.dtype == left.dtype:
+    as_they_are = like.dtype == left.dtype
+    if torch.compiler.is_compiling() or not (wide or as_they_are):
+        # Compiled code may read what beta = 0 multiplies, and folds the scale into the product by itself.
+        product = torch.mm(left, right, out_dtype=like.dtype) if wide and not as_they_are else left @ right
+        return product.to(like.dtype) * scale
+    if as_they_are:
         return torch.addmm(like, left, right, beta=0, alpha=scale)
-    if wide:
-        return torch.addmm(like, left, right, beta=0, alpha=scale, out_dtype=like.dtype)
-    return (left @ right).to(like.dtype).mul_(scale)
+    return torch.addmm(like, left, right, beta=0, alpha=scale, out_dtype=like.dtype)
 
 
 def has_wide_products(device: torch.device, compute: torch.dtype) -> bool:

@@ -10,6 +10,7 @@ from torch import nn
 from dynotune.model.lora.copies import ComputeCopies
 from dynotune.model.lora.function import has_wide_products
 from dynotune.model.lora.linear import FusedLinear, why_not
+from dynotune.model.lora.shared import find_shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Engaged:
     trained in full, rows of new tokens, LoRA that is not fused)."""
 
     copies: ComputeCopies
+    not_shared: str | None
+    """Why it could not be seen which linears share their input; None if it could."""
 
     def refresh(self) -> None:
         """Cast the adapters' weights now. Every forward pass of the model does so when it begins; a captured graph that
@@ -42,7 +45,11 @@ class Engaged:
     def lines(self) -> list[str]:
         """What is to be said: n of N, and why not the others."""
         total = len(self.linears) + len(self.others)
-        lines = [f"fused LoRA: {len(self.linears)} of {total} modules"]
+        groups = Counter(len(shared.linears) for shared in self.copies.shared)
+        together = ", ".join(f"{n} groups of {size} in one" for size, n in sorted(groups.items(), reverse=True))
+        lines = [f"fused LoRA: {len(self.linears)} of {total} modules{f' ({together})' if together else ''}"]
+        if self.not_shared:
+            lines.append(f"linears of one input are computed one by one: {self.not_shared}")
         for reason, n in Counter(self.others.values()).most_common():
             first = next(name for name, why in self.others.items() if why == reason)
             more = f" and {n - 1} more" if n > 1 else ""
@@ -57,11 +64,12 @@ class Engaged:
                 del linear.module.forward
 
 
-def install(model: nn.Module, compute: torch.dtype) -> Engaged:
+def install(model: nn.Module, compute: torch.dtype, share_inputs: bool = True) -> Engaged:
     """Replace the forward of the LoRA linears of `model` (a PeftModel) that compute in `compute`, on these instances only.
 
     `compute` is the dtype in which their products run: autocast's where it is used, else that of the weights. Modules,
-    names, parameters and files stay PEFT's.
+    names, parameters and files stay PEFT's. With `share_inputs`, two tokens are run through the decoder to see which linears
+    read the same tensor; these are computed together.
     """
     from peft.tuners.lora import LoraLayer
 
@@ -83,8 +91,14 @@ def install(model: nn.Module, compute: torch.dtype) -> Engaged:
     for linear in linears.values():
         linear.copies = copies
         linear.module.forward = linear
-    copies.watch(_entrances(model, linears))
-    return Engaged(linears, others, _needs_autocast(model, linears, compute), copies)
+    entrances = _entrances(model, linears)
+    copies.watch(entrances)
+    not_shared = None
+    if share_inputs:
+        decoders = [module for module in entrances if getattr(module, "main_input_name", None) == "input_ids"]
+        shared, not_shared = find_shared(model, decoders, linears, compute)
+        copies.share(shared)
+    return Engaged(linears, others, _needs_autocast(model, linears, compute), copies, not_shared)
 
 
 def _entrances(model: nn.Module, linears: dict[str, FusedLinear]) -> list[nn.Module]:

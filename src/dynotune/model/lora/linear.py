@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from dynotune.model.lora.function import LoraLinear
+from dynotune.model.lora.function import LoraLinears
 
 if TYPE_CHECKING:
     from dynotune.model.lora.copies import ComputeCopies
+    from dynotune.model.lora.shared import SharedInput
 
 
 class FusedLinear:
@@ -28,28 +29,68 @@ class FusedLinear:
         self.a: Tensor | None = None
         self.b: Tensor | None = None
         self.copies: ComputeCopies | None = None
+        self.shared: SharedInput | None = None
+        self.place = 0
+        """Among the linears of `shared`."""
+
         self.to_peft = 0
         """Calls that PEFT's own forward answered."""
 
-        self.hooks = tuple(hooks for part in self._parts() for hooks in hook_tables(part))
+        parts = (self.base, self.adapters_A[name], self.adapters_B[name])
+        self.hooks = tuple(hooks for part in parts for hooks in hook_tables(part))
+
+    def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """`x` [..., I]; gives [..., O]."""
+        if args or kwargs:
+            return self._by_peft(x, *args, **kwargs)
+        assert self.copies is not None
+        if self.shared is not None and (torch.compiler.is_compiling() or self.copies.in_a_pass):
+            y = self.shared.output(self, x)
+            if y is not None:
+                return y
+        if not self.is_plain(x):
+            return self._by_peft(x)
+        A, B = self.weights()
+        if self.is_copied and not torch.compiler.is_compiling():
+            self.copies.refresh_one(self)
+        x = x.to(self.compute)
+        dropped = self.dropouts._modules[self.name](x) if self.drops() else None
+        base = self.base._parameters
+        (y,) = LoraLinears.apply(  # type: ignore[no-untyped-call]
+            x, dropped, self.a, self.scale(), self.wide, base["weight"], base["bias"], A, B, self.b
+        )
+        return y  # type: ignore[no-any-return]
+
+    def _by_peft(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        self.to_peft += 1
+        return type(self.module).forward(self.module, x, *args, **kwargs)  # type: ignore[no-any-return]
 
     def weights(self) -> tuple[Tensor, Tensor]:
         """A [R, I] and B [O, R] as they are now."""
         return self.adapters_A[self.name]._parameters["weight"], self.adapters_B[self.name]._parameters["weight"]
 
-    def _parts(self) -> tuple[Any, Any, Any]:
-        return self.base, self.adapters_A[self.name], self.adapters_B[self.name]
+    def scale(self) -> float:
+        """What the adapter's output is multiplied by now."""
+        return float(self.module.scaling[self.name])
 
-    def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """`x` [..., I]; gives [..., O]."""
+    def drops(self) -> bool:
+        """Whether the adapter's input goes through dropout now."""
+        dropout: Any = self.dropouts._modules[self.name]
+        return type(dropout) is not nn.Identity and dropout.training
+
+    def kind(self) -> tuple[Any, ...]:
+        """What linears must have in common to be computed together."""
+        A, _ = self.weights()
+        return self.is_copied, self.wide, A.dtype, A.device, A.shape[1]
+
+    def is_plain(self, x: Tensor) -> bool:
+        """Whether the call is plain LoRA that `LoraLinears` computes as PEFT would."""
         module, name = self.module, self.name
         base = self.base._parameters
         weight, bias = base["weight"], base["bias"]
         active = module._active_adapter
-        if (
-            args
-            or kwargs
-            or module._disable_adapters
+        return not (
+            module._disable_adapters
             or module.merged_adapters
             or (active != name and active != [name])
             or weight.dtype is not self.compute
@@ -57,17 +98,7 @@ class FusedLinear:
             or (bias is not None and bias.requires_grad)
             or not self._computes(x)
             or any(self.hooks)
-        ):
-            self.to_peft += 1
-            return type(module).forward(module, x, *args, **kwargs)  # type: ignore[no-any-return]
-        A, B = self.weights()
-        if self.is_copied and not torch.compiler.is_compiling():
-            assert self.copies is not None
-            self.copies.refresh_one(self)
-        x = x.to(self.compute)
-        dropout = self.dropouts._modules[name]
-        dropped = dropout(x) if dropout.training and type(dropout) is not nn.Identity else None
-        return LoraLinear.apply(x, dropped, weight, bias, A, B, self.a, self.b, module.scaling[name], self.wide)  # type: ignore[no-any-return, no-untyped-call]
+        )
 
     def _computes(self, x: Tensor) -> bool:
         """Whether a product of `x` runs in the dtype that this was made for."""
