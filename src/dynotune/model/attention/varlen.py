@@ -22,7 +22,7 @@ def why_not(query: Tensor, key: Tensor, value: Tensor, softcap: float | None) ->
         return f"there is no kernel for the {query.device.type.upper()}"
     if query.dtype not in (torch.bfloat16, torch.float16):
         return f"the kernel computes in 16 bits, not in {str(query.dtype).removeprefix('torch.')}"
-    if torch.cuda.get_device_capability(query.device) < (8, 0):
+    if _too_old(query.device.index):
         return "the kernel needs compute capability 8.0"
     if softcap is not None:
         return "the kernel does not soft-cap scores"
@@ -61,3 +61,8 @@ def attend(
     )
     assert isinstance(out_THD, Tensor)
     return out_THD
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # else it is put into the graph
+def _too_old(device: int) -> bool:
+    return torch.cuda.get_device_capability(device) < (8, 0)
