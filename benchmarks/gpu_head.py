@@ -142,14 +142,18 @@ CASES = {
     "trained, all": {"share": 1.0, "trained": True},
     "fp32 masters, all": {"share": 1.0, "trained": True, "weight_precision": torch.float32},
 }
-SIZES = [
-    (2048, 8192, 16),
-    (4096, 8192, 16),
-    (8192, 8192, 16),
-    (4096, 4096, 8),
-    (4096, 8192, 8),
-    (4096, 16384, 16),
-    (4096, 2048, 4),
+SIZES = [(2048, 8192, 16, 8), (4096, 8192, 16, 8), (8192, 8192, 16, 8), (4096, 4096, 8, 8), (4096, 8192, 16, 1)]
+"""Rows a chunk; elements a block, warps and elements a lane of the kernel."""
+
+KERNELS = [
+    (2048, 4, 8),
+    (4096, 8, 8),
+    (4096, 8, 4),
+    (8192, 8, 8),
+    (8192, 16, 8),
+    (8192, 16, 1),
+    (16384, 16, 8),
+    (16384, 32, 8),
 ]
 
 
@@ -199,13 +203,13 @@ def time_case(add: Callable[[str, Callable[[], Any]], None], problem: Problem, o
         add("default", ours)
         if masters:
             return
-        for chunk, block, warps in SIZES:
-            kernel = partial(triton_rows.rows_in_triton, block=block, warps=warps)
+        for chunk, block, warps, group in SIZES:
+            kernel = partial(triton_rows.rows_in_triton, block=block, warps=warps, group=group)
             with (
                 small_chunks(chunk, problem.layer.out_features, 2),
                 replaced(head, "row_function", lambda _, k=kernel: (k, None)),
             ):
-                add(f"{chunk} rows, block {block}, {warps} warps", ours)
+                add(f"{chunk} rows, block {block}, {warps} warps, lane {group}", ours)
         add("full float32 logits", partial(full_logits, problem))
         time_liger(add, problem)
         if trained:
@@ -241,7 +245,8 @@ def check_kernel_alone(device: torch.device, vocabulary: int) -> list[dict[str, 
     from dynotune.model.head import triton_rows
 
     rows = []
-    for n, block, warps in [(4096, b, w) for b, w in ((2048, 4), (4096, 8), (8192, 8), (8192, 16), (16384, 16))]:
+    n = 4096
+    for block, warps, group in KERNELS:
         z_NV = torch.randn(n, vocabulary, device=device, dtype=torch.bfloat16)
         targets_N, out_3N = torch.randint(0, vocabulary, (n,), device=device), row_statistics(n, z_NV)
         for form in (True, False):
@@ -254,13 +259,14 @@ def check_kernel_alone(device: torch.device, vocabulary: int) -> list[dict[str, 
                 form,
                 out_3N,
                 block=block,
+                group=group,
                 warps=warps,
             )
             seen = measure(call)
             rate = z_NV.numel() * 2 * (3 if form else 2) / seen["ms"] / 1e9
             rows.append(
                 {"case": f"row kernel, {n} rows, {'gradient' if form else 'loss only'}",
-                 "method": f"block {block}, {warps} warps, {rate:.2f} TB/s", **seen}
+                 "method": f"block {block}, {warps} warps, lane {group}, {rate:.2f} TB/s", **seen}
             )  # fmt: skip
     return rows
 
@@ -301,7 +307,7 @@ def main() -> None:
     print(f"rows beyond 2 ** 31 elements: {result.get('far rows', 'not looked at')}")
     for row in result.get("times", []):
         figures = f"{row['ms']:8.2f} ms  {row['peak_MiB']:8.0f} MiB" if "ms" in row else row["error"]
-        print(f"{row['case']:34s} {row['method']:34s} {figures}")
+        print(f"{row['case']:34s} {row['method']:42s} {figures}")
     checks = [*result["errors"], *(result[name] for name in ("waits", "far rows") if name in result)]
     ok = all(check["ok"] for check in checks) and reason is None
     print("gpu_head: every check holds" if ok else "gpu_head: FAILED")

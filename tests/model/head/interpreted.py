@@ -43,11 +43,13 @@ def interpreter_works() -> bool:
     return out.item() == 3
 
 
-def compare(z_NV: Tensor, targets_N: Tensor, loss: RowLoss, logits: LogitMap, form: bool, block: int) -> None:
+def compare(
+    z_NV: Tensor, targets_N: Tensor, loss: RowLoss, logits: LogitMap, form: bool, block: int, group: int
+) -> None:
     """Both functions on rows of a wider buffer, whose rest must stay as it is."""
     n, vocabulary = z_NV.shape
     results = []
-    for function, more in ((rows_in_torch, {}), (rows_in_triton, {"block": block, "warps": 4})):
+    for function, more in ((rows_in_torch, {}), (rows_in_triton, {"block": block, "warps": 4, "group": group})):
         buffer = torch.full((n + 1, vocabulary + 3), 7.0, dtype=z_NV.dtype)
         buffer[:n, :vocabulary] = z_NV
         out_3N = statistics(n, z_NV)
@@ -68,13 +70,11 @@ def main() -> None:
     random = torch.Generator().manual_seed(3)
     losses = (RowLoss(), RowLoss(smoothing=0.1), RowLoss(by_probability=True))
     maps = (LogitMap(), LogitMap(cap=5.0), LogitMap(scale=0.25), LogitMap(scale=2.0, cap=3.0))
-    cases = itertools.product(
-        losses, maps, (torch.float32, torch.bfloat16, torch.float16), ((1, 64), (63, 64), (64, 64), (300, 64))
-    )
-    for i, (loss, logits, precision, (vocabulary, block)) in enumerate(cases):
-        z_NV = (4 * torch.randn(3, vocabulary, generator=random)).to(precision)
+    precisions, sizes = (torch.float32, torch.bfloat16, torch.float16), ((1, 64), (63, 64), (64, 64), (300, 64))
+    for i, (loss, logits, (vocabulary, block)) in enumerate(itertools.product(losses, maps, sizes)):
+        z_NV = (4 * torch.randn(3, vocabulary, generator=random)).to(precisions[i % 3])
         targets_N = torch.randint(0, vocabulary, (3,), generator=random)
-        compare(z_NV, targets_N, loss, logits, i % 4 != 0, block)
+        compare(z_NV, targets_N, loss, logits, form=i % 5 != 0, block=block, group=(8, 1)[i % 2])
     for precision in (torch.float32, torch.bfloat16):
         most = torch.finfo(precision).max
         z_NV = torch.randn(6, 200, generator=random).to(precision)
@@ -83,12 +83,13 @@ def main() -> None:
         z_NV[2, 3], z_NV[2, 150] = most, -most
         z_NV[3] = 1.0  # every logit ties: the first wins
         z_NV[4, 77] = torch.nan
+        z_NV[5] = -most / 2  # a logarithm beside a large magnitude
         for target in (0, 140):
             targets_N = torch.full((6,), target)
             targets_N[0] = 20
             targets_N[1] = 190
             for loss in (losses[0], losses[2]):
-                compare(z_NV, targets_N, loss, LogitMap(), True, 64)
+                compare(z_NV, targets_N, loss, LogitMap(), form=True, block=64, group=8)
     out_3N = statistics(2, torch.zeros(2, 30))
     rows_in_triton(torch.zeros(2, 30), torch.tensor([30, -100]), RowLoss(), LogitMap(), True, out_3N)
     assert out_3N[0].isnan().all(), "a target outside of the vocabulary must show"

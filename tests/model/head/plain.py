@@ -44,9 +44,10 @@ def plain_loss(
     objective: Objective,
 ) -> tuple[Tensor, Tensor]:
     """Summed over the documents; `logits_of` turns rows of hidden states into logits."""
-    loss, sums, start = torch.zeros(()), torch.zeros(2), 0
+    device = hidden_TD.device
+    loss, sums, start = torch.zeros((), device=device), torch.zeros(2, device=device), 0
     for ids, labels in documents:
         logits_TV = logits_of(hidden_TD[start : start + len(ids)])
-        one, more = objective(logits_TV, torch.from_numpy(labels).long())
+        one, more = objective(logits_TV, torch.from_numpy(labels).long().to(device))
         loss, sums, start = loss + one, sums + more, start + len(ids)
     return loss, sums

@@ -14,9 +14,7 @@ import pytest
 import torch
 
 from dynotune.model.head import kernel
-from dynotune.model.head.logit_map import LogitMap
-from dynotune.model.head.rows import rows_in_torch, statistics
-from dynotune.objectives.row_loss import RowLoss
+from dynotune.model.head.rows import rows_in_torch
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -36,23 +34,6 @@ def test_the_kernel_in_the_interpreter() -> None:
     if done.returncode == 77:
         pytest.skip(done.stdout.strip())
     assert done.returncode == 0, done.stderr[-3000:]
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_the_kernel_on_a_gpu() -> None:
-    device = torch.device("cuda", torch.cuda.current_device())
-    function, reason = kernel.row_function(device)
-    assert reason is None
-    for precision in (torch.float32, torch.bfloat16, torch.float16):
-        z_NV = (3 * torch.randn(9, 50_257, device=device)).to(precision)
-        targets_N = torch.randint(0, 50_257, (9,), device=device)
-        results = []
-        for rows in (function, rows_in_torch):
-            own, out_3N = z_NV.clone(), statistics(9, z_NV)
-            rows(own, targets_N, RowLoss(smoothing=0.1), LogitMap(cap=20.0), True, out_3N)
-            results.append((own, out_3N))
-        torch.testing.assert_close(results[0], results[1], rtol=2 * torch.finfo(precision).eps, atol=2e-5)
 
 
 @pytest.fixture

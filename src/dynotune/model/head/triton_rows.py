@@ -19,8 +19,13 @@ from dynotune.objectives.row_loss import RowLoss
 FAILURES: tuple[type[Exception], ...] = (TritonError, OSError, RuntimeError, AttributeError, TypeError)
 """What a Triton that does not fit this machine raises: no compiler, no driver, another version's language."""
 
-BLOCK, WARPS = 8192, 16
+BLOCK, WARPS, GROUP = 8192, 16, 8
 PRECISIONS = (torch.bfloat16, torch.float16, torch.float32)
+
+_LOWEST: tl.constexpr = tl.constexpr(
+    -3.4028234663852886e38
+)  # finite: minus infinity times 0, or minus itself, would be NaN
+_LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)  # exp2 is the instruction that the device has
 
 
 def rows_in_triton(
@@ -32,6 +37,7 @@ def rows_in_triton(
     out_3N: Tensor,
     block: int = BLOCK,
     warps: int = WARPS,
+    group: int = GROUP,
 ) -> None:
     """As `Rows` says, for the precisions above. A target outside of the vocabulary gives NaN."""
     assert z_NV.dtype in PRECISIONS, z_NV.dtype
@@ -40,6 +46,7 @@ def rows_in_triton(
     n, vocabulary = z_NV.shape
     if n == 0:
         return
+    block = min(block, triton.next_power_of_2(vocabulary))
     _row_kernel[(n,)](
         z_NV,
         z_NV.stride(0),
@@ -52,16 +59,20 @@ def rows_in_triton(
         1.0 if logits.cap is None else logits.cap,
         SMOOTHED=loss.smoothing != 0,
         BY_PROBABILITY=loss.by_probability,
+        SCALED=logits.scale != 1,
         CAPPED=logits.cap is not None,
         FORM=form_gradient,
-        BLOCK=min(block, triton.next_power_of_2(vocabulary)),
+        BLOCK=block,
+        GROUP=min(group, block),
         num_warps=warps,
     )
 
 
 @triton.jit
-def _logits(z, scale, cap, CAPPED: tl.constexpr):
-    x = z.to(tl.float32) * scale
+def _logits(z, scale, cap, SCALED: tl.constexpr, CAPPED: tl.constexpr):
+    x = z.to(tl.float32)
+    if SCALED:
+        x = x * scale
     if CAPPED:
         # tanh(u) = 1 - 2 / (exp(2u) + 1): both ends are right, where exp(2u) is 0 or infinite.
         x = cap * (1.0 - 2.0 / (tl.exp(2.0 * x / cap) + 1.0))
@@ -81,52 +92,63 @@ def _row_kernel(
     cap,
     SMOOTHED: tl.constexpr,
     BY_PROBABILITY: tl.constexpr,
+    SCALED: tl.constexpr,
     CAPPED: tl.constexpr,
     FORM: tl.constexpr,
     BLOCK: tl.constexpr,
+    GROUP: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)  # row * stride passes 2 ** 31
     z = Z + row * z_stride
     target = tl.load(Targets + row).to(tl.int32)
     inside = (target >= 0) & (target < V)
-    lanes = tl.arange(0, BLOCK)
-    own = _logits(tl.load(z + target, mask=inside, other=float("nan")), scale, cap, CAPPED)
+    own = _logits(tl.load(z + target, mask=inside, other=float("nan")), scale, cap, SCALED, CAPPED)
 
-    # A finite floor: -inf minus -inf would be NaN in lanes that have seen nothing but masked logits.
-    top = tl.full((BLOCK,), -3.4e38, tl.float32)
-    total = tl.zeros((BLOCK,), tl.float32)
-    beaten = tl.zeros((BLOCK,), tl.int32)
+    # A lane is a group of neighbours that one thread holds: its maximum costs no exchange, and an exponential a group
+    # replaces one an element where the running sum is rescaled.
+    LANES: tl.constexpr = BLOCK // GROUP
+    places = tl.arange(0, LANES)[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+    top = tl.full((LANES,), _LOWEST, tl.float32)
+    total = tl.zeros((LANES,), tl.float32)
+    before = tl.full(
+        (), _LOWEST, tl.float32
+    )  # of what stands before the target: the first of equal logits is the largest
     for first in range(0, V, BLOCK):
-        j = first + lanes
-        x = _logits(tl.load(z + j, mask=j < V, other=0.0), scale, cap, CAPPED)
+        j = first + places
+        x = _logits(tl.load(z + j, mask=j < V, other=0.0), scale, cap, SCALED, CAPPED)
         x = tl.where(j < V, x, float("-inf"))
-        beaten = beaten | ((x > own) | ((x == own) & (j < target))).to(tl.int32)
-        higher = tl.maximum(top, x)
-        total = total * tl.exp(top - higher) + tl.exp(x - higher)
+        if (first <= target) & (target < first + BLOCK):
+            before = tl.maximum(tl.max(top, 0), tl.max(tl.max(tl.where(j < target, x, float("-inf")), 1), 0))
+        higher = tl.maximum(top, tl.max(x, 1))
+        total = total * tl.exp2((top - higher) * _LOG2E) + tl.sum(tl.exp2((x - higher[:, None]) * _LOG2E), 1)
         top = higher
     highest = tl.max(top, 0)
-    normaliser = highest + tl.log(tl.sum(total * tl.exp(top - highest), 0))
-    own_logp = own - normaliser
+    # Taken off one after the other: their sum would lose the logarithm beside a logit of large magnitude.
+    log_total = tl.log(tl.sum(total * tl.exp2((top - highest) * _LOG2E), 0))
+    own_logp = own - highest - log_total
     weight = 1.0
     if BY_PROBABILITY:
         weight = tl.exp(own_logp)
 
     tl.debug_barrier()  # every warp has read the row before any writes to it
-    entropy = tl.zeros((BLOCK,), tl.float32)
-    logps = tl.zeros((BLOCK,), tl.float32)
+    entropy = tl.zeros((LANES,), tl.float32)
+    logps = tl.zeros((LANES,), tl.float32)
     for first in range(0, V, BLOCK):
-        j = first + lanes
-        x = _logits(tl.load(z + j, mask=j < V, other=0.0), scale, cap, CAPPED)
-        logp = tl.where(j < V, x - normaliser, float("-inf"))
-        p = tl.exp(logp)
-        entropy -= tl.where(p == 0.0, 0.0, p * logp)
+        j = first + places
+        x = _logits(tl.load(z + j, mask=j < V, other=0.0), scale, cap, SCALED, CAPPED)
+        logp = tl.where(j < V, x - highest - log_total, float("-inf"))
+        p = tl.exp2(logp * _LOG2E)
+        entropy -= tl.sum(p * tl.maximum(logp, _LOWEST), 1)
         if SMOOTHED:
-            logps += tl.where(j < V, logp, 0.0)
+            logps += tl.sum(tl.where(j < V, logp, 0.0), 1)
         if FORM:
             gradient = p - tl.where(j == target, 1.0 - smoothing, 0.0)
             if SMOOTHED:
                 gradient -= smoothing / V
-            gradient *= weight * scale
+            if BY_PROBABILITY:
+                gradient *= weight
+            if SCALED:
+                gradient *= scale
             if CAPPED:
                 gradient *= 1.0 - (x / cap) * (x / cap)
             tl.store(z + j, gradient.to(Z.dtype.element_ty), mask=j < V)
@@ -135,5 +157,5 @@ def _row_kernel(
     if SMOOTHED:
         nll = (1.0 - smoothing) * nll - smoothing * tl.sum(logps, 0) / V
     tl.store(Out + row, weight * nll)
-    tl.store(Out + out_stride + row, 1.0 - tl.max(beaten, 0).to(tl.float32))
+    tl.store(Out + out_stride + row, ((before < own) & (highest <= own)).to(tl.float32))
     tl.store(Out + 2 * out_stride + row, tl.sum(entropy, 0))

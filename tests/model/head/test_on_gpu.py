@@ -1,0 +1,77 @@
+"""Promise: on a GPU the kernel is right, adapters on the head are right, and no call makes the host wait."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from dynotune.data.examples import IGNORE
+from dynotune.model.attention.decoder import text_decoder
+from dynotune.model.head import find_head
+from dynotune.model.head.kernel import row_function
+from dynotune.model.head.logit_map import LogitMap
+from dynotune.model.head.rows import rows_in_torch, statistics
+from dynotune.model.packed import pack
+from dynotune.objectives.row_loss import RowLoss
+from tests.model.head.plain import VARIANTS, labelled, objective, plain_loss
+from tests.model.head.test_adapters import ADAPTERS, adapted
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+
+@pytest.fixture
+def device() -> torch.device:
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("logits", [LogitMap(), LogitMap(scale=0.5), LogitMap(cap=20.0)], ids=str)
+@pytest.mark.parametrize("loss", [RowLoss(), RowLoss(smoothing=0.1), RowLoss(by_probability=True)], ids=str)
+@pytest.mark.parametrize("vocabulary", [257, 50_257, 152_064])
+def test_the_kernel_is_torchs_operations(
+    device: torch.device, vocabulary: int, loss: RowLoss, logits: LogitMap, precision: torch.dtype
+) -> None:
+    rows, reason = row_function(device)
+    assert reason is None
+    z_NV = (3 * torch.randn(33, vocabulary, device=device)).to(precision)
+    targets_N = torch.randint(0, vocabulary, (33,), device=device)
+    targets_N[:3] = z_NV[:3].argmax(-1)  # so that something is hit
+    z_NV[5, : vocabulary // 2] = -torch.inf
+    targets_N[5] = vocabulary - 1
+    results = []
+    for function in (rows, rows_in_torch):
+        own, out_3N = z_NV.clone(), statistics(33, z_NV)
+        function(own, targets_N, loss, logits, True, out_3N)
+        results.append((own, out_3N))
+    (got, got_3N), (right, right_3N) = results
+    assert right_3N[1].sum() >= 3
+    torch.testing.assert_close(got_3N, right_3N, rtol=1e-5, atol=5e-5)
+    torch.testing.assert_close(got, right, rtol=2 * torch.finfo(precision).eps, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_heads_with_adapters_are_right_and_the_host_never_waits(device: torch.device, name: str) -> None:
+    model: Any = adapted(name).to(device)
+    documents = labelled([31], 352, seed=5)
+    ids, labels = (torch.from_numpy(array).long().to(device) for array in documents[0])
+    assert (labels != IGNORE).any()
+    found = find_head(model, ids[:6])
+    assert found.head is not None, found.why_not
+    hidden_TD = text_decoder(model)(input_ids=ids[None], use_cache=False).last_hidden_state[0].detach().requires_grad_()
+    batch = pack(documents, 31, device)
+    for variant in VARIANTS:
+        what = objective(**variant)
+        expected, _ = plain_loss(documents, hidden_TD, found.head.few_logits, what)
+        (right,) = torch.autograd.grad(expected, hidden_TD)
+        torch.autograd.grad(found.head(hidden_TD, batch, what)[0], hidden_TD)  # compiles
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            loss, _ = found.head(hidden_TD, batch, what)
+            (got,) = torch.autograd.grad(loss, hidden_TD)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        torch.testing.assert_close(loss, expected, rtol=1e-5, atol=0)
+        torch.testing.assert_close(got, right, rtol=1e-3, atol=1e-5)
