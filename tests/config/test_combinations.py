@@ -37,7 +37,6 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
         {"global_batch_size": 8, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 2},
         ["global_batch_size: 8", "gradient_accumulation_steps", "16"],
     ),
-    ({"packed_execution": "on"}, ["packed_execution: on", "plain path"]),
     ({"logging_steps": 1.5}, ["logging_steps: 1.5", "whole number"]),
     ({"hub_model_id": "a/b"}, ["hub_model_id", "push_to_hub: true"]),
     ({"resume_from_checkpoint": True}, ["resume_from_checkpoint", "output_dir"]),

@@ -15,35 +15,40 @@ from dynotune.train.meter import StepRecord, WindowRecord
 from dynotune.train.state import Progress
 from tests.tiny import tiny_model
 
+PATHS = pytest.mark.parametrize("execution", ["on", "off"])
 
-def poisoned(at_call: int) -> Any:
-    """A model whose logits are NaN at one forward pass."""
+
+def poisoned(step: int, execution: str = "on") -> Any:
+    """A model whose hidden states are NaN in the first forward pass of one step of two documents."""
     model = tiny_model()
-    calls = 0
+    a_step, calls = (2 if execution == "off" else 1), 0
 
     def poison(module: Any, args: Any, output: Any) -> Any:
         nonlocal calls
-        calls += 1
-        if calls == at_call and module.training:
-            output.logits = output.logits * math.nan
+        if module.training and torch.is_grad_enabled():
+            calls += 1
+            if calls == a_step * (step - 1) + 1:
+                return output * math.nan
         return output
 
-    model.register_forward_hook(poison)
+    model.model.norm.register_forward_hook(poison)
     return model
 
 
-def test_stop_names_the_examples_and_keeps_the_weights_clean(run_tiny: Any, tmp_path: Any) -> None:
-    model = poisoned(at_call=5)  # two documents a step: the first of step 3
+@PATHS
+def test_stop_names_the_examples_and_keeps_the_weights_clean(execution: str, run_tiny: Any, tmp_path: Any) -> None:
+    model = poisoned(3, execution)
     with pytest.raises(TrainingError, match=r"(?s)Step 3 is not finite.*on_nonfinite_step: skip") as caught:
-        run_tiny(model=model, logging_steps=2, train_sampling_strategy="sequential")
+        run_tiny(model=model, logging_steps=2, train_sampling_strategy="sequential", packed_execution=execution)
     assert str(caught.value).count(":5") == 1  # rows 5 and 6 of the data
     assert str(caught.value).count(":6") == 1
     assert all(torch.isfinite(p).all() for p in model.parameters())
     assert '"nonfinite"' in (tmp_path / "run" / "metrics.jsonl").read_text()
 
 
-def test_skip_leaves_the_step_out_and_goes_on(run_tiny: Any) -> None:
-    result = run_tiny(model=poisoned(at_call=5), on_nonfinite_step="skip")
+@PATHS
+def test_skip_leaves_the_step_out_and_goes_on(execution: str, run_tiny: Any) -> None:
+    result = run_tiny(model=poisoned(3, execution), on_nonfinite_step="skip", packed_execution=execution)
     assert result.summary["skipped_steps"] == [3]
     assert [r["step"] for r in result.metrics if "loss" in r] == [1, 2, 4, 5, 6]
     assert all(math.isfinite(r["loss"]) for r in result.metrics if "loss" in r)
@@ -52,23 +57,23 @@ def test_skip_leaves_the_step_out_and_goes_on(run_tiny: Any) -> None:
 
 def test_no_checkpoint_is_written_past_it(run_tiny: Any, tmp_path: Any) -> None:
     with pytest.raises(TrainingError, match="Step 3"):
-        run_tiny(model=poisoned(at_call=5), save_strategy="steps", save_steps=2, logging_steps=100)
+        run_tiny(model=poisoned(3), save_strategy="steps", save_steps=2, logging_steps=100)
     assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-2"]
 
 
 def test_a_step_is_checked_even_where_nothing_is_logged(run_tiny: Any) -> None:
     with pytest.raises(TrainingError, match="Step 3"):
-        run_tiny(model=poisoned(at_call=5), logging_strategy="no")
+        run_tiny(model=poisoned(3), logging_strategy="no")
 
 
 def test_the_error_names_the_checkpoint_to_go_on_from(run_tiny: Any, tmp_path: Any) -> None:
     saves: dict[str, Any] = {"save_strategy": "steps", "save_steps": 1, "overwrite_output_dir": True}
     with pytest.raises(TrainingError, match=r"Step 3.*(?s:.)*resume_from_checkpoint: .*step-2"):
-        run_tiny(model=poisoned(at_call=5), **saves)
+        run_tiny(model=poisoned(3), **saves)
     with pytest.raises(TrainingError, match="No checkpoint before it can be resumed"):
-        run_tiny(model=poisoned(at_call=5), save_only_model=True, **saves)
+        run_tiny(model=poisoned(3), save_only_model=True, **saves)
     with pytest.raises(TrainingError, match="No checkpoint before it can be resumed"):
-        run_tiny(model=poisoned(at_call=1), **saves)
+        run_tiny(model=poisoned(1), **saves)
 
 
 def test_speed_counts_the_time_of_skipped_steps_and_only_tokens_that_reached_the_weights() -> None:

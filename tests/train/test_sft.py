@@ -239,7 +239,12 @@ def test_gradient_checkpointing_changes_no_loss(run_tiny: Any) -> None:
     def counted() -> Any:
         model = tiny_model()
         calls.append(0)
-        model.model.layers[1].self_attn.register_forward_pre_hook(lambda *_: calls.__setitem__(-1, calls[-1] + 1))
+        attention = model.model.layers[1].self_attn
+
+        def count(*_: Any) -> None:
+            calls[-1] += torch.is_grad_enabled()  # not when the model is tried out
+
+        attention.register_forward_pre_hook(count)
         return model
 
     plain = run_tiny(model=counted()).metrics

@@ -5,9 +5,10 @@ So totals are known before the first step, and resuming is an index.
 
 import math
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +91,14 @@ class Plan:
             config.max_steps if config.max_steps > 0 else math.ceil(config.num_train_epochs * self.steps_per_epoch)
         )
         self._order: tuple[int, NDArray[np.int64]] | None = None
+
+    def executed(self, micro_batch_tokens: int | None) -> Self:
+        """The same steps in micro-batches of up to so many tokens; None: plainly, one document at a time."""
+        other = copy(self)
+        other.micro_batch_tokens = micro_batch_tokens
+        for known in ("ladder", "layout"):
+            other.__dict__.pop(known, None)
+        return other
 
     def step(self, number: int) -> Step:
         """The step of this 1-based number."""

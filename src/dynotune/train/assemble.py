@@ -59,7 +59,7 @@ def assemble(
         optimizer,
         build_schedule(optimizer, config, plan.total_steps),
         progress,
-        plan.to_json(),
+        plan.content(),
         settings_of(config),
     )
     checkpoints = Checkpoints(folder.checkpoints, config)

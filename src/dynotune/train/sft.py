@@ -24,12 +24,12 @@ from dynotune.plan.plan import Plan
 from dynotune.plan.truncation import Spans
 from dynotune.train.assemble import assemble
 from dynotune.train.checkpoint import Checkpoints
-from dynotune.train.device import autocast_of, seed_everything, set_up_process
+from dynotune.train.device import seed_everything, set_up_process
 from dynotune.train.evaluate import HeldOut
 from dynotune.train.finish import finish
 from dynotune.train.hub import HubPusher
 from dynotune.train.loop import train
-from dynotune.train.paths.plain import PlainPath
+from dynotune.train.paths.choose import choose_execution
 from dynotune.train.run_folder import RunFolder
 from dynotune.train.trackers import Trackers
 from dynotune.train.weights import make_saveable
@@ -118,17 +118,30 @@ def train_sft(
             check_vocabulary(loaded.examples, prepared.facts.vocabulary)
         rows: list[dict[str, Any]] = []
         objective = SFTObjective(config)
+        documents = [(plan.spans, plan.rows), *((held.spans, held.rows) for held in held_out.values())]
+        execution = choose_execution(
+            config,
+            plan,
+            prepared.model,
+            objective,
+            longest=max(int(spans.lengths_of(some).max()) for spans, some in documents),
+            precision=precision,
+            undo=prepared.undo,
+        )
+        plan = execution.plan
+        for line in execution.says:
+            say(line)
         run = assemble(
             config,
             folder=folder,
             plan=plan,
-            path=PlainPath(prepared.model, objective),
+            path=execution.path,
             examples=data.examples,
             held_out=held_out,
             model=prepared.model,
             tokenizer=tokenizer,
             objective=objective,
-            autocast=autocast_of(precision, device),
+            autocast=execution.autocast,
             device=device,
             callbacks=callbacks,
             resume_from=resume_from,
@@ -197,11 +210,11 @@ def _report_data(
             say(f"note: {name}: {lost}")
     for sentence in encoder.report:
         say(f"template: {sentence}")
-    j = plan.to_json()
+    j = plan.content()
     say(
         f"plan: {j['steps']:,} steps of {j['examples_per_step']} examples ({j['epochs']:.2f} epochs of"
         f" {j['examples']:,} examples, {j['real_tokens_per_epoch']:,} tokens, {j['label_tokens_per_epoch']:,} of them"
-        f" with loss); {j['path']}"
+        " with loss)"
     )
 
 

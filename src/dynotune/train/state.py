@@ -41,7 +41,7 @@ class Trainee:
     schedule: "LRScheduler"
     progress: Progress
     plan: dict[str, Any]
-    """What the plan says of itself (`Plan.to_json`): step N means the same examples only under the same plan."""
+    """What the plan says of its steps (`Plan.content`): step N means the same examples only under the same plan."""
 
     settings: dict[str, Any]
     """The settings that shape an update (`resume.settings_of`)."""

@@ -60,12 +60,6 @@ def _batch(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
             yield idle(f"`global_batch_size` alone fixes the examples of a step; {names} adds nothing.", *factors)
     if config.max_steps > 0 and changed(config, "num_train_epochs"):
         yield idle("`max_steps` wins over `num_train_epochs`, as in TRL.", "max_steps", "num_train_epochs")
-    if config.packed_execution == "on":
-        yield wrong(
-            "`packed_execution: on` is refused: this version has the plain path only, one document at a time. Write "
-            "`auto`, which takes the plain path; the result is the same.",
-            "packed_execution",
-        )
 
 
 def _objective(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:

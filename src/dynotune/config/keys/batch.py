@@ -34,8 +34,9 @@ class BatchConfig(Topic):
     """Leave out the last, smaller batch of an epoch, as TRL does when asked; the rows left out are counted."""
 
     packed_execution: Literal["auto", "on", "off"] = "auto"
-    """Lay the documents of a step out in as few forward passes as fit, with the same loss and gradient. This version
-    has the plain path only (one document at a time), so `auto` takes it and says so, and `on` is refused."""
+    """Lay the documents of a step out side by side in as few forward passes as fit, isolated from each other, with the
+    same loss and gradient. `auto` where the model can be packed, which is tried out before the first step; `on` stops
+    where it cannot; `off` takes the plain path, one document at a time."""
 
     @property
     def examples_per_step(self) -> int:

@@ -46,6 +46,15 @@ class PackedAttention:
         finally:
             self._put_in()
 
+    @contextmanager
+    def engaged(self) -> Iterator[None]:
+        """Packed attention inside, transformers' own behind it: for a run in which callbacks may call the model, too."""
+        self._put_in()
+        try:
+            yield
+        finally:
+            self._take_out()
+
     def __enter__(self) -> "PackedAttention":
         return self
 

@@ -1,0 +1,118 @@
+"""Which way a run executes its micro-batches: packed where the model can be packed, which is tried out, else plain."""
+
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dynotune.config.keys.batch import BatchConfig
+from dynotune.errors import ConfigError
+from dynotune.model.attention import examine
+from dynotune.model.head import find_head
+from dynotune.model.head.projection import base_of
+from dynotune.model.lora import install
+from dynotune.model.precision import Precision
+from dynotune.objectives.sft import Objective
+from dynotune.plan.plan import Plan
+from dynotune.train.device import autocast_of
+from dynotune.train.paths.packed import PackedPath
+from dynotune.train.paths.path import ExecutionPath
+from dynotune.train.paths.plain import PlainPath
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+MICRO_BATCH_TOKENS = {"cuda": 16_384, "cpu": 2048}
+"""Tokens of the largest micro-batch."""
+
+PROBED_TOKENS = 16
+"""Tokens on which the head is compared with the model's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How a run's steps are executed."""
+
+    path: ExecutionPath
+    plan: Plan
+    autocast: Callable[[], Any]
+    """Makes the context of a forward pass."""
+
+    says: list[str]
+
+
+def choose_execution(
+    config: BatchConfig,
+    plan: Plan,
+    model: "PreTrainedModel",
+    objective: Objective,
+    *,
+    longest: int,
+    precision: Precision,
+    undo: ExitStack,
+) -> Execution:
+    """Try packed execution out on the model and take it where it is right. `undo` gives the model back as it was.
+
+    longest: tokens of the longest document that will come, held-out ones among them.
+
+    Raises `ConfigError` where packed execution is demanded and the model cannot be packed.
+    """
+    device = next(model.parameters()).device
+    plain_autocast = autocast_of(precision, device)
+    reason = None
+    if config.packed_execution != "off":
+        with ExitStack() as installed:
+            packed = _packed(plan, model, objective, longest, precision, device, installed)
+            if isinstance(packed, Execution):
+                undo.push(installed.pop_all())
+                return packed
+            reason = packed
+    said = "execution: plain, one document at a time, as `packed_execution: off` asks"
+    if reason:
+        name = type(base_of(model)).__name__
+        if config.packed_execution == "on":
+            raise ConfigError(
+                f"`packed_execution: on`: {name} cannot be packed: {reason}. Write `auto`, which takes the plain path: one"
+                " document at a time, the same result, slower."
+            )
+        said = f"note: execution: plain, one document at a time: {name} cannot be packed: {reason}"
+    return Execution(PlainPath(model, objective), plan.executed(None), plain_autocast, [said])
+
+
+def _packed(
+    plan: Plan,
+    model: "PreTrainedModel",
+    objective: Objective,
+    longest: int,
+    precision: Precision,
+    device: torch.device,
+    installed: ExitStack,
+) -> Execution | str:
+    """Packed execution, or why not. What was put into the model is taken out by `installed`."""
+    says: list[str] = []
+    autocast = autocast_of(precision, device)
+    if hasattr(model, "peft_config"):
+        weights: Any = model.get_input_embeddings().weight
+        compute = torch.bfloat16 if precision.compute_bf16 else weights.dtype
+        fused = install(model, compute)
+        installed.callback(fused.uninstall)
+        says += fused.lines()
+        if not fused.needs_autocast:
+            autocast = nullcontext
+    examined = examine(model, longest=longest, autocast=autocast)
+    if examined.reason:
+        return examined.reason
+    ids_T = torch.arange(1, 1 + PROBED_TOKENS, device=device)
+    with autocast():
+        found = find_head(model, ids_T)
+    if found.head is None:
+        return str(found.why_not)
+    plan = plan.executed(MICRO_BATCH_TOKENS[device.type])
+    assert plan.ladder is not None
+    path = PackedPath(model, found.head, objective, plan.ladder)
+    installed.callback(path.close)
+    rungs = ", ".join(f"{rung:,}" for rung in plan.ladder.rungs)
+    first = f"execution: packed, isolated documents in micro-batches of {rungs} tokens"
+    return Execution(path, plan, autocast, [first, *examined.says, *says])

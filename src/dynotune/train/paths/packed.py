@@ -1,0 +1,55 @@
+"""The packed path: whole documents side by side in a static token count, isolated from each other."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dynotune.model.attention import hidden_states, packed_attention
+from dynotune.model.head import Head
+from dynotune.model.packed import PackedBatch, lay_side_by_side
+from dynotune.objectives.sft import Objective
+from dynotune.plan.ladder import Ladder, round_up
+from dynotune.plan.layout import MicroBatch
+from dynotune.plan.packing import lay_out
+from dynotune.train.paths.path import Document, HostBatch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+class PackedPath:
+    """Micro-batches as `PackedBatch`: one forward pass through the layers, the head on label tokens only."""
+
+    labelled_rows_head = True
+
+    def __init__(self, model: "PreTrainedModel", head: Head, objective: Objective, ladder: Ladder) -> None:
+        """`ladder`: the static token counts that the plan chose. Call `close` when the run is over."""
+        self.model, self.head, self.objective, self.ladder = model, head, objective, ladder
+        self._attention = packed_attention(model)
+        with self._attention.engaged():
+            pass  # from here on engaged only where it is asked for
+
+    def close(self) -> None:
+        """The model as it was."""
+        self._attention.uninstall()
+
+    def lay_out(self, rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[MicroBatch]:
+        longest = int(lengths.max(initial=0))
+        ladder = self.ladder
+        if longest > ladder.top:  # held-out documents are no part of the plan that chose the ladder
+            ladder = Ladder([*ladder.rungs, round_up(longest)])
+        return lay_out(rows, lengths, ladder)
+
+    def host_batch(self, documents: Sequence[Document], tokens: int, pin: bool) -> HostBatch:
+        laid = lay_side_by_side(documents, tokens)
+        return HostBatch(laid.buffer(pin), laid.unpack)
+
+    def engaged(self) -> AbstractContextManager[Any]:
+        return self._attention.engaged()
+
+    def loss(self, batch: PackedBatch) -> tuple[Tensor, Tensor]:
+        return self.head(hidden_states(self.model, batch), batch, self.objective)
