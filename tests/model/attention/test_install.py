@@ -54,6 +54,24 @@ def test_inside_stock_attention_the_model_generates_as_ever() -> None:
         assert NAME in implementations(model)
 
 
+def test_engaged_and_stock_give_back_what_they_found() -> None:
+    model: Any = architecture("llama")
+    ids = torch.arange(5, 25)[None]
+    expected = model(ids).logits
+    with packed_attention(model) as packed:
+        packed.disengage()
+        assert torch.equal(model(ids).logits, expected)
+        with packed.engaged():
+            hidden_states(model, batch(9, 4))
+            with stock_attention(model), packed.engaged():
+                hidden_states(model, batch(9, 4))
+            assert NAME in implementations(model)
+        with stock_attention(model):
+            pass
+        assert NAME not in implementations(model)
+        assert torch.equal(model(ids).logits, expected)
+
+
 def test_a_plain_call_while_installed_is_an_error_that_says_what_to_do() -> None:
     model: Any = architecture("llama")
     with packed_attention(model), pytest.raises(ModelError, match="stock_attention"):

@@ -1,7 +1,7 @@
 """Putting packed attention into a model, taking it out again, and stepping aside for transformers' own."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -37,14 +37,28 @@ class PackedAttention:
         self._take_out()
         delattr(self._decoder, _KEPT)
 
-    @contextmanager
-    def stock(self) -> Iterator[None]:
-        """transformers' own attention inside."""
+    def engaged(self) -> AbstractContextManager[None]:
+        """Packed attention inside, and behind it what was there before."""
+        return self._as(NAME)
+
+    def stock(self) -> AbstractContextManager[None]:
+        """transformers' own attention inside, and behind it what was there before."""
+        return self._as(None)
+
+    def disengage(self) -> None:
+        """transformers' own attention from here on, except inside `engaged`."""
         self._take_out()
+
+    @contextmanager
+    def _as(self, name: str | None) -> Iterator[None]:
+        now = [config._attn_implementation_internal for config in self._configs]
+        for config, before in zip(self._configs, self._before, strict=True):
+            config._attn_implementation_internal = name or before
         try:
             yield
         finally:
-            self._put_in()
+            for config, then in zip(self._configs, now, strict=True):
+                config._attn_implementation_internal = then
 
     @contextmanager
     def engaged(self) -> Iterator[None]:
@@ -80,10 +94,16 @@ def packed_attention(model: "PreTrainedModel") -> PackedAttention:
     return PackedAttention(model)
 
 
+def installed_in(model: "PreTrainedModel") -> PackedAttention | None:
+    """What `packed_attention` has put into `model`, engaged or not."""
+    found: PackedAttention | None = getattr(text_decoder(model), _KEPT, None)
+    return found
+
+
 @contextmanager
 def stock_attention(model: "PreTrainedModel") -> Iterator[None]:
     """Inside, `model` runs as transformers made it, to generate or to evaluate. Nothing to do where nothing is installed."""
-    installed: PackedAttention | None = getattr(text_decoder(model), _KEPT, None)
+    installed = installed_in(model)
     if installed is None:
         yield
         return

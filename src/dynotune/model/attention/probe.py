@@ -4,7 +4,7 @@ Legend of shapes: T tokens of the packed row, n tokens of one document, D hidden
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dynotune.model.attention.call import NAME, Call
+from dynotune.model.attention.call import Call
 from dynotune.model.attention.decoder import hidden_states, text_decoder
-from dynotune.model.attention.install import packed_attention, stock_attention
+from dynotune.model.attention.install import installed_in, packed_attention, stock_attention
 from dynotune.model.forward import logits_of_document
 from dynotune.model.packed import pack
 
@@ -48,11 +48,8 @@ class Probe:
     def packed(self, documents: Sequence[Document], calls: list[Call] | None = None) -> list[Tensor]:
         """Hidden states [n, D] of each document, all in one row with some padding."""
         batch = pack([(ids, ids) for ids in documents], TOKENS, self.device)
-        installed = text_decoder(self.model).config._attn_implementation == NAME  # type: ignore[union-attr]
-        with ExitStack() as stack:
-            if not installed:
-                stack.enter_context(packed_attention(self.model))
-            stack.enter_context(self.autocast())
+        installed = installed_in(self.model)
+        with packed_attention(self.model) if installed is None else installed.engaged(), self.autocast():
             hidden_TD = hidden_states(self.model, batch, attention_calls=calls)
         return list(hidden_TD.split([*map(len, documents), TOKENS - sum(map(len, documents))])[: len(documents)])
 
