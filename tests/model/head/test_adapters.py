@@ -93,6 +93,26 @@ def test_gradients_and_one_update_are_the_plain_paths(
         torch.testing.assert_close(got[key], value, rtol=1e-4, atol=1e-6, msg=lambda m, key=key: f"{key}: {m}")
 
 
+@pytest.mark.parametrize("name", ["LoRA", "DoRA", "LoRA on a soft-capped head", "trained in full", "new tokens"])
+def test_working_precision_errs_at_most_half_as_much_again_as_the_plain_path(name: str) -> None:
+    """P2: a bfloat16 base with float32 adapters under autocast, against float32 of the same weights."""
+    model = adapted(name)
+    for parameter in model.parameters():
+        if not parameter.requires_grad:
+            parameter.data = parameter.data.bfloat16()
+    exact = copy.deepcopy(model).float()
+    right = stepped(exact, plain(exact))
+    errors = []
+    for way in (ours, plain):
+        twin = copy.deepcopy(model)
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = way(twin)
+        got = stepped(twin, loss)
+        gradients = [key for key in right if key.startswith("gradient") and right[key].any()]
+        errors.append(torch.stack([(got[key] - right[key]).norm() / right[key].norm() for key in gradients]).mean())
+    assert 0 < errors[0] <= 1.5 * errors[1], errors
+
+
 def test_lora_on_the_head_runs_fused_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module_walk, "chunks", lambda n, *_: [(i, min(i + 6, n)) for i in range(0, n, 6)])
     model = adapted("LoRA")

@@ -1,5 +1,6 @@
 """Promise: labelled rows alone give the loss and the gradients that all rows of logits give."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -52,6 +53,44 @@ def test_loss_sums_and_gradients_are_the_plain_paths(
     for got, right in zip(gradients(loss, hidden_TD, *layer.parameters()), wanted, strict=True):
         assert got.dtype == right.dtype
         torch.testing.assert_close(got, right, rtol=1e-5, atol=1e-6)
+
+
+@given(
+    st.lists(st.integers(1, 20), min_size=1, max_size=6),
+    st.sampled_from([0.0, 0.1, 0.7, 1.0]),
+    st.integers(0, 30),
+    st.integers(1, 40),
+    st.booleans(),
+    st.sampled_from(VARIANTS),
+    st.integers(0, 1000),
+)
+@settings(max_examples=120, deadline=None)
+def test_any_documents_masks_padding_and_chunks(
+    lengths: list[int], share: float, padding: int, chunk: int, frozen: bool, variant: dict[str, Any], seed: int
+) -> None:
+    documents = labelled(lengths, V, share, seed)
+    tokens = sum(lengths) + padding
+    torch.manual_seed(seed)
+    hidden_TD, layer = torch.randn(tokens, D).requires_grad_(), nn.Linear(D, V).requires_grad_(not frozen)
+    what = objective(**variant)
+    expected, expected_sums = plain_loss(documents, hidden_TD, layer, what)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(linear, "chunks", lambda n, *_: [(i, min(i + chunk, n)) for i in range(0, n, chunk)])
+        loss, sums = Head(layer, LogitMap(), V)(hidden_TD, batch_of(documents, tokens), what)
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(sums, expected_sums, rtol=1e-5, atol=1e-5)
+    wanted = gradients(expected, hidden_TD, *layer.parameters())
+    for got, right in zip(gradients(loss, hidden_TD, *layer.parameters()), wanted, strict=True):
+        torch.testing.assert_close(got, right, rtol=1e-4, atol=1e-6)
+
+
+def test_a_label_that_is_one_row_off_would_show() -> None:
+    """Negative control of every comparison here."""
+    documents, hidden_TD, layer = problem(frozen=True)
+    batch = batch_of(documents, 64)
+    shifted = dataclasses.replace(batch, predictors_N=batch.predictors_N + 1)
+    right, wrong = (Head(layer, LogitMap(), V)(hidden_TD, b, objective())[0] for b in (batch, shifted))
+    assert abs(float((right - wrong).detach())) > 0.1
 
 
 def small(n: int) -> list[tuple[int, int]]:
