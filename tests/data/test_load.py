@@ -11,8 +11,8 @@ from datasets import Dataset, DatasetDict
 from dynotune.config.keys.data import DataConfig
 from dynotune.config.sft import SFTConfig
 from dynotune.data.account.ledger import Ledger
-from dynotune.data.ingest import BATCH_ROWS
-from dynotune.data.load import Loaded, load_examples, load_train_and_eval
+from dynotune.data.ingest import CHUNK_ROWS, Loaded, load_examples
+from dynotune.data.load import load_train_and_eval
 from dynotune.data.rows import BadRow, Place, Record
 from dynotune.errors import ConfigError, DataError
 from tests.data.fake_encoder import FakeEncoder
@@ -120,12 +120,12 @@ def test_notices_of_rows_texts_duplicates_and_encoder_reach_the_ledger() -> None
     assert loaded.ledger.places["exact-duplicate"] == ["f:3"]
 
 
-def test_rows_are_encoded_in_batches_bounded_by_rows_and_characters() -> None:
+def test_rows_are_encoded_in_chunks_bounded_by_rows_and_characters() -> None:
     encoder = FakeEncoder()
-    ingest(records(*[{"text": "ab"}] * (BATCH_ROWS + 5)), encoder)
-    assert encoder.calls == [BATCH_ROWS, 5]
+    ingest(records(*[{"text": "ab"}] * (CHUNK_ROWS + 5)), encoder)
+    assert encoder.calls == [CHUNK_ROWS, 5]
     encoder = FakeEncoder()
-    ingest(records(*[{"text": "a" * 5_000_000}] * 3), encoder)
+    ingest(records(*[{"text": "a" * 1_500_000}] * 3), encoder)
     assert encoder.calls == [2, 1]
 
 

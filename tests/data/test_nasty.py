@@ -3,6 +3,7 @@ the name given here."""
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,13 +13,14 @@ import pytest
 from transformers import AutoTokenizer
 
 from dynotune.config.keys.data import DataConfig
+from dynotune.data import chunk, ingest
+from dynotune.data.account import ledger as ledger_module
 from dynotune.data.account.ledger import Ledger
-from dynotune.data.load import load_examples
+from dynotune.data.ingest import load_examples
 from dynotune.data.read.readers import read_records
-from dynotune.data.rows import BadRow
 from dynotune.data.tokens.encode import Encoder
 from dynotune.errors import DataError
-from dynotune.plan.make import trainable_spans
+from dynotune.plan.make import NO_LABELS_LEFT, trainable_spans
 
 # How the words of expected.json (their beginning) are named here. "notice": the row trains. "bad": it does not.
 # "fault": the whole file. "plan": it goes when `max_length` is applied.
@@ -126,22 +128,10 @@ class Outcome:
     noticed: set[tuple[str, int | None]]
 
 
-class Witness(Ledger):
-    """Remembers every place, where the ledger keeps the first few."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.bad: dict[int | None, str] = {}
-        self.noticed: set[tuple[str, int | None]] = set()
-
-    def refuse(self, bad: BadRow) -> None:
-        super().refuse(bad)
-        self.bad[bad.place.line] = bad.reason
-
-    def notice(self, names: Any, place: Any) -> None:
-        names = list(names)
-        super().notice(names, place)
-        self.noticed |= {(name, place.line) for name in names}
+def every_place(ledger: Ledger, names: Iterable[str]) -> list[tuple[str, int | None]]:
+    """(name, line) of all rows that these reasons or notices were given to."""
+    named = [(name, place) for name in names for place in ledger.places.get(name, [])]
+    return [(name, int(line) if (line := place.rpartition(":")[2]).isdigit() else None) for name, place in named]
 
 
 @cache
@@ -150,10 +140,15 @@ def outcome(path: Path, model: Path) -> Outcome:
     # Truncation is looked at where a file is about it: there only the assistant's turns have labels.
     about_truncation = path.name.startswith("no_labels_after")
     config = DataConfig(on_bad_row="skip", max_length=2048, assistant_only_loss=about_truncation)
-    witness = Witness()
+    witness = Ledger()
     used: list[int | None] = []
     try:
-        loaded = load_examples(read_records(path), config, Encoder(tokenizer, config), quarantine=None, ledger=witness)
+        with pytest.MonkeyPatch.context() as patch:
+            for module in (ledger_module, chunk, ingest):  # the ledger keeps the first few places; here all of them
+                patch.setattr(module, "PLACES_KEPT", 10**6)
+            loaded = load_examples(
+                read_records(path), config, Encoder(tokenizer, config), quarantine=None, ledger=witness
+            )
     except DataError as error:
         assert "no row is left" in str(error)  # noqa: PT017
     else:
@@ -163,7 +158,10 @@ def outcome(path: Path, model: Path) -> Outcome:
         else:
             used = [place.line for place in loaded.examples.places]
     witness.check()
-    return Outcome(witness, used, witness.bad, witness.noticed)
+    bad = {
+        line: name for name, line in every_place(witness, [*witness.skipped, *witness.faults]) if name != NO_LABELS_LEFT
+    }
+    return Outcome(witness, used, bad, set(every_place(witness, witness.notices)))
 
 
 def meets(found: Outcome, line: int | None, kind: str, name: str) -> bool:

@@ -1,43 +1,58 @@
-"""Rows to examples, with every row accounted for."""
+"""Rows to examples, with every row accounted for: chunk by chunk, here or in other processes, in order."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dynotune.config.keys.data import DataConfig
-from dynotune.data.account.ledger import Ledger, count_labels
+from dynotune.data.account.ledger import PLACES_KEPT, Ledger
 from dynotune.data.account.quarantine import Quarantine
 from dynotune.data.checks.duplicates import Duplicates
-from dynotune.data.checks.rows import row_notices
-from dynotune.data.checks.text_checks import ControlTokens
-from dynotune.data.examples import Example, Examples
-from dynotune.data.formats.messages import fill_null_content
-from dynotune.data.formats.recognise import Setting, normalise
-from dynotune.data.printable import printable, row_beginning
+from dynotune.data.chunk import Chunk, ChunkEncoder, RowEncoder, Tokens
+from dynotune.data.examples import Examples
+from dynotune.data.formats.recognise import Setting
+from dynotune.data.places import Places
 from dynotune.data.progress import loading_progress
-from dynotune.data.rows import BadRow, Record, Row
+from dynotune.data.rows import BadRow, Record
 from dynotune.data.sources.columns import with_columns
 from dynotune.errors import DataError
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+CHUNK_ROWS = 512
+CHUNK_CHARACTERS = 2_000_000
+"""Rows that are encoded together. The second limit bounds memory, and the time of one chunk, where rows are huge."""
 
-BATCH_ROWS = 1024
-BATCH_CHARACTERS = 8_000_000
-"""Rows handed to the encoder at a time. The second limit bounds memory where rows are huge."""
+Rows = list[Record | BadRow]
 
 
-class RowEncoder(Protocol):
-    """What loading needs of `dynotune.data.tokens.encode.Encoder`."""
+class Sink(Protocol):
+    """Where tokens go as they are made."""
 
-    tokenizer: PreTrainedTokenizerBase
-    notices: Counter[str]
+    def add(self, tokens: Tokens) -> None: ...
 
-    def encode(self, rows: Sequence[Row]) -> Sequence[Example | list[Example] | BadRow]: ...
+    def refuse(self, bad: BadRow, values: Mapping[str, Any] | None) -> None: ...
+
+
+@dataclass
+class Account:
+    """What became of a data set's rows, besides its tokens."""
+
+    ledger: Ledger
+
+    format: str
+    """One sentence stating what was recognised: `messages (19,971 rows)`."""
+
+    encoder_notices: Counter[str] = field(default_factory=Counter)
+    """What the encoder noticed, by name; it is in the ledger's notices too."""
+
+    probed: bool = False
+    """Whether the chat template was examined, since some row is a conversation."""
 
 
 @dataclass
@@ -55,6 +70,49 @@ class Loaded:
     sources: list[str] = field(default_factory=list)
     """One sentence for each source: which files in which order, which split."""
 
+    store: str = ""
+    """One sentence: whether the tokens came from the token store, or why they were made."""
+
+    packing: dict[str, Any] = field(default_factory=dict)
+    """What the token store's manifest says of the data (`data/store/describe.py`)."""
+
+
+class Memory:
+    """A sink that keeps all tokens."""
+
+    def __init__(self, quarantine: Quarantine | None) -> None:
+        self.kept: list[Tokens] = []
+        self.quarantine = quarantine
+
+    def add(self, tokens: Tokens) -> None:
+        self.kept.append(tokens)
+
+    def refuse(self, bad: BadRow, values: Mapping[str, Any] | None) -> None:
+        if self.quarantine is not None:
+            self.quarantine.write(bad, values)
+
+    def examples(self) -> Examples:
+        """All of them. Empties the sink."""
+        kept, self.kept = self.kept, []
+        lengths = np.concatenate([np.zeros(1, np.int64), *(tokens.lengths for tokens in kept)])
+        ids = _joined([tokens.ids for tokens in kept])
+        same = all(tokens.labels is None for tokens in kept)
+        labels = ids if same else _joined([t.ids if t.labels is None else t.labels for t in kept])
+        return Examples(ids, labels, np.cumsum(lengths), _joined_places([tokens.places for tokens in kept]))
+
+
+def _joined(arrays: list[NDArray[np.int32]]) -> NDArray[np.int32]:
+    return np.concatenate(arrays) if arrays else np.zeros(0, np.int32)
+
+
+def _joined_places(all_places: list[Places]) -> Places:
+    table: dict[str, int] = {}
+    numbers, lines = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+    for places in all_places:
+        numbers.append(places.renumbered(table))
+        lines.append(places.lines)
+    return Places(list(table), np.concatenate(numbers), np.concatenate(lines))
+
 
 def load_examples(
     rows: Iterable[Record | BadRow],
@@ -66,129 +124,89 @@ def load_examples(
     show_progress: bool = False,
     name: str = "data",
 ) -> Loaded:
-    """Recognise, check, tokenise and account for every row.
+    """Recognise, check, tokenise and account for every row, in this process and in memory.
 
     `quarantine` is the file for bad rows under `on_bad_row: skip`; with None they are only counted. Raises `DataError`
     at the first bad row under `on_bad_row: error`, and where no row is left.
     """
-    loading = _Loading(config, encoder, ledger, Quarantine(quarantine) if quarantine else None)
+    memory = Memory(Quarantine(quarantine) if quarantine else None)
+    here = map(ChunkEncoder(config, encoder).encode, chunks(rows, config))
+    account = take_chunks(here, memory, ledger, encoder, name, config, show_progress=show_progress)
+    return Loaded(memory.examples(), account.ledger, account.format)
+
+
+def chunks(rows: Iterable[Record | BadRow], config: DataConfig) -> Iterator[Rows]:
+    """Rows under their new column names, as many at a time as are encoded together."""
+    chunk: Rows = []
+    characters = 0
+    for row in rows:
+        renamed = with_columns(row, config.columns)
+        chunk.append(renamed)
+        if isinstance(renamed, Record):
+            characters += _characters(renamed.values)
+        if len(chunk) >= CHUNK_ROWS or characters >= CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
+def take_chunks(
+    encoded: Iterable[Chunk],
+    sink: Sink,
+    ledger: Ledger,
+    encoder: RowEncoder,
+    name: str,
+    config: DataConfig,
+    *,
+    show_progress: bool = False,
+) -> Account:
+    """Hand the tokens of all chunks to the sink, in order, and account for their rows in `ledger`.
+
+    Raises `DataError` where no row is left.
+    """
+    duplicates = Duplicates()
+    formats: Counter[str] = Counter()
+    first_format: dict[str, str] = {}
+    noticed: Counter[str] = Counter()
+    used, probed = 0, False
     with loading_progress(f"Reading {name}", show_progress) as advance:
-        for row in rows:
-            loading.take(with_columns(row, config.columns))
-            if loading.batch_is_full:
-                advance(loading.flush())
-        advance(loading.flush())
-    return loading.finish(name)
+        for chunk in encoded:
+            ledger.merge(chunk.ledger)
+            for (file, form), found in chunk.formats.items():
+                formats[form] += found.recognised
+                if first_format.setdefault(file, form) != form and found.used:
+                    ledger.notices[f"{form}-row"] += found.used
+                    kept = ledger.places.setdefault(f"{form}-row", [])
+                    kept += [str(place) for place in found.first_used][: PLACES_KEPT - len(kept)]
+            noticed.update(chunk.encoder_notices)
+            duplicates.add(chunk.hashes)
+            for bad, values in chunk.refused:
+                sink.refuse(bad, values)
+            sink.add(chunk.tokens)
+            used += len(chunk.tokens.lengths)
+            probed |= chunk.probed
+            advance(chunk.rows)
+    for notice, place in duplicates.found():
+        ledger.notice([notice], place)
+    ledger.notices.update(noticed)
+    ledger.check()
+    if not used:
+        raise DataError(f"{name}: no row is left to train on.\n{_as_text(ledger, name)}")
+    setting = Setting(config.dataset_text_field, encoder.tokenizer.chat_template is not None)
+    return Account(ledger, _format(formats, setting), noticed, probed)
 
 
-@dataclass
-class _Loading:
-    config: DataConfig
-    encoder: RowEncoder
-    ledger: Ledger
-    quarantine: Quarantine | None
-
-    def __post_init__(self) -> None:
-        tokenizer = self.encoder.tokenizer
-        self.setting = Setting(self.config.dataset_text_field, tokenizer.chat_template is not None)
-        self.control = ControlTokens.of(tokenizer)
-        self.duplicates = Duplicates()
-        self.examples: list[Example] = []
-        self.formats: Counter[str] = Counter()
-        self.first_format: dict[str, str] = {}
-        self.waiting: list[tuple[Row, Mapping[str, Any]]] = []
-        self.characters = 0
-        self.encoder_notices_before = self.encoder.notices.copy()
-
-    @property
-    def batch_is_full(self) -> bool:
-        return len(self.waiting) >= BATCH_ROWS or self.characters >= BATCH_CHARACTERS
-
-    def take(self, row: Record | BadRow) -> None:
-        """A row from its source."""
-        if row.place.line is not None:
-            self.ledger.read(row.place)
-        if isinstance(row, BadRow):
-            self.refuse(row)
-            return
-        recognised = normalise(row, self.setting)
-        if isinstance(recognised, BadRow):
-            self.refuse(recognised, row.values)
-            return
-        name, normal = recognised
-        self.formats[name] += 1
-        if self.first_format.setdefault(row.place.file, name) != name:
-            normal.notices.append(f"{name}-row")
-        self.waiting.append((normal, row.values))
-        self.characters += _characters(row.values)
-
-    def flush(self) -> int:
-        """Encode the rows that wait. Returns their number."""
-        waiting, self.waiting, self.characters = self.waiting, [], 0
-        if not waiting:
-            return 0
-        results = self._encode([row for row, _ in waiting])
-        for (row, values), result in zip(waiting, results, strict=True):
-            if isinstance(result, BadRow):
-                result.beginning = result.beginning or row_beginning(values)
-                self.refuse(result, values)
-                continue
-            examples = [result] if isinstance(result, Example) else result
-            unlabelled = next((example for example in examples if not count_labels(example)), None)
-            if unlabelled is not None or not examples:
-                detail = "no token of the row carries loss"
-                self.refuse(BadRow(row.place, "no-labels", detail, row_beginning(values)), values)
-                continue
-            self.ledger.use(row.place, examples)
-            self.ledger.notice(row_notices(row, self.control), row.place)
-            self.duplicates.add(row, values)
-            self.examples += examples
-        return len(waiting)
-
-    def _encode(self, rows: list[Row]) -> list[Example | list[Example] | BadRow]:
-        results = list(self.encoder.encode(rows))
-        # `content: null` beside tool calls is the usual form, and some templates fail on it. Those that do not are
-        # given it as it is, because some tell null from the empty text.
-        failed = [
-            index
-            for index, result in enumerate(results)
-            if isinstance(result, BadRow) and result.reason == "template-refused" and fill_null_content(rows[index])
-        ]
-        if failed:
-            for index, result in zip(failed, self.encoder.encode([rows[index] for index in failed]), strict=True):
-                results[index] = result
-        return results
-
-    def refuse(self, bad: BadRow, values: Mapping[str, Any] | None = None) -> None:
-        if self.config.on_bad_row == "error":
-            # The rows before it may hold an earlier fault, and the first one is what the user should see.
-            self.flush()
-            raise DataError(_refusal(bad))
-        self.ledger.refuse(bad)
-        if self.quarantine is not None:
-            self.quarantine.write(bad, values)
-
-    def finish(self, name: str) -> Loaded:
-        for notice, place in self.duplicates.found():
-            self.ledger.notice([notice], place)
-        self.ledger.notices.update(self.encoder.notices - self.encoder_notices_before)
-        self.ledger.check()
-        if not self.examples:
-            raise DataError(f"{name}: no row is left to train on.\n{_as_text(self.ledger, name)}")
-        return Loaded(Examples.from_list(self.examples), self.ledger, self._format())
-
-    def _format(self) -> str:
-        names = {
-            "sharegpt": "ShareGPT conversations",
-            "alpaca": "Alpaca, as messages for the chat template"
-            if self.setting.has_chat_template
-            else "Alpaca, with Alpaca's own prompt text (the tokenizer has no chat template)",
-            "text": f"text in the column `{self.setting.text_field}`",
-        }
-        counted = [
-            f"{names.get(form, form)} ({count:,} row{'s' * (count != 1)})" for form, count in self.formats.items()
-        ]
-        return counted[0] if len(counted) == 1 else f"mixed formats: {'; '.join(counted)}"
+def _format(formats: Counter[str], setting: Setting) -> str:
+    names = {
+        "sharegpt": "ShareGPT conversations",
+        "alpaca": "Alpaca, as messages for the chat template"
+        if setting.has_chat_template
+        else "Alpaca, with Alpaca's own prompt text (the tokenizer has no chat template)",
+        "text": f"text in the column `{setting.text_field}`",
+    }
+    counted = [f"{names.get(form, form)} ({count:,} row{'s' * (count != 1)})" for form, count in formats.items()]
+    return counted[0] if len(counted) == 1 else f"mixed formats: {'; '.join(counted)}"
 
 
 def _characters(values: Mapping[str, Any]) -> int:
@@ -200,16 +218,6 @@ def _characters(values: Mapping[str, Any]) -> int:
         elif isinstance(value, list):
             total += sum(len(str(item.get("content") or "")) if isinstance(item, Mapping) else 1 for item in value)
     return total
-
-
-def _refusal(bad: BadRow) -> str:
-    begins = f"\n  it begins: {bad.beginning}" if bad.beginning else ""
-    stop = "" if bad.detail.endswith((".", "?")) else "."
-    what = "the file is left out" if bad.place.line is None else "such rows are left out"
-    return (
-        f"{printable(str(bad.place))}: {bad.reason}: {printable(bad.detail)}{stop}{begins}\n"
-        f"  Mend it, or set `on_bad_row: skip`: {what}, written to quarantine.jsonl and counted in the ledger."
-    )
 
 
 def _as_text(ledger: Ledger, title: str) -> str:

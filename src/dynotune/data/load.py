@@ -9,7 +9,8 @@ from typing import Any
 
 from dynotune.config.sft import SFTConfig
 from dynotune.data.account.ledger import Ledger
-from dynotune.data.ingest import Loaded, RowEncoder, load_examples
+from dynotune.data.chunk import RowEncoder
+from dynotune.data.ingest import Loaded, load_examples
 from dynotune.data.printable import printable
 from dynotune.data.rows import BadRow, Record
 from dynotune.data.sources.arrange import hold_out

@@ -48,6 +48,14 @@ class Places(Sequence[Place]):
         """The places at these indices, in this order."""
         return Places(self.files, self.file_numbers[rows], self.lines[rows])
 
+    def renumbered(self, table: dict[str, int]) -> NDArray[np.int32]:
+        """`file_numbers` under the numbers of a larger table, to which files that it lacks are added."""
+        if not len(self):
+            return self.file_numbers
+        if len(self.files) == 1:
+            return np.full(len(self), table.setdefault(self.files[0], len(table)), np.int32)
+        return np.array([table.setdefault(file, len(table)) for file in self.files], np.int32)[self.file_numbers]
+
     def by_file(self) -> Iterator[tuple[str, NDArray[np.intp]]]:
         """Each file that occurs, with the indices of its rows."""
         if not len(self):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynotune.data.checks.duplicates import Duplicates
+from dynotune.data.checks.duplicates import Duplicates, RowHashes, row_hashes
 from dynotune.data.checks.rows import CHECKS, row_notices
 from dynotune.data.checks.text_checks import ControlTokens, text_notices
 from dynotune.data.rows import Place, Row
@@ -137,8 +137,9 @@ def test_adding_a_check_is_adding_a_function() -> None:
 def found(*rows: tuple[Row, dict[str, Any]]) -> list[tuple[str, int | None]]:
     duplicates = Duplicates()
     for line, (row, values) in enumerate(rows, start=1):
-        row.place = Place("f", line)
-        duplicates.add(row, values)
+        one = RowHashes()
+        one.add(Place("f", line), row_hashes(row, values))
+        duplicates.add(one)
     return [(name, place.line) for name, place in duplicates.found()]
 
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from dynotune.data.places import Places
 from dynotune.data.rows import BadRow, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rich.table import Table
 
@@ -67,8 +67,22 @@ class Counts:
         assert self.tokens_read == self.tokens_used + self.tokens_truncated + self.tokens_skipped, self
         assert min(self.rows_used, self.tokens_used, self.label_tokens, *self.skipped.values(), 0) == 0, self
 
+    def add(self, more: Counts) -> None:
+        """Add the counts of further rows."""
+        for one in _COUNTED:
+            setattr(self, one, getattr(self, one) + getattr(more, one))
+        self.skipped.update(more.skipped)
+
+    @classmethod
+    def told(cls, told: Mapping[str, Any]) -> Counts:
+        """The counts that `to_json` told of."""
+        return Counts(skipped=Counter(told["skipped"]), **{one: int(told[one]) for one in _COUNTED})
+
     def to_json(self) -> dict[str, Any]:
         return {**self.__dict__, "skipped": dict(self.skipped.most_common())}
+
+
+_COUNTED = [one.name for one in fields(Counts) if one.name != "skipped"]
 
 
 class Ledger(Counts):
@@ -158,6 +172,17 @@ class Ledger(Counts):
             self.notices[name] += 1
             self._keep_place(name, place)
 
+    def merge(self, later: Ledger) -> None:
+        """Add the account of rows that follow."""
+        self.add(later)
+        for file, counts in later.sources.items():
+            self.sources.setdefault(file, Counts()).add(counts)
+        self.notices.update(later.notices)
+        self.faults.update(later.faults)
+        for name, places in later.places.items():
+            kept = self.places.setdefault(name, [])
+            kept += places[: PLACES_KEPT - len(kept)]
+
     def check(self) -> None:
         """Assert that every row and token is accounted for, in total and for each file."""
         super().check()
@@ -175,6 +200,18 @@ class Ledger(Counts):
             "first_places": self.places,
             "sources": {file: counts.to_json() for file, counts in self.sources.items()},
         }
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Self:
+        """The ledger that `to_json` told of. Raises `KeyError`, `TypeError` or `ValueError` where it did not."""
+        ledger = cls()
+        ledger.add(Counts.told(told))
+        for file, values in told["sources"].items():
+            ledger.sources[file] = Counts.told(values)
+        ledger.notices.update(told["notices"])
+        ledger.faults.update(told["file_faults"])
+        ledger.places = {name: list(places) for name, places in told["first_places"].items()}
+        return ledger
 
     def write(self, path: Path) -> None:
         """Write `ledger.json` whole or not at all."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -16,30 +17,58 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynotune.data.checks.view import View
+from dynotune.data.places import NO_LINE
 from dynotune.data.rows import Place, Row
 
 _WITHIN, _BETWEEN = "\x1f", "\x1e"
 
 
+@dataclass
+class RowHashes:
+    """The hashes of rows, four a row one after the other (whole row, content, near content, prompt), and their places."""
+
+    hashes: array[int] = field(default_factory=lambda: array("Q"))
+    files: dict[str, int] = field(default_factory=dict)
+    file_numbers: array[int] = field(default_factory=lambda: array("i"))
+    lines: array[int] = field(default_factory=lambda: array("q"))
+
+    def add(self, place: Place, hashes: tuple[int, int, int, int]) -> None:
+        self.hashes.extend(hashes)
+        self.file_numbers.append(self.files.setdefault(place.file, len(self.files)))
+        self.lines.append(NO_LINE if place.line is None else place.line)
+
+    def extend(self, later: RowHashes) -> None:
+        """Add rows that follow."""
+        self.hashes.extend(later.hashes)
+        self.lines.extend(later.lines)
+        if len(later.files) == 1:
+            (file,) = later.files
+            self.file_numbers.extend(array("i", [self.files.setdefault(file, len(self.files))]) * len(later.lines))
+            return
+        number_of = [self.files.setdefault(file, len(self.files)) for file in later.files]
+        self.file_numbers.extend(number_of[number] for number in later.file_numbers)
+
+
+def row_hashes(row: Row, values: Mapping[str, Any]) -> tuple[int, int, int, int]:
+    """What tells equal rows. `values` is the row as read, with its id and all other columns."""
+    view = View(row)
+    content = _content(view)
+    return (
+        _hash(_canonical(values)),
+        _hash(content),
+        _hash(" ".join(content.casefold().split())),
+        _hash(_content(view, without_answer=True)) if view.turns else 0,
+    )
+
+
 class Duplicates:
-    """Takes rows one at a time with `add`; `found` names the later rows of every group of equals."""
+    """Takes the hashes of rows with `add`; `found` names the later rows of every group of equals."""
 
     def __init__(self) -> None:
-        self._row, self._content, self._near = array("Q"), array("Q"), array("Q")
-        self._prompt = array("Q")
-        self._files: dict[str, int] = {}
-        self._file, self._line = array("i"), array("q")
+        self._rows = RowHashes()
 
-    def add(self, row: Row, values: Mapping[str, Any]) -> None:
-        """`values` is the row as read, with its id and all other columns."""
-        view = View(row)
-        content = _content(view)
-        self._content.append(_hash(content))
-        self._near.append(_hash(" ".join(content.casefold().split())))
-        self._row.append(_hash(_canonical(values)))
-        self._prompt.append(_hash(_content(view, without_answer=True)) if view.turns else 0)
-        self._file.append(self._files.setdefault(row.place.file, len(self._files)))
-        self._line.append(-1 if row.place.line is None else row.place.line)
+    def add(self, hashes: RowHashes) -> None:
+        self._rows.extend(hashes)
 
     def found(self) -> Iterator[tuple[str, Place]]:
         """(notice, place) for every row that repeats an earlier one, wholly, in content, nearly, or in its prompt.
@@ -47,9 +76,7 @@ class Duplicates:
         The notices exclude each other, from the strictest on; `conflicting-answer` is the same prompt with another
         answer than the first row that has it.
         """
-        row, content, near, prompt = (
-            np.frombuffer(hashes, dtype=np.uint64) for hashes in (self._row, self._content, self._near, self._prompt)
-        )
+        row, content, near, prompt = np.frombuffer(self._rows.hashes, np.uint64).reshape(-1, 4).T
         same_row, same_content, same_near = (_repeats(hashes) for hashes in (row, content, near))
         asked = prompt != 0
         conflict = asked & (near != near[_first_of_each(prompt)])
@@ -63,8 +90,9 @@ class Duplicates:
                 yield name, self._place(int(index))
 
     def _place(self, index: int) -> Place:
-        line = self._line[index]
-        return Place(list(self._files)[self._file[index]], None if line < 0 else line)
+        line = self._rows.lines[index]
+        file = list(self._rows.files)[self._rows.file_numbers[index]]
+        return Place(file, None if line == NO_LINE else line)
 
 
 def _first_of_each(hashes: NDArray[np.uint64]) -> NDArray[np.intp]:

@@ -75,9 +75,14 @@ class Encoder:
         return probe(self.template, self.config.chat_template_kwargs, assistant_only=self.config.assistant_only_loss)
 
     @property
+    def probed(self) -> bool:
+        """Whether some row was a conversation, so that the template was examined."""
+        return "template_report" in self.__dict__
+
+    @property
     def report(self) -> list[str]:
         """What was found about the template and concerns rows that were encoded: sentences to say once."""
-        if "template_report" not in self.__dict__:
+        if not self.probed:
             return []
         return [finding.sentence for finding in self.template_report.findings if self.notices[finding.name]]
 
