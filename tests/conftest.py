@@ -22,3 +22,11 @@ def shared() -> Path:
 def stories(shared: Path) -> Path:
     """A real pretrained Llama of 260 thousand parameters with its tokenizer and chat template."""
     return shared / "tiny-lm" / "stories260K"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def token_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """No test takes tokens from the user's cache or leaves some there."""
+    folder = tmp_path_factory.mktemp("cache")
+    os.environ["DYNOTUNE_CACHE"] = str(folder)
+    return folder / "tokens"

@@ -81,7 +81,7 @@ FILES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
             "max_length": 4096,
             "lr_scheduler_kwargs": {"min_lr_rate": 0.1},
         },
-        ["dataset_num_proc", "log_level", "per_device_eval_batch_size", "warmup_ratio"],
+        ["log_level", "per_device_eval_batch_size", "warmup_ratio"],
     ),
     "LoRA": (
         """

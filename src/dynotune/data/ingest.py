@@ -73,7 +73,7 @@ class Loaded:
     store: str = ""
     """One sentence: whether the tokens came from the token store, or why they were made."""
 
-    packing: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)
     """What the token store's manifest says of the data (`data/store/describe.py`)."""
 
 

@@ -17,7 +17,7 @@ from dynotune.data.checks.rows import row_notices
 from dynotune.data.checks.text_checks import ControlTokens
 from dynotune.data.examples import IGNORE, Example
 from dynotune.data.formats.recognise import Setting, normalise
-from dynotune.data.load import open_training
+from dynotune.data.opening import open_training
 from dynotune.data.printable import printable
 from dynotune.data.rows import BadRow
 from dynotune.data.sources.columns import with_columns

@@ -32,7 +32,9 @@ SHARED: dict[str, Fate] = {
         "remove it, or set it to 0.0",
         silent=(None, 0, 0.0),
     ),
-    "dataset_num_proc": superseded("rows are tokenised in batches by the tokenizer's own threads"),
+    "dataset_num_proc": honoured(
+        "unset, it is one process a core, started where there is enough data to be worth it (TRL: this process alone)"
+    ),
     "max_length": honoured(),
     "truncation_mode": honoured(),
     "padding_free": mapped("packed-execution", default=False),

@@ -82,6 +82,22 @@ class DataConfig(Topic):
     """A row that cannot be decoded, parsed, rendered or given a label: `error` stops and names it, `skip` writes it to
     `quarantine.jsonl` in the run folder and counts it."""
 
+    dataset_num_proc: int | None = Field(default=None, ge=1)
+    """Processes that render and tokenise. Default: one a core that this process may use, started only where there is
+    enough data to be worth it; 1 stays in this process."""
+
+    token_cache: Literal["auto", "off"] = "auto"  # noqa: S105  (tokens of text)
+    """Where tokens are kept: `auto` keeps them in `token_cache_dir` and takes them from there while nothing has changed;
+    `off` tokenises in memory at every start."""
+
+    token_cache_dir: str | None = None
+    """The folder of the token store. Default: `$DYNOTUNE_CACHE/tokens`, else `dynotune/tokens` in the user's cache
+    folder (`$XDG_CACHE_HOME`, `~/.cache`)."""
+
+    load_in_memory: bool | Literal["auto"] = "auto"
+    """Read stored tokens into memory instead of mapping them. `auto`: where the store lies on a slow mount (a network,
+    Windows' drives under WSL), which is said."""
+
     chat_template_path: str | None = None
     """A file (`.jinja`, `.j2`) with the chat template to use, or a tokenizer (folder or hub id) to take it from."""
 

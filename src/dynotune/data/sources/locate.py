@@ -14,6 +14,7 @@ from dynotune.data.printable import printable
 from dynotune.data.read.arrow_tables import UNREADABLE, batch_rows, table_record
 from dynotune.data.read.readers import data_suffix, read_records
 from dynotune.data.rows import BadRow, Place, Record
+from dynotune.data.sources.contents import Contents, rows_text
 from dynotune.data.sources.paths import entries_below, files_matching, kind_of, nearest
 from dynotune.data.sources.splits import group_by_split
 from dynotune.errors import DataError
@@ -43,6 +44,10 @@ class Source(ABC):
     def __iter__(self) -> Iterator[Record | BadRow]:
         """The rows, from the first."""
 
+    @abstractmethod
+    def contents(self) -> Contents:
+        """What tells whether the rows are those of an earlier time."""
+
     def count(self) -> int:
         """Number of rows, good and bad."""
         return sum(not (isinstance(row, BadRow) and row.place.line is None) for row in self)
@@ -55,6 +60,9 @@ class FileSource(Source):
     def __iter__(self) -> Iterator[Record | BadRow]:
         for file in self.files:
             yield from read_records(file)
+
+    def contents(self) -> Contents:
+        return Contents(self.files)
 
 
 @dataclass
@@ -77,6 +85,11 @@ class TableSource(Source):
             for line, cells in enumerate(zip(*batch.values(), strict=True), start=start + 1):
                 yield table_record(dict(zip(batch, cells, strict=True)), Place(self.name, line))
 
+    def contents(self) -> Contents:
+        # The fingerprint follows every transform; the files behind it may be replaced without its knowledge.
+        files = [Path(entry["filename"]) for entry in self.table.cache_files]
+        return Contents(files, f"{self.table._fingerprint} {self.table.format} {len(self.table)}")
+
     def count(self) -> int:
         return len(self.table)
 
@@ -98,6 +111,9 @@ class ObjectSource(Source):
                 yield BadRow(
                     place, "row-is-not-a-mapping", f"a row must be a dict, and this is {type(values).__name__}"
                 )
+
+    def contents(self) -> Contents:
+        return rows_text(self.rows, self.name)
 
 
 @dataclass(frozen=True)

@@ -40,11 +40,7 @@ class Part:
 
 
 def open_mixture(config: DataConfig) -> list[Part]:
-    """The data sets of `config.datasets`, with the shares worked out.
-
-    With `fraction`, shares are normalised to sum to one; the mixture has the largest size at which no data set is asked
-    for more rows than it has; each gives its first rows. (TRL's meaning: `trl.get_dataset`.)
-    """
+    """The data sets of `config.datasets`. No row is read; `share_out` tells how many of each are taken."""
     parts: list[Part] = []
     for number, entry in enumerate(config.datasets):
         location = Location(entry.path, entry.name, entry.data_dir, entry.data_files)
@@ -62,15 +58,28 @@ def open_mixture(config: DataConfig) -> list[Part]:
     whole = sum(given)
     if whole == 0:
         raise ConfigError("datasets: every `fraction` is 0, so the mixture would hold no rows. Give one above 0.")
+    return parts
+
+
+def share_out(parts: list[Part]) -> None:
+    """Work out how many rows are taken of each data set. Reads them all, to count them.
+
+    With `fraction`, shares are normalised to sum to one; the mixture has the largest size at which no data set is asked
+    for more rows than it has; each gives its first rows. (TRL's meaning: `trl.get_dataset`.)
+    """
+    given = [part.entry.fraction for part in parts if part.entry.fraction is not None]
+    if not given:
+        return
+    whole = sum(given)
     weights = [fraction / whole for fraction in given]
     size = min(part.count() / weight for part, weight in zip(parts, weights, strict=True) if weight > 0)
     for part, weight in zip(parts, weights, strict=True):
         part.rows = round(weight * size)
-    return parts
 
 
 def mixture_rows(parts: list[Part], config: DataConfig, ledger: Ledger) -> Iterator[Record | BadRow]:
     """The rows of all parts one after the other, columns renamed. Rows beyond a share are accounted for in `ledger`."""
+    share_out(parts)
     for part in parts:
         columns = config.columns if part.entry.columns is None else part.entry.columns
         taken = 0
