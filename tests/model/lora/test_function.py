@@ -4,6 +4,9 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from dynotune.model.lora import install
@@ -51,15 +54,15 @@ def test_bfloat16_is_as_near_to_float32_as_peft_under_autocast(shape: tuple[int,
     exact = adapted_linear(torch.float32, lora_dropout=dropout)
     exact.load_state_dict(module.state_dict())
     x = torch.randn(shape).bfloat16()
-    dropped = nn.functional.dropout
-    nn.functional.dropout = lambda x, p, training, inplace: (x.float() * mask).to(x.dtype) if training else x  # type: ignore[assignment]
+    dropped = F.dropout
+    F.dropout = lambda x, p, training, inplace: (x.float() * mask).to(x.dtype) if training else x  # type: ignore[assignment]
     mask = (torch.rand(shape) > dropout) / (1 - dropout)
     try:
         reference, theirs = run(exact, x.float()), run(module, x, autocast=True)
         install(module, torch.bfloat16)
         ours, without = run(module, x, autocast=True), run(module, x)
     finally:
-        nn.functional.dropout = dropped
+        F.dropout = dropped
     assert all(torch.equal(ours[k], without[k]) for k in ours), "autocast changes nothing"
     assert {k: v.dtype for k, v in ours.items()} == {k: v.dtype for k, v in theirs.items()}
     for k in ours:
@@ -126,6 +129,44 @@ def test_gradients_by_finite_differences() -> None:
     )
 
 
+@given(
+    tokens=st.integers(0, 9), inputs=st.integers(1, 7), outputs=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    has_bias=st.booleans(), has_dropout=st.booleans(), seed=st.integers(0, 99), data=st.data(),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_any_group_is_its_formula(
+    tokens: int, inputs: int, outputs: list[int], has_bias: bool, has_dropout: bool, seed: int, data: Any
+) -> None:
+    """Against autograd of the formula, in float64, for any number of linears, ranks and parts that need no gradient."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    ranks = [data.draw(st.integers(1, 4)) for _ in outputs]
+    x, Ws = draw(tokens, inputs), [draw(o, inputs) for o in outputs]
+    biases = [draw(o) if has_bias else None for o in outputs]
+    dropped = x * (draw(tokens, inputs) > 0) if has_dropout else None
+    trained = [x, *([] if dropped is None else [dropped]), *(draw(r, inputs) for r in ranks)]
+    trained += [draw(o, r) for o, r in zip(outputs, ranks, strict=True)]
+    n = len(outputs)
+    As, Bs = trained[-2 * n : -n], trained[-n:]
+    for part in trained:
+        part.requires_grad_(data.draw(st.booleans()))
+    asked = [part for part in trained if part.requires_grad]
+    source = x if dropped is None else dropped
+    theirs = [F.linear(x, W, b) + 1.3 * source @ A.t() @ B.t() for W, b, A, B in zip(Ws, biases, As, Bs, strict=True)]
+    ours = LoraLinears.apply(x, dropped, None, 1.3, False, *Ws, *biases, *As, *Bs, *[None] * n)
+    assert all(torch.allclose(a, b) for a, b in zip(ours, theirs, strict=True))
+    if asked:
+        gs = [draw(*y.shape) for y in theirs]
+        pairs = [(a, b, g) for a, b, g in zip(ours, theirs, gs, strict=True) if b.requires_grad]
+        found = torch.autograd.grad([p[0] for p in pairs], asked, [p[2] for p in pairs], allow_unused=True)
+        expected = torch.autograd.grad([p[1] for p in pairs], asked, [p[2] for p in pairs], allow_unused=True)
+        for a, b in zip(found, expected, strict=True):
+            assert torch.allclose(a if a is not None else torch.zeros(()), b if b is not None else torch.zeros(()))
+
+
 @pytest.mark.parametrize("frozen", [("x",), ("A",), ("B",), ("A", "B"), ("x", "A"), ("x", "B"), ("x", "A", "B")])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_only_what_is_asked_for_gets_a_gradient(frozen: tuple[str, ...], dropout: float) -> None:
@@ -180,5 +221,7 @@ def test_wide_products_are_tried() -> None:
     left, right = torch.randn(3, 8).bfloat16(), torch.randn(8, 5).bfloat16()
     like = torch.full((3, 5), float("nan"))
     product = scaled_product(like, left, right, 0.5, has_wide_products(torch.device("cpu"), torch.bfloat16))
+    same = scaled_product(like, left.float(), right.float(), 0.5, False)
+    assert gap(same, 0.5 * left.float() @ right.float()) < 1e-6
     assert product.dtype == torch.float32
     assert gap(product, 0.5 * left.float() @ right.float()) < 5e-3

@@ -48,7 +48,7 @@ class LoraLinears(torch.autograd.Function):
         x_TI = x.reshape(-1, x.shape[-1])
         dropped_TI = x_TI if dropped is None else dropped.reshape(x_TI.shape)
         u_TR = F.linear(dropped_TI, a_RI)
-        us = u_TR.split([B.shape[1] for B in Bs], dim=1) if len(Bs) > 1 else (u_TR,)
+        us = by_rank(u_TR, [B.shape[1] for B in Bs])
         ys = []
         for weight_OI, bias_O, u, b in zip(weights, biases, us, bs, strict=True):
             y_TO = F.linear(x_TI, weight_OI, bias_O).addmm_(u, b.t(), alpha=scale)
@@ -82,16 +82,16 @@ class LoraLinears(torch.autograd.Function):
             dx = dx_TI.view(ctx.shape)
         if needs_dropped and ctx.has_dropout:
             d_dropped = scaled_product(dropped_TI, v_TR, a_RI, scale, False).view(ctx.shape)
-        dAs: list[Tensor | None] = [None] * n
-        dBs: list[Tensor | None] = [None] * n
+        dAs: Any = (None,) * n
         if any(needs_A):
             like_RI = As[0] if n == 1 else As[0].new_empty(a_RI.shape)
-            parts = scaled_product(like_RI, v_TR.t(), dropped_TI, scale, wide).split(ranks)
-            dAs = [part if needs else None for part, needs in zip(parts, needs_A, strict=True)]
-        if any(needs_B):
-            us = u_TR.split(ranks, dim=1)
-            for i in range(n):
-                dBs[i] = scaled_product(Bs[i], gs[i].t(), us[i], scale, wide) if needs_B[i] else None
+            dA_RI = scaled_product(like_RI, v_TR.t(), dropped_TI, scale, wide)
+            dAs = dA_RI.split(ranks) if n > 1 else (dA_RI,)
+            dAs = [dA if needs else None for dA, needs in zip(dAs, needs_A, strict=True)]
+        dBs = [
+            scaled_product(B_OR, g_TO.t(), u, scale, wide) if needs else None
+            for B_OR, g_TO, u, needs in zip(Bs, gs, by_rank(u_TR, ranks), needs_B, strict=True)
+        ]
         frozen = (None,) * n
         return dx, d_dropped, None, None, None, *frozen, *frozen, *dAs, *dBs, *frozen
 
@@ -102,6 +102,11 @@ def split(parts: Any) -> Any:
     return [parts[i * n : (i + 1) * n] for i in range(5)]
 
 
+def by_rank(u_TR: Tensor, ranks: list[int]) -> tuple[Tensor, ...]:
+    """Views of the columns of each linear."""
+    return u_TR.split(ranks, dim=1) if len(ranks) > 1 else (u_TR,)
+
+
 def side_by_side(gs: list[Tensor], bs: list[Tensor], ranks: list[int]) -> Tensor:
     """[g1 b1 | g2 b2 | ...] [T, R], each product written to its place."""
     if len(gs) == 1:
@@ -109,7 +114,7 @@ def side_by_side(gs: list[Tensor], bs: list[Tensor], ranks: list[int]) -> Tensor
     if torch.compiler.is_compiling():  # the compiler finds the places itself, and refuses to be told
         return torch.cat([g_TO @ b for g_TO, b in zip(gs, bs, strict=True)], dim=1)
     v_TR = gs[0].new_empty(gs[0].shape[0], sum(ranks))
-    for g_TO, b, place in zip(gs, bs, v_TR.split(ranks, dim=1), strict=True):
+    for g_TO, b, place in zip(gs, bs, by_rank(v_TR, ranks), strict=True):
         torch.mm(g_TO, b, out=place)
     return v_TR
 
