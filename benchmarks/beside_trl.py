@@ -162,7 +162,7 @@ def arm_dynotune(work: Work, more: dict[str, Any], rows: list[Any], tokenizer: A
     from dynotune import SFTConfig, train_sft
 
     result = train_sft(
-        SFTConfig(**{**common(work), "output_dir": f"{folder}/run", "token_cache": "off", **more}),
+        SFTConfig(**{**common(work), "output_dir": f"{folder}/run", **more}),
         model=the_model("sdpa"),
         tokenizer=tokenizer,
         train_dataset=rows,

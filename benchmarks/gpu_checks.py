@@ -87,12 +87,13 @@ def check_masking(folder: Path, **settings: Any) -> dict[str, Any]:
 
     def poison(module: Any, args: Any, output: Any) -> Any:
         nonlocal calls
-        calls += 1
-        if calls == 4 * 4 + 2:  # the second document of step 5
-            output.logits = output.logits * math.nan
+        if module.training and torch.is_grad_enabled():  # not while the model is tried out
+            calls += 1
+            if calls == 5:  # one forward pass a step
+                return output * math.nan
         return output
 
-    model.register_forward_hook(poison)
+    model.model.norm.register_forward_hook(poison)
 
     class Keep(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:

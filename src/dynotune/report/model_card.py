@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from dynotune._version import __version__
 from dynotune.config.secrets import masked
 from dynotune.report.curves import read_curves
 from dynotune.report.settings import without_local_paths, without_secrets
@@ -53,7 +54,7 @@ def model_card(run: Path, summary: Mapping[str, Any]) -> "ModelCard":
     body = [
         f"# {_title(config, run)}",
         f"{kind} **{base or 'a model that was passed in from Python'}**, made by supervised fine-tuning with "
-        f"Dynotune {version('dynotune')}.",
+        f"Dynotune {__version__}.",
         _use(lora, base),
         "## Data",
         _data(_read_json(run / "ledger.json")),

@@ -60,15 +60,6 @@ class PackedAttention:
             for config, then in zip(self._configs, now, strict=True):
                 config._attn_implementation_internal = then
 
-    @contextmanager
-    def engaged(self) -> Iterator[None]:
-        """Packed attention inside, transformers' own behind it: for a run in which callbacks may call the model, too."""
-        self._put_in()
-        try:
-            yield
-        finally:
-            self._take_out()
-
     def __enter__(self) -> "PackedAttention":
         return self
 

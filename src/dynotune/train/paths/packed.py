@@ -30,8 +30,7 @@ class PackedPath:
         """`ladder`: the static token counts that the plan chose. Call `close` when the run is over."""
         self.model, self.head, self.objective, self.ladder = model, head, objective, ladder
         self._attention = packed_attention(model)
-        with self._attention.engaged():
-            pass  # from here on engaged only where it is asked for
+        self._attention.disengage()  # from here on only inside `engaged`
 
     def close(self) -> None:
         """The model as it was."""
