@@ -75,7 +75,7 @@ def test_no_entry_is_sparse_or_halved(name: str) -> None:
 def test_the_cpu_has_none_and_a_users_own_figure_says_that_it_is_one() -> None:
     assert isinstance(peak_of(torch.device("cpu")), str)
     given = peak_of(torch.device("cpu"), 12.5)
-    assert given == Peak(12.5, "given by you (`device_peak_tflops`)")
+    assert given == Peak(12.5, "given by you as `device_peak_tflops`")
 
 
 def test_a_gpu_is_looked_up_by_what_pytorch_says_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,4 +84,4 @@ def test_a_gpu_is_looked_up_by_what_pytorch_says_of_it(monkeypatch: pytest.Monke
     assert peak_of(torch.device("cuda")) == peak("NVIDIA H200", 132)
     properties.name = "NVIDIA H300"
     assert isinstance(peak_of(torch.device("cuda")), str)
-    assert peak_of(torch.device("cuda"), 1234.0) == Peak(1234.0, "given by you (`device_peak_tflops`)")
+    assert peak_of(torch.device("cuda"), 1234.0) == Peak(1234.0, "given by you as `device_peak_tflops`")

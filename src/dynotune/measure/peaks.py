@@ -82,7 +82,7 @@ HOW_TO_ADD = (
 def peak_of(device: "torch.device", given_tflops: float | None = None) -> Peak | str:
     """The peak of `device`, or the reason why there is none. `given_tflops` is the user's own figure, and said to be it."""
     if given_tflops is not None:
-        return Peak(given_tflops, "given by you (`device_peak_tflops`)")
+        return Peak(given_tflops, "given by you as `device_peak_tflops`")
     if device.type != "cuda":
         return f"a {device.type.upper()} has no bf16 peak here"
     import torch

@@ -6,13 +6,15 @@ the plan, what is timed from the device's clock.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dynotune.errors import DataError
-from dynotune.plan.plan import Step
+
+if TYPE_CHECKING:
+    from dynotune.plan.plan import Step
 
 DEFINITIONS = 1
 """Version of the definitions in `measure/`. Raised when a figure of the same run would come out differently; it stands in
@@ -27,7 +29,7 @@ def real_tokens(lengths: NDArray[np.integer]) -> int:
     return int(lengths.sum(dtype=np.int64))
 
 
-def processed_tokens(step: Step) -> int:
+def processed_tokens(step: "Step") -> int:
     """Tokens that the step's micro-batches push through the model: real ones and padding."""
     return sum(int(micro_batch.tokens) for micro_batch in step.micro_batches)
 
@@ -74,7 +76,7 @@ class Counts:
     processed_tokens: int = 0
 
     @classmethod
-    def of(cls, step: Step) -> "Counts":
+    def of(cls, step: "Step") -> "Counts":
         """The whole step, all ranks together: from the plan, which every rank knows. Each example is one document."""
         documents = len(step.lengths)
         return cls(documents, documents, real_tokens(step.lengths), int(step.label_tokens), processed_tokens(step))

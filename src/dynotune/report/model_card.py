@@ -16,6 +16,7 @@ from dynotune._version import __version__
 from dynotune.config.secrets import masked
 from dynotune.report.curves import read_curves
 from dynotune.report.settings import without_local_paths, without_secrets
+from dynotune.report.speed import SHARES, percent
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCard
@@ -171,13 +172,21 @@ def _data_row(name: str, counts: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _results(run: Path, summary: Mapping[str, Any]) -> str:
-    rows = [(name.replace("_", " "), _figure(value)) for name, value in summary.items() if value not in (None, [])]
+    rows = [
+        (_spelt(name), percent(value) if name in SHARES else _figure(value))
+        for name, value in summary.items()
+        if value not in (None, [])
+    ]
     metrics = run / "metrics.jsonl"
     for curve in read_curves(metrics) if metrics.is_file() else []:
         what = "training loss" if curve.is_train else f"{curve.name} loss"
         rows.append((f"{what}, first logged (step {curve.steps[0]})", f"{curve.losses[0]:.4f}"))
         rows.append((f"{what}, last logged (step {curve.steps[-1]})", f"{curve.losses[-1]:.4f}"))
     return _table(("figure", "value"), rows) if rows else "The run logged no metrics."
+
+
+def _spelt(name: str) -> str:
+    return name.replace("_", " ").replace("mfu", "MFU").replace("hfu", "HFU")
 
 
 def _figure(value: Any) -> str:

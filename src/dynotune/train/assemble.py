@@ -10,6 +10,7 @@ from rich.console import Console
 from dynotune.config.sft import SFTConfig
 from dynotune.data.examples import Examples
 from dynotune.errors import ConfigError
+from dynotune.measure.utilisation import Utilisation
 from dynotune.objectives.sft import Objective
 from dynotune.plan.plan import Plan
 from dynotune.train.best import BestTracker
@@ -102,7 +103,15 @@ def assemble(
         best=BestTracker(config, progress) if watches else None,
         save_best=config.save_strategy == "best" or config.load_best_model_at_end,
         checkpoints=checkpoints,
-        journal=Journal(objective.sums, progress, examples, device, config.on_nonfinite_step, []),
+        journal=Journal(
+            objective.sums,
+            progress,
+            examples,
+            device,
+            config.on_nonfinite_step,
+            [],
+            Utilisation.of(model, device, config.device_peak_tflops, labelled_rows_head=path.labelled_rows_head),
+        ),
         events=Events(callbacks, config, trainee, plan),
         display=display,
         eval_on_start=config.eval_on_start,

@@ -6,7 +6,7 @@ A checkpoint is written into a temporary folder and renamed, so a folder named `
 import json
 import re
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -142,8 +142,8 @@ class Checkpoints:
                 f"{path} does not hold what a resume needs ({type(error).__name__}: {error}): it was edited or damaged. Name"
                 " another checkpoint."
             ) from error
-        for key, value in asdict(progress).items():
-            setattr(trainee.progress, key, value)
+        for counter in fields(progress):
+            setattr(trainee.progress, counter.name, getattr(progress, counter.name))
 
 
 def _read_state(path: Path) -> dict[str, Any]:

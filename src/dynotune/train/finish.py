@@ -7,8 +7,10 @@ from typing import Any
 import torch
 
 from dynotune.config.sft import SFTConfig
+from dynotune.measure.words import BEST_POSSIBLE, DEFINITIONS
 from dynotune.report.curves import read_curves
 from dynotune.report.model_card import write_model_card
+from dynotune.report.speed import speed_sentence
 from dynotune.report.svg import write_svg_loss_curve
 from dynotune.report.terminal import loss_curve
 from dynotune.train.hub import HubPusher
@@ -27,10 +29,8 @@ def finish(run: Run, config: SFTConfig, folder: RunFolder, hub: HubPusher | None
     figures = summary(run, time.perf_counter() - began)
     folder.write_json("summary.json", figures)
     write_model_card(folder.path, figures)
-    speed = f", {figures['tokens_per_second']:,.0f} real tokens/s" if figures["tokens_per_second"] else ""
-    run.display.say(
-        f"{figures['steps']} steps, {figures['real_tokens']:,} tokens in {figures['train_seconds']:.1f} s{speed}"
-    )
+    run.display.say(f"{figures['steps']} steps, {figures['real_tokens']:,} tokens in {figures['train_seconds']:.1f} s")
+    run.display.say(speed_sentence(figures))
     if figures["train_loss"] is not None:
         run.display.say(f"mean training loss {figures['train_loss']:.4f}")
     if run.best and run.best.out_of_patience:
@@ -67,13 +67,14 @@ def summary(run: Run, seconds: float) -> dict[str, Any]:
     """Figures of the whole run, each defined once: docs, "Metrics"."""
     p = run.trainee.progress
     out: dict[str, Any] = {
+        "definitions": DEFINITIONS,
         "steps": p.step,
         "epochs": p.step / run.plan.steps_per_epoch,
         "train_loss": p.loss_sum / p.finite_steps if p.finite_steps else None,
         "real_tokens": p.tokens,
         "label_tokens": p.label_tokens,
         "train_seconds": p.train_seconds,
-        "tokens_per_second": p.tokens / p.train_seconds if p.train_seconds else None,
+        **speed(run),
         "process_seconds": seconds,
         "skipped_steps": p.skipped_steps,
     }
@@ -81,4 +82,20 @@ def summary(run: Run, seconds: float) -> dict[str, Any]:
         out["peak_memory_gib"] = torch.cuda.max_memory_allocated(run.device) / 2**30
     if p.best_step is not None:
         out |= {"best_step": p.best_step, "best_metric": p.best_metric}
+    return out
+
+
+def speed(run: Run) -> dict[str, Any]:
+    """Rates, fill and MFU of all steps, and the same without each process's first ones."""
+    progress, known = run.trainee.progress, run.journal.utilisation
+    out = progress.totals.figures() | {"measured_steps": progress.totals.steps}
+    if known.peak is not None:
+        out |= {"peak_tflops": known.peak.tflops, "peak_source": known.peak.source}
+    else:
+        out["no_mfu"] = known.why_not
+    if out.get("mfu", 0.0) > BEST_POSSIBLE:
+        out["impossible"] = "More than the peak is impossible: the peak, the clock or the count is wrong"
+    if progress.steady.steps:
+        out |= {f"steady_{name}": value for name, value in progress.steady.figures().items()}
+        out["steady_steps"] = progress.steady.steps
     return out

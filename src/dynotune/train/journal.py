@@ -8,11 +8,18 @@ import torch
 
 from dynotune.data.examples import Examples
 from dynotune.errors import TrainingError
+from dynotune.measure.totals import Totals
+from dynotune.measure.utilisation import Utilisation
+from dynotune.measure.words import DEFINITIONS, Counts
 from dynotune.train.checkpoint import Checkpoints
 from dynotune.train.meter import StepRecord, WindowRecord
 from dynotune.train.state import Progress
 
 Row = dict[str, Any]
+
+WARM_UP_STEPS = 10
+"""Steps of a process that the steady figures leave out (and the rest of the window that they end in). What a warm-up really
+is, compilation and allocation seen to end, this number does not know; so the figures of all steps stand beside them."""
 
 
 class Journal:
@@ -26,19 +33,27 @@ class Journal:
         device: torch.device,
         on_nonfinite: str,
         listeners: Sequence[Callable[[Row], None]],
+        utilisation: Utilisation | None = None,
     ) -> None:
         self.sums, self.progress, self.examples, self.device = sums, progress, examples, device
         self.on_nonfinite, self.listeners = on_nonfinite, listeners
         self.pending: list[StepRecord] = []
         self.seconds, self.steps = 0.0, 0
+        self.utilisation = utilisation or Utilisation(why_not="it was not asked for")
+        self.window = Totals()
+        self.steps_here = 0
+        """Steps that this process took: a resumed one warms up again."""
+
         self.checkpoints: Checkpoints | None = None
         """Where the run saves, so that an error can name what to go on from."""
 
     def take(self, window: WindowRecord) -> None:
         """Count a window, report steps that were not finite, and write a row where one is due."""
+        measured = Totals()
         for record in window.steps:
             if record.finite:
                 self.pending.append(record)
+                measured.add_step(Counts.of(record.step), self.utilisation.of_step(record.step))
                 self.progress.tokens += record.step.real_tokens
                 self.progress.label_tokens += record.step.label_tokens
                 self.progress.loss_sum += record.loss
@@ -48,6 +63,10 @@ class Journal:
         self.seconds += window.seconds
         self.steps += len(window.steps)
         self.progress.train_seconds += window.seconds
+        measured.add_time(window.seconds, self.utilisation.available_flops(window.seconds))
+        for totals in (self.window, self.progress.totals, *self._steady()):
+            totals.add(measured)
+        self.steps_here += len(window.steps)
         if window.log:
             self.flush()
 
@@ -55,7 +74,10 @@ class Journal:
         """Write the row of what has been taken since the last one."""
         if self.pending:
             self.write(self._row())
-            self.pending, self.seconds, self.steps = [], 0.0, 0
+            self.pending, self.seconds, self.steps, self.window = [], 0.0, 0, Totals()
+
+    def _steady(self) -> list[Totals]:
+        return [self.progress.steady] if self.steps_here >= WARM_UP_STEPS else []
 
     def _row(self) -> Row:
         """`loss` is the mean of the steps' losses, as in transformers; token metrics are means over label tokens."""
@@ -69,11 +91,10 @@ class Journal:
         }
         for i, name in enumerate(self.sums):
             row[name] = math.fsum(r.sums[i] * r.step.label_tokens for r in self.pending) / labels
-        tokens = sum(r.step.real_tokens for r in self.pending)
         row |= {
             "num_tokens": self.progress.tokens,
             "label_tokens": labels,
-            "tokens_per_second": tokens / self.seconds if self.seconds else None,
+            **self.window.figures(),
             "seconds_per_step": self.seconds / self.steps,
             "train_seconds": self.progress.train_seconds,
         }
@@ -82,7 +103,8 @@ class Journal:
         return row
 
     def write(self, row: Row) -> None:
-        """Hand a row to everyone who listens."""
+        """Hand a row to everyone who listens, with the version of what its figures mean."""
+        row = {**row, "definitions": DEFINITIONS}
         for listener in self.listeners:
             listener(row)
 

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 IN_THE_FILE_ONLY = {"step", "epoch", "num_tokens", "label_tokens", "train_seconds", "entropy", "examples"}
+IN_THE_FILE_ONLY |= {"processed_tokens_per_second", "hfu", "definitions"}
 
 
 class ProgressDisplay:

@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from dynotune.measure.totals import Totals
+from dynotune.measure.words import DEFINITIONS
+
 if TYPE_CHECKING:
     from torch.optim.lr_scheduler import LRScheduler
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -29,6 +32,20 @@ class Progress:
     evaluations_without_gain: int = 0
     skipped_steps: list[int] = field(default_factory=list)
     """Steps whose loss or gradient was not finite."""
+
+    totals: Totals = field(default_factory=Totals)
+    """What the figures of the whole run follow from."""
+
+    steady: Totals = field(default_factory=Totals)
+    """The same without each process's first steps."""
+
+    def __post_init__(self) -> None:
+        """From a checkpoint the sums come as plain JSON. Those of other definitions are not carried on: they would mix."""
+        for name in ("totals", "steady"):
+            sums = getattr(self, name)
+            if isinstance(sums, dict):
+                kept = Totals(**sums) if sums["definitions"] == DEFINITIONS else Totals()
+                setattr(self, name, kept)
 
 
 @dataclass(slots=True)

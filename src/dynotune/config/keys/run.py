@@ -33,6 +33,10 @@ class RunConfig(Topic):
     tf32: bool | None = None
     """Allow TensorFloat-32 in fp32 matrix products on GPUs (numeric). Default: PyTorch's own setting."""
 
+    device_peak_tflops: float | None = Field(default=None, gt=0)
+    """The dense bf16 peak of one device in TFLOP/s, for MFU: from its data sheet, without sparsity, with fp32 accumulation.
+    Every output says that it was given by you. Default: a table of devices by exact name; no MFU on others."""
+
     disable_tqdm: bool | None = None
     """Switch the progress display off. Default: shown on a terminal only."""
 

@@ -1,0 +1,59 @@
+"""Sums over steps and the figures that follow from them: one code for a row of metrics and for the whole run."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dynotune.measure.flops import StepFlops
+from dynotune.measure.words import DEFINITIONS, Counts, fill, per_second, utilisation
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over steps that reached the weights, and the wall time of *all* steps: a skipped step costs time all the same.
+
+    A checkpoint keeps them, so a figure of the whole run is sum over sum, whatever the step number it was resumed at.
+    """
+
+    definitions: int = DEFINITIONS
+    steps: int = 0
+    seconds: float = 0.0
+    examples: int = 0
+    documents: int = 0
+    real_tokens: int = 0
+    label_tokens: int = 0
+    processed_tokens: int = 0
+    model_flops: int = 0
+    hardware_flops: int = 0
+    available_flops: float = 0.0
+    """What the devices could have done in the time; zero while their peak or the model's FLOPs are not known."""
+
+    def add_step(self, counts: Counts, flops: StepFlops) -> None:
+        self.steps += 1
+        self.examples += counts.examples
+        self.documents += counts.documents
+        self.real_tokens += counts.real_tokens
+        self.label_tokens += counts.label_tokens
+        self.processed_tokens += counts.processed_tokens
+        self.model_flops += flops.model_flops
+        self.hardware_flops += flops.hardware_flops
+
+    def add_time(self, seconds: float, available_flops: float) -> None:
+        self.seconds += seconds
+        self.available_flops += available_flops
+
+    def add(self, other: "Totals") -> None:
+        """Take in another window."""
+        assert self.definitions == other.definitions
+        for name, value in asdict(other).items():
+            if name != "definitions":
+                setattr(self, name, getattr(self, name) + value)
+
+    def figures(self) -> dict[str, Any]:
+        """Rates over the whole wall time, fill, and MFU and HFU where the peak is known."""
+        found: dict[str, Any] = {
+            "tokens_per_second": per_second(self.real_tokens, self.seconds),
+            "processed_tokens_per_second": per_second(self.processed_tokens, self.seconds),
+            "fill": fill(self.real_tokens, self.processed_tokens),
+        }
+        mfu, hfu = (utilisation(n, self.available_flops) for n in (self.model_flops, self.hardware_flops))
+        return found if mfu is None else found | {"mfu": mfu, "hfu": hfu}
