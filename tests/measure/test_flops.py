@@ -15,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dynotune.measure.flops import Flops
 from dynotune.measure.products import CannotCountError, products_of
+from dynotune.measure.words import DEFINITIONS
 from dynotune.plan.plan import Step
 from tests.measure.steps import step_of
 from tests.tiny import SHAPE, tiny_model
@@ -129,6 +130,26 @@ def test_trained_copies_and_new_rows_under_lora() -> None:
     assert expected(Flops.of(model), hardware=False) == pytest.approx(counted(model), rel=0.01)
 
 
+def test_adapters_on_experts_count_where_their_expert_is_chosen() -> None:
+    """By hand: PEFT merges them into the weights in each forward pass, which is more than the mathematics needs."""
+    model = make("mixtral", num_hidden_layers=1)  # 2 of 4 experts a token
+    names = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
+    model = lora(model, target_modules=["q_proj"], target_parameters=names)
+    found = products_of(model).layers[0]
+    adapters = {p.name: p.weights for p in found if p.adapter and "experts" in p.name}
+    r, both, inner, hidden = 4, 2 * 128, 128, 64
+    assert sorted(adapters.values()) == sorted(n * r * 2 for n in (hidden, both, inner, hidden))
+    experts = [p for p in found if p.expert and not p.adapter]
+    assert sorted(p.weights for p in experts) == [2 * inner * hidden, 2 * both * hidden]
+    assert not any(p.trained for p in experts)
+
+
+def test_an_adapter_on_the_embedding_has_one_product() -> None:
+    model = lora(make("llama"), target_modules=["embed_tokens", "q_proj"])
+    assert [(p.weights, p.trained, p.adapter) for p in products_of(model).around] == [(4 * 64, True, True)]
+    assert expected(Flops.of(model), hardware=False) == pytest.approx(counted(model), rel=0.01)
+
+
 def test_an_adapter_that_is_not_active_does_not_count() -> None:
     model = lora(make("llama"))
     one = expected(Flops.of(model), hardware=False)
@@ -163,6 +184,21 @@ def test_by_hand() -> None:
     assert of.hardware_flops == 6 * layer * 12 + 6 * head * 4 + (3 * (32 + 32) + 32) * (9 + 25 + 16)
     plain = Flops.of(model).of_step(step_of([3, 5], labels=4), labelled_rows_head=False)
     assert plain.model_flops == 6 * layer * 8 + 6 * head * 8 + attention
+
+
+FIGURES = {1: (1_834_496, 2_594_496)}
+"""Model and hardware FLOPs of one fixed step under each version of the definitions; worked out by hand."""
+
+
+def test_figures_that_change_need_a_new_version_of_the_definitions() -> None:
+    """Promise: a number in an old result means what the same number means today, or the versions differ."""
+    kinds = ["sliding_attention", "full_attention"]
+    model = tiny_model("gemma3_text", sliding_window=8, layer_types=kinds, attn_implementation="sdpa")
+    model.requires_grad_(False)
+    model.model.layers[1].requires_grad_(True)
+    model.train().gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    of = Flops.of(model).of_step(step_of([5, 12, 3], labels=7, tokens=[24]), labelled_rows_head=True)
+    assert FIGURES[DEFINITIONS] == (of.model_flops, of.hardware_flops)
 
 
 def test_padding_is_found_in_each_micro_batch_whatever_the_order() -> None:
