@@ -65,6 +65,7 @@ def ours(model: Path, train: Path, test: Path, folder: Path) -> dict[str, Any]:
         "train": [row["loss"] for row in result.metrics if "loss" in row],
         "held_out": {row["step"]: row["eval_loss"] for row in result.metrics if "eval_loss" in row},
         "tokens_per_second": result.summary["tokens_per_second"],
+        "definitions": result.summary["definitions"],
     }
 
 
