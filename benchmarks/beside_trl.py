@@ -224,9 +224,12 @@ def arm_trl(work: Work, more: dict[str, Any], rows: list[Any], tokenizer: Any, f
 
 def figures(arm: dict[str, Any], window: int) -> dict[str, Any]:
     """Over the counted windows: milliseconds a step with their range, real tokens a second."""
+    from dynotune.measure.words import DEFINITIONS
+
     seconds, tokens = arm["seconds"][WARM_UP:], arm["tokens"][WARM_UP:]
     steps = [1e3 * s / window for s in seconds]
     return {
+        "definitions": DEFINITIONS,
         "ms_per_step": statistics.mean(steps),
         "ms_per_step_min_max": [min(steps), max(steps)],
         "real_tokens_per_step": sum(tokens) / len(tokens) / window,
@@ -297,6 +300,11 @@ def main() -> None:
             print(key, arm, shown if lines else results[arm], flush=True)
             out["works"][key] = {"settings": {k: v for k, v in asdict(work).items() if k != "ours"}, "arms": results}
             Path(args.out).write_text(json.dumps(out, indent=1))
+    from dynotune.measure.words import same_definitions
+
+    for work_results in out["works"].values():
+        if measured := {arm: r for arm, r in work_results["arms"].items() if "failed" not in r}:
+            same_definitions(measured)
     print(f"{'work':14} {'arm':42} {'ms/step':>9} {'real tok/s':>11} {'GiB':>6}")
     for key, work_results in out["works"].items():
         for arm, r in work_results["arms"].items():
