@@ -89,7 +89,7 @@ class TestHelp:
             assert words in text
         for key in SFTConfig.model_fields:
             assert f"--{key} " in text
-        assert "--packing" not in text.replace("--packed_execution", "")
+        assert "--load_in_8bit" not in text
 
 
 class TestExitCodes:
@@ -100,7 +100,7 @@ class TestExitCodes:
             (["sft", "--lerning_rate", "3"], "--learning_rate"),
             (["sft", "--config", "missing.yaml"], "missing.yaml"),
             (["sft", "--seed", "1"], "`model_name_or_path`"),
-            (["sft", "--packing"], "flag --packing"),
+            (["sft", "--load_in_8bit"], "flag --load_in_8bit"),
             (["sft", "--micro-batch-size", "2"], "`per_device_train_batch_size`"),
             (["sft", "--fsdp_offload_params", "true"], "later work"),
             (["sft", "stray"], "stray"),

@@ -37,6 +37,9 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
         {"global_batch_size": 8, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 2},
         ["global_batch_size: 8", "gradient_accumulation_steps", "16"],
     ),
+    ({"packing": True, "max_length": None}, ["packing: true", "max_length: null"]),
+    ({"eval_packing": True, "max_length": None}, ["eval_packing: true", "max_length: null"]),
+    ({"packing": True, "truncation_mode": "keep_end"}, ["packing: true", "truncation_mode: keep_end"]),
     ({"logging_steps": 1.5}, ["logging_steps: 1.5", "whole number"]),
     ({"hub_model_id": "a/b"}, ["hub_model_id", "push_to_hub: true"]),
     ({"resume_from_checkpoint": True}, ["resume_from_checkpoint", "output_dir"]),
@@ -80,6 +83,8 @@ FINE: list[dict[str, Any]] = [
     {"global_batch_size": 32},
     {"num_processes": 1, "accelerate_config": "single_gpu", "mixed_precision": "no"},
     {"packing": False, "packing_strategy": "wrapped"},
+    {"packing": True, "packing_strategy": "bfd_split", "eval_packing": False},
+    {"packed_execution": "on", "micro_batch_tokens": 8192},
     {"use_peft": True, "use_dora": True, "use_rslora": True},
     {"dtype": "float32", "model_init_kwargs": {"dtype": "float32"}},
     {"assistant_only_loss": True, "completion_only_loss": True},
@@ -95,6 +100,8 @@ def test_what_fits_is_accepted_without_a_word(given: dict[str, Any]) -> None:
 
 
 IDLE: list[tuple[dict[str, Any], str]] = [
+    ({"packing_strategy": "wrapped"}, "`packing_strategy` does nothing without `packing: true`"),
+    ({"packed_execution": "off", "micro_batch_tokens": 512}, "`micro_batch_tokens` does nothing"),
     ({"max_steps": 5, "num_train_epochs": 1}, "`max_steps` wins over `num_train_epochs`"),
     ({"eval_steps": 5}, "`eval_steps` does nothing with `eval_strategy: no`"),
     ({"save_strategy": "no", "save_steps": 5}, "`save_steps` does nothing with `save_strategy: no`"),

@@ -41,7 +41,7 @@ CONFIGS = st.fixed_dictionaries(
         "num_train_epochs": POSITIVE,
         "completion_only_loss": st.none() | st.booleans(),
         "eval_strategy": st.sampled_from(["no", "epoch", "steps"]),
-        "packed_execution": st.sampled_from(["auto", "off"]),
+        "packed_execution": st.sampled_from(["auto", "on", "off"]),
         "report_to": st.lists(st.sampled_from(["wandb", "mlflow"]), min_size=1) | st.just("tensorboard"),
         "columns": st.dictionaries(WORDS, WORDS, max_size=3),
         "added_tokens": st.lists(WORDS, max_size=3),

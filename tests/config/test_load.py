@@ -68,7 +68,7 @@ class TestErrorsNameKeyValuePlaceAndRemedy:
         fails(tmp_path, "lr_scheduler_type: cosin\noptim: adam_torch\n", "`cosine`", "`adamw_torch`")
 
     def test_all_problems_at_once(self, tmp_path: Path) -> None:
-        text = "seed: -1\npacking: true\nbase_model: x\nlabel_smoothing_factor: 0.1\nloss_type: dft\n"
+        text = "seed: -1\nload_in_8bit: true\nbase_model: x\nlabel_smoothing_factor: 0.1\nloss_type: dft\n"
         message = fails(tmp_path, text, "4 problems", "line 1", "line 2", "line 3", "line 4")
         assert message.count("\n") == 4
 
@@ -84,8 +84,8 @@ class TestErrorsNameKeyValuePlaceAndRemedy:
         assert "s3cret" not in fails(tmp_path, "push_to_hub_token: [s3cret]", "sft.yaml, line 1")
 
     def test_python_goes_through_the_same_checks(self) -> None:
-        with pytest.raises(ConfigError, match=r"`packing: true` is refused.*") as caught:
-            SFTConfig(packing=True, lerning_rate=1)  # type: ignore[call-arg]
+        with pytest.raises(ConfigError, match=r"`load_in_8bit: true` is refused.*") as caught:
+            SFTConfig(load_in_8bit=True, lerning_rate=1)  # type: ignore[call-arg]
         assert isinstance(caught.value, ValueError)
         assert "`learning_rate`" in str(caught.value)
         with pytest.raises(ConfigError, match="must be a number"):
@@ -225,9 +225,9 @@ class TestFlags:
 
     def test_the_fate_of_another_key_is_said_for_its_flag(self) -> None:
         assert "dataloader_num_workers" in self.read(dataloader_num_workers=["4"]).notices[0]
-        assert self.read(dataloader_num_workers=["0"], packing=["False"]).notices == []
-        with pytest.raises(ConfigError, match="flag --packing: `packing: true` is refused"):
-            self.read(packing=[])
+        assert self.read(dataloader_num_workers=["0"], load_in_8bit=["False"]).notices == []
+        with pytest.raises(ConfigError, match="flag --load_in_8bit: `load_in_8bit: true` is refused"):
+            self.read(load_in_8bit=[])
 
 
 class TestEnvironmentOfAFile:

@@ -175,10 +175,15 @@ def test_trl_reads_the_same_values(name: str, tmp_path: Path, monkeypatch: pytes
     assert compared >= 4
 
 
-def test_packing_of_trls_own_command_is_refused_with_its_meaning(tmp_path: Path) -> None:
-    """TRL's own example packs. Until packed execution exists this is refused, never ignored."""
-    with pytest.raises(ConfigError, match="many fewer updates"):
-        load_config(None, {"packing": True, "dataset_name": "trl-lib/Capybara"})
+def test_packing_is_honoured_with_trls_names() -> None:
+    """TRL's own example packs; a strategy's old name is said."""
+    config = load_config(None, {"packing": True, "dataset_name": "trl-lib/Capybara"})
+    assert (config.packing, config.packing_strategy, config.packing_of_evaluation) == (True, "bfd", True)
+    old = load_config(None, {"packing": True, "packing_strategy": "bfd-requeue", "eval_packing": False})
+    assert (old.packing_strategy, old.packing_of_evaluation) == ("bfd_split", False)
+    assert "old name of `bfd_split`" in old.notices[0]
+    with pytest.raises(ConfigError, match="packing_strategy"):
+        load_config(None, {"packing": True, "packing_strategy": "ffd"})
 
 
 def test_accelerate_file(tmp_path: Path) -> None:

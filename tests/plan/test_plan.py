@@ -111,3 +111,15 @@ def test_a_packed_step_needs_no_step_before_it() -> None:
     kwargs = {"per_device_train_batch_size": 7, "num_train_epochs": 3, "micro_batch_tokens": 64}
     whole = [[m.rows.tolist() for m in s.micro_batches] for s in plan_of(60, **kwargs).steps()]
     assert [m.rows.tolist() for m in plan_of(60, **kwargs).step(20).micro_batches] == whole[19]
+
+
+def test_executed_otherwise_it_is_the_same_plan() -> None:
+    plain = plan_of(60, per_device_train_batch_size=16)
+    packed = plain.executed(128)
+    assert packed.ladder is not None
+    assert packed.ladder.top == 128
+    assert plain.ladder is None
+    assert packed.executed(None).to_json() == plain.to_json()
+    held_out = packed.executed(128, longest=1000).ladder
+    assert held_out is not None
+    assert held_out.top == 1024

@@ -87,6 +87,13 @@ class Examples:
         view._digest = order.hexdigest()
         return view
 
+    def parts(self, rows: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Examples:
+        """One example for each of these spans of the flat arrays, [parts] each. It has the place of the row it is named by
+        (`rows`), and its digest."""
+        view = self.take(rows)
+        view.starts, view.ends = starts, ends
+        return view
+
     def digest(self) -> str:
         """A hash of every token, label and boundary in order: two data sets of the same digest are the same."""
         if self._digest is None:

@@ -7,7 +7,7 @@ from dynotune.data.load import load_train_and_eval
 from dynotune.data.show import show_rows
 from dynotune.data.tokens.encode import Encoder
 from dynotune.model.tokenizer import load_tokenizer
-from dynotune.plan.make import trainable_spans
+from dynotune.plan.content import make_content
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +29,8 @@ def prepare_data(config: SFTConfig, show: int, console: "Console") -> dict[str, 
     train, evaluation = load_train_and_eval(config, encoder, None)
     prepared = {}
     for name, loaded in {"training data": train, **evaluation}.items():
-        trainable_spans(loaded.examples, config, loaded.ledger, None)
+        packed = config.packing if loaded is train else config.packing_of_evaluation
+        make_content(loaded.examples, config, loaded.ledger, packing=config.packing_strategy if packed else None)
         for sentence in (*loaded.sources, loaded.format):
             console.print(f"{name}: {sentence}", markup=False, highlight=False)
         console.print(loaded.ledger.summary(name))

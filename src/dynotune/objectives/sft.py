@@ -57,7 +57,8 @@ class SFTObjective:
         self.row_loss = RowLoss(smoothing=self.smoothing, by_probability=self.loss_type == "dft")
 
     def denominator(self, step: Step) -> int:
-        return step.label_tokens
+        # TRL's packing may cut bins so that a whole step holds no label: its loss and gradient are 0, not 0 / 0.
+        return max(1, step.label_tokens)
 
     def __call__(self, logits_TV: Tensor, labels_T: Tensor) -> tuple[Tensor, Tensor]:
         # Position t predicts token t + 1. Rows without a label stay in the sum as zeros: choosing them by a boolean

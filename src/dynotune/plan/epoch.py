@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,8 @@ class Layout:
     real_tokens: NDArray[np.int64]
     processed_tokens: NDArray[np.int64]
     documents: NDArray[np.int64]
+    """Those that stand in a micro-batch: counted where they were laid out."""
+
     used: dict[int, int]
     """Rung to the number of micro-batches that take it. Empty on the plain path."""
 
@@ -30,54 +31,54 @@ class Layout:
         """Real tokens over processed tokens."""
         return float(self.real_tokens.sum() / self.processed_tokens.sum())
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "micro_batches_per_epoch": int(self.micro_batches.sum()),
-            "micro_batches_per_step": {
-                "min": int(self.micro_batches.min()),
-                "median": float(np.median(self.micro_batches)),
-                "max": int(self.micro_batches.max()),
-            },
-            "documents_per_micro_batch": float(self.documents.sum() / self.micro_batches.sum()),
-            "processed_tokens_per_epoch": int(self.processed_tokens.sum()),
-            "padding_tokens_per_epoch": int((self.processed_tokens - self.real_tokens).sum()),
-            "fill": self.fill,
-            "ladder": {str(rung): count for rung, count in self.used.items()},
-        }
 
-
-def ladder_of(lengths: NDArray[np.int64], examples: int, capacity: int, rungs: int = RUNGS) -> Ladder:
-    """The ladder for documents of `lengths` [documents] tokens, taken `examples` a step in any order.
+def ladder_of(
+    lengths: NDArray[np.int64],
+    steps: NDArray[np.int64],
+    capacity: int,
+    most: int | None = None,
+    longest: int = 0,
+    rungs: int = RUNGS,
+) -> Ladder:
+    """The ladder for documents of `lengths` [documents] tokens, of which `steps` [steps + 1] says where each step begins.
 
     Its top is `capacity`, or the longest document where that is longer; less where no step can hold as much.
+    most, longest: tokens of the largest step and document that other epochs may bring; default those of this one.
     """
-    longest = np.partition(lengths, -min(examples, len(lengths)))[-examples:]
-    top = max(min(round_down(capacity), round_up(int(longest.sum()))), round_up(int(longest.max())))
-    steps = -(-len(lengths) // examples)
-    picked = np.unique(np.linspace(0, steps - 1, min(steps, SAMPLED_STEPS)).astype(np.int64))
+    totals = np.add.reduceat(lengths, steps[:-1])
+    fits_all = round_up(max(int(totals.max()), most or 0))
+    top = max(min(round_down(capacity), fits_all), round_up(max(int(lengths.max()), longest)))
+    count = len(totals)
     bins, left = [], []
-    for step in picked.tolist():
-        values = lengths[step * examples : (step + 1) * examples]
+    for step in np.unique(np.linspace(0, count - 1, min(count, SAMPLED_STEPS)).astype(np.int64)).tolist():
+        values = lengths[steps[step] : steps[step + 1]]
         packed = sorted((int(values[one].sum()), int(values[one].max())) for one in pack_step(values, top))
         bins += [load for load, _ in packed]
         again = packed[:LAID_OUT_AGAIN]
-        left.append((sum(load for load, _ in again), max(longest for _, longest in again)))
+        left.append((sum(load for load, _ in again), max(one for _, one in again)))
     return improve_ladder(Ladder(choose_ladder(np.array(bins), top, rungs)), np.array(left))
 
 
-def layout_of(lengths: NDArray[np.int64], examples: int, ladder: Ladder | None) -> Layout:
-    """The layout of documents of `lengths` [documents] tokens, `examples` a step in this order; without a ladder, plain."""
-    starts = np.arange(0, len(lengths), examples)
-    documents = np.diff(np.append(starts, len(lengths)))
-    real = np.add.reduceat(lengths, starts)
+def layout_of(lengths: NDArray[np.int64], steps: NDArray[np.int64], ladder: Ladder | None) -> Layout:
+    """The layout of documents of `lengths` [documents] tokens in steps that begin at `steps` [steps + 1]; without a ladder,
+    the plain path's."""
+    documents, real = np.diff(steps), np.add.reduceat(lengths, steps[:-1])
     if ladder is None:
         return Layout(documents, real, real, documents, {})
+    rungs = np.array(ladder.rungs)
     alone = ladder.fits_one(real)
-    rung_of_step = np.array(ladder.rungs)[np.searchsorted(ladder.rungs, np.minimum(real, ladder.top))]
-    micro_batches, processed = np.ones_like(real), np.where(alone, rung_of_step, 0)
-    used = Counter(dict(zip(*(a.tolist() for a in np.unique(rung_of_step[alone], return_counts=True)), strict=True)))
+    processed = np.where(alone, rungs[np.searchsorted(rungs, np.minimum(real, ladder.top))], 0)
+    micro_batches = np.ones_like(real)
+    used = Counter(processed[alone].tolist())
     for step in np.flatnonzero(~alone).tolist():
-        rungs = [tokens for _, tokens in arrange(lengths[starts[step] : starts[step] + examples], ladder)]
-        micro_batches[step], processed[step] = len(rungs), sum(rungs)
-        used.update(rungs)
+        laid_out = arrange(lengths[steps[step] : steps[step + 1]], ladder)
+        taken = [tokens for _, tokens in laid_out]
+        micro_batches[step], processed[step] = len(taken), sum(taken)
+        documents[step] = sum(len(one) for one, _ in laid_out)
+        used.update(taken)
     return Layout(micro_batches, real, processed, documents, {rung: used[rung] for rung in ladder.rungs})
+
+
+def even_steps(documents: int, examples: int) -> NDArray[np.int64]:
+    """Where steps of `examples` documents begin [steps + 1]; the last may be smaller."""
+    return np.append(np.arange(0, documents, examples), documents)

@@ -28,14 +28,17 @@ def pack_step(lengths: NDArray[np.int64], capacity: int) -> list[NDArray[np.int6
 
     No document is longer than `capacity`, and no bin holds more. The same lengths always give the same bins.
     """
-    return [np.array(sorted(one), np.int64) for one in _best_fit(lengths.tolist(), _longest_first(lengths), capacity)]
+    return [np.array(sorted(one), np.int64) for one in best_fit(lengths.tolist(), longest_first(lengths), capacity)]
 
 
-def lay_out(rows: NDArray[np.int64], lengths: NDArray[np.int64], ladder: Ladder) -> list[MicroBatch]:
+def lay_out(rows: NDArray[np.int64], lengths: NDArray[np.int64], ladder: Ladder | None) -> list[MicroBatch]:
     """Micro-batches of the documents at `rows` [documents], of `lengths` tokens each: every document stands in exactly one.
 
-    No document is longer than the ladder's top. Documents keep their order inside a micro-batch.
+    No document is longer than the ladder's top. Documents keep their order inside a micro-batch. Without a ladder each has
+    a micro-batch of its own length: the plain path.
     """
+    if ladder is None:
+        return [MicroBatch(rows[i : i + 1], int(lengths[i])) for i in range(len(rows))]
     return [MicroBatch(rows[one], tokens) for one, tokens in arrange(lengths, ladder)]
 
 
@@ -47,8 +50,8 @@ def arrange(lengths: NDArray[np.int64], ladder: Ladder) -> list[tuple[NDArray[np
     assert longest <= ladder.top, (longest, ladder.top)
     if total <= ladder.top and len(next(ladder.sets(total, longest))) == 1:
         return [(np.arange(len(lengths)), ladder.rung(total))]
-    values, order = lengths.tolist(), _longest_first(lengths)
-    bins = _best_fit(values, order, ladder.top)
+    values, order = lengths.tolist(), longest_first(lengths)
+    bins = best_fit(values, order, ladder.top)
     loads = [sum(values[i] for i in one) for one in bins]
     by_load = sorted(range(len(bins)), key=lambda b: (-loads[b], b))
     kept, again = by_load[:-LAID_OUT_AGAIN], by_load[-LAID_OUT_AGAIN:]
@@ -87,7 +90,7 @@ def _into(values: list[int], left: list[int], rungs: tuple[int, ...]) -> list[li
     return bins
 
 
-def _best_fit(values: list[int], order: list[int], capacity: int) -> list[list[int]]:
+def best_fit(values: list[int], order: list[int], capacity: int) -> list[list[int]]:
     """Each document in turn goes where the least room is left by it; of equals, to the bin that has waited longest."""
     frees: list[int] = []
     """The distinct numbers of free tokens, ascending."""
@@ -117,6 +120,6 @@ def _best_fit(values: list[int], order: list[int], capacity: int) -> list[list[i
     return bins
 
 
-def _longest_first(lengths: NDArray[np.int64]) -> list[int]:
+def longest_first(lengths: NDArray[np.int64]) -> list[int]:
     order: list[int] = np.argsort(-lengths, kind="stable").tolist()
     return order

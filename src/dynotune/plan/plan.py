@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 
 from dynotune.config.keys.batch import BatchConfig
 from dynotune.errors import DataError
+from dynotune.plan.content import Packing
 from dynotune.plan.epoch import Layout, ladder_of, layout_of
 from dynotune.plan.ladder import Ladder
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.packing import lay_out
 from dynotune.plan.sampler import epoch_order
+from dynotune.plan.summary import PACKED, PLAIN, figures, layout_line, lines
+from dynotune.plan.trl_packing import members
 from dynotune.plan.truncation import Spans
 
 
@@ -52,7 +55,7 @@ class Step:
 
 
 class Plan:
-    """Steps of a run over `spans`. Deterministic: two plans of the same inputs are equal."""
+    """Steps of a run over the documents of `spans`. Deterministic: two plans of the same inputs are equal."""
 
     def __init__(
         self,
@@ -62,8 +65,9 @@ class Plan:
         seed: int,
         digest: str = "",
         micro_batch_tokens: int | None = None,
+        packing: Packing | None = None,
     ) -> None:
-        """`rows` [used rows] are the indices that may be trained on; a row without label tokens must not be there.
+        """`rows` are the documents that may be trained on: each a row with label tokens, or bin by bin under `packing`.
 
         digest: names the data (`Examples.digest`): under other data the same step holds other examples.
         micro_batch_tokens: how many tokens a micro-batch may hold, more where a document is longer. None is the plain path,
@@ -71,19 +75,19 @@ class Plan:
         """
         if not len(rows):
             raise DataError("There is nothing to train on: no row is left. The ledger above says where they went.")
-        assert spans.label_tokens[rows].min() > 0
-        self.digest = digest
+        assert packing or spans.label_tokens[rows].min() > 0
+        self.digest, self.packing = digest, packing
         self.spans, self.rows, self.seed = spans, rows, config.data_seed if config.data_seed is not None else seed
         self.strategy = config.train_sampling_strategy
         self.examples_per_step = config.examples_per_step
         self.micro_batch_tokens = micro_batch_tokens
-        self.rows_per_epoch = len(rows)
+        self.all_rows = self.rows_per_epoch = len(rows) if packing is None else len(packing.offsets) - 1
         if config.dataloader_drop_last:
             unit = config.global_batch_size or config.per_device_train_batch_size
-            self.rows_per_epoch -= len(rows) % unit
+            self.rows_per_epoch -= self.all_rows % unit
             if not self.rows_per_epoch:
                 raise DataError(
-                    f"`dataloader_drop_last` leaves nothing: {len(rows)} rows do not fill one batch of {unit}."
+                    f"`dataloader_drop_last` leaves nothing: {self.all_rows} rows do not fill one batch of {unit}."
                     " Take it out, or make the batch smaller."
                 )
         self.steps_per_epoch = math.ceil(self.rows_per_epoch / self.examples_per_step)
@@ -91,11 +95,15 @@ class Plan:
             config.max_steps if config.max_steps > 0 else math.ceil(config.num_train_epochs * self.steps_per_epoch)
         )
         self._order: tuple[int, NDArray[np.int64]] | None = None
+        self._longest_elsewhere = 0
 
-    def executed(self, micro_batch_tokens: int | None) -> Self:
-        """The same steps in micro-batches of up to so many tokens; None: plainly, one document at a time."""
+    def executed(self, micro_batch_tokens: int | None, longest: int = 0) -> Self:
+        """The same steps in micro-batches of up to so many tokens; None: plainly, one document at a time.
+
+        longest: tokens of the longest document outside the plan (an evaluation's) that its ladder must hold, too.
+        """
         other = copy(self)
-        other.micro_batch_tokens = micro_batch_tokens
+        other.micro_batch_tokens, other._longest_elsewhere = micro_batch_tokens, longest
         for known in ("ladder", "layout"):
             other.__dict__.pop(known, None)
         return other
@@ -104,18 +112,14 @@ class Plan:
         """The step of this 1-based number."""
         epoch, within = divmod(number - 1, self.steps_per_epoch)
         first = within * self.examples_per_step
-        rows = self.rows[self._epoch(epoch)[first : first + self.examples_per_step]]
+        rows, _ = self._documents(self._epoch(epoch)[first : first + self.examples_per_step])
         lengths = self.spans.lengths_of(rows)
         return Step(
             number=number,
             epoch=number / self.steps_per_epoch,
             rows=rows,
             lengths=lengths,
-            micro_batches=(
-                lay_out(rows, lengths, self.ladder)
-                if self.ladder
-                else [MicroBatch(rows[i : i + 1], int(lengths[i])) for i in range(len(rows))]
-            ),
+            micro_batches=lay_out(rows, lengths, self.ladder),
             real_tokens=int(lengths.sum()),
             label_tokens=int(self.spans.label_tokens[rows].sum()),
         )
@@ -130,46 +134,73 @@ class Plan:
         """The token counts of micro-batches, chosen from the first epoch and valid for all. None on the plain path."""
         if self.micro_batch_tokens is None:
             return None
-        return ladder_of(self._first_lengths, self.examples_per_step, self.micro_batch_tokens)
+        _, lengths, steps = self.first_epoch
+        tokens = self._row_tokens()
+        most = int(np.partition(tokens, -min(self.examples_per_step, len(tokens)))[-self.examples_per_step :].sum())
+        longest = max(int(self.spans.lengths_of(self.rows).max()), self._longest_elsewhere)
+        return ladder_of(lengths, steps, self.micro_batch_tokens, most, longest)
 
     @cached_property
     def layout(self) -> Layout:
         """How the steps of the first epoch are executed."""
-        return layout_of(self._first_lengths, self.examples_per_step, self.ladder)
+        _, lengths, steps = self.first_epoch
+        return layout_of(lengths, steps, self.ladder)
 
     @cached_property
-    def _first_lengths(self) -> NDArray[np.int64]:
-        return self.spans.lengths_of(self.rows[self._epoch(0)])
+    def first_epoch(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Its documents in order, their lengths, and the offsets [steps + 1] at which steps begin among them."""
+        documents, offsets = self._documents(self._epoch(0))
+        steps = offsets[np.append(np.arange(0, self.rows_per_epoch, self.examples_per_step), self.rows_per_epoch)]
+        return documents, self.spans.lengths_of(documents), steps
 
     def _epoch(self, epoch: int) -> NDArray[np.int64]:
+        """The order of an epoch's rows."""
         if self._order is None or self._order[0] != epoch:
-            self._order = epoch, epoch_order(len(self.rows), epoch, self.seed, self.strategy)[: self.rows_per_epoch]
+            self._order = epoch, epoch_order(self.all_rows, epoch, self.seed, self.strategy)[: self.rows_per_epoch]
         return self._order[1]
+
+    def _documents(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The documents of these rows, and the offsets [rows + 1] at which each row begins among them."""
+        if self.packing is None:
+            return self.rows[rows], np.arange(len(rows) + 1)
+        return members(self.rows, self.packing.offsets, rows)
+
+    def _row_tokens(self) -> NDArray[np.int64]:
+        """Tokens of every row."""
+        lengths = self.spans.lengths_of(self.rows)
+        return lengths if self.packing is None else np.add.reduceat(lengths, self.packing.offsets[:-1])
 
     def content(self) -> dict[str, Any]:
         """What steps contain. A run goes on only under the same; how steps are executed may change."""
-        rows = self.rows[self._epoch(0)]
-        lengths = self._first_lengths
-        return {
+        documents, lengths, _ = self.first_epoch
+        content: dict[str, Any] = {
             "steps": self.total_steps,
             "steps_per_epoch": self.steps_per_epoch,
             "epochs": self.total_steps / self.steps_per_epoch,
-            "examples": len(self.rows),
+            "examples": self.all_rows,
             "examples_per_step": self.examples_per_step,
-            "examples_left_out_by_drop_last": len(self.rows) - self.rows_per_epoch,
+            "examples_left_out_by_drop_last": self.all_rows - self.rows_per_epoch,
             "order": self.strategy,
             "seed": self.seed,
             "data": self.digest,
             "real_tokens_per_epoch": int(lengths.sum()),
-            "label_tokens_per_epoch": int(self.spans.label_tokens[rows].sum()),
+            "label_tokens_per_epoch": int(self.spans.label_tokens[documents].sum()),
             "longest_example": int(lengths.max()),
             "median_example": float(np.median(lengths)),
         }
+        if self.packing is not None:
+            packing = {"strategy": self.packing.strategy, "max_length": self.packing.max_length}
+            content["packing"] = {**packing, "documents": len(self.rows), "kind": "behavioural"}
+        return content
 
     def to_json(self) -> dict[str, Any]:
         """What `plan.json` in the run folder says."""
-        path = "packed: documents side by side, each seeing itself alone" if self.ladder else PLAIN
-        return {"path": path, **self.content(), **({"layout": self.layout.to_json()} if self.ladder else {})}
+        return {"path": PLAIN if self.ladder is None else PACKED, **self.content(), "layout": figures(self)}
 
+    def summary(self) -> list[str]:
+        """What steps contain, in a few sentences for the terminal."""
+        return lines(self)
 
-PLAIN = "plain: one document at a time, no padding"
+    def layout_summary(self) -> str:
+        """How a packed plan is executed, in one line."""
+        return layout_line(self)

@@ -12,6 +12,7 @@ from rich.console import Console
 from dynotune.config.sft import SFTConfig
 from dynotune.config.variables import export_env
 from dynotune.data.account.quarantine import Quarantine
+from dynotune.data.examples import Examples
 from dynotune.data.load import Loaded, load_train_and_eval
 from dynotune.data.tokens.encode import Encoder
 from dynotune.environment import collect
@@ -19,9 +20,9 @@ from dynotune.model.precision import choose_precision
 from dynotune.model.prepare import Prepared, prepare_model
 from dynotune.model.tokenizer import apply_settings, load_tokenizer_and_changes
 from dynotune.objectives.sft import SFTObjective
-from dynotune.plan.make import check_vocabulary, rows_without_labels, trainable_spans
+from dynotune.plan.content import Content, make_content
+from dynotune.plan.make import check_vocabulary, rows_without_labels
 from dynotune.plan.plan import Plan
-from dynotune.plan.truncation import Spans
 from dynotune.train.assemble import assemble
 from dynotune.train.checkpoint import Checkpoints
 from dynotune.train.device import seed_everything, set_up_process
@@ -106,7 +107,7 @@ def train_sft(
         data, held_out_data = load_train_and_eval(
             config, encoder, folder.starting, train_dataset=train_dataset, eval_dataset=eval_dataset
         )
-        plan, held_out = make_plan(config, folder, tokenizer, data, held_out_data)
+        plan, examples, held_out = make_plan(config, folder, tokenizer, data, held_out_data)
         _report_data(config, console, encoder, data, held_out_data, plan)
 
         seed_everything(config.seed)  # what is drawn for the model must not depend on what was drawn for the data
@@ -136,7 +137,7 @@ def train_sft(
             folder=folder,
             plan=plan,
             path=execution.path,
-            examples=data.examples,
+            examples=examples,
             held_out=held_out,
             model=prepared.model,
             tokenizer=tokenizer,
@@ -179,22 +180,35 @@ def make_plan(
     tokenizer: "PreTrainedTokenizerBase",
     data: Loaded,
     held_out_data: Mapping[str, Loaded],
-) -> tuple[Plan, dict[str, HeldOut]]:
-    """Apply `max_length` to every data set, account for what it cuts, and plan the run."""
+) -> tuple[Plan, Examples, dict[str, HeldOut]]:
+    """Apply `max_length` and packing to every data set, account for what they cut, and plan the run.
+
+    Returns the plan, the documents that it is made of, and the held-out data.
+    """
     quarantine = Quarantine(folder.starting / "quarantine.jsonl").write
 
     shuffle_seed = config.seed if config.shuffle_dataset else None
 
-    def spans_of(loaded: Loaded) -> tuple[Spans, Any]:
-        return trainable_spans(
-            loaded.examples, config, loaded.ledger, quarantine, lambda ids: str(tokenizer.decode(ids)), shuffle_seed
+    def content_of(loaded: Loaded, packed: bool) -> Content:
+        return make_content(
+            loaded.examples,
+            config,
+            loaded.ledger,
+            quarantine,
+            lambda ids: str(tokenizer.decode(ids)),
+            shuffle_seed=shuffle_seed,
+            packing=config.packing_strategy if packed else None,
         )
 
-    spans, rows = spans_of(data)
+    train = content_of(data, config.packing)
     # Shuffled rows make other steps, so a checkpoint must not go on under them.
     digest = data.examples.digest() + ("" if shuffle_seed is None else f", shuffled by {shuffle_seed}")
-    plan = Plan(spans, rows, config, config.seed, digest)
-    return plan, {name: HeldOut(loaded.examples, *spans_of(loaded)) for name, loaded in held_out_data.items()}
+    plan = Plan(train.spans, train.rows, config, config.seed, digest, packing=train.packing)
+    held_out = {}
+    for name, loaded in held_out_data.items():
+        content = content_of(loaded, config.packing_of_evaluation)
+        held_out[name] = HeldOut(content.examples, content.spans, content.labelled)
+    return plan, train.examples, held_out
 
 
 def _report_data(
@@ -210,12 +224,8 @@ def _report_data(
             say(f"note: {name}: {lost}")
     for sentence in encoder.report:
         say(f"template: {sentence}")
-    j = plan.content()
-    say(
-        f"plan: {j['steps']:,} steps of {j['examples_per_step']} examples ({j['epochs']:.2f} epochs of"
-        f" {j['examples']:,} examples, {j['real_tokens_per_epoch']:,} tokens, {j['label_tokens_per_epoch']:,} of them"
-        " with loss)"
-    )
+    for sentence in plan.summary():
+        say(sentence)
 
 
 def _write_start(

@@ -60,6 +60,33 @@ def _batch(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
             yield idle(f"`global_batch_size` alone fixes the examples of a step; {names} adds nothing.", *factors)
     if config.max_steps > 0 and changed(config, "num_train_epochs"):
         yield idle("`max_steps` wins over `num_train_epochs`, as in TRL.", "max_steps", "num_train_epochs")
+    if config.packed_execution == "off" and config.micro_batch_tokens is not None:
+        yield idle(
+            "`micro_batch_tokens` does nothing with `packed_execution: off`, one document at a time.",
+            "micro_batch_tokens",
+            "packed_execution",
+        )
+
+
+def _packing(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
+    key = "packing" if config.packing else "eval_packing"
+    if not (config.packing or config.packing_of_evaluation):
+        if config.packing_strategy != "bfd" and "packing" not in given:
+            yield idle("`packing_strategy` does nothing without `packing: true`, as in TRL.", "packing_strategy")
+        return
+    if config.max_length is None:
+        yield wrong(
+            f"`{key}: true` fills bins of `max_length` tokens, and `max_length: null` gives none. Give a length.",
+            key,
+            "max_length",
+        )
+    if config.truncation_mode == "keep_end":
+        yield wrong(
+            f"`truncation_mode: keep_end` cannot be used with `{key}: true`: TRL's packing always keeps the start. Remove "
+            "one.",
+            key,
+            "truncation_mode",
+        )
 
 
 def _objective(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
@@ -180,4 +207,16 @@ def _run(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
             )
 
 
-CHECKS: tuple[Check, ...] = (_data, _batch, steps, _objective, _adapter, _model, _schedule, evaluation, saving, _run)
+CHECKS: tuple[Check, ...] = (
+    _data,
+    _batch,
+    _packing,
+    steps,
+    _objective,
+    _adapter,
+    _model,
+    _schedule,
+    evaluation,
+    saving,
+    _run,
+)

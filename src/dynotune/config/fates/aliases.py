@@ -46,7 +46,7 @@ AXOLOTL_NAMES: Mapping[str, str] = {
     "peft_use_rslora": "`use_rslora`",
     "peft_init_lora_weights": "`init_lora_weights`",
     "sample_packing": "nothing: `packed_execution` packs without changing what a step contains",
-    "eval_sample_packing": "nothing: the evaluation loss does not depend on packing",
+    "eval_sample_packing": "nothing: the evaluation loss does not depend on how documents are laid out",
     "pad_to_sequence_len": "nothing: nothing is padded",
     "flash_attention": "`attn_implementation: flash_attention_2`",
     "sdp_attention": "`attn_implementation: sdpa`",

@@ -73,7 +73,7 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
         refuses={False: "a mean of means depends on how a step is split, which the loss here never does"},
     ),
     "auto_find_batch_size": superseded(
-        "a step's content is fixed by the batch settings; execution takes one document at a time and needs no search",
+        "a step's content is fixed by the batch settings, and `micro_batch_tokens` is chosen by the memory there is",
         default=False,
     ),
     "gradient_checkpointing": honoured(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dynotune.config.fates.fate import Fate, honoured, mapped, refused, superseded
+from dynotune.config.fates.fate import Fate, honoured, refused, superseded
 
 LATER_QLORA = "QLoRA is later work"
 QLORA_INSTEAD = "remove it and train LoRA over a bfloat16 base (`use_peft: true`)"
@@ -11,13 +11,6 @@ LATER_STREAMING = (
 )
 STREAMING_INSTEAD = "remove it; shards are read one row at a time, and only token ids are kept"
 DPO = "DPO arrives with `dynotune dpo`"
-PACKING = (
-    "TRL's packing makes a row a bin of `max_length` tokens, so a step holds many more examples and an epoch makes "
-    "many fewer updates; it arrives with packed execution"
-)
-PACKING_INSTEAD = (
-    "remove it to train the same examples a step, or raise `gradient_accumulation_steps` to put more examples in a step"
-)
 
 
 def _only_skips_preparation(value: Any) -> bool:
@@ -37,9 +30,15 @@ SHARED: dict[str, Fate] = {
     ),
     "max_length": honoured(),
     "truncation_mode": honoured(),
-    "padding_free": mapped("packed-execution", default=False),
+    "padding_free": superseded(
+        "documents always lie side by side without padding, wherever the model can be packed; "
+        "`packed_execution: on` demands it",
+        default=False,
+    ),
     "pad_to_multiple_of": superseded(
-        "the plain path holds one document at a time and pads nothing", default="auto", silent=("auto", None, "none")
+        "a micro-batch takes one of a few token counts, all multiples of 64, and one document at a time pads nothing",
+        default="auto",
+        silent=("auto", None, "none"),
     ),
     "pad_token": honoured(),
     "activation_offloading": refused(
@@ -59,11 +58,9 @@ SFT_CONFIG: dict[str, Fate] = {
     ),
     "eos_token": honoured(),
     "shuffle_dataset": honoured(),
-    "packing": refused(PACKING, PACKING_INSTEAD, default=False),
-    "packing_strategy": refused(
-        PACKING, PACKING_INSTEAD, default="bfd", silent=("bfd", "bfd_split", "wrapped", "bfd-requeue")
-    ),
-    "eval_packing": refused(PACKING, "remove it; the evaluation loss does not depend on it"),
+    "packing": honoured("*behavioural*: the plan says how many fewer updates it makes"),
+    "packing_strategy": honoured("`bfd-requeue` is the old name of `bfd_split`"),
+    "eval_packing": honoured("the loss is a mean over label tokens, so `bfd` changes it by what it cuts alone"),
     "completion_only_loss": honoured(),
     "assistant_only_loss": honoured(),
     "loss_type": honoured("`chunked_nll` is TRL's old name of `nll` and is taken as `nll`"),

@@ -38,6 +38,28 @@ class BatchConfig(Topic):
     same loss and gradient. `auto` where the model can be packed, which is tried out before the first step; `on` stops
     where it cannot; `off` takes the plain path, one document at a time."""
 
+    micro_batch_tokens: int | None = Field(default=None, ge=64, lt=2**31)
+    """Tokens that a micro-batch may hold under packed execution; more where a document is longer. Default: what is
+    estimated to fit the device, at most 16,384. It changes speed and memory, never what a step contains."""
+
+    packing: bool = False
+    """TRL's packing, which makes a row a bin of up to `max_length` tokens. *Behavioural*: a step holds many more examples
+    and an epoch makes many fewer updates; the plan says how many. For speed alone leave it off: `packed_execution` packs
+    without changing what a step contains."""
+
+    packing_strategy: Literal["bfd", "bfd_split", "wrapped"] = "bfd"
+    """How `packing` fills bins. `bfd`: whole examples, best fit first, cut at `max_length`; `bfd_split`: longer ones become
+    several documents; `wrapped`: one stream, cut every `max_length` tokens, in which examples see each other."""
+
+    eval_packing: bool | None = None
+    """Pack the evaluation data by `packing_strategy`. Default: as `packing`. With `bfd` it only cuts them at `max_length`,
+    since the loss is a mean over label tokens; the other two change the loss."""
+
+    @property
+    def packing_of_evaluation(self) -> bool:
+        """Whether evaluation data are packed."""
+        return self.packing if self.eval_packing is None else self.eval_packing
+
     @property
     def examples_per_step(self) -> int:
         """Examples in one optimizer update on one rank's world."""

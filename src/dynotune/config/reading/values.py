@@ -54,6 +54,12 @@ def _train_sampling_strategy(value: Any) -> tuple[Any, Said]:
     return value, None
 
 
+def _packing_strategy(value: Any) -> tuple[Any, Said]:
+    if value == "bfd-requeue":
+        return "bfd_split", "`packing_strategy: bfd-requeue` is TRL's old name of `bfd_split` and is taken as such."
+    return value, None
+
+
 def _hub_strategy(value: Any) -> tuple[Any, Said]:
     if value in ("checkpoint", "all_checkpoints"):
         raise ValueError("checkpoints stay in the run folder; use `end` or `every_save`, which push the model")
@@ -160,6 +166,7 @@ def _env(value: Any) -> tuple[Any, Said]:
 _RULES: Mapping[str, Callable[[Any], tuple[Any, Said]]] = {
     "loss_type": _loss_type,
     "train_sampling_strategy": _train_sampling_strategy,
+    "packing_strategy": _packing_strategy,
     "hub_strategy": _hub_strategy,
     "lora_task_type": _lora_task_type,
     "max_steps": _max_steps,

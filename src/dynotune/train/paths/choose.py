@@ -15,6 +15,7 @@ from dynotune.model.head.projection import base_of
 from dynotune.model.lora import install
 from dynotune.model.precision import Precision
 from dynotune.objectives.sft import Objective
+from dynotune.plan.capacity import micro_batch_capacity
 from dynotune.plan.plan import Plan
 from dynotune.train.device import autocast_of
 from dynotune.train.paths.packed import PackedPath
@@ -23,9 +24,6 @@ from dynotune.train.paths.plain import PlainPath
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-MICRO_BATCH_TOKENS = {"cuda": 16_384, "cpu": 2048}
-"""Tokens of the largest micro-batch."""
 
 PROBED_TOKENS = 16
 """Tokens on which the head is compared with the model's own."""
@@ -64,7 +62,7 @@ def choose_execution(
     reason = None
     if config.packed_execution != "off":
         with ExitStack() as installed:
-            packed = _packed(plan, model, objective, longest, precision, device, installed)
+            packed = _packed(config, plan, model, objective, longest, precision, device, installed)
             if isinstance(packed, Execution):
                 undo.push(installed.pop_all())
                 return packed
@@ -82,6 +80,7 @@ def choose_execution(
 
 
 def _packed(
+    config: BatchConfig,
     plan: Plan,
     model: "PreTrainedModel",
     objective: Objective,
@@ -109,10 +108,11 @@ def _packed(
         found = find_head(model, ids_T)
     if found.head is None:
         return str(found.why_not)
-    plan = plan.executed(MICRO_BATCH_TOKENS[device.type])
+    capacity = micro_batch_capacity(config.micro_batch_tokens, longest, device.type)
+    plan = plan.executed(capacity.tokens, longest)
     assert plan.ladder is not None
     path = PackedPath(model, found.head, objective, plan.ladder)
     installed.callback(path.close)
-    rungs = ", ".join(f"{rung:,}" for rung in plan.ladder.rungs)
-    first = f"execution: packed, isolated documents in micro-batches of {rungs} tokens"
-    return Execution(path, plan, autocast, [first, *examined.says, *says])
+    first = f"execution: packed, isolated documents: {plan.layout_summary()}"
+    most = f"a micro-batch holds up to {plan.ladder.top:,} tokens: {capacity.why}"
+    return Execution(path, plan, autocast, [first, most, *examined.says, *says])

@@ -1,0 +1,127 @@
+"""The figures of a plan, each under one name: updates, micro-batches, the ladder, tokens, and what TRL would do."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dynotune.plan.epoch import even_steps, ladder_of, layout_of
+
+if TYPE_CHECKING:
+    from dynotune.config.keys.batch import BatchConfig
+    from dynotune.plan.plan import Plan
+
+PLAIN = "plain: one document at a time, no padding"
+PACKED = "packed: documents side by side, each seeing itself alone"
+
+DEFAULT_TOKENS = 16_384
+"""Tokens of the largest micro-batch where nothing else is asked for and there is memory for it."""
+
+DEFAULT_EXAMPLES = 64
+"""Examples a step for the figures of data that no run is planned for yet."""
+
+
+def figures(plan: Plan) -> dict[str, Any]:
+    """How the first epoch is executed; the others differ by chance only."""
+    documents, lengths, steps = plan.first_epoch
+    layout, labels = plan.layout, plan.spans.label_tokens[documents]
+    real, processed = int(lengths.sum()), int(layout.processed_tokens.sum())
+    no_labels = int((np.add.reduceat(labels, steps[:-1]) == 0).sum())
+    return {
+        "micro_batches_per_epoch": int(layout.micro_batches.sum()),
+        "micro_batches_per_step": _spread(layout.micro_batches),
+        "documents_per_micro_batch": len(documents) / int(layout.micro_batches.sum()),
+        "documents_per_step": _spread(np.diff(steps)),
+        "documents_lost": len(documents) - int(layout.documents.sum()),
+        "tokens_per_step": _spread(layout.real_tokens),
+        "ladder": {str(rung): count for rung, count in layout.used.items()},
+        "fill": layout.fill,
+        "tokens_per_epoch": {
+            "processed": processed,
+            "real": real,
+            "pad": processed - real,
+            "label": int(labels.sum()),
+            "masked": real - int(labels.sum()),
+        },
+        "steps_without_label_tokens": no_labels,
+    }
+
+
+def lines(plan: Plan) -> list[str]:
+    """The plan in a few sentences, as a run says them."""
+    content = plan.content()
+    rows = "examples" if plan.packing is None else "bins"
+    said = [
+        f"plan: {content['steps']:,} steps of {content['examples_per_step']} {rows}"
+        f" ({content['epochs']:.2f} epochs of {content['examples']:,}, {content['real_tokens_per_epoch']:,} tokens,"
+        f" {content['label_tokens_per_epoch']:,} of them with loss)"
+    ]
+    return said if plan.packing is None else [*said, *packing_lines(plan)]
+
+
+def layout_line(plan: Plan) -> str:
+    """How a packed plan is executed."""
+    j = figures(plan)
+    per_step = j["micro_batches_per_step"]
+    return (
+        f"{j['micro_batches_per_epoch'] / plan.steps_per_epoch:.2f} micro-batches a step ({per_step['min']} to"
+        f" {per_step['max']}), {j['documents_per_micro_batch']:.1f} documents in each, of"
+        f" {', '.join(f'{int(rung):,}' for rung in j['ladder'])} tokens; fill {j['fill']:.1%}"
+    )
+
+
+def packing_lines(plan: Plan) -> list[str]:
+    """What TRL's packing does to the updates, where it is on."""
+    packing = plan.packing
+    assert packing is not None
+    without = math.ceil(packing.rows_unpacked / plan.examples_per_step)
+    times = without / plan.steps_per_epoch
+    said = [
+        f"behavioural: `packing: true` ({packing.strategy}) makes {plan.all_rows:,} bins of up to"
+        f" {packing.max_length:,} tokens out of {packing.rows_unpacked:,} rows, as TRL does: {plan.steps_per_epoch:,}"
+        f" updates an epoch instead of {without:,}, {times:.1f} times fewer"
+    ]
+    if not packing.isolated:
+        said.append("behavioural: `packing_strategy: wrapped`: examples that share a bin see each other")
+    empty = figures(plan)["steps_without_label_tokens"]
+    if empty:
+        said.append(f"note: {empty:,} steps of the first epoch hold no label token: their bins were cut before any")
+    return said
+
+
+def updates_per_epoch(rows: int, config: BatchConfig) -> int:
+    """Of TRL and transformers on one process, for so many rows: batches, then groups of `gradient_accumulation_steps`.
+
+    `global_batch_size`, which they lack, counts as the product that they would be given.
+    """
+    batch = config.global_batch_size or config.per_device_train_batch_size
+    accumulation = 1 if config.global_batch_size else config.gradient_accumulation_steps
+    batches = rows // batch if config.dataloader_drop_last else math.ceil(rows / batch)
+    return math.ceil(batches / accumulation)
+
+
+def fill_at_default(lengths: NDArray[np.int64]) -> dict[str, Any]:
+    """What packing makes of documents of these lengths [documents], for a manifest: 64 examples a step in a random order
+    (seed 0), micro-batches of up to 16,384 tokens.
+
+    `compression_ratio`: documents in a bin of a whole epoch packed together, without steps.
+    """
+    order = np.random.default_rng(0).permutation(len(lengths))
+    steps = even_steps(len(lengths), DEFAULT_EXAMPLES)
+    ladder = ladder_of(lengths[order], steps, DEFAULT_TOKENS)
+    layout = layout_of(lengths[order], steps, ladder)
+    return {
+        "examples_per_step": DEFAULT_EXAMPLES,
+        "micro_batch_tokens": ladder.top,
+        "ladder": list(ladder.rungs),
+        "fill": layout.fill,
+        "documents_per_micro_batch": len(lengths) / int(layout.micro_batches.sum()),
+        "compression_ratio": len(lengths) / max(1, math.ceil(int(lengths.sum()) / ladder.top)),
+    }
+
+
+def _spread(values: NDArray[np.int64]) -> dict[str, Any]:
+    return {"min": int(values.min()), "median": float(np.median(values)), "max": int(values.max())}
