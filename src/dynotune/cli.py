@@ -22,7 +22,6 @@ the output has gone (what shells report for SIGPIPE)."""
 
 LATER = {
     "dpo": "preference training",
-    "plan": "the plan of an epoch",
     "profile": "a profile of a step",
     "bench": "paired measurements",
     "audit": "an audit of another trainer's run",
@@ -55,6 +54,15 @@ app.command(
     name="prepare",
     help="Read, render and tokenise the data of a configuration, without training: the ledger, or rows to look at.",
     help_epilogue="Example: dynotune prepare --config sft.yaml --show 3",
+)
+app.command(
+    "dynotune.cli_config:plan",
+    name="plan",
+    help="What a run will do, before it: steps, micro-batches, padding, updates beside TRL's, memory by part and time.\n\n"
+    "Reads the data and the shapes of the model. Nothing trains, no weights are loaded, no GPU is needed.",
+    help_epilogue="Examples:\n\n"
+    "dynotune plan --config sft.yaml\n\n"
+    "dynotune plan --config sft.yaml --micro_batch_tokens 8192 --rate 15000 --json",
 )
 
 _Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print one JSON object on stdout.")]

@@ -1,4 +1,4 @@
-"""The commands that take a configuration: `sft` and `prepare`. Every key is a flag, and the flags' text is the keys'."""
+"""The commands that take a configuration: `sft`, `prepare`, `plan`. Every key is a flag, with the text of the key."""
 
 import contextlib
 import inspect
@@ -208,3 +208,47 @@ def prepare(
         prepared = prepare_data(resolved, show, console)
     if as_json:
         sys.stdout.write(json.dumps(prepared) + "\n")
+
+
+_Rate = Annotated[
+    float | None,
+    Parameter(
+        name="--rate",
+        help="Real tokens a second, for the time a run will take. Default: of the run in `output_dir`, if there is one.",
+        group=_OURS,
+    ),
+]
+_Memory = Annotated[
+    float | None,
+    Parameter(
+        name="--memory",
+        help="GiB that the device may use, where it is not here. Default: what is free on the GPU.",
+        group=_OURS,
+    ),
+]
+
+
+@_with_key_flags
+def plan(
+    *,
+    config: _ConfigFile = None,
+    rate: _Rate = None,
+    memory: _Memory = None,
+    print_config: _PrintConfig = False,
+    as_json: _Json = False,
+    **keys: Any,
+) -> None:
+    """`dynotune plan`; its help stands where it is registered."""
+    resolved = _load(config, keys, to_run=not print_config)
+    if print_config:
+        sys.stdout.write(resolved.to_yaml())
+        return
+    for flag, given in (("--rate", rate), ("--memory", memory)):
+        if given is not None and not given > 0:
+            raise ConfigError(f"flag {flag}: {given:g} must be above 0.")
+    with _console(as_json) as console:
+        from dynotune.plan.command import plan_run
+
+        planned = plan_run(resolved, console, rate, memory)
+    if as_json:
+        sys.stdout.write(json.dumps(planned) + "\n")

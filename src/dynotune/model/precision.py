@@ -27,15 +27,19 @@ def choose_precision(
     adapter: AdapterConfig,
     device: "torch.device",
     own_peft_config: "PeftConfig | None" = None,
+    has_bf16: bool | None = None,
 ) -> Precision:
     """The precision of a run on `device`, by the design's rule unless the configuration says otherwise.
+
+    has_bf16: whether the device computes in bfloat16, where it is planned for and not here. Default: it is asked.
 
     LoRA: a bfloat16 base with float32 adapters. Full: float32 masters and optimizer states, computed in bfloat16.
     On the CPU everything is float32 unless `bf16: true`.
     """
     import torch
 
-    has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    if has_bf16 is None:
+        has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     if model.bf16 and device.type == "cuda" and not has_bf16:
         raise ConfigError(
             f"`bf16: true`: {torch.cuda.get_device_name(device)} has no bfloat16 units. Set `bf16: false` to compute in"

@@ -1,0 +1,175 @@
+"""Memory of a training step by part, from a model that is loaded or from its skeleton on the meta device.
+
+Weights, gradients and optimizer states are counted: they are sums over parameters. Activations are counted too, by asking
+autograd what it keeps of a forward pass; what the backward pass needs beside them is estimated. Legend of shapes: T tokens
+of a micro-batch, D hidden, V vocabulary.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from dynotune.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
+
+GIB = 1 << 30
+
+WORKING_COPIES = 3
+"""Tensors as wide as the widest of a layer that the backward pass holds at once beside what the forward pass kept: the
+gradient that comes in, the one that goes out, and one between."""
+
+STATES = {"adamw_torch_fused": 2, "adamw_torch": 2, "sgd": 0, "adagrad": 1, "rmsprop": 1}
+"""Values of an optimizer's state for each trained value, in its precision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Memory of one kind."""
+
+    name: str
+    bytes: int
+    how: str
+    """What was counted or assumed."""
+
+    certainty: str
+    """`exact`: a sum over tensors that must exist. `counted`: of one forward pass, off by what the allocator rounds.
+    `estimated`: by a rule."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def weights(model: "torch.nn.Module", compute_bf16: bool) -> list[Part]:
+    """Parameters and buffers; and the copies in bfloat16 that autocast makes of wider ones and keeps through a step."""
+    kept = _bytes((*model.parameters(), *model.buffers()))
+    parts = [Part("weights", kept, "parameters and buffers in their precision, tied ones once", "exact")]
+    if compute_bf16:
+        wide = sum(p.numel() for p in model.parameters() if p.is_floating_point() and p.itemsize > 2 and p.dim() > 1)
+        if wide:
+            how = "float32 matrices again in bfloat16: autocast keeps these copies through forward and backward"
+            parts.append(Part("weights in bfloat16", 2 * wide, how, "estimated"))
+    return parts
+
+
+def gradients(model: "torch.nn.Module") -> Part:
+    return Part("gradients", _bytes(_trained(model)), "one for each trained value, in its precision", "exact")
+
+
+def optimizer_states(model: "torch.nn.Module", optim: str, optim_args: str | None) -> Part:
+    """Raises `ConfigError` where the optimizer is not known."""
+    trained = list(_trained(model))
+    if optim == "adafactor":
+        rows = sum((sum(p.shape[:-1]) + p.shape[-1]) * p.itemsize if p.dim() > 1 else p.nbytes for p in trained)
+        return Part("optimizer", rows, "a value a row and a column of each trained matrix (Adafactor)", "estimated")
+    if optim not in STATES:
+        raise ConfigError(f"`optim: {optim}` is not supported, so its memory is not known.")
+    more = sum(word in (optim_args or "") for word in ("momentum", "centered=True", "amsgrad=True"))
+    how = f"{STATES[optim] + more} values for each trained one, in its precision ({optim})"
+    return Part("optimizer", (STATES[optim] + more) * _bytes(trained), how, "exact" if not more else "estimated")
+
+
+def activations(per_token: "PerToken", tokens: int) -> Part:
+    """Of one micro-batch of `tokens`."""
+    how = f"{per_token.kept / 1000:,.0f} kB a token kept for the backward pass, {per_token.how}"
+    if per_token.again:
+        how += f", {per_token.again / 1000:,.0f} kB a token computed again for one layer at a time"
+    how += f"; {per_token.working / 1000:,.0f} kB a token while the backward pass works"
+    return Part("activations", per_token.bytes * tokens, how, "counted" if not per_token.again else "estimated")
+
+
+def head_chunked(model: Any, tokens: int, label_share: float, compute: "torch.dtype", chunk: int) -> Part:
+    """The labelled-rows head of packed execution: `chunk` rows of logits at once, where gradients replace them, and the
+    gradients of the labelled rows and of all hidden states (`model/head/linear.py`)."""
+    weight = model.get_output_embeddings().weight
+    (vocabulary, hidden), labelled = weight.shape, int(tokens * label_share)
+    needed = min(chunk, labelled) * vocabulary * compute.itemsize + labelled * hidden * 4
+    needed += tokens * hidden * compute.itemsize
+    if weight.dtype != compute:
+        needed += weight.numel() * compute.itemsize
+    if weight.requires_grad:
+        needed += weight.numel() * 4
+    how = f"{min(chunk, labelled):,} rows of logits at once; gradients of labelled rows in float32 and of hidden states"
+    return Part("logits", needed, how, "counted")
+
+
+def head_of_all(model: Any, tokens: int, compute: "torch.dtype") -> Part:
+    """All logits of one document of `tokens`: as computed, in float32, and the gradients of both."""
+    vocabulary = model.get_output_embeddings().weight.shape[0]
+    how = "all logits of the longest document, in float32 too, and gradients of both"
+    return Part("logits", tokens * vocabulary * (2 * compute.itemsize + 8), how, "estimated")
+
+
+@dataclass(frozen=True, slots=True)
+class PerToken:
+    """Bytes of activations for each token of a micro-batch."""
+
+    kept: int
+    """What the forward pass leaves for the backward pass."""
+
+    again: int
+    """With activation checkpointing: what one layer leaves when it is computed a second time."""
+
+    working: int
+    """What the backward pass of a layer holds beside that."""
+
+    how: str
+
+    @property
+    def bytes(self) -> int:
+        return self.kept + self.again + self.working
+
+
+def per_token(model: Any, forward: Callable[[int], Any], compute: "torch.dtype", checkpointing: bool) -> PerToken:
+    """Activations for each token, from forward passes over two numbers of tokens.
+
+    forward: runs the decoder of `model`, without its head, over so many tokens of one document, and returns what it gives.
+    It must run without activation checkpointing; with `checkpointing` each layer then counts as its input, and one of them
+    as a whole.
+    """
+    from torch import nn
+
+    few, many = 64, 128
+    counted = (saved_bytes(model, lambda: forward(many)) - saved_bytes(model, lambda: forward(few))) // (many - few)
+    config = model.config.get_text_config()
+    layers, hidden = config.num_hidden_layers, config.hidden_size
+    widest = max(
+        (max(m.in_features, m.out_features) for m in _decoder(model).modules() if isinstance(m, nn.Linear)),
+        default=hidden,
+    )
+    working = WORKING_COPIES * widest * compute.itemsize
+    if not checkpointing:
+        return PerToken(counted, 0, working, "as autograd counts it")
+    return PerToken(layers * hidden * compute.itemsize, counted // layers, working, "the inputs of checkpointed layers")
+
+
+def saved_bytes(model: "torch.nn.Module", run: Callable[[], Any]) -> int:
+    """Bytes that autograd keeps for the backward pass of `run`, each storage once and parameters not at all."""
+    import torch
+
+    own = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
+    kept: dict[int, torch.UntypedStorage] = {}  # holding them keeps their addresses from being used again
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in own:
+            kept[storage._cdata] = storage
+        return tensor
+
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        held = run()
+    del held
+    return sum(storage.nbytes() for storage in kept.values())
+
+
+def _decoder(model: Any) -> Any:
+    return (model.get_base_model() if hasattr(model, "get_base_model") else model).get_decoder()
+
+
+def _trained(model: "torch.nn.Module") -> Iterable["torch.Tensor"]:
+    return (p for p in model.parameters() if p.requires_grad)
+
+
+def _bytes(tensors: Iterable["torch.Tensor"]) -> int:
+    return sum(tensor.numel() * tensor.itemsize for tensor in tensors)

@@ -1,0 +1,145 @@
+"""`dynotune plan`: what a configuration will do, from its data and the shapes of its model. Nothing trains."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dynotune.config.sft import SFTConfig
+from dynotune.data.load import load_train_and_eval
+from dynotune.data.tokens.encode import Encoder
+from dynotune.errors import ModelError
+from dynotune.model.tokenizer import load_tokenizer
+from dynotune.plan.capacity import Capacity, Room, micro_batch_capacity
+from dynotune.plan.content import make_content
+from dynotune.plan.make import rows_without_labels
+from dynotune.plan.memory import CONTEXT, StepMemory, step_memory, target_of
+from dynotune.plan.plan import Plan
+from dynotune.plan.show import show
+from dynotune.plan.summary import updates_per_epoch
+from dynotune.plan.trl_packing import pack_rows
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dynotune.data.examples import Examples
+
+
+def plan_run(
+    config: SFTConfig, console: "Console", rate: float | None = None, memory_gib: float | None = None
+) -> dict[str, Any]:
+    """Print and return the plan of a run: steps, micro-batches, tokens, updates, memory by part and time.
+
+    rate: real tokens a second, from an earlier run; default that of the run in `output_dir`, where there is one.
+    memory_gib: what the device may use; default what is free on the GPU here.
+
+    Raises `ConfigError`, `DataError` or `TemplateError`, as a run would before its first step.
+    """
+    for sentence in config.notices:
+        console.print(f"note: {sentence}", markup=False, highlight=False)
+    encoder = Encoder(load_tokenizer(config, config), config)
+    train, evaluation = load_train_and_eval(config, encoder, None)
+    ledger, examples = train.ledger, train.examples
+    seed = config.seed if config.shuffle_dataset else None
+    strategy = config.packing_strategy if config.packing else None
+    content = make_content(examples, config, ledger, shuffle_seed=seed, packing=strategy)
+    plan = Plan(
+        content.spans, content.rows, config, config.seed, examples.digest(), packing=content.packing
+    )  # plain until its execution is chosen
+    held_out = {
+        name: make_content(
+            one.examples, config, one.ledger, packing=config.packing_strategy if config.packing_of_evaluation else None
+        )
+        for name, one in evaluation.items()
+    }
+    longest = max(int(one.spans.lengths_of(one.rows).max()) for one in (content, *held_out.values()))
+    target = target_of(config, memory_gib)
+    try:
+        memory: StepMemory | None = step_memory(config, target)
+        unknown = None
+    except ModelError as error:
+        memory, unknown = None, str(error)
+    capacity = None
+    share = plan.content()["label_tokens_per_epoch"] / plan.content()["real_tokens_per_epoch"]
+    if config.packed_execution != "off":
+        room = None
+        if memory is not None and target.memory is not None:
+            there = sum(p.bytes for p in memory.parts(64, share, packed=True) if p.name == "weights")
+            room = Room(target.memory - there - CONTEXT, lambda tokens: memory.needed(tokens, share))
+        capacity = micro_batch_capacity(config.micro_batch_tokens, longest, target.type, room)
+        plan = plan.executed(capacity.tokens, longest)
+    result = {
+        "plan": plan.to_json(),
+        "execution": _execution(plan, capacity),
+        "ledger": ledger.to_json(),
+        "tokens": {"read": ledger.tokens_read, "truncated": ledger.tokens_truncated, "skipped": ledger.tokens_skipped}
+        | plan.to_json()["layout"]["tokens_per_epoch"],
+        "updates": _updates(plan, config, examples, seed),
+        "memory": {
+            "device": target.name,
+            "device_bytes": target.memory,
+            "parts": [p.to_json() for p in memory.parts(_largest(plan, longest), share, packed=plan.ladder is not None)]
+            if memory
+            else None,
+            "unknown": unknown,
+        },
+        "time": _time(plan, config, rate),
+    }
+    for name, loaded in {"training data": train, **evaluation}.items():
+        for sentence in (*loaded.sources, loaded.format):
+            console.print(f"{name}: {sentence}", markup=False, highlight=False)
+        console.print(loaded.ledger.summary(name))
+        if lost := rows_without_labels(loaded.ledger, config):
+            console.print(f"note: {name}: {lost}", markup=False, highlight=False)
+    show(result, plan, console)
+    return result
+
+
+def _largest(plan: Plan, longest: int) -> int:
+    """Tokens of the largest micro-batch there is."""
+    if plan.ladder is None:
+        return longest
+    return max(rung for rung, count in plan.layout.used.items() if count)
+
+
+def _execution(plan: Plan, capacity: Capacity | None) -> str:
+    if plan.ladder is None or capacity is None:
+        return "plain, as `packed_execution: off` asks"
+    return (
+        f"packed, where the model can be packed (tried out before the first step): up to {plan.ladder.top:,} tokens a"
+        f" micro-batch ({capacity.why})"
+    )
+
+
+def _updates(plan: Plan, config: SFTConfig, examples: "Examples", seed: int | None) -> dict[str, Any]:
+    """Updates of an epoch here, in TRL with the same settings, and in TRL with its packing the other way."""
+    import numpy as np
+
+    rows = plan.all_rows if plan.packing is None else plan.packing.rows_unpacked
+    without, packed = updates_per_epoch(rows, config), None
+    if plan.packing is not None:
+        packed = updates_per_epoch(plan.all_rows, config)
+    elif config.max_length is not None:
+        order = np.arange(len(examples))
+        if seed is not None:
+            order = np.random.default_rng(seed).permutation(len(examples))
+        packed = updates_per_epoch(len(pack_rows(examples, order, "bfd", config.max_length)), config)
+    return {
+        "here": plan.steps_per_epoch,
+        "trl": without if plan.packing is None else packed,
+        "trl_without_packing": without,
+        "trl_with_packing": packed,
+    }
+
+
+def _time(plan: Plan, config: SFTConfig, rate: float | None) -> dict[str, Any]:
+    source = "given"
+    if rate is None and config.output_dir is not None:
+        source = str(Path(config.output_dir) / "summary.json")
+        try:
+            rate = json.loads(Path(source).read_text(encoding="utf-8")).get("tokens_per_second")
+        except (OSError, ValueError):
+            rate = None
+    if not rate:
+        return {"tokens_per_second": None, "seconds": None, "source": None}
+    tokens = plan.content()["real_tokens_per_epoch"] * plan.total_steps / plan.steps_per_epoch
+    return {"tokens_per_second": rate, "seconds": tokens / rate, "source": source}
