@@ -1,5 +1,6 @@
 """How many tokens a micro-batch may hold: as asked, or as many as the memory that is left takes."""
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -30,13 +31,13 @@ class Room:
 
     needed: Callable[[int], int]
     """What a step takes beside the weights, from the tokens of its largest micro-batch: gradients, optimizer states,
-    activations, logits."""
+    activations, logits. It grows with the tokens."""
 
     def tokens(self, most: int) -> int:
         """The largest rung up to `most` that fits; 0 where none does."""
         rungs = possible_rungs(round_down(most)).tolist()
-        have = int(self.free * (1 - SPARED))
-        return max((rung for rung in rungs if self.needed(rung) <= have), default=0)
+        fitting = bisect_right(rungs, int(self.free * (1 - SPARED)), key=self.needed)
+        return rungs[fitting - 1] if fitting else 0
 
 
 def micro_batch_capacity(asked: int | None, longest: int, device_type: str, room: Room | None = None) -> Capacity:

@@ -37,7 +37,9 @@ def plan_run(
     for sentence in config.notices:
         console.print(f"note: {sentence}", markup=False, highlight=False)
     encoder = Encoder(load_tokenizer(config, config), config)
-    train, evaluation = load_train_and_eval(config, encoder, None)
+    train, evaluation = load_train_and_eval(
+        config, encoder, None, say=lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
+    )
     ledger, examples = train.ledger, train.examples
     seed = config.seed if config.shuffle_dataset else None
     strategy = config.packing_strategy if config.packing else None

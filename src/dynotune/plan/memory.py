@@ -1,5 +1,6 @@
 """What a run's steps will take of a device, before anything is loaded."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from dynotune.measure.memory import (
     weights,
 )
 from dynotune.model.precision import Precision, choose_precision
+from dynotune.plan.capacity import Room
 
 if TYPE_CHECKING:
     import torch
@@ -66,6 +68,36 @@ class StepMemory:
     def needed(self, tokens: int, label_share: float = 1.0) -> int:
         """Bytes beside the weights that are loaded, under packed execution."""
         return sum(part.bytes for part in self.parts(tokens, label_share, packed=True) if part.name != "weights")
+
+
+def live_memory(
+    model: Any, config: SFTConfig, precision: Precision, run: Callable[[int], Any]
+) -> tuple[StepMemory, Room]:
+    """Of a model that is loaded and ready to train on a GPU, and the room that its micro-batches have there.
+
+    run: a forward pass of its decoder over one document of so many tokens, as training will run it. It is called twice, on a
+    few tokens, without checkpointing; random numbers are as they were.
+    """
+    import torch
+
+    weight = next(model.parameters())
+    device, compute = weight.device, torch.bfloat16 if precision.compute_bf16 else weight.dtype
+    on_gpu = device.type == "cuda"
+    checkpointed = [m for m in model.modules() if getattr(m, "gradient_checkpointing", False)]
+    with torch.random.fork_rng([device] if on_gpu else [], enabled=True):
+        for module in checkpointed:
+            module.gradient_checkpointing = False
+        try:
+            counted = per_token(model, run, compute, bool(checkpointed))
+        finally:
+            for module in checkpointed:
+                module.gradient_checkpointing = True
+    memory = StepMemory(model, config, precision, counted, compute)
+    free = 0
+    if on_gpu:
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        free = torch.cuda.mem_get_info(device)[0] + kept
+    return memory, Room(free, memory.needed)
 
 
 def target_of(config: SFTConfig, memory_gib: float | None = None) -> Target:

@@ -1,21 +1,24 @@
 """Which way a run executes its micro-batches: packed where the model can be packed, which is tried out, else plain."""
 
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
-from dynotune.config.keys.batch import BatchConfig
+from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
-from dynotune.model.attention import examine
+from dynotune.model.attention import examine, hidden_states, packed_attention
 from dynotune.model.head import find_head
 from dynotune.model.head.projection import base_of
 from dynotune.model.lora import install
+from dynotune.model.packed import pack
 from dynotune.model.precision import Precision
 from dynotune.objectives.sft import Objective
-from dynotune.plan.capacity import micro_batch_capacity
+from dynotune.plan.capacity import Room, micro_batch_capacity
+from dynotune.plan.memory import live_memory
 from dynotune.plan.plan import Plan
 from dynotune.train.device import autocast_of
 from dynotune.train.paths.packed import PackedPath
@@ -42,7 +45,7 @@ class Execution:
 
 
 def choose_execution(
-    config: BatchConfig,
+    config: SFTConfig,
     plan: Plan,
     model: "PreTrainedModel",
     objective: Objective,
@@ -80,7 +83,7 @@ def choose_execution(
 
 
 def _packed(
-    config: BatchConfig,
+    config: SFTConfig,
     plan: Plan,
     model: "PreTrainedModel",
     objective: Objective,
@@ -108,7 +111,10 @@ def _packed(
         found = find_head(model, ids_T)
     if found.head is None:
         return str(found.why_not)
-    capacity = micro_batch_capacity(config.micro_batch_tokens, longest, device.type)
+    room = (
+        room_of(model, config, precision, autocast) if device.type == "cuda" and not config.micro_batch_tokens else None
+    )
+    capacity = micro_batch_capacity(config.micro_batch_tokens, longest, device.type, room)
     plan = plan.executed(capacity.tokens, longest)
     assert plan.ladder is not None
     path = PackedPath(model, found.head, objective, plan.ladder)
@@ -116,3 +122,26 @@ def _packed(
     first = f"execution: packed, isolated documents: {plan.layout_summary()}"
     most = f"a micro-batch holds up to {plan.ladder.top:,} tokens: {capacity.why}"
     return Execution(path, plan, autocast, [first, most, *examined.says, *says])
+
+
+def room_of(
+    model: "PreTrainedModel",
+    config: SFTConfig,
+    precision: Precision,
+    autocast: Callable[[], AbstractContextManager[Any]],
+) -> Room:
+    """What the device has left for micro-batches of this model, by what autograd keeps of a few tokens."""
+    device = next(model.parameters()).device
+    was_training = model.training
+
+    def run(tokens: int) -> torch.Tensor:
+        document = np.ones(tokens, np.int32), np.ones(tokens, np.int32)
+        with autocast():
+            return hidden_states(model, pack([document], tokens, device))
+
+    with packed_attention(model):
+        model.train()
+        try:
+            return live_memory(model, config, precision, run)[1]
+        finally:
+            model.train(was_training)

@@ -1,0 +1,98 @@
+"""Promise: `dynotune plan` says what the run then does, without training, and a program can read it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from dynotune import SFTConfig, train_sft
+from dynotune.plan.command import plan_run
+from tests.tiny import chats, tiny_model, tiny_tokenizer
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tiny_model().save_pretrained(tmp_path / "model")
+    tiny_tokenizer().save_pretrained(tmp_path / "model")
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in chats(90)))
+    return tmp_path
+
+
+def config_of(folder: Path, **keys: Any) -> SFTConfig:
+    return SFTConfig(
+        **{
+            "model_name_or_path": str(folder / "model"), "dataset_name": str(folder / "data.jsonl"), "use_cpu": True,
+            "per_device_train_batch_size": 8, "num_train_epochs": 1, "token_cache": "off",
+            "output_dir": str(folder / "run"), "save_strategy": "no", **keys,
+        }
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"packing": True, "max_length": 96},
+        {"packed_execution": "off"},
+        {"micro_batch_tokens": 256, "max_length": 40},
+    ],
+    ids=str,
+)
+def test_the_plan_is_the_runs_plan(folder: Path, keys: dict[str, Any]) -> None:
+    config = config_of(folder, **keys)
+    planned = plan_run(config, Console(quiet=True))
+    assert not (folder / "run").exists()  # nothing trains, nothing is written
+    result = train_sft(config, console=Console(quiet=True))
+    ran = json.loads((result.folder / "plan.json").read_text())
+    assert planned["plan"] == ran
+    assert result.steps == planned["plan"]["steps"]
+    assert planned["plan"]["layout"]["documents_lost"] == 0
+    ledger = json.loads((result.folder / "ledger.json").read_text())
+    assert planned["ledger"]["tokens_used"] == ledger["tokens_used"] == planned["tokens"]["real"]
+    assert planned["tokens"]["read"] == planned["tokens"]["real"] + planned["tokens"]["truncated"]
+    assert planned["time"]["seconds"] is None
+    # a second plan knows how fast the run was
+    rate = result.summary["tokens_per_second"]
+    again = plan_run(config, Console(quiet=True))["time"]
+    assert again["tokens_per_second"] == rate
+    assert again["seconds"] == pytest.approx(planned["tokens"]["real"] / rate)
+
+
+def test_updates_beside_trls(folder: Path) -> None:
+    plain = plan_run(config_of(folder, max_length=96), Console(quiet=True))["updates"]
+    packed = plan_run(config_of(folder, max_length=96, packing=True), Console(quiet=True))["updates"]
+    assert plain["here"] == plain["trl"] == 12  # 90 rows, 8 a step
+    assert packed["here"] == packed["trl"] == plain["trl_with_packing"] < 12
+    assert packed["trl_without_packing"] == 12
+    assert plan_run(config_of(folder, max_length=None), Console(quiet=True))["updates"]["trl_with_packing"] is None
+
+
+def test_memory_is_that_of_the_largest_micro_batch(folder: Path) -> None:
+    small = plan_run(config_of(folder, micro_batch_tokens=128), Console(quiet=True))["memory"]
+    large = plan_run(config_of(folder, micro_batch_tokens=1024), Console(quiet=True))["memory"]
+    by_name = [{part["name"]: part["bytes"] for part in one["parts"]} for one in (small, large)]
+    assert by_name[0]["weights"] == by_name[1]["weights"]
+    assert by_name[0]["activations"] < by_name[1]["activations"]
+
+
+def test_a_model_whose_shapes_are_not_known_is_said(folder: Path) -> None:
+    (folder / "model" / "config.json").write_text(json.dumps({"model_type": "unheard_of"}))
+    found = plan_run(config_of(folder, tokenizer_name_or_path=str(folder / "model")), Console(quiet=True))
+    assert found["memory"]["parts"] is None
+    assert "unheard_of" in found["memory"]["unknown"]
+
+
+def test_from_the_command_line(folder: Path) -> None:
+    words = [sys.executable, "-m", "dynotune", "plan", "--model_name_or_path", str(folder / "model"), "--dataset_name",
+             str(folder / "data.jsonl"), "--use_cpu", "true", "--token_cache", "off"]  # fmt: skip
+    done = subprocess.run([*words, "--json", "--rate", "1000"], capture_output=True, text=True, check=True)
+    planned = json.loads(done.stdout)
+    assert planned["time"]["seconds"] == pytest.approx(3 * planned["tokens"]["real"] / 1000)
+    assert "documents lost: 0" in done.stderr
+    refused = subprocess.run([*words, "--rate", "0"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "--rate" in refused.stderr
