@@ -52,8 +52,12 @@ app.command(
 app.command(
     "dynotune.cli_config:prepare",
     name="prepare",
-    help="Read, render and tokenise the data of a configuration, without training: the ledger, or rows to look at.",
-    help_epilogue="Example: dynotune prepare --config sft.yaml --show 3",
+    help="Read, render and tokenise the data of a configuration, without training: the ledger, or rows to look at.\n\n"
+    "The tokens are kept, and runs take them from there while nothing that made them has changed.",
+    help_epilogue="Examples:\n\n"
+    "dynotune prepare --config sft.yaml --show 3\n\n"
+    "dynotune prepare --config sft.yaml --export rows.parquet --export_packed 4096\n\n"
+    "dynotune prepare --prune --older_than 30",
 )
 app.command(
     "dynotune.cli_config:plan",

@@ -186,28 +186,86 @@ _Show = Annotated[
 ]
 
 
+_Rebuild = Annotated[
+    bool, Parameter(name="--rebuild", negative=(), help="Tokenise anew, whatever the token store has.", group=_OURS)
+]
+_Verify = Annotated[
+    bool,
+    Parameter(
+        name="--verify",
+        negative=(),
+        help="Check every byte of the stored tokens. Opening does so up to 4 GiB; beyond, only this does.",
+        group=_OURS,
+    ),
+]
+_Prune = Annotated[
+    bool,
+    Parameter(
+        name="--prune",
+        negative=(),
+        help="Remove token stores that were not used for `--older_than` days, were never finished or are damaged, and stop.",
+        group=_OURS,
+    ),
+]
+_OlderThan = Annotated[
+    float, Parameter(name="--older_than", help="Days, for `--prune`. 0 removes all that nobody has open.", group=_OURS)
+]
+_Export = Annotated[
+    Path | None,
+    Parameter(
+        name="--export",
+        help="Write the tokenised training and evaluation rows for other trainers: a .parquet or .jsonl file, or a folder.",
+        group=_OURS,
+    ),
+]
+_ExportPacked = Annotated[
+    int | None,
+    Parameter(
+        name="--export_packed",
+        help="Export rows that hold several documents, of up to this many tokens, with `position_ids` and `seq_lengths`.",
+        group=_OURS,
+    ),
+]
+
+
 @_with_key_flags
 def prepare(
     *,
     config: _ConfigFile = None,
     show: _Show = 0,
+    rebuild: _Rebuild = False,
+    verify: _Verify = False,
+    prune: _Prune = False,
+    older_than: _OlderThan = 30.0,
+    export: _Export = None,
+    export_packed: _ExportPacked = None,
     print_config: _PrintConfig = False,
     as_json: _Json = False,
     **keys: Any,
 ) -> None:
     """`dynotune prepare`; its help stands where it is registered."""
-    resolved = _load(config, keys, to_run=not print_config)
+    if prune and config is None and not any(value is not None for value in keys.values()):
+        resolved = SFTConfig()  # stores are pruned without any configuration, too
+    else:
+        resolved = _load(config, keys, to_run=not (print_config or prune))
     if print_config:
         sys.stdout.write(resolved.to_yaml())
         return
     if show < 0:
         raise ConfigError(f"flag --show: {show} rows cannot be shown. Give a number of rows.")
+    if older_than < 0:
+        raise ConfigError(f"flag --older_than: {older_than:g} days are none. Give 0 or more.")
+    if export_packed is not None and export is None:
+        raise ConfigError("flag --export_packed: says how to export, and `--export` does not say where. Give both.")
     with _console(as_json) as console:
-        from dynotune.data.prepare import prepare_data
+        from dynotune.data.prepare import PrepareOptions, prepare_data, prune_stores
 
-        prepared = prepare_data(resolved, show, console)
+        if prune:
+            told = prune_stores(resolved.token_cache_dir, older_than, console)
+        else:
+            told = prepare_data(resolved, PrepareOptions(show, rebuild, verify, export, export_packed), console)
     if as_json:
-        sys.stdout.write(json.dumps(prepared) + "\n")
+        sys.stdout.write(json.dumps(told) + "\n")
 
 
 _Rate = Annotated[

@@ -105,7 +105,7 @@ def train_sft(
             changes = apply_settings(tokenizer, config, config)
         encoder = Encoder(tokenizer, config)
         data, held_out_data = load_train_and_eval(
-            config, encoder, folder.starting, train_dataset=train_dataset, eval_dataset=eval_dataset
+            config, encoder, folder.starting, train_dataset=train_dataset, eval_dataset=eval_dataset, say=say
         )
         plan, examples, held_out = make_plan(config, folder, tokenizer, data, held_out_data)
         _report_data(config, console, encoder, data, held_out_data, plan)

@@ -3,37 +3,51 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from pathlib import Path
 from time import gmtime, strftime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dynotune._version import __version__
-from dynotune.data.store.layout import DTYPES, OFFSETS
-
-if TYPE_CHECKING:
-    from dynotune.config.sft import SFTConfig
-    from dynotune.data.store.write import StoreWriter
 
 
-def describe(folder: Path, writer: StoreWriter, config: SFTConfig) -> dict[str, Any]:
-    """Of the store that `writer` has filled."""
-    offsets = np.fromfile(folder / OFFSETS, DTYPES[OFFSETS], writer.rows + 1)
-    lengths = np.diff(offsets)
+def about_rows(lengths: NDArray[np.int64]) -> dict[str, Any]:
+    """What is said of examples of these lengths [rows], untruncated: whatever a run's settings, so it can be kept."""
+    # For the reader of a manifest alone: nothing that is stored depends on the plan.
+    from dynotune.plan.summary import fill_at_default
+
     return {
         "built": strftime("%Y-%m-%dT%H:%M:%SZ", gmtime()),
         "versions": {"dynotune": __version__, **{name: version(name) for name in ("tokenizers", "transformers")}},
         "lengths": histogram(lengths),
         "median_length": float(np.median(lengths)),
         "longest": int(lengths.max()),
+        "packing": fill_at_default(lengths),
     }
 
 
 def histogram(lengths: NDArray[np.int64]) -> dict[str, int]:
-    """Rows by length: `"65-128": 12` are those of 65 to 128 tokens. Empty bins at the ends are left out."""
+    """Rows by length: `"65-128": 12` are those of 65 to 128 tokens. Bins below the first and above the last are left out."""
     bins = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64)
     counts = np.bincount(bins)
     first = int(np.flatnonzero(counts)[0]) if len(lengths) else 0
-    return {f"{(1 << b >> 1) + 1 if b else 0}-{1 << b}": int(counts[b]) for b in range(first, len(counts))}
+    return {_name(b): int(counts[b]) for b in range(first, len(counts))}
+
+
+def _name(power: int) -> str:
+    return f"{(1 << power >> 1) + 1}-{1 << power}" if power else "0-1"
+
+
+def in_words(about: dict[str, Any]) -> list[str]:
+    """The lines that `dynotune prepare` prints of these figures."""
+    shown = ", ".join(f"{count:,} of {name}" for name, count in about["lengths"].items() if count)
+    packed = about["packing"]
+    ladder = ", ".join(f"{rung:,}" for rung in packed["ladder"])
+    return [
+        f"lengths before `max_length` (rows of tokens): {shown}; median {about['median_length']:,g}, longest"
+        f" {about['longest']:,}",
+        f"packed {packed['examples_per_step']} examples a step in micro-batches of up to {packed['micro_batch_tokens']:,}"
+        f" tokens: fill {packed['fill']:.1%}, {packed['documents_per_micro_batch']:.1f} documents a micro-batch (ladder"
+        f" {ladder}); {packed['compression_ratio']:.1f} documents a bin without steps",
+    ]

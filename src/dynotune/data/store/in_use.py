@@ -1,4 +1,4 @@
-"""Whether somebody has a store open: a shared lock on its manifest, which ends with the process that holds it."""
+"""Whether somebody has a store open: a shared lock on its ids, which ends with the process that holds it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from dynotune.data.store.layout import MANIFEST
+from dynotune.data.store.layout import IDS
 
 HAS_LOCKS = sys.platform != "win32"
 """On Windows a mapped file cannot be deleted anyway."""
@@ -21,7 +21,7 @@ def hold(folder: Path) -> Callable[[], None] | None:
     if not HAS_LOCKS:
         return None
     try:
-        handle = os.open(folder / MANIFEST, os.O_RDONLY)
+        handle = os.open(folder / IDS, os.O_RDONLY)
     except OSError:
         return None
     try:
@@ -37,7 +37,7 @@ def is_in_use(folder: Path) -> bool:
     if not HAS_LOCKS:
         return False
     try:
-        handle = os.open(folder / MANIFEST, os.O_RDONLY)
+        handle = os.open(folder / IDS, os.O_RDONLY)
     except OSError:
         return False
     try:

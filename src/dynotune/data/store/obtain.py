@@ -23,7 +23,7 @@ from dynotune.data.ingest import Account, Loaded, Memory, chunks, take_chunks
 from dynotune.data.opening import Stream
 from dynotune.data.printable import printable
 from dynotune.data.sources.contents import Contents, FileState
-from dynotune.data.store.describe import describe
+from dynotune.data.store.describe import about_rows
 from dynotune.data.store.fingerprint import differing, in_words, parts_of
 from dynotune.data.store.layout import LABELS, DamagedError, Manifest
 from dynotune.data.store.location import cache_folder, slow_mount
@@ -126,9 +126,7 @@ class Obtaining:
             "" if checked_whole(manifest) or self.verify else "; its tokens were not checked (`prepare --verify` does)"
         )
         sentence = f"hit: {manifest.rows:,} rows in {seconds:.2f} s from {printable(str(store))}{how}{unchecked}"
-        return Loaded(
-            examples, account.ledger, account.format, manifest.statements, sentence, {**manifest.about, "hit": True}
-        )
+        return Loaded(examples, account.ledger, account.format, manifest.statements, sentence, manifest.about)
 
     def _reads_into_memory(self, store: Path) -> tuple[bool, str]:
         if self.config.load_in_memory != "auto":
@@ -158,7 +156,7 @@ class Obtaining:
             statements = self.stream.statements
             if writer.failure is not None:
                 return self._kept_in_memory(writer, account, statements)
-            about = describe(folder / name, writer, self.config)
+            about = about_rows(writer.lengths())
             hashed = [state.__dict__ for state in contents.hashed]
             if (file := contents.changed_since()) is not None:
                 writer.give_up(f"{file} changed while it was read")

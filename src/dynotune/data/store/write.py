@@ -94,6 +94,10 @@ class StoreWriter:
             self.memory.add(Tokens(back(IDS, self.tokens), labels, lengths, places))
         self.discard()
 
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each row that was written [rows]."""
+        return np.diff(np.fromfile(self.folder / OFFSETS, DTYPES[OFFSETS], self.rows + 1))
+
     def finish(self, manifest: Manifest, place: Path) -> bool:
         """Complete the manifest, make everything durable, and rename the folder to `place`.
 

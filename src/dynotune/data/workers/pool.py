@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -49,7 +50,8 @@ class Pool:
             child.wait()
             for pipe in (child.stdin, child.stdout):
                 assert pipe is not None
-                pipe.close()
+                with contextlib.suppress(OSError):  # a job that it was not sent in full
+                    pipe.close()
 
     def encode(self, chunks: Iterable[Any]) -> Iterator[Chunk]:
         """The chunks that rows became, in the order of the rows. Raises what encoding them raised."""

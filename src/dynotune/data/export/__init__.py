@@ -1,0 +1,1 @@
+"""Tokenised rows for other trainers."""

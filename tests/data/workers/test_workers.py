@@ -1,0 +1,147 @@
+"""Promises: any number of processes gives the same data set in the same order, and a process that dies is an error."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynotune.data import ingest
+from dynotune.data.tokens.encode import Encoder
+from dynotune.data.workers import cores
+from dynotune.data.workers import encode as module
+from dynotune.data.workers.encode import encode_chunks
+from dynotune.data.workers.pool import Pool
+from dynotune.errors import DataError
+from tests.data.made_tokenizer import made_tokenizer
+from tests.data.store.made import ROWS, chat, config_of, load, same, write
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest, "CHUNK_ROWS", 7)
+
+
+def test_processes_give_what_one_gives(tmp_path: Path) -> None:
+    rows = [ROWS[i % len(ROWS)] for i in range(60)] + [chat("q" * n, "a" * n) for n in range(1, 40)]
+    data = write(tmp_path / "data.jsonl", rows)
+    runs = [tmp_path / "one", tmp_path / "three"]
+    for run in runs:
+        run.mkdir()
+    one = load(data, run=runs[0], token_cache="off", dataset_num_proc=1)
+    three = load(data, run=runs[1], token_cache="off", dataset_num_proc=3)
+    assert same(one, three)
+    assert len(one.examples) > 80
+    assert (runs[0] / "quarantine.jsonl").read_bytes() == (runs[1] / "quarantine.jsonl").read_bytes()
+
+
+def test_the_first_bad_row_is_raised_whichever_process_meets_it(tmp_path: Path) -> None:
+    rows = [chat("a", "b") for _ in range(30)]
+    data = write(tmp_path / "data.jsonl", [*rows, {"first": 1}, *rows, {"second": 2}])
+    with pytest.raises(DataError, match=r"data\.jsonl:31: "):
+        load(data, token_cache="off", dataset_num_proc=2, on_bad_row="error")
+
+
+def test_little_data_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "Pool", None)
+    monkeypatch.setattr(module, "usable_cores", lambda: 8)
+    assert len(load(write(tmp_path / "data.jsonl"), token_cache="off").examples) == 5
+    monkeypatch.setattr(module, "WORTH_STARTING", -1.0)
+    with pytest.raises(TypeError):  # the control: with enough work they would be started
+        load(write(tmp_path / "data.jsonl", ROWS * 3), token_cache="off")
+
+
+def test_started_late_they_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write(tmp_path / "data.jsonl", ROWS * 10)
+    monkeypatch.setattr(module, "usable_cores", lambda: 2)
+    monkeypatch.setattr(module, "WORTH_STARTING", -1.0)
+    assert same(load(data, token_cache="off"), load(data, token_cache="off", dataset_num_proc=1))
+
+
+def test_what_cannot_travel_stays_here_and_is_said(tmp_path: Path) -> None:
+    said: list[str] = []
+    tokenizer = made_tokenizer()
+
+    class Own(type(tokenizer)):  # type: ignore[misc]
+        pass
+
+    tokenizer.__class__ = Own
+    data = write(tmp_path / "data.jsonl")
+    loaded = load(data, tokenizer, token_cache="off", dataset_num_proc=2, say=said.append)
+    assert same(loaded, load(data, token_cache="off"))
+    assert said
+    assert said[0].startswith("tokenised in this process alone: the tokenizer cannot be sent to another process")
+
+
+def test_rows_under_way_are_bounded(tmp_path: Path) -> None:
+    config = config_of(write(tmp_path / "data.jsonl"), dataset_num_proc=2)
+    taken = 0
+
+    def rows() -> Iterator[list[Any]]:
+        nonlocal taken
+        from dynotune.data.rows import Place, Record
+
+        while True:
+            taken += 1
+            yield [Record(Place("f", taken), {"text": "abc"})]
+
+    encoded = encode_chunks(rows(), config, Encoder(made_tokenizer(), config))
+    assert [chunk.rows for chunk in islice(encoded, 20)] == [1] * 20
+    assert taken <= 20 + 2 * 3 + 1
+    encoded.close()  # type: ignore[attr-defined]
+
+
+def test_a_process_that_is_killed_is_an_error_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Pool._child
+
+    def killed(self: Pool) -> Any:
+        child = real(self)
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        return child
+
+    monkeypatch.setattr(Pool, "_child", killed)
+    with pytest.raises(DataError, match=r"exit status -9: killed.*Set `dataset_num_proc` to fewer"):
+        load(write(tmp_path / "data.jsonl"), token_cache="off", dataset_num_proc=2)
+
+
+def test_a_script_without_a_guard_is_not_run_again(tmp_path: Path) -> None:
+    data = write(tmp_path / "data.jsonl", ROWS * 4)
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        print("the script runs")
+        from tests.data.store.made import load
+        from pathlib import Path
+        print(len(load(Path({str(data)!r}), token_cache="off", dataset_num_proc=2).examples))
+        """)
+    )
+    root = str(Path(__file__).parents[3])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *sys.path])}
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.splitlines() == ["the script runs", "20"]
+
+
+def test_cores_are_those_of_affinity_and_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "cgroup"
+    own.write_text("0::/a/b\n")
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    assert cores._quota(tmp_path, own) is None
+    (tmp_path / "a" / "cpu.max").write_text("250000 100000\n")
+    (tmp_path / "a" / "b" / "cpu.max").write_text("max 100000\n")
+    assert cores._quota(tmp_path, own) == 2.5
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("150000")
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000")
+    assert cores._quota(tmp_path, own) == 1.5
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3, 4}, raising=False)
+    monkeypatch.setattr(cores, "_quota", lambda: 2.5)
+    assert cores.usable_cores() == 3
+    monkeypatch.setattr(cores, "_quota", lambda: None)
+    assert cores.usable_cores() == 5
