@@ -116,6 +116,14 @@ def test_lora_trains_little_and_freezes_the_rest(tmp_path: Path) -> None:
     assert parts["activations"] < of_whole["activations"] * 1.5
 
 
+@pytest.mark.parametrize("bf16", [False, True])
+def test_lora_on_the_cpu_is_known_too(tmp_path: Path, bf16: bool) -> None:
+    config = config_of(tmp_path, use_peft=True, lora_r=4, lora_target_modules="all-linear", use_cpu=True, bf16=bf16)
+    memory = step_memory(config, Target("cpu", "CPU", None))
+    assert memory.compute is (torch.bfloat16 if bf16 else torch.float32)
+    assert memory.needed(512) > memory.needed(256) > 0
+
+
 def test_checkpointing_keeps_the_inputs_of_layers_and_one_layer(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     bones = skeleton(config, FULL)

@@ -105,7 +105,7 @@ class FusedLinear:
         if x.dtype is self.compute and self.compute is not torch.float32:
             return True  # autocast or not: it leaves its own dtype alone
         kind = x.device.type
-        if torch.is_autocast_enabled(kind):
+        if kind != "meta" and torch.is_autocast_enabled(kind):  # a skeleton has no autocast
             return torch.get_autocast_dtype(kind) is self.compute
         return x.dtype is self.compute
 
