@@ -103,7 +103,8 @@ def _refuse(module: nn.Module, attention_mask: Tensor | None, dropout: float, mo
 def _in_compute_dtype(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Under autocast in its dtype, as torch does with its own attention: rotary embeddings bring float32 back."""
     device = query.device.type
-    if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
+    # The meta device has no autocast and no answer to the question; torch 2.11's compiler cannot trace asking for that.
+    if device == "meta" or not torch.is_autocast_enabled(device):
         return query, key, value
     dtype = torch.get_autocast_dtype(device)
     return query.to(dtype), key.to(dtype), value.to(dtype)
