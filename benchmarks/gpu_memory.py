@@ -4,8 +4,8 @@
 
 Each case trains three steps of random documents from random weights and compares the allocator's peak with the sum of the
 plan's parts for the largest micro-batch. An estimate is right if it is at most 15 % below and 30 % above the peak: too
-little fails runs, too much only makes micro-batches smaller. The exit code is 1 if one is not. `--smoke` runs tiny shapes on the
-CPU, where no peak is measured: it checks this script and nothing else.
+little fails runs, too much only makes micro-batches smaller. The exit code is 1 if one is not. `--smoke` runs tiny shapes on
+the CPU, where no peak is measured: it checks this script and nothing else.
 """
 
 import argparse
