@@ -12,7 +12,7 @@ case "$what" in
     python3 benchmarks/gpu_checks.py --out "$out/gpu_checks.json" --commit "$commit" || failed=1
     ;;
   parts)
-    for part in attention head lora memory; do
+    for part in attention head lora elementwise measure memory; do
       python3 "benchmarks/gpu_$part.py" --out "$out" || failed=1
     done
     ;;

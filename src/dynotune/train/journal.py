@@ -90,7 +90,7 @@ class Journal:
             "learning_rate": last.learning_rate,
         }
         for i, name in enumerate(self.sums):
-            row[name] = math.fsum(r.sums[i] * r.step.label_tokens for r in self.pending) / labels
+            row[name] = math.fsum(r.sums[i] * r.step.label_tokens for r in self.pending) / max(1, labels)
         row |= {
             "num_tokens": self.progress.tokens,
             "label_tokens": labels,
