@@ -1,0 +1,113 @@
+"""Putting the kernels into a model's modules, and taking them out again; where they are, and why not elsewhere."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from dynotune.model.elementwise import gate, norm, rotary
+from dynotune.model.elementwise.usable import Kernels, usable
+
+FOREIGN: tuple[type[Exception], ...] = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What other people's code raises when it is called in a way that it was not written for."""
+
+KINDS = {"RMSNorm": norm.is_candidate, "gated activation": gate.is_candidate, "rotary embedding": rotary.is_candidate}
+
+
+@dataclass(frozen=True, slots=True)
+class Engaged:
+    """Where kernels stand in, until `uninstall`."""
+
+    fused: dict[str, dict[str, Any]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
+    """By kind, then by module name: what answers in the place of the module's own operations."""
+
+    others: dict[str, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
+    """Modules of each kind that keep their own forward, by name, with the reason."""
+
+    why_not: str | None = None
+    """Why no kernel runs on this GPU; None if they do, and where there is no GPU."""
+
+    _replaced: list[tuple[nn.Module, Any]] = field(default_factory=list)
+
+    @property
+    def calls_to_own(self) -> int:
+        """Calls that the module's own operations answered: dtypes, devices or arguments that the kernel was not made for."""
+        return sum(one.to_own for kind in self.fused.values() for one in kind.values())
+
+    def lines(self) -> list[str]:
+        """What is to be said: n of N of each kind, and why not the others. Nothing where there is no GPU."""
+        if self.why_not:
+            return [f"elementwise kernels are not used: {self.why_not}"]
+        totals = {kind: len(self.fused[kind]) + len(self.others[kind]) for kind in KINDS}
+        counts = [f"{len(self.fused[kind])} of {total} {kind}s" for kind, total in totals.items() if total]
+        lines = [f"elementwise kernels: {', '.join(counts)}"] if counts else []
+        for kind, others in self.others.items():
+            for reason, n in Counter(others.values()).most_common():
+                first = next(name for name, why in others.items() if why == reason)
+                more = f" and {n - 1} more" if n > 1 else ""
+                lines.append(f"{kind} without kernel, its own operations: {first}{more}: {reason}")
+        return lines
+
+    def uninstall(self) -> None:
+        """Give every module its own forward back. Twice is once."""
+        for module, forward in self._replaced:
+            if module.__dict__.get("forward") is forward:
+                del module.forward
+
+
+def install(model: nn.Module, compute: torch.dtype) -> Engaged:
+    """Replace elementwise operations of `model` by kernels that compute the same, on these instances only.
+
+    `compute` is the dtype that activations have. Each module's own forward is compared with the kernel on random inputs,
+    with gradients, in float32 and in `compute`; where they differ it stays. Modules, names, parameters and files stay as
+    they are, and so does the random state. Without a GPU nothing happens.
+    """
+    device = next(model.parameters()).device
+    kernels = usable(device)
+    if not isinstance(kernels, Kernels):
+        return Engaged(why_not=kernels)
+    engaged, widths = Engaged(), rotary.table_widths(model)
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices):  # a module that is tried out may draw
+        for kind, name, module in _candidates(model):
+            found = _replacement(kind, module, kernels, compute, device, widths)
+            if isinstance(found, str):
+                if kind != "RMSNorm" or norm.calls_itself_one(module):
+                    engaged.others[kind][name] = found
+                continue
+            engaged.fused[kind][name], forward = found
+            module.forward = forward
+            engaged._replaced.append((module, forward))
+    return engaged
+
+
+def _candidates(model: nn.Module) -> Iterator[tuple[str, str, nn.Module]]:
+    for name, module in model.named_modules():
+        for kind, is_candidate in KINDS.items():
+            if is_candidate(module):
+                yield kind, name, module
+
+
+def _replacement(
+    kind: str, module: nn.Module, kernels: Kernels, compute: torch.dtype, device: torch.device, widths: set[int]
+) -> tuple[Any, Any] | str:
+    """What answers, and what becomes the forward, or why nothing does."""
+    if "forward" in module.__dict__:
+        return "its forward was replaced by someone else"
+    if any(p.device != device for p in module.parameters()):
+        return f"it is not on {device}"
+    if compute not in norm.PRECISIONS:
+        return f"there is no kernel for {compute}"
+    try:
+        if kind == "rotary embedding":
+            return rotary.fused_rotary(module, kernels, compute, widths)
+        found = (norm.fused_norm if kind == "RMSNorm" else gate.fused_gate)(module, kernels, compute)
+    except (torch.OutOfMemoryError, torch.AcceleratorError):
+        raise
+    except FOREIGN + kernels.failures as error:
+        first = (str(error).strip().splitlines() or [""])[0]
+        return f"it cannot be compared with the kernel ({type(error).__name__}: {first})"
+    return found if isinstance(found, str) else (found, found)

@@ -1,0 +1,130 @@
+"""RMSNorm modules: which the kernel can stand in for, and the forward that does."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from dynotune.model.elementwise.proof import random, why_different
+from dynotune.model.elementwise.usable import Kernels
+
+PRECISIONS = (torch.bfloat16, torch.float16, torch.float32)
+FORMS = ((0.0, True), (1.0, False), (0.0, False))
+"""Offset of the weight, and whether the normalised input is rounded before the product: Llama's, Gemma's, OLMo 2's."""
+
+LARGEST = 65_536
+"""The most D of which a kernel's program can hold a row."""
+
+ELEMENTS = 4096
+"""At least, of the input that module and kernel are compared on: fewer, and the error of rounding is left to chance."""
+
+
+class FusedNorm:
+    """Called as `forward` of `module`. What it was not made for goes to the module's own forward, and `to_own` counts it."""
+
+    def __init__(self, module: nn.Module, kernels: Kernels, eps: float, offset: float, round_first: bool) -> None:
+        self.module, self.apply = module, kernels.rms_norm.apply
+        self.form = eps, offset, round_first
+        self.proven: set[tuple[torch.dtype, torch.dtype]] = set()
+        """Dtypes of input and weight for which kernel and module were compared."""
+
+        self.parameters = module._parameters
+        weight = self.parameters["weight"]
+        assert weight is not None
+        self.d, self.place = weight.shape[0], weight.get_device()
+        self.to_own = 0
+
+    def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """`x` [..., D]; gives [..., D]."""
+        if torch.compiler.is_compiling():  # the compiler fuses the module's own operations by itself
+            return type(self.module).forward(self.module, x, *args, **kwargs)  # type: ignore[no-any-return]
+        weight = self.parameters["weight"]
+        assert weight is not None
+        if (
+            args or kwargs or (x.dtype, weight.dtype) not in self.proven
+            or x.shape[-1] != self.d or x.get_device() != self.place or weight.get_device() != self.place
+        ):  # fmt: skip
+            self.to_own += 1
+            return type(self.module).forward(self.module, x, *args, **kwargs)  # type: ignore[no-any-return]
+        return self.apply(x, weight, *self.form)  # type: ignore[no-any-return]
+
+
+def is_candidate(module: nn.Module) -> bool:
+    """A module whose only state is one vector called weight, and which has one epsilon; or one that calls itself RMSNorm."""
+    if calls_itself_one(module):
+        return True
+    names = [name for name, _ in module.named_parameters()]
+    weight = module._parameters.get("weight")
+    return names == ["weight"] and weight is not None and weight.ndim == 1 and len(_floats(module)) == 1
+
+
+def calls_itself_one(module: nn.Module) -> bool:
+    """Whether to say so where `module` turns out to compute something else."""
+    return type(module).__name__.endswith("RMSNorm")
+
+
+def fused_norm(module: nn.Module, kernels: Kernels, compute: torch.dtype) -> FusedNorm | str:
+    """The forward that stands in for that of `module`, a candidate, or why there is none."""
+    weight = module._parameters.get("weight")
+    names = [name for name, _ in module.named_parameters()]
+    if weight is None or names != ["weight"] or weight.ndim != 1:
+        return "its state is not one vector called weight"
+    if type(weight) is not nn.Parameter:
+        return "its weight is no plain parameter"
+    if weight.dtype not in PRECISIONS:
+        return f"its weight is {weight.dtype}"
+    if weight.shape[0] > LARGEST:
+        return f"it normalises {weight.shape[0]:,} elements, more than {LARGEST:,}"
+    floats = _floats(module)
+    if len(floats) != 1:
+        return "its epsilon cannot be told"
+    inputs = _inputs(weight)
+    low = (compute, weight.dtype)
+
+    def own(x: Tensor, w: Tensor) -> Any:
+        return functional_call(module, {"weight": w}, (x,))
+
+    offset, round_first = _form(own, [x.to(dtype) for x, dtype in zip(inputs, low, strict=True)], floats[0])
+    fused = FusedNorm(module, kernels, floats[0], offset, round_first)
+
+    def ours(x: Tensor, w: Tensor) -> Any:
+        return fused.apply(x, w, *fused.form)
+
+    reason = why_different(own, ours, inputs, (True, weight.requires_grad), low)
+    if reason:
+        return reason
+    fused.proven = {low, (torch.float32, torch.float32)}
+    return fused
+
+
+def reference(x: Tensor, weight: Tensor, eps: float, offset: float, round_first: bool) -> Tensor:
+    """What the kernel computes, by torch's operations."""
+    wide = x.float()
+    normal = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
+    if round_first:
+        return (offset + weight) * normal.to(x.dtype)
+    return (normal * (offset + weight.float())).to(x.dtype)
+
+
+def _form(own: Any, x_and_weight: list[Tensor], eps: float) -> tuple[float, bool]:
+    """The form that comes closest to `own` in working precision; whether it is close enough is seen later."""
+    with torch.no_grad():
+        x, weight = x_and_weight
+        right = own(x, weight).float()
+        off = [float((reference(x, weight, eps, *form).float() - right).norm()) for form in FORMS]
+    return FORMS[off.index(min(off))]
+
+
+def _inputs(weight: Tensor) -> list[Tensor]:
+    """Rows of several magnitudes, some so small that epsilon counts, and a weight that is neither near 0 nor near 1."""
+    d, device = weight.shape[0], weight.device
+    x = (
+        random((max(1, ELEMENTS // (4 * d)), 4, d), 1, device)
+        * torch.tensor([1.0, 4.0, 0.25, 0.03125], device=device)[:, None]
+    )
+    return [x, 0.6 + 0.3 * random((d,), 2, device)]
+
+
+def _floats(module: nn.Module) -> list[float]:
+    return [value for value in vars(module).values() if type(value) is float]

@@ -1,0 +1,152 @@
+"""Attention modules that call a rotary function of their own file: which the kernel can stand in for, and how.
+
+The function is looked up in the globals of the module's file, which all models of that kind share. So the one instance gets
+a copy of its forward that sees other globals: nothing that another model uses is changed.
+"""
+
+import sys
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dynotune.model.elementwise.proof import random, why_different
+from dynotune.model.elementwise.usable import Kernels
+
+TOKENS = 5
+Pair = tuple[Tensor, Tensor]
+
+
+class FusedRotary:
+    """Called as the rotary function of one attention module. Other calls than the plain one go to the original."""
+
+    def __init__(self, original: Callable[..., Pair], kernels: Kernels) -> None:
+        self.original, self.apply = original, kernels.rotary.apply
+        self.on_cpu = kernels.on_cpu
+        self.proven: set[tuple[torch.dtype, torch.dtype]] = set()
+        """Dtypes of query and tables for which kernel and function were compared."""
+
+        self.to_own = 0
+
+    def __call__(self, query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, *args: Any, **kwargs: Any) -> Pair:
+        """`query` [B, H, T, D], `key` [B, K, T, D], `cos` and `sin` [B, T, D] or [1, T, D]."""
+        if args or kwargs or not self.is_plain(query, key, cos, sin):
+            self.to_own += 1
+            return self.original(query, key, cos, sin, *args, **kwargs)
+        return self.apply(query, key, cos, sin)  # type: ignore[no-any-return]
+
+    def is_plain(self, query: Tensor, key: Tensor, cos: Tensor, sin: Tensor) -> bool:
+        """Whether the kernel computes this call: the whole head is rotated, heads lie within tokens, tables are constant."""
+        b, _, t, d = query.shape
+        return (
+            (cos.shape == (b, t, d) or cos.shape == (1, t, d))
+            and sin.shape == cos.shape
+            and key.shape[0] == b
+            and key.shape[2:] == (t, d)
+            and d % 2 == 0
+            and (query.dtype, cos.dtype) in self.proven
+            and key.dtype is query.dtype
+            and sin.dtype is cos.dtype
+            and (query.is_cuda or self.on_cpu)
+            and not (cos.requires_grad or sin.requires_grad)
+            and fits(query)
+            and fits(key)
+        )
+
+
+class Forward:
+    """Called as `forward` of an attention module: its own one, with other globals."""
+
+    def __init__(self, module: nn.Module, changed: Callable[..., Any]) -> None:
+        self.module, self.changed = module, changed
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():  # it looks globals up in the module's file, and fuses what it finds there
+            return type(self.module).forward(self.module, *args, **kwargs)
+        return self.changed(self.module, *args, **kwargs)
+
+
+def fits(x_BHTD: Tensor) -> bool:
+    """Whether the heads of a token lie beside each other in memory, and tokens at equal distances."""
+    b, h, t, d = x_BHTD.shape
+    batch, head, token, last = x_BHTD.stride()
+    return last == 1 and (h == 1 or head == d) and (b == 1 or batch == t * token)
+
+
+def is_candidate(module: nn.Module) -> bool:
+    """A module whose forward calls a rotary function that its file defines or imports."""
+    return bool(_names(module))
+
+
+def table_widths(model: nn.Module) -> set[int]:
+    """How many dimensions of a head are rotated in `model`, by the frequencies that it holds; empty if it holds none."""
+    return {2 * buffer.numel() for name, buffer in model.named_buffers() if name.endswith("inv_freq")}
+
+
+def fused_rotary(
+    module: nn.Module, kernels: Kernels, compute: torch.dtype, widths: set[int]
+) -> tuple[FusedRotary, Forward] | str:
+    """What stands in for the rotary function of `module`, a candidate, and the forward that calls it, or why there is none.
+
+    `widths`: how many dimensions of a head the model's tables rotate.
+    """
+    forward: Any = type(module).forward
+    names = _names(module)
+    if len(names) != 1:
+        return f"it calls {len(names)} rotary functions"
+    if not isinstance(forward, FunctionType) or hasattr(forward, "__wrapped__"):
+        return "its forward is wrapped"
+    name = names[0]
+    original = forward.__globals__[name]
+    fused = FusedRotary(original, kernels)
+    parameter = next(module.parameters(), None)
+    if parameter is None:
+        return "it has no parameters"
+    inputs = _inputs(module, parameter.device)
+    d = inputs[0].shape[-1]
+    if widths and d not in widths:
+        return f"it rotates {' or '.join(map(str, sorted(widths)))} of {d} dimensions"
+
+    def own(query: Tensor, key: Tensor, cos: Tensor, sin: Tensor) -> Pair:
+        return original(query.transpose(1, 2), key.transpose(1, 2), cos, sin)  # type: ignore[no-any-return]
+
+    def ours(query: Tensor, key: Tensor, cos: Tensor, sin: Tensor) -> Pair:
+        return fused.apply(query.transpose(1, 2), key.transpose(1, 2), cos, sin)  # type: ignore[no-any-return]
+
+    reasons: dict[torch.dtype, str] = {}
+    # Under autocast a model with float32 weights brings float32 tables to queries of lower precision.
+    for tables in dict.fromkeys((compute, torch.float32)):
+        low = compute, compute, tables, tables
+        reason = why_different(own, ours, inputs, (True, True, False, False), low)
+        if reason:
+            reasons[tables] = reason
+        else:
+            fused.proven |= {(compute, tables), (torch.float32, torch.float32)}
+    if compute in reasons:
+        return reasons[compute]
+    seen = {**forward.__globals__, name: fused}
+    changed = FunctionType(forward.__code__, seen, forward.__name__, forward.__defaults__, forward.__closure__)
+    changed.__kwdefaults__ = forward.__kwdefaults__
+    return fused, Forward(module, changed)
+
+
+def _names(module: nn.Module) -> list[str]:
+    """Global functions with rotary in their name that the forward of `module` refers to."""
+    forward: Any = type(module).forward
+    while hasattr(forward, "__wrapped__"):
+        forward = forward.__wrapped__
+    if not isinstance(forward, FunctionType) or forward.__globals__ is not vars(sys.modules[forward.__module__]):
+        return []
+    return [n for n in forward.__code__.co_names if "rotary" in n and callable(forward.__globals__.get(n))]
+
+
+def _inputs(module: nn.Module, device: torch.device) -> list[Tensor]:
+    """Of the model's own head counts where it says them: what is compiled to be compared is then what runs."""
+    config: Any = getattr(module, "config", None)
+    heads = getattr(config, "num_attention_heads", None) or 3
+    key_heads = getattr(config, "num_key_value_heads", None) or heads
+    d = getattr(module, "head_dim", None) or 64
+    shapes = (1, TOKENS, heads, d), (1, TOKENS, key_heads, d), (1, TOKENS, d), (1, TOKENS, d)
+    return [random(shape, i, device) for i, shape in enumerate(shapes)]

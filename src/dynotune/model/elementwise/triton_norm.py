@@ -1,0 +1,152 @@
+"""RMSNorm in one Triton kernel forward and one backward. Imported only where Triton is wanted.
+
+Zhang and Sennrich, arXiv 1910.07467. One pass each: a row is held by one program, so it is read once.
+Legend of shapes: N rows (all leading dimensions), D normalised dimension.
+"""
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+# A kernel's annotations are Triton's language, not Python's.
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+PARTIALS = 264
+"""Programs that sum the weight's gradient, each over its own rows. The same on every device: so are the sums."""
+
+ELEMENTS = 2048
+"""The least elements of a program: several rows where D is small."""
+
+
+def tile(d: int) -> tuple[int, int, int]:
+    """Rows and columns of a program's tile, and its warps, for rows of `d`."""
+    block = triton.next_power_of_2(d)
+    rows = max(1, ELEMENTS // block)
+    return rows, block, min(32, max(1, rows * block // 512))
+
+
+class RmsNorm(torch.autograd.Function):
+    """`RmsNorm.apply(x, weight, eps, offset, round_first)`. A profile shows it under its name, forward and backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float, offset: float, round_first: bool) -> Tensor:
+        """`x` [..., D] and `weight` [D]; gives [..., D].
+
+        With `round_first` the normalised x is rounded to its own dtype, then multiplied by the weight, which gives the
+        dtype that torch promotes to. Without, x * (offset + weight) is float32 until it is rounded to the dtype of x.
+        """
+        x = _dense(x)
+        d = weight.shape[0]
+        n = x.numel() // d
+        out = torch.promote_types(x.dtype, weight.dtype) if round_first else x.dtype
+        y = torch.empty_like(x, dtype=out)
+        rstd_N = torch.empty(n, dtype=torch.float32, device=x.device)
+        rows, block, warps = tile(d)
+        if n:
+            _forward[(-(-n // rows),)](
+                x, weight, y, rstd_N, n, eps, D=d, OFFSET=offset, ROUND_FIRST=round_first, ROWS=rows, BLOCK=block,
+                num_warps=warps,
+            )  # fmt: skip
+        ctx.save_for_backward(x, weight, rstd_N)
+        ctx.offset = offset
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+        """What is not asked for is not computed; nothing saved is written to."""
+        x, weight, rstd_N = ctx.saved_tensors
+        needs_x, needs_weight = ctx.needs_input_grad[:2]
+        dy = dy.contiguous() if x.is_contiguous() else dy.transpose(1, 2).contiguous().transpose(1, 2)
+        d, n = weight.shape[0], rstd_N.shape[0]
+        rows, block, warps = tile(d)
+        tiles = -(-n // rows)
+        programs = min(tiles, PARTIALS) if needs_weight else tiles
+        dx = torch.empty_like(x) if needs_x else x
+        partial = torch.empty(programs, d, dtype=torch.float32, device=x.device) if needs_weight else rstd_N
+        if n:
+            per_program = rows * -(-tiles // programs)
+            _backward[(programs,)](
+                dy, x, weight, rstd_N, dx, partial, n, per_program, D=d, OFFSET=ctx.offset, NEEDS_X=needs_x,
+                NEEDS_WEIGHT=needs_weight, ROWS=rows, BLOCK=block, num_warps=warps,
+            )  # fmt: skip
+        dweight = partial.sum(0).to(weight.dtype) if needs_weight else None
+        return dx if needs_x else None, dweight, None, None, None
+
+
+def _dense(x: Tensor) -> Tensor:
+    """`x` without gaps, its rows in any order: heads may lie within tokens, as in normalised queries."""
+    if x.is_contiguous() or (x.dim() == 4 and x.transpose(1, 2).is_contiguous()):
+        return x
+    return x.contiguous()
+
+
+@triton.jit(do_not_specialize=["n"])
+def _forward(
+    X,
+    W,
+    Y,
+    Rstd,
+    n,
+    eps,
+    D: tl.constexpr,
+    OFFSET: tl.constexpr,
+    ROUND_FIRST: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    columns = tl.arange(0, BLOCK)
+    inside = (rows < n)[:, None] & (columns < D)[None, :]
+    places = rows[:, None] * D + columns[None, :]
+    weight = tl.load(W + columns, mask=columns < D, other=0.0).to(tl.float32)[None, :]
+    x = tl.load(X + places, mask=inside, other=0.0).to(tl.float32)
+    rstd = tl.rsqrt(tl.sum(x * x, 1) / D + eps)
+    tl.store(Rstd + rows, rstd, mask=rows < n)
+    normal = x * rstd[:, None]
+    if ROUND_FIRST:
+        normal = normal.to(X.dtype.element_ty).to(tl.float32)
+    y = normal * (weight + OFFSET)
+    tl.store(Y + places, y.to(Y.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["n", "per_program"])
+def _backward(
+    Dy,
+    X,
+    W,
+    Rstd,
+    Dx,
+    Partial,
+    n,
+    per_program,
+    D: tl.constexpr,
+    OFFSET: tl.constexpr,
+    NEEDS_X: tl.constexpr,
+    NEEDS_WEIGHT: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    program = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, BLOCK)
+    weight = tl.load(W + columns, mask=columns < D, other=0.0).to(tl.float32) + OFFSET
+    dweight = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, per_program, ROWS):
+        rows = program * per_program + start + tl.arange(0, ROWS)
+        inside = (rows < n)[:, None] & (columns < D)[None, :]
+        places = rows[:, None] * D + columns[None, :]
+        dy = tl.load(Dy + places, mask=inside, other=0.0).to(tl.float32)
+        x = tl.load(X + places, mask=inside, other=0.0).to(tl.float32)
+        rstd = tl.load(Rstd + rows, mask=rows < n, other=0.0)[:, None]
+        normal = x * rstd
+        if NEEDS_X:
+            dnormal = dy * weight[None, :]
+            along = tl.sum(dnormal * normal, 1)[:, None] / D
+            tl.store(Dx + places, (rstd * (dnormal - normal * along)).to(Dx.dtype.element_ty), mask=inside)
+        if NEEDS_WEIGHT:
+            dweight += tl.sum(dy * normal, 0)
+    if NEEDS_WEIGHT:
+        tl.store(Partial + program * D + columns, dweight, mask=columns < D)

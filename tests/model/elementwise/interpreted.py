@@ -1,0 +1,277 @@
+"""The kernels in Triton's interpreter, on the CPU: `test_kernels.py` runs this file in a process of its own.
+
+The interpreter rounds to float16 as a GPU does, but cuts bfloat16 off: its error is twice as large, which a test uses.
+"""
+
+import os
+
+os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it when it is imported
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import triton
+import triton.language as tl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from triton.errors import TritonError
+
+from dynotune.model.elementwise import gate, install, norm, triton_norm
+from dynotune.model.elementwise.triton_gate import Gated, GatedHalves
+from dynotune.model.elementwise.triton_norm import RmsNorm
+from dynotune.model.elementwise.triton_rotary import Rotary
+from dynotune.model.elementwise.usable import Kernels, kernels
+from tests.model.elementwise.stand_ins import rotate
+from tests.model.lora.adapted import adapted_model, gap, largest_gap, loss_and_gradients
+from tests.tiny import tiny_model
+
+LIMIT = {torch.float32: 1e-6, torch.float16: 5e-4, torch.bfloat16: 8e-3}
+"""Of one rounding of one element, relative."""
+
+DTYPES = st.sampled_from(list(LIMIT))
+
+
+@triton.jit
+def _count(Out, n):
+    total = 0.0
+    for _ in range(0, n, 1):
+        total += 1.0
+    tl.store(Out, total)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def works() -> None:
+    """Triton 3.6's interpreter fails on any loop with numpy 2.4."""
+    out = torch.zeros(1)
+    try:
+        _count[(1,)](out, 3)
+    except TritonError as error:
+        pytest.skip(f"Triton {triton.__version__}'s interpreter does not run with numpy {np.__version__}: {error}")
+    assert out.item() == 3
+
+
+def draw(seed: int, *shape: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> Tensor:
+    return (scale * torch.randn(*shape, generator=torch.Generator().manual_seed(seed))).to(dtype)
+
+
+def both(function: Any, reference: Any, inputs: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Outputs and gradients of each, the reference in float64. What the backward reads is left as it was."""
+    results = []
+    for f, dtype in ((function, None), (reference, torch.float64)):
+        leaves = [x.detach().to(dtype or x.dtype).requires_grad_() for x in inputs]
+        if dtype is None:  # views of others, as in a model
+            leaves = [x.detach().requires_grad_() for x in inputs]
+        out = f(*leaves)
+        outputs = out if isinstance(out, tuple) else (out,)
+        copies = [x.detach().clone() for x in leaves]
+        cotangents = [draw(90 + i, *y.shape).to(y.dtype) for i, y in enumerate(outputs)]
+        gradients = torch.autograd.grad(outputs, leaves, cotangents)
+        assert all(torch.equal(x, was) for x, was in zip(leaves, copies, strict=True))
+        results.append([*(y.detach() for y in outputs), *gradients])
+    return results[0], results[1]
+
+
+def check(function: Any, reference: Any, inputs: list[Tensor], dtype: torch.dtype) -> None:
+    found, right = both(function, reference, inputs)
+    for a, b in zip(found, right, strict=True):
+        assert a.shape == b.shape
+        assert gap(a, b) < LIMIT[dtype]
+
+
+def wide_norm(eps: float, offset: float) -> Any:
+    return lambda x, w: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * (offset + w)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    dtype=DTYPES,
+    form=st.sampled_from(norm.FORMS),
+    d=st.integers(1, 300),
+    leading=st.sampled_from([(1,), (3,), (2, 5), (1, 70), (2, 3, 4)]),
+    eps=st.sampled_from([1e-6, 1e-2]),
+)
+def test_norm(dtype: torch.dtype, form: Any, d: int, leading: tuple[int, ...], eps: float) -> None:
+    x, w = draw(0, *leading, max(d, 2), dtype=dtype), draw(1, max(d, 2), dtype=dtype) + 2
+    found, right = both(lambda x, w: RmsNorm.apply(x, w, eps, *form), wide_norm(eps, form[0]), [x, w])
+    for a, b in zip(found, right, strict=True):
+        # Where D is 2, hardly anything is left of dx: its error is measured by what it is the difference of.
+        size = float(b.norm()) + (float(w.norm() / x.float().norm(dim=-1).min()) if b is right[1] else 0)
+        assert float((a.double() - b).norm()) < 2 * LIMIT[dtype] * size
+
+
+@pytest.mark.parametrize("d", [896, 3584, 9000])
+def test_norm_of_sizes_as_models_have_them(d: int) -> None:
+    check(
+        lambda x, w: RmsNorm.apply(x, w, 1e-6, 0.0, True),
+        wide_norm(1e-6, 0.0),
+        [draw(0, 5, d), draw(1, d)],
+        torch.float32,
+    )
+
+
+def test_gradient_of_the_norms_weight_over_more_rows_than_programs_is_the_same_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(triton_norm, "PARTIALS", 8)
+    x, w = draw(0, 8 * 4 * 3 + 5, 512), draw(1, 512).requires_grad_()  # 4 rows a tile, 3 tiles a program, and some
+    g = draw(2, *x.shape)
+    first, second = (torch.autograd.grad(RmsNorm.apply(x, w, 1e-6, 0.0, True), w, g)[0] for _ in range(2))
+    assert torch.equal(first, second)
+    right = (g.double() * wide_norm(1e-6, 0.0)(x.double(), 1.0)).sum(0)
+    assert gap(first, right) < 1e-6
+
+
+def test_norm_of_heads_within_tokens_and_of_nothing() -> None:
+    x = draw(0, 2, 5, 3, 16).transpose(1, 2)
+    check(lambda x, w: RmsNorm.apply(x, w, 1e-6, 0.0, True), wide_norm(1e-6, 0.0), [x, draw(1, 16)], torch.float32)
+    assert RmsNorm.apply(x, draw(1, 16), 1e-6, 0.0, True).stride() == x.stride()
+    empty = torch.zeros(0, 16, requires_grad=True)
+    w = draw(1, 16).requires_grad_()
+    RmsNorm.apply(empty, w, 1e-6, 0.0, True).sum().backward()
+    assert w.grad is not None
+    assert not w.grad.any()
+
+
+def test_dtypes_of_the_norm_are_those_of_torch() -> None:
+    for x_dtype in LIMIT:
+        for w_dtype in LIMIT:
+            for form in norm.FORMS:
+                x, w = draw(0, 3, 16, dtype=x_dtype), draw(1, 16, dtype=w_dtype)
+                ours, own = RmsNorm.apply(x, w, 1e-6, *form), norm.reference(x, w, 1e-6, *form)
+                assert ours.dtype == own.dtype
+                assert gap(ours, own) < 1.5e-2
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    dtype=DTYPES,
+    tanh=st.booleans(),
+    width=st.sampled_from([1, 2, 7, 64, 2048, 2049, 5000]),
+    leading=st.sampled_from([(1,), (3,), (2, 5)]),
+    scale=st.sampled_from([0.3, 3.0, 12.0]),
+)
+def test_gate(dtype: torch.dtype, tanh: bool, width: int, leading: tuple[int, ...], scale: float) -> None:
+    gates, ups = draw(0, *leading, width, dtype=dtype, scale=scale), draw(1, *leading, width, dtype=dtype)
+    found, right = both(lambda g, u: Gated.apply(g, u, tanh), lambda g, u: gate.reference(tanh, g, u), [gates, ups])
+    for a, b in zip(found, right, strict=True):
+        # Where gate is far below 0 all is nearly 0: the error is measured by what the inputs are.
+        assert float((a.double() - b).norm()) < LIMIT[dtype] * (float(b.norm()) + 1e-2 * float(ups.double().norm()))
+    halves = torch.cat([gates, ups], -1).requires_grad_()
+    g = draw(2, *gates.shape, dtype=dtype)
+    leaves = [gates.requires_grad_(), ups.requires_grad_()]
+    one, two = GatedHalves.apply(halves, tanh), Gated.apply(*leaves, tanh)
+    assert torch.equal(one, two)
+    assert torch.equal(torch.autograd.grad(one, halves, g)[0], torch.cat(torch.autograd.grad(two, leaves, g), -1))
+
+
+def test_gate_at_both_ends_and_of_nothing() -> None:
+    gates = torch.tensor([-1e4, -200.0, -90.0, 0.0, 90.0, 1e4])
+    for tanh in (False, True):
+        found, right = both(
+            lambda g, u, tanh=tanh: Gated.apply(g, u, tanh),
+            lambda g, u, tanh=tanh: gate.reference(tanh, g, u),
+            [gates, torch.ones(6)],
+        )
+        for a, b in zip(found, right, strict=True):
+            torch.testing.assert_close(a.double(), b, rtol=1e-6, atol=1e-6)
+    empty = torch.zeros(0, 8, requires_grad=True)
+    Gated.apply(empty, empty, False).sum().backward()
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    dtype=DTYPES,
+    tables=DTYPES,
+    heads=st.tuples(st.integers(1, 5), st.integers(1, 3)),
+    half=st.sampled_from([1, 3, 8, 40]),
+    batch=st.integers(1, 2),
+    one_table=st.booleans(),
+    gap_in_memory=st.booleans(),
+)
+def test_rotary(
+    dtype: torch.dtype, tables: torch.dtype, heads: Any, half: int, batch: int, one_table: bool, gap_in_memory: bool
+) -> None:
+    t, d = 4, 2 * half
+    width = sum(heads) * d
+    x = draw(0, batch, t, width + 6 if gap_in_memory else width, dtype=dtype)
+    query = x[..., : heads[0] * d].view(batch, t, heads[0], d).transpose(1, 2)
+    key = x[..., heads[0] * d : width].view(batch, t, heads[1], d).transpose(1, 2)
+    cos, sin = (draw(5 + i, 1 if one_table else batch, t, d, dtype=tables) for i in range(2))
+    found, right = both(
+        lambda q, k: Rotary.apply(q, k, cos, sin), lambda q, k: rotate(q, k, cos.double(), sin.double()), [query, key]
+    )
+    assert found[0].dtype == torch.promote_types(dtype, tables)
+    for a, b in zip(found, right, strict=True):
+        assert gap(a, b) < LIMIT[dtype]
+
+
+def test_the_rotary_gradient_may_come_in_another_order_or_not_at_all() -> None:
+    query, key = (draw(i, 1, 5, h, 8).transpose(1, 2).requires_grad_() for i, h in enumerate((3, 2)))
+    cos, sin = draw(3, 1, 5, 8), draw(4, 1, 5, 8)
+    g = draw(5, 1, 3, 5, 8)  # heads outside of tokens
+    (found,) = torch.autograd.grad(Rotary.apply(query, key, cos, sin)[0], query, g)
+    (right,) = torch.autograd.grad(rotate(query, key, cos, sin)[0], query, g)
+    assert gap(found, right) < 1e-6
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma3_text", "phi3"])
+def test_a_model_runs_on_the_kernels_alone(kind: str) -> None:
+    model = tiny_model(kind).train()
+    loss, gradients = loss_and_gradients(model)
+    engaged = install(model, torch.float32)
+    found_loss, found = loss_and_gradients(model)
+    assert all(engaged.fused.values())
+    assert not any(engaged.others.values())
+    assert engaged.calls_to_own == 0
+    assert gap(found_loss, loss) < 1e-6
+    assert largest_gap(found, gradients) < 1e-5
+
+
+def test_working_precision_is_compared_with_float32() -> None:
+    engaged = install(tiny_model("qwen3").half(), torch.float16)
+    assert not any(engaged.others.values())
+    cut_off = install(
+        tiny_model("qwen3").bfloat16(), torch.bfloat16
+    )  # the interpreter's bfloat16: a kernel that rounds badly
+    assert not any(cut_off.fused.values())
+    assert all("rounding is larger" in why for kind in cut_off.others.values() for why in kind.values())
+
+
+def test_float32_weights_under_autocast() -> None:
+    model = tiny_model("qwen3").train()
+    engaged = install(model, torch.float16)
+    assert not any(engaged.others.values())
+    ids = torch.arange(7, 47).view(2, 20)
+    losses = []
+    for _ in range(2):
+        with torch.autocast("cpu", torch.float16):
+            losses.append(model(input_ids=ids, labels=ids).loss.detach())
+        assert engaged.calls_to_own == 0
+        engaged.uninstall()
+    assert gap(losses[0], losses[1]) < 1e-3
+
+
+def test_lora_with_dropout_and_recomputation() -> None:
+    from dynotune.model.lora import install as install_lora
+
+    model: Any = adapted_model("qwen2", lora_dropout=0.1)
+    fused = install_lora(model, torch.float32)
+    torch.manual_seed(1)
+    loss, gradients = loss_and_gradients(model)
+    engaged = install(model, torch.float32)
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    torch.manual_seed(1)
+    found_loss, found = loss_and_gradients(model)
+    assert engaged.calls_to_own == 0
+    assert all(not shared.unclaimed for shared in fused.copies.shared)
+    assert gap(found_loss, loss) < 1e-6
+    assert largest_gap(found, gradients) < 1e-5
+
+
+def test_the_interpreter_is_known_as_one() -> None:
+    found = kernels()
+    assert isinstance(found, Kernels)
+    assert found.on_cpu
