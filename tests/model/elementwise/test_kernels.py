@@ -26,8 +26,9 @@ def test_the_kernels_in_the_interpreter() -> None:
     if subprocess.run([python, "-c", "import triton, torch, pytest"], capture_output=True).returncode:
         pytest.skip(f"{python} has no Triton")
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    options = ["-o", "addopts=", "-q", "-rs", "-x", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [python, "-m", "pytest", *"-o addopts= -q -rs -x -p no:cacheprovider tests/model/elementwise/interpreted.py".split()],
+        [python, "-m", "pytest", *options, "tests/model/elementwise/interpreted.py"],
         capture_output=True, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": path, "TRITON_INTERPRET": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:]
