@@ -1,4 +1,4 @@
-"""Promise: same model, hyper-parameters and order of data give TRL's loss at every step, to 1e-5 relative.
+"""Promise: same model, hyper-parameters and order of data give TRL's loss at every step, to 1e-5 relative, packed or plain.
 
 Both sides start from copies of one model and see the rows in the order of the data (`train_sampling_strategy: sequential`),
 in float32 on the CPU, without dropout.
@@ -117,10 +117,12 @@ def test_every_step_has_trls_loss(
         model = lora(model)
     theirs = losses_of_trl(copy.deepcopy(model), copy.deepcopy(rows), tmp_path, **settings)
     # Rows that truncation leaves without a label are dropped there without a word; here they must be skipped by name.
-    ours = losses_of_ours(copy.deepcopy(model), rows, tmp_path, on_bad_row="skip", **settings)
-    assert worst(ours, theirs, "loss") < 1e-5
-    assert worst(ours, theirs, "grad_norm") < 1e-3
-    assert worst(ours, theirs, "learning_rate") < 1e-9
+    for execution in ("on", "off"):
+        more = {"on_bad_row": "skip", "packed_execution": execution}
+        ours = losses_of_ours(copy.deepcopy(model), rows, tmp_path / execution, **more, **settings)
+        assert worst(ours, theirs, "loss") < 1e-5, execution
+        assert worst(ours, theirs, "grad_norm") < 1e-3, execution
+        assert worst(ours, theirs, "learning_rate") < 1e-9
     assert theirs[0]["loss"] != theirs[-1]["loss"]
 
 
