@@ -10,10 +10,10 @@ import torch
 
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
+from dynotune.model import elementwise, lora
 from dynotune.model.attention import examine, hidden_states, packed_attention
 from dynotune.model.head import find_head
 from dynotune.model.head.projection import base_of
-from dynotune.model.lora import install
 from dynotune.model.packed import pack
 from dynotune.model.precision import Precision
 from dynotune.objectives.sft import Objective
@@ -93,16 +93,7 @@ def _packed(
     installed: ExitStack,
 ) -> Execution | str:
     """Packed execution, or why not. What was put into the model is taken out by `installed`."""
-    says: list[str] = []
-    autocast = autocast_of(precision, device)
-    if hasattr(model, "peft_config"):
-        weights: Any = model.get_input_embeddings().weight
-        compute = torch.bfloat16 if precision.compute_bf16 else weights.dtype
-        fused = install(model, compute)
-        installed.callback(fused.uninstall)
-        says += fused.lines()
-        if not fused.needs_autocast:
-            autocast = nullcontext
+    autocast, says = _put_kernels_in(model, precision, device, installed)
     examined = examine(model, longest=longest, autocast=autocast)
     if examined.reason:
         return examined.reason
@@ -121,7 +112,25 @@ def _packed(
     installed.callback(path.close)
     first = f"execution: packed, isolated documents: {plan.layout_summary()}"
     most = f"a micro-batch holds up to {plan.ladder.top:,} tokens: {capacity.why}"
-    return Execution(path, plan, autocast, [first, most, *examined.says, *says])
+    return Execution(path, plan, autocast, [first, most, *examined.says, *found.head.describe(), *says])
+
+
+def _put_kernels_in(
+    model: "PreTrainedModel", precision: Precision, device: torch.device, installed: ExitStack
+) -> tuple[Callable[[], Any], list[str]]:
+    """Fused LoRA and elementwise kernels, before the model is tried out. The context of a forward pass, and what to say."""
+    weights: Any = model.get_input_embeddings().weight
+    compute = torch.bfloat16 if precision.compute_bf16 else weights.dtype
+    autocast, says = autocast_of(precision, device), []
+    if hasattr(model, "peft_config"):
+        adapters = lora.install(model, compute)
+        installed.callback(adapters.uninstall)
+        says += adapters.lines()
+        if not adapters.needs_autocast:
+            autocast = nullcontext
+    kernels = elementwise.install(model, compute)
+    installed.callback(kernels.uninstall)
+    return autocast, [*says, *kernels.lines()]
 
 
 def room_of(
