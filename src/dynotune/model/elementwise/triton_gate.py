@@ -17,6 +17,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from dynotune.model.elementwise.launch import Launch
+
 BLOCK, WARPS = 2048, 4
 
 _SLOPE: tl.constexpr = tl.constexpr(2 * math.sqrt(2 / math.pi))
@@ -32,7 +34,7 @@ class Gated(torch.autograd.Function):
         gate, up = gate.contiguous(), up.contiguous()
         h = torch.empty_like(gate)
         width = gate.shape[-1]
-        _launch_forward(gate, up, h, gate.numel(), width, width, tanh)
+        _activate(gate, up, h, gate.numel(), width, width, tanh)
         ctx.save_for_backward(gate, up)
         ctx.tanh = tanh
         return h
@@ -43,7 +45,7 @@ class Gated(torch.autograd.Function):
         gate, up = ctx.saved_tensors
         dgate, dup = torch.empty_like(gate), torch.empty_like(up)
         width = gate.shape[-1]
-        _launch_backward(dh.contiguous(), gate, up, dgate, dup, gate.numel(), width, width, ctx.tanh)
+        _derive(dh.contiguous(), gate, up, dgate, dup, gate.numel(), width, width, ctx.tanh)
         return dgate, dup, None
 
 
@@ -55,7 +57,7 @@ class GatedHalves(torch.autograd.Function):
         both = both.contiguous()
         width = both.shape[-1] // 2
         h = both.new_empty(*both.shape[:-1], width)
-        _launch_forward(both, both[..., width:], h, h.numel(), width, 2 * width, tanh)
+        _activate(both, both[..., width:], h, h.numel(), width, 2 * width, tanh)
         ctx.save_for_backward(both)
         ctx.tanh = tanh
         return h
@@ -66,26 +68,22 @@ class GatedHalves(torch.autograd.Function):
         (both,) = ctx.saved_tensors
         d = torch.empty_like(both)
         width = both.shape[-1] // 2
-        _launch_backward(
-            dh.contiguous(), both, both[..., width:], d, d[..., width:], dh.numel(), width, 2 * width, ctx.tanh
-        )
+        _derive(dh.contiguous(), both, both[..., width:], d, d[..., width:], dh.numel(), width, 2 * width, ctx.tanh)
         return d, None
 
 
-def _launch_forward(gate: Tensor, up: Tensor, h: Tensor, n: int, width: int, stride: int, tanh: bool) -> None:
+def _activate(gate: Tensor, up: Tensor, h: Tensor, n: int, width: int, stride: int, tanh: bool) -> None:
     if n:
-        grid = (n // width * -(-width // BLOCK),)
-        _forward[grid](gate, up, h, WIDTH=width, STRIDE=stride, TANH=tanh, BLOCK=BLOCK, num_warps=WARPS)
+        programs = n // width * -(-width // BLOCK)
+        _launch_forward(programs, (gate, up, h), (), (width, stride, tanh, BLOCK), WARPS)
 
 
-def _launch_backward(
+def _derive(
     dh: Tensor, gate: Tensor, up: Tensor, dgate: Tensor, dup: Tensor, n: int, width: int, stride: int, tanh: bool
 ) -> None:
     if n:
-        grid = (n // width * -(-width // BLOCK),)
-        _backward[grid](
-            dh, gate, up, dgate, dup, WIDTH=width, STRIDE=stride, TANH=tanh, BLOCK=BLOCK, num_warps=WARPS
-        )  # fmt: skip
+        programs = n // width * -(-width // BLOCK)
+        _launch_backward(programs, (dh, gate, up, dgate, dup), (), (width, stride, tanh, BLOCK), WARPS)
 
 
 @triton.jit
@@ -131,3 +129,6 @@ def _backward(
         Dgate + row * STRIDE + columns, (dh * up * (sigmoid + gate * dsigmoid)).to(Dgate.dtype.element_ty), mask=inside
     )
     tl.store(Dup + row * STRIDE + columns, (dh * gate * sigmoid).to(Dup.dtype.element_ty), mask=inside)
+
+
+_launch_forward, _launch_backward = Launch(_forward), Launch(_backward)

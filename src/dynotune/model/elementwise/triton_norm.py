@@ -6,6 +6,7 @@ Legend of shapes: N rows (all leading dimensions), D normalised dimension.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 # A kernel's annotations are Triton's language, not Python's.
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from dynotune.model.elementwise.launch import Launch
+
 PARTIALS = 264
 """Programs that sum the weight's gradient, each over its own rows. The same on every device: so are the sums."""
 
@@ -21,6 +24,7 @@ ELEMENTS = 2048
 """The least elements of a program: several rows where D is small."""
 
 
+@cache
 def tile(d: int) -> tuple[int, int, int]:
     """Rows and columns of a program's tile, and its warps, for rows of `d`."""
     block = triton.next_power_of_2(d)
@@ -46,10 +50,8 @@ class RmsNorm(torch.autograd.Function):
         rstd_N = torch.empty(n, dtype=torch.float32, device=x.device)
         rows, block, warps = tile(d)
         if n:
-            _forward[(-(-n // rows),)](
-                x, weight, y, rstd_N, n, eps, D=d, OFFSET=offset, ROUND_FIRST=round_first, ROWS=rows, BLOCK=block,
-                num_warps=warps,
-            )  # fmt: skip
+            constants = d, offset, round_first, rows, block
+            _launch_forward(-(-n // rows), (x, weight, y, rstd_N), (n, eps), constants, warps)
         ctx.save_for_backward(x, weight, rstd_N)
         ctx.offset = offset
         return y
@@ -68,11 +70,9 @@ class RmsNorm(torch.autograd.Function):
         dx = torch.empty_like(x) if needs_x else x
         partial = torch.empty(programs, d, dtype=torch.float32, device=x.device) if needs_weight else rstd_N
         if n:
-            per_program = rows * -(-tiles // programs)
-            _backward[(programs,)](
-                dy, x, weight, rstd_N, dx, partial, n, per_program, D=d, OFFSET=ctx.offset, NEEDS_X=needs_x,
-                NEEDS_WEIGHT=needs_weight, ROWS=rows, BLOCK=block, num_warps=warps,
-            )  # fmt: skip
+            numbers = n, rows * -(-tiles // programs)
+            constants = d, ctx.offset, needs_x, needs_weight, rows, block
+            _launch_backward(programs, (dy, x, weight, rstd_N, dx, partial), numbers, constants, warps)
         dweight = partial.sum(0).to(weight.dtype) if needs_weight else None
         return dx if needs_x else None, dweight, None, None, None
 
@@ -150,3 +150,6 @@ def _backward(
             dweight += tl.sum(dy * normal, 0)
     if NEEDS_WEIGHT:
         tl.store(Partial + program * D + columns, dweight, mask=columns < D)
+
+
+_launch_forward, _launch_backward = Launch(_forward), Launch(_backward)

@@ -6,6 +6,7 @@ wanted. Legend of shapes: B rows of the batch, T tokens, H heads, K key heads, D
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 # A kernel's annotations are Triton's language, not Python's.
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from dynotune.model.elementwise.launch import Launch
 from dynotune.model.elementwise.rotary import fits
 
 WARPS = 4
@@ -48,15 +50,28 @@ def _rotate(
 ) -> tuple[Tensor, Tensor]:
     batch, heads, tokens, d = query.shape
     key_heads = key.shape[1]
-    rotated = query.new_empty(batch, tokens, heads, d, dtype=out), key.new_empty(batch, tokens, key_heads, d, dtype=out)
+    strides = (tokens * heads * d, d, heads * d, 1), (tokens * key_heads * d, d, key_heads * d, 1)
+    rotated = (
+        query.new_empty_strided(query.shape, strides[0], dtype=out),
+        key.new_empty_strided(key.shape, strides[1], dtype=out),
+    )
     if batch * tokens:
-        _kernel[(batch * tokens,)](
-            query, key, cos, sin, *rotated, cos.shape[0] * tokens, H=heads, K=key_heads, HALF=d // 2, ADJOINT=adjoint,
-            QUERY_STRIDE=query.stride(2), KEY_STRIDE=key.stride(2),
-            H2=triton.next_power_of_2(heads), K2=triton.next_power_of_2(key_heads),
-            BLOCK=triton.next_power_of_2(d // 2), num_warps=WARPS,
-        )  # fmt: skip
-    return rotated[0].transpose(1, 2), rotated[1].transpose(1, 2)
+        constants = (
+            heads,
+            key_heads,
+            d // 2,
+            adjoint,
+            query.stride(2),
+            key.stride(2),
+            *_blocks(heads, key_heads, d // 2),
+        )
+        _launch(batch * tokens, (query, key, cos, sin, *rotated), (cos.shape[0] * tokens,), constants, WARPS)
+    return rotated
+
+
+@cache
+def _blocks(*sizes: int) -> tuple[int, ...]:
+    return tuple(triton.next_power_of_2(size) for size in sizes)
 
 
 @triton.jit
@@ -99,3 +114,6 @@ def _kernel(
     sin2 = tl.load(Sin + at + HALF, mask=inside, other=0.0).to(tl.float32)
     _heads(Query, QueryOut, cos1, cos2, sin1, sin2, token, QUERY_STRIDE, H, HALF, ADJOINT, H2, BLOCK)
     _heads(Key, KeyOut, cos1, cos2, sin1, sin2, token, KEY_STRIDE, K, HALF, ADJOINT, K2, BLOCK)
+
+
+_launch = Launch(_kernel)
