@@ -76,6 +76,10 @@ class Loaded:
     about: dict[str, Any] = field(default_factory=dict)
     """What the token store's manifest says of the data (`data/store/describe.py`)."""
 
+    def lines(self) -> list[str]:
+        """What to say about where the data came from."""
+        return [*self.sources, self.format, *([f"token store: {self.store}"] if self.store else [])]
+
 
 class Memory:
     """A sink that keeps all tokens."""

@@ -64,9 +64,8 @@ def prepare_data(config: SFTConfig, options: PrepareOptions, console: "Console")
         packed = config.packing if loaded is train else config.packing_of_evaluation
         strategy = config.packing_strategy if packed else None
         content = make_content(loaded.examples, config, loaded.ledger, packing=strategy)
-        for sentence in (*loaded.sources, loaded.format):
+        for sentence in loaded.lines():
             say(f"{name}: {sentence}")
-        say(f"{name}: token store: {loaded.store}" if loaded.store else f"{name}: a part of the training data's store")
         about = loaded.about or about_rows(loaded.examples.lengths)
         for sentence in in_words(about):
             say(f"{name}: {sentence}")

@@ -87,7 +87,7 @@ def plan_run(
         "time": _time(plan, config, rate),
     }
     for name, loaded in {"training data": train, **evaluation}.items():
-        for sentence in (*loaded.sources, loaded.format):
+        for sentence in loaded.lines():
             console.print(f"{name}: {sentence}", markup=False, highlight=False)
         console.print(loaded.ledger.summary(name))
         if lost := rows_without_labels(loaded.ledger, config):

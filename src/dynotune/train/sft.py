@@ -217,7 +217,7 @@ def _report_data(
     """What was read, what became of it, and what a step will contain."""
     say = _sayer(console)
     for name, loaded in {"training data": data, **held_out_data}.items():
-        for sentence in (*loaded.sources, loaded.format, *([f"token store: {loaded.store}"] if loaded.store else [])):
+        for sentence in loaded.lines():
             say(f"{name}: {sentence}")
         console.print(loaded.ledger.summary(name))
         if lost := rows_without_labels(loaded.ledger, config):

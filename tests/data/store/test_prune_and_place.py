@@ -6,10 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from dynotune.data.store.layout import MANIFEST
 from dynotune.data.store.location import cache_folder, slow_mount
-from dynotune.data.store.prune import prune
+from dynotune.data.store.prune import LOCK, prune
 from tests.data.store.made import chat, load, write
 
 DAY = 86_400
@@ -46,12 +47,13 @@ def test_unfinished_and_damaged_ones_go_and_ones_in_use_or_just_begun_stay(tmp_p
     left, begun = store.with_name(".building-1-old"), store.with_name(".building-2-new")
     for folder in (left, begun):
         folder.mkdir()
-    os.utime(left, (1, 1))
     held = load(tmp_path / "data.jsonl")
     assert held.store.startswith("hit")
+    with FileLock(store.parent / LOCK):  # as a builder has it
+        done = {one.path: one for one in prune(cache, 0)}
+    assert [done[one].removed for one in (left, begun)] == [False, False]
     done = {one.path: one for one in prune(cache, 0)}
-    assert (done[left].why, done[left].removed) == ("never finished", True)
-    assert not done[begun].removed
+    assert [(done[one].why, done[one].removed) for one in (left, begun)] == [("never finished", True)] * 2
     assert "in use" in done[store].why
     assert not done[store].removed
     del held

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -14,12 +15,12 @@ import pytest
 
 from dynotune.data import ingest
 from dynotune.data.tokens.encode import Encoder
-from dynotune.data.workers import cores
+from dynotune.data.workers import cores, pool
 from dynotune.data.workers import encode as module
 from dynotune.data.workers.encode import encode_chunks
 from dynotune.data.workers.pool import Pool
 from dynotune.errors import DataError
-from tests.data.made_tokenizer import made_tokenizer
+from tests.data.made_tokenizer import GENERATION, made_tokenizer
 from tests.data.store.made import ROWS, chat, config_of, load, same, write
 
 
@@ -48,20 +49,60 @@ def test_the_first_bad_row_is_raised_whichever_process_meets_it(tmp_path: Path) 
         load(data, token_cache="off", dataset_num_proc=2, on_bad_row="error")
 
 
-def test_little_data_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_give_what_one_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write(tmp_path / "data.jsonl", [chat("q" * n, "a" * n) for n in range(1, 80)] + ROWS * 10)
+    monkeypatch.setattr(module, "Pool", None)
+    monkeypatch.setattr(module, "usable_cores", lambda: 4)
+    assert same(load(data, token_cache="off"), load(data, token_cache="off", dataset_num_proc=1))
+
+
+def test_threads_do_not_mix_their_generated_spans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write(tmp_path / "data.jsonl", [chat("q" * n, "a" * n) for n in range(1, 200)])
+    monkeypatch.setattr(module, "usable_cores", lambda: 4)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        many = load(data, made_tokenizer(GENERATION), token_cache="off", assistant_only_loss=True)
+    finally:
+        sys.setswitchinterval(before)
+    one = load(data, made_tokenizer(GENERATION), token_cache="off", assistant_only_loss=True, dataset_num_proc=1)
+    assert same(many, one)
+    assert len(one.examples) == 199
+
+
+def test_little_data_and_few_cores_start_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write(tmp_path / "data.jsonl", ROWS * 3)
     monkeypatch.setattr(module, "Pool", None)
     monkeypatch.setattr(module, "usable_cores", lambda: 8)
-    assert len(load(write(tmp_path / "data.jsonl"), token_cache="off").examples) == 5
+    assert len(load(data, token_cache="off").examples) == 15
     monkeypatch.setattr(module, "WORTH_STARTING", -1.0)
-    with pytest.raises(TypeError):  # the control: with enough work they would be started
-        load(write(tmp_path / "data.jsonl", ROWS * 3), token_cache="off")
+    monkeypatch.setattr(module, "usable_cores", lambda: 4)
+    assert len(load(data, token_cache="off").examples) == 15
+    monkeypatch.setattr(module, "usable_cores", lambda: 8)
+    with pytest.raises(TypeError):  # the control: with more work and cores they would be started
+        load(data, token_cache="off")
 
 
-def test_started_late_they_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = write(tmp_path / "data.jsonl", ROWS * 10)
-    monkeypatch.setattr(module, "usable_cores", lambda: 2)
+def test_processes_take_over_from_threads_without_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write(tmp_path / "data.jsonl", ROWS * 40)
+    taken: list[int] = []
+    real = Pool.submit
+    monkeypatch.setattr(Pool, "submit", lambda self, rows: taken.append(1) or real(self, rows))
+    monkeypatch.setattr(module._Threads, "submit", slowly(module._Threads.submit))
+    monkeypatch.setattr(module, "usable_cores", lambda: 5)
     monkeypatch.setattr(module, "WORTH_STARTING", -1.0)
-    assert same(load(data, token_cache="off"), load(data, token_cache="off", dataset_num_proc=1))
+    both = load(data, token_cache="off")
+    monkeypatch.undo()
+    assert 0 < len(taken) < 40
+    assert same(both, load(data, token_cache="off", dataset_num_proc=1))
+
+
+def slowly(submit: Any) -> Any:
+    def slow(self: Any, rows: Any) -> Any:
+        time.sleep(0.5)
+        return submit(self, rows)
+
+    return slow
 
 
 def test_what_cannot_travel_stays_here_and_is_said(tmp_path: Path) -> None:
@@ -98,15 +139,15 @@ def test_rows_under_way_are_bounded(tmp_path: Path) -> None:
 
 
 def test_a_process_that_is_killed_is_an_error_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Pool._child
+    real = pool._child
 
-    def killed(self: Pool) -> Any:
-        child = real(self)
+    def killed() -> Any:
+        child = real()
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
         return child
 
-    monkeypatch.setattr(Pool, "_child", killed)
+    monkeypatch.setattr(pool, "_child", killed)
     with pytest.raises(DataError, match=r"exit status -9: killed.*Set `dataset_num_proc` to fewer"):
         load(write(tmp_path / "data.jsonl"), token_cache="off", dataset_num_proc=2)
 

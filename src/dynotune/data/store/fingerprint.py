@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CONTENTS = "contents"
 
-_KEYS = (
+KEYS = (
     "columns",
     "dataset_text_field",
     "on_bad_row",
@@ -51,7 +51,7 @@ WORDS = {
 def parts_of(config: DataConfig, tokenizer: PreTrainedTokenizerBase, asked: Mapping[str, Any]) -> dict[str, str]:
     """A digest for each part but the contents of the source."""
     template = tokenizer.chat_template
-    parts = {key: _digest(getattr(config, key)) for key in _KEYS}
+    parts = {key: _digest(getattr(config, key)) for key in KEYS}
     parts |= {
         "tokenizer": _tokenizer(tokenizer),
         "special_tokens": _special_tokens(tokenizer),

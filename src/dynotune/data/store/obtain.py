@@ -24,10 +24,10 @@ from dynotune.data.opening import Stream
 from dynotune.data.printable import printable
 from dynotune.data.sources.contents import Contents, FileState
 from dynotune.data.store.describe import about_rows
-from dynotune.data.store.fingerprint import differing, in_words, parts_of
+from dynotune.data.store.fingerprint import KEYS, differing, in_words, parts_of
 from dynotune.data.store.layout import LABELS, DamagedError, Manifest
 from dynotune.data.store.location import cache_folder, slow_mount
-from dynotune.data.store.prune import is_building, remove, stale_buildings
+from dynotune.data.store.prune import LOCK, is_building, remove, stale_buildings
 from dynotune.data.store.read import append_quarantine, checked_whole, open_store
 from dynotune.data.store.write import StoreWriter
 from dynotune.data.tokens.encode import Encoder
@@ -35,8 +35,6 @@ from dynotune.data.workers.encode import encode_chunks
 
 USED = "used"
 """An empty file in a store whose time says when it was last taken."""
-
-LOCK = ".lock"
 
 WAIT = 1.0
 """Seconds after which it is said that another process is waited for."""
@@ -156,7 +154,7 @@ class Obtaining:
             statements = self.stream.statements
             if writer.failure is not None:
                 return self._kept_in_memory(writer, account, statements)
-            about = about_rows(writer.lengths())
+            about = {**about_rows(writer.lengths()), "made_from": self._made_from()}
             hashed = [state.__dict__ for state in contents.hashed]
             if (file := contents.changed_since()) is not None:
                 writer.give_up(f"{file} changed while it was read")
@@ -190,6 +188,17 @@ class Obtaining:
         return Loaded(
             examples, account.ledger, account.format, statements, f"{why}; kept in {printable(str(place))}{how}", about
         )
+
+    def _made_from(self) -> dict[str, Any]:
+        """The fingerprint's parts as far as they can be read, for people."""
+        tokenizer, settings = self.encoder.tokenizer, self._settings()
+        return {
+            "data": self.stream.identity,
+            **self.stream.asked,
+            **{key: getattr(settings, key) for key in KEYS},
+            "tokenizer": [type(tokenizer).__name__, str(tokenizer.name_or_path)],
+            "chat_template": tokenizer.chat_template,
+        }
 
     def _kept_in_memory(self, writer: StoreWriter, account: Account, statements: list[str]) -> Loaded:
         writer.discard()

@@ -7,11 +7,17 @@ import os
 import shutil
 import stat
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from filelock import FileLock
+
 from dynotune.data.store.in_use import is_in_use
 from dynotune.data.store.layout import MANIFEST, DamagedError, Manifest
+
+LOCK = ".lock"
+"""Whoever builds a data set's stores holds this file's lock."""
 
 BUILDING = ".building-"
 DISCARDED = ".discarded-"
@@ -42,20 +48,37 @@ def prune(cache: Path, days: float, *, now: float | None = None) -> list[Pruned]
     now = time.time() if now is None else now
     done: list[Pruned] = []
     for data_set in _own_folders(cache):
-        for folder in _own_folders(data_set):
-            why = _why(folder, days, now)
-            if why is None:
-                continue
-            if is_in_use(folder) or (folder.name.startswith(BUILDING) and _is_being_built(folder)):
-                done.append(Pruned(folder, 0, f"{why}, but in use", removed=False))
-                continue
-            size = _size(folder)
-            done.append(Pruned(folder, size, why, removed=remove(folder)))
-        with contextlib.suppress(OSError):
-            if {path.name for path in data_set.iterdir()} <= {".lock"}:
-                (data_set / ".lock").unlink(missing_ok=True)
-                data_set.rmdir()
+        with _nobody_builds(data_set) as alone:
+            for folder in _own_folders(data_set):
+                why = _why(folder, days, now)
+                if why is None:
+                    continue
+                if is_in_use(folder) or (folder.name.startswith(BUILDING) and not alone):
+                    done.append(Pruned(folder, 0, f"{why}, but in use", removed=False))
+                    continue
+                size = _size(folder)
+                done.append(Pruned(folder, size, why, removed=remove(folder)))
+            if alone:
+                with contextlib.suppress(OSError):
+                    if {path.name for path in data_set.iterdir()} <= {LOCK}:
+                        (data_set / LOCK).unlink(missing_ok=True)
+                        data_set.rmdir()
     return done
+
+
+@contextlib.contextmanager
+def _nobody_builds(data_set: Path) -> Iterator[bool]:
+    """Yields whether that is sure: then nobody begins to, either, until the end."""
+    lock = FileLock(data_set / LOCK, mode=0o600)
+    try:
+        lock.acquire(timeout=0)
+    except (OSError, NotImplementedError):  # somebody has it, or there are no locks here
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
 
 
 def remove(folder: Path) -> bool:

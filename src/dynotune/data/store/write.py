@@ -184,6 +184,8 @@ def checksum_of(path: Path) -> str:
 
 
 def _sync(path: Path) -> None:
+    if os.name == "nt" and path.is_dir():  # Windows opens no folders
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

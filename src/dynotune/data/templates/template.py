@@ -6,6 +6,7 @@ value there, never a template: Jinja written in a message stays text.
 """
 
 import hashlib
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -40,6 +41,10 @@ REFUSALS = (
 )
 """What a template raises at a row that it does not accept (`raise_exception`, an undefined value, `str + list`, ...), or
 because it asks for too much: a string of 100 GB, or 30 loops inside one another (Python cannot compile them)."""
+
+_ONE_AT_A_TIME = threading.Lock()
+"""transformers keeps one compiled template for all threads, and the generated spans of a rendering in it: two at once would
+mix theirs, or refuse each other's rows."""
 
 LARGEST_TEXT = 256 << 20
 """Characters of a rendered conversation. A row has at most 64 MiB, so more than this comes from the template."""
@@ -143,14 +148,15 @@ class ChatTemplate:
         # Messages of one table share their keys, so an absent `tool_calls` comes as null; templates test presence.
         # transformers drops nulls itself from 5.20 or so; doing it here gives all versions the same tokens.
         chat = [{key: value for key, value in message.items() if value is not None} for message in messages]
-        rendered: Any = render_jinja_template(
-            conversations=[chat],
-            tools=tools,
-            chat_template=self.source(tools),
-            return_assistant_tokens_mask=generated,
-            add_generation_prompt=add_generation_prompt,
-            **names,
-        )
+        with _ONE_AT_A_TIME:
+            rendered: Any = render_jinja_template(
+                conversations=[chat],
+                tools=tools,
+                chat_template=self.source(tools),
+                return_assistant_tokens_mask=generated,
+                add_generation_prompt=add_generation_prompt,
+                **names,
+            )
         texts, spans = rendered
         if len(texts[0]) > LARGEST_TEXT:
             raise jinja2.TemplateRuntimeError(

@@ -75,6 +75,11 @@ class Encoder:
         return probe(self.template, self.config.chat_template_kwargs, assistant_only=self.config.assistant_only_loss)
 
     @property
+    def thread_safe(self) -> bool:
+        """Whether several encoders may use the tokenizer at once."""
+        return self._tokeniser.thread_safe
+
+    @property
     def probed(self) -> bool:
         """Whether some row was a conversation, so that the template was examined."""
         return "template_report" in self.__dict__

@@ -1,11 +1,18 @@
-"""Chunks encoded here, and by other processes once there turns out to be enough work for them."""
+"""Chunks encoded on all cores, in order: by threads of this process, and by other processes where that is worth their start.
+
+The tokenizer works without Python's lock, so threads keep a few cores busy; what else a row costs holds the lock, and keeps
+about four cores fed. With more cores, other processes take over once they are up.
+"""
 
 from __future__ import annotations
 
-import pickle
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import chain
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from copy import copy
 
 from dynotune.config.keys.data import DataConfig
 from dynotune.data.chunk import Chunk, ChunkEncoder, RowEncoder
@@ -14,41 +21,70 @@ from dynotune.data.tokens.encode import Encoder
 from dynotune.data.workers.cores import usable_cores
 from dynotune.data.workers.pool import CannotTravelError, Pool, setup_of
 
-WORTH_STARTING = 2.0
-"""Seconds. A process takes about as long to start as this; who has tokenised for so long may well need as long again."""
+WORTH_STARTING = 1.0
+"""Seconds of work after which processes are started, which takes about two: whoever has tokenised for so long may well need
+longer still."""
+
+FED_BY_THREADS = 4
+"""Cores that threads of one process keep busy."""
 
 
 def encode_chunks(
     chunks: Iterator[Rows], config: DataConfig, encoder: RowEncoder, say: Callable[[str], None] = lambda text: None
 ) -> Iterator[Chunk]:
-    """Every chunk encoded, in order, by `dataset_num_proc` processes.
+    """Every chunk encoded, in order, by `dataset_num_proc` processes; unset, by what keeps all cores busy.
 
-    Unset, it is as many as there are cores, started only when a first part has taken longer than starting them would;
-    with less data than that, all is done here. `say` is told where it was asked for and cannot be.
+    `say` is told where processes were asked for and cannot be.
     """
-    here = ChunkEncoder(config, encoder)
     asked = config.dataset_num_proc
-    processes = usable_cores() if asked is None else asked
-    if processes == 1 or not isinstance(encoder, Encoder):
-        yield from map(here.encode, chunks)
+    if not isinstance(encoder, Encoder):
+        yield from map(ChunkEncoder(config, encoder).encode, chunks)
         return
-    if asked is None:
+    cores = usable_cores() if asked is None else asked
+    wanted = cores > FED_BY_THREADS if asked is None else asked > 1
+    under_way: deque[Future[Chunk]] = deque()
+    with ExitStack() as stack:
+        threads = _Threads(config, encoder, min(cores, FED_BY_THREADS) if asked is None else 1)
+        stack.callback(threads.close)
+        pool: Pool | None = None
         began = time.perf_counter()
         for rows in chunks:
-            yield here.encode(rows)
-            if time.perf_counter() - began > WORTH_STARTING:
-                break
-    first = next(chunks, None)
-    if first is None:
-        return
-    rest = chain([first], chunks)
-    try:
-        pickle.dumps(first, pickle.HIGHEST_PROTOCOL)
-        setup = setup_of(config, encoder.tokenizer)
-    except (CannotTravelError, pickle.PicklingError, TypeError, AttributeError) as error:
-        why = error if isinstance(error, CannotTravelError) else f"rows cannot be sent to another process ({error})"
-        say(f"tokenised in this process alone: {why}")
-        yield from map(here.encode, rest)
-        return
-    with Pool(processes, setup) as pool:
-        yield from pool.encode(rest)
+            if wanted and pool is None and (asked or time.perf_counter() - began > WORTH_STARTING):
+                try:
+                    setup = setup_of(config, encoder.tokenizer, rows)
+                except CannotTravelError as error:
+                    say(f"tokenised in this process alone: {error}")
+                    wanted = False
+                else:
+                    pool = stack.enter_context(Pool(cores, setup))
+            # Until the first of them is up, the work goes on here; a process that was asked for is waited for.
+            target = pool if pool is not None and (asked or pool.is_up) else threads
+            under_way.append(target.submit(rows))
+            while len(under_way) > target.most_under_way:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+
+
+class _Threads:
+    """Threads of this process, each with an encoder of its own over the same tokenizer."""
+
+    def __init__(self, config: DataConfig, encoder: Encoder, number: int) -> None:
+        self.config, self.encoder = config, encoder
+        number = number if encoder.thread_safe else 1
+        self.most_under_way = number
+        self._threads = ThreadPoolExecutor(number, "dynotune-tokenise")
+        self._own = threading.local()
+
+    def submit(self, rows: Rows) -> Future[Chunk]:
+        return self._threads.submit(self._encode, rows)
+
+    def _encode(self, rows: Rows) -> Chunk:
+        mine: ChunkEncoder | None = getattr(self._own, "encoder", None)
+        if mine is None:
+            # What rendering remembers of a template is not made for several threads.
+            mine = self._own.encoder = ChunkEncoder(self.config, Encoder(copy(self.encoder.tokenizer), self.config))
+        return mine.encode(rows)
+
+    def close(self) -> None:
+        self._threads.shutdown(cancel_futures=True)

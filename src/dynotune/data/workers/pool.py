@@ -1,4 +1,4 @@
-"""Chunks encoded by several processes, in order, with a bounded number under way."""
+"""Processes that encode chunks."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import contextlib
 import json
 import os
 import pickle
+import queue
 import subprocess
 import sys
 import threading
-from collections import deque
-from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -28,43 +27,56 @@ UNDER_WAY = 2
 
 
 class Pool:
-    """Processes that encode chunks. They start with the first chunks, and end with the context."""
+    """Processes that encode chunks. They start at once, side by side, and end with the context."""
 
     def __init__(self, processes: int, setup: bytes) -> None:
         self.processes, self.setup = processes, setup
-        self._threads = ThreadPoolExecutor(processes, "dynotune-tokenise")
-        self._own = threading.local()
+        self.most_under_way = (1 + UNDER_WAY) * processes
+        self._threads = ThreadPoolExecutor(processes, "dynotune-processes")
         self._children: list[subprocess.Popen[bytes]] = []
+        self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
         self._closing = False
 
     def __enter__(self) -> Self:
+        for _ in range(self.processes):
+            self._children.append(_child())
+        for child in self._children:
+            threading.Thread(target=self._greet, args=(child,), daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._closing = True
-        self._threads.shutdown(wait=False, cancel_futures=True)
         for child in self._children:
             child.kill()  # it holds nothing that could be lost
-        self._threads.shutdown()
-        for child in self._children:
             child.wait()
+            self._idle.put(child)  # whoever waits for one finds out
+        self._threads.shutdown(cancel_futures=True)
+        for child in self._children:
             for pipe in (child.stdin, child.stdout):
                 assert pipe is not None
                 with contextlib.suppress(OSError):  # a job that it was not sent in full
                     pipe.close()
 
-    def encode(self, chunks: Iterable[Any]) -> Iterator[Chunk]:
-        """The chunks that rows became, in the order of the rows. Raises what encoding them raised."""
-        under_way: deque[Future[Chunk]] = deque()
-        for rows in chunks:
-            under_way.append(self._threads.submit(self._encode, pickle.dumps(rows, pickle.HIGHEST_PROTOCOL)))
-            if len(under_way) > (1 + UNDER_WAY) * self.processes:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+    @property
+    def is_up(self) -> bool:
+        """Whether some process waits for work."""
+        return not self._idle.empty()
+
+    def submit(self, rows: Any) -> Future[Chunk]:
+        """What the rows became, or what encoding them raised."""
+        return self._threads.submit(self._encode, pickle.dumps(rows, pickle.HIGHEST_PROTOCOL))
+
+    def _greet(self, child: subprocess.Popen[bytes]) -> None:
+        """Give a process what it needs, and wait until it has it."""
+        assert child.stdin is not None
+        assert child.stdout is not None
+        with contextlib.suppress(OSError, ValueError):  # it has died; who gives it a job finds out
+            send(child.stdin, self.setup)
+            receive(child.stdout)
+        self._idle.put(child)
 
     def _encode(self, job: bytes) -> Chunk:
-        child = self._child()
+        child = self._idle.get()
         assert child.stdin is not None
         assert child.stdout is not None
         try:
@@ -72,6 +84,8 @@ class Pool:
             reply = receive(child.stdout)
         except (OSError, ValueError):  # the pipe is broken, or was closed
             reply = None
+        finally:
+            self._idle.put(child)
         if reply is None:
             code = None if self._closing else child.wait()
             raise DataError(
@@ -85,32 +99,23 @@ class Pool:
         chunk: Chunk = result
         return chunk
 
-    def _child(self) -> subprocess.Popen[bytes]:
-        """This thread's process."""
-        child: subprocess.Popen[bytes] | None = getattr(self._own, "child", None)
-        if child is None:
-            path = json.dumps([os.path.abspath(entry) for entry in sys.path])  # noqa: PTH100  (keeps entries that are files)
-            child = subprocess.Popen(  # noqa: S603  (this interpreter, with our own code)
-                [sys.executable, "-c", BOOTSTRAP, path],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**os.environ, **_ONE_CORE},
-            )
-            self._own.child = child
-            self._children.append(child)
-            if self._closing:
-                child.kill()
-            assert child.stdin is not None
-            send(child.stdin, self.setup)
-        return child
+
+def _child() -> subprocess.Popen[bytes]:
+    path = json.dumps([os.path.abspath(entry) for entry in sys.path])  # noqa: PTH100  (keeps entries that are files)
+    return subprocess.Popen(  # noqa: S603  (this interpreter, with our own code)
+        [sys.executable, "-c", BOOTSTRAP, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **_ONE_CORE},
+    )
 
 
 _ONE_CORE = {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
 """Each process has a core; threads on top would only take turns."""
 
 
-def setup_of(config: DataConfig, tokenizer: PreTrainedTokenizerBase) -> bytes:
-    """What a process needs. Raises `CannotTravelError` where a tokenizer cannot be sent to another process."""
+def setup_of(config: DataConfig, tokenizer: PreTrainedTokenizerBase, rows: Any) -> bytes:
+    """What a process needs. Raises `CannotTravelError` where the tokenizer, or rows like these, cannot be sent there."""
     module = type(tokenizer).__module__
     if module == "__main__" or module.startswith("transformers_modules") or not sys.executable:
         raise CannotTravelError(
@@ -118,9 +123,14 @@ def setup_of(config: DataConfig, tokenizer: PreTrainedTokenizerBase) -> bytes:
         )
     topic = DataConfig.model_construct(**{name: getattr(config, name) for name in DataConfig.model_fields})
     try:
-        return pickle.dumps((topic, tokenizer), pickle.HIGHEST_PROTOCOL)
+        setup = pickle.dumps((topic, tokenizer), pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise CannotTravelError(f"the tokenizer cannot be sent to another process ({error})") from error
+    try:
+        pickle.dumps(rows, pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise CannotTravelError(f"rows cannot be sent to another process ({error})") from error
+    return setup
 
 
 class CannotTravelError(Exception):

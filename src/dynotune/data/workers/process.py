@@ -48,6 +48,7 @@ def main() -> None:
         encoder = _encoder(setup)
     except Exception as error:  # noqa: BLE001  (whatever it was, the parent raises it)
         failure = error
+    send(results, b"")
     while (job := receive(jobs)) is not None:
         try:
             if failure is not None:
