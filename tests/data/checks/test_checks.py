@@ -165,3 +165,11 @@ def test_texts_and_tokens_are_compared_too() -> None:
 
 def test_moving_text_between_turns_is_no_duplicate() -> None:
     assert found(pair("ab", "c"), pair("a", "bc")) == []
+
+
+@pytest.mark.parametrize("around", ["", "é"])
+def test_every_control_character_is_noticed_in_ascii_and_other_text(around: str) -> None:
+    for code in range(0xA0):
+        expected = code not in (0x09, 0x0A, 0x0D, 0x85) and (code < 0x20 or code >= 0x7F)
+        found = "control-characters" in list(text_notices(f"a{chr(code)}{around}", OWN))
+        assert found == expected, hex(code)

@@ -26,7 +26,7 @@ SHARED: dict[str, Fate] = {
         silent=(None, 0, 0.0),
     ),
     "dataset_num_proc": honoured(
-        "unset, it is one process a core, started where there is enough data to be worth it (TRL: this process alone)"
+        "unset, all cores work: by threads, and by processes where there is enough data for them (TRL: one process)"
     ),
     "max_length": honoured(),
     "truncation_mode": honoured(),

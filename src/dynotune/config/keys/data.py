@@ -83,8 +83,8 @@ class DataConfig(Topic):
     `quarantine.jsonl` in the run folder and counts it."""
 
     dataset_num_proc: int | None = Field(default=None, ge=1)
-    """Processes that render and tokenise. Default: one a core that this process may use, started only where there is
-    enough data to be worth it; 1 stays in this process."""
+    """Processes that render and tokenise. Default: whatever keeps all cores busy that this process may use; threads for
+    little data or few cores, else one process a core. 1 stays in this process."""
 
     token_cache: Literal["auto", "off"] = "auto"  # noqa: S105  (tokens of text)
     """Where tokens are kept: `auto` keeps them in `token_cache_dir` and takes them from there while nothing has changed;

@@ -40,6 +40,7 @@ _LOOKS_LIKE_A_TOKEN = re.compile(r"<[|｜][^|｜<>\s]{1,60}[|｜]>|<</?SYS>>|<[^
 _PIPED = re.compile(r"<[|｜].*[|｜]>")  # noqa: RUF001
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")
+_NO_CONTROL = bytes(code for code in range(128) if not _CONTROL.match(chr(code)))
 _UNICODE = {
     "bidi-controls": re.compile("[\u202a-\u202e\u2066-\u2069]"),
     "unicode-line-separators": re.compile("[\x85\u2028\u2029]"),
@@ -50,6 +51,9 @@ _UNICODE = {
         + "]"
     ),
 }
+
+_ANY_UNICODE = re.compile("[\x85\u2028-\u202e\u2066-\u2069\ue000-\U0010ffff]")
+"""Holds wherever one of them does: four ranges are searched for much faster than all of theirs."""
 
 
 @dataclass
@@ -96,15 +100,18 @@ def text_notices(text: str, control: ControlTokens) -> Iterator[str]:
     yield from control.found_in(text)
     if ("{{" in text and "}}" in text) or ("{%" in text and "%}" in text):
         yield "jinja-in-content"
-    if _CONTROL.search(text):
+    ascii_only = text.isascii()
+    # Deleting all that is allowed is ten times as fast as searching, and most text is ASCII.
+    if text.encode("ascii").translate(None, _NO_CONTROL) if ascii_only else _CONTROL.search(text):
         yield "control-characters"
     if len(text) >= LONG_RUN and max(map(len, text.split()), default=0) >= LONG_RUN:
         yield "no-spaces"
-    if not text.isascii():
+    if not ascii_only:
         yield from _unusual_unicode(text)
 
 
 def _unusual_unicode(text: str) -> Iterable[str]:
-    yield from (name for name, pattern in _UNICODE.items() if pattern.search(text))
+    if _ANY_UNICODE.search(text):
+        yield from (name for name, pattern in _UNICODE.items() if pattern.search(text))
     if not unicodedata.is_normalized("NFC", text):
         yield "not-nfc"

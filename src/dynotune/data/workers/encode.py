@@ -6,12 +6,13 @@ about four cores fed. With more cores, other processes take over once they are u
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from copy import copy
 
 from dynotune.config.keys.data import DataConfig
@@ -44,6 +45,7 @@ def encode_chunks(
     wanted = cores > FED_BY_THREADS if asked is None else asked > 1
     under_way: deque[Future[Chunk]] = deque()
     with ExitStack() as stack:
+        stack.enter_context(seldom_collected())
         threads = _Threads(config, encoder, min(cores, FED_BY_THREADS) if asked is None else 1)
         stack.callback(threads.close)
         pool: Pool | None = None
@@ -64,6 +66,17 @@ def encode_chunks(
                 yield under_way.popleft().result()
         while under_way:
             yield under_way.popleft().result()
+
+
+@contextmanager
+def seldom_collected() -> Iterator[None]:
+    """Rows are trees of many small objects without cycles: looking for some at the usual pace costs a tenth of the time."""
+    before = gc.get_threshold()
+    gc.set_threshold(200_000, 50, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 class _Threads:

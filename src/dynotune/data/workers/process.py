@@ -5,6 +5,7 @@ runs the user's script again, which trains a second time where nothing guards it
 its own child; nothing is read from a file.
 """
 
+import gc
 import os
 import pickle
 import signal
@@ -63,6 +64,7 @@ def _encoder(setup: bytes) -> Any:
     from dynotune.data.chunk import ChunkEncoder
     from dynotune.data.tokens.encode import Encoder
 
+    gc.set_threshold(200_000, 50, 100)  # rows hold no cycles
     config, tokenizer = _loads(setup)
     return ChunkEncoder(config, Encoder(tokenizer, config))
 
