@@ -13,9 +13,11 @@ from dynotune._version import __version__
 
 
 def about_rows(lengths: NDArray[np.int64]) -> dict[str, Any]:
-    """What is said of examples of these lengths [rows], untruncated: whatever a run's settings, so it can be kept."""
-    # For the reader of a manifest alone: nothing that is stored depends on the plan.
-    from dynotune.plan.summary import fill_at_default
+    """What is said of examples of these lengths [rows], whatever a run's settings, so that it can be kept. A document counts
+    with at most the tokens of a micro-batch where packing is told."""
+    # For the reader of a manifest alone: nothing that is stored depends on the plan. A document of millions of tokens, which
+    # no run trains whole, would otherwise make a ladder of as many.
+    from dynotune.plan.summary import DEFAULT_TOKENS, fill_at_default
 
     return {
         "built": strftime("%Y-%m-%dT%H:%M:%SZ", gmtime()),
@@ -23,7 +25,7 @@ def about_rows(lengths: NDArray[np.int64]) -> dict[str, Any]:
         "lengths": histogram(lengths),
         "median_length": float(np.median(lengths)),
         "longest": int(lengths.max()),
-        "packing": fill_at_default(lengths),
+        "packing": fill_at_default(np.minimum(lengths, DEFAULT_TOKENS)),
     }
 
 
