@@ -88,7 +88,11 @@ def test_every_command_and_flag_exists(line: str) -> None:
     app.parse_args(words, exit_on_error=False, print_error=False)
     if words[0] in ("sft", "prepare"):  # these also parse keys that TRL has and we refuse
         flags = {word.removeprefix("--") for word in words if word.startswith("--")}
-        assert flags <= {*SFTConfig.model_fields, "config", "show", "json", "print_config"}
+        ours = {"config", "show", "json", "print_config"}
+        ours |= (
+            {"rebuild", "verify", "prune", "older_than", "export", "export_packed"} if words[0] == "prepare" else set()
+        )
+        assert flags <= {*SFTConfig.model_fields, *ours}
 
 
 @pytest.mark.parametrize("line", ["dynotune train --config x", "dynotune merge a --outptu b", "dynotune sft --rl dpo"])
