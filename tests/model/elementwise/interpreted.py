@@ -7,6 +7,7 @@ import os
 
 os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it when it is imported
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from torch import Tensor
 from triton.errors import TritonError
 
 from dynotune.model.elementwise import gate, install, norm, triton_norm
+from dynotune.model.elementwise.launch import Launch
 from dynotune.model.elementwise.triton_gate import Gated, GatedHalves
 from dynotune.model.elementwise.triton_norm import RmsNorm
 from dynotune.model.elementwise.triton_rotary import Rotary
@@ -269,6 +271,48 @@ def test_lora_with_dropout_and_recomputation() -> None:
     assert all(not shared.unclaimed for shared in fused.copies.shared)
     assert gap(found_loss, loss) < 1e-6
     assert largest_gap(found, gradients) < 1e-5
+
+
+class FakeKernel:
+    """What Triton gives where there is a GPU: launches, and the compiled variant."""
+
+    def __init__(self) -> None:
+        self.public: list[Any] = []
+        self.short: list[Any] = []
+
+    def __getitem__(self, grid: Any) -> Any:
+        def launch(*args: Any, num_warps: int) -> Any:
+            self.public.append((grid, args, num_warps))
+            variant = len(self.public)
+            run = lambda *args: self.short.append((variant, args))  # noqa: E731
+            return SimpleNamespace(run=run, function=f"function {variant}", packed_metadata=f"metadata {variant}")
+
+        return launch
+
+
+def test_a_known_variant_is_launched_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 77, raising=False)
+    kernel = FakeKernel()
+    launch = Launch(kernel)
+    a, b = torch.zeros(64), torch.zeros(64)
+    launch(3, (a, b), (5, 1e-6), (64, True), 4)
+    launch(9, (b, a), (6, 1e-5), (64, True), 4)
+    assert kernel.public == [((3,), (a, b, 5, 1e-6, 64, True), 4)]
+    addresses = b.data_ptr(), a.data_ptr()
+    call = (9, 1, 1, 77, "function 1", "metadata 1", None, None, None, *addresses, 6, 1e-5, 64, True)
+    assert kernel.short == [(1, call)]
+    launch(3, (a, b.half()), (5, 1e-6), (64, True), 4)  # each of these is another variant
+    launch(3, (a, b), (5, 1e-6), (64, False), 4)
+    launch(3, (a, b), (5, 1e-6), (64, True), 8)
+    launch(3, (a, b[1:]), (5, 1e-6), (64, True), 4)  # its address is no multiple of 16
+    launch(3, (a, b[1:]), (5, 1e-6), (64, True), 4)
+    assert (len(kernel.public), len(kernel.short)) == (6, 1)
+    monkeypatch.setattr(triton, "__version__", "3.99.0")  # may call compiled kernels in another way
+    kernel = FakeKernel()
+    launch = Launch(kernel)
+    for _ in range(2):
+        launch(3, (a, b), (5, 1e-6), (64, True), 4)
+    assert (len(kernel.public), len(kernel.short)) == (2, 0)
 
 
 def test_the_interpreter_is_known_as_one() -> None:

@@ -100,7 +100,7 @@ def _sigmoid(gate, TANH: tl.constexpr):
 
 
 @triton.jit
-def _forward(
+def dynotune_gated_forward(
     Gate, Up, H, WIDTH: tl.constexpr, STRIDE: tl.constexpr, TANH: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     BLOCKS: tl.constexpr = (WIDTH + BLOCK - 1) // BLOCK
@@ -114,7 +114,7 @@ def _forward(
 
 
 @triton.jit
-def _backward(
+def dynotune_gated_backward(
     Dh, Gate, Up, Dgate, Dup, WIDTH: tl.constexpr, STRIDE: tl.constexpr, TANH: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     BLOCKS: tl.constexpr = (WIDTH + BLOCK - 1) // BLOCK
@@ -131,4 +131,4 @@ def _backward(
     tl.store(Dup + row * STRIDE + columns, (dh * gate * sigmoid).to(Dup.dtype.element_ty), mask=inside)
 
 
-_launch_forward, _launch_backward = Launch(_forward), Launch(_backward)
+_launch_forward, _launch_backward = Launch(dynotune_gated_forward), Launch(dynotune_gated_backward)

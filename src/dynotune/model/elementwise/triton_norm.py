@@ -85,7 +85,7 @@ def _dense(x: Tensor) -> Tensor:
 
 
 @triton.jit(do_not_specialize=["n"])
-def _forward(
+def dynotune_rms_norm_forward(
     X,
     W,
     Y,
@@ -114,7 +114,7 @@ def _forward(
 
 
 @triton.jit(do_not_specialize=["n", "per_program"])
-def _backward(
+def dynotune_rms_norm_backward(
     Dy,
     X,
     W,
@@ -152,4 +152,4 @@ def _backward(
         tl.store(Partial + program * D + columns, dweight, mask=columns < D)
 
 
-_launch_forward, _launch_backward = Launch(_forward), Launch(_backward)
+_launch_forward, _launch_backward = Launch(dynotune_rms_norm_forward), Launch(dynotune_rms_norm_backward)

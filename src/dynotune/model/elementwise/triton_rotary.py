@@ -98,7 +98,7 @@ def _heads(
 
 
 @triton.jit(do_not_specialize=["tables"])
-def _kernel(
+def dynotune_rotary(
     Query, Key, Cos, Sin, QueryOut, KeyOut, tables,
     H: tl.constexpr, K: tl.constexpr, HALF: tl.constexpr, ADJOINT: tl.constexpr,
     QUERY_STRIDE: tl.constexpr, KEY_STRIDE: tl.constexpr,
@@ -116,4 +116,4 @@ def _kernel(
     _heads(Key, KeyOut, cos1, cos2, sin1, sin2, token, KEY_STRIDE, K, HALF, ADJOINT, K2, BLOCK)
 
 
-_launch = Launch(_kernel)
+_launch = Launch(dynotune_rotary)
