@@ -262,7 +262,7 @@ def sweep(bench: Bench) -> list[dict[str, Any]]:
                     return max(1, elements // block), block, warps
 
                 triton_norm.tile = other
-                note("Qwen2RMSNorm 3584", f"{elements} elements, {warps} warps")
+                note("Qwen2RMSNorm", f"{elements} elements, {warps} warps")
                 note("Qwen2RMSNorm of", f"{elements} elements, {warps} warps")
         triton_norm.tile = tile
     return rows
