@@ -59,12 +59,7 @@ WORKS = {
         {"packing": True, "max_length": 2048, "per_device_train_batch_size": 8},
         window=4,
         windows=3,
-        trl={
-            "fa2 + Liger, 2 x (4 x 2048)": {
-                **FA2, "use_liger_kernel": True, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2,
-            },
-            "fa2 + Liger, 8 x 2048": {**FA2, "use_liger_kernel": True},
-        },
+        trl={"fa2 + Liger, 8 x 2048": {**FA2, "use_liger_kernel": True}},
     ),
     "2-documents": Work(
         "probe",
@@ -73,7 +68,6 @@ WORKS = {
         windows=4,
         trl={
             "fa2": FA2,
-            "fa2 + Liger": {**FA2, "use_liger_kernel": True},
             "fa2 + Liger, padding-free": {**FA2, "use_liger_kernel": True, "padding_free": True, "max_length": None},
         },
     ),
@@ -83,7 +77,6 @@ WORKS = {
         window=10,
         windows=3,
         trl={
-            "fa2 + Liger": {**FA2, "use_liger_kernel": True},
             "fa2 + Liger, padding-free": {**FA2, "use_liger_kernel": True, "padding_free": True, "max_length": None},
         },
     ),
@@ -96,8 +89,9 @@ WORKS = {
             "fa2 + Liger, 8 x 8 padding-free": {
                 **FA2, "use_liger_kernel": True, "padding_free": True, "max_length": None,
             },
-            "fa2 + Liger, 16 x 4 padded": {
-                **FA2, "use_liger_kernel": True, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 16,
+            "fa2 + Liger, 64 padding-free": {
+                **FA2, "use_liger_kernel": True, "padding_free": True, "max_length": None,
+                "per_device_train_batch_size": 64, "gradient_accumulation_steps": 1,
             },
         },
     ),
