@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,12 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
+from dynotune.data.chunk import ChunkEncoder
 from dynotune.data.store import obtain
 from dynotune.data.store.layout import IDS, LABELS, LINES, MANIFEST, OFFSETS, QUARANTINE, DamagedError, Manifest
+from dynotune.data.tokens.encode import Encoder
 from tests.data.made_tokenizer import CHATML, GENERATION, made_tokenizer
-from tests.data.store.made import ROWS, chat, load, same, write
+from tests.data.store.made import OLD, ROWS, chat, load, same, write
 
 
 @pytest.fixture(autouse=True)
@@ -82,6 +86,31 @@ def test_touching_a_file_is_a_hit_and_the_next_look_needs_no_hash(
 
 
 OLD_TIME = 1_600_000_000
+
+
+def in_place(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def replaced(path: Path, text: str) -> None:
+    path.with_suffix(".new").write_text(text)
+    path.with_suffix(".new").replace(path)
+
+
+@pytest.mark.parametrize("write_anew", [in_place, replaced])
+def test_a_change_that_keeps_size_and_time_of_change_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_anew: Callable[[Path, str], None]
+) -> None:
+    """Long after the store was built, so that nothing is hashed on suspicion."""
+    from dynotune.data.sources import contents
+
+    monkeypatch.setattr(contents, "_SETTLED", 0)
+    data = write(tmp_path / "data.jsonl", [chat("a", "b")])
+    load(data)
+    time.sleep(0.02)  # more than a tick of the file system's clock
+    write_anew(data, data.read_text().replace('"b"', '"c"'))
+    os.utime(data, (OLD, OLD))
+    assert load(data).store.startswith(f"built because the data changed ({data})")
 
 
 def test_a_change_within_the_clocks_tick_and_of_the_same_size_is_seen(tmp_path: Path) -> None:
@@ -172,15 +201,95 @@ def test_versions_own_code_and_format_are_parts(tmp_path: Path, monkeypatch: pyt
 
     data = write(tmp_path / "data.jsonl", ROWS[:4])
     load(data)
-    with monkeypatch.context() as patch:
-        patch.setattr(fingerprint, "version", lambda name: "0")
-        assert "the version of tokenizers, transformers or Jinja changed" in load(data).store
+    real = fingerprint.version
+    for package in ("tokenizers", "transformers", "jinja2"):
+        with monkeypatch.context() as patch:
+            patch.setattr(fingerprint, "version", lambda name, one=package: "0" if name == one else real(name))
+            assert "the version of tokenizers, transformers or Jinja changed" in load(data).store
     with monkeypatch.context() as patch:
         patch.setattr(fingerprint, "_own_code", lambda: "other")
         assert "built because Dynotune's own code changed" in load(data).store
     with monkeypatch.context() as patch:
         patch.setattr(layout, "FORMAT", 99)
         assert "it has format 1, and this version reads 99" in load(data).store
+
+
+def test_a_changed_line_of_what_makes_tokens_is_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dynotune.data.store import fingerprint
+
+    copy = tmp_path / "data"
+    shutil.copytree(Path(fingerprint.__file__).parents[1], copy, ignore=shutil.ignore_patterns("__pycache__"))
+    own_code = fingerprint._own_code.__wrapped__
+    known = own_code()
+    monkeypatch.setattr(fingerprint, "__file__", str(copy / "store" / "fingerprint.py"))
+    assert own_code() == known
+    with (copy / "store" / "prune.py").open("a") as file:
+        file.write("# where tokens lie makes no tokens\n")
+    assert own_code() == known
+    with (copy / "tokens" / "encode.py").open("a") as file:
+        file.write("# another line\n")
+    assert own_code() != known
+
+
+def test_code_that_a_tokenizers_repository_brings_is_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = write(tmp_path / "data.jsonl", ROWS[:4])
+    (tmp_path / "my_tokenizer.py").write_text(
+        "from transformers import PreTrainedTokenizerFast\nclass Mine(PreTrainedTokenizerFast): pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import my_tokenizer  # type: ignore[import-not-found]
+
+    def mine() -> Any:
+        tokenizer = made_tokenizer()
+        tokenizer.__class__ = my_tokenizer.Mine
+        return tokenizer
+
+    load(data)
+    assert "the tokenizer changed" in load(data, mine()).store
+    assert load(data, mine()).store.startswith("hit")
+    with (tmp_path / "my_tokenizer.py").open("a") as file:
+        file.write("# changed under the same names\n")
+    assert "the tokenizer changed" in load(data, mine()).store
+
+
+def test_every_part_of_the_fingerprint_has_a_test_above(tmp_path: Path, cache: Path) -> None:
+    """A part that is added without one fails here."""
+    load(write(tmp_path / "data.jsonl", ROWS[:4]), made_tokenizer("{{ strftime_now('%Y') }}" + CHATML))
+    assert set(Manifest.read(the_store(cache)).parts) == {
+        "columns", "dataset_text_field", "on_bad_row", "completion_only_loss", "assistant_only_loss",
+        "chat_template_kwargs", "tokenizer", "special_tokens", "chat_template", "date", "asked", "versions", "dynotune",
+        "store_format",
+    }  # fmt: skip
+
+
+def test_tokens_depend_on_no_key_that_is_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What encoding asks the configuration for is in the fingerprint: a key that is forgotten there serves wrong tokens."""
+    from dynotune.data.store.fingerprint import KEYS
+
+    asked: set[str] = set()
+
+    class Watched:
+        def __init__(self, config: Any) -> None:
+            self._config = config
+
+        def __getattr__(self, name: str) -> Any:
+            asked.add(name)
+            return getattr(self._config, name)
+
+    for kind in (Encoder, ChunkEncoder):  # several are made: each thread has its own
+        at, real = 1 if kind is Encoder else 0, kind.__init__
+
+        def watched(self: Any, *given: Any, at: int = at, real: Any = real) -> None:
+            real(self, *given[:at], Watched(given[at]), *given[at + 1 :])
+
+        monkeypatch.setattr(kind, "__init__", watched)
+    rows = [*(row for row in ROWS if "messages" in row), {"text": "a b"}, {"prompt": "a ", "completion": "b"}]
+    rows = [*rows, {"input_ids": [10, 11, 12]}, {"input_ids": [10, 11, 12], "completion_mask": [0, 1, 1]}]
+    load(write(tmp_path / "data.jsonl", rows), made_tokenizer(GENERATION))
+    assert {"chat_template_kwargs", "completion_only_loss", "assistant_only_loss", "on_bad_row"} <= asked
+    assert asked <= set(KEYS)
 
 
 def test_a_template_that_writes_the_date_is_rendered_anew_each_day(
