@@ -191,6 +191,12 @@ def test_however_it_is_laid_out(layout: Layout, adapter: bool) -> None:
     assert_same(packed(make("gemma3_text", adapter), documents(), layout), expected("gemma3_text", adapter))
 
 
+def test_padding_longer_than_a_table_of_positions() -> None:
+    """gpt2 here has 256 positions: those of padding must not run on."""
+    layout = [(range(8), 300)]
+    assert_same(packed(make("gpt2"), documents(), layout), expected("gpt2", False))
+
+
 @st.composite
 def layouts(draw: st.DrawFn) -> Layout:
     """Any order, any cut into micro-batches, any padding."""
