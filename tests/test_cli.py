@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +31,17 @@ def dynotune(*words: str, **env: str) -> "subprocess.CompletedProcess[str]":
 
 class TestStart:
     def test_help_is_fast(self) -> None:
-        """`dynotune --help` takes less than half a second, whole process (best of three: the machine is shared)."""
+        """`dynotune --help` takes less than half a second of the processor, whole process (best of three: the machine is
+        shared, and on a busy one the wall clock says how busy)."""
         best = 10.0
         for _ in range(3):
-            began = time.perf_counter()
+            before = os.times()
             done = dynotune("--help")
-            best = min(best, time.perf_counter() - began)
+            after = os.times()
+            spent = after.children_user + after.children_system - before.children_user - before.children_system
+            best = min(best, spent)
             assert done.returncode == 0
-        assert best < 0.5 * float(os.environ.get("DYNOTUNE_TEST_SLOWNESS", "2"))
+        assert 0 < best < 0.5 * float(os.environ.get("DYNOTUNE_TEST_SLOWNESS", "2"))
 
     @pytest.mark.parametrize("code", ["import dynotune", "import dynotune.cli; dynotune.cli.run(['--help'])"])
     def test_nothing_heavy_is_imported(self, code: str) -> None:
