@@ -1,6 +1,7 @@
 """Promise: no document is lost or repeated, no micro-batch overflows its static token count, and little of it is padding."""
 
 import time
+import tracemalloc
 from itertools import combinations
 
 import numpy as np
@@ -103,6 +104,27 @@ def test_rungs_are_multiples_of_64_up_to_1024_and_of_128_above() -> None:
     assert rungs == [*range(64, 1025, 64), 1152, 1280, 1408, 1536]
     assert [round_up(n) for n in (1, 64, 65, 1024, 1025, 1152)] == [64, 64, 128, 1024, 1152, 1152]
     assert [round_down(n) for n in (1, 64, 127, 1024, 1151, 1152)] == [64, 64, 64, 1024, 1024, 1152]
+
+
+@given(st.integers(1, 1 << 31))
+def test_rounding_goes_to_the_neighbouring_rungs_and_pads_little(tokens: int) -> None:
+    up, down = round_up(tokens), round_down(tokens)
+    assert round_up(up) == up == round_down(up)
+    assert round_up(down) == down == round_down(down)
+    assert up >= tokens
+    assert down <= max(tokens, 64)
+    assert up in (down, round_up(down + 1))
+    assert up - tokens < max(128, tokens / 512)
+
+
+def test_a_document_of_millions_of_tokens_costs_the_choice_of_rungs_neither_time_nor_memory() -> None:
+    assert len(possible_rungs(round_up(4_000_000))) < 5000
+    tracemalloc.start()
+    chosen = ladder_of(np.append(lognormal(3000), 2_000_000), 64, 16384)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert chosen.top == round_up(2_000_000)
+    assert peak < 50 << 20  # over all possible rungs it would be hundreds of MB
 
 
 def test_a_longer_document_raises_the_top_and_small_steps_lower_it() -> None:

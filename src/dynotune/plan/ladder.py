@@ -19,8 +19,9 @@ MOST_TOGETHER = 3
 
 
 def spacing(tokens: int) -> int:
-    """The distance of neighbouring rungs: 64 tokens up to 1,024, and 128 above."""
-    return 64 if tokens <= 1024 else 128
+    """The distance of neighbouring rungs: 64 tokens up to 1,024, 128 up to 131,072, and above a 512th of the power of two
+    below: documents of millions of tokens would otherwise make more rungs than can be chosen from."""
+    return 64 if tokens <= 1024 else max(128, 1 << (tokens.bit_length() - 10))
 
 
 def round_up(tokens: int) -> int:
@@ -36,7 +37,10 @@ def round_down(tokens: int) -> int:
 def possible_rungs(top: int) -> NDArray[np.int64]:
     """All rungs up to `top`, itself one."""
     assert top == round_up(top), top
-    return np.array([*range(64, min(top, 1024) + 1, 64), *range(1152, top + 1, 128)], np.int64)
+    rungs = [64]
+    while rungs[-1] < top:
+        rungs.append(round_up(rungs[-1] + 1))
+    return np.array(rungs, np.int64)
 
 
 class Ladder:
@@ -117,6 +121,10 @@ def choose_ladder(loads: NDArray[np.int64], top: int, rungs: int = RUNGS) -> tup
     """
     possible = possible_rungs(top)
     counts = np.bincount(np.searchsorted(possible, loads), minlength=len(possible))
+    # A rung that no load rounds up to pads as much as the next lower one to which some do, or more.
+    within_reach = counts > 0
+    within_reach[-1] = True
+    possible, counts = possible[within_reach], counts[within_reach]
     upto = np.concatenate([[0], np.cumsum(counts)])
     cost = upto[1:] * possible
     """[possible]: the least padded tokens of all loads up to this rung, the highest in use."""
