@@ -400,6 +400,80 @@ def test_a_manifest_cannot_lead_out_of_its_folder_or_beyond_a_files_end(tmp_path
     assert "is a link" in load(tmp_path / "data.jsonl").store
 
 
+def forged(**changes: Any) -> Callable[[Path], None]:
+    """A manifest with other values and the checksum that belongs to them."""
+
+    def forge(store: Path) -> None:
+        manifest = Manifest.read(store)
+        (store / MANIFEST).write_bytes(Manifest(**{**manifest.__dict__, **changes}).to_bytes())
+
+    return forge
+
+
+def forged_account(**changes: Any) -> Callable[[Path], None]:
+    def forge(store: Path) -> None:
+        account = Manifest.read(store).account
+        forged(account={**account, **changes, "ledger": {**account["ledger"], **changes.get("ledger", {})}})(store)
+
+    return forge
+
+
+def replaced(make: Callable[[Path], Any], name: str = MANIFEST) -> Callable[[Path], None]:
+    def replace(store: Path) -> None:
+        (store / name).unlink()
+        make(store / name)
+
+    return replace
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        forged(files=[1]),
+        forged(files={"a": 1}),
+        forged(parts=None),
+        forged(contents=[{}]),
+        forged(contents=[{"path": 1, "size": 1, "mtime_ns": 1, "ctime_ns": 1, "inode": 1, "looked_at_ns": 1}]),
+        forged(statements=3),
+        forged(about=None),
+        forged(digest=None),
+        forged(format=True),
+        forged_account(encoder_notices=["x"]),
+        forged_account(encoder_notices={"x": "y"}),
+        forged_account(ledger={"rows_read": 1000}),
+        replaced(os.mkfifo),
+        replaced(os.mkfifo, IDS),
+        replaced(os.mkdir),
+        replaced(lambda path: path.symlink_to("/dev/zero")),
+    ],
+)
+def test_a_manifest_that_another_wrote_neither_stops_a_run_nor_makes_it_wait(
+    tmp_path: Path, cache: Path, attack: Callable[[Path], None]
+) -> None:
+    data = write(tmp_path / "data.jsonl")
+    plain = load(data, token_cache="off")
+    load(data)
+    attack(the_store(cache))
+    again = load(data)
+    assert again.store.startswith("built again: the store was damaged ("), again.store
+    assert same(again, plain)
+    assert load(data).store.startswith("hit")
+
+
+def test_a_link_in_a_store_or_in_its_place_makes_no_file_elsewhere_and_is_replaced(tmp_path: Path, cache: Path) -> None:
+    data = write(tmp_path / "data.jsonl")
+    load(data)
+    store = the_store(cache)
+    (store / "used").symlink_to(tmp_path / "elsewhere")
+    assert load(data).store.startswith("hit")
+    assert not (tmp_path / "elsewhere").exists()
+    store.rename(tmp_path / "moved")
+    store.symlink_to(tmp_path / "nowhere")
+    assert "; kept in " in load(data).store
+    assert load(data).store.startswith("hit")
+    assert not store.is_symlink()
+
+
 def test_an_unwritable_place_means_memory_and_is_said(tmp_path: Path) -> None:
     data = write(tmp_path / "data.jsonl")
     (tmp_path / "file").write_text("")

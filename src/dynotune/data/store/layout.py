@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_type_hints
 
 import numpy as np
+from pydantic import TypeAdapter
+
+from dynotune.data.sources.contents import FileState
 
 FORMAT = 1
 """Number of the format. A store of another number is never read."""
@@ -96,17 +100,19 @@ class Manifest:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Raises `DamagedError` where it is not one, and `FileNotFoundError` where there is none."""
-        path = folder / MANIFEST
-        if path.stat().st_size > _LARGEST_MANIFEST:
-            raise DamagedError(f"{MANIFEST} is too large")
+        text = _read_regular(folder / MANIFEST)
         try:
-            body = json.loads(path.read_bytes())
+            body = json.loads(text)
             checksum = body.pop("checksum")
             if body["format"] != FORMAT:
                 raise DamagedError(f"it has format {body['format']}, and this version reads {FORMAT}")
             if checksum != _checksum(body):
                 raise DamagedError(f"{MANIFEST} differs from its own checksum")
             manifest = cls(**body)
+            # Whoever can write a manifest can write its checksum.
+            for name, kind in get_type_hints(cls).items():
+                TypeAdapter(kind).validate_python(getattr(manifest, name), strict=True)
+            TypeAdapter(list[FileState]).validate_python(manifest.contents)
             counts = manifest.rows, manifest.tokens, manifest.label_tokens
             if not all(type(count) is int and 0 <= count < _LARGEST_COUNT for count in counts):
                 raise DamagedError(f"{MANIFEST} has impossible counts")
@@ -115,6 +121,16 @@ class Manifest:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise DamagedError(f"{MANIFEST} cannot be read ({type(error).__name__})") from error
         return manifest
+
+
+def _read_regular(path: Path) -> bytes:
+    """A pipe or device in the manifest's place would make the reader wait, or read, without end."""
+    state = path.lstat()
+    if not stat.S_ISREG(state.st_mode):
+        raise DamagedError(f"{path.name} is no regular file")
+    if state.st_size > _LARGEST_MANIFEST:
+        raise DamagedError(f"{path.name} is too large")
+    return path.read_bytes()
 
 
 def _checksum(body: dict[str, Any]) -> str:

@@ -175,7 +175,7 @@ class Obtaining:
                 about=about,
             )
             place = folder / _store_name(manifest)
-            if place.exists():
+            if place.exists() or place.is_symlink():
                 remove(place)
             if not writer.finish(manifest, place):
                 return self._kept_in_memory(writer, account, statements)
@@ -296,16 +296,19 @@ def _account(manifest: Manifest) -> Account:
     told = manifest.account
     try:
         ledger = Ledger.from_json(told["ledger"])
-        return Account(ledger, str(told["format"]), Counter(told["encoder_notices"]), bool(told["probed"]))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        ledger.check()
+        noticed = Counter({str(name): int(count) for name, count in told["encoder_notices"].items()})
+        return Account(ledger, str(told["format"]), noticed, bool(told["probed"]))
+    except (KeyError, TypeError, ValueError, AttributeError, AssertionError) as error:
         raise DamagedError(f"its account cannot be read ({type(error).__name__})") from error
 
 
 def _touch(store: Path, manifest: Manifest, contents: Contents, known: list[FileState]) -> None:
     """Note that the store was taken, and the files' new state where they were touched and hold what they held."""
     try:
+        if (store / USED).is_symlink():  # touching it would make or change a file elsewhere
+            (store / USED).unlink()
         (store / USED).touch(mode=0o600)
-        os.utime(store / USED)
         if not all(then.is_still(state) for then, state in zip(known, contents.states, strict=True)):
             hashes = {state.path: state.hash for state in known}
             manifest.contents = [{**state.__dict__, "hash": hashes[state.path]} for state in contents.states]
