@@ -64,6 +64,26 @@ def test_unfinished_and_damaged_ones_go_and_ones_in_use_or_just_begun_stay(tmp_p
     assert done[store].why.startswith("damaged: ")
 
 
+def test_what_is_no_store_stays_even_where_the_cache_is_a_home_folder(tmp_path: Path, cache: Path) -> None:
+    load(write(tmp_path / "data.jsonl", [chat("a", "b")]), load_in_memory=True)
+    (store,) = stores(cache)
+    other_store = store.with_name("0" * 20)
+    mine = [
+        cache / "project" / "src" / "main.py",
+        cache / "site" / "app" / MANIFEST,
+        cache / "a-0123456789abcdef" / "work" / "notes",
+        store.with_name(".building-of-my-own") / "plans",
+        other_store / "precious",
+    ]
+    for path in mine:
+        path.parent.mkdir(parents=True)
+        path.write_text("{}")
+    before = sorted(path for path in cache.rglob("*") if not path.is_relative_to(store))
+    assert [one.path for one in prune(cache, 0) if one.removed] == [store]
+    assert sorted(path for path in cache.rglob("*") if path.name != LOCK) == [p for p in before if p.name != LOCK]
+    assert not (cache / "project" / LOCK).exists()
+
+
 def test_links_lead_nowhere(tmp_path: Path, cache: Path) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()

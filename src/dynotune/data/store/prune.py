@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import stat
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from dynotune.data.store.in_use import is_in_use
-from dynotune.data.store.layout import MANIFEST, DamagedError, Manifest
+from dynotune.data.store.layout import DTYPES, MANIFEST, QUARANTINE, DamagedError, Manifest
 
 LOCK = ".lock"
 """Whoever builds a data set's stores holds this file's lock."""
@@ -23,6 +24,11 @@ BUILDING = ".building-"
 DISCARDED = ".discarded-"
 
 _DAY = 86_400.0
+
+_DATA_SET = re.compile(r".+-[0-9a-f]{16}")
+_STORE = re.compile(r"[0-9a-f]{20}")
+_FILES = {*DTYPES, MANIFEST, QUARANTINE, "used"}
+"""Names as `obtain` gives them. A cache may lie in a folder that holds other things, even a home folder."""
 
 
 def is_building(folder: Path) -> bool:
@@ -43,11 +49,14 @@ class Pruned:
 def prune(cache: Path, days: float, *, now: float | None = None) -> list[Pruned]:
     """Remove stores below `cache` that were not taken for `days`, unfinished ones, and damaged ones.
 
-    Only folders of this user, never one that a process has open, and never through a link. Returns what was done.
+    Only folders of this user with the names and files of stores, never one that a process has open, and never through a
+    link. Returns what was done.
     """
     now = time.time() if now is None else now
     done: list[Pruned] = []
     for data_set in _own_folders(cache):
+        if not _DATA_SET.fullmatch(data_set.name):
+            continue
         with _nobody_builds(data_set) as alone:
             for folder in _own_folders(data_set):
                 why = _why(folder, days, now)
@@ -103,9 +112,11 @@ def stale_buildings(folder: Path, *, locked: bool) -> None:
 
 
 def _why(folder: Path, days: float, now: float) -> str | None:
+    if not _holds_only_a_store(folder):
+        return None
     if folder.name.startswith((BUILDING, DISCARDED)):
         return "never finished"
-    if folder.name.startswith("."):
+    if not _STORE.fullmatch(folder.name):
         return None
     try:
         Manifest.read(folder)
@@ -117,6 +128,17 @@ def _why(folder: Path, days: float, now: float) -> str | None:
     last = (used if used.exists() else folder / MANIFEST).stat().st_mtime
     unused = (now - last) / _DAY
     return f"not used for {unused:.0f} days" if unused >= days else None
+
+
+def _holds_only_a_store(folder: Path) -> bool:
+    """Whether nothing is there that is not a store's; links go with it, never what they lead to."""
+    try:
+        return all(
+            path.is_symlink() or path.name in _FILES or path.name.startswith(f".{MANIFEST}.")
+            for path in folder.iterdir()
+        )
+    except OSError:
+        return False
 
 
 def _is_being_built(folder: Path) -> bool:
