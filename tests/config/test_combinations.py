@@ -88,7 +88,7 @@ FINE: list[dict[str, Any]] = [
     {"use_peft": True, "use_dora": True, "use_rslora": True},
     {"dtype": "float32", "model_init_kwargs": {"dtype": "float32"}},
     {"assistant_only_loss": True, "completion_only_loss": True},
-    {"test_split_size": 0.1},
+    {"test_split_size": 0.1, "eval_on_start": True},
     {"test_split_size": 100, **EVALUATED},
 ]
 
@@ -100,6 +100,7 @@ def test_what_fits_is_accepted_without_a_word(given: dict[str, Any]) -> None:
 
 
 IDLE: list[tuple[dict[str, Any], str]] = [
+    ({"test_split_size": 0.1}, "neither trained on nor evaluated"),
     ({"packing_strategy": "wrapped"}, "`packing_strategy` does nothing without `packing: true`"),
     ({"packed_execution": "off", "micro_batch_tokens": 512}, "`micro_batch_tokens` does nothing"),
     ({"max_steps": 5, "num_train_epochs": 1}, "`max_steps` wins over `num_train_epochs`"),

@@ -42,6 +42,12 @@ def evaluation(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
                 key,
                 "eval_strategy",
             )
+        if config.test_split_size is not None and not config.eval_on_start:
+            yield idle(
+                "the rows that `test_split_size` holds out are neither trained on nor evaluated: `eval_strategy` is `no`.",
+                "test_split_size",
+                "eval_strategy",
+            )
         if config.eval_delay > 0:
             yield idle("`eval_delay` does nothing with `eval_strategy: no`.", "eval_delay", "eval_strategy")
     if config.early_stopping_threshold > 0 and config.early_stopping_patience is None:
