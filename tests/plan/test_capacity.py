@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynotune.plan.capacity import SPARED, Room, micro_batch_capacity
-from dynotune.plan.ladder import round_up
+from dynotune.plan.ladder import round_down, round_up
 
 
 @given(
@@ -25,6 +25,14 @@ def test_what_is_asked_is_taken_and_raised_by_a_longer_document_which_is_said() 
     assert raised.tokens == 5120
     assert "5,000" in raised.why
     assert "4,096" in raised.why
+
+
+def test_a_ladder_below_what_was_asked_is_not_said_to_be_as_asked() -> None:
+    asked = micro_batch_capacity(100_000, 500, "cpu")
+    assert asked.why_of(8192) == "no step of this run holds more"
+    odd = micro_batch_capacity(5000, 500, "cpu")  # rounded down to a rung, which is no reason
+    assert odd.why_of(round_down(5000)) == "as asked"
+    assert micro_batch_capacity(None, 500, "cpu").why_of(2048) == "the default on the CPU"
 
 
 def test_defaults() -> None:

@@ -1,5 +1,6 @@
 """Promise: `dynotune plan` says what the run then does, without training, and a program can read it."""
 
+import io
 import json
 import subprocess
 import sys
@@ -77,6 +78,23 @@ def test_memory_is_that_of_the_largest_micro_batch(folder: Path) -> None:
     by_name = [{part["name"]: part["bytes"] for part in one["parts"]} for one in (small, large)]
     assert by_name[0]["weights"] == by_name[1]["weights"]
     assert by_name[0]["activations"] < by_name[1]["activations"]
+
+
+@pytest.mark.parametrize(("gib", "said"), [(1e-5, "more than the 0.00 GiB there are"), (80.0, "of 80.00 GiB")])
+def test_a_step_that_does_not_fit_is_said(folder: Path, gib: float, said: str) -> None:
+    console = Console(record=True, file=io.StringIO(), width=200)
+    plan_run(config_of(folder, use_cpu=False, micro_batch_tokens=1024), console, memory_gib=gib)
+    together = next(line for line in console.export_text().splitlines() if line.startswith("together"))
+    assert together.rstrip().endswith(said)
+
+
+def test_micro_batches_are_said_as_they_are(folder: Path) -> None:
+    for tokens, said in ((100_000, "1 micro-batch a step, "), (128, " micro-batches a step (")):
+        console = Console(record=True, file=io.StringIO(), width=200)
+        plan_run(config_of(folder, micro_batch_tokens=tokens), console)
+        layout = next(line for line in console.export_text().splitlines() if line.startswith("layout: "))
+        assert said in layout
+        assert layout.rstrip().endswith("over an epoch")
 
 
 def test_a_model_whose_shapes_are_not_known_is_said(folder: Path) -> None:

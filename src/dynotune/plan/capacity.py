@@ -21,6 +21,10 @@ class Capacity:
     tokens: int
     why: str
 
+    def why_of(self, top: int) -> str:
+        """Why micro-batches hold up to `top` tokens, the top of the ladder that was made for this capacity."""
+        return "no step of this run holds more" if top < round_down(self.tokens) else self.why
+
 
 @dataclass(frozen=True, slots=True)
 class Room:

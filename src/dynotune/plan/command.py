@@ -108,7 +108,7 @@ def _execution(plan: Plan, capacity: Capacity | None) -> str:
         return "plain, as `packed_execution: off` asks"
     return (
         f"packed, where the model can be packed (tried out before the first step): up to {plan.ladder.top:,} tokens a"
-        f" micro-batch ({capacity.why})"
+        f" micro-batch ({capacity.why_of(plan.ladder.top)})"
     )
 
 

@@ -80,8 +80,14 @@ def _memory(memory: dict[str, Any]) -> Table:
         table.add_row(part["name"], f"{part['bytes'] / GIB:.2f}", part["certainty"], part["how"])
     total = sum(part["bytes"] for part in memory["parts"])
     there = memory["device_bytes"]
-    table.add_row("together", f"{total / GIB:.2f}", "", "" if there is None else f"of {there / GIB:.1f} GiB")
+    table.add_row("together", f"{total / GIB:.2f}", "", "" if there is None else _fits(total, there))
     return table
+
+
+def _fits(needed: int, there: int) -> str:
+    if needed <= there:
+        return f"of {there / GIB:.2f} GiB"
+    return f"more than the {there / GIB:.2f} GiB there are"
 
 
 def _updates(updates: dict[str, Any]) -> str:

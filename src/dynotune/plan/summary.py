@@ -65,11 +65,15 @@ def lines(plan: Plan) -> list[str]:
 def layout_line(plan: Plan) -> str:
     """How a packed plan is executed."""
     j = figures(plan)
-    per_step = j["micro_batches_per_step"]
+    least, most = (j["micro_batches_per_step"][end] for end in ("min", "max"))
+    if least == most:
+        per_step = "1 micro-batch a step" if most == 1 else f"{most} micro-batches a step"
+    else:
+        mean = j["micro_batches_per_epoch"] / plan.steps_per_epoch
+        per_step = f"{mean:.2f} micro-batches a step ({least} to {most})"
     return (
-        f"{j['micro_batches_per_epoch'] / plan.steps_per_epoch:.2f} micro-batches a step ({per_step['min']} to"
-        f" {per_step['max']}), {j['documents_per_micro_batch']:.1f} documents in each, of"
-        f" {', '.join(f'{int(rung):,}' for rung in j['ladder'])} tokens; fill {j['fill']:.1%}"
+        f"{per_step}, {j['documents_per_micro_batch']:.1f} documents in each, of"
+        f" {', '.join(f'{int(rung):,}' for rung in j['ladder'])} tokens; fill {j['fill']:.1%} over an epoch"
     )
 
 
