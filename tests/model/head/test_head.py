@@ -231,9 +231,7 @@ def test_gradients_of_micro_batches_add_up_on_a_tied_weight() -> None:
 
 def test_what_runs_is_said() -> None:
     _, _, layer = problem()
-    assert head_of(layer).describe() == [
-        "head on label tokens only, frozen: two products a chunk; no scaling and no cap"
-    ]
+    assert head_of(layer).describe() == ["head on label tokens only, frozen: two products a chunk"]
     _, _, layer = problem(trained=True)
     assert "trained: three" in head_of(layer, LogitMap(cap=30.0)).describe()[0]
     assert "soft-capped at 30" in head_of(layer, LogitMap(cap=30.0)).describe()[0]

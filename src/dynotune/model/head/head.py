@@ -68,7 +68,7 @@ class Head:
             how = f"frozen but for {sum(len(rows) for rows, _ in own.rows)} rows: two products a chunk, one for them"
         else:
             how = f"{type(module).__name__}: its own forward and backward, chunk by chunk"
-        lines = [f"head on label tokens only, {how}; {self.logits}"]
+        lines = [f"head on label tokens only, {how}" + (f"; {self.logits}" if str(self.logits) else "")]
         _, reason = row_function(next(self.module.parameters()).device)
         return [*lines, f"the head's row kernel is not used: {reason}"] if reason else lines
 

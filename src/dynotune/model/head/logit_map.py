@@ -31,7 +31,7 @@ class LogitMap:
         said = [] if self.before == 1.0 else [f"hidden states scaled by {self.before:g}"]
         said += [] if self.scale == 1.0 else [f"logits scaled by {self.scale:g}"]
         said += [] if self.cap is None else [f"logits soft-capped at {self.cap:g}"]
-        return ", ".join(said) or "no scaling and no cap"
+        return ", ".join(said)
 
 
 def suggested(model: Any) -> tuple[list[float], list[float | None]]:
