@@ -137,6 +137,31 @@ def test_samples_need_a_prompt_and_say_so(run_tiny: Any) -> None:
     assert not (result.folder / "samples.jsonl").exists()
 
 
+def test_a_sample_shows_the_end_of_its_prompt_and_that_it_is_one(run_tiny: Any) -> None:
+    for words, cut in ((1, False), (40, True)):
+        console = Console(record=True, file=io.StringIO(), width=2000)
+        rows = [{"prompt": " ".join(["red"] * words), "completion": " blue"}] * 8
+        run_tiny(rows=rows, eval_dataset=rows[:2], eval_strategy="epoch", eval_samples=1, max_steps=1, console=console,
+            overwrite_output_dir=True)  # fmt: skip
+        sample = next(line for line in console.export_text().splitlines() if line.startswith("sample: "))
+        assert sample.startswith("sample: ...") == cut
+
+
+def test_an_attention_that_packed_execution_does_not_use_is_said(run_tiny: Any) -> None:
+    for execution, said in (("on", True), ("off", False)):
+        console = Console(record=True, file=io.StringIO(), width=200)
+        run_tiny(attn_implementation="eager", packed_execution=execution, console=console, max_steps=1,
+            overwrite_output_dir=True)  # fmt: skip
+        assert ("packed execution has its own attention" in console.export_text().replace("\n", " ")) == said
+
+
+@pytest.mark.parametrize(("strategy", "said"), [("bfd", "isolated documents"), ("wrapped", "isolated bins")])
+def test_wrapped_bins_are_not_called_isolated_documents(run_tiny: Any, strategy: str, said: str) -> None:
+    console = Console(record=True, file=io.StringIO(), width=400)
+    run_tiny(packing=True, packing_strategy=strategy, max_length=64, max_steps=1, console=console)
+    assert f"execution: packed, {said}: " in console.export_text()
+
+
 def test_several_evaluation_sets_have_names(run_tiny: Any) -> None:
     result = run_tiny(eval_dataset={"a": chats(2, 5), "b": chats(3, 6)}, eval_strategy="epoch", eval_samples=1,
         assistant_only_loss=True,

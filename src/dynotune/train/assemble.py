@@ -31,6 +31,9 @@ from dynotune.train.state import Progress, Trainee
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
 
+SHOWN = 80
+"""Characters of a sampled prompt's end that are shown, and half of those of its generation."""
+
 
 def assemble(
     config: SFTConfig,
@@ -134,4 +137,6 @@ def _keep_samples(folder: RunFolder, display: ProgressDisplay, step: int, rows: 
     if rows:
         from dynotune.data.printable import printable
 
-        display.say(f"sample: {printable(rows[0]['prompt'][-80:])} -> {printable(rows[0]['generation'][:160])}")
+        prompt = rows[0]["prompt"]
+        end = prompt if len(prompt) <= SHOWN else f"...{prompt[-SHOWN:]}"
+        display.say(f"sample: {printable(end)} -> {printable(rows[0]['generation'], 2 * SHOWN)}")

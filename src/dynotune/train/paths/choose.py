@@ -110,8 +110,14 @@ def _packed(
     assert plan.ladder is not None
     path = PackedPath(model, found.head, objective, plan.ladder)
     installed.callback(path.close)
-    first = f"execution: packed, isolated documents: {plan.layout_summary()}"
-    most = f"a micro-batch holds up to {plan.ladder.top:,} tokens: {capacity.why}"
+    apart = "documents" if plan.packing is None or plan.packing.isolated else "bins"
+    first = f"execution: packed, isolated {apart}: {plan.layout_summary()}"
+    most = f"a micro-batch holds up to {plan.ladder.top:,} tokens: {capacity.why_of(plan.ladder.top)}"
+    if config.attn_implementation:
+        says.append(
+            f"note: `attn_implementation: {config.attn_implementation}` is for the plain path and for generations; packed"
+            " execution has its own attention"
+        )
     return Execution(path, plan, autocast, [first, most, *examined.says, *found.head.describe(), *says])
 
 
