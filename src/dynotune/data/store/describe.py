@@ -49,7 +49,8 @@ def in_words(about: dict[str, Any]) -> list[str]:
     return [
         f"lengths before `max_length` (rows of tokens): {shown}; median {about['median_length']:,g}, longest"
         f" {about['longest']:,}",
-        f"packed {packed['examples_per_step']} examples a step in micro-batches of up to {packed['micro_batch_tokens']:,}"
-        f" tokens: fill {packed['fill']:.1%}, {packed['documents_per_micro_batch']:.1f} documents a micro-batch (ladder"
-        f" {ladder}); {packed['compression_ratio']:.1f} documents a bin without steps",
+        f"packing of the whole data at {packed['examples_per_step']} examples a step, micro-batches of up to"
+        f" {packed['micro_batch_tokens']:,} tokens (for your settings: `dynotune plan`): fill {packed['fill']:.1%},"
+        f" {packed['documents_per_micro_batch']:.1f} documents a micro-batch (ladder {ladder});"
+        f" {packed['compression_ratio']:.1f} if steps set no limit",
     ]
