@@ -17,7 +17,7 @@ AXOLOTL, LLAMA_FACTORY, BOTH = "Axolotl", "LLaMA-Factory", "Axolotl and LLaMA-Fa
 _LATER_SHARDING = "nothing: sharding over several GPUs is later work"
 _LATER_QLORA = "nothing: QLoRA is later work; LoRA over a bfloat16 base is `use_peft: true`"
 _DPO = "nothing: DPO arrives with `dynotune dpo`"
-_KERNELS = "nothing: fused kernels are speed-ups that this version lacks"
+_KERNELS = "nothing: packed execution puts in its own kernels wherever they compute the same"
 _ALWAYS = "nothing: this is always so"
 
 AXOLOTL_NAMES: Mapping[str, str] = {
@@ -60,7 +60,7 @@ AXOLOTL_NAMES: Mapping[str, str] = {
     "chat_template_jinja": "`chat_template_path`, a file with the template",
     "test_datasets": "`eval_dataset_name`",
     "val_set_size": "`test_split_size`",
-    "dataset_prepared_path": "nothing: tokens are kept by the run",
+    "dataset_prepared_path": "`token_cache_dir`, where it shall not be the default place",
     "dataset_processes": "nothing: the tokenizer uses its own threads",
     "shuffle_merged_datasets": "`shuffle_dataset`",
     "dataset_exact_deduplication": "nothing: duplicates are counted in the ledger",

@@ -91,9 +91,9 @@ def superseded(
 
 
 def mapped(speedup: str, *, default: Any = None) -> Fate:
-    """A field that asks for a speed-up by another name. None is installed yet, so switching one on is refused."""
-    reason = f"it is mapped to the speed-up `{speedup}`, and this version has the plain path only"
-    return Fate(Kind.MAPPED, reason, "remove it; the result is the same, only slower", default=default, speedup=speedup)
+    """A field that asks for a speed-up by another name. None can be chosen yet, so switching one on is refused."""
+    reason = f"it is mapped to the speed-up `{speedup}`, and speed-ups cannot be chosen by name yet"
+    return Fate(Kind.MAPPED, reason, "remove it; the result is the same", default=default, speedup=speedup)
 
 
 def refused(

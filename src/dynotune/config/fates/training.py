@@ -77,7 +77,7 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
         default=False,
     ),
     "gradient_checkpointing": honoured(
-        "unset, it is off (TRL: on): the plain path holds one document at a time, the result is the same"
+        "unset, it is off (TRL: on): a micro-batch is as large as the memory takes, the result is the same"
     ),
     "gradient_checkpointing_kwargs": honoured(),
     "activation_checkpointing": honoured(

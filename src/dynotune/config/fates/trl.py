@@ -32,7 +32,7 @@ SHARED: dict[str, Fate] = {
     "truncation_mode": honoured(),
     "padding_free": superseded(
         "documents always lie side by side without padding, wherever the model can be packed; "
-        "`packed_execution: on` demands it",
+        "with `packed_execution: on` any other model is refused",
         default=False,
     ),
     "pad_to_multiple_of": superseded(

@@ -32,15 +32,15 @@ class ModelConfig(Topic):
     """Compute in bfloat16 (autocast). Default: yes on a GPU that has it, no on the CPU."""
 
     attn_implementation: str | None = None
-    """Attention implementation of transformers (`sdpa`, `eager`, `flash_attention_2`, ...). Default: the model's
-    own."""
+    """Attention implementation of transformers (`sdpa`, `eager`, `flash_attention_2`, ...) on the plain path and
+    for generations; packed execution has its own attention. Default: the model's own."""
 
     model_init_kwargs: dict[str, Any] = Field(default_factory=dict)
     """More arguments of `from_pretrained`, as in TRL. `device_map` is refused."""
 
     gradient_checkpointing: bool | None = None
     """Recompute activations in the backward pass: less memory, about a third more time, the same result. Default: off,
-    because the plain path holds one document at a time (TRL's default is on)."""
+    because micro-batches are made as large as the memory takes without it (TRL's default is on)."""
 
     gradient_checkpointing_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Arguments of `gradient_checkpointing_enable`."""
