@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from transformers import EarlyStoppingCallback, TrainerCallback
 
 from dynotune.errors import ConfigError, TrainingError
@@ -145,6 +146,43 @@ def test_callbacks_are_handed_what_transformers_hands_them(run_tiny: Any) -> Non
     looks = Looks()
     run_tiny(callbacks=[looks])
     assert looks.ran
+
+
+class CallsTheModel(TrainerCallback):
+    """Runs the model at every event, as someone who measures or samples does, and notes at which that went well."""
+
+    def __init__(self) -> None:
+        self.answered: set[str] = set()
+
+
+def _calling(name: str) -> Any:
+    def hook(self: CallsTheModel, args: Any, state: Any, control: Any, model: Any = None, **more: Any) -> None:
+        with torch.no_grad():
+            assert model(torch.arange(5, 25)[None]).logits.isfinite().all()
+        self.answered.add(name.removeprefix("on_"))
+
+    return hook
+
+
+for _name in HOOKS:
+    setattr(CallsTheModel, _name, _calling(_name))
+
+
+@pytest.mark.parametrize("adapter", [False, True], ids=["full", "lora"])
+def test_a_callback_may_call_the_model_at_any_event_of_a_packed_run(adapter: bool, run_tiny: Any) -> None:
+    calls = CallsTheModel()
+    settings = {
+        "use_peft": adapter,
+        "micro_batch_tokens": 64,
+        "save_strategy": "steps",
+        "save_steps": 3,
+        "lora_dropout": 0.0,
+    }
+    held_out = {"eval_dataset": chats(4, seed=9), "eval_strategy": "steps", "eval_steps": 3}
+    result = run_tiny(callbacks=[calls], packed_execution="on", **settings, **held_out)
+    assert {"substep_end", "pre_optimizer_step", "prediction_step", "evaluate", "save", "train_end"} <= calls.answered
+    undisturbed = run_tiny(packed_execution="on", overwrite_output_dir=True, **settings, **held_out)
+    assert [row.get("loss") for row in result.metrics] == [row.get("loss") for row in undisturbed.metrics]
 
 
 def test_a_callback_may_take_back_what_is_due(run_tiny: Any, tmp_path: Path) -> None:

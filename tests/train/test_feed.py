@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,17 @@ import pytest
 import torch
 
 from dynotune.config.keys.batch import BatchConfig
+from dynotune.config.keys.objective import SFTObjectiveConfig
 from dynotune.data.examples import Example, Examples
 from dynotune.data.rows import Place
+from dynotune.objectives.sft import SFTObjective
 from dynotune.plan.plan import Plan
 from dynotune.plan.truncation import truncate
+from dynotune.train.evaluate import Evaluator, HeldOut
 from dynotune.train.paths.feed import Documents, Feed
 from dynotune.train.paths.path import Document, HostBatch
 from dynotune.train.paths.plain import PlainPath
+from tests.tiny import tiny_model, tiny_tokenizer
 
 
 def a_plan(rows: int = 10, **batch: Any) -> tuple[Plan, Documents]:
@@ -80,6 +85,27 @@ def test_a_run_that_stops_early_leaves_no_thread_behind() -> None:
     assert any(thread.name.startswith("dynotune-feed") for thread in threading.enumerate())
     steps.close()
     assert not any(thread.name.startswith("dynotune-feed") for thread in threading.enumerate())
+
+
+def test_an_evaluation_that_fails_leaves_no_thread_behind() -> None:
+    _, documents = a_plan()
+    objective = SFTObjective(SFTObjectiveConfig())
+
+    class Fails(PlainPath):
+        def loss(self, batch: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[torch.Tensor, torch.Tensor]:
+            assert any(thread.name.startswith("dynotune-feed") for thread in threading.enumerate())
+            raise RuntimeError("out of memory")
+
+    model: Any = tiny_model()
+    held_out = {"eval": HeldOut(documents.examples, documents.spans, np.arange(1, 10))}
+    cpu = torch.device("cpu")
+    evaluate = Evaluator(
+        held_out, Fails(model, objective), objective, tiny_tokenizer(), cpu, samples=0, max_new_tokens=1
+    )
+    with pytest.raises(RuntimeError, match="out of memory") as kept:  # whoever keeps an error keeps its frames
+        evaluate(model, nullcontext())
+    assert not any(thread.name.startswith("dynotune-feed") for thread in threading.enumerate())
+    assert kept.tb is not None
 
 
 def test_what_fails_in_the_thread_is_raised_where_the_batch_is_taken() -> None:

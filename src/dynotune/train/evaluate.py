@@ -1,7 +1,7 @@
 """Held-out loss and sampled generations."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -67,15 +67,17 @@ class Evaluator:
         """Metrics of all sets; `on_batch` is called after each micro-batch. The model is put back into training mode."""
         metrics: dict[str, float] = {}
         model.eval()
-        with torch.no_grad(), self.path.engaged(), autocast:
+        with torch.no_grad(), autocast:
             for name, held in self.held_out.items():
                 prefix = _prefix(name)
                 feed = Feed(Documents(held.examples, held.spans), self.path, self.device)
                 totals = torch.zeros(1 + len(self.objective.sums), dtype=torch.float64, device=self.device)
-                for batch in feed.batches(self._micro_batches(held)):
-                    loss, sums = self.path.loss(batch)
-                    totals += torch.cat([loss.detach()[None], sums])
-                    on_batch()
+                with closing(feed.batches(self._micro_batches(held))) as batches:
+                    for batch in batches:
+                        with self.path.engaged():
+                            loss, sums = self.path.loss(batch)
+                        totals += torch.cat([loss.detach()[None], sums])
+                        on_batch()  # outside of `engaged`: a callback may call the model
                 means = (totals / int(held.spans.label_tokens[held.rows].sum())).tolist()
                 metrics[f"{prefix}_loss"] = means[0]
                 metrics |= {f"{prefix}_{key}": value for key, value in zip(self.objective.sums, means[1:], strict=True)}
@@ -85,7 +87,7 @@ class Evaluator:
     def _micro_batches(self, held: HeldOut) -> Iterator[MicroBatch]:
         """Laid out a part at a time: what is on its way to the device must not grow with the data set."""
         for rows in np.array_split(held.rows, max(1, len(held.rows) // LAID_OUT_AT_ONCE)):
-            yield from self.path.lay_out(rows, held.spans.lengths[rows])
+            yield from self.path.lay_out(rows, held.spans.lengths_of(rows))
 
     def generate(self, model: "PreTrainedModel", autocast: AbstractContextManager[Any]) -> list[dict[str, str]]:
         """Greedy generations for the first prompts of every set: what stands before the first label token."""

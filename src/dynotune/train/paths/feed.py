@@ -69,7 +69,7 @@ class Feed:
                 yield step, of(step)
                 assert not waiting or waiting[0][0] is not step, "a step's micro-batches were not all taken"
 
-    def batches(self, micro_batches: Iterable[MicroBatch]) -> Iterator[Any]:
+    def batches(self, micro_batches: Iterable[MicroBatch]) -> Generator[Any, None, None]:
         """Any micro-batches, as evaluation needs them."""
         waiting: deque[Future[_Sent]] = deque()
         with _Worker() as worker:
