@@ -45,10 +45,11 @@ def trainable_spans(
             f" `truncation_mode: {config.truncation_mode}`. Raise `max_length`."
         )
     ledger.skip(NO_LABELS_LEFT, examples.places.take(empty), full[empty], full_labels[empty])
-    for row in empty.tolist():
+    kept = spans.lengths_of(empty).tolist()
+    for row, length in zip(empty.tolist(), kept, strict=True):
         if quarantine is None:
             break
-        detail = f"no label token is left in the {int(spans.lengths[row])} of {full[row]} tokens that max_length keeps"
+        detail = f"no label token is left in the {length} of {full[row]} tokens that max_length keeps"
         start = text_of(examples[row].ids_T[:64]) if text_of else ""
         quarantine(BadRow(examples.places[row], NO_LABELS_LEFT, detail, beginning(start)))
     ledger.check()
