@@ -1,11 +1,13 @@
 """Promise: transformers' callbacks see the events that TRL gives them, in its order, and their requests are carried out."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from transformers import EarlyStoppingCallback, TrainerCallback
 
 from dynotune.errors import ConfigError, TrainingError
@@ -249,3 +251,21 @@ def test_the_history_of_an_earlier_process_may_be_handed_over() -> None:
     events.log(2, 0.5, {"loss": 1.0})
     assert [(row["step"], row["loss"]) for row in events.state.log_history] == [(1, 2.0), (2, 1.0)]
     assert events.state.num_train_epochs == 3
+
+
+class DisablesAdapters(TrainerCallback):
+    """From the second step on, as someone who measures the base model and forgets to put the adapters back."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **more: Any) -> None:
+        if state.global_step == 2:
+            model.get_base_model().model.layers[0].mlp.down_proj._disable_adapters = True
+
+
+@pytest.mark.parametrize(("callbacks", "said"), [((), False), ((DisablesAdapters,), True), ((CallsTheModel,), False)])
+def test_kernels_that_step_aside_during_a_run_are_counted_at_its_end(callbacks: Any, said: bool, run_tiny: Any) -> None:
+    screen = Console(file=io.StringIO(), width=400)
+    lora = {"use_peft": True, "lora_dropout": 0.0, "lora_target_modules": "all-linear"}
+    run_tiny(callbacks=callbacks, packed_execution="on", console=screen, max_steps=5, **lora)
+    text = screen.file.getvalue()  # type: ignore[attr-defined]
+    assert ("note: fused LoRA: 3 calls in training and evaluation stepped aside" in text) == said
+    assert ("stepped aside" in text) == said

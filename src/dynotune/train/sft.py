@@ -164,6 +164,8 @@ def train_sft(
             train(run)
         finally:
             run.display.stop()
+        for line in execution.path.notes():
+            say(line)
         summary = finish(run, config, folder, hub, began)
     finally:
         if prepared:

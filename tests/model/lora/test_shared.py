@@ -46,6 +46,19 @@ def test_they_are_found_by_looking(kind: str) -> None:
     assert nodes(model) == {"LoraLinears": 14, "LoraLinearsBackward": 14}
 
 
+@pytest.mark.parametrize(
+    ("lora", "why", "together"),
+    [
+        ({"lora_dropout": 0.1}, "4 groups: dropout draws a mask of its own for each", ""),
+        ({"rank_pattern": {"k_proj": 3}}, "2 groups: their adapters are scaled differently", " (2 groups of 2 in one)"),
+    ],
+)
+def test_groups_that_training_computes_one_by_one_are_not_announced(lora: Any, why: str, together: str) -> None:
+    lines = install(adapted_model(**lora).eval(), torch.float32).lines()
+    first = f"fused LoRA: 14 of 14 modules{together}"
+    assert lines == [first, f"linears of one input are computed one by one in {why}"]
+
+
 def test_looking_leaves_no_trace() -> None:
     model = adapted_model(lora_dropout=0.3)
     model.base_model.model.lm_head.eval()

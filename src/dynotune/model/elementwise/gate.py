@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dynotune.model.aside import Aside
 from dynotune.model.elementwise.proof import random, why_different
 from dynotune.model.elementwise.usable import Kernels
 
@@ -32,14 +33,14 @@ class FusedGate:
         self.proven: set[torch.dtype] = set()
         """Dtypes for which kernel and module were compared."""
 
-        self.to_own = 0
+        self.aside = Aside()
 
     def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """`x` [..., D]; gives [..., D]."""
         compiling = torch.compiler.is_compiling()  # the compiler fuses the module's own operations by itself
         if compiling or args or kwargs or any(self.watched):
             if not compiling:
-                self.to_own += 1
+                self.aside.calls += 1
             return type(self.module).forward(self.module, x, *args, **kwargs)  # type: ignore[no-any-return]
         children: Any = self.children
         if self.together:
@@ -55,7 +56,7 @@ class FusedGate:
             first.dtype not in self.proven or last.dtype is not first.dtype or last.shape != first.shape
             or first.get_device() != self.place or last.get_device() != self.place
         ):  # fmt: skip
-            self.to_own += 1
+            self.aside.calls += 1
             return reference(self.tanh, *projected)
         return self.function(*projected, self.tanh)  # type: ignore[no-any-return]
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from dynotune.model.aside import Aside
 from dynotune.model.elementwise import gate, norm, rotary
 from dynotune.model.elementwise.usable import Kernels, usable
 
@@ -30,12 +31,14 @@ class Engaged:
     why_not: str | None = None
     """Why no kernel runs on this GPU; None if they do, and where there is no GPU."""
 
+    aside: Aside = field(default_factory=Aside)
+
     _replaced: list[tuple[nn.Module, Any]] = field(default_factory=list)
 
     @property
     def calls_to_own(self) -> int:
         """Calls that the module's own operations answered: dtypes, devices or arguments that the kernel was not made for."""
-        return sum(one.to_own for kind in self.fused.values() for one in kind.values())
+        return self.aside.calls
 
     def lines(self) -> list[str]:
         """What is to be said: n of N of each kind, and why not the others. Nothing where there is no GPU."""
@@ -79,6 +82,7 @@ def install(model: nn.Module, compute: torch.dtype) -> Engaged:
                     engaged.others[kind][name] = found
                 continue
             engaged.fused[kind][name], forward = found
+            found[0].aside = engaged.aside
             module.forward = forward
             engaged._replaced.append((module, forward))
     return engaged

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from dynotune.model.aside import Aside
 from dynotune.model.elementwise.proof import random, why_different
 from dynotune.model.elementwise.usable import Kernels
 
@@ -21,7 +22,7 @@ ELEMENTS = 4096
 
 
 class FusedNorm:
-    """Called as `forward` of `module`. What it was not made for goes to the module's own forward, and `to_own` counts it."""
+    """Called as `forward` of `module`. What it was not made for goes to the module's own forward, and `aside` counts it."""
 
     def __init__(self, module: nn.Module, kernels: Kernels, eps: float, offset: float, round_first: bool) -> None:
         self.module, self.apply = module, kernels.rms_norm.apply
@@ -33,7 +34,7 @@ class FusedNorm:
         weight = self.parameters["weight"]
         assert weight is not None
         self.d, self.place = weight.shape[0], weight.get_device()
-        self.to_own = 0
+        self.aside = Aside()
 
     def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """`x` [..., D]; gives [..., D]."""
@@ -45,7 +46,7 @@ class FusedNorm:
             args or kwargs or (x.dtype, weight.dtype) not in self.proven
             or x.shape[-1] != self.d or x.get_device() != self.place or weight.get_device() != self.place
         ):  # fmt: skip
-            self.to_own += 1
+            self.aside.calls += 1
             return type(self.module).forward(self.module, x, *args, **kwargs)  # type: ignore[no-any-return]
         return self.apply(x, weight, *self.form)  # type: ignore[no-any-return]
 

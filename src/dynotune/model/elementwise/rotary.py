@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dynotune.model.aside import Aside
 from dynotune.model.elementwise.proof import random, why_different
 from dynotune.model.elementwise.usable import Kernels
 
@@ -28,12 +29,12 @@ class FusedRotary:
         self.proven: set[tuple[torch.dtype, torch.dtype]] = set()
         """Dtypes of query and tables for which kernel and function were compared."""
 
-        self.to_own = 0
+        self.aside = Aside()
 
     def __call__(self, query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, *args: Any, **kwargs: Any) -> Pair:
         """`query` [B, H, T, D], `key` [B, K, T, D], `cos` and `sin` [B, T, D] or [1, T, D]."""
         if args or kwargs or not self.is_plain(query, key, cos, sin):
-            self.to_own += 1
+            self.aside.calls += 1
             return self.original(query, key, cos, sin, *args, **kwargs)
         return self.apply(query, key, cos, sin)  # type: ignore[no-any-return]
 

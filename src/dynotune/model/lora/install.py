@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from dynotune.model.aside import Aside
 from dynotune.model.lora.copies import ComputeCopies
 from dynotune.model.lora.function import has_wide_products
 from dynotune.model.lora.linear import FusedLinear, why_not
@@ -32,6 +33,8 @@ class Engaged:
     not_shared: str | None
     """Why it could not be seen which linears share their input; None if it could."""
 
+    aside: Aside
+
     def refresh(self) -> None:
         """Cast the adapters' weights now. Every forward pass of the model does so when it begins; a captured graph that
         holds only parts of the model needs it."""
@@ -40,16 +43,18 @@ class Engaged:
     @property
     def calls_to_peft(self) -> int:
         """Calls of fused modules that PEFT's own forward answered: adapters disabled or merged, other arguments, ..."""
-        return sum(linear.to_peft for linear in self.linears.values())
+        return self.aside.calls
 
     def lines(self) -> list[str]:
         """What is to be said: n of N, and why not the others."""
         total = len(self.linears) + len(self.others)
-        groups = Counter(len(shared.linears) for shared in self.copies.shared)
+        apart = Counter(why for shared in self.copies.shared if (why := shared.why_apart()))
+        groups = Counter(len(shared.linears) for shared in self.copies.shared if not shared.why_apart())
         together = ", ".join(f"{n} groups of {size} in one" for size, n in sorted(groups.items(), reverse=True))
         lines = [f"fused LoRA: {len(self.linears)} of {total} modules{f' ({together})' if together else ''}"]
         if self.not_shared:
             lines.append(f"linears of one input are computed one by one: {self.not_shared}")
+        lines += [f"linears of one input are computed one by one in {n} groups: {why}" for why, n in apart.items()]
         for reason, n in Counter(self.others.values()).most_common():
             first = next(name for name, why in self.others.items() if why == reason)
             more = f" and {n - 1} more" if n > 1 else ""
@@ -87,9 +92,9 @@ def install(model: nn.Module, compute: torch.dtype, share_inputs: bool = True) -
         if device not in wide:
             wide[device] = has_wide_products(device, compute)
         linears[name] = FusedLinear(module, module.active_adapters[0], compute, wide[device])
-    copies = ComputeCopies(linears.values(), compute)
+    copies, aside = ComputeCopies(linears.values(), compute), Aside()
     for linear in linears.values():
-        linear.copies = copies
+        linear.copies, linear.aside = copies, aside
         linear.module.forward = linear
     entrances = _entrances(model, linears)
     copies.watch(entrances)
@@ -98,7 +103,7 @@ def install(model: nn.Module, compute: torch.dtype, share_inputs: bool = True) -
         decoders = [module for module in entrances if getattr(module, "main_input_name", None) == "input_ids"]
         shared, not_shared = find_shared(model, decoders, linears, compute)
         copies.share(shared)
-    return Engaged(linears, others, _needs_autocast(model, linears, compute), copies, not_shared)
+    return Engaged(linears, others, _needs_autocast(model, linears, compute), copies, not_shared, aside)
 
 
 def _entrances(model: nn.Module, linears: dict[str, FusedLinear]) -> list[nn.Module]:

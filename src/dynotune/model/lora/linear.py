@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from dynotune.model.aside import Aside
 from dynotune.model.lora.function import LoraLinears
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ class FusedLinear:
     """Called as `forward` of `module`, a `peft.tuners.lora.Linear` for which `why_not` gives None.
 
     Everything that can change later (weights, scaling, dropout, active adapter, merged or disabled adapters) is read in each
-    call. What is not plain LoRA at that moment goes to PEFT's own forward, and `to_peft` counts it.
+    call. What is not plain LoRA at that moment goes to PEFT's own forward, and `aside` counts it.
     """
 
     def __init__(self, module: Any, name: str, compute: torch.dtype, wide: bool) -> None:
@@ -33,8 +34,8 @@ class FusedLinear:
         self.place = 0
         """Among the linears of `shared`."""
 
-        self.to_peft = 0
-        """Calls that PEFT's own forward answered."""
+        self.aside = Aside()
+        """Calls that PEFT's own forward answered, of all linears that were put in together."""
 
         parts = (self.base, self.adapters_A[name], self.adapters_B[name])
         self.hooks = tuple(hooks for part in parts for hooks in hook_tables(part))
@@ -62,7 +63,7 @@ class FusedLinear:
         return y  # type: ignore[no-any-return]
 
     def _by_peft(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        self.to_peft += 1
+        self.aside.calls += 1
         return type(self.module).forward(self.module, x, *args, **kwargs)  # type: ignore[no-any-return]
 
     def weights(self) -> tuple[Tensor, Tensor]:
@@ -75,8 +76,11 @@ class FusedLinear:
 
     def drops(self) -> bool:
         """Whether the adapter's input goes through dropout now."""
-        dropout: Any = self.dropouts._modules[self.name]
-        return type(dropout) is not nn.Identity and dropout.training
+        return self.drops_in_training() and self.dropouts[self.name].training
+
+    def drops_in_training(self) -> bool:
+        """Whether the adapter has dropout: PEFT puts an identity where its probability is 0."""
+        return type(self.dropouts._modules[self.name]) is not nn.Identity
 
     def kind(self) -> tuple[Any, ...]:
         """What linears must have in common to be computed together."""

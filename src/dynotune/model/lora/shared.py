@@ -52,6 +52,14 @@ class SharedInput:
         self.x, self.waiting, self.with_grad = x, [None, *others], torch.is_grad_enabled()
         return first
 
+    def why_apart(self) -> str | None:
+        """Why training computes these linears one by one, by their settings as they are now; None if it does not."""
+        if any(linear.drops_in_training() for linear in self.linears):
+            return "dropout draws a mask of its own for each"
+        if len({linear.scale() for linear in self.linears}) > 1:
+            return "their adapters are scaled differently"
+        return None
+
     def close(self) -> None:
         """Forget what waits."""
         if self.x is not None:

@@ -11,6 +11,7 @@ import torch
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
 from dynotune.model import elementwise, lora
+from dynotune.model.aside import Aside
 from dynotune.model.attention import examine, hidden_states, packed_attention
 from dynotune.model.head import find_head
 from dynotune.model.head.projection import base_of
@@ -93,7 +94,7 @@ def _packed(
     installed: ExitStack,
 ) -> Execution | str:
     """Packed execution, or why not. What was put into the model is taken out by `installed`."""
-    autocast, says = _put_kernels_in(model, precision, device, installed)
+    autocast, says, asides = _put_kernels_in(model, precision, device, installed)
     examined = examine(model, longest=longest, autocast=autocast)
     if examined.reason:
         return examined.reason
@@ -108,7 +109,7 @@ def _packed(
     capacity = micro_batch_capacity(config.micro_batch_tokens, longest, device.type, room)
     plan = plan.executed(capacity.tokens, longest)
     assert plan.ladder is not None
-    path = PackedPath(model, found.head, objective, plan.ladder)
+    path = PackedPath(model, found.head, objective, plan.ladder, asides)
     installed.callback(path.close)
     apart = "documents" if plan.packing is None or plan.packing.isolated else "bins"
     first = f"execution: packed, isolated {apart}: {plan.layout_summary()}"
@@ -123,20 +124,26 @@ def _packed(
 
 def _put_kernels_in(
     model: "PreTrainedModel", precision: Precision, device: torch.device, installed: ExitStack
-) -> tuple[Callable[[], Any], list[str]]:
-    """Fused LoRA and elementwise kernels, before the model is tried out. The context of a forward pass, and what to say."""
+) -> tuple[Callable[[], Any], list[str], dict[str, Aside]]:
+    """Fused LoRA and elementwise kernels, before the model is tried out.
+
+    The context of a forward pass, what to say, and the counts of what these kernels leave to the modules themselves.
+    """
     weights: Any = model.get_input_embeddings().weight
     compute = torch.bfloat16 if precision.compute_bf16 else weights.dtype
     autocast, says = autocast_of(precision, device), []
+    asides: dict[str, Aside] = {}
     if hasattr(model, "peft_config"):
         adapters = lora.install(model, compute)
         installed.callback(adapters.uninstall)
         says += adapters.lines()
+        asides["fused LoRA"] = adapters.aside
         if not adapters.needs_autocast:
             autocast = nullcontext
     kernels = elementwise.install(model, compute)
     installed.callback(kernels.uninstall)
-    return autocast, [*says, *kernels.lines()]
+    asides["elementwise kernels"] = kernels.aside
+    return autocast, [*says, *kernels.lines()], asides
 
 
 def room_of(

@@ -45,6 +45,10 @@ class ExecutionPath(Protocol):
         generation and saving see stock transformers."""
         ...
 
+    def notes(self) -> list[str]:
+        """What is to be said, when the run is over, of how its micro-batches were executed."""
+        ...
+
     def loss(self, batch: Any) -> tuple[Tensor, Tensor]:
         """The micro-batch's summed loss [] and the objective's detached sums, from what `unpack` gave."""
         ...

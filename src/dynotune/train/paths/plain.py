@@ -46,6 +46,9 @@ class PlainPath:
     def engaged(self) -> AbstractContextManager[Any]:
         return nullcontext()
 
+    def notes(self) -> list[str]:
+        return []
+
     def loss(self, batch: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
         losses, sums = [], []
         for ids_T, labels_T in batch:
