@@ -35,7 +35,7 @@ class Part:
 
     certainty: str
     """`exact`: a sum over tensors that must exist. `counted`: of one forward pass, off by what the allocator rounds.
-    `estimated`: by a rule."""
+    `at most`: counted without kernels that will keep less. `estimated`: by a rule."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -76,7 +76,8 @@ def activations(per_token: "PerToken", tokens: int) -> Part:
     if per_token.again:
         how += f", {per_token.again / 1000:,.0f} kB a token computed again for one layer at a time"
     how += f"; {per_token.working / 1000:,.0f} kB a token while the backward pass works"
-    return Part("activations", per_token.bytes * tokens, how, "counted" if not per_token.again else "estimated")
+    certainty = "estimated" if per_token.again else "at most" if per_token.at_most else "counted"
+    return Part("activations", per_token.bytes * tokens, how, certainty)
 
 
 def head_chunked(model: Any, tokens: int, label_share: float, compute: "torch.dtype", chunk: int) -> Part:
@@ -115,6 +116,9 @@ class PerToken:
     """What the backward pass of a layer holds beside that."""
 
     how: str
+
+    at_most: bool = False
+    """Counted with operations in whose place kernels will keep less."""
 
     @property
     def bytes(self) -> int:

@@ -1,7 +1,7 @@
 """What a run's steps will take of a device, before anything is loaded."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dynotune.config.sft import SFTConfig
@@ -132,4 +132,7 @@ def step_memory(config: SFTConfig, target: Target) -> StepMemory:
     counted = per_token(
         shaped, lambda tokens: run_decoder(shaped, tokens), compute, bool(config.gradient_checkpointing)
     )
+    if target.type == "cuda":
+        how = f"{counted.how} of transformers' own operations (elementwise kernels, where they run, keep less)"
+        counted = replace(counted, how=how, at_most=True)
     return StepMemory(model, config, precision, counted, compute)
