@@ -14,6 +14,7 @@ from dynotune.measure.totals import Totals
 from dynotune.measure.words import DEFINITIONS
 from dynotune.report.speed import speed_sentence
 from dynotune.train import journal as journal_module
+from dynotune.train.paths.feed import Documents
 from dynotune.train.state import Progress
 from tests.tiny import chats, tiny_model
 
@@ -167,3 +168,17 @@ def test_counters_that_are_damaged_are_not_taken() -> None:
     assert Progress(totals={"definitions": DEFINITIONS, "steps": 3}).totals == Totals(steps=3)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         Progress(totals={"definitions": DEFINITIONS, "stepz": 3})  # type: ignore[arg-type]
+
+
+def test_the_summary_says_how_long_the_loop_waited_for_data(run_tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    at: Any = Documents.at
+
+    def slowly(self: Documents, rows: Any) -> Any:
+        time.sleep(0.05)
+        return at(self, rows)
+
+    prompt = run_tiny().summary["data_wait_seconds"]
+    monkeypatch.setattr(Documents, "at", slowly)
+    waited = run_tiny(overwrite_output_dir=True).summary
+    assert prompt < waited["data_wait_seconds"] <= waited["train_seconds"]
+    assert waited["data_wait_seconds"] > 0.05

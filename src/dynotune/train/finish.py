@@ -75,6 +75,7 @@ def summary(run: Run, seconds: float) -> dict[str, Any]:
         "label_tokens": p.label_tokens,
         "train_seconds": p.train_seconds,
         **speed(run),
+        "data_wait_seconds": run.feed.wait_seconds,
         "process_seconds": seconds,
         "skipped_steps": p.skipped_steps,
     }
