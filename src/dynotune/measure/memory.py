@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from dynotune.errors import ConfigError
+from dynotune.model.base import base_of
 
 if TYPE_CHECKING:
     import torch
@@ -168,7 +169,7 @@ def saved_bytes(model: "torch.nn.Module", run: Callable[[], Any]) -> int:
 
 
 def _decoder(model: Any) -> Any:
-    return (model.get_base_model() if hasattr(model, "get_base_model") else model).get_decoder()
+    return base_of(model).get_decoder()
 
 
 def _trained(model: "torch.nn.Module") -> Iterable["torch.Tensor"]:

@@ -4,6 +4,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from dynotune.model.base import base_of
+
 if TYPE_CHECKING:
     import torch
 
@@ -48,7 +50,7 @@ def describe_model(model: "torch.nn.Module", device: "torch.device") -> ModelFac
         by_dtype[name] += p.numel()
         if p.requires_grad:
             trained[name] += p.numel()
-    base: Any = model.get_base_model() if hasattr(model, "get_base_model") else model  # type: ignore[operator]
+    base = base_of(model)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     return ModelFacts(
         architecture=type(base).__name__,

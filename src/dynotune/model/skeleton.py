@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError, ModelError
 from dynotune.model.adapter import add_adapter, lora_config
+from dynotune.model.base import base_of
 from dynotune.model.failures import loading_failures, words_of
 from dynotune.model.load import read_model_config
 from dynotune.model.precision import Precision
@@ -62,10 +63,9 @@ def run_decoder(model: Any, tokens: int) -> "Tensor":
     """A forward pass of a skeleton's decoder over one document of `tokens`."""
     import torch
 
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
     ids_1T = torch.zeros(1, tokens, dtype=torch.long, device="meta")
     positions_1T = torch.zeros(1, tokens, dtype=torch.long, device="meta")
-    out: Any = base.get_decoder()(input_ids=ids_1T, position_ids=positions_1T, use_cache=False)
+    out: Any = base_of(model).get_decoder()(input_ids=ids_1T, position_ids=positions_1T, use_cache=False)
     hidden: Tensor = out.last_hidden_state
     return hidden
 

@@ -171,6 +171,18 @@ LONGROPE: dict[str, Any] = {
         "original_max_position_embeddings": 64,
     },
 }  # fmt: skip
+
+
+def _compiled(model: Any) -> Any:
+    model.compile(backend="eager")
+    return model
+
+
+def _hooked(model: Any) -> Any:
+    model.register_forward_hook(lambda module, args, output: None)
+    return model
+
+
 CANNOT: dict[str, tuple[Callable[[], Any], str]] = {
     "mamba": (lambda: tiny_model("mamba"), "carry one document into the next"),
     "mamba beside attention": (lambda: tiny_model("jamba", **JAMBA), "carry one document into the next"),
@@ -183,6 +195,13 @@ CANNOT: dict[str, tuple[Callable[[], Any], str]] = {
     "sinks": (lambda: tiny_model("gpt_oss", num_local_experts=4, num_experts_per_tok=2), "s_aux"),
     "attention of its own": (lambda: tiny_model("bloom"), "does not go through"),
     "boundaries do not arrive": (lambda: tiny_model("stablelm"), "do not hand the boundaries"),
+    "compiled": (lambda: torch.compile(tiny_model("llama"), backend="eager"), "compiled as a whole"),
+    "compiled in place": (lambda: _compiled(tiny_model("llama")), "compiled as a whole"),
+    "a hook": (lambda: _hooked(tiny_model("llama")), "a hook on LlamaForCausalLM would not be called"),
+    "a hook inside an adapter": (
+        lambda: get_peft_model(_hooked(tiny_model("llama")), LoraConfig(target_modules=["q_proj"])),
+        "a hook on LlamaForCausalLM would not be called",
+    ),
     "attention dropout": (lambda: tiny_model("llama", attention_dropout=0.1), "drops out"),
     "longrope": (lambda: tiny_model("phi3", **LONGROPE), "longest document"),
     "dynamic rope": (

@@ -8,20 +8,16 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from dynotune.model.attention.segments import segments_of
+from dynotune.model.base import base_of
 from dynotune.model.packed import PackedBatch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def base_model(model: Any) -> Any:
-    """The model inside a PEFT wrapper, or the model itself."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
-
-
 def text_decoder(model: "PreTrainedModel") -> nn.Module:
     """The module from token ids to hidden states, inside a PEFT wrapper and in a model that also takes images."""
-    decoder = base_model(model).get_decoder()
+    decoder = base_of(model).get_decoder()
     assert isinstance(decoder, nn.Module)
     return decoder
 

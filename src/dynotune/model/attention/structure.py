@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from dynotune.model.attention.decoder import base_model, text_decoder
+from dynotune.model.attention.decoder import text_decoder
+from dynotune.model.base import base_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -26,10 +27,10 @@ _STATEFUL = re.compile(r"Mamba|Recurrent|Rglru|DeltaNet|LinearAttention|Lightnin
 
 def why_not_by_structure(model: "PreTrainedModel", longest: int) -> str | None:
     """The first reason found, or None. `longest`: tokens of the longest document that will be trained or evaluated."""
-    base = base_model(model)
+    base = base_of(model)
     if base.config.is_encoder_decoder:
         return "it has an encoder"
-    reason = _adapters(model)
+    reason = _adapters(model) or _bypassed(model, base)
     if reason:
         return reason
     decoder = text_decoder(model)
@@ -47,6 +48,21 @@ def _adapters(model: Any) -> str | None:
             return f"its adapter `{name}` ({kind}) is not known to treat each token by itself"
         if getattr(config, "alora_invocation_tokens", None):
             return f"its adapter `{name}` (activated LoRA) begins at a place in each row"
+    return None
+
+
+def _bypassed(model: Any, base: Any) -> str | None:
+    """Packed execution enters at the decoder, so that what hangs on the model around it would silently not run."""
+    if hasattr(model, "_orig_mod") or model._compiled_call_impl is not None or base._compiled_call_impl is not None:
+        return (
+            "it is compiled as a whole (torch.compile) and packed execution enters at its decoder: compile its layers"
+        )
+    around = (model, model.base_model, base) if hasattr(model, "peft_config") else (model,)
+    for module in around:
+        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
+            return (
+                f"a hook on {type(module).__name__} would not be called, since packed execution enters at the decoder"
+            )
     return None
 
 

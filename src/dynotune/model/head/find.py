@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from dynotune.model.attention.decoder import text_decoder
+from dynotune.model.base import base_of
 from dynotune.model.head.head import Head
 from dynotune.model.head.kernel import row_function
 from dynotune.model.head.logit_map import LogitMap, suggested
-from dynotune.model.head.projection import base_of, projection, vocabulary
+from dynotune.model.head.projection import projection, vocabulary
 
 _REACH = 90.0
 """Largest output of the projection that the probe makes up: far beyond every soft cap in use (15 to 50)."""

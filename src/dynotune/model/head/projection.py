@@ -7,10 +7,7 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor, nn
 
-
-def base_of(model: Any) -> Any:
-    """The transformers model inside PEFT's wrapper, where there is one."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
+from dynotune.model.base import base_of
 
 
 def projection(model: Any) -> nn.Module | None:

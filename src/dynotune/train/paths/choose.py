@@ -13,8 +13,8 @@ from dynotune.errors import ConfigError
 from dynotune.model import elementwise, lora
 from dynotune.model.aside import Aside
 from dynotune.model.attention import examine, hidden_states, packed_attention
+from dynotune.model.base import base_of
 from dynotune.model.head import find_head
-from dynotune.model.head.projection import base_of
 from dynotune.model.packed import pack
 from dynotune.model.precision import Precision
 from dynotune.objectives.sft import Objective
@@ -112,6 +112,9 @@ def _packed(
     path = PackedPath(model, found.head, objective, plan.ladder, asides)
     installed.callback(path.close)
     apart = "documents" if plan.packing is None or plan.packing.isolated else "bins"
+    if config.attn_implementation:
+        kept = f"`attn_implementation: {config.attn_implementation}`"
+        says = [*says, f"note: {kept} is for the plain path and generations: packed execution has its own attention"]
     first = f"execution: packed, isolated {apart}: {plan.layout_summary()}"
     most = f"a micro-batch holds up to {plan.ladder.top:,} tokens: {capacity.why_of(plan.ladder.top)}"
     if config.attn_implementation:
