@@ -152,6 +152,18 @@ def test_a_process_that_is_killed_is_an_error_with_a_remedy(tmp_path: Path, monk
         load(write(tmp_path / "data.jsonl"), token_cache="off", dataset_num_proc=2)
 
 
+def test_files_in_the_folder_that_a_command_runs_in_are_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = write(tmp_path / "data.jsonl")
+    for name in ("json", "pickle", "dynotune"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", ".")])
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    assert len(load(data, token_cache="off", dataset_num_proc=2).examples) == 5
+
+
 def test_a_script_without_a_guard_is_not_run_again(tmp_path: Path) -> None:
     data = write(tmp_path / "data.jsonl", ROWS * 4)
     script = tmp_path / "script.py"

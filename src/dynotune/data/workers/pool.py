@@ -103,7 +103,7 @@ class Pool:
 def _child() -> subprocess.Popen[bytes]:
     path = json.dumps([os.path.abspath(entry) for entry in sys.path])  # noqa: PTH100  (keeps entries that are files)
     return subprocess.Popen(  # noqa: S603  (this interpreter, with our own code)
-        [sys.executable, "-c", BOOTSTRAP, path],
+        [sys.executable, "-P", "-c", BOOTSTRAP, path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, **_ONE_CORE},
