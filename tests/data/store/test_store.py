@@ -357,6 +357,19 @@ def test_rows_from_python_are_known_by_their_values(tmp_path: Path) -> None:
     assert not load(None, train_dataset=table.map(lambda row: chat("x", "y"))).store.startswith("hit")
 
 
+def test_a_transform_that_is_applied_at_reading_is_not_kept() -> None:
+    calls: list[int] = []
+
+    def other_each_time(rows: dict[str, list[str]]) -> dict[str, list[str]]:
+        calls.append(1)
+        return {"prompt": rows["prompt"], "completion": [f"{'two ' * len(calls)}" for _ in rows["prompt"]]}
+
+    rows = Dataset.from_list([{"prompt": "one ", "completion": "two"}]).with_transform(other_each_time)
+    first, second = (load(None, train_dataset=rows) for _ in range(2))
+    assert "has a transform" in first.store
+    assert first.examples.digest() != second.examples.digest()
+
+
 def flip(path: Path, at: int) -> None:
     with path.open("r+b") as file:
         file.seek(at)

@@ -86,7 +86,11 @@ class TableSource(Source):
                 yield table_record(dict(zip(batch, cells, strict=True)), Place(self.name, line))
 
     def contents(self) -> Contents:
-        # The fingerprint follows every transform; the files behind it may be replaced without its knowledge.
+        if self.table.format["type"] == "custom":
+            return Contents(
+                unknown=f"{self.name} has a transform that is applied when rows are read, and may differ then"
+            )
+        # The fingerprint follows every map and filter; the files behind it may be replaced without its knowledge.
         files = [Path(entry["filename"]) for entry in self.table.cache_files]
         return Contents(files, f"{self.table._fingerprint} {self.table.format} {len(self.table)}")
 
