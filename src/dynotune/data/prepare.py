@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynotune.config.sft import SFTConfig
-from dynotune.data.export.write import ExportKind, export_examples
+from dynotune.data.export.write import ExportKind, export_examples, refuse_existing
 from dynotune.data.load import load_train_and_eval
 from dynotune.data.show import show_rows
 from dynotune.data.store.describe import about_rows, in_words
@@ -52,6 +52,8 @@ def prepare_data(config: SFTConfig, options: PrepareOptions, console: "Console")
     for sentence in config.notices:
         say(f"note: {sentence}")
     kind = ExportKind.of(options.export, options.export_packed) if options.export else None
+    if kind is not None and options.export is not None:
+        refuse_existing(kind.file(options.export))  # before the work
     if options.show:
         show_rows(config, options.show, console)
     tokenizer = load_tokenizer(config, config)

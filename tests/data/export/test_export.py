@@ -9,6 +9,7 @@ import pytest
 from datasets import load_dataset
 
 from dynotune.data.examples import IGNORE
+from dynotune.data.export import write as export_module
 from dynotune.data.export.write import ExportKind, export_examples
 from dynotune.errors import ConfigError, DataError
 from dynotune.plan.content import make_content
@@ -106,3 +107,35 @@ def test_names_and_lengths_that_cannot_be_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be written"):
         export_examples(content, tmp_path / "file" / "a.jsonl", ExportKind("jsonl", False, None))
+
+
+def test_what_is_there_is_never_overwritten_not_even_the_data_itself(tmp_path: Path) -> None:
+    data = write(tmp_path / "data.jsonl")
+    config = config_of(data)
+    loaded = load(data)
+    content = make_content(loaded.examples, config, loaded.ledger)
+    before = data.read_text()
+    (tmp_path / "link.jsonl").symlink_to(data)
+    for name in ("data.jsonl", "link.jsonl"):
+        with pytest.raises(DataError, match="is there already"):
+            export_examples(content, tmp_path / name, ExportKind.of(tmp_path / name, None))
+    assert data.read_text() == before
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_a_failure_leaves_no_part_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: type[BaseException]
+) -> None:
+    data = write(tmp_path / "data.jsonl")
+    loaded = load(data)
+    content = make_content(loaded.examples, config_of(data), loaded.ledger)
+
+    def fail(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(export_module, "_document", fail)
+    before = set(tmp_path.iterdir())
+    with pytest.raises(error):
+        export_examples(content, tmp_path / name, ExportKind.of(tmp_path / name, None))
+    assert set(tmp_path.iterdir()) == before

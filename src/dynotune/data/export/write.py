@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,11 +67,13 @@ class ExportKind:
 def export_examples(content: Content, path: Path, kind: ExportKind, name: str = "train") -> str:
     """Write the used part of the documents of `content`, in its order. Returns a sentence on what was written.
 
-    The file is complete or absent. Raises `DataError` where it cannot be written, or a document is longer than a packed row.
+    The file is complete or absent. Raises `DataError` where it cannot be written or is there already, or a document is
+    longer than a packed row.
     """
     examples, spans, rows = content.examples, content.spans, content.rows
     file = kind.file(path, name)
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    refuse_existing(file)
+    beside = file.with_name(f".{file.name[:200]}.{os.urandom(4).hex()}")
     documents = spans.lengths_of(rows)
     if kind.packed is not None and len(documents) and int(documents.max()) > kind.packed:
         raise DataError(
@@ -81,14 +83,23 @@ def export_examples(content: Content, path: Path, kind: ExportKind, name: str = 
     made = _packed(examples, spans, rows, kind.packed) if kind.packed else _unpacked(examples, spans, rows)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        count = _write_parquet(beside, made, kind) if kind.form == "parquet" else _write_jsonl(beside, made)
+        with beside.open("xb") as open_:
+            count = _write_parquet(open_, made, kind) if kind.form == "parquet" else _write_jsonl(open_, made)
+        refuse_existing(file)  # one that has come meanwhile
         beside.replace(file)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            beside.unlink()
         raise DataError(f"{printable(str(file))}: cannot be written ({error.strerror or error}).") from error
+    finally:  # whatever stopped it, Ctrl-C too
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
     how = f"rows of up to {kind.packed:,} tokens from {len(rows):,} documents" if kind.packed else "rows"
     return f"{count:,} {how} to {printable(str(file))}"
+
+
+def refuse_existing(file: Path) -> None:
+    """Raises `DataError` where the file is there: it may be the very data that is exported."""
+    if os.path.lexists(file):
+        raise DataError(f"--export: {printable(str(file))} is there already. Remove it, or export to another name.")
 
 
 def _unpacked(examples: Examples, spans: Spans, rows: NDArray[np.int64]) -> Iterator[Row]:
@@ -122,7 +133,7 @@ def _without_first(labels_T: NDArray[np.int32]) -> NDArray[np.int32]:
     return np.concatenate([np.full(1, IGNORE, np.int32), labels_T[1:]])
 
 
-def _write_parquet(path: Path, rows: Iterator[Row], kind: ExportKind) -> int:
+def _write_parquet(file: IO[bytes], rows: Iterator[Row], kind: ExportKind) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -131,19 +142,18 @@ def _write_parquet(path: Path, rows: Iterator[Row], kind: ExportKind) -> int:
         wide |= {"position_ids": pa.int32(), "seq_lengths": pa.int32()}
     schema = pa.schema([(name, pa.list_(type_)) for name, type_ in wide.items()])
     count = 0
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         while some := list(islice(rows, _ROWS_TOGETHER)):
             writer.write_table(pa.Table.from_pylist(some, schema))
             count += len(some)
     return count
 
 
-def _write_jsonl(path: Path, rows: Iterator[Row]) -> int:
+def _write_jsonl(file: IO[bytes], rows: Iterator[Row]) -> int:
     count = 0
-    with path.open("w", encoding="ascii") as file:
-        for row in rows:
-            file.write(json.dumps(row, separators=(",", ":")) + "\n")
-            count += 1
+    for row in rows:
+        file.write(json.dumps(row, separators=(",", ":")).encode("ascii") + b"\n")
+        count += 1
     return count
 
 
