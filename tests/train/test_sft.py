@@ -155,6 +155,12 @@ def test_an_attention_that_packed_execution_does_not_use_is_said(run_tiny: Any) 
         assert ("packed execution has its own attention" in console.export_text().replace("\n", " ")) == said
 
 
+@pytest.mark.parametrize(("asked", "said"), [("on", "execution: packed"), ("off", "execution: plain")])
+def test_the_run_folder_says_how_the_run_executed(run_tiny: Any, asked: str, said: str) -> None:
+    folder = run_tiny(max_steps=1, packed_execution=asked).folder
+    assert json.loads((folder / "environment.json").read_text())["execution"][0].startswith(said)
+
+
 @pytest.mark.parametrize(("strategy", "said"), [("bfd", "isolated documents"), ("wrapped", "isolated bins")])
 def test_wrapped_bins_are_not_called_isolated_documents(run_tiny: Any, strategy: str, said: str) -> None:
     console = Console(record=True, file=io.StringIO(), width=400)

@@ -30,7 +30,7 @@ from dynotune.train.evaluate import HeldOut
 from dynotune.train.finish import finish
 from dynotune.train.hub import HubPusher
 from dynotune.train.loop import train
-from dynotune.train.paths.choose import choose_execution
+from dynotune.train.paths.choose import Execution, choose_execution
 from dynotune.train.run_folder import RunFolder
 from dynotune.train.trackers import Trackers
 from dynotune.train.weights import make_saveable
@@ -157,7 +157,7 @@ def train_sft(
             run.events.remember(folder.forget_after(run.trainee.progress.step))
             for path in run.checkpoints.abandon_after(run.trainee.progress.step):
                 say(f"note: a later checkpoint of the run that was left is now {path}")
-        _write_start(folder, config, prepared.facts.to_json(), plan, data, held_out_data)
+        _write_start(folder, config, prepared.facts.to_json(), execution, data, held_out_data)
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         try:
@@ -234,14 +234,14 @@ def _write_start(
     folder: RunFolder,
     config: SFTConfig,
     model: Mapping[str, Any],
-    plan: Plan,
+    execution: Execution,
     data: Loaded,
     held_out_data: Mapping[str, Loaded],
 ) -> None:
     """The files of the run folder that are known before the first step."""
     folder.write_text("config.yaml", config.to_yaml())
-    folder.write_json("environment.json", {**collect(), "model": model})
-    folder.write_json("plan.json", plan.to_json())
+    folder.write_json("environment.json", {**collect(), "model": model, "execution": execution.says})
+    folder.write_json("plan.json", execution.plan.to_json())
     evaluation = {name: loaded.ledger.to_json() for name, loaded in held_out_data.items()}
     folder.write_json("ledger.json", {**data.ledger.to_json(), "format": data.format, "evaluation": evaluation})
 
