@@ -282,15 +282,3 @@ def test_gradient_checkpointing_changes_no_loss(run_tiny: Any) -> None:
     checkpointed = run_tiny(model=counted(), gradient_checkpointing=True, overwrite_output_dir=True).metrics
     assert [r["loss"] for r in plain] == [r["loss"] for r in checkpointed]
     assert calls[1] == 2 * calls[0] > 0  # each layer ran again in the backward pass
-
-
-@pytest.mark.parametrize(
-    ("execution", "asked", "said"), [("on", "eager", True), ("on", None, False), ("off", "eager", False)]
-)
-def test_an_attention_that_packed_execution_does_not_use_is_said(
-    execution: str, asked: str | None, said: bool, run_tiny: Any
-) -> None:
-    screen = Console(file=io.StringIO(), width=400)
-    run_tiny(packed_execution=execution, attn_implementation=asked, console=screen, max_steps=1)
-    note = "note: `attn_implementation: eager` is for the plain path and generations: packed execution has its own attention"
-    assert (note in screen.file.getvalue()) == said  # type: ignore[attr-defined]

@@ -112,9 +112,6 @@ def _packed(
     path = PackedPath(model, found.head, objective, plan.ladder, asides)
     installed.callback(path.close)
     apart = "documents" if plan.packing is None or plan.packing.isolated else "bins"
-    if config.attn_implementation:
-        kept = f"`attn_implementation: {config.attn_implementation}`"
-        says = [*says, f"note: {kept} is for the plain path and generations: packed execution has its own attention"]
     first = f"execution: packed, isolated {apart}: {plan.layout_summary()}"
     most = f"a micro-batch holds up to {plan.ladder.top:,} tokens: {capacity.why_of(plan.ladder.top)}"
     if config.attn_implementation:
