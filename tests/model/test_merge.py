@@ -66,6 +66,11 @@ def test_the_saved_model_computes_what_base_and_adapter_compute(run: Path, tmp_p
     assert report.same_tokens == report.tokens > 5
 
 
+def test_nobody_is_warned_of_what_he_cannot_mend(run: Path, tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    merge_adapter(run, tmp_path / "out")
+    assert [str(one.message) for one in recwarn if issubclass(one.category, FutureWarning)] == []
+
+
 def test_the_output_is_whole_safetensors_tokenizer_template_and_card(run: Path, tmp_path: Path) -> None:
     merge_adapter(run, tmp_path / "out")
     names = {path.name for path in (tmp_path / "out").iterdir()}

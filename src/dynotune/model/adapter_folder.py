@@ -91,6 +91,8 @@ def put_on_base(model: "PreTrainedModel", adapter: Path) -> "PeftModel":
         with warnings.catch_warnings():
             # It would print the names as they are; what is missing is an error below.
             warnings.filterwarnings("ignore", message="Found missing adapter keys")
+            # As in `add_adapter`: an attribute that transformers is renaming, and nothing that a user could mend.
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
             peft_model = PeftModel.from_pretrained(model, str(adapter))
         # Once more, because PEFT's own loading tells nobody what had no place.
         found: Any = set_peft_model_state_dict(peft_model, weights)
