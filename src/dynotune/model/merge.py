@@ -52,7 +52,7 @@ def merge_adapter(
     import torch
     from safetensors import SafetensorError
 
-    from dynotune.train.weights import make_saveable
+    from dynotune.model.saveable import make_saveable
 
     found = find_adapter(run)
     adapter = found.path

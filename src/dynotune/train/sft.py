@@ -18,6 +18,7 @@ from dynotune.data.tokens.encode import Encoder
 from dynotune.environment import collect
 from dynotune.model.precision import choose_precision
 from dynotune.model.prepare import Prepared, prepare_model
+from dynotune.model.saveable import make_saveable
 from dynotune.model.tokenizer import apply_settings, load_tokenizer_and_changes
 from dynotune.objectives.sft import SFTObjective
 from dynotune.plan.content import Content, make_content
@@ -33,7 +34,6 @@ from dynotune.train.loop import train
 from dynotune.train.paths.choose import Execution, choose_execution
 from dynotune.train.run_folder import RunFolder
 from dynotune.train.trackers import Trackers
-from dynotune.train.weights import make_saveable
 
 if TYPE_CHECKING:
     from peft import PeftConfig

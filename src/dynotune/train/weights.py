@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from dynotune.data.printable import printable
-from dynotune.errors import ModelError, TrainingError
+from dynotune.errors import TrainingError
 from dynotune.model.failures import LoadReport, words_of
 from dynotune.model.weight_files import require_safetensors
 from dynotune.train.whole_folders import put_in_place
@@ -24,28 +24,6 @@ TRAINABLE = "trainable.safetensors"
 def model_folder(is_adapter: bool) -> str:
     """The name under which a model or adapter lies in a run folder or checkpoint."""
     return "adapter" if is_adapter else "model"
-
-
-def make_saveable(model: "PreTrainedModel") -> str | None:
-    """Mend what would stop transformers from saving the model hours later; says what was done.
-
-    Many published models carry sampling values without `do_sample`: transformers loads that and refuses to write it.
-    """
-    generation: Any = model.generation_config
-    if generation is None:
-        return None
-    try:
-        generation.validate(strict=True)
-    except ValueError:
-        generation.do_sample = True
-        try:
-            generation.validate(strict=True)
-        except ValueError as error:
-            raise ModelError(
-                f"The model's generation_config.json is not valid, so the model could not be saved: {error}. Correct it."
-            ) from error
-        return "generation_config.json: its sampling values need `do_sample: true`, which is set in what is saved"
-    return None
 
 
 def save_model(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folder: Path) -> None:

@@ -236,7 +236,7 @@ def test_what_runs_is_said() -> None:
     assert "trained: three" in head_of(layer, LogitMap(cap=30.0)).describe()[0]
     assert "soft-capped at 30" in head_of(layer, LogitMap(cap=30.0)).describe()[0]
     layer.register_forward_hook(lambda module, args, output: None)
-    assert "its own forward and backward" in head_of(layer).describe()[0]
+    assert "a Linear of torch: its own forward and backward" in head_of(layer).describe()[0]
 
 
 def test_each_row_is_a_predictor_at_most_once() -> None:

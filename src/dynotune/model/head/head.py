@@ -67,7 +67,8 @@ class Head:
         elif (own := own_rows(module)) is not None:
             how = f"frozen but for {sum(len(rows) for rows, _ in own.rows)} rows: two products a chunk, one for them"
         else:
-            how = f"{type(module).__name__}: its own forward and backward, chunk by chunk"
+            origin = type(module).__module__.partition(".")[0]
+            how = f"a {type(module).__name__} of {origin}: its own forward and backward, chunk by chunk"
         lines = [f"head on label tokens only, {how}" + (f"; {self.logits}" if str(self.logits) else "")]
         _, reason = row_function(next(self.module.parameters()).device)
         return [*lines, f"the head's row kernel is not used: {reason}"] if reason else lines
