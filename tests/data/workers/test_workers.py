@@ -152,6 +152,25 @@ def test_a_process_that_is_killed_is_an_error_with_a_remedy(tmp_path: Path, monk
         load(write(tmp_path / "data.jsonl"), token_cache="off", dataset_num_proc=2)
 
 
+def test_processes_that_cannot_be_started_are_an_error_with_a_remedy_and_leave_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, children = pool._child, []
+
+    def third_fails() -> Any:
+        if len(children) == 2:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        children.append(real())
+        return children[-1]
+
+    monkeypatch.setattr(pool, "_child", third_fails)
+    with pytest.raises(
+        DataError, match=r"2 could \(Resource temporarily unavailable\). Set `dataset_num_proc` to fewer"
+    ):
+        load(write(tmp_path / "data.jsonl"), token_cache="off", dataset_num_proc=1000)
+    assert [child.poll() for child in children] == [-signal.SIGKILL] * 2
+
+
 def test_files_in_the_folder_that_a_command_runs_in_are_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,8 +38,15 @@ class Pool:
         self._closing = False
 
     def __enter__(self) -> Self:
-        for _ in range(self.processes):
-            self._children.append(_child())
+        try:
+            for _ in range(self.processes):
+                self._children.append(_child())
+        except OSError as error:
+            self.__exit__(type(error), error, None)
+            raise DataError(
+                f"{self.processes:,} tokenising processes cannot be started; {len(self._children):,} could"
+                f" ({error.strerror or error}). Set `dataset_num_proc` to fewer, or to 1, which tokenises in this one."
+            ) from error
         for child in self._children:
             threading.Thread(target=self._greet, args=(child,), daemon=True).start()
         return self
