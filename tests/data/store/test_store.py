@@ -473,6 +473,15 @@ def test_a_manifest_that_another_wrote_neither_stops_a_run_nor_makes_it_wait(
     assert load(data).store.startswith("hit")
 
 
+def test_a_store_of_another_user_is_taken_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write(tmp_path / "data.jsonl")
+    load(data)
+    assert "belongs to another user" not in load(data).store
+    owner = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    assert f"which belongs to another user (number {owner})" in load(data).store
+
+
 def test_a_link_in_a_store_or_in_its_place_makes_no_file_elsewhere_and_is_replaced(tmp_path: Path, cache: Path) -> None:
     data = write(tmp_path / "data.jsonl")
     load(data)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from dynotune.data.ingest import Account, Loaded, Memory, chunks, take_chunks
 from dynotune.data.opening import Stream
 from dynotune.data.printable import printable
 from dynotune.data.sources.contents import Contents, FileState
+from dynotune.data.store.account import account_of, account_told
 from dynotune.data.store.describe import about_rows
 from dynotune.data.store.fingerprint import KEYS, differing, in_words, parts_of
 from dynotune.data.store.layout import LABELS, DamagedError, Manifest
@@ -113,7 +113,7 @@ class Obtaining:
         in_memory, slow = self._reads_into_memory(store)
         began = time.perf_counter()
         examples = open_store(store, manifest, in_memory=in_memory, verify=self.verify)
-        account = _account(manifest)
+        account = account_of(manifest)
         if self.quarantine is not None:
             append_quarantine(store, self.quarantine)
         self._remember(account)
@@ -123,7 +123,8 @@ class Obtaining:
         unchecked = (
             "" if checked_whole(manifest) or self.verify else "; its tokens were not checked (`prepare --verify` does)"
         )
-        sentence = f"hit: {manifest.rows:,} rows in {seconds:.2f} s from {printable(str(store))}{how}{unchecked}"
+        place = f"{printable(str(store))}{_of_whom(store)}"
+        sentence = f"hit: {manifest.rows:,} rows in {seconds:.2f} s from {place}{how}{unchecked}"
         return Loaded(examples, account.ledger, account.format, manifest.statements, sentence, manifest.about)
 
     def _reads_into_memory(self, store: Path) -> tuple[bool, str]:
@@ -168,7 +169,7 @@ class Obtaining:
                 parts=self._parts,
                 contents=hashed,
                 contents_text=contents.text,
-                account=_told(account),
+                account=account_told(account),
                 statements=statements,
                 digest="",
                 checksums={},
@@ -283,24 +284,10 @@ def _store_name(manifest: Manifest) -> str:
     return blake2b(told.encode(), digest_size=10).hexdigest()
 
 
-def _told(account: Account) -> dict[str, Any]:
-    return {
-        "ledger": account.ledger.to_json(),
-        "format": account.format,
-        "encoder_notices": dict(account.encoder_notices),
-        "probed": account.probed,
-    }
-
-
-def _account(manifest: Manifest) -> Account:
-    told = manifest.account
-    try:
-        ledger = Ledger.from_json(told["ledger"])
-        ledger.check()
-        noticed = Counter({str(name): int(count) for name, count in told["encoder_notices"].items()})
-        return Account(ledger, str(told["format"]), noticed, bool(told["probed"]))
-    except (KeyError, TypeError, ValueError, AttributeError, AssertionError) as error:
-        raise DamagedError(f"its account cannot be read ({type(error).__name__})") from error
+def _of_whom(store: Path) -> str:
+    """Whoever owns a store decides what is trained on."""
+    owner = store.stat().st_uid
+    return f", which belongs to another user (number {owner})" if hasattr(os, "getuid") and owner != os.getuid() else ""
 
 
 def _touch(store: Path, manifest: Manifest, contents: Contents, known: list[FileState]) -> None:
