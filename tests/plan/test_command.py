@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from dynotune import SFTConfig, train_sft
-from dynotune.plan.command import plan_run
+from dynotune.plan.command import _time, plan_run
 from tests.tiny import chats, tiny_model, tiny_tokenizer
 
 
@@ -114,3 +114,21 @@ def test_from_the_command_line(folder: Path) -> None:
     refused = subprocess.run([*words, "--rate", "0"], capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert "--rate" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "told", ["[]", "{}", '{"tokens_per_second": "fast"}', '{"tokens_per_second": NaN}', "[" * 100_000]
+)
+def test_a_summary_that_is_no_runs_gives_no_time(tmp_path: Path, told: str) -> None:
+    class Planned:
+        total_steps = steps_per_epoch = 1
+
+        def content(self) -> dict[str, int]:
+            return {"real_tokens_per_epoch": 1000}
+
+    config: Any = SFTConfig(output_dir=str(tmp_path))
+    plan: Any = Planned()
+    (tmp_path / "summary.json").write_text('{"tokens_per_second": 100}')
+    assert _time(plan, config, None)["seconds"] == 10
+    (tmp_path / "summary.json").write_text(told)
+    assert _time(plan, config, None) == {"tokens_per_second": None, "seconds": None, "source": None}

@@ -1,6 +1,7 @@
 """`dynotune plan`: what a configuration will do, from its data and the shapes of its model. Nothing trains."""
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,8 +139,10 @@ def _time(plan: Plan, config: SFTConfig, rate: float | None) -> dict[str, Any]:
     if rate is None and config.output_dir is not None:
         source = str(Path(config.output_dir) / "summary.json")
         try:
-            rate = json.loads(Path(source).read_text(encoding="utf-8")).get("tokens_per_second")
-        except (OSError, ValueError):
+            rate = float(json.loads(Path(source).read_text(encoding="utf-8"))["tokens_per_second"])
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):  # no run, or a file that is none of ours
+            rate = None
+        if rate is not None and not 0 < rate < math.inf:
             rate = None
     if not rate:
         return {"tokens_per_second": None, "seconds": None, "source": None}
