@@ -183,6 +183,17 @@ def _hooked(model: Any) -> Any:
     return model
 
 
+def _louder_in_training(model: Any) -> Any:
+    stock = model.forward
+
+    def forward(input_ids: Tensor, **more: Any) -> Any:
+        loudness = 1.5 if model.training else 1.0
+        return stock(inputs_embeds=model.model.embed_tokens(input_ids) * loudness, **more)
+
+    model.forward = forward
+    return model.eval()
+
+
 CANNOT: dict[str, tuple[Callable[[], Any], str]] = {
     "mamba": (lambda: tiny_model("mamba"), "carry one document into the next"),
     "mamba beside attention": (lambda: tiny_model("jamba", **JAMBA), "carry one document into the next"),
@@ -197,6 +208,7 @@ CANNOT: dict[str, tuple[Callable[[], Any], str]] = {
     "boundaries do not arrive": (lambda: tiny_model("stablelm"), "do not hand the boundaries"),
     "compiled": (lambda: torch.compile(tiny_model("llama"), backend="eager"), "compiled as a whole"),
     "compiled in place": (lambda: _compiled(tiny_model("llama")), "compiled as a whole"),
+    "other embeddings in training": (lambda: _louder_in_training(tiny_model("llama")), "do not come out as alone"),
     "a hook": (lambda: _hooked(tiny_model("llama")), "a hook on LlamaForCausalLM would not be called"),
     "a hook inside an adapter": (
         lambda: get_peft_model(_hooked(tiny_model("llama")), LoraConfig(target_modules=["q_proj"])),

@@ -38,6 +38,15 @@ def changed(model: Any, change: Any) -> Any:
     return model
 
 
+def test_what_a_model_does_to_its_logits_in_training_only_is_seen() -> None:
+    """In evaluation mode, in which it is tried out, the layers do not drop out; the model around them is as in training."""
+    model = tiny_model("llama").eval()
+    assert find_head(changed(model, lambda logits: logits * (1.2 if model.training else 1.0)), IDS).head is None
+    assert not any(module.training for module in model.modules())
+    same = tiny_model("llama").eval()
+    assert find_head(changed(same, lambda logits: logits * 1.0), IDS).head is not None
+
+
 MLA = {"num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4}
 
 KINDS: list[tuple[str, dict[str, Any], LogitMap]] = [

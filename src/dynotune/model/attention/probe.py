@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from dynotune.model.attention.call import Call
 from dynotune.model.attention.decoder import hidden_states, text_decoder
 from dynotune.model.attention.install import installed_in, packed_attention, stock_attention
+from dynotune.model.base import base_of
 from dynotune.model.forward import logits_of_document
 from dynotune.model.packed import pack
 
@@ -58,7 +59,8 @@ class Probe:
         seen: list[Any] = []
         hook = text_decoder(self.model).register_forward_hook(lambda module, args, output: seen.append(output))
         try:
-            with stock_attention(self.model), self.autocast():
+            # The model around its layers as in training: what it does then to what goes in must show.
+            with stock_attention(self.model), self.autocast(), in_training([base_of(self.model)]):
                 logits_of_document(self.model, torch.from_numpy(ids_n).long().to(self.device))
         finally:
             hook.remove()

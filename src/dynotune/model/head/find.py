@@ -44,7 +44,7 @@ def find_head(model: Any, ids_T: Tensor) -> Found:
     module = projection(model)
     if module is None:
         return Found(None, "it has no output projection of its own")
-    with torch.no_grad(), _evaluating(model):
+    with torch.no_grad(), _as_in_training(model):
         seen = _look(model, module, ids_T)
         if isinstance(seen, str):
             return Found(None, seen)
@@ -126,10 +126,14 @@ def _hooked(module: nn.Module, hook: Callable[..., Any]) -> Iterator[None]:
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout. Every module gets its own mode back: some may be in evaluation mode on purpose."""
+def _as_in_training(model: nn.Module) -> Iterator[None]:
+    """Without dropout in the layers, but the model itself as in training: what it does to logits then must show.
+
+    Every module gets its own mode back: some may be in evaluation mode on purpose.
+    """
     with ExitStack() as restore:
         for module in model.modules():
             restore.callback(setattr, module, "training", module.training)
         model.eval()
+        base_of(model).training = True  # not what it contains
         yield
