@@ -4,6 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long one example takes depends on who else uses the machine.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may depend on a network
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
