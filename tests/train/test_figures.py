@@ -125,11 +125,16 @@ def test_steady_figures_leave_out_each_processs_first_steps(run_tiny: Any, monke
             if state.global_step < 3:
                 time.sleep(0.2)
 
-    figures = run_tiny(max_steps=8, logging_steps=2, callbacks=[SlowStart()], device_peak_tflops=1.0).summary
+    result = run_tiny(max_steps=8, logging_steps=2, callbacks=[SlowStart()], device_peak_tflops=1.0)
+    figures, rows = result.summary, {row["step"]: row for row in result.metrics}
     # Rows end at 2, 4, 6, 8: the third step lies in the second, so that one is left out in whole.
     assert figures["steady_steps"] == 4
-    assert figures["steady_tokens_per_second"] > 2 * figures["tokens_per_second"]
-    assert figures["steady_mfu"] > 2 * figures["mfu"]
+    tokens = rows[8]["num_tokens"] - rows[4]["num_tokens"]
+    seconds = figures["train_seconds"] - rows[4]["train_seconds"]  # the window behind the last row among them
+    assert figures["steady_tokens_per_second"] == pytest.approx(tokens / seconds)
+    work = sum(rows[n]["mfu"] * (rows[n]["train_seconds"] - rows[n - 2]["train_seconds"]) for n in (6, 8))
+    assert figures["steady_mfu"] == pytest.approx(work / seconds)
+    assert figures["steady_tokens_per_second"] > figures["tokens_per_second"]
     assert "without the first steps" in speed_sentence(figures)
     short = run_tiny(max_steps=3, overwrite_output_dir=True).summary
     assert not any(key.startswith("steady") for key in short)
