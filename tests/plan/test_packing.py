@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dynotune.config.keys.batch import BatchConfig
 from dynotune.plan.epoch import Layout, even_steps, layout_of
 from dynotune.plan.epoch import ladder_of as ladder_of_steps
 from dynotune.plan.ladder import RUNGS, Ladder, choose_ladder, possible_rungs, round_down, round_up
 from dynotune.plan.packing import arrange, lay_out, pack_step
+from dynotune.plan.plan import Plan
+from dynotune.plan.truncation import Spans
 
 lengths = st.lists(st.integers(1, 700), min_size=1, max_size=40).map(lambda one: np.array(one, np.int64))
 capacities = st.integers(11, 40).map(lambda n: 64 * n).map(round_up)
@@ -157,7 +160,15 @@ def test_fill_of_long_tailed_lengths(examples: int, least: float) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("examples", [2, 64, 512])
 def test_a_million_lengths_are_planned_in_seconds(examples: int) -> None:
+    """The whole plan, as a run and `dynotune plan` make it: content, order, ladder, layout and figures."""
     values = lognormal(1_000_000)
+    ends = np.cumsum(values)
+    spans = Spans(ends - values, ends, values - 1, np.zeros_like(values))
     began = time.process_time()
-    layout(values, examples, ladder_of(values, examples, 16384))
+    plan = Plan(spans, np.arange(len(values)), BatchConfig(global_batch_size=examples), 0, "", 16384)
+    figures = plan.to_json()
     assert time.process_time() - began < 5
+    assert figures["layout"]["documents_lost"] == 0
+    began = time.process_time()
+    plan.step(plan.total_steps // 2)
+    assert time.process_time() - began < 0.1  # a resume looks at no step before its own
