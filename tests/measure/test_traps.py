@@ -146,6 +146,9 @@ def test_padding_counted_as_tokens() -> None:
     of_tight, of_padded = (flops.of_step(step, labelled_rows_head=True) for step in (tight, padded))
     assert of_padded.model_flops == of_tight.model_flops
     assert of_padded.hardware_flops > 1.8 * of_tight.hardware_flops  # the device did it all the same
+    every, labelled = (flops.of_step(padded, labelled_rows_head=rows).hardware_flops for rows in (False, True))
+    label_tokens = padded.label_tokens
+    assert every - labelled == (2000 - label_tokens) * flops.per_logit_row  # where padding has logits too
     totals = Totals()
     totals.add_step(Counts.of(padded), of_padded)
     totals.add_time(2.0, 0.0)
