@@ -124,7 +124,7 @@ def test_two_million_rows_are_built_and_opened_in_bounded_memory(tmp_path: Path,
         from dynotune.data.ingest import Account
         from dynotune.data.places import Places
         from dynotune.data.store.layout import Manifest
-        from dynotune.data.store.obtain import _told
+        from dynotune.data.store.account import account_told
         from dynotune.data.store.read import open_store
         from dynotune.data.store.write import StoreWriter
         import os
@@ -147,7 +147,7 @@ def test_two_million_rows_are_built_and_opened_in_bounded_memory(tmp_path: Path,
         account = Account(ledger, "synthetic")
         manifest = Manifest(
             rows=writer.rows, tokens=writer.tokens, label_tokens=writer.label_tokens, labels_stored=True,
-            files=list(writer.table), parts={}, contents=[], contents_text="", account=_told(account), statements=[],
+            files=list(writer.table), parts={}, contents=[], contents_text="", account=account_told(account), statements=[],
             digest="", checksums={},
         )
         assert writer.finish(manifest, folder / "store"), writer.failure
