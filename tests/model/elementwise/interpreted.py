@@ -30,6 +30,10 @@ from tests.model.elementwise.stand_ins import rotate
 from tests.model.lora.adapted import adapted_model, gap, largest_gap, loss_and_gradients
 from tests.tiny import tiny_model
 
+# The interpreter is slow and its draws are few: the same ones each time, so that a limit is met or missed for good.
+settings.register_profile("interpreter", derandomize=True, deadline=None)
+settings.load_profile("interpreter")
+
 LIMIT = {torch.float32: 1e-6, torch.float16: 5e-4, torch.bfloat16: 8e-3}
 """Of one rounding of one element, relative."""
 
@@ -159,8 +163,9 @@ def test_gate(dtype: torch.dtype, tanh: bool, width: int, leading: tuple[int, ..
     gates, ups = draw(0, *leading, width, dtype=dtype, scale=scale), draw(1, *leading, width, dtype=dtype)
     found, right = both(lambda g, u: Gated.apply(g, u, tanh), lambda g, u: gate.reference(tanh, g, u), [gates, ups])
     for a, b in zip(found, right, strict=True):
-        # Where gate is far below 0 all is nearly 0: the error is measured by what the inputs are.
-        assert float((a.double() - b).norm()) < LIMIT[dtype] * (float(b.norm()) + 1e-2 * float(ups.double().norm()))
+        # Two roundings, as in transformers: of the activation and of the product. Where gate is far below 0 all is nearly 0:
+        # the error is measured by what the inputs are.
+        assert float((a.double() - b).norm()) < 2 * LIMIT[dtype] * (float(b.norm()) + 1e-2 * float(ups.double().norm()))
     halves = torch.cat([gates, ups], -1).requires_grad_()
     g = draw(2, *gates.shape, dtype=dtype)
     leaves = [gates.requires_grad_(), ups.requires_grad_()]
