@@ -77,6 +77,23 @@ def test_the_next_batches_are_made_before_they_are_asked_for_and_no_more_than_th
     steps.close()
 
 
+def test_a_step_can_be_taken_again_as_another_plan_lays_it_out_and_the_rest_behind_it() -> None:
+    plan, documents = a_plan()
+    steps = Feed(documents, PlainPath(None, None), torch.device("cpu")).steps(plan)  # type: ignore[arg-type]
+    _ = list(next(steps)[1])
+    _, batches = next(steps)
+    next(batches)  # the second step fails behind its first micro-batch
+    other = plan.executed(128)
+    step, batches = steps.again(other)
+    assert step.number == 2
+    assert len(step.micro_batches) == 1
+    assert len(list(batches)) == 1
+    rest = [(step.number, len(list(batches))) for step, batches in steps]
+    assert rest == [(number, 1) for number in range(3, plan.total_steps + 1)]
+    steps.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith("dynotune-feed")]
+
+
 def test_a_run_that_stops_early_leaves_no_thread_behind() -> None:
     plan, documents = a_plan(num_train_epochs=50)
     steps = Feed(documents, PlainPath(None, None), torch.device("cpu")).steps(plan)  # type: ignore[arg-type]

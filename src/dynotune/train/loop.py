@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from dynotune.errors import ConfigError, TrainingError
 from dynotune.measure.clock import WindowClock
 from dynotune.objectives.sft import Objective
+from dynotune.parallel.ranks import Ranks
 from dynotune.plan.plan import Plan, Step
 from dynotune.train.best import BestTracker
 from dynotune.train.cadence import Every
@@ -23,6 +24,7 @@ from dynotune.train.events import Events
 from dynotune.train.journal import Journal
 from dynotune.train.meter import Meter
 from dynotune.train.optimizer import Update
+from dynotune.train.orders import Nobody, Orders, Outside
 from dynotune.train.paths.feed import Feed
 from dynotune.train.paths.path import ExecutionPath
 from dynotune.train.progress import ProgressDisplay
@@ -58,8 +60,13 @@ class Run:
     eval_on_start: bool = False
     keep_samples: Callable[[int, list[dict[str, str]]], None] = lambda step, rows: None
     on_save: Callable[[Path], None] = lambda checkpoint: None
+    ranks: Ranks = field(default_factory=Ranks)
+    outside: Outside = field(default_factory=Nobody)
     saved_step: int | None = None
     """The step of the newest checkpoint that this process wrote."""
+
+    leaving: bool = False
+    """Whether the run was asked from outside to end after the step just taken."""
 
     def __post_init__(self) -> None:
         """Refuse, before the first step, what could only fail at the first evaluation."""
@@ -95,11 +102,13 @@ def train(run: Run) -> None:
             if new_epoch:
                 events.call("epoch_begin", *done_before)
             events.call("step_begin", *done_before)
-            take_step(run, meter, step, batches)
+            while (orders := take_step(run, meter, step, batches)) is None:
+                step, batches = steps.again(run.plan)
+            run.leaving = orders.leave
             run.display.step(step.number)
             events.ask("log", run.log_every.due(step.number))
             events.ask("evaluate", run.evaluate_every.due(step.number))
-            events.ask("save", run.save_every.due(step.number))
+            events.ask("save", run.save_every.due(step.number) or orders.save)
             events.call("step_end", step.number, step.epoch)
             log_evaluate_save(run, meter, step)
             new_epoch = step.number % plan.steps_per_epoch == 0
@@ -115,20 +124,29 @@ def train(run: Run) -> None:
     read(run, meter, wait=True)
     if run.log_every.strategy != "no":
         run.journal.flush()  # an evaluation on the last step has closed the window already
-    if progress.step < plan.total_steps and run.save_every.strategy == "steps" and run.saved_step != progress.step:
-        save(run)  # stopped early: what was trained since the last checkpoint is kept
+    stopped_early = progress.step < plan.total_steps and (run.leaving or run.save_every.strategy == "steps")
+    if stopped_early and run.saved_step != progress.step:
+        save(run)  # what was trained since the last checkpoint is kept
     events.call("train_end", progress.step, progress.step / plan.steps_per_epoch)
 
 
-def take_step(run: Run, meter: Meter, step: Step, batches: Iterator[Any]) -> None:
-    """One update. What is measured of it stays on the device and is read late."""
+def take_step(run: Run, meter: Meter, step: Step, batches: Iterator[Any]) -> Orders | None:
+    """One update; returns what was asked for meanwhile. What is measured of it stays on the device and is read late.
+
+    None: nothing was updated and `run.plan` executes the step otherwise; it is to be taken again.
+    """
     loss, sums = forward_backward(run, step, batches)
-    norm, finite = run.update(loss)
+    asked = run.outside.look()
+    orders = Orders(*run.ranks.agree(asked.save, asked.leave))
+    run.ranks.sum_gradients(run.update.parameters)
+    measured = run.ranks.sum(torch.cat([loss[None], sums]))
+    norm, finite = run.update(measured[0])
     learning_rate = run.trainee.schedule.get_last_lr()[0]
     advance_schedule(run)
     run.trainee.progress.step = step.number
-    vector = torch.cat([torch.stack([loss, norm.to(loss.dtype), finite.to(loss.dtype)]), sums])
+    vector = torch.cat([torch.stack([measured[0], norm.to(loss.dtype), finite.to(loss.dtype)]), measured[1:]])
     meter.add(step, float(learning_rate), vector)
+    return orders
 
 
 def forward_backward(run: Run, step: Step, batches: Iterator[Any]) -> tuple[Tensor, Tensor]:
@@ -192,7 +210,7 @@ def is_over(run: Run) -> bool:
     """Whether the step just taken is the run's last."""
     progress = run.trainee.progress
     out_of_patience = run.best is not None and run.best.out_of_patience
-    return progress.step >= run.plan.total_steps or run.events.stop or out_of_patience
+    return progress.step >= run.plan.total_steps or run.events.stop or out_of_patience or run.leaving
 
 
 def refuse_the_impossible(run: Run, meter: Meter) -> None:

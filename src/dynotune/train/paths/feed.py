@@ -6,9 +6,10 @@ event, on the device. What the loop itself waited is counted.
 
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from contextlib import closing
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +21,8 @@ from dynotune.plan.layout import MicroBatch
 from dynotune.plan.plan import Plan, Step
 from dynotune.plan.truncation import Spans
 from dynotune.train.paths.path import Document, ExecutionPath, HostBatch
+
+Item = TypeVar("Item")
 
 AHEAD = 2
 """Micro-batches that are ready or being made while one is worked on."""
@@ -47,38 +50,15 @@ class Feed:
 
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
-    def steps(self, plan: Plan, after: int = 0) -> Generator[tuple[Step, Iterator[Any]], None, None]:
-        """The plan's steps behind step `after`, each with its micro-batches, which are to be taken before the next step."""
-        pairs = ((step, batch) for step in plan.steps(after) for batch in step.micro_batches)
-        waiting: deque[tuple[Step, Future[_Sent]]] = deque()
-        with _Worker() as worker:
-
-            def top_up() -> None:
-                while len(waiting) <= self.ahead and (pair := next(pairs, None)):
-                    waiting.append((pair[0], worker.submit(self._make, pair[1])))
-
-            def of(step: Step) -> Iterator[Any]:
-                for _ in step.micro_batches:
-                    future = waiting.popleft()[1]
-                    top_up()
-                    yield self._arrived(future)
-
-            top_up()
-            while waiting:
-                step = waiting[0][0]
-                yield step, of(step)
-                assert not waiting or waiting[0][0] is not step, "a step's micro-batches were not all taken"
+    def steps(self, plan: Plan, after: int = 0) -> "Steps":
+        """The plan's steps behind step `after`, each with its micro-batches. To be closed."""
+        return Steps(self, plan, after)
 
     def batches(self, micro_batches: Iterable[MicroBatch]) -> Generator[Any, None, None]:
         """Any micro-batches, as evaluation needs them."""
-        waiting: deque[Future[_Sent]] = deque()
-        with _Worker() as worker:
-            for batch in micro_batches:
-                waiting.append(worker.submit(self._make, batch))
-                if len(waiting) > self.ahead:
-                    yield self._arrived(waiting.popleft())
-            while waiting:
-                yield self._arrived(waiting.popleft())
+        with closing(_Ahead(self._make, iter(micro_batches), self.ahead)) as made:
+            while made.next_item is not None:
+                yield self._arrived(made.take())
 
     def _make(self, batch: MicroBatch) -> "_Sent":
         """Runs in the worker's thread."""
@@ -113,11 +93,66 @@ class _Sent:
         self.host, self.buffer, self.done = host, buffer, done
 
 
-class _Worker(ThreadPoolExecutor):
-    """One thread. What was asked for ahead and is no longer wanted is not made."""
+class Steps:
+    """Steps in order, each with its micro-batches, which are to be taken before the next step is."""
 
-    def __init__(self) -> None:
-        super().__init__(1, thread_name_prefix="dynotune-feed")
+    def __init__(self, feed: Feed, plan: Plan, after: int) -> None:
+        self.feed = feed
+        self._step: Step | None = None
+        self._made = self._begin(plan, after)
 
-    def __exit__(self, *_: object) -> None:
-        self.shutdown(wait=True, cancel_futures=True)
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> tuple[Step, Iterator[Any]]:
+        if (item := self._made.next_item) is None:
+            raise StopIteration
+        assert item[0] is not self._step, "a step's micro-batches were not all taken"
+        self._step = item[0]
+        return self._step, self._batches(self._step)
+
+    def again(self, plan: Plan) -> tuple[Step, Iterator[Any]]:
+        """The step that was taken last once more, laid out as `plan` has it, and all steps behind it likewise."""
+        assert self._step is not None
+        self.close()
+        self._made, self._step = self._begin(plan, self._step.number - 1), None
+        return next(self)
+
+    def close(self) -> None:
+        self._made.close()
+
+    def _begin(self, plan: Plan, after: int) -> "_Ahead[tuple[Step, MicroBatch]]":
+        pairs = ((step, batch) for step in plan.steps(after) for batch in step.micro_batches)
+        return _Ahead(lambda pair: self.feed._make(pair[1]), pairs, self.feed.ahead)
+
+    def _batches(self, step: Step) -> Iterator[Any]:
+        for _ in step.micro_batches:
+            yield self.feed._arrived(self._made.take())
+
+
+class _Ahead(Generic[Item]):
+    """What is made of items in a thread, before it is asked for: `ahead` of them besides the one that is next."""
+
+    def __init__(self, make: "Callable[[Item], _Sent]", items: Iterator[Item], ahead: int) -> None:
+        self.make, self.items, self.ahead = make, items, ahead
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="dynotune-feed")
+        self._waiting: deque[tuple[Item, Future[_Sent]]] = deque()
+        self._top_up()
+
+    @property
+    def next_item(self) -> Item | None:
+        """What `take` gives next was made of this; None at the end."""
+        return self._waiting[0][0] if self._waiting else None
+
+    def take(self) -> "Future[_Sent]":
+        _, future = self._waiting.popleft()
+        self._top_up()
+        return future
+
+    def close(self) -> None:
+        """What was asked for ahead and is no longer wanted is not made."""
+        self._worker.shutdown(wait=True, cancel_futures=True)
+
+    def _top_up(self) -> None:
+        while len(self._waiting) <= self.ahead and (item := next(self.items, None)) is not None:
+            self._waiting.append((item, self._worker.submit(self.make, item)))
