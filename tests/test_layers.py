@@ -35,7 +35,7 @@ def test_nothing_below_the_loop_imports_it(part: str) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "from dynotune.train.weights import save_model",
+        "from dynotune.train.checkpoints.weights import save_model",
         "def f():\n    import dynotune.train.loop",
         "from dynotune import train",
         "if TYPE_CHECKING:\n    from dynotune.train import loop",

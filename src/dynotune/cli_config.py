@@ -165,7 +165,7 @@ def _what_is_kept(config: SFTConfig, began: float) -> str:
     found = []
     for folder in folders:
         if (folder / "checkpoints").is_dir():
-            from dynotune.train.checkpoint import Checkpoints
+            from dynotune.train.checkpoints.checkpoints import Checkpoints
 
             found += Checkpoints(folder / "checkpoints", config).all()
     if not config.resume_from_checkpoint:

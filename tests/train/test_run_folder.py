@@ -88,7 +88,7 @@ def test_a_model_with_sampling_values_can_be_saved(run_tiny: Any, tmp_path: Path
 def test_a_checkpoint_that_does_not_fit_the_disk_names_the_one_that_is_whole(
     run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dynotune.train import checkpoint
+    from dynotune.train.checkpoints import checkpoints as checkpoint
 
     writes = 0
     real = checkpoint.save_file

@@ -15,7 +15,8 @@ from dynotune.objectives.sft import Objective
 from dynotune.plan.plan import Plan
 from dynotune.train.best import BestTracker
 from dynotune.train.cadence import cadences
-from dynotune.train.checkpoint import Checkpoints
+from dynotune.train.checkpoints.checkpoints import Checkpoints
+from dynotune.train.checkpoints.differences import settings_of
 from dynotune.train.evaluate import Evaluator, HeldOut
 from dynotune.train.events import Events
 from dynotune.train.journal import Journal, Row
@@ -24,7 +25,6 @@ from dynotune.train.optimizer import Update, build_optimizer, build_schedule
 from dynotune.train.paths.feed import Documents, Feed
 from dynotune.train.paths.path import ExecutionPath
 from dynotune.train.progress import ProgressDisplay
-from dynotune.train.resume import settings_of
 from dynotune.train.run_folder import RunFolder
 from dynotune.train.state import Progress, Trainee
 

@@ -13,10 +13,10 @@ from dynotune.report.model_card import write_model_card
 from dynotune.report.speed import speed_sentence
 from dynotune.report.svg import write_svg_loss_curve
 from dynotune.report.terminal import loss_curve
+from dynotune.train.checkpoints.weights import load_weights, model_folder, save_model
 from dynotune.train.hub import HubPusher
 from dynotune.train.loop import Run
 from dynotune.train.run_folder import RunFolder
-from dynotune.train.weights import load_weights, model_folder, save_model
 
 
 def finish(run: Run, config: SFTConfig, folder: RunFolder, hub: HubPusher | None, began: float) -> dict[str, Any]:

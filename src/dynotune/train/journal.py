@@ -11,7 +11,7 @@ from dynotune.errors import TrainingError
 from dynotune.measure.totals import Totals
 from dynotune.measure.utilisation import Utilisation
 from dynotune.measure.words import DEFINITIONS, Counts
-from dynotune.train.checkpoint import Checkpoints
+from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.meter import StepRecord, WindowRecord
 from dynotune.train.state import Progress
 

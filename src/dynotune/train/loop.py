@@ -18,7 +18,7 @@ from dynotune.parallel.ranks import Ranks
 from dynotune.plan.plan import Plan, Step
 from dynotune.train.best import BestTracker
 from dynotune.train.cadence import Every
-from dynotune.train.checkpoint import Checkpoints
+from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.evaluate import Evaluator
 from dynotune.train.events import Events
 from dynotune.train.journal import Journal

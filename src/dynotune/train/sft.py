@@ -25,7 +25,7 @@ from dynotune.plan.content import Content, make_content
 from dynotune.plan.make import check_vocabulary, rows_without_labels
 from dynotune.plan.plan import Plan
 from dynotune.train.assemble import assemble
-from dynotune.train.checkpoint import Checkpoints
+from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.device import seed_everything, set_up_process
 from dynotune.train.evaluate import HeldOut
 from dynotune.train.finish import finish

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dynotune.train import whole_folders
+from dynotune.train.checkpoints import whole_folders
 
 
 def made(path: Path, text: str) -> Path:

@@ -15,11 +15,18 @@ from safetensors.torch import save_file
 
 from dynotune.config.keys.saving import SavingConfig
 from dynotune.errors import TrainingError
-from dynotune.train.resume import check_same
+from dynotune.train.checkpoints.differences import check_same
+from dynotune.train.checkpoints.training_state import restore_training_state, training_state
+from dynotune.train.checkpoints.weights import (
+    TRAINABLE,
+    load_tensors,
+    load_weights,
+    model_folder,
+    save_model,
+    trainable_tensors,
+)
+from dynotune.train.checkpoints.whole_folders import put_in_place, recover, remove
 from dynotune.train.state import Progress, Trainee
-from dynotune.train.training_state import restore_training_state, training_state
-from dynotune.train.weights import TRAINABLE, load_tensors, load_weights, model_folder, save_model, trainable_tensors
-from dynotune.train.whole_folders import put_in_place, recover, remove
 
 FORMAT = 1
 

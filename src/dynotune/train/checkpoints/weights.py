@@ -13,7 +13,7 @@ from dynotune.data.printable import printable
 from dynotune.errors import TrainingError
 from dynotune.model.failures import LoadReport, words_of
 from dynotune.model.weight_files import require_safetensors
-from dynotune.train.whole_folders import put_in_place
+from dynotune.train.checkpoints.whole_folders import put_in_place
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
