@@ -13,6 +13,8 @@ import yaml
 from dynotune import cli
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
+from dynotune.manifest import below, seal
+from dynotune.train.checkpoints.contents import FORMAT
 
 HEAVY = ("torch", "transformers", "datasets", "pyarrow", "peft", "pydantic", "numpy")
 
@@ -240,6 +242,7 @@ def checkpoint(run: Path, step: int) -> Path:
     folder = run / "checkpoints" / f"step-{step}"
     folder.mkdir(parents=True)
     (folder / "state.json").write_text("{}")
+    seal(folder, "checkpoint", {"checkpoint_format": FORMAT}, below(folder))
     return folder
 
 

@@ -17,6 +17,7 @@ from dynotune.train import journal as journal_module
 from dynotune.train.paths.feed import Documents
 from dynotune.train.state import Progress
 from tests.tiny import chats, tiny_model
+from tests.train.checkpoints.sealing import reseal
 
 
 def test_mixed_steps(run_tiny: Any) -> None:
@@ -159,6 +160,7 @@ def test_a_checkpoint_without_the_counters_is_resumed_and_its_part_is_not_guesse
     state = json.loads(path.read_text())
     age(state["progress"])
     path.write_text(json.dumps(state))
+    reseal(path.parent)
     result = run_tiny(max_steps=6, resume_from_checkpoint=True, **settings)
     figures = result.summary
     assert (figures["steps"], figures["measured_steps"]) == (6, 2)

@@ -88,10 +88,10 @@ def test_a_model_with_sampling_values_can_be_saved(run_tiny: Any, tmp_path: Path
 def test_a_checkpoint_that_does_not_fit_the_disk_names_the_one_that_is_whole(
     run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dynotune.train.checkpoints import checkpoints as checkpoint
+    from dynotune.train.checkpoints import contents
 
     writes = 0
-    real = checkpoint.save_file
+    real = contents.save_file
 
     def full(*args: Any) -> None:
         nonlocal writes
@@ -100,7 +100,7 @@ def test_a_checkpoint_that_does_not_fit_the_disk_names_the_one_that_is_whole(
             raise OSError(28, "No space left on device")
         real(*args)
 
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr(contents, "save_file", full)
     with pytest.raises(TrainingError, match=r"step 4.*No space left.*newest complete one is .*step-2"):
         run_tiny(save_strategy="steps", save_steps=2)
     assert sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir()) == ["step-2"]

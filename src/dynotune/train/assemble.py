@@ -16,7 +16,6 @@ from dynotune.plan.plan import Plan
 from dynotune.train.best import BestTracker
 from dynotune.train.cadence import cadences
 from dynotune.train.checkpoints.checkpoints import Checkpoints
-from dynotune.train.checkpoints.differences import settings_of
 from dynotune.train.evaluate import Evaluator, HeldOut
 from dynotune.train.events import Events
 from dynotune.train.journal import Journal, Row
@@ -49,6 +48,7 @@ def assemble(
     autocast: Callable[[], Any],
     device: torch.device,
     callbacks: "Sequence[TrainerCallback]",
+    checkpoints: Checkpoints,
     resume_from: Path | None,
     console: Console,
     listeners: Sequence[Callable[[Row], None]],
@@ -64,12 +64,12 @@ def assemble(
         build_schedule(optimizer, config, plan.total_steps),
         progress,
         plan.content(),
-        settings_of(config),
+        config.public_dict(),
     )
-    checkpoints = Checkpoints(folder.checkpoints, config)
     if resume_from:
-        checkpoints.restore(resume_from, trainee)
-        console.print(f"resumed from {resume_from}: step {progress.step} of {plan.total_steps}", markup=False)
+        restored = checkpoints.restore(resume_from, trainee)
+        for line in (f"resumed from {resume_from}: step {progress.step} of {plan.total_steps}", *restored.lines()):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
     log, evaluate, save = cadences(config, config, config, plan.steps_per_epoch, plan.total_steps)
     display = ProgressDisplay(console, plan.total_steps, progress.step, bool(config.disable_tqdm))
     watches = config.load_best_model_at_end or config.early_stopping_patience or config.save_strategy == "best"

@@ -13,7 +13,7 @@ from dynotune.report.model_card import write_model_card
 from dynotune.report.speed import speed_sentence
 from dynotune.report.svg import write_svg_loss_curve
 from dynotune.report.terminal import loss_curve
-from dynotune.train.checkpoints.weights import load_weights, model_folder, save_model
+from dynotune.train.checkpoints.weights import model_folder, save_model
 from dynotune.train.hub import HubPusher
 from dynotune.train.loop import Run
 from dynotune.train.run_folder import RunFolder
@@ -51,8 +51,7 @@ def keep_model(run: Run, config: SFTConfig, folder: RunFolder) -> Path:
     if config.load_best_model_at_end and progress.best_step not in (None, progress.step):
         assert progress.best_step is not None
         assert run.best is not None
-        best = run.checkpoints.path(progress.best_step)
-        load_weights(trainee.model, best)
+        run.checkpoints.load_best(progress.best_step, trainee)
         run.display.say(
             f"took the best checkpoint: step {progress.best_step} ({run.best.metric} {progress.best_metric:.4f})"
         )

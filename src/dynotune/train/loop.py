@@ -127,6 +127,8 @@ def train(run: Run) -> None:
     stopped_early = progress.step < plan.total_steps and (run.leaving or run.save_every.strategy == "steps")
     if stopped_early and run.saved_step != progress.step:
         save(run)  # what was trained since the last checkpoint is kept
+    run.checkpoints.wait()
+    tell_of_checkpoints(run)
     events.call("train_end", progress.step, progress.step / plan.steps_per_epoch)
 
 
@@ -185,6 +187,7 @@ def log_evaluate_save(run: Run, meter: Meter, step: Step) -> None:
         events.take_back("log")
         meter.close(log=True)
     read(run, meter)
+    tell_of_checkpoints(run)
     refuse_the_impossible(run, meter)
     if not (events.asked("evaluate") or events.asked("save")):
         return
@@ -267,8 +270,14 @@ def evaluate(run: Run, step: int, epoch: float) -> bool:
 def save(run: Run) -> None:
     """Write a checkpoint of the step just done."""
     step = run.trainee.progress.step
-    path = run.checkpoints.save(run.trainee)
+    run.checkpoints.save(run.trainee)
     run.saved_step = step
-    run.display.say(f"saved {path}")
     run.events.call("save", step, step / run.plan.steps_per_epoch)
-    run.on_save(path)
+    tell_of_checkpoints(run)
+
+
+def tell_of_checkpoints(run: Run) -> None:
+    """Say which checkpoints are in place now: one that is written beside training comes some steps after it was begun."""
+    for path in run.checkpoints.written():
+        run.display.say(f"saved {path}")
+        run.on_save(path)

@@ -26,6 +26,8 @@ from dynotune.plan.make import check_vocabulary, rows_without_labels
 from dynotune.plan.plan import Plan
 from dynotune.train.assemble import assemble
 from dynotune.train.checkpoints.checkpoints import Checkpoints
+from dynotune.train.checkpoints.contents import read_state
+from dynotune.train.checkpoints.differences import with_batch_of
 from dynotune.train.device import seed_everything, set_up_process
 from dynotune.train.evaluate import HeldOut
 from dynotune.train.finish import finish
@@ -93,7 +95,10 @@ def train_sft(
     trackers: Trackers | None = None
     try:
         folder.refuse_inputs_inside(_named_paths(config))
-        resume_from = Checkpoints(folder.checkpoints, config).find(resume) if resume else None
+        checkpoints = Checkpoints(folder.checkpoints, config, say=say)
+        resume_from = checkpoints.find(resume) if resume else None
+        if resume_from:
+            config = _with_batch_of(config, resume_from, say)
         name = config.run_name or folder.path.resolve().name
         # What can fail for want of a login or a package fails now, not after the data has been read.
         hub = HubPusher(config, folder.path, say=say) if config.push_to_hub else None
@@ -145,6 +150,7 @@ def train_sft(
             autocast=execution.autocast,
             device=device,
             callbacks=callbacks,
+            checkpoints=checkpoints,
             resume_from=resume_from,
             console=console,
             listeners=[rows.append, lambda row: sent(row, row["step"])],
@@ -156,7 +162,7 @@ def train_sft(
         if resume_from:
             run.events.remember(folder.forget_after(run.trainee.progress.step))
             for path in run.checkpoints.abandon_after(run.trainee.progress.step):
-                say(f"note: a later checkpoint of the run that was left is now {path}")
+                say(f"note: a checkpoint of the run that was left is now {path}")
         _write_start(folder, config, prepared.facts.to_json(), execution, data, held_out_data)
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
@@ -164,6 +170,7 @@ def train_sft(
             train(run)
         finally:
             run.display.stop()
+            checkpoints.close()
         for line in execution.path.notes():
             say(line)
         summary = finish(run, config, folder, hub, began)
@@ -211,6 +218,15 @@ def make_plan(
         content = content_of(loaded, config.packing_of_evaluation)
         held_out[name] = HeldOut(content.examples, content.spans, content.labelled)
     return plan, train.examples, held_out
+
+
+def _with_batch_of(config: SFTConfig, checkpoint: Path, say: Any) -> SFTConfig:
+    """The configuration with the checkpoint's examples a step: a run goes on with the steps that it was planned with."""
+    examples = read_state(checkpoint)["plan"]["examples_per_step"]
+    config, sentence = with_batch_of(config, checkpoint, examples, "global_batch_size" in config.model_fields_set)
+    if sentence:
+        say(sentence)
+    return config
 
 
 def _report_data(

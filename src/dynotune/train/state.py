@@ -61,7 +61,7 @@ class Trainee:
     """What the plan says of its steps (`Plan.content`): step N means the same examples only under the same plan."""
 
     settings: dict[str, Any]
-    """The settings that shape an update (`resume.settings_of`)."""
+    """The resolved configuration without secrets, which a resume is compared with (`checkpoints.decisions`)."""
 
     @property
     def is_adapter(self) -> bool:

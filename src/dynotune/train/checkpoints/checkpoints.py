@@ -1,169 +1,201 @@
-"""Checkpoints: model or adapter, optimizer, schedule, random states and counters, without pickle.
+"""The checkpoints of a run: written, found, checked, restored and removed. Safetensors and JSON, no pickle.
 
-A checkpoint is written into a temporary folder and renamed, so a folder named `step-N` is complete.
+A checkpoint is written into a temporary folder, its manifest last, flushed and renamed: a folder named `step-N` is
+complete, and its manifest tells whether it still is what was written.
 """
 
-import json
 import re
 import shutil
-from dataclasses import asdict, fields
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import save_file
 
 from dynotune.config.keys.saving import SavingConfig
 from dynotune.errors import TrainingError
-from dynotune.train.checkpoints.differences import check_same
-from dynotune.train.checkpoints.training_state import restore_training_state, training_state
-from dynotune.train.checkpoints.weights import (
-    TRAINABLE,
-    load_tensors,
-    load_weights,
-    model_folder,
-    save_model,
-    trainable_tensors,
-)
+from dynotune.parallel.ranks import Ranks
+from dynotune.train.checkpoints import contents
+from dynotune.train.checkpoints.background import Background
+from dynotune.train.checkpoints.contents import damage_of
+from dynotune.train.checkpoints.random_states import gpus_of, random_states
+from dynotune.train.checkpoints.restore import Restored, restore
+from dynotune.train.checkpoints.snapshot import HostCopies, Snapshot, take_snapshot
+from dynotune.train.checkpoints.weights import load_weights
 from dynotune.train.checkpoints.whole_folders import put_in_place, recover, remove
-from dynotune.train.state import Progress, Trainee
-
-FORMAT = 1
+from dynotune.train.state import Trainee
 
 
 class Checkpoints:
-    """Writes, finds, restores and removes the checkpoints of a run."""
+    """One run's. Under several ranks each calls `save`, and the first one writes."""
 
-    def __init__(self, folder: Path, config: SavingConfig) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        config: SavingConfig,
+        *,
+        ranks: Ranks | None = None,
+        gather: Callable[[str], list[str]] = lambda text: [text],
+        say: Callable[[str], None] = lambda sentence: None,
+    ) -> None:
+        """`gather` brings a text of every rank together, in the order of ranks; on others than the first it may be empty."""
         self.folder, self.limit, self.only_model = folder, config.save_total_limit, config.save_only_model
+        self.ranks, self.gather, self.say = ranks or Ranks(), gather, say
+        self.in_background = False
+        """Whether checkpoints are written while training goes on (`room.decide`)."""
+
+        self._background, self._copies = Background(), HostCopies()
+        self._written: list[Path] = []
+        self._checked: set[Path] = set()
+        self._damaged: list[Path] = []
 
     def path(self, step: int) -> Path:
         return self.folder / f"step-{step}"
 
     def all(self) -> list[Path]:
-        """Complete checkpoints, oldest first."""
-        found = [
-            p for p in self.folder.glob("step-*") if re.fullmatch(r"step-\d+", p.name) and (p / "state.json").is_file()
-        ]
-        return sorted(found, key=lambda p: int(p.name.removeprefix("step-")))
+        """Checkpoints whose manifest and sizes are right, oldest first; waits for one that is being written."""
+        self._background.settle()
+        return self._whole()
 
-    def save(self, trainee: Trainee) -> Path:
-        """Write the checkpoint of the step just done, then remove what `save_total_limit` no longer keeps."""
-        target = self.path(trainee.progress.step)
+    def _whole(self) -> list[Path]:
+        return [path for path in self._present() if not damage_of(path, contents=False)]
+
+    def _present(self) -> list[Path]:
+        return sorted((p for p in self.folder.glob("step-*") if re.fullmatch(r"step-\d+", p.name)), key=step_of)
+
+    def save(self, trainee: Trainee, wait: bool = False) -> Path:
+        """Write the checkpoint of the step just done, then remove what `save_total_limit` no longer keeps.
+
+        The state is that of this moment. With `in_background` the files may come later, unless `wait`: `written` tells
+        when. Raises `TrainingError` where this checkpoint, or the one before it, could not be written.
+        """
+        self.wait()
+        random = [] if self.only_model else self.gather(random_states(gpus_of(trainee.model)))
+        if self.ranks.is_first:
+            later = self.in_background and not wait
+            snapshot = take_snapshot(
+                trainee, random, only_model=self.only_model, copies=self._copies if later else None
+            )
+            if later:
+                self._background.begin(lambda: self._write(snapshot))
+            else:
+                self._write(snapshot)
+        return self.path(trainee.progress.step)
+
+    def _write(self, snapshot: Snapshot) -> None:
+        target = self.path(snapshot.step)
         half = target.with_name(f".{target.name}.half")
         try:
-            self._write(trainee, half)
+            contents.write(snapshot, half)
             put_in_place(half, target)
         except (OSError, SafetensorError, TrainingError) as error:
             shutil.rmtree(half, ignore_errors=True)
-            whole = self.all()
+            whole = self._whole()
             kept = f"the newest complete one is {whole[-1]}" if whole else "there is none before it"
             raise TrainingError(
-                f"The checkpoint of step {trainee.progress.step} could not be written ({error}); {kept}. Make room on the"
+                f"The checkpoint of step {snapshot.step} could not be written ({error}); {kept}. Make room on the"
                 " disk, then go on with `resume_from_checkpoint: true`."
             ) from error
-        self._prune(keep={trainee.progress.step, trainee.progress.best_step})
-        return target
+        self._written.append(target)
+        self._prune(keep={snapshot.step, snapshot.best_step})
 
-    def _write(self, trainee: Trainee, half: Path) -> None:
-        shutil.rmtree(half, ignore_errors=True)
-        half.mkdir(parents=True)
-        save_model(trainee.model, trainee.tokenizer, half / model_folder(trainee.is_adapter))
-        if trainee.is_adapter:
-            # PEFT's file holds what inference needs, under PEFT's names. This one holds what was trained, as it was.
-            save_file(trainable_tensors(trainee.model), half / TRAINABLE)
-        tensors, state = ({}, {}) if self.only_model else training_state(trainee)
-        if tensors:
-            save_file(tensors, half / "training.safetensors")
-        state |= {
-            "format": FORMAT,
-            "plan": trainee.plan,
-            "settings": trainee.settings,
-            "progress": asdict(trainee.progress),
-            "resumable": not self.only_model,
-        }
-        (half / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    def written(self) -> list[Path]:
+        """Checkpoints that have come into place since this was last asked. Raises what stopped one of them."""
+        self._background.check()
+        found, self._written = self._written, []
+        return found
+
+    def wait(self) -> None:
+        """Wait for the checkpoint that is being written; raise `TrainingError` where it failed."""
+        self._background.wait()
+
+    def close(self) -> None:
+        """The end of the run, also after an error: wait, and say a failure that nobody has seen."""
+        failure = self._background.close()
+        self._copies.release()
+        if failure is not None:
+            self.say(f"note: {failure}")
 
     def _prune(self, keep: set[int | None]) -> None:
+        """Only whole ones count: a damaged one never takes the place of one that can be resumed from."""
         if self.limit is None:
             return
-        present = self.all()
-        spare = [p for p in present if int(p.name.removeprefix("step-")) not in keep]
+        present = self._whole()
+        spare = [p for p in present if step_of(p) not in keep]
         for old in spare[: max(0, len(present) - self.limit)]:
             remove(old)
 
     def find(self, asked: str | bool) -> Path:
-        """The checkpoint to resume from: the newest one, or the one that was named."""
+        """The checkpoint to resume from: the newest whole one, or the one that was named. Every byte of it is checked."""
         if self.folder.is_dir():
             recover(self.folder)
-        if isinstance(asked, bool) or asked.lower() == "true":
-            present = self.all()
-            if not present:
+        if not (isinstance(asked, bool) or asked.lower() == "true"):
+            path = Path(asked)
+            if not (path / contents.STATE).is_file() and not (path / "manifest.json").is_file():
                 raise TrainingError(
-                    f"`resume_from_checkpoint: true`, but {self.folder} holds no complete checkpoint. Start without it, or"
-                    " name a checkpoint."
+                    f"`resume_from_checkpoint: {path}` is not a checkpoint of Dynotune (it has no manifest.json). A"
+                    " checkpoint is a folder `checkpoints/step-N` of a run folder."
                 )
-            return present[-1]
-        path = Path(asked)
-        if not (path / "state.json").is_file():
-            raise TrainingError(
-                f"`resume_from_checkpoint: {path}` is not a checkpoint of Dynotune (it has no state.json). A checkpoint is a"
-                " folder `checkpoints/step-N` of a run folder."
-            )
-        return path
+            self.check(path, "Name another checkpoint, or `true` for the newest whole one.")
+            return path
+        refused: list[str] = []
+        for path in reversed(self._present()):
+            wrong = damage_of(path)
+            if not wrong:
+                self._checked.add(path)
+                for sentence in refused:
+                    self.say(f"note: {sentence}; the one before it is taken")
+                return path
+            refused.append(f"{path} is not taken: {_first(wrong)}")
+            self._damaged.append(path)
+        why = f" ({'; '.join(refused)})" if refused else ""
+        raise TrainingError(
+            f"`resume_from_checkpoint: true`, but {self.folder} holds no complete checkpoint{why}. Start without it, or"
+            " name a checkpoint."
+        )
+
+    def check(self, path: Path, remedy: str) -> None:
+        """Read every byte of a checkpoint. Raises `TrainingError` where one is not as it was written."""
+        if path in self._checked:
+            return
+        wrong = damage_of(path)
+        if wrong:
+            raise TrainingError(f"{path} is damaged: {_first(wrong)}. {remedy}")
+        self._checked.add(path)
 
     def abandon_after(self, step: int) -> list[Path]:
-        """Set checkpoints of steps that will be done again aside, so that none is taken for the run that goes on."""
-        later = [p for p in self.all() if int(p.name.removeprefix("step-")) > step]
+        """Set checkpoints of steps that will be done again aside, so that none is taken for the run that goes on.
+
+        Those that `find` saw to be damaged are named so. Returns the new names.
+        """
         moved = []
-        for path in later:
-            target = path.with_name(f"abandoned-{path.name}")
-            if target.exists():
-                remove(target)
-            moved.append(path.rename(target))
+        for path in self._present():
+            if step_of(path) > step:
+                kind = "damaged" if path in self._damaged or damage_of(path, contents=False) else "abandoned"
+                target = path.with_name(f"{kind}-{path.name}")
+                if target.exists():
+                    remove(target)
+                moved.append(path.rename(target))
         return moved
 
-    def restore(self, path: Path, trainee: Trainee) -> None:
-        """Put everything back as it was when the checkpoint was written."""
-        state = _read_state(path)
-        if state["format"] != FORMAT:
-            raise TrainingError(f"{path} has checkpoint format {state['format']}; this version reads {FORMAT}.")
-        if not state["resumable"]:
-            raise TrainingError(
-                f"{path} was written with `save_only_model`: it holds no optimizer state. To start a new run from it,"
-                + (
-                    f" put the adapter into its base (`dynotune merge {path} --output DIR`) and give that folder as"
-                    if trainee.is_adapter
-                    else f" give {path / 'model'} as"
-                )
-                + " `model_name_or_path`."
-            )
-        check_same(path, state, trainee.plan, trainee.settings)
+    def restore(self, path: Path, trainee: Trainee) -> Restored:
+        """Put everything back as it was when the checkpoint was written; says what was not. Raises `TrainingError`."""
+        self.check(path, "Name another checkpoint.")
+        return restore(path, trainee, self.ranks.rank, self.ranks.world)
+
+    def load_best(self, step: int, trainee: Trainee) -> None:
+        """Take the weights of the checkpoint of `step`, which is checked first. Raises `TrainingError`."""
+        self.wait()
+        path = self.path(step)
+        whole = [str(one) for one in self._whole() if one != path]
+        self._checked.discard(path)
+        self.check(path, f"It was the best one. Others are {', '.join(whole) or 'none'}.")
         load_weights(trainee.model, path)
-        tensors = load_tensors(path / "training.safetensors")
-        try:
-            restore_training_state(trainee, tensors, state)
-            progress = Progress(**state["progress"])
-        except (KeyError, ValueError, TypeError, RuntimeError, AttributeError) as error:
-            raise TrainingError(
-                f"{path} does not hold what a resume needs ({type(error).__name__}: {error}): it was edited or damaged. Name"
-                " another checkpoint."
-            ) from error
-        for counter in fields(progress):
-            setattr(trainee.progress, counter.name, getattr(progress, counter.name))
 
 
-def _read_state(path: Path) -> dict[str, Any]:
-    """state.json with everything that a resume needs, or an error that names the file."""
-    needed = {"format", "resumable", "plan", "settings", "progress"}
-    try:
-        state = json.loads((path / "state.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise TrainingError(f"{path / 'state.json'} cannot be read: {error}. Name an older checkpoint.") from error
-    missing = needed - state.keys() if isinstance(state, dict) else needed
-    if missing:
-        raise TrainingError(
-            f"{path / 'state.json'} lacks {', '.join(sorted(missing))}: it was edited, or another version wrote it. Name"
-            " another checkpoint."
-        )
-    return dict(state)
+def step_of(path: Path) -> int:
+    """The step of a checkpoint's folder."""
+    return int(path.name.removeprefix("step-"))
+
+
+def _first(wrong: list[str]) -> str:
+    return wrong[0] + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")

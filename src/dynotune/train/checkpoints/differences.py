@@ -1,45 +1,124 @@
-"""What must be as it was for a resume to mean "going on": the plan, and every setting that shapes an update.
-
-Anything else would train on with values that the configuration does not show, or on examples that were seen before.
-"""
+"""What differs between the run that wrote a checkpoint and the one that goes on from it: refused, said, or of no matter."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
-from dynotune.errors import TrainingError
+from dynotune.data.printable import printable
+from dynotune.errors import ConfigError, TrainingError
+from dynotune.train.checkpoints.decisions import DECISIONS, QUIET, Matter
 
-MAY_DIFFER = {"steps", "epochs"}
-"""A run may be made longer."""
+LENGTH = {"steps", "epochs"}
+"""Values of the plan that may differ: a run may be made longer."""
 
-SHAPES_UPDATES = (
-    "model_name_or_path", "model_revision", "random_weights", "dtype", "bf16", "added_tokens", "neftune_noise_alpha",
-    "use_peft", "lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_target_parameters",
-    "lora_modules_to_save", "use_rslora", "use_dora",
-    "loss_type", "label_smoothing_factor",
-    "optim", "optim_args", "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
-    "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps",
-)  # fmt: skip
+_SHOWN = 80
 
 
-def settings_of(config: Any) -> dict[str, Any]:
-    """The settings that a checkpoint remembers."""
-    return {key: getattr(config, key) for key in SHAPES_UPDATES}
+class Difference(NamedTuple):
+    """One key with another value."""
+
+    key: str
+    then: Any
+    now: Any
+    matter: Matter
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {_shown(self.then)} then, {_shown(self.now)} now"
 
 
-def check_same(path: Path, saved: Mapping[str, Any], plan: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Raise `TrainingError` with every difference between the checkpoint at `path` and this run."""
-    for name, then, now in (("plan", saved["plan"], plan), ("configuration", saved["settings"], settings)):
-        changed = [k for k in then.keys() | now.keys() if k not in MAY_DIFFER and then.get(k) != now.get(k)]
-        if changed:
-            listed = "; ".join(f"{key}: {then.get(key)} then, {now.get(key)} now" for key in sorted(changed))
-            raise TrainingError(
-                f"{path} was written under another {name} ({listed}). Resume with what that run had, or start a new run from"
-                " its weights."
-            )
+class _Batch(Protocol):
+    global_batch_size: int | None
+
+    @property
+    def examples_per_step(self) -> int: ...
+
+    def replace(self, **changes: Any) -> Self: ...
+
+
+Config = TypeVar("Config", bound=_Batch)
+
+
+def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[Difference]:
+    """Every key whose value differs. A key that one side lacks belongs to another version: it is shown as missing."""
+    found = []
+    for key in sorted(then.keys() | now.keys()):
+        before, after = then.get(key), now.get(key)
+        if key in QUIET or before == after:
+            continue
+        known = DECISIONS.get(key)
+        matter = known.matter if known else Matter.WARNING
+        reason = known.reason if known else "this version does not have it"
+        if key == "seed" and now.get("random_weights") and now.get("use_peft"):
+            matter, reason = Matter.ERROR, "the weights under the adapter are drawn from it"
+        found.append(Difference(key, before, after, matter, reason))
+    return found
+
+
+def check_same(
+    path: Path, saved: Mapping[str, Any], plan: Mapping[str, Any], settings: Mapping[str, Any]
+) -> list[Difference]:
+    """Every difference that does not stop the run. Raises `TrainingError` with all that do: the plan's, then the keys'."""
+    then = saved["plan"]
+    changed = [k for k in then.keys() | plan.keys() if k not in LENGTH and then.get(k) != plan.get(k)]
+    found = differences(saved["settings"], settings)
+    if changed:
+        listed = "; ".join(f"{key}: {then.get(key)} then, {plan.get(key)} now" for key in sorted(changed))
+        keys = [str(one) for one in found if one.matter is Matter.PLAN]
+        why = f" Keys that differ: {'; '.join(keys)}." if keys else ""
+        raise TrainingError(
+            f"{path} was written under another plan ({printable(listed)}), so its steps would hold other examples.{why}"
+            " Resume with what that run had, or start a new run from its weights."
+        )
+    wrong = [one for one in found if one.matter is Matter.ERROR]
+    if wrong:
+        listed = "; ".join(f"{one} ({one.reason})" for one in wrong)
+        raise TrainingError(
+            f"{path} was written under another configuration: {listed}. Resume with what that run had, or start a new run"
+            " from its weights."
+        )
     done = saved["progress"]["step"]
     if plan["steps"] < done:
         raise TrainingError(
             f"{path} has done {done} steps and this run asks for {plan['steps']}. Ask for more, or take the model that is"
             " there."
         )
+    return found
+
+
+def said_of(found: list[Difference]) -> list[str]:
+    """What a person is told of differences that do not stop the run."""
+    lines = [f"note: {one}: {one.reason}" for one in found if one.matter is Matter.WARNING]
+    rest = [one.key for one in found if one.matter in (Matter.PLAN, Matter.NOTHING)]
+    if rest:
+        lines.append(f"also differ, without effect on what is learned: {', '.join(rest)}")
+    return lines
+
+
+def with_batch_of(config: Config, path: Path, examples: int, given: bool, world: int = 1) -> tuple[Config, str | None]:
+    """The configuration with the checkpoint's examples a step, and what to say where that changes something.
+
+    examples: what a step of the checkpoint at `path` holds; world: ranks now; given: whether the configuration's author
+    wrote `global_batch_size`. Raises `ConfigError` where it asks for another number.
+    """
+    if given and config.global_batch_size not in (None, examples):
+        raise ConfigError(
+            f"`global_batch_size: {config.global_batch_size}` and {path}, whose steps hold {examples} examples, contradict"
+            " each other. Take `global_batch_size` out, or start a new run."
+        )
+    asked = config.examples_per_step * (1 if config.global_batch_size else world)
+    if asked == examples:
+        return config, None
+    # The product of the two is made to agree, so that the written configuration does not contradict itself.
+    changed = config.replace(
+        global_batch_size=examples, per_device_train_batch_size=examples, gradient_accumulation_steps=1
+    )
+    return changed, (
+        f"note: a step keeps the {examples} examples that it has in {path}; this configuration alone would make it"
+        f" {asked}. How they are spread over {world} rank{'s' * (world > 1)} and micro-batches changes nothing"
+    )
+
+
+def _shown(value: Any) -> str:
+    text = printable(str(value))
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

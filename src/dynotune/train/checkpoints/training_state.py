@@ -1,42 +1,54 @@
-"""Optimizer, schedule and random states as named tensors and plain JSON, and back."""
+"""Optimizer and schedule as named tensors and plain JSON, and back."""
 
-import random
+from collections.abc import Callable, Collection
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
+from dynotune.errors import TrainingError
 from dynotune.train.state import Trainee
 
+GROUP_VALUES = {
+    "learning_rate": ("lr", "initial_lr"),
+    "weight_decay": ("weight_decay",),
+    "adam_beta1": ("betas",),
+    "adam_beta2": ("betas",),
+    "adam_epsilon": ("eps",),
+}
+"""Keys of the configuration to the values in the optimizer's groups that follow from them."""
 
-def training_state(trainee: Trainee) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Optimizer, schedule and random states as named tensors and plain JSON."""
+
+def training_state(
+    trainee: Trainee, copy: Callable[[str, Tensor], Tensor] = lambda name, tensor: tensor
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Optimizer and schedule as named tensors and plain JSON. `copy` takes each tensor to where it will not change."""
     names = {id(p): name for name, p in trainee.model.named_parameters()}
-    tensors: dict[str, Tensor] = {"rng/torch": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        tensors |= {f"rng/cuda/{i}": s for i, s in enumerate(torch.cuda.get_rng_state_all())}
+    tensors: dict[str, Tensor] = {}
     plain: dict[str, dict[str, Any]] = {}
     for parameter, values in trainee.optimizer.state.items():
         name = names[id(parameter)]
         for key, value in values.items():
             if isinstance(value, Tensor):
-                tensors[f"optimizer/{name}/{key}"] = value.detach().contiguous()
+                place = f"optimizer/{name}/{key}"
+                tensors[place] = copy(place, value.detach()).contiguous()
             else:
                 plain.setdefault(name, {})[key] = value
-    numpy_state: Any = np.random.get_state()  # the global generator is what libraries draw from
-    schedule = {k: v for k, v in trainee.schedule.state_dict().items() if k != "lr_lambdas"}
     state = {
         "optimizer": plain,
         "groups": [{k: v for k, v in g.items() if k != "params"} for g in trainee.optimizer.param_groups],
-        "schedule": schedule,
-        "rng_python": random.getstate(),
-        "rng_numpy": [numpy_state[0], numpy_state[1].tolist(), *numpy_state[2:]],
+        "schedule": {k: v for k, v in trainee.schedule.state_dict().items() if k != "lr_lambdas"},
     }
     return tensors, state
 
 
-def restore_training_state(trainee: Trainee, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+def restore_training_state(
+    trainee: Trainee, tensors: dict[str, Tensor], state: dict[str, Any], changed: Collection[str] = ()
+) -> int:
+    """Put optimizer and schedule back, but keep what follows from the `changed` keys of the configuration as it is now.
+
+    Returns how many parameters have got a state. Raises `KeyError`, `ValueError`, `TypeError`, `RuntimeError` or
+    `AttributeError` where the state is not that of this optimizer.
+    """
     # Through the optimizer's own loader: it knows which values belong on the device and which (step counters) do not.
     names = {id(p): name for name, p in trainee.model.named_parameters()}
     parameters = [p for group in trainee.optimizer.param_groups for p in group["params"]]
@@ -50,28 +62,37 @@ def restore_training_state(trainee: Trainee, tensors: dict[str, Tensor], state: 
     kinds = {(parameters[i].dim() > 1, frozenset(v)) for i, v in values.items()}
     if values and (len(values) != len(parameters) or len(kinds) != len({matrix for matrix, _ in kinds})):
         raise ValueError(f"optimizer states of {len(values)} parameters, of {len(parameters)} that are trained")
+    ours = {value for key in changed for value in GROUP_VALUES.get(key, ())}
     groups = trainee.optimizer.state_dict()["param_groups"]
     for group, saved in zip(groups, state["groups"], strict=True):
-        group.update({k: tuple(v) if isinstance(group.get(k), tuple) else v for k, v in saved.items()})
+        kept = {k: v for k, v in saved.items() if k not in ours}
+        group.update({k: tuple(v) if isinstance(group.get(k), tuple) else v for k, v in kept.items()})
     trainee.optimizer.load_state_dict({"state": values, "param_groups": groups})
-    _restore_schedule(trainee, dict(state["schedule"]))
-    version, internal, gauss = state["rng_python"]
-    random.setstate((version, tuple(internal), gauss))
-    name, keys, *rest = state["rng_numpy"]
-    np.random.set_state((name, np.array(keys, np.uint32), *rest))
-    torch.set_rng_state(tensors["rng/torch"])
-    if torch.cuda.is_available():
-        saved_cuda = [tensors[k] for k in sorted(tensors) if k.startswith("rng/cuda/")]
-        if len(saved_cuda) == torch.cuda.device_count():
-            torch.cuda.set_rng_state_all(saved_cuda)
+    _restore_schedule(trainee, dict(state["schedule"]), keeps_rate="learning_rate" in changed)
+    return len(values)
 
 
-def _restore_schedule(trainee: Trainee, saved: dict[str, Any]) -> None:
+def check_schedules(then: dict[str, Any], schedule: Any) -> None:
+    """A schedule of the step can follow another one; one that watches evaluations can follow only itself."""
+    if ("num_bad_epochs" in then) != hasattr(schedule, "num_bad_epochs"):
+        raise TrainingError(
+            "`lr_scheduler_type` changed between a schedule of the step and `reduce_lr_on_plateau`, which has a state that"
+            " the other lacks. Resume with the schedule of the checkpoint."
+        )
+
+
+def _restore_schedule(trainee: Trainee, saved: dict[str, Any], keeps_rate: bool) -> None:
     schedule = trainee.schedule
+    base_lrs = list(getattr(schedule, "base_lrs", []))
     if not hasattr(schedule, "lr_lambdas"):
+        rates = [group["lr"] for group in trainee.optimizer.param_groups]
         schedule.load_state_dict(saved)
+        if keeps_rate:
+            schedule._last_lr = rates
         return
     schedule.load_state_dict({**saved, "lr_lambdas": [None] * len(schedule.lr_lambdas)})
+    if keeps_rate:
+        schedule.base_lrs = base_lrs
     # The rates follow from the step and from how long the run is now: a run that was made longer goes on along the longer
     # schedule instead of from the end of the shorter one. Where the length is the same, these are the saved values.
     rates = [base * f(schedule.last_epoch) for base, f in zip(schedule.base_lrs, schedule.lr_lambdas, strict=True)]

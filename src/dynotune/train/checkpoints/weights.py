@@ -13,6 +13,7 @@ from dynotune.data.printable import printable
 from dynotune.errors import TrainingError
 from dynotune.model.failures import LoadReport, words_of
 from dynotune.model.weight_files import require_safetensors
+from dynotune.train.checkpoints.snapshot import saved_shell
 from dynotune.train.checkpoints.whole_folders import put_in_place
 
 if TYPE_CHECKING:
@@ -30,17 +31,18 @@ def save_model(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", f
     """Write model or adapter with its tokenizer so that transformers or PEFT load the folder as it is."""
     half = folder.with_name(f".{folder.name}.half")
     shutil.rmtree(half, ignore_errors=True)
-    # The cache is off while training; a model that is saved must generate with it.
-    use_cache, model.config.use_cache = model.config.use_cache, True
     try:
-        model.save_pretrained(half)
-        tokenizer.save_pretrained(half)
+        write_model(saved_shell(model), tokenizer, half, dict(model.state_dict()))
         put_in_place(half, folder)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(half, ignore_errors=True)
         raise TrainingError(f"{folder} could not be written: {error}. Make room on the disk.") from error
-    finally:
-        model.config.use_cache = use_cache
+
+
+def write_model(model: Any, tokenizer: "PreTrainedTokenizerBase", folder: Path, weights: dict[str, Tensor]) -> None:
+    """The files of model or adapter and tokenizer. `model` is a shell (`saved_shell`): `weights` are what is written."""
+    model.save_pretrained(folder, state_dict=dict(weights))
+    tokenizer.save_pretrained(folder)
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
@@ -50,13 +52,8 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         raise TrainingError(f"{path} cannot be read: {error}. Name an older checkpoint.") from error
 
 
-def trainable_tensors(model: "PreTrainedModel") -> dict[str, Tensor]:
-    """Every trainable parameter under its own name."""
-    return {name: p.detach().contiguous() for name, p in model.named_parameters() if p.requires_grad}
-
-
-def load_weights(model: "PreTrainedModel", checkpoint: Path) -> None:
-    """Load a checkpoint's trained weights into the live model."""
+def load_weights(model: "PreTrainedModel", checkpoint: Path) -> int:
+    """Load a checkpoint's trained weights into the live model; returns how many tensors that were."""
     if hasattr(model, "peft_config"):
         saved = load_tensors(checkpoint / TRAINABLE)
         live = {name: p for name, p in model.named_parameters() if p.requires_grad}
@@ -71,7 +68,7 @@ def load_weights(model: "PreTrainedModel", checkpoint: Path) -> None:
         with torch.no_grad():
             for name, p in live.items():
                 p.copy_(saved[name])
-        return
+        return len(live)
     # Through from_pretrained, because the names in the file may differ from the module's (fused experts, tied heads).
     dtype = next(model.parameters()).dtype
     try:
@@ -90,4 +87,6 @@ def load_weights(model: "PreTrainedModel", checkpoint: Path) -> None:
         raise TrainingError(
             f"{checkpoint / 'model'} lacks {len(missing)} weights ({printable(missing[0])}). Name another checkpoint."
         )
-    model.load_state_dict(saved_model.state_dict())
+    weights = saved_model.state_dict()
+    model.load_state_dict(weights)
+    return len(weights)
