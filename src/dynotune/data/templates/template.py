@@ -1,8 +1,8 @@
 """The chat template: rendering in transformers' sandbox.
 
 Templates come from hubs and are code, so they run only in transformers' immutable Jinja sandbox: no attribute that
-starts with an underscore, no change to the row's own lists, and no `range` above 100,000. What a row contains is a
-value there, never a template: Jinja written in a message stays text.
+starts with an underscore, no change to the row's own lists, and no `range` above 100,000; `bounds` adds limits on time and
+memory. What a row contains is a value there, never a template: Jinja written in a message stays text.
 """
 
 import hashlib
@@ -19,6 +19,7 @@ from jinja2.nodes import Node
 from jinja2.parser import Parser
 
 from dynotune.data.rows import Message
+from dynotune.data.templates.bounds import LARGEST_TEXT, within_bounds
 from dynotune.data.templates.training_templates import has_generation_blocks, training_variant
 from dynotune.errors import TemplateError
 
@@ -45,9 +46,6 @@ because it asks for too much: a string of 100 GB, or 30 loops inside one another
 _ONE_AT_A_TIME = threading.Lock()
 """transformers keeps one compiled template for all threads, and the generated spans of a rendering in it: two at once would
 mix theirs, or refuse each other's rows."""
-
-LARGEST_TEXT = 256 << 20
-"""Characters of a rendered conversation. A row has at most 64 MiB, so more than this comes from the template."""
 
 HOW_TO_GIVE_ONE = (
     "Give one with `chat_template_path`: a .jinja file, or the folder or hub id of a tokenizer that has one"
@@ -148,8 +146,9 @@ class ChatTemplate:
         # Messages of one table share their keys, so an absent `tool_calls` comes as null; templates test presence.
         # transformers drops nulls itself from 5.20 or so; doing it here gives all versions the same tokens.
         chat = [{key: value for key, value in message.items() if value is not None} for message in messages]
-        with _ONE_AT_A_TIME:
-            rendered: Any = render_jinja_template(
+
+        def rendering() -> Any:
+            return render_jinja_template(
                 conversations=[chat],
                 tools=tools,
                 chat_template=self.source(tools),
@@ -157,6 +156,9 @@ class ChatTemplate:
                 add_generation_prompt=add_generation_prompt,
                 **names,
             )
+
+        with _ONE_AT_A_TIME:
+            rendered = within_bounds(rendering)
         texts, spans = rendered
         if len(texts[0]) > LARGEST_TEXT:
             raise jinja2.TemplateRuntimeError(
