@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from typing import Any
 
 import numpy as np
@@ -58,10 +58,12 @@ def test_steps_come_in_order_with_their_own_documents_from_any_step_on() -> None
     plan, documents = a_plan(num_train_epochs=2)
     for after in (0, 2, plan.total_steps - 1):
         seen = []
-        for step, batches in Feed(documents, PlainPath(None, None), torch.device("cpu")).steps(plan, after):  # type: ignore[arg-type]
-            lengths = [len(ids_T) for batch in batches for ids_T, _ in batch]
-            assert lengths == step.lengths.tolist()
-            seen.append(step.number)
+        feed = Feed(documents, PlainPath(None, None), torch.device("cpu"))  # type: ignore[arg-type]
+        with closing(feed.steps(plan, after)) as steps:
+            for step, batches in steps:
+                lengths = [len(ids_T) for batch in batches for ids_T, _ in batch]
+                assert lengths == step.lengths.tolist()
+                seen.append(step.number)
         assert seen == list(range(after + 1, plan.total_steps + 1))
 
 
@@ -120,7 +122,7 @@ def test_an_evaluation_that_fails_leaves_no_thread_behind() -> None:
         held_out, Fails(model, objective), objective, tiny_tokenizer(), cpu, samples=0, max_new_tokens=1
     )
     with pytest.raises(RuntimeError, match="out of memory") as kept:  # whoever keeps an error keeps its frames
-        evaluate(model, nullcontext())
+        evaluate(model, nullcontext(), None)
     assert not any(thread.name.startswith("dynotune-feed") for thread in threading.enumerate())
     assert kept.tb is not None
 

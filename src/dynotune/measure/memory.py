@@ -138,15 +138,22 @@ def per_token(model: Any, forward: Callable[[int], Any], compute: "torch.dtype",
     few, many = 64, 128
     counted = (saved_bytes(model, lambda: forward(many)) - saved_bytes(model, lambda: forward(few))) // (many - few)
     config = model.config.get_text_config()
-    layers, hidden = config.num_hidden_layers, config.hidden_size
+    hidden = config.hidden_size
     widest = max(
         (max(m.in_features, m.out_features) for m in _decoder(model).modules() if isinstance(m, nn.Linear)),
         default=hidden,
     )
     working = WORKING_COPIES * widest * compute.itemsize
-    if not checkpointing:
-        return PerToken(counted, 0, working, "as autograd counts it")
-    return PerToken(layers * hidden * compute.itemsize, counted // layers, working, "the inputs of checkpointed layers")
+    without = PerToken(counted, 0, working, "as autograd counts it")
+    return checkpointed(model, without, compute) if checkpointing else without
+
+
+def checkpointed(model: Any, without: PerToken, compute: "torch.dtype") -> PerToken:
+    """With activation checkpointing, from what was counted without it."""
+    config = model.config.get_text_config()
+    layers, hidden = config.num_hidden_layers, config.hidden_size
+    inputs = layers * hidden * compute.itemsize
+    return PerToken(inputs, without.kept // layers, without.working, "the inputs of checkpointed layers")
 
 
 def saved_bytes(model: "torch.nn.Module", run: Callable[[], Any]) -> int:

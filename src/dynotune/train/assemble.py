@@ -12,12 +12,15 @@ from dynotune.data.examples import Examples
 from dynotune.errors import ConfigError
 from dynotune.measure.utilisation import Utilisation
 from dynotune.objectives.sft import Objective
+from dynotune.plan.memory import StepMemory
 from dynotune.plan.plan import Plan
 from dynotune.train.best import BestTracker
 from dynotune.train.cadence import cadences
 from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.evaluate import Evaluator, HeldOut
 from dynotune.train.events import Events
+from dynotune.train.faults.explain import Explainer
+from dynotune.train.faults.memory import Memory, resumed
 from dynotune.train.journal import Journal, Row
 from dynotune.train.loop import Run
 from dynotune.train.optimizer import Update, build_optimizer, build_schedule
@@ -46,6 +49,7 @@ def assemble(
     tokenizer: "PreTrainedTokenizerBase",
     objective: Objective,
     autocast: Callable[[], Any],
+    memory: Callable[[], StepMemory],
     device: torch.device,
     callbacks: "Sequence[TrainerCallback]",
     checkpoints: Checkpoints,
@@ -70,6 +74,7 @@ def assemble(
         restored = checkpoints.restore(resume_from, trainee)
         for line in (f"resumed from {resume_from}: step {progress.step} of {plan.total_steps}", *restored.lines()):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
+        plan = resumed(plan, progress, device, lambda text: console.print(text, markup=False, soft_wrap=True))
     log, evaluate, save = cadences(config, config, config, plan.steps_per_epoch, plan.total_steps)
     display = ProgressDisplay(console, plan.total_steps, progress.step, bool(config.disable_tqdm))
     watches = config.load_best_model_at_end or config.early_stopping_patience or config.save_strategy == "best"
@@ -117,6 +122,7 @@ def assemble(
         ),
         events=Events(callbacks, config, trainee, plan),
         display=display,
+        memory=Memory(Explainer(config, device, model, memory), display.say),
         eval_on_start=config.eval_on_start,
         keep_samples=lambda step, rows: _keep_samples(folder, display, step, rows),
         on_save=on_save,

@@ -10,8 +10,11 @@ import torch
 
 from dynotune.data.examples import IGNORE, Examples
 from dynotune.objectives.sft import Objective
+from dynotune.plan.ladder import Ladder, round_up
 from dynotune.plan.layout import MicroBatch
+from dynotune.plan.packing import lay_out
 from dynotune.plan.truncation import Spans
+from dynotune.train.faults.memory import lower_ladder
 from dynotune.train.paths.feed import Documents, Feed
 from dynotune.train.paths.path import ExecutionPath
 
@@ -52,6 +55,8 @@ class Evaluator:
         self.held_out, self.path, self.objective = held_out, path, objective
         self.tokenizer, self.device = tokenizer, device
         self.samples, self.max_new_tokens = samples, max_new_tokens
+        self.most: int | None = None
+        """Tokens of the largest micro-batch where memory ran out in larger ones, which training may still hold."""
 
     @property
     def metrics(self) -> list[str]:
@@ -62,9 +67,13 @@ class Evaluator:
         self,
         model: "PreTrainedModel",
         autocast: AbstractContextManager[Any],
+        ladder: Ladder | None,
         on_batch: Callable[[], None] = lambda: None,
     ) -> dict[str, float]:
-        """Metrics of all sets; `on_batch` is called after each micro-batch. The model is put back into training mode."""
+        """Metrics of all sets; `on_batch` is called after each micro-batch. The model is put back into training mode.
+
+        ladder: that of the plan; None: one document at a time.
+        """
         metrics: dict[str, float] = {}
         model.eval()
         with torch.no_grad(), autocast:
@@ -72,7 +81,7 @@ class Evaluator:
                 prefix = _prefix(name)
                 feed = Feed(Documents(held.examples, held.spans), self.path, self.device)
                 totals = torch.zeros(1 + len(self.objective.sums), dtype=torch.float64, device=self.device)
-                with closing(feed.batches(self._micro_batches(held))) as batches:
+                with closing(feed.batches(self._micro_batches(held, ladder))) as batches:
                     for batch in batches:
                         with self.path.engaged():
                             loss, sums = self.path.loss(batch)
@@ -84,10 +93,28 @@ class Evaluator:
         model.train()
         return metrics
 
-    def _micro_batches(self, held: HeldOut) -> Iterator[MicroBatch]:
+    def lower(self, ladder: Ladder | None) -> int | None:
+        """Lay out smaller from here on: the new most. None where nothing smaller holds the longest document."""
+        if ladder is not None:
+            longest = max(int(held.spans.lengths_of(held.rows).max()) for held in self.held_out.values())
+            most = lower_ladder(ladder, self.most, longest)
+            self.most = most or self.most
+            return most
+        return None
+
+    def _micro_batches(self, held: HeldOut, ladder: Ladder | None) -> Iterator[MicroBatch]:
         """Laid out a part at a time: what is on its way to the device must not grow with the data set."""
         for rows in np.array_split(held.rows, max(1, len(held.rows) // LAID_OUT_AT_ONCE)):
-            yield from self.path.lay_out(rows, held.spans.lengths_of(rows))
+            lengths = held.spans.lengths_of(rows)
+            yield from lay_out(rows, lengths, self._ladder_for(int(lengths.max(initial=0)), ladder))
+
+    def _ladder_for(self, longest: int, ladder: Ladder | None) -> Ladder | None:
+        """The plan's ladder as far as evaluation goes up on it, and a rung for what is longer."""
+        if ladder is None:
+            return None
+        most = min(self.most or ladder.top, ladder.top)
+        top = max(most, round_up(longest))  # held-out documents are no part of the plan that chose the ladder
+        return Ladder(sorted({rung for rung in ladder.rungs if rung < most} | {most, top}))
 
     def generate(self, model: "PreTrainedModel", autocast: AbstractContextManager[Any]) -> list[dict[str, str]]:
         """Greedy generations for the first prompts of every set: what stands before the first label token."""

@@ -77,6 +77,7 @@ def summary(run: Run, seconds: float) -> dict[str, Any]:
         "data_wait_seconds": run.feed.wait_seconds,
         "process_seconds": seconds,
         "skipped_steps": p.skipped_steps,
+        "out_of_memory": p.out_of_memory,
     }
     if run.device.type == "cuda":
         out["peak_memory_gib"] = torch.cuda.max_memory_allocated(run.device) / 2**30

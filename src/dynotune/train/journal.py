@@ -119,13 +119,13 @@ class Journal:
             raise TrainingError(
                 f"Step {number} is not finite ({what}). It was kept away from the weights. Its examples: {shown}.\nLook at"
                 " them, lower the learning rate, or set `on_nonfinite_step: skip` to leave such steps out and go on."
-                f" {self._where_to_go_on(number)}"
+                f" {self.where_to_go_on(number - 1)}"
             )
 
-    def _where_to_go_on(self, bad: int) -> str:
-        """Names the newest checkpoint of the run before step `bad` from which it can be resumed."""
+    def where_to_go_on(self, step: int) -> str:
+        """Names the newest checkpoint up to `step` from which the run can be resumed."""
         if self.checkpoints is not None and not self.checkpoints.only_model:
-            before = [path for path in self.checkpoints.all() if int(path.name.removeprefix("step-")) < bad]
+            before = [path for path in self.checkpoints.all() if int(path.name.removeprefix("step-")) <= step]
             if before:
                 return f"Go on from the newest checkpoint before it with `resume_from_checkpoint: {before[-1]}`."
         return "No checkpoint before it can be resumed: the run starts again."

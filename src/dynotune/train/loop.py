@@ -21,6 +21,8 @@ from dynotune.train.cadence import Every
 from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.evaluate import Evaluator
 from dynotune.train.events import Events
+from dynotune.train.faults.draws import Draws
+from dynotune.train.faults.memory import Memory
 from dynotune.train.journal import Journal
 from dynotune.train.meter import Meter
 from dynotune.train.optimizer import Update
@@ -57,11 +59,15 @@ class Run:
     journal: Journal
     events: Events
     display: ProgressDisplay
+    memory: Memory
     eval_on_start: bool = False
     keep_samples: Callable[[int, list[dict[str, str]]], None] = lambda step, rows: None
     on_save: Callable[[Path], None] = lambda checkpoint: None
     ranks: Ranks = field(default_factory=Ranks)
     outside: Outside = field(default_factory=Nobody)
+    held: Orders = field(default_factory=Orders)
+    """What was asked for while a step was taken that is to be taken again."""
+
     saved_step: int | None = None
     """The step of the newest checkpoint that this process wrote."""
 
@@ -137,12 +143,27 @@ def take_step(run: Run, meter: Meter, step: Step, batches: Iterator[Any]) -> Ord
 
     None: nothing was updated and `run.plan` executes the step otherwise; it is to be taken again.
     """
-    loss, sums = forward_backward(run, step, batches)
+    draws = Draws.now(run.device)
+    accumulated = run.memory.attempt("forward", lambda: forward_backward(run, step, batches))
     asked = run.outside.look()
-    orders = Orders(*run.ranks.agree(asked.save, asked.leave))
+    asked = Orders(asked.save or run.held.save, asked.leave or run.held.leave)
+    save_now, leave, ran_out, far = run.ranks.agree(asked.save, asked.leave, *run.memory.ran_out(step))
+    run.held, orders = Orders(), Orders(save_now, leave)
+    if ran_out:
+        smaller = run.memory.smaller_plan(run, step, draws, far)
+        if smaller is None:
+            raise give_up(run, meter, run.memory.explain(run.memory.where(run.plan, step), run.plan))
+        run.plan, run.held = smaller, orders
+        return None
+    assert accumulated is not None
+    loss, sums = accumulated
     run.ranks.sum_gradients(run.update.parameters)
     measured = run.ranks.sum(torch.cat([loss[None], sums]))
-    norm, finite = run.update(measured[0])
+    updated = run.memory.attempt("optimizer", lambda: run.update(measured[0]))
+    if updated is None:
+        draws.restore()
+        raise give_up(run, meter, run.memory.in_optimizer(run, step), clean=not run.update.stepping)
+    norm, finite = updated
     learning_rate = run.trainee.schedule.get_last_lr()[0]
     advance_schedule(run)
     run.trainee.progress.step = step.number
@@ -157,6 +178,7 @@ def forward_backward(run: Run, step: Step, batches: Iterator[Any]) -> tuple[Tens
     loss = torch.zeros((), device=run.device)
     sums = torch.zeros(len(run.objective.sums), device=run.device)
     for i, batch in enumerate(batches):
+        run.memory.micro_batch = i
         if i:
             run.events.call("substep_end", step.number - 1, (step.number - 1) / run.plan.steps_per_epoch)
         micro_loss, micro_sums = forward_backward_micro_batch(run, batch, denominator)
@@ -168,8 +190,10 @@ def forward_backward(run: Run, step: Step, batches: Iterator[Any]) -> tuple[Tens
 def forward_backward_micro_batch(run: Run, batch: Any, denominator: int) -> tuple[Tensor, Tensor]:
     """One backward. A function of its own, so that what the forward kept is gone before the next one begins."""
     with run.path.engaged():
+        run.memory.phase = "forward"
         with run.autocast():
             loss, sums = run.path.loss(batch)
+        run.memory.phase = "backward"
         (loss / denominator).backward()
     return loss.detach(), sums
 
@@ -227,11 +251,28 @@ def refuse_the_impossible(run: Run, meter: Meter) -> None:
         )
     else:
         return
+    raise give_up(run, meter, [f"At step {run.trainee.progress.step} a callback asked for {what}."])
+
+
+def give_up(run: Run, meter: Meter, why: list[str], clean: bool = True) -> TrainingError:
+    """The error that ends the run, with what was trained so far logged, and saved if anything is.
+
+    clean: whether the weights are those of the last step that was taken.
+    """
     meter.close(log=True)
     read(run, meter, wait=True)
-    if run.save_every.strategy != "no" and run.saved_step != run.trainee.progress.step:
+    if clean:
+        keep(run)
+    return TrainingError("\n".join([*why, run.journal.where_to_go_on(run.trainee.progress.step)]))
+
+
+def keep(run: Run) -> None:
+    """Have the step just done on the disk, if anything is saved."""
+    step = run.trainee.progress.step
+    if step and run.save_every.strategy != "no" and run.saved_step != step:
         save(run)
-    raise TrainingError(f"At step {run.trainee.progress.step} a callback asked for {what}.")
+    run.checkpoints.wait()
+    tell_of_checkpoints(run)
 
 
 class stopped:  # noqa: N801  (reads as a statement)
@@ -252,14 +293,21 @@ def evaluate(run: Run, step: int, epoch: float) -> bool:
     assert run.evaluator is not None
     began = time.perf_counter()
     metrics: dict[str, Any] = dict(
-        run.evaluator(
-            run.trainee.model, run.autocast(), on_batch=lambda: run.events.call("prediction_step", step, epoch)
+        run.memory.evaluate(
+            run,
+            lambda evaluator, ladder: evaluator(
+                run.trainee.model,
+                run.autocast(),
+                ladder,
+                on_batch=lambda: run.events.call("prediction_step", step, epoch),
+            ),
         )
     )
     metrics["eval_seconds"] = time.perf_counter() - began
     run.journal.write({"step": step, "epoch": round(epoch, 6), **metrics})
     if run.evaluator.samples:
-        run.keep_samples(step, run.evaluator.generate(run.trainee.model, run.autocast()))
+        generate = run.evaluator.generate
+        run.keep_samples(step, run.memory.generate(run, lambda: generate(run.trainee.model, run.autocast())))
     run.events.call("evaluate", step, epoch, metrics=metrics)
     if isinstance(run.trainee.schedule, ReduceLROnPlateau) and step:
         assert run.best is not None
@@ -270,7 +318,7 @@ def evaluate(run: Run, step: int, epoch: float) -> bool:
 def save(run: Run) -> None:
     """Write a checkpoint of the step just done."""
     step = run.trainee.progress.step
-    run.checkpoints.save(run.trainee)
+    run.memory.must("checkpoint", run, lambda: run.checkpoints.save(run.trainee))
     run.saved_step = step
     run.events.call("save", step, step / run.plan.steps_per_epoch)
     tell_of_checkpoints(run)

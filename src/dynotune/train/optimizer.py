@@ -142,6 +142,9 @@ class Update:
     def __init__(self, parameters: Iterable[Tensor], optimizer: torch.optim.Optimizer, max_grad_norm: float) -> None:
         self.parameters = list(parameters)
         self.optimizer, self.max_grad_norm = optimizer, max_grad_norm
+        self.stepping = False
+        """Whether the optimizer was interrupted, so that weights may be half updated."""
+
         self.waits_for_device = not all(group.get("fused") for group in optimizer.param_groups)
 
     def __call__(self, loss: Tensor) -> tuple[Tensor, Tensor]:
@@ -151,6 +154,7 @@ class Update:
         else:
             norm = torch.nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
         finite = torch.isfinite(norm) & torch.isfinite(loss)
+        self.stepping = True
         if self.waits_for_device:
             if bool(finite):
                 self.optimizer.step()
@@ -158,5 +162,6 @@ class Update:
             self.optimizer.found_inf = (~finite).to(torch.float32)  # type: ignore[attr-defined]
             self.optimizer.grad_scale = None  # type: ignore[attr-defined]
             self.optimizer.step()
+        self.stepping = False
         self.optimizer.zero_grad(set_to_none=True)
         return norm, finite

@@ -30,6 +30,7 @@ from dynotune.train.checkpoints.contents import read_state
 from dynotune.train.checkpoints.differences import with_batch_of
 from dynotune.train.device import seed_everything, set_up_process
 from dynotune.train.evaluate import HeldOut
+from dynotune.train.faults.before import out_of_memory_explained
 from dynotune.train.finish import finish
 from dynotune.train.hub import HubPusher
 from dynotune.train.loop import train
@@ -116,7 +117,8 @@ def train_sft(
         _report_data(config, console, encoder, data, held_out_data, plan)
 
         seed_everything(config.seed)  # what is drawn for the model must not depend on what was drawn for the data
-        prepared = prepare_model(config, precision, device, tokenizer, changes, model, peft_config)
+        with out_of_memory_explained("loading", config, device):
+            prepared = prepare_model(config, precision, device, tokenizer, changes, model, peft_config)
         for line in (*prepared.says, make_saveable(prepared.model)):
             if line:
                 say(line)
@@ -125,15 +127,16 @@ def train_sft(
         rows: list[dict[str, Any]] = []
         objective = SFTObjective(config)
         documents = [(plan.spans, plan.rows), *((held.spans, held.rows) for held in held_out.values())]
-        execution = choose_execution(
-            config,
-            plan,
-            prepared.model,
-            objective,
-            longest=max(int(spans.lengths_of(some).max()) for spans, some in documents),
-            precision=precision,
-            undo=prepared.undo,
-        )
+        with out_of_memory_explained("probing", config, device):
+            execution = choose_execution(
+                config,
+                plan,
+                prepared.model,
+                objective,
+                longest=max(int(spans.lengths_of(some).max()) for spans, some in documents),
+                precision=precision,
+                undo=prepared.undo,
+            )
         plan = execution.plan
         for line in execution.says:
             say(line)
@@ -148,6 +151,7 @@ def train_sft(
             tokenizer=tokenizer,
             objective=objective,
             autocast=execution.autocast,
+            memory=execution.memory,
             device=device,
             callbacks=callbacks,
             checkpoints=checkpoints,
@@ -163,7 +167,7 @@ def train_sft(
             run.events.remember(folder.forget_after(run.trainee.progress.step))
             for path in run.checkpoints.abandon_after(run.trainee.progress.step):
                 say(f"note: a checkpoint of the run that was left is now {path}")
-        _write_start(folder, config, prepared.facts.to_json(), execution, data, held_out_data)
+        _write_start(folder, config, prepared.facts.to_json(), execution, run.plan, data, held_out_data)
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         try:
@@ -251,13 +255,14 @@ def _write_start(
     config: SFTConfig,
     model: Mapping[str, Any],
     execution: Execution,
+    plan: Plan,
     data: Loaded,
     held_out_data: Mapping[str, Loaded],
 ) -> None:
     """The files of the run folder that are known before the first step."""
     folder.write_text("config.yaml", config.to_yaml())
     folder.write_json("environment.json", {**collect(), "model": model, "execution": execution.says})
-    folder.write_json("plan.json", execution.plan.to_json())
+    folder.write_json("plan.json", plan.to_json())
     evaluation = {name: loaded.ledger.to_json() for name, loaded in held_out_data.items()}
     folder.write_json("ledger.json", {**data.ledger.to_json(), "format": data.format, "evaluation": evaluation})
 

@@ -33,6 +33,13 @@ class Progress:
     skipped_steps: list[int] = field(default_factory=list)
     """Steps whose loss or gradient was not finite."""
 
+    micro_batch_tokens: int | None = None
+    """To how many tokens micro-batches were lowered when memory ran out, and on which device that was."""
+
+    device: str | None = None
+    out_of_memory: list[dict[str, Any]] = field(default_factory=list)
+    """Each time that memory ran out and the run went on: at which step, to how many tokens, what was asked for."""
+
     totals: Totals = field(default_factory=Totals)
     """What the figures of the whole run follow from."""
 

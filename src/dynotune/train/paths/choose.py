@@ -19,7 +19,7 @@ from dynotune.model.packed import pack
 from dynotune.model.precision import Precision
 from dynotune.objectives.sft import Objective
 from dynotune.plan.capacity import Room, micro_batch_capacity
-from dynotune.plan.memory import live_memory
+from dynotune.plan.memory import StepMemory, live_memory
 from dynotune.plan.plan import Plan
 from dynotune.train.device import autocast_of
 from dynotune.train.paths.packed import PackedPath
@@ -43,6 +43,8 @@ class Execution:
     """Makes the context of a forward pass."""
 
     says: list[str]
+    memory: Callable[[], StepMemory]
+    """Counts what a step takes of memory. It may run a few tokens through the model."""
 
 
 def choose_execution(
@@ -80,7 +82,9 @@ def choose_execution(
                 " document at a time, the same result, slower."
             )
         said = f"note: execution: plain, one document at a time: {name} cannot be packed: {reason}"
-    return Execution(PlainPath(model, objective), plan.executed(None), plain_autocast, [said])
+    path = PlainPath(model, objective)
+    memory = _memory_of(model, config, precision, plain_autocast, path)
+    return Execution(path, plan.executed(None), plain_autocast, [said], memory)
 
 
 def _packed(
@@ -109,7 +113,7 @@ def _packed(
     capacity = micro_batch_capacity(config.micro_batch_tokens, longest, device.type, room)
     plan = plan.executed(capacity.tokens, longest)
     assert plan.ladder is not None
-    path = PackedPath(model, found.head, objective, plan.ladder, asides)
+    path = PackedPath(model, found.head, objective, asides)
     installed.callback(path.close)
     apart = "documents" if plan.packing is None or plan.packing.isolated else "bins"
     first = f"execution: packed, isolated {apart}: {plan.layout_summary()}"
@@ -119,7 +123,8 @@ def _packed(
             f"note: `attn_implementation: {config.attn_implementation}` is for the plain path and for generations; packed"
             " execution has its own attention"
         )
-    return Execution(path, plan, autocast, [first, most, *examined.says, *found.head.describe(), *says])
+    memory = _memory_of(model, config, precision, autocast, path)
+    return Execution(path, plan, autocast, [first, most, *examined.says, *found.head.describe(), *says], memory)
 
 
 def _put_kernels_in(
@@ -167,3 +172,24 @@ def room_of(
             return live_memory(model, config, precision, run)[1]
         finally:
             model.train(was_training)
+
+
+def _memory_of(
+    model: "PreTrainedModel",
+    config: SFTConfig,
+    precision: Precision,
+    autocast: Callable[[], AbstractContextManager[Any]],
+    path: ExecutionPath,
+) -> Callable[[], StepMemory]:
+    """Counts what a step takes, by what autograd keeps of a few tokens under `path`."""
+    device = next(model.parameters()).device
+
+    def run(tokens: int) -> Any:
+        document = np.ones(tokens, np.int32), np.ones(tokens, np.int32)
+        with path.engaged(), autocast():
+            if isinstance(path, PackedPath):
+                return hidden_states(model, pack([document], tokens, device))
+            decoder = base_of(model).get_decoder()
+            return decoder(input_ids=torch.ones(1, tokens, dtype=torch.int64, device=device), use_cache=False)
+
+    return lambda: live_memory(model, config, precision, run)[0]

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dynotune.model.aside import Aside
@@ -14,9 +12,6 @@ from dynotune.model.attention import hidden_states, packed_attention
 from dynotune.model.head import Head
 from dynotune.model.packed import PackedBatch, lay_side_by_side
 from dynotune.objectives.sft import Objective
-from dynotune.plan.ladder import Ladder, round_up
-from dynotune.plan.layout import MicroBatch
-from dynotune.plan.packing import lay_out
 from dynotune.train.paths.path import Document, HostBatch
 
 if TYPE_CHECKING:
@@ -33,14 +28,13 @@ class PackedPath:
         model: "PreTrainedModel",
         head: Head,
         objective: Objective,
-        ladder: Ladder,
         asides: Mapping[str, Aside] | None = None,
     ) -> None:
-        """`ladder`: the static token counts that the plan chose. Call `close` when the run is over.
+        """Call `close` when the run is over.
 
         asides: by name of a kind of kernels, the count of calls that they left to the modules they stand in for.
         """
-        self.model, self.head, self.objective, self.ladder = model, head, objective, ladder
+        self.model, self.head, self.objective = model, head, objective
         self.asides = asides or {}
         self.left = Counter[str]()
         """What kernels left to the modules in packed execution itself, not where generation or callbacks call the model."""
@@ -51,13 +45,6 @@ class PackedPath:
     def close(self) -> None:
         """The model as it was."""
         self._attention.uninstall()
-
-    def lay_out(self, rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[MicroBatch]:
-        longest = int(lengths.max(initial=0))
-        ladder = self.ladder
-        if longest > ladder.top:  # held-out documents are no part of the plan that chose the ladder
-            ladder = Ladder([*ladder.rungs, round_up(longest)])
-        return lay_out(rows, lengths, ladder)
 
     def host_batch(self, documents: Sequence[Document], tokens: int, pin: bool) -> HostBatch:
         laid = lay_side_by_side(documents, tokens)

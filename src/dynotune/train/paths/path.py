@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dynotune.plan.layout import MicroBatch
-
 Document = tuple[NDArray[np.int32], NDArray[np.int32]]
 """Ids and labels of one document, unshifted, on the host."""
 
@@ -31,10 +29,6 @@ class ExecutionPath(Protocol):
 
     labelled_rows_head: bool
     """Whether the LM head sees label tokens only: what its FLOPs are counted for."""
-
-    def lay_out(self, rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[MicroBatch]:
-        """Micro-batches for documents outside the plan, as evaluation needs them."""
-        ...
 
     def host_batch(self, documents: Sequence[Document], tokens: int, pin: bool) -> HostBatch:
         """Lay documents out in `tokens` tokens. Runs in the feed's thread and touches no device."""

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dynotune.model.forward import logits_of_document
 from dynotune.objectives.sft import Objective
-from dynotune.plan.layout import MicroBatch
 from dynotune.train.paths.path import Document, HostBatch
 
 if TYPE_CHECKING:
@@ -28,9 +26,6 @@ class PlainPath:
 
     def __init__(self, model: "PreTrainedModel", objective: Objective) -> None:
         self.model, self.objective = model, objective
-
-    def lay_out(self, rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[MicroBatch]:
-        return [MicroBatch(rows[i : i + 1], int(lengths[i])) for i in range(len(rows))]
 
     def host_batch(self, documents: Sequence[Document], tokens: int, pin: bool) -> HostBatch:
         lengths = [len(ids) for ids, _ in documents]
