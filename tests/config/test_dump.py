@@ -96,7 +96,7 @@ def test_the_global_batch_size_stays_the_only_one(tmp_path: Path) -> None:
     text = SFTConfig(global_batch_size=6).to_yaml()
     assert "# per_device_train_batch_size: (`global_batch_size` decides)" in text
     (tmp_path / "c.yaml").write_text(text)
-    assert load_config(tmp_path / "c.yaml", {}).examples_per_step == 6
+    assert load_config(tmp_path / "c.yaml", {}).examples_on(1) == 6
 
 
 def test_secrets_are_left_out_and_named(tmp_path: Path) -> None:

@@ -116,10 +116,10 @@ class Flops:
 
 
 def pads_of(step: Step) -> NDArray[np.int64]:
-    """Pad tokens at the end of each micro-batch [micro-batches]: one more document, for the hardware."""
+    """Pad tokens at the end of each micro-batch of all ranks [micro-batches]: one more document, for the hardware."""
     # Plain Python: for the tens of documents of a step it is faster than sorting arrays.
     length = dict(zip(step.rows.tolist(), step.lengths.tolist(), strict=True))
-    pads = [batch.tokens - sum(length[row] for row in batch.rows.tolist()) for batch in step.micro_batches]
+    pads = [batch.tokens - sum(length[row] for row in batch.rows.tolist()) for batch in step.all_micro_batches]
     return np.array(pads, np.int64)
 
 

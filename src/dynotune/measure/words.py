@@ -30,8 +30,8 @@ def real_tokens(lengths: NDArray[np.integer]) -> int:
 
 
 def processed_tokens(step: "Step") -> int:
-    """Tokens that the step's micro-batches push through the model: real ones and padding."""
-    return sum(int(micro_batch.tokens) for micro_batch in step.micro_batches)
+    """Tokens that the step's micro-batches push through the model, on all ranks: real ones and padding."""
+    return sum(int(micro_batch.tokens) for micro_batch in step.all_micro_batches)
 
 
 def pad_tokens(real: int, processed: int) -> int:

@@ -20,7 +20,9 @@ from dynotune.plan.epoch import Layout, ladder_of, layout_of
 from dynotune.plan.ladder import Ladder
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.packing import lay_out
+from dynotune.plan.ranked import empty_tokens, ladder_on_ranks, layout_on_ranks, on_ranks
 from dynotune.plan.sampler import epoch_order
+from dynotune.plan.spread import Cost
 from dynotune.plan.summary import PACKED, PLAIN, figures, layout_line, lines
 from dynotune.plan.trl_packing import members
 from dynotune.plan.truncation import Spans
@@ -43,15 +45,22 @@ class Step:
     """Tokens of each of them."""
 
     micro_batches: list[MicroBatch]
-    """How they are executed: each document stands in exactly one."""
+    """How this rank executes its share of them."""
 
     real_tokens: int
     label_tokens: int
+    elsewhere: tuple[MicroBatch, ...] = ()
+    """The micro-batches of other ranks: with them each document stands in exactly one."""
+
+    @property
+    def all_micro_batches(self) -> list[MicroBatch]:
+        """Of all ranks."""
+        return [*self.micro_batches, *self.elsewhere]
 
     @property
     def processed_tokens(self) -> int:
-        """Real tokens and padding."""
-        return sum(micro_batch.tokens for micro_batch in self.micro_batches)
+        """Real tokens and padding, on all ranks."""
+        return sum(micro_batch.tokens for micro_batch in self.all_micro_batches)
 
 
 class Plan:
@@ -66,12 +75,16 @@ class Plan:
         digest: str = "",
         micro_batch_tokens: int | None = None,
         packing: Packing | None = None,
+        rank: int = 0,
+        world: int = 1,
     ) -> None:
         """`rows` are the documents that may be trained on: each a row with label tokens, or bin by bin under `packing`.
 
         digest: names the data (`Examples.digest`): under other data the same step holds other examples.
         micro_batch_tokens: how many tokens a micro-batch may hold, more where a document is longer. None is the plain path,
         one document at a time. It changes how a step is executed and never what it contains.
+        rank, world: which of how many processes asks. A step's content depends on the number only where the configuration
+        gives examples a device.
         """
         if not len(rows):
             raise DataError("There is nothing to train on: no row is left. The ledger above says where they went.")
@@ -79,11 +92,12 @@ class Plan:
         self.digest, self.packing = digest, packing
         self.spans, self.rows, self.seed = spans, rows, config.data_seed if config.data_seed is not None else seed
         self.strategy = config.train_sampling_strategy
-        self.examples_per_step = config.examples_per_step
+        self.rank, self.world, self.cost = rank, world, Cost()
+        self.examples_per_step = config.examples_on(world)
         self.micro_batch_tokens = micro_batch_tokens
         self.all_rows = self.rows_per_epoch = len(rows) if packing is None else len(packing.offsets) - 1
         if config.dataloader_drop_last:
-            unit = config.global_batch_size or config.per_device_train_batch_size
+            unit = config.global_batch_size or config.per_device_train_batch_size * world
             self.rows_per_epoch -= self.all_rows % unit
             if not self.rows_per_epoch:
                 raise DataError(
@@ -97,13 +111,15 @@ class Plan:
         self._order: tuple[int, NDArray[np.int64]] | None = None
         self._longest_elsewhere = 0
 
-    def executed(self, micro_batch_tokens: int | None, longest: int = 0) -> Self:
+    def executed(self, micro_batch_tokens: int | None, longest: int = 0, cost: Cost | None = None) -> Self:
         """The same steps in micro-batches of up to so many tokens; None: plainly, one document at a time.
 
         longest: tokens of the longest document outside the plan (an evaluation's) that its ladder must hold, too.
+        cost: of a document, by which a step is spread over ranks; default the plan's own.
         """
         other = copy(self)
         other.micro_batch_tokens, other._longest_elsewhere = micro_batch_tokens, longest
+        other.cost = cost or self.cost
         for known in ("ladder", "layout"):
             other.__dict__.pop(known, None)
         return other
@@ -114,15 +130,20 @@ class Plan:
         first = within * self.examples_per_step
         rows, _ = self._documents(self._epoch(epoch)[first : first + self.examples_per_step])
         lengths = self.spans.lengths_of(rows)
+        every = on_ranks(rows, lengths, self.world, self.cost, self._lay_out, empty_tokens(self.ladder))
         return Step(
             number=number,
             epoch=number / self.steps_per_epoch,
             rows=rows,
             lengths=lengths,
-            micro_batches=lay_out(rows, lengths, self.ladder),
+            micro_batches=every[self.rank],
             real_tokens=int(lengths.sum()),
             label_tokens=int(self.spans.label_tokens[rows].sum()),
+            elsewhere=tuple(one for rank, own in enumerate(every) if rank != self.rank for one in own),
         )
+
+    def _lay_out(self, rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[MicroBatch]:
+        return lay_out(rows, lengths, self.ladder)
 
     def steps(self, after: int = 0) -> Iterator[Step]:
         """All steps behind step `after`."""
@@ -138,12 +159,16 @@ class Plan:
         tokens = self._row_tokens()
         most = int(np.partition(tokens, -min(self.examples_per_step, len(tokens)))[-self.examples_per_step :].sum())
         longest = max(int(self.spans.lengths_of(self.rows).max()), self._longest_elsewhere)
+        if self.world > 1:
+            return ladder_on_ranks(lengths, steps, self.micro_batch_tokens, most, longest, self.world, self.cost)
         return ladder_of(lengths, steps, self.micro_batch_tokens, most, longest)
 
     @cached_property
     def layout(self) -> Layout:
         """How the steps of the first epoch are executed."""
         _, lengths, steps = self.first_epoch
+        if self.world > 1:
+            return layout_on_ranks(lengths, steps, self.ladder, self.world, self.cost)
         return layout_of(lengths, steps, self.ladder)
 
     @cached_property

@@ -96,12 +96,13 @@ def packing_lines(plan: Plan) -> list[str]:
     return said
 
 
-def updates_per_epoch(rows: int, config: BatchConfig) -> int:
-    """Of TRL and transformers on one process, for so many rows: batches, then groups of `gradient_accumulation_steps`.
+def updates_per_epoch(rows: int, config: BatchConfig, world: int = 1) -> int:
+    """Of TRL and transformers on `world` processes, for so many rows: batches of all processes together, then groups of
+    `gradient_accumulation_steps`.
 
     `global_batch_size`, which they lack, counts as the product that they would be given.
     """
-    batch = config.global_batch_size or config.per_device_train_batch_size
+    batch = config.global_batch_size or config.per_device_train_batch_size * world
     accumulation = 1 if config.global_batch_size else config.gradient_accumulation_steps
     batches = rows // batch if config.dataloader_drop_last else math.ceil(rows / batch)
     return math.ceil(batches / accumulation)

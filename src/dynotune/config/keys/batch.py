@@ -13,10 +13,11 @@ class BatchConfig(Topic):
     step contains, not how many documents one forward pass holds."""
 
     gradient_accumulation_steps: int = Field(default=1, gt=0)
-    """A step holds `per_device_train_batch_size x gradient_accumulation_steps x world size` examples."""
+    """A step holds `per_device_train_batch_size x gradient_accumulation_steps x world size` examples (world size: the number
+    of GPUs, or processes)."""
 
     global_batch_size: int | None = Field(default=None, gt=0)
-    """Examples a step, whatever the world size; replaces the product above."""
+    """Examples a step, whatever the number of GPUs; replaces the product above. It need not divide by that number."""
 
     num_train_epochs: float = Field(default=3.0, gt=0)
     """Passes over the training data."""
@@ -60,7 +61,7 @@ class BatchConfig(Topic):
         """Whether evaluation data are packed."""
         return self.packing if self.eval_packing is None else self.eval_packing
 
-    @property
-    def examples_per_step(self) -> int:
-        """Examples in one optimizer update on one rank's world."""
-        return self.global_batch_size or self.per_device_train_batch_size * self.gradient_accumulation_steps
+    def examples_on(self, world: int) -> int:
+        """Examples in one optimizer update of `world` ranks together."""
+        product = self.per_device_train_batch_size * self.gradient_accumulation_steps * world
+        return self.global_batch_size or product

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dynotune.data.examples import IGNORE
 from dynotune.model.forward import logits_of_document
 from dynotune.objectives.sft import Objective
 from dynotune.train.paths.path import Document, HostBatch
@@ -28,6 +29,8 @@ class PlainPath:
         self.model, self.objective = model, objective
 
     def host_batch(self, documents: Sequence[Document], tokens: int, pin: bool) -> HostBatch:
+        if not documents:  # a rank that has none in this micro-batch computes a loss of zero, with gradients of zero
+            documents = [(np.zeros(tokens, np.int32), np.full(tokens, IGNORE, np.int32))]
         lengths = [len(ids) for ids, _ in documents]
         buffer = torch.empty((2, sum(lengths)), dtype=torch.int64, pin_memory=pin)
         np.concatenate([ids for ids, _ in documents], out=buffer[0].numpy())

@@ -1,0 +1,80 @@
+"""What ranks tell each other beside their collectives: where each one is, that one failed, that the first is done.
+
+It lies in the store of the process group, which under torchrun belongs to the launcher and so outlives every rank. Nothing
+here waits: a rank that hangs must not make others hang.
+"""
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch.distributed as dist
+
+MOVES = 0.5
+"""Seconds between two beats of a process that lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """Where a rank is. `count` goes up while its process lives."""
+
+    count: int
+    step: int
+    doing: str
+    seconds: float
+    """For how long, on its own clock."""
+
+    patient: bool = False
+    """Whether this may take however long."""
+
+    meeting: bool = False
+    """Whether it waits for other ranks."""
+
+    def __str__(self) -> str:
+        where = f"at step {self.step}" if self.step else "before the first step"
+        return f"{where}, in {self.doing}" if self.doing else where
+
+
+class Board:
+    """One rank's access. Safe in several threads. Raises `dist.DistError` or `RuntimeError` where the store is gone."""
+
+    def __init__(self, store: dist.Store, rank: int, world: int) -> None:
+        self._store, self.rank, self.world = dist.PrefixStore("dynotune", store), rank, world
+
+    def post(self, beat: Beat) -> None:
+        self._store.set(f"beat/{self.rank}", json.dumps(asdict(beat)))
+
+    def beats(self) -> list[Beat | None]:
+        """Of every rank; None for one that never posted."""
+        return [None if text is None else Beat(**text) for text in (self._read(f"beat/{r}") for r in range(self.world))]
+
+    def claim_failure(self, told: dict[str, Any]) -> bool:
+        """Put down why this rank ends, unless another one has; True where this one is the first."""
+        mine = json.dumps({"rank": self.rank, **told})
+        return bool(self._store.compare_set("failure", "", mine) == mine.encode())
+
+    def failure(self) -> dict[str, Any] | None:
+        """Why the first rank to end did."""
+        return self._read("failure")
+
+    def set_done(self, name: str) -> None:
+        self._store.set(f"done/{name}", "true")
+
+    def is_done(self, name: str) -> bool:
+        return self._read(f"done/{name}") is not None
+
+    def silent(self, seconds: float = 6 * MOVES) -> list[int]:
+        """Ranks whose beat does not move for so long: they were killed, or stopped."""
+        before = self.beats()
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            time.sleep(MOVES / 2)
+            after = self.beats()
+            still = [r for r in range(self.world) if r != self.rank and after[r] == before[r]]
+            if not still:
+                break
+        return still
+
+    def _read(self, key: str) -> Any:
+        return json.loads(self._store.get(key)) if self._store.check([key]) else None
