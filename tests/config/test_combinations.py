@@ -54,7 +54,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"lr_scheduler_type": "reduce_lr_on_plateau"}, ["lr_scheduler_type", "eval_strategy"]),
     ({"loss_type": "sigmoid"}, ["loss_type", "DPO"]),
     ({"train_sampling_strategy": "group_by_length"}, ["train_sampling_strategy", "share a step"]),
-    ({"num_processes": 8}, ["num_processes: 8", "later work"]),
+    ({"num_machines": 8}, ["num_machines: 8", "later work"]),
     ({"accelerate_config": "fsdp2"}, ["accelerate_config", "single_gpu"]),
     ({"load_in_4bit": True}, ["load_in_4bit", "QLoRA is later work"]),
     ({"num_train_epochs": 0}, ["num_train_epochs: 0", "above 0"]),

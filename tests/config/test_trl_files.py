@@ -187,12 +187,29 @@ def test_packing_is_honoured_with_trls_names() -> None:
 
 
 def test_accelerate_file(tmp_path: Path) -> None:
-    """A launcher file is read: one process is fine, sharding is not."""
-    for kind, fine in (("NO", True), ("FSDP", False)):
+    """A launcher file is read: its number of processes is honoured, sharding and several machines are refused."""
+    for kind, machines, gpus in (("NO", 1, 1), ("MULTI_GPU", 1, 6), ("FSDP", 1, None), ("MULTI_GPU", 2, None)):
         path = tmp_path / f"{kind}.yaml"
-        path.write_text(f"distributed_type: '{kind}'\nnum_machines: 1\nnum_processes: 8\n")
-        if fine:
-            assert load_config(None, {"accelerate_config": str(path)}).notices == []
+        path.write_text(f"distributed_type: '{kind}'\nnum_machines: {machines}\nnum_processes: 6\n")
+        if gpus:
+            config = load_config(None, {"accelerate_config": str(path)})
+            assert (config.gpus, config.notices) == (gpus, [])
         else:
             with pytest.raises(ConfigError, match="accelerate_config"):
                 load_config(None, {"accelerate_config": str(path)})
+
+
+def test_the_number_of_processes_by_any_launchers_name() -> None:
+    for given in ({"num_processes": 4}, {"nproc_per_node": "4"}, {"gpus": 4}, {"multi_gpu": True, "num_processes": 4}):
+        assert load_config(None, given).gpus == 4
+    assert load_config(None, {"config_file": "multi_gpu"}).gpus == 8  # what TRL ships
+    assert load_config(None, {"accelerate_config": "multi_gpu", "num_processes": 4}).gpus == 4  # accelerate's order
+    assert load_config(None, {"num_processes": 0}).gpus is None
+    for given in (
+        {"num_processes": 4, "gpus": 2},
+        {"nproc_per_node": "gpu"},
+        {"nnodes": 2},
+        {"accelerate_config": "zero3"},
+    ):
+        with pytest.raises(ConfigError):
+            load_config(None, given)

@@ -1,4 +1,4 @@
-"""Promise: a step's documents are spread over ranks by cost, evenly, every one of them once, with equal micro-batch counts."""
+"""Promise: a step's documents are spread over ranks by cost, evenly, each once, in equally many micro-batches."""
 
 import gzip
 import json
@@ -69,7 +69,9 @@ def test_ranks_together_run_each_document_once_in_equally_many_micro_batches(
 ) -> None:
     def plan_of(rank: int) -> Plan:
         config = BatchConfig(global_batch_size=batch, num_train_epochs=1)
-        return Plan(spans_of(values), np.arange(len(values)), config, 0, micro_batch_tokens=tokens, rank=rank, world=world)
+        return Plan(
+            spans_of(values), np.arange(len(values)), config, 0, micro_batch_tokens=tokens, rank=rank, world=world
+        )
 
     ranks = [list(plan_of(rank).steps()) for rank in range(world)]
     alone = list(Plan(spans_of(values), np.arange(len(values)), BatchConfig(global_batch_size=batch), 0).steps())

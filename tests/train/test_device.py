@@ -4,17 +4,19 @@ import pytest
 
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
+from dynotune.parallel.join import place
 from dynotune.train.device import set_up_process
 
 
-@pytest.mark.parametrize("given", ["abc", "", "-1", "1.0", "2", "9" * 5000])
+@pytest.mark.parametrize("given", ["abc", "", "-1", "1.0", "0", "2", "9" * 5000])
 def test_a_number_of_processes_that_cannot_be_had(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", given)
     with pytest.raises(ConfigError, match="WORLD_SIZE is "):
-        set_up_process(SFTConfig(use_cpu=True))
+        place(SFTConfig(use_cpu=True))
 
 
 def test_one_process_is_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control."""
     monkeypatch.setenv("WORLD_SIZE", "1")
+    assert (place(SFTConfig(use_cpu=True)).rank, place(SFTConfig(use_cpu=True)).world) == (0, 1)
     assert set_up_process(SFTConfig(use_cpu=True)).type == "cpu"

@@ -23,6 +23,7 @@ from dynotune.measure.products import Product, base_of, decoder_and_layers, prod
 from dynotune.measure.reach import Reach, head_sizes, reaches_of
 from dynotune.measure.recompute import recomputed_weights
 from dynotune.plan.plan import Step
+from dynotune.plan.spread import Cost
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -92,6 +93,17 @@ class Flops:
             recomputed_per_token=recomputed,
             per_logit_row=sum(_cost(p, trains_body) for p in products.head),
             attention=tuple(Attention(reach, n * m, n * h) for (reach, m, h), n in attention.items()),
+        )
+
+    def document_cost(self, tokens: int, logit_rows: float) -> Cost:
+        """What documents cost beside each other: exact for one of `tokens` tokens, the longest say, near it for others.
+
+        logit_rows: the share of tokens whose logits are computed.
+        """
+        per_token = self.per_token + round(self.per_logit_row * logit_rows)
+        one = np.array([tokens])
+        return Cost.of_flops(
+            per_token, sum(kind.model * kind.reach.twice_pairs(one) for kind in self.attention), tokens
         )
 
     def of_step(self, step: Step, labelled_rows_head: bool) -> StepFlops:

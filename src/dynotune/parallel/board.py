@@ -5,8 +5,10 @@ here waits: a rank that hangs must not make others hang.
 """
 
 import json
+import os
 import time
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 import torch.distributed as dist
@@ -37,10 +39,12 @@ class Beat:
 
 
 class Board:
-    """One rank's access. Safe in several threads. Raises `dist.DistError` or `RuntimeError` where the store is gone."""
+    """One rank's access. Safe in several threads. Raises `RuntimeError` where the store is gone."""
 
-    def __init__(self, store: dist.Store, rank: int, world: int) -> None:
-        self._store, self.rank, self.world = dist.PrefixStore("dynotune", store), rank, world
+    def __init__(self, store: Any, name: str, rank: int, world: int) -> None:
+        """store: a `torch.distributed.Store`. name: of this group among those that this process joins one after another."""
+        self._store: Any = dist.PrefixStore(name, store)  # type: ignore[attr-defined]
+        self.rank, self.world = rank, world
 
     def post(self, beat: Beat) -> None:
         self._store.set(f"beat/{self.rank}", json.dumps(asdict(beat)))
@@ -56,7 +60,8 @@ class Board:
 
     def failure(self) -> dict[str, Any] | None:
         """Why the first rank to end did."""
-        return self._read("failure")
+        found: dict[str, Any] | None = self._read("failure")
+        return found
 
     def set_done(self, name: str) -> None:
         self._store.set(f"done/{name}", "true")
@@ -78,3 +83,17 @@ class Board:
 
     def _read(self, key: str) -> Any:
         return json.loads(self._store.get(key)) if self._store.check([key]) else None
+
+
+@cache
+def meeting_point(rank: int) -> Any:
+    """The store at which all ranks meet: torchrun's, or one that the first rank keeps as long as its process lives."""
+    kept_by_launcher = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    return connection(keeps=rank == 0 and not kept_by_launcher)
+
+
+def connection(*, keeps: bool = False) -> Any:
+    """A connection of its own to that store: what waits in one holds nothing else up. `keeps`: the store lives here."""
+    return dist.TCPStore(  # type: ignore[attr-defined]
+        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), None, is_master=keeps, wait_for_workers=False
+    )

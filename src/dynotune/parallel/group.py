@@ -1,5 +1,6 @@
 """Several processes of one run: what they do together, and what becomes of them when one of them does not come."""
 
+import itertools
 import json
 import os
 import threading
@@ -14,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from dynotune.errors import TrainingError
-from dynotune.parallel.board import Board
+from dynotune.parallel.board import Board, connection, meeting_point
 from dynotune.parallel.gradients import sum_gradients
 from dynotune.parallel.output import Output
 from dynotune.parallel.ranks import Ranks
@@ -25,6 +26,9 @@ SLACK = 60.0
 
 LAST_WAY_OUT = 15.0
 """Seconds after which a failed rank is ended although it has not come to an end: destructors may wait for a peer."""
+
+
+_groups = itertools.count()
 
 
 class RankLostError(TrainingError):
@@ -42,17 +46,19 @@ class RankGroup(Ranks):
         """Says how to go on from what was saved."""
 
         patience = timedelta(seconds=timeout + SLACK)
+        name = f"dynotune-{next(_groups)}"
         self._owns = not dist.is_initialized()
         if self._owns:
-            dist.init_process_group("gloo", timeout=patience)
+            store = dist.PrefixStore(f"{name}-group", meeting_point(rank))  # type: ignore[attr-defined]
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=patience)
         self._hosts: Any = dist.new_group(backend="gloo", timeout=patience)
         self._tensors: Any = self._hosts
         if device.type == "cuda":
             self._tensors = dist.new_group(backend="nccl", timeout=patience, device_id=device)
         # Connections of their own: what waits in one of them holds nothing else up.
-        self._board = Board(_store(patience), rank, world)
+        self._board = Board(connection(), name, rank, world)
         self.watchdog = Watchdog(
-            Board(_store(patience), rank, world), timeout, self.output.tell, self.output.path, self.output.log
+            Board(connection(), name, rank, world), timeout, self.output.tell, self.output.path, self.output.log
         )
         self.watchdog.start()
         self._blocks = 0
@@ -142,6 +148,7 @@ class RankGroup(Ranks):
         self.watchdog.stop()
         if self._owns:
             dist.destroy_process_group()
+        self.output.speak()
 
     def _most(self, flags: Tensor) -> Tensor:
         dist.all_reduce(flags, op=dist.ReduceOp.MAX, group=self._hosts)
@@ -190,7 +197,9 @@ class RankGroup(Ranks):
         try:
             failure = self._board.failure()
             if failure is not None:
-                return RankLostError(f"rank {failure['rank']} ended the run at step {failure['step']}: {failure['text']}")
+                return RankLostError(
+                    f"rank {failure['rank']} ended the run at step {failure['step']}: {failure['text']}"
+                )
             silent = self._board.silent()
             failure = self._board.failure()
             beats = self._board.beats()
@@ -203,18 +212,8 @@ class RankGroup(Ranks):
             return RankLostError(f"rank {failure['rank']} ended the run at step {failure['step']}: {failure['text']}")
         if not silent:
             return RankLostError(f"The ranks lost each other at step {step} ({first_line}).{self.way_back()}")
-        where = "; ".join(
-            f"rank {r} was {beats[r] or 'never seen'}, its log is {self.output.path(r)}" for r in silent
-        )
+        where = "; ".join(f"rank {r} was {beats[r] or 'never seen'}, its log is {self.output.path(r)}" for r in silent)
         return RankLostError(
             f"{ranks_named(silent).capitalize()} of {self.world} {'is' if len(silent) == 1 else 'are'} gone: killed (out of"
             f" memory on the machine?) or crashed. {where[0].upper()}{where[1:]}.{self.way_back()}"
         )
-
-
-def _store(patience: timedelta) -> dist.Store:
-    """A connection of its own to the store that the ranks met at."""
-    port = int(os.environ["MASTER_PORT"])
-    return dist.TCPStore(
-        os.environ["MASTER_ADDR"], port, None, is_master=False, timeout=patience, wait_for_workers=False
-    )

@@ -55,7 +55,7 @@ def place(config: RunConfig, environment: Mapping[str, str] = os.environ) -> Ran
 
 
 def _number(environment: Mapping[str, str], name: str, default: int = 0) -> int:
-    given = environment.get(name) or str(default)
+    given = environment.get(name, str(default))
     if not given.isdecimal():
         raise ConfigError(f"{name} is {shown(given)}, not a number of processes. Unset it, or set it to 1.")
     return int(given[:MAX_DIGITS])

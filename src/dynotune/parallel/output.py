@@ -45,9 +45,8 @@ class Output:
             self._terminal = None
 
     def be_quiet(self) -> None:
-        """What is printed from here on goes into the log, whatever the rank: another one speaks."""
-        if self.folder is not None:
-            self._move()
+        """What is printed from here on goes into the log, if there is one, and nowhere else: another rank speaks."""
+        self._move()
 
     def tell(self, text: str) -> None:
         """Say this on the terminal, whatever the rank."""
@@ -56,13 +55,14 @@ class Output:
         os.write(error, f"{text}\n".encode(errors="replace"))
 
     def _move(self) -> None:
-        if self._terminal is None:
-            log = self.log()
-            _flush()
-            self._terminal = os.dup(1), os.dup(2)
-            os.dup2(log.fileno(), 1)
-            os.dup2(log.fileno(), 2)
-            faulthandler.enable(file=log)
+        if self._terminal is not None:
+            return
+        log = self.log() if self.folder else Path(os.devnull).open("a")  # noqa: SIM115  (as long as the process)
+        _flush()
+        self._terminal = os.dup(1), os.dup(2)
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+        faulthandler.enable(file=log)
 
 
 def _flush() -> None:

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TextIO
 
 from dynotune.parallel.board import MOVES, Beat, Board
@@ -115,10 +116,8 @@ class Watchdog:
         text = "\n".join(lines)
         self._dump(text)
         first = True
-        try:
+        with suppress(RuntimeError):  # nobody may be left to agree with on who says it
             first = self.board.claim_failure({"step": step, "doing": doing, "text": why})
-        except RuntimeError:
-            pass  # nobody is left to agree with on who says it
         if first:
             self.tell(text)
         # Every rank finds it out by itself within a moment, and puts its stacks into its log.

@@ -85,7 +85,16 @@ def layout_on_ranks(
     """The layout of documents of `lengths` [documents] tokens in steps that begin at `steps` [steps + 1]."""
     count, filler = len(steps) - 1, empty_tokens(ladder)
     zeros = np.zeros(count, np.int64)
-    made = RankedLayout(*(zeros.copy() for _ in range(4)), {}, zeros.copy(), 0, np.zeros(count))
+    made = RankedLayout(
+        micro_batches=zeros.copy(),
+        real_tokens=zeros.copy(),
+        processed_tokens=zeros.copy(),
+        documents=zeros.copy(),
+        used={},
+        a_rank=zeros.copy(),
+        empty=0,
+        imbalance=np.zeros(count),
+    )
     used = Counter[int]()
     empty = 0
     for step, values in enumerate(_steps(lengths, steps)):

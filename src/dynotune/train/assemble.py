@@ -12,6 +12,7 @@ from dynotune.data.examples import Examples
 from dynotune.errors import ConfigError
 from dynotune.measure.utilisation import Utilisation
 from dynotune.objectives.sft import Objective
+from dynotune.parallel.ranks import Ranks
 from dynotune.plan.memory import StepMemory
 from dynotune.plan.plan import Plan
 from dynotune.train.best import BestTracker
@@ -57,6 +58,7 @@ def assemble(
     console: Console,
     listeners: Sequence[Callable[[Row], None]],
     on_save: Callable[[Path], None],
+    ranks: Ranks,
 ) -> Run:
     """A run ready for the loop; where the configuration resumes, its state is restored."""
     optimizer = build_optimizer(model, config)
@@ -86,7 +88,7 @@ def assemble(
     evaluator = None
     if held_out:
         evaluator = Evaluator(
-            held_out, path, objective, tokenizer, device, config.eval_samples, config.eval_sample_max_new_tokens
+            held_out, path, objective, tokenizer, device, config.eval_samples, config.eval_sample_max_new_tokens, ranks
         )
         for name in evaluator.sets_without_prompts():
             display.say(
@@ -118,14 +120,21 @@ def assemble(
             device,
             config.on_nonfinite_step,
             [],
-            Utilisation.of(model, device, config.device_peak_tflops, labelled_rows_head=path.labelled_rows_head),
+            Utilisation.of(
+                model,
+                device,
+                config.device_peak_tflops,
+                labelled_rows_head=path.labelled_rows_head,
+                devices=ranks.world,
+            ),
         ),
-        events=Events(callbacks, config, trainee, plan),
+        events=Events(callbacks, config, trainee, plan, ranks),
         display=display,
         memory=Memory(Explainer(config, device, model, memory), display.say),
         eval_on_start=config.eval_on_start,
         keep_samples=lambda step, rows: _keep_samples(folder, display, step, rows),
         on_save=on_save,
+        ranks=ranks,
     )
     run.journal.listeners = [
         lambda row: folder.append("metrics.jsonl", row),

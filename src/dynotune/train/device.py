@@ -1,4 +1,4 @@
-"""The process before anything is built: device, seeds, determinism, one rank."""
+"""The process before anything is built: device, seeds, determinism."""
 
 import os
 import random
@@ -10,25 +10,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from dynotune.config.checking.problems import shown
 from dynotune.config.keys.run import RunConfig
-from dynotune.config.reading.files import MAX_DIGITS
-from dynotune.errors import ConfigError
 from dynotune.model.load import choose_device
 from dynotune.model.precision import Precision
+from dynotune.parallel.ranks import Ranks
+
+APART = 0x9E3779B1
+"""Between the seeds of neighbouring ranks: a prime near 2^32 over the golden ratio, so that no usual seed is another's."""
 
 
-def set_up_process(config: RunConfig) -> torch.device:
-    """Seed everything, set determinism and TF32, and choose the device."""
-    given = os.environ.get("WORLD_SIZE", "1")
-    if not given.isdecimal():
-        raise ConfigError(f"WORLD_SIZE is {shown(given)}, not a number of processes. Unset it, or set it to 1.")
-    world = int(given[:MAX_DIGITS])
-    if world > 1:
-        raise ConfigError(
-            f"WORLD_SIZE is {world}: this version trains on one GPU. Start one process; training on several comes with the"
-            " work on reliability and ranks."
-        )
+def set_up_process(config: RunConfig, local_rank: int = 0) -> torch.device:
+    """Seed everything, set determinism and TF32, and choose the device: the GPU `local_rank`, where there are some."""
+    if torch.cuda.is_available() and not config.use_cpu and local_rank:
+        torch.cuda.set_device(local_rank)
     if config.full_determinism:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
@@ -48,6 +42,15 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)  # libraries draw from the global generator
     torch.manual_seed(seed)
+
+
+def draw_apart(seed: int, ranks: Ranks) -> None:
+    """From here on each rank draws its own numbers (dropout, noise): the same masks on all would be fewer of them.
+
+    The first rank's are those that it draws alone.
+    """
+    if ranks.rank:
+        seed_everything((seed + APART * ranks.rank) % 2**32)
 
 
 def autocast_of(precision: Precision, device: torch.device) -> Callable[[], Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +11,12 @@ import torch
 
 from dynotune.data.examples import IGNORE, Examples
 from dynotune.objectives.sft import Objective
+from dynotune.parallel.ranks import Ranks
 from dynotune.plan.ladder import Ladder, round_up
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.packing import lay_out
+from dynotune.plan.ranked import empty_tokens, on_ranks
+from dynotune.plan.spread import Cost
 from dynotune.plan.truncation import Spans
 from dynotune.train.faults.memory import lower_ladder
 from dynotune.train.paths.feed import Documents, Feed
@@ -51,10 +55,12 @@ class Evaluator:
         device: torch.device,
         samples: int,
         max_new_tokens: int,
+        ranks: Ranks | None = None,
     ) -> None:
         self.held_out, self.path, self.objective = held_out, path, objective
         self.tokenizer, self.device = tokenizer, device
         self.samples, self.max_new_tokens = samples, max_new_tokens
+        self.ranks = ranks or Ranks()
         self.most: int | None = None
         """Tokens of the largest micro-batch where memory ran out in larger ones, which training may still hold."""
 
@@ -69,28 +75,34 @@ class Evaluator:
         autocast: AbstractContextManager[Any],
         ladder: Ladder | None,
         on_batch: Callable[[], None] = lambda: None,
+        step: int = 0,
     ) -> dict[str, float]:
-        """Metrics of all sets; `on_batch` is called after each micro-batch. The model is put back into training mode.
+        """Metrics of all sets, on every rank; `on_batch` is called after each of this rank's micro-batches, of training step
+        `step`. The model is put back into training mode.
 
         ladder: that of the plan; None: one document at a time.
         """
-        metrics: dict[str, float] = {}
+        size = 1 + len(self.objective.sums)
+        totals = torch.zeros(len(self.held_out), size, dtype=torch.float64, device=self.device)
         model.eval()
         with torch.no_grad(), autocast:
-            for name, held in self.held_out.items():
-                prefix = _prefix(name)
+            for place, held in enumerate(self.held_out.values()):
                 feed = Feed(Documents(held.examples, held.spans), self.path, self.device)
-                totals = torch.zeros(1 + len(self.objective.sums), dtype=torch.float64, device=self.device)
                 with closing(feed.batches(self._micro_batches(held, ladder))) as batches:
                     for batch in batches:
                         with self.path.engaged():
                             loss, sums = self.path.loss(batch)
-                        totals += torch.cat([loss.detach()[None], sums])
+                        totals[place] += torch.cat([loss.detach()[None], sums])
                         on_batch()  # outside of `engaged`: a callback may call the model
-                means = (totals / int(held.spans.label_tokens[held.rows].sum())).tolist()
-                metrics[f"{prefix}_loss"] = means[0]
-                metrics |= {f"{prefix}_{key}": value for key, value in zip(self.objective.sums, means[1:], strict=True)}
+                        self.ranks.at(step, "the evaluation")
         model.train()
+        # Once, at the end: a rank that runs out of memory begins again by itself, and the others wait for it here.
+        of_all = self.ranks.sum(totals).tolist()
+        metrics: dict[str, float] = {}
+        for (name, held), sums_of in zip(self.held_out.items(), of_all, strict=True):
+            labels = int(held.spans.label_tokens[held.rows].sum())
+            names = ("loss", *self.objective.sums)
+            metrics |= {f"{_prefix(name)}_{key}": value / labels for key, value in zip(names, sums_of, strict=True)}
         return metrics
 
     def lower(self, ladder: Ladder | None) -> int | None:
@@ -106,7 +118,11 @@ class Evaluator:
         """Laid out a part at a time: what is on its way to the device must not grow with the data set."""
         for rows in np.array_split(held.rows, max(1, len(held.rows) // LAID_OUT_AT_ONCE)):
             lengths = held.spans.lengths_of(rows)
-            yield from lay_out(rows, lengths, self._ladder_for(int(lengths.max(initial=0)), ladder))
+            fitting = self._ladder_for(int(lengths.max(initial=0)), ladder)
+            every = on_ranks(
+                rows, lengths, self.ranks.world, Cost(), partial(lay_out, ladder=fitting), empty_tokens(fitting)
+            )
+            yield from every[self.ranks.rank]
 
     def _ladder_for(self, longest: int, ladder: Ladder | None) -> Ladder | None:
         """The plan's ladder as far as evaluation goes up on it, and a rung for what is longer."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
+from dynotune.parallel.ranks import Ranks
 from dynotune.plan.plan import Plan
 from dynotune.train.cadence import cadences
 from dynotune.train.state import Trainee
@@ -40,6 +41,7 @@ class Events:
         config: SFTConfig,
         trainee: Trainee,
         plan: Plan,
+        ranks: Ranks | None = None,
     ) -> None:
         from transformers import TrainerControl, TrainerState
 
@@ -63,8 +65,8 @@ class Events:
             eval_steps=evaluate.interval,
             save_steps=save.interval,
             train_batch_size=plan.examples_per_step,
-            is_local_process_zero=True,
-            is_world_process_zero=True,
+            is_local_process_zero=ranks is None or ranks.local_rank == 0,
+            is_world_process_zero=ranks is None or ranks.is_first,
         )
         self.control = TrainerControl()
         if self.callbacks:
@@ -94,6 +96,14 @@ class Events:
         for callback in self.callbacks:
             result = getattr(callback, f"on_{event}")(self.config, self.state, self.control, **parts, **more)
             self.control = result if result is not None else self.control
+
+    def agree(self, ranks: Ranks) -> None:
+        """What any rank's callbacks ask for is asked for on all. Where they do so is the same on every rank but for
+        `on_log`, which is called when the device's figures have arrived."""
+        if self.callbacks:
+            what = ("log", "evaluate", "save", "epoch_stop", "training_stop")
+            for one, asked in zip(what, ranks.agree(*map(self.asked, what)), strict=True):
+                setattr(self.control, f"should_{one}", asked)
 
     def remember(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """On resume: what earlier processes of this run logged, the rows of metrics.jsonl."""

@@ -1,7 +1,7 @@
 """The end of a run: the best model where one was asked for, the final model or adapter, its card, the curve, the hub."""
 
 import time
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,13 +20,31 @@ from dynotune.train.run_folder import RunFolder
 
 
 def finish(run: Run, config: SFTConfig, folder: RunFolder, hub: HubPusher | None, began: float) -> dict[str, Any]:
-    """Write what the run leaves behind, show the curve, and return the figures of the whole run."""
-    target = keep_model(run, config, folder)
+    """Write what the run leaves behind, show the curve, and return the figures of the whole run; on every rank, of which
+    the first one writes."""
+    of_ranks = run.ranks.gather(_of_this_rank(run))
+    take_best(run, config)  # behind that meeting: the first rank has written every checkpoint by then
+    with run.ranks.first_alone("writing the model") as mine:
+        if mine:
+            return _write(run, config, folder, hub, began, of_ranks)
+    return summary(run, time.perf_counter() - began, of_ranks)
+
+
+def _write(
+    run: Run,
+    config: SFTConfig,
+    folder: RunFolder,
+    hub: HubPusher | None,
+    began: float,
+    of_ranks: Sequence[Mapping[str, float]],
+) -> dict[str, Any]:
+    target = folder.path / model_folder(run.trainee.is_adapter)
+    save_model(run.trainee.model, run.trainee.tokenizer, target)
     curves = read_curves(folder.metrics) if folder.metrics.is_file() else []
     if curves:
         write_svg_loss_curve(curves, folder.path / "loss.svg", title="loss")
         run.display.console.print(loss_curve(curves))
-    figures = summary(run, time.perf_counter() - began)
+    figures = summary(run, time.perf_counter() - began, of_ranks)
     folder.write_json("summary.json", figures)
     write_model_card(folder.path, figures)
     run.display.say(f"{figures['steps']} steps, {figures['real_tokens']:,} tokens in {figures['train_seconds']:.1f} s")
@@ -45,8 +63,8 @@ def finish(run: Run, config: SFTConfig, folder: RunFolder, hub: HubPusher | None
     return figures
 
 
-def keep_model(run: Run, config: SFTConfig, folder: RunFolder) -> Path:
-    """Write the final model or adapter into the run folder; with `load_best_model_at_end`, the best one."""
+def take_best(run: Run, config: SFTConfig) -> None:
+    """With `load_best_model_at_end` the model becomes the best one that was saved."""
     trainee, progress = run.trainee, run.trainee.progress
     if config.load_best_model_at_end and progress.best_step not in (None, progress.step):
         assert progress.best_step is not None
@@ -57,13 +75,18 @@ def keep_model(run: Run, config: SFTConfig, folder: RunFolder) -> Path:
         )
     if config.load_best_model_at_end and progress.best_step is None:
         run.display.say("note: no evaluation was finite, so the model of the last step is kept")
-    target = folder.path / model_folder(trainee.is_adapter)
-    save_model(trainee.model, trainee.tokenizer, target)
-    return target
 
 
-def summary(run: Run, seconds: float) -> dict[str, Any]:
-    """Figures of the whole run, each defined once: docs, "Metrics"."""
+def _of_this_rank(run: Run) -> dict[str, float]:
+    """What each process has of its own."""
+    own = {"data_wait_seconds": run.feed.wait_seconds}
+    if run.device.type == "cuda":
+        own["peak_memory_gib"] = torch.cuda.max_memory_allocated(run.device) / 2**30
+    return own
+
+
+def summary(run: Run, seconds: float, of_ranks: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Figures of the whole run, each defined once: docs, "Metrics". Of ranks the largest counts."""
     p = run.trainee.progress
     out: dict[str, Any] = {
         "definitions": DEFINITIONS,
@@ -74,13 +97,13 @@ def summary(run: Run, seconds: float) -> dict[str, Any]:
         "label_tokens": p.label_tokens,
         "train_seconds": p.train_seconds,
         **speed(run),
-        "data_wait_seconds": run.feed.wait_seconds,
         "process_seconds": seconds,
         "skipped_steps": p.skipped_steps,
         "out_of_memory": p.out_of_memory,
     }
-    if run.device.type == "cuda":
-        out["peak_memory_gib"] = torch.cuda.max_memory_allocated(run.device) / 2**30
+    out |= {name: max(own[name] for own in of_ranks) for name in of_ranks[0]}
+    if run.ranks.world > 1:
+        out["ranks"] = run.ranks.world
     if p.best_step is not None:
         out |= {"best_step": p.best_step, "best_metric": p.best_metric}
     return out

@@ -143,6 +143,7 @@ def take_step(run: Run, meter: Meter, step: Step, batches: Iterator[Any]) -> Ord
 
     None: nothing was updated and `run.plan` executes the step otherwise; it is to be taken again.
     """
+    run.ranks.at(step.number, "the forward and backward pass")
     draws = Draws.now(run.device)
     accumulated = run.memory.attempt("forward", lambda: forward_backward(run, step, batches))
     asked = run.outside.look()
@@ -157,8 +158,9 @@ def take_step(run: Run, meter: Meter, step: Step, batches: Iterator[Any]) -> Ord
         return None
     assert accumulated is not None
     loss, sums = accumulated
-    run.ranks.sum_gradients(run.update.parameters)
+    run.memory.must("the sum of gradients", run, lambda: run.ranks.sum_gradients(run.update.parameters))
     measured = run.ranks.sum(torch.cat([loss[None], sums]))
+    run.ranks.at(step.number, "the update")
     updated = run.memory.attempt("optimizer", lambda: run.update(measured[0]))
     if updated is None:
         draws.restore()
@@ -212,6 +214,7 @@ def log_evaluate_save(run: Run, meter: Meter, step: Step) -> None:
         meter.close(log=True)
     read(run, meter)
     tell_of_checkpoints(run)
+    events.agree(run.ranks)
     refuse_the_impossible(run, meter)
     if not (events.asked("evaluate") or events.asked("save")):
         return
@@ -223,8 +226,10 @@ def log_evaluate_save(run: Run, meter: Meter, step: Step) -> None:
         if events.asked("evaluate"):
             is_best = evaluate(run, step.number, step.epoch)
             events.ask("save", run.save_best and is_best)
+            events.agree(run.ranks)
         if events.asked("save"):
             save(run)
+            events.agree(run.ranks)
 
 
 def read(run: Run, meter: Meter, wait: bool = False) -> None:
@@ -300,6 +305,7 @@ def evaluate(run: Run, step: int, epoch: float) -> bool:
                 run.autocast(),
                 ladder,
                 on_batch=lambda: run.events.call("prediction_step", step, epoch),
+                step=step,
             ),
         )
     )
@@ -307,7 +313,10 @@ def evaluate(run: Run, step: int, epoch: float) -> bool:
     run.journal.write({"step": step, "epoch": round(epoch, 6), **metrics})
     if run.evaluator.samples:
         generate = run.evaluator.generate
-        run.keep_samples(step, run.memory.generate(run, lambda: generate(run.trainee.model, run.autocast())))
+        with run.ranks.first_alone("sampling generations") as mine:
+            if mine:
+                rows = run.memory.generate(run, lambda: generate(run.trainee.model, run.autocast()))
+                run.keep_samples(step, rows)
     run.events.call("evaluate", step, epoch, metrics=metrics)
     if isinstance(run.trainee.schedule, ReduceLROnPlateau) and step:
         assert run.best is not None

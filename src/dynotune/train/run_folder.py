@@ -28,9 +28,10 @@ WRITTEN = ("config.yaml", "environment.json", "plan.json", "ledger.json", *BESID
 class RunFolder:
     """Paths and small files of one run. One process at a time: the folder is locked until `release`."""
 
-    def __init__(self, path: Path, replaces: bool = False) -> None:
-        """`replaces`: the folder holds an earlier run, which `begin` will remove."""
-        self.path, self.replaces = path, replaces
+    def __init__(self, path: Path, replaces: bool = False, writes: bool = True) -> None:
+        """replaces: the folder holds an earlier run, which `begin` will remove. writes: False for all ranks but the first:
+        what they are told to write there, the first one writes."""
+        self.path, self.replaces, self.writes = path, replaces, writes
         self.starting = path / ".starting"
         """Where files are kept until the run begins."""
         self.metrics, self.checkpoints = path / "metrics.jsonl", path / "checkpoints"
@@ -106,6 +107,8 @@ class RunFolder:
 
         Everything that can be refused has been by then, so a run that fails before costs the old one nothing.
         """
+        if not self.writes:
+            return
         for name in (*LEAVINGS, *BESIDES) if self.replaces else ():
             target = self.path / name
             if target.is_dir():
@@ -121,6 +124,8 @@ class RunFolder:
 
     def write_text(self, name: str, text: str) -> None:
         """Replace a file in one motion: a reader sees the old one or the new one."""
+        if not self.writes:
+            return
         target = self.path / name
         half = target.with_name(f".{target.name}.{os.getpid()}")
         half.write_text(text, encoding="utf-8")
@@ -128,6 +133,8 @@ class RunFolder:
 
     def append(self, name: str, row: Mapping[str, Any]) -> None:
         """Add one line to a .jsonl file."""
+        if not self.writes:
+            return
         try:
             with (self.path / name).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")

@@ -21,6 +21,9 @@ from dynotune.model.prepare import Prepared, prepare_model
 from dynotune.model.saveable import make_saveable
 from dynotune.model.tokenizer import apply_settings, load_tokenizer_and_changes
 from dynotune.objectives.sft import SFTObjective
+from dynotune.parallel.alike import begin_alike
+from dynotune.parallel.join import joined, place
+from dynotune.parallel.ranks import Ranks
 from dynotune.plan.content import Content, make_content
 from dynotune.plan.make import check_vocabulary, rows_without_labels
 from dynotune.plan.plan import Plan
@@ -28,13 +31,14 @@ from dynotune.train.assemble import assemble
 from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.checkpoints.contents import read_state
 from dynotune.train.checkpoints.differences import with_batch_of
-from dynotune.train.device import seed_everything, set_up_process
+from dynotune.train.device import draw_apart, seed_everything, set_up_process
 from dynotune.train.evaluate import HeldOut
 from dynotune.train.faults.before import out_of_memory_explained
 from dynotune.train.finish import finish
 from dynotune.train.hub import HubPusher
 from dynotune.train.loop import train
 from dynotune.train.paths.choose import Execution, choose_execution
+from dynotune.train.ranks import find_checkpoint, open_folder
 from dynotune.train.run_folder import RunFolder
 from dynotune.train.trackers import Trackers
 
@@ -82,38 +86,65 @@ def train_sft(
 
     Raises `ConfigError`, `DataError`, `TemplateError` or `ModelError` before the first step, `TrainingError` after it.
     """
-    began = time.perf_counter()
-    console = console or Console()
-    say = _sayer(console)
     export_env(config.env)
+    here = place(config)
+    device = set_up_process(config, here.local_rank)
+    with joined(here, device, config.ddp_timeout) as ranks:
+        return _train(
+            config, ranks, device, model, tokenizer, train_dataset, eval_dataset, callbacks, peft_config, console
+        )
+
+
+def _train(
+    config: SFTConfig,
+    ranks: Ranks,
+    device: torch.device,
+    model: "PreTrainedModel | None",
+    tokenizer: "PreTrainedTokenizerBase | None",
+    train_dataset: Any,
+    eval_dataset: Any,
+    callbacks: "Sequence[TrainerCallback]",
+    peft_config: "PeftConfig | None",
+    console: Console | None,
+) -> RunResult:
+    """One rank's part of a run. What must happen once for all happens on the first."""
+    began = time.perf_counter()
+    resume = config.resume_from_checkpoint
+    folder = open_folder(config, ranks)
+    console = console if console and ranks.is_first else Console()
+    say = _sayer(console)
     for sentence in config.notices:
         say(f"note: {sentence}")
-    device = set_up_process(config)
     precision = choose_precision(config, config, device, peft_config)
-    resume = config.resume_from_checkpoint
-    folder = RunFolder.open(config.output_dir, config.overwrite_output_dir, resume)
     prepared: Prepared | None = None
     trackers: Trackers | None = None
     try:
         folder.refuse_inputs_inside(_named_paths(config))
-        checkpoints = Checkpoints(folder.checkpoints, config, say=say)
-        resume_from = checkpoints.find(resume) if resume else None
+        checkpoints = Checkpoints(folder.checkpoints, config, ranks=ranks, gather=ranks.gather, say=say)
+        resume_from = find_checkpoint(checkpoints, resume, ranks) if resume else None
         if resume_from:
-            config = _with_batch_of(config, resume_from, say)
+            config = _with_batch_of(config, resume_from, ranks.world, say)
         name = config.run_name or folder.path.resolve().name
         # What can fail for want of a login or a package fails now, not after the data has been read.
-        hub = HubPusher(config, folder.path, say=say) if config.push_to_hub else None
-        trackers = Trackers(config.report_to, config.project, name, folder.path, config.public_dict(), say=say)
+        hub = HubPusher(config, folder.path, say=say) if config.push_to_hub and ranks.is_first else None
+        report_to = config.report_to if ranks.is_first else "none"
+        trackers = Trackers(report_to, config.project, name, folder.path, config.public_dict(), say=say)
         sent = trackers.log
         if tokenizer is None:
             tokenizer, changes = load_tokenizer_and_changes(config, config)
         else:
             changes = apply_settings(tokenizer, config, config)
         encoder = Encoder(tokenizer, config)
-        data, held_out_data = load_train_and_eval(
-            config, encoder, folder.starting, train_dataset=train_dataset, eval_dataset=eval_dataset, say=say
-        )
-        plan, examples, held_out = make_plan(config, folder, tokenizer, data, held_out_data)
+        with ranks.one_after_another("preparing the data"):
+            data, held_out_data = load_train_and_eval(
+                config,
+                encoder,
+                folder.starting if folder.writes else None,
+                train_dataset=train_dataset,
+                eval_dataset=eval_dataset,
+                say=say,
+            )
+        plan, examples, held_out = make_plan(config, folder, tokenizer, data, held_out_data, ranks)
         _report_data(config, console, encoder, data, held_out_data, plan)
 
         seed_everything(config.seed)  # what is drawn for the model must not depend on what was drawn for the data
@@ -136,10 +167,12 @@ def train_sft(
                 longest=max(int(spans.lengths_of(some).max()) for spans, some in documents),
                 precision=precision,
                 undo=prepared.undo,
+                ranks=ranks,
             )
         plan = execution.plan
         for line in execution.says:
             say(line)
+        draw_apart(config.seed, ranks)
         run = assemble(
             config,
             folder=folder,
@@ -159,11 +192,22 @@ def train_sft(
             console=console,
             listeners=[rows.append, lambda row: sent(row, row["step"])],
             on_save=hub.push_checkpoint if hub else lambda checkpoint: None,
+            ranks=ranks,
         )
         if run.update.waits_for_device:
             say(f"note: `optim: {config.optim}` has no fused kernel here, so the host waits for the device once a step")
+        begin_alike(
+            ranks,
+            prepared.model,
+            {
+                "configuration": config.public_dict(),
+                "plan": run.plan.to_json(),
+                "execution": {"path": type(execution.path).__name__},
+                "checkpoint": {"step": run.trainee.progress.step},
+            },
+        )
         folder.begin()
-        if resume_from:
+        if resume_from and ranks.is_first:
             run.events.remember(folder.forget_after(run.trainee.progress.step))
             for path in run.checkpoints.abandon_after(run.trainee.progress.step):
                 say(f"note: a checkpoint of the run that was left is now {path}")
@@ -193,12 +237,13 @@ def make_plan(
     tokenizer: "PreTrainedTokenizerBase",
     data: Loaded,
     held_out_data: Mapping[str, Loaded],
+    ranks: Ranks,
 ) -> tuple[Plan, Examples, dict[str, HeldOut]]:
     """Apply `max_length` and packing to every data set, account for what they cut, and plan the run.
 
     Returns the plan, the documents that it is made of, and the held-out data.
     """
-    quarantine = Quarantine(folder.starting / "quarantine.jsonl").write
+    quarantine = Quarantine(folder.starting / "quarantine.jsonl").write if folder.writes else None
 
     shuffle_seed = config.seed if config.shuffle_dataset else None
 
@@ -216,7 +261,16 @@ def make_plan(
     train = content_of(data, config.packing)
     # Shuffled rows make other steps, so a checkpoint must not go on under them.
     digest = data.examples.digest() + ("" if shuffle_seed is None else f", shuffled by {shuffle_seed}")
-    plan = Plan(train.spans, train.rows, config, config.seed, digest, packing=train.packing)
+    plan = Plan(
+        train.spans,
+        train.rows,
+        config,
+        config.seed,
+        digest,
+        packing=train.packing,
+        rank=ranks.rank,
+        world=ranks.world,
+    )
     held_out = {}
     for name, loaded in held_out_data.items():
         content = content_of(loaded, config.packing_of_evaluation)
@@ -224,10 +278,12 @@ def make_plan(
     return plan, train.examples, held_out
 
 
-def _with_batch_of(config: SFTConfig, checkpoint: Path, say: Any) -> SFTConfig:
+def _with_batch_of(config: SFTConfig, checkpoint: Path, world: int, say: Any) -> SFTConfig:
     """The configuration with the checkpoint's examples a step: a run goes on with the steps that it was planned with."""
     examples = read_state(checkpoint)["plan"]["examples_per_step"]
-    config, sentence = with_batch_of(config, checkpoint, examples, "global_batch_size" in config.model_fields_set)
+    config, sentence = with_batch_of(
+        config, checkpoint, examples, "global_batch_size" in config.model_fields_set, world
+    )
     if sentence:
         say(sentence)
     return config

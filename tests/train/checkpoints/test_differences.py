@@ -112,7 +112,7 @@ def test_a_step_keeps_the_examples_that_it_had(run_tiny: Any, tmp_path: Path, sa
     assert "a step keeps the 2 examples" in said.export_text()
     assert [row["loss"] for row in result.metrics] == [row["loss"] for row in whole.metrics[3:]]
     written = load_config(tmp_path / "run" / "config.yaml")
-    assert written.examples_per_step == 2
+    assert written.examples_on(1) == 2
 
 
 def test_a_global_batch_size_that_contradicts_the_checkpoint_is_an_error(run_tiny: Any) -> None:

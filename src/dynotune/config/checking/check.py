@@ -32,13 +32,23 @@ class Resolved:
 def resolve(model: type[BaseModel], given: Mapping[Any, Any], origins: Origins) -> Resolved:
     """Give every key its fate: keep the honoured ones, note the superseded, find fault with the rest."""
     resolved = Resolved()
-    for raw, value in given.items():
-        key = str(raw)
+    named = [(str(raw), value) for raw, value in given.items()]
+    yielding = [key for key, _ in named if (fate := _fate(key)[1]) is not None and fate.yields]
+    for key, value in sorted(named, key=lambda one: one[0] in yielding):
         if key in model.model_fields:
             _keep(resolved, model, key, key, value, origins)
             continue
         name, fate = _fate(key)
+        if fate is not None and fate.value is not None:
+            try:
+                value = fate.value(value)
+            except ValueError as error:
+                text = f"`{key}: {shown(value, key=key)}`: {error}."
+                resolved.problems.append(Problem((key,), text, origins.place(key)))
+                continue
         if name is not None:
+            if fate is not None and fate.yields and name in resolved.values:
+                continue
             # A rename: transformers' or TRL's own, so the value means the same.
             if not (is_empty(value) or (key == "warmup_ratio" and same(value, 0))):
                 _rename(resolved, model, key, name, value, origins)
@@ -77,7 +87,7 @@ def _fate(key: str) -> tuple[str | None, Fate | None]:
         return RENAMED[key], None
     fate = SFT_FATES.get(key) or LEGACY.get(key) or launcher_fate(key)
     if fate is not None and fate.key is not None:
-        return fate.key, None
+        return fate.key, fate
     return None, fate
 
 

@@ -45,6 +45,12 @@ class Fate:
     key: str | None = None
     """Our name of an honoured field, where it differs."""
 
+    value: Callable[[Any], Any] | None = None
+    """Our value from theirs, where those differ; None is "unset". Raises ValueError with the reason and the remedy."""
+
+    yields: bool = False
+    """Another name of the same key wins over this one without a word, as with the launcher that has it."""
+
     speedup: str | None = None
     """The speed-up that a mapped field switches on."""
 
@@ -73,9 +79,11 @@ def same(value: Any, other: Any) -> bool:
     return bool(value == other)
 
 
-def honoured(reason: str = "", *, key: str | None = None) -> Fate:
+def honoured(
+    reason: str = "", *, key: str | None = None, value: Callable[[Any], Any] | None = None, yields: bool = False
+) -> Fate:
     """A field that does here what it does in TRL."""
-    return Fate(Kind.HONOURED, reason, key=key)
+    return Fate(Kind.HONOURED, reason, key=key, value=value, yields=yields)
 
 
 def superseded(

@@ -1,62 +1,80 @@
-"""The keys that `trl sft` hands to `accelerate launch`, and torchrun's: one process is accepted, more are refused."""
+"""The keys that `trl sft` hands to `accelerate launch`, and torchrun's: the number of processes is honoured."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dynotune.config.fates.fate import Fate, refused, superseded
-from dynotune.config.fates.training import LATER_SHARDING, ONE_PROCESS
+from dynotune.config.fates.fate import Fate, honoured, is_empty, refused, superseded
+from dynotune.config.fates.training import LATER_SHARDING
 
-MORE = "training in more than one process is later work"
-MORE_INSTEAD = "set it to 1 or remove it; to choose a GPU write `env: {CUDA_VISIBLE_DEVICES: 0}`"
-ONE_GPU = "remove it and train on one GPU"
+MACHINES = "training on more than one machine is later work"
+ONE_GPU = "remove it; `gpus` trains on several with a whole model on each"
 BF16 = "`bf16` decides, in TRL too"
 ANY_ONE = (None, 1, 0, "")
+FREE_PORT = "the processes of one machine meet at a port that is free"
+LAUNCHED = "`dynotune sft --gpus` starts the processes"
 
-SINGLE_CONFIGS = frozenset({"single_gpu"})
-"""Launcher files that TRL ships by name and that start one process."""
+SHIPPED = {"single_gpu": 1, "multi_gpu": 8}
+"""Launcher files that TRL ships by name and that do not shard, with the processes that they start."""
 
 
-def _starts_one_process(value: Any) -> bool:
-    """Whether an Accelerate configuration, by TRL's name or as a file, asks for one process without sharding."""
-    if not isinstance(value, str) or not value:
-        return value is None or value == ""
-    if value in SINGLE_CONFIGS:
-        return True
-    path = Path(value)
+def _count(value: Any) -> Any:
+    """The number of processes; 0 and empty are unset."""
+    if is_empty(value) or value in (0, "0"):
+        return None
+    if isinstance(value, str) and not value.strip().isdecimal():
+        raise ValueError("write the number of GPUs")
+    return value
+
+
+def _count_of_file(value: Any) -> int | None:
+    """The processes that an Accelerate configuration starts, by TRL's name or as a file."""
+    if is_empty(value):
+        return None
+    if value in SHIPPED:
+        return SHIPPED[value]
+    path = Path(str(value))
     if not path.is_file():
-        return False
+        raise ValueError(
+            f"it is neither a file nor one of TRL's configurations that do not shard ({', '.join(SHIPPED)}); sharding is"
+            " later work. Write `gpus`"
+        )
     from dynotune.config.reading.files import read_file
 
     given = read_file(path).values
-    return str(given.get("distributed_type", "NO")).upper() == "NO" and str(given.get("num_machines", 1)) == "1"
+    kind = str(given.get("distributed_type", "NO")).upper()
+    if str(given.get("num_machines", 1)) != "1":
+        raise ValueError(f"it asks for {given['num_machines']} machines, and {MACHINES}. Write `gpus`")
+    if kind == "NO":
+        return 1
+    if kind != "MULTI_GPU":
+        raise ValueError(f"it asks for `distributed_type: {kind}`: {LATER_SHARDING}. Write `gpus`")
+    count = _count(given.get("num_processes"))
+    return None if count is None else int(count)
 
 
-def _count() -> Fate:
-    return refused(MORE, MORE_INSTEAD, silent=ANY_ONE)
-
-
-_ACCELERATE_FILE = refused(
-    "it is not a file or TRL name of an Accelerate configuration that starts one process; sharding and more processes "
-    "are later work",
-    "remove it, or use `single_gpu`",
-    noop=_starts_one_process,
+_COUNT = honoured("is `gpus`", key="gpus", value=_count)
+_ACCELERATE_FILE = honoured(
+    "its number of processes is `gpus`; a file that shards, or asks for several machines, is refused",
+    key="gpus",
+    value=_count_of_file,
+    yields=True,
 )
 
 LAUNCHER: Mapping[str, Fate] = {
     "accelerate_config": _ACCELERATE_FILE,
     "config_file": _ACCELERATE_FILE,
-    "num_processes": _count(),
-    "num_machines": _count(),
-    "nproc_per_node": _count(),
-    "nnodes": _count(),
+    "num_processes": _COUNT,
+    "num_machines": refused(MACHINES, "remove it", silent=ANY_ONE),
+    "nproc_per_node": _COUNT,
+    "nnodes": refused(MACHINES, "remove it", silent=(*ANY_ONE, "1:1")),
     "gpu_ids": refused(
-        "one process trains on the first visible GPU",
-        "choose it with `env: {CUDA_VISIBLE_DEVICES: 1}`",
+        "the first visible GPUs are taken",
+        "choose them with `env: {CUDA_VISIBLE_DEVICES: '2,3'}`, and their number with `gpus`",
         silent=("all", 0, "0", None),
     ),
-    "distributed_type": refused(LATER_SHARDING, ONE_GPU, silent=("NO", "no", False, None)),
-    "multi_gpu": refused(MORE, ONE_GPU, default=False),
+    "distributed_type": refused(LATER_SHARDING, ONE_GPU, silent=("NO", "no", "MULTI_GPU", False, None)),
+    "multi_gpu": superseded("`gpus`, or `num_processes`, decides", default=False),
     "mixed_precision": superseded(
         BF16,
         default="no",
@@ -68,30 +86,30 @@ LAUNCHER: Mapping[str, Fate] = {
     ),
     "downcast_bf16": refused("TPUs are not supported", "remove it", default="no", silent=("no", False, None)),
     "cpu": refused("transformers' name is the one that counts", "write `use_cpu: true`", default=False),
-    "machine_rank": refused(MORE, "remove it", silent=(0, None)),
-    "node_rank": refused(MORE, "remove it", silent=(0, None)),
-    "main_process_ip": superseded(ONE_PROCESS),
-    "main_process_port": superseded(ONE_PROCESS),
-    "master_addr": superseded(ONE_PROCESS),
-    "master_port": superseded(ONE_PROCESS),
-    "rdzv_backend": superseded(ONE_PROCESS, default="static", silent=("static", None)),
-    "rdzv_conf": superseded(ONE_PROCESS),
-    "rdzv_endpoint": superseded(ONE_PROCESS),
-    "same_network": superseded(ONE_PROCESS, silent=(True, False, None)),
+    "machine_rank": refused(MACHINES, "remove it", silent=(0, None)),
+    "node_rank": refused(MACHINES, "remove it", silent=(0, None)),
+    "main_process_ip": superseded(FREE_PORT),
+    "main_process_port": superseded(FREE_PORT),
+    "master_addr": superseded(FREE_PORT),
+    "master_port": superseded(FREE_PORT),
+    "rdzv_backend": superseded(FREE_PORT, default="static", silent=("static", None)),
+    "rdzv_conf": superseded(FREE_PORT),
+    "rdzv_endpoint": superseded(FREE_PORT),
+    "same_network": superseded(FREE_PORT, silent=(True, False, None)),
     "max_restarts": superseded("a run that stopped is resumed with `resume_from_checkpoint: true`", default=0),
-    "monitor_interval": superseded(ONE_PROCESS),
-    "role": superseded(ONE_PROCESS),
-    "tee": superseded(ONE_PROCESS),
+    "monitor_interval": superseded("a process that ended is noticed within a second"),
+    "role": superseded(LAUNCHED),
+    "tee": superseded("each process but the first writes `logs/rank-N.log` in the run folder"),
     "log_dir": superseded("everything a run writes is in its run folder"),
-    "main_training_function": superseded("there is no launcher", default="main", silent=("main", None)),
+    "main_training_function": superseded(LAUNCHED, default="main", silent=("main", None)),
     "compute_environment": refused(
         "only the local machine is supported", "remove it", default="LOCAL_MACHINE", silent=("LOCAL_MACHINE", None)
     ),
     "enable_cpu_affinity": superseded("the operating system places the process", default=False),
     "num_cpu_threads_per_process": superseded("write `env: {OMP_NUM_THREADS: 4}` to set the number of threads"),
-    "quiet": superseded("there is no launcher", default=False),
-    "module": refused("there is no launcher", "remove it", default=False),
-    "no_python": refused("there is no launcher", "remove it", default=False),
+    "quiet": superseded(LAUNCHED, default=False),
+    "module": refused(LAUNCHED, "remove it", default=False),
+    "no_python": refused(LAUNCHED, "remove it", default=False),
     "dynamo_backend": refused(
         "compilation is a speed-up that this version lacks", "remove it", default="no", silent=("no", "NO", False, None)
     ),
@@ -107,7 +125,7 @@ LAUNCHER: Mapping[str, Fate] = {
     "gradient_clipping": refused("it is DeepSpeed's name", "write `max_grad_norm`"),
     "offload_optimizer_nvme_path": refused(LATER_SHARDING, ONE_GPU),
     "offload_param_nvme_path": refused(LATER_SHARDING, ONE_GPU),
-    "mpirun_hostfile": refused(MORE, "remove it"),
+    "mpirun_hostfile": refused(MACHINES, "remove it"),
     "aws_access_key_id": refused("only the local machine is supported", "remove it"),
     "aws_secret_access_key": refused("only the local machine is supported", "remove it"),
     "vm": refused("TPUs are not supported", "remove it"),

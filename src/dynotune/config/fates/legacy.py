@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from dynotune.config.fates.fate import Fate, refused, superseded
-from dynotune.config.fates.training import LATER_SHARDING, ONE_PROCESS
+from dynotune.config.fates.training import LATER_SHARDING
 
 RENAMED: Mapping[str, str] = {
     "evaluation_strategy": "eval_strategy",
@@ -48,7 +48,7 @@ LEGACY: Mapping[str, Fate] = {
     "fsdp_min_num_params": refused(LATER_SHARDING, "remove it and train on one GPU", silent=(0, None)),
     "fsdp_transformer_layer_cls_to_wrap": refused(LATER_SHARDING, "remove it and train on one GPU"),
     "split_batches": refused("it divides batches over processes", "set `global_batch_size`", default=False),
-    "dispatch_batches": superseded(ONE_PROCESS),
+    "dispatch_batches": superseded("every process works out the plan and takes its own share"),
     "per_gpu_eval_batch_size": superseded("the evaluation loss does not depend on a batch size"),
     "push_to_hub_organization": refused(
         "the organisation is part of the repository's name", "write it in `hub_model_id`"

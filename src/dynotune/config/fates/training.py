@@ -4,7 +4,8 @@ from typing import Any
 
 from dynotune.config.fates.fate import Fate, honoured, mapped, refused, superseded
 
-ONE_PROCESS = "this version trains in one process, so there is nothing to distribute"
+ONE_FOLDER = "the first process writes the run folder, and the others their logs in it"
+OWN_SUM = "gradients are summed once a step by code of its own, without DistributedDataParallel"
 LATER_SHARDING = "sharding over several GPUs is later work"
 NO_LOADER = "rows are tokenised before the first step and wait in memory, so no loader process runs beside the loop"
 NO_COMPUTE_METRICS = "evaluation reports losses over label tokens and sampled generations, and keeps no predictions"
@@ -115,8 +116,8 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
     "logging_first_step": honoured(),
     "report_to": honoured(),
     "log_level": superseded("what a run prints is short and always the same", default="passive"),
-    "log_level_replica": superseded(ONE_PROCESS, default="warning"),
-    "log_on_each_node": superseded(ONE_PROCESS, default=True, silent=(True, False)),
+    "log_level_replica": superseded(ONE_FOLDER, default="warning"),
+    "log_on_each_node": superseded(ONE_FOLDER, default=True, silent=(True, False)),
     "logging_nan_inf_filter": superseded(
         "a loss that is not finite is never replaced by another number: see `on_nonfinite_step`",
         default=True,
@@ -150,7 +151,9 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
     ),
     "prediction_loss_only": superseded("evaluation never keeps predictions", default=False),
     "eval_do_concat_batches": superseded("evaluation never keeps predictions", default=True, silent=(True, False)),
-    "eval_use_gather_object": superseded(ONE_PROCESS, default=False),
+    "eval_use_gather_object": superseded(
+        "evaluation sums numbers over processes and gathers no objects", default=False
+    ),
     "eval_accumulation_steps": superseded("evaluation never keeps predictions"),
     "include_for_metrics": refused(NO_COMPUTE_METRICS, METRICS_INSTEAD, default=[]),
     "batch_eval_metrics": refused(NO_COMPUTE_METRICS, METRICS_INSTEAD, default=False),
@@ -160,7 +163,7 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
     "save_steps": honoured(),
     "save_total_limit": honoured(),
     "save_only_model": honoured(),
-    "save_on_each_node": superseded(ONE_PROCESS, default=False),
+    "save_on_each_node": superseded(ONE_FOLDER, default=False),
     "enable_jit_checkpoint": refused(
         "a checkpoint on SIGTERM arrives with the work on reliability",
         "remove it and set `save_steps` to what you can afford to lose",
@@ -204,13 +207,13 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
         noop=_is_default_accelerator_config,
     ),
     "parallelism_config": refused(LATER_SHARDING, "remove it and train on one GPU"),
-    "ddp_find_unused_parameters": superseded(ONE_PROCESS),
-    "ddp_bucket_cap_mb": superseded(ONE_PROCESS),
-    "ddp_broadcast_buffers": superseded(ONE_PROCESS),
-    "ddp_static_graph": superseded(ONE_PROCESS),
-    "ddp_backend": superseded(ONE_PROCESS),
-    "ddp_timeout": superseded(ONE_PROCESS, default=1800),
-    "local_rank": superseded(ONE_PROCESS, default=-1, silent=(-1, 0)),
+    "ddp_find_unused_parameters": superseded("a gradient that is missing on some processes counts as zeros there"),
+    "ddp_bucket_cap_mb": superseded(OWN_SUM),
+    "ddp_broadcast_buffers": superseded(OWN_SUM),
+    "ddp_static_graph": superseded(OWN_SUM),
+    "ddp_backend": superseded("NCCL between GPUs, gloo between CPUs"),
+    "ddp_timeout": honoured("of progress of any kind, not of one collective"),
+    "local_rank": superseded("the launcher says which process this is", default=-1, silent=(-1, 0)),
     "fsdp": refused(LATER_SHARDING, "remove it and train on one GPU", silent=(None, False, "", "no", [])),
     "fsdp_config": refused(LATER_SHARDING, "remove it and train on one GPU"),
     "deepspeed": refused(LATER_SHARDING, "remove it and train on one GPU"),

@@ -30,6 +30,13 @@ class RunConfig(Topic):
     use_cpu: bool = False
     """Run on the CPU although a GPU is there."""
 
+    gpus: int | None = Field(default=None, ge=1, le=1024)
+    """Train on so many GPUs of this machine, one process each, with data parallel; with `use_cpu: true` in so many processes
+    on the CPU. Default: one, or as many as torchrun started."""
+
+    ddp_timeout: int = Field(default=1800, ge=1)
+    """Seconds without progress after which a process of several is taken to hang: the job then ends and names it."""
+
     tf32: bool | None = None
     """Allow TensorFloat-32 in fp32 matrix products on GPUs (numeric). Default: PyTorch's own setting."""
 

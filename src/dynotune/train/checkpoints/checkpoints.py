@@ -70,15 +70,16 @@ class Checkpoints:
         """
         self.wait()
         random = [] if self.only_model else self.gather(random_states(gpus_of(trainee.model)))
-        if self.ranks.is_first:
-            later = self.in_background and not wait
-            snapshot = take_snapshot(
-                trainee, random, only_model=self.only_model, copies=self._copies if later else None
-            )
-            if later:
-                self._background.begin(lambda: self._write(snapshot))
-            else:
-                self._write(snapshot)
+        with self.ranks.first_alone("writing a checkpoint") as mine:
+            if mine:
+                later = self.in_background and not wait
+                snapshot = take_snapshot(
+                    trainee, random, only_model=self.only_model, copies=self._copies if later else None
+                )
+                if later:
+                    self._background.begin(lambda: self._write(snapshot))
+                else:
+                    self._write(snapshot)
         return self.path(trainee.progress.step)
 
     def _write(self, snapshot: Snapshot) -> None:

@@ -86,7 +86,7 @@ DECISIONS: dict[str, Decision] = {
         Matter.NOTHING, "it is execution: the same updates",
         "packed_execution", "micro_batch_tokens", "attn_implementation", "gradient_checkpointing",
         "gradient_checkpointing_kwargs", "full_determinism", "device_peak_tflops", "trust_remote_code",
-        "dataset_num_proc", "token_cache", "token_cache_dir", "load_in_memory",
+        "dataset_num_proc", "token_cache", "token_cache_dir", "load_in_memory", "gpus", "ddp_timeout",
     ),
     **_each(
         Matter.NOTHING, "it decides what is shown and kept",

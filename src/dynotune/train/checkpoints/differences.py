@@ -30,8 +30,7 @@ class Difference(NamedTuple):
 class _Batch(Protocol):
     global_batch_size: int | None
 
-    @property
-    def examples_per_step(self) -> int: ...
+    def examples_on(self, world: int) -> int: ...
 
     def replace(self, **changes: Any) -> Self: ...
 
@@ -106,7 +105,7 @@ def with_batch_of(config: Config, path: Path, examples: int, given: bool, world:
             f"`global_batch_size: {config.global_batch_size}` and {path}, whose steps hold {examples} examples, contradict"
             " each other. Take `global_batch_size` out, or start a new run."
         )
-    asked = config.examples_per_step * (1 if config.global_batch_size else world)
+    asked = config.examples_on(world)
     if asked == examples:
         return config, None
     # The product of the two is made to agree, so that the written configuration does not contradict itself.

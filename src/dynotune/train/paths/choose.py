@@ -10,6 +10,8 @@ import torch
 
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
+from dynotune.measure.flops import Flops
+from dynotune.measure.products import CannotCountError
 from dynotune.model import elementwise, lora
 from dynotune.model.aside import Aside
 from dynotune.model.attention import examine, hidden_states, packed_attention
@@ -18,9 +20,11 @@ from dynotune.model.head import find_head
 from dynotune.model.packed import pack
 from dynotune.model.precision import Precision
 from dynotune.objectives.sft import Objective
-from dynotune.plan.capacity import Room, micro_batch_capacity
+from dynotune.parallel.ranks import Ranks
+from dynotune.plan.capacity import Capacity, Room, micro_batch_capacity
 from dynotune.plan.memory import StepMemory, live_memory
 from dynotune.plan.plan import Plan
+from dynotune.plan.spread import Cost
 from dynotune.train.device import autocast_of
 from dynotune.train.paths.packed import PackedPath
 from dynotune.train.paths.path import ExecutionPath
@@ -56,10 +60,12 @@ def choose_execution(
     longest: int,
     precision: Precision,
     undo: ExitStack,
+    ranks: Ranks,
 ) -> Execution:
     """Try packed execution out on the model and take it where it is right. `undo` gives the model back as it was.
 
     longest: tokens of the longest document that will come, held-out ones among them.
+    ranks: those that execute it together, all alike: where one cannot, none does.
 
     Raises `ConfigError` where packed execution is demanded and the model cannot be packed.
     """
@@ -68,7 +74,7 @@ def choose_execution(
     reason = None
     if config.packed_execution != "off":
         with ExitStack() as installed:
-            packed = _packed(config, plan, model, objective, longest, precision, device, installed)
+            packed = _packed(config, plan, model, objective, longest, precision, device, installed, ranks)
             if isinstance(packed, Execution):
                 undo.push(installed.pop_all())
                 return packed
@@ -84,7 +90,30 @@ def choose_execution(
         said = f"note: execution: plain, one document at a time: {name} cannot be packed: {reason}"
     path = PlainPath(model, objective)
     memory = _memory_of(model, config, precision, plain_autocast, path)
-    return Execution(path, plan.executed(None), plain_autocast, [said], memory)
+    plan = plan.executed(None, cost=document_cost(model, plan, labelled_rows_head=False))
+    return Execution(path, plan, plain_autocast, [said], memory)
+
+
+def document_cost(model: "PreTrainedModel", plan: Plan, *, labelled_rows_head: bool) -> Cost:
+    """By what ranks share a step: the model's own FLOPs, or a usual relation where they are not known."""
+    if plan.world == 1:
+        return Cost()
+    try:
+        flops = Flops.of(model)
+    except CannotCountError:
+        return Cost()
+    content = plan.content()
+    share = content["label_tokens_per_epoch"] / content["real_tokens_per_epoch"] if labelled_rows_head else 1.0
+    return flops.document_cost(content["longest_example"], share)
+
+
+def _on_any_rank(reason: str | None, ranks: Ranks) -> str | None:
+    """Why not, if on any rank: what one of them cannot do, none does."""
+    found = [(rank, why) for rank, why in enumerate(ranks.gather(reason)) if why]
+    if not found:
+        return None
+    rank, why = found[0]
+    return str(why) if len(found) == ranks.world else f"{why} (rank {rank})"
 
 
 def _packed(
@@ -96,22 +125,29 @@ def _packed(
     precision: Precision,
     device: torch.device,
     installed: ExitStack,
+    ranks: Ranks,
 ) -> Execution | str:
     """Packed execution, or why not. What was put into the model is taken out by `installed`."""
     autocast, says, asides = _put_kernels_in(model, precision, device, installed)
     examined = examine(model, longest=longest, autocast=autocast)
-    if examined.reason:
-        return examined.reason
-    ids_T = torch.arange(1, 1 + PROBED_TOKENS, device=device)
-    with autocast():
-        found = find_head(model, ids_T)
-    if found.head is None:
-        return str(found.why_not)
+    found, reason = None, examined.reason
+    if not reason:
+        ids_T = torch.arange(1, 1 + PROBED_TOKENS, device=device)
+        with autocast():
+            found = find_head(model, ids_T)
+        reason = None if found.head is not None else str(found.why_not)
+    if reason := _on_any_rank(reason, ranks):
+        return reason
+    assert found is not None
+    assert found.head is not None
     room = (
         room_of(model, config, precision, autocast) if device.type == "cuda" and not config.micro_batch_tokens else None
     )
     capacity = micro_batch_capacity(config.micro_batch_tokens, longest, device.type, room)
-    plan = plan.executed(capacity.tokens, longest)
+    least = min(ranks.gather(capacity.tokens))
+    if least < capacity.tokens:
+        capacity = Capacity(least, "what the memory of the fullest GPU is estimated to take")
+    plan = plan.executed(capacity.tokens, longest, document_cost(model, plan, labelled_rows_head=True))
     assert plan.ladder is not None
     path = PackedPath(model, found.head, objective, asides)
     installed.callback(path.close)

@@ -1,0 +1,34 @@
+"""What a run of several ranks does once for all of them: its folder, and the checkpoint that it goes on from."""
+
+from pathlib import Path
+
+from dynotune.config.sft import SFTConfig
+from dynotune.parallel.group import RankGroup
+from dynotune.parallel.ranks import Ranks
+from dynotune.train.checkpoints.checkpoints import Checkpoints
+from dynotune.train.run_folder import RunFolder
+
+
+def open_folder(config: SFTConfig, ranks: Ranks) -> RunFolder:
+    """The run folder, which the first rank makes and locks; others write nothing there but their own logs."""
+    folder = None
+    if ranks.is_first:
+        folder = RunFolder.open(config.output_dir, config.overwrite_output_dir, config.resume_from_checkpoint)
+    path = Path(ranks.from_first(None if folder is None else str(folder.path)))
+    if isinstance(ranks, RankGroup):
+        ranks.output.keep_in(path / "logs")
+        checkpoints = Checkpoints(path / "checkpoints", config)
+        ranks.way_back = lambda: _way_back(checkpoints)
+    return folder or RunFolder(path, writes=False)
+
+
+def find_checkpoint(checkpoints: Checkpoints, asked: str | bool, ranks: Ranks) -> Path:
+    """The checkpoint to go on from. The first rank looks: looking may put aside what a crash left half done."""
+    return Path(ranks.from_first(str(checkpoints.find(asked)) if ranks.is_first else None))
+
+
+def _way_back(checkpoints: Checkpoints) -> str:
+    found = [] if checkpoints.only_model else checkpoints.all()
+    if not found:
+        return " No checkpoint was written: the run starts again."
+    return f" Go on from {found[-1]} with `resume_from_checkpoint: true`, on as many processes or others."
