@@ -109,6 +109,25 @@ def merge(
     sys.stdout.write(text + "\n")
 
 
+@app.command(help_epilogue="Example: dynotune verify runs/my-run --json")
+def verify(folder: Path, /, *, as_json: _Json = False) -> int:
+    """Check every byte of what Dynotune wrote: a run with its checkpoints, a checkpoint, a merged model, a token store.
+
+    Exits with 0 where all is as it was written, and with 2 where something is damaged, which is named.
+
+    Parameters
+    ----------
+    folder
+        The folder to check.
+    """
+    from dynotune.train.verify import verify as check
+
+    found = check(folder)
+    text = json.dumps(found.to_json()) if as_json else "\n".join(found.lines())
+    sys.stdout.write(text + "\n")
+    return DONE if found.whole else USER_ERROR
+
+
 @app.command(help_epilogue="Example: dynotune demo")
 def demo(*, output_dir: Annotated[Path | None, Parameter(name="--output_dir")] = None) -> None:
     """Fine-tune the embedded tiny model on embedded data and print what it learned. Needs no download.
@@ -168,7 +187,7 @@ for _name in LATER:
 def run(words: Sequence[str]) -> int:
     """Run one command line and return its exit code. Defects are raised."""
     try:
-        app(list(words), exit_on_error=False, print_error=False)
+        code = app(list(words), exit_on_error=False, print_error=False)
     except (DynotuneError, CycloptsError) as error:
         if os.environ.get("DYNOTUNE_TRACEBACK") == "1":
             traceback.print_exception(error)
@@ -177,7 +196,7 @@ def run(words: Sequence[str]) -> int:
     except KeyboardInterrupt as interrupt:
         sys.stderr.write(f"\ninterrupted; {_for_terminal(str(interrupt) or 'nothing was saved')}\n")
         return INTERRUPTED
-    return DONE
+    return code if isinstance(code, int) else DONE
 
 
 def _message(error: Exception) -> str:

@@ -97,6 +97,11 @@ def assemble(
             )
     if str(config.lr_scheduler_type) == "reduce_lr_on_plateau" and evaluate.strategy == "no":
         raise ConfigError("`lr_scheduler_type: reduce_lr_on_plateau` watches evaluations: set `eval_strategy`.")
+
+    def saved(checkpoint: Path) -> None:
+        folder.seal(progress.step)  # so that the lines written so far are checked too
+        on_save(checkpoint)
+
     run = Run(
         plan=plan,
         path=path,
@@ -133,7 +138,7 @@ def assemble(
         memory=Memory(Explainer(config, device, model, memory), display.say),
         eval_on_start=config.eval_on_start,
         keep_samples=lambda step, rows: _keep_samples(folder, display, step, rows),
-        on_save=on_save,
+        on_save=saved,
         ranks=ranks,
     )
     run.journal.listeners = [
@@ -142,6 +147,17 @@ def assemble(
         lambda row: run.events.log(row["step"], row.get("epoch", 0.0), row),
         *listeners,
     ]
+    if ranks.is_first:
+        for line in checkpoints.expect(
+            trainee,
+            config,
+            save,
+            evaluate,
+            callbacks_wait=run.events.awaits_checkpoints,
+            with_best=run.save_best,
+            replaced=folder.removed_at_begin,
+        ):
+            display.say(line)
     return run
 
 

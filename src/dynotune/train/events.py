@@ -74,6 +74,13 @@ class Events:
             trainee.optimizer.register_step_pre_hook(lambda *_: self._call("pre_optimizer_step"))
             trainee.optimizer.register_step_post_hook(lambda *_: self._call("optimizer_step"))
 
+    @property
+    def awaits_checkpoints(self) -> bool:
+        """Whether a callback is to be called when a checkpoint is complete."""
+        from transformers import TrainerCallback
+
+        return any(type(callback).on_save is not TrainerCallback.on_save for callback in self.callbacks)
+
     def call(self, event: str, step: int, epoch: float, **more: Any) -> None:
         """Run `on_EVENT` of every callback, with `step` updates and `epoch` epochs completed."""
         self.state.global_step, self.state.epoch = step, epoch

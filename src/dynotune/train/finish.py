@@ -56,6 +56,7 @@ def _write(
             f"stopped early: {run.trainee.progress.evaluations_without_gain} evaluations without a gain in {run.best.metric}"
         )
     run.display.say(f"saved {target}")
+    folder.seal(run.trainee.progress.step, done=True)
     if hub:
         address = hub.finish(target)
         if address:

@@ -13,6 +13,8 @@ from filelock import FileLock, Timeout
 
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError, TrainingError
+from dynotune.manifest import MANIFEST
+from dynotune.train.run_manifest import GROWING, damage_of_run, seal_run
 
 LEAVINGS = ("metrics.jsonl", "checkpoints", "model", "adapter")
 """What makes a folder one that holds a run."""
@@ -21,7 +23,10 @@ BESIDES = ("metrics.repeated.jsonl", "samples.jsonl", "summary.json", "loss.svg"
 """What a new run removes where it may replace an old one."""
 
 
-WRITTEN = ("config.yaml", "environment.json", "plan.json", "ledger.json", *BESIDES)
+AT_START = ("config.yaml", "environment.json", "plan.json", "ledger.json")
+"""What a run writes before its first step."""
+
+WRITTEN = (*AT_START, *BESIDES, MANIFEST)
 """Names that a run writes at the top of its folder."""
 
 
@@ -102,6 +107,11 @@ class RunFolder:
                     " Name another `output_dir`."
                 )
 
+    @property
+    def removed_at_begin(self) -> list[Path]:
+        """What `begin` removes."""
+        return [self.path / name for name in (*LEAVINGS, *BESIDES, MANIFEST)] if self.replaces else []
+
     def begin(self) -> None:
         """The run takes its first step now: what it replaces goes, what was kept aside comes in.
 
@@ -109,8 +119,7 @@ class RunFolder:
         """
         if not self.writes:
             return
-        for name in (*LEAVINGS, *BESIDES) if self.replaces else ():
-            target = self.path / name
+        for target in self.removed_at_begin:
             if target.is_dir():
                 shutil.rmtree(target)
             else:
@@ -143,6 +152,27 @@ class RunFolder:
                 f"{self.path / name} cannot be written ({error.strerror}): the disk is full, or the folder is gone. Make"
                 " room, then go on with `resume_from_checkpoint: true`."
             ) from error
+
+    def seal(self, step: int, done: bool = False) -> None:
+        """Write the checksums of what is there now; with `done`, of the final model too."""
+        if not self.writes:
+            return
+        names = (*AT_START, *BESIDES, "metrics.jsonl") if done else (*AT_START, *GROWING)
+        try:
+            seal_run(self.path, names, {"step": step}, done)
+        except OSError as error:
+            raise TrainingError(
+                f"{self.path / MANIFEST} cannot be written ({error.strerror}). Checkpoints are safe; make room, then go on"
+                " with `resume_from_checkpoint: true`."
+            ) from error
+
+    def unseal(self) -> list[str]:
+        """Before a run goes on: take the manifest away. Returns what was not as it had been sealed, a sentence each."""
+        if not (self.path / MANIFEST).exists():
+            return []
+        wrong = damage_of_run(self.path)
+        (self.path / MANIFEST).unlink()
+        return wrong
 
     def forget_after(self, step: int) -> list[dict[str, Any]]:
         """On resume, move metrics of steps that will be done again to `metrics.repeated.jsonl`; return the rows that stay.

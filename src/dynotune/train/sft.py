@@ -208,10 +208,13 @@ def _train(
         )
         folder.begin()
         if resume_from and ranks.is_first:
+            for sentence in folder.unseal():
+                say(f"note: since the run was sealed, {sentence}. The checkpoint is whole, and training goes on")
             run.events.remember(folder.forget_after(run.trainee.progress.step))
             for path in run.checkpoints.abandon_after(run.trainee.progress.step):
                 say(f"note: a checkpoint of the run that was left is now {path}")
         _write_start(folder, config, prepared.facts.to_json(), execution, run.plan, data, held_out_data)
+        folder.seal(run.trainee.progress.step)
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         try:

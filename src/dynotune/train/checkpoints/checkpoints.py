@@ -6,15 +6,17 @@ complete, and its manifest tells whether it still is what was written.
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from safetensors import SafetensorError
 
 from dynotune.config.keys.saving import SavingConfig
+from dynotune.config.sft import SFTConfig
 from dynotune.errors import TrainingError
 from dynotune.parallel.ranks import Ranks
-from dynotune.train.checkpoints import contents
+from dynotune.train.cadence import Every
+from dynotune.train.checkpoints import contents, room
 from dynotune.train.checkpoints.background import Background
 from dynotune.train.checkpoints.contents import damage_of
 from dynotune.train.checkpoints.random_states import gpus_of, random_states
@@ -41,7 +43,7 @@ class Checkpoints:
         self.folder, self.limit, self.only_model = folder, config.save_total_limit, config.save_only_model
         self.ranks, self.gather, self.say = ranks or Ranks(), gather, say
         self.in_background = False
-        """Whether checkpoints are written while training goes on (`room.decide`)."""
+        """Whether checkpoints are written while training goes on: decided by `expect`."""
 
         self._background, self._copies = Background(), HostCopies()
         self._written: list[Path] = []
@@ -61,6 +63,37 @@ class Checkpoints:
 
     def _present(self) -> list[Path]:
         return sorted((p for p in self.folder.glob("step-*") if re.fullmatch(r"step-\d+", p.name)), key=step_of)
+
+    def expect(
+        self,
+        trainee: Trainee,
+        config: SFTConfig,
+        save: Every,
+        evaluate: Every,
+        *,
+        callbacks_wait: bool,
+        with_best: bool,
+        replaced: Iterable[Path] = (),
+    ) -> list[str]:
+        """Before the first step: ask for room on the disk, decide whether training waits for files, and say both.
+
+        callbacks_wait: whether somebody is to be called when a checkpoint is complete; with_best: whether evaluations that
+        are the best so far are saved; replaced: what is removed before the first step, and its room with it.
+
+        Raises `TrainingError` where the disk has too little room.
+        """
+        after, sizes = trainee.progress.step, room.sizes_of(trainee, config)
+        replaced = list(replaced)
+        present = [path for path in self._whole() if step_of(path) <= after and path.parent not in replaced]
+        to_come = room.checkpoints_to_come(save, evaluate, after, with_best)
+        at_once = room.most_at_once(to_come, len(present), self.limit, with_best)
+        said = room.require_disk(self.folder.parent, config, sizes, at_once, replaced)
+        if sizes.checkpoint < room.WORTH_A_THREAD or not to_come:
+            return [said] if said else []
+        why = room.why_waiting(sizes, callbacks_wait)
+        self.in_background = why is None
+        how = "are written while training goes on" if why is None else f"are written while training waits: {why}"
+        return [*([said] if said else []), f"checkpoints {how}"]
 
     def save(self, trainee: Trainee, wait: bool = False) -> Path:
         """Write the checkpoint of the step just done, then remove what `save_total_limit` no longer keeps.
