@@ -21,7 +21,10 @@ from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.evaluate import Evaluator, HeldOut
 from dynotune.train.events import Events
 from dynotune.train.faults.explain import Explainer
+from dynotune.train.faults.limits import Limits, in_a_row
 from dynotune.train.faults.memory import Memory, resumed
+from dynotune.train.faults.nonfinite import NonFinite
+from dynotune.train.faults.ways import Ways
 from dynotune.train.journal import Journal, Row
 from dynotune.train.loop import Run
 from dynotune.train.optimizer import Update, build_optimizer, build_schedule
@@ -51,6 +54,7 @@ def assemble(
     objective: Objective,
     autocast: Callable[[], Any],
     memory: Callable[[], StepMemory],
+    ways: Ways,
     device: torch.device,
     callbacks: "Sequence[TrainerCallback]",
     checkpoints: Checkpoints,
@@ -102,13 +106,20 @@ def assemble(
         folder.seal(progress.step)  # so that the lines written so far are checked too
         on_save(checkpoint)
 
+    limits = Limits.of(config)
     run = Run(
         plan=plan,
         path=path,
         feed=Feed(Documents(examples, plan.spans), path, device),
         trainee=trainee,
         objective=objective,
-        update=Update((p for p in model.parameters() if p.requires_grad), optimizer, config.max_grad_norm),
+        update=Update(
+            (p for p in model.parameters() if p.requires_grad),
+            optimizer,
+            config.max_grad_norm,
+            limits,
+            (in_a_row(progress.skipped_steps, progress.step), len(progress.skipped_steps)),
+        ),
         autocast=autocast,
         device=device,
         log_every=log,
@@ -123,7 +134,7 @@ def assemble(
             progress,
             examples,
             device,
-            config.on_nonfinite_step,
+            limits,
             [],
             Utilisation.of(
                 model,
@@ -136,6 +147,9 @@ def assemble(
         events=Events(callbacks, config, trainee, plan, ranks),
         display=display,
         memory=Memory(Explainer(config, device, model, memory), display.say),
+        nonfinite=NonFinite(
+            ways, lambda report: folder.write_json("nonfinite.json", report), lambda row: str(examples.places[row])
+        ),
         eval_on_start=config.eval_on_start,
         keep_samples=lambda step, rows: _keep_samples(folder, display, step, rows),
         on_save=saved,

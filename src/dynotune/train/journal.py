@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from dynotune.data.examples import Examples
-from dynotune.errors import TrainingError
 from dynotune.measure.totals import Totals
 from dynotune.measure.utilisation import Utilisation
 from dynotune.measure.words import DEFINITIONS, Counts
 from dynotune.train.checkpoints.checkpoints import Checkpoints
+from dynotune.train.faults.limits import Limits, in_a_row
 from dynotune.train.meter import StepRecord, WindowRecord
 from dynotune.train.state import Progress
 
@@ -31,12 +31,12 @@ class Journal:
         progress: Progress,
         examples: Examples,
         device: torch.device,
-        on_nonfinite: str,
+        limits: Limits,
         listeners: Sequence[Callable[[Row], None]],
         utilisation: Utilisation | None = None,
     ) -> None:
         self.sums, self.progress, self.examples, self.device = sums, progress, examples, device
-        self.on_nonfinite, self.listeners = on_nonfinite, listeners
+        self.limits, self.listeners = limits, listeners
         self.pending: list[StepRecord] = []
         self.seconds, self.steps = 0.0, 0
         self.utilisation = utilisation or Utilisation(why_not="it was not asked for")
@@ -47,9 +47,12 @@ class Journal:
         self.checkpoints: Checkpoints | None = None
         """Where the run saves, so that an error can name what to go on from."""
 
-    def take(self, window: WindowRecord) -> None:
-        """Count a window, report steps that were not finite, and write a row where one is due."""
-        measured = Totals()
+    def take(self, window: WindowRecord) -> StepRecord | None:
+        """Count a window, report steps that were not finite, and write a row where one is due.
+
+        Returns the step that ends the run, if one does: what lies behind it does not count.
+        """
+        measured, ends = Totals(), None
         for record in window.steps:
             if record.finite:
                 self.pending.append(record)
@@ -58,8 +61,12 @@ class Journal:
                 self.progress.label_tokens += record.step.label_tokens
                 self.progress.loss_sum += record.loss
                 self.progress.finite_steps += 1
+            elif self._is_one_too_many(record):
+                ends = record
+                break
             else:
                 self._nonfinite(record)
+                self.progress.skipped_steps.append(record.step.number)
         self.seconds += window.seconds
         self.steps += len(window.steps)
         self.progress.train_seconds += window.seconds
@@ -67,8 +74,15 @@ class Journal:
         for totals in (self.window, self.progress.totals, *self._steady()):
             totals.add(measured)
         self.steps_here += len(window.steps)
-        if window.log:
+        if window.log or ends is not None:
             self.flush()
+        if ends is not None:
+            self._nonfinite(ends)
+        return ends
+
+    def _is_one_too_many(self, record: StepRecord) -> bool:
+        skipped, number = self.progress.skipped_steps, record.step.number
+        return self.limits.exceeded(in_a_row(skipped, number - 1) + 1, len(skipped) + 1)
 
     def flush(self) -> None:
         """Write the row of what has been taken since the last one."""
@@ -109,18 +123,25 @@ class Journal:
             listener(row)
 
     def _nonfinite(self, record: StepRecord) -> None:
+        """The row of a step that was kept from the weights."""
         places = [str(self.examples.places[i]) for i in record.step.rows]
-        number = record.step.number
-        self.progress.skipped_steps.append(number)
-        shown = ", ".join(places[:8]) + (f" and {len(places) - 8} more" if len(places) > 8 else "")
         what = f"loss {record.loss}, gradient norm {record.grad_norm}"
+        number = record.step.number
         self.write({"step": number, "epoch": round(record.step.epoch, 6), "nonfinite": what, "examples": places})
-        if self.on_nonfinite == "stop":
-            raise TrainingError(
-                f"Step {number} is not finite ({what}). It was kept away from the weights. Its examples: {shown}.\nLook at"
-                " them, lower the learning rate, or set `on_nonfinite_step: skip` to leave such steps out and go on."
-                f" {self.where_to_go_on(number - 1)}"
+
+    def what_to_do(self, number: int) -> str:
+        """Why a step that was not finite ended the run, and what to change."""
+        if self.limits.stops_at_first:
+            return (
+                "Look at the examples, lower the learning rate, or set `on_nonfinite_step: skip` to leave such steps out and"
+                " go on."
             )
+        skipped = self.progress.skipped_steps
+        return (
+            f"{len(skipped)} steps were left out before it, {in_a_row(skipped, number - 1)} of them right before:"
+            f" `max_nonfinite_steps: {self.limits.in_all}` or `max_consecutive_nonfinite_steps: {self.limits.in_a_row}` is"
+            " reached. Lower the learning rate, or look at the examples of these steps in metrics.jsonl."
+        )
 
     def where_to_go_on(self, step: int) -> str:
         """Names the newest checkpoint up to `step` from which the run can be resumed."""

@@ -23,8 +23,9 @@ from dynotune.train.evaluate import Evaluator
 from dynotune.train.events import Events
 from dynotune.train.faults.draws import Draws
 from dynotune.train.faults.memory import Memory
+from dynotune.train.faults.nonfinite import NonFinite, stopped_at
 from dynotune.train.journal import Journal
-from dynotune.train.meter import Meter
+from dynotune.train.meter import Meter, StepRecord
 from dynotune.train.optimizer import Update
 from dynotune.train.orders import Nobody, Orders, Outside
 from dynotune.train.paths.feed import Feed
@@ -60,6 +61,7 @@ class Run:
     events: Events
     display: ProgressDisplay
     memory: Memory
+    nonfinite: NonFinite
     eval_on_start: bool = False
     keep_samples: Callable[[int, list[dict[str, str]]], None] = lambda step, rows: None
     on_save: Callable[[Path], None] = lambda checkpoint: None
@@ -67,6 +69,9 @@ class Run:
     outside: Outside = field(default_factory=Nobody)
     held: Orders = field(default_factory=Orders)
     """What was asked for while a step was taken that is to be taken again."""
+
+    bad_step: StepRecord | None = None
+    """The step that was not finite and ends the run."""
 
     saved_step: int | None = None
     """The step of the newest checkpoint that this process wrote."""
@@ -148,8 +153,12 @@ def take_step(run: Run, meter: Meter, step: Step, batches: Iterator[Any]) -> Ord
     accumulated = run.memory.attempt("forward", lambda: forward_backward(run, step, batches))
     asked = run.outside.look()
     asked = Orders(asked.save or run.held.save, asked.leave or run.held.leave)
-    save_now, leave, ran_out, far = run.ranks.agree(asked.save, asked.leave, *run.memory.ran_out(step))
+    flags = asked.save, asked.leave, run.bad_step is not None, *run.memory.ran_out(step)
+    save_now, leave, is_bad, ran_out, far = run.ranks.agree(*flags)
     run.held, orders = Orders(), Orders(save_now, leave)
+    if is_bad:
+        meter.close(log=False)
+        read(run, meter, wait=True)  # which raises, on every rank
     if ran_out:
         smaller = run.memory.smaller_plan(run, step, draws, far)
         if smaller is None:
@@ -166,6 +175,7 @@ def take_step(run: Run, meter: Meter, step: Step, batches: Iterator[Any]) -> Ord
         draws.restore()
         raise give_up(run, meter, run.memory.in_optimizer(run, step), clean=not run.update.stepping)
     norm, finite = updated
+    run.nonfinite.taken(step.number, draws, run.trainee.schedule)
     learning_rate = run.trainee.schedule.get_last_lr()[0]
     advance_schedule(run)
     run.trainee.progress.step = step.number
@@ -233,9 +243,17 @@ def log_evaluate_save(run: Run, meter: Meter, step: Step) -> None:
 
 
 def read(run: Run, meter: Meter, wait: bool = False) -> None:
-    """Put windows that have arrived from the device into the journal; with `wait`, all that were closed."""
-    for window in meter.windows(wait):
-        run.journal.take(window)
+    """Put windows that have arrived from the device into the journal; with `wait`, all that were closed.
+
+    Raises `TrainingError` where a step ends the run; of several ranks, where all are sure to have read of it.
+    """
+    for window in meter.windows(wait) if run.bad_step is None else ():
+        run.bad_step = run.journal.take(window)
+        run.nonfinite.passed(window.steps, run.bad_step)
+        if run.bad_step is not None:
+            break
+    if run.bad_step is not None and (wait or run.ranks.world == 1):
+        raise stopped_at(run, run.bad_step, keep)
 
 
 def is_over(run: Run) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor
 from dynotune.config.checking.problems import shown
 from dynotune.config.keys.optimizer import OptimizerConfig
 from dynotune.errors import ConfigError
+from dynotune.train.faults.limits import Limits
 
 if TYPE_CHECKING:
     from torch.optim.lr_scheduler import LRScheduler
@@ -139,9 +140,24 @@ class Update:
     were. An optimizer without that kernel makes the host wait for one flag a step (`waits_for_device`).
     """
 
-    def __init__(self, parameters: Iterable[Tensor], optimizer: torch.optim.Optimizer, max_grad_norm: float) -> None:
+    def __init__(
+        self,
+        parameters: Iterable[Tensor],
+        optimizer: torch.optim.Optimizer,
+        max_grad_norm: float,
+        limits: Limits | None = None,
+        skipped: tuple[int, int] = (0, 0),
+    ) -> None:
+        """limits: how many steps may be left out because they are not finite; from the one that is one too many on, no
+        update touches weights or states any more. None: any number.
+
+        skipped: how many were left out already, in a row and in all.
+        """
         self.parameters = list(parameters)
         self.optimizer, self.max_grad_norm = optimizer, max_grad_norm
+        self.limits, self.skipped = limits, skipped
+        self._stopped: Tensor | None = None
+        self._counts: tuple[Tensor, Tensor] | None = None
         self.stepping = False
         """Whether the optimizer was interrupted, so that weights may be half updated."""
 
@@ -154,14 +170,34 @@ class Update:
         else:
             norm = torch.nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
         finite = torch.isfinite(norm) & torch.isfinite(loss)
+        admitted = self._admit(finite)
         self.stepping = True
         if self.waits_for_device:
-            if bool(finite):
+            if bool(admitted):
                 self.optimizer.step()
         else:
-            self.optimizer.found_inf = (~finite).to(torch.float32)  # type: ignore[attr-defined]
+            self.optimizer.found_inf = (~admitted).to(torch.float32)  # type: ignore[attr-defined]
             self.optimizer.grad_scale = None  # type: ignore[attr-defined]
             self.optimizer.step()
         self.stepping = False
         self.optimizer.zero_grad(set_to_none=True)
         return norm, finite
+
+    def _admit(self, finite: Tensor) -> Tensor:
+        """Whether the update reaches the weights [] (bool). Decided on the device: the host reads of a step much later."""
+        if self.limits is None:
+            return finite
+        bad = ~finite
+        if self._stopped is None:
+            self._stopped = torch.zeros_like(finite)
+        if self.limits.stops_at_first:
+            self._stopped |= bad
+        else:
+            if self._counts is None:
+                in_a_row, in_all = (torch.full_like(finite, n, dtype=torch.int32) for n in self.skipped)
+                self._counts = in_a_row, in_all
+            in_a_row, in_all = self._counts
+            in_a_row.add_(1).mul_(bad)
+            in_all.add_(bad)
+            self._stopped |= (in_a_row > self.limits.in_a_row) | (in_all > self.limits.in_all)
+        return finite & ~self._stopped

@@ -19,7 +19,15 @@ from dynotune.train.run_manifest import GROWING, damage_of_run, seal_run
 LEAVINGS = ("metrics.jsonl", "checkpoints", "model", "adapter")
 """What makes a folder one that holds a run."""
 
-BESIDES = ("metrics.repeated.jsonl", "samples.jsonl", "summary.json", "loss.svg", "README.md", "quarantine.jsonl")
+BESIDES = (
+    "metrics.repeated.jsonl",
+    "samples.jsonl",
+    "summary.json",
+    "loss.svg",
+    "README.md",
+    "quarantine.jsonl",
+    "nonfinite.json",
+)
 """What a new run removes where it may replace an old one."""
 
 

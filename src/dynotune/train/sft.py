@@ -185,6 +185,7 @@ def _train(
             objective=objective,
             autocast=execution.autocast,
             memory=execution.memory,
+            ways=execution.ways,
             device=device,
             callbacks=callbacks,
             checkpoints=checkpoints,

@@ -55,8 +55,14 @@ class RunConfig(Topic):
     which code runs (`PATH`, `LD_*`, `PYTHON*`, ...) are refused: set them in the shell."""
 
     on_nonfinite_step: Literal["stop", "skip"] = "stop"
-    """A step whose loss or gradient is not finite never reaches the weights. Then `stop` ends the run with the step's
-    example ids; `skip` reports them and goes on."""
+    """A step whose loss or gradient is not finite never reaches the weights. Then `stop` ends the run, with the step before
+    saved and the step's examples and likely culprit named; `skip` reports them and goes on."""
+
+    max_nonfinite_steps: int = Field(default=10, ge=1)
+    """With `on_nonfinite_step: skip`: the run ends at one such step more than this, resumed parts counted."""
+
+    max_consecutive_nonfinite_steps: int = Field(default=3, ge=1)
+    """The same for such steps one after another."""
 
     @field_validator("run_name", mode="after")
     @classmethod

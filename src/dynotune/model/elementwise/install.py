@@ -36,6 +36,11 @@ class Engaged:
     _replaced: list[tuple[nn.Module, Any]] = field(default_factory=list)
 
     @property
+    def forwards(self) -> list[tuple[nn.Module, Any]]:
+        """Modules, and what stands in the place of each one's forward."""
+        return list(self._replaced)
+
+    @property
     def calls_to_own(self) -> int:
         """Calls that the module's own operations answered: dtypes, devices or arguments that the kernel was not made for."""
         return self.aside.calls

@@ -41,6 +41,11 @@ class Engaged:
         self.copies.refresh()
 
     @property
+    def forwards(self) -> list[tuple[nn.Module, Any]]:
+        """Modules, and what stands in the place of each one's forward."""
+        return [(linear.module, linear) for linear in self.linears.values()]
+
+    @property
     def calls_to_peft(self) -> int:
         """Calls of fused modules that PEFT's own forward answered: adapters disabled or merged, other arguments, ..."""
         return self.aside.calls

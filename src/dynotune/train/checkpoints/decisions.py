@@ -59,7 +59,8 @@ DECISIONS: dict[str, Decision] = {
     **_each(
         Matter.WARNING, FROM_HERE,
         "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "lr_scheduler_type",
-        "lr_scheduler_kwargs", "warmup_steps", "lora_dropout", "neftune_noise_alpha", "on_nonfinite_step", "pad_token",
+        "lr_scheduler_kwargs", "warmup_steps", "lora_dropout", "neftune_noise_alpha", "on_nonfinite_step",
+        "max_nonfinite_steps", "max_consecutive_nonfinite_steps", "pad_token",
     ),
     **_each(
         Matter.WARNING, "the run gets another length, and its schedule with it", "num_train_epochs", "max_steps",

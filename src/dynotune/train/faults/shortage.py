@@ -17,6 +17,7 @@ _SAYS_SO = re.compile(
     r"|DefaultCPUAllocator: (?:can't allocate|not enough) memory",
     re.IGNORECASE,
 )
+_FIGURES = re.compile(r"(?<=[.]) GPU \d+ has a total capacity")
 _SETTING = re.compile(r"(PYTORCH_\w*ALLOC_CONF)=expandable_segments")
 
 
@@ -41,7 +42,7 @@ class Shortage:
     """What an error said of the memory that was asked for and of the device's. None: it did not say."""
 
     message: str
-    """Its first line."""
+    """Its first line, without the figures that follow below."""
 
     asked: Size | None = None
     total: Size | None = None
@@ -82,7 +83,7 @@ def shortage_of(error: BaseException) -> Shortage | None:
     others = [_size(*found) for found in re.findall(rf"Process \d+ has {_SIZE} memory in use", text)]
     setting = _SETTING.search(text)
     return Shortage(
-        message=(text.strip().splitlines() or [type(error).__name__])[0],
+        message=_FIGURES.split((text.strip().splitlines() or [type(error).__name__])[0])[0],
         asked=next((size for pattern in _ASKED if (size := _find(pattern, text))), None),
         total=_find(rf"total capacity of {_SIZE}", text),
         free=_find(rf"of which {_SIZE} is free", text),

@@ -26,6 +26,7 @@ from dynotune.plan.memory import StepMemory, live_memory
 from dynotune.plan.plan import Plan
 from dynotune.plan.spread import Cost
 from dynotune.train.device import autocast_of
+from dynotune.train.faults.ways import Forwards, Ways
 from dynotune.train.paths.packed import PackedPath
 from dynotune.train.paths.path import ExecutionPath
 from dynotune.train.paths.plain import PlainPath
@@ -49,6 +50,9 @@ class Execution:
     says: list[str]
     memory: Callable[[], StepMemory]
     """Counts what a step takes of memory. It may run a few tokens through the model."""
+
+    ways: Ways
+    """To execute a step again otherwise, where it went wrong."""
 
 
 def choose_execution(
@@ -91,7 +95,8 @@ def choose_execution(
     path = PlainPath(model, objective)
     memory = _memory_of(model, config, precision, plain_autocast, path)
     plan = plan.executed(None, cost=document_cost(model, plan, labelled_rows_head=False))
-    return Execution(path, plan, plain_autocast, [said], memory)
+    ways = Ways(model, objective, path, plain_autocast, plain_autocast)
+    return Execution(path, plan, plain_autocast, [said], memory, ways)
 
 
 def document_cost(model: "PreTrainedModel", plan: Plan, *, labelled_rows_head: bool) -> Cost:
@@ -128,7 +133,7 @@ def _packed(
     ranks: Ranks,
 ) -> Execution | str:
     """Packed execution, or why not. What was put into the model is taken out by `installed`."""
-    autocast, says, asides = _put_kernels_in(model, precision, device, installed)
+    autocast, says, asides, forwards = _put_kernels_in(model, precision, device, installed)
     examined = examine(model, longest=longest, autocast=autocast)
     found, reason = None, examined.reason
     if not reason:
@@ -160,31 +165,36 @@ def _packed(
             " execution has its own attention"
         )
     memory = _memory_of(model, config, precision, autocast, path)
-    return Execution(path, plan, autocast, [first, most, *examined.says, *found.head.describe(), *says], memory)
+    ways = Ways(model, objective, path, autocast, autocast_of(precision, device), forwards)
+    lines = [first, most, *examined.says, *found.head.describe(), *says]
+    return Execution(path, plan, autocast, lines, memory, ways)
 
 
 def _put_kernels_in(
     model: "PreTrainedModel", precision: Precision, device: torch.device, installed: ExitStack
-) -> tuple[Callable[[], Any], list[str], dict[str, Aside]]:
+) -> tuple[Callable[[], Any], list[str], dict[str, Aside], dict[str, Forwards]]:
     """Fused LoRA and elementwise kernels, before the model is tried out.
 
-    The context of a forward pass, what to say, and the counts of what these kernels leave to the modules themselves.
+    The context of a forward pass, what to say, the counts of what these kernels leave to the modules themselves, and where
+    they are.
     """
     weights: Any = model.get_input_embeddings().weight
     compute = torch.bfloat16 if precision.compute_bf16 else weights.dtype
     autocast, says = autocast_of(precision, device), []
     asides: dict[str, Aside] = {}
+    forwards: dict[str, Forwards] = {}
     if hasattr(model, "peft_config"):
         adapters = lora.install(model, compute)
         installed.callback(adapters.uninstall)
         says += adapters.lines()
-        asides["fused LoRA"] = adapters.aside
+        asides["fused LoRA"], forwards["fused LoRA"] = adapters.aside, adapters.forwards
         if not adapters.needs_autocast:
             autocast = nullcontext
     kernels = elementwise.install(model, compute)
     installed.callback(kernels.uninstall)
-    asides["elementwise kernels"] = kernels.aside
-    return autocast, [*says, *kernels.lines()], asides
+    asides["elementwise kernels"], forwards["elementwise kernels"] = kernels.aside, kernels.forwards
+    put_in = {name: where for name, where in forwards.items() if where}
+    return autocast, [*says, *kernels.lines()], asides, put_in
 
 
 def room_of(
