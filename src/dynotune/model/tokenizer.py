@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dynotune.config.keys.data import DataConfig
 from dynotune.config.keys.model import ModelConfig
 from dynotune.data.printable import printable
+from dynotune.data.tokens.from_rust import named_failures
 from dynotune.errors import ModelError, TemplateError
 from dynotune.model.failures import loading_failures, words_of
 from dynotune.model.weight_files import stands_here
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _TEMPLATE_FILES = (".jinja", ".j2")
+
+LARGEST_ID = 1 << 24
+"""The largest id that a token may have."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +92,10 @@ def _from_pretrained(name: str, revision: str, trust_remote_code: bool) -> "PreT
         raise ModelError(f"The folder {printable(name)} is empty: it holds no tokenizer.")
     failures: tuple[type[Exception], ...] = (*loading_failures(), ImportError)
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            name, revision=revision, trust_remote_code=trust_remote_code
-        )
+        with named_failures():
+            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+                name, revision=revision, trust_remote_code=trust_remote_code
+            )
     except failures as error:
         raise ModelError(_load_failure(printable(name, 200), folder, spm, error)) from error
     if len(tokenizer.get_vocab()) <= len(tokenizer.get_added_vocab()):
@@ -98,12 +103,23 @@ def _from_pretrained(name: str, revision: str, trust_remote_code: bool) -> "PreT
         raise ModelError(
             f"{printable(name)} holds no tokenizer with a vocabulary. Name one in `tokenizer_name_or_path`."
         )
+    _check_vocabulary(tokenizer, printable(name))
     if not isinstance(tokenizer.model_max_length, int | float):
         raise ModelError(
             f"The tokenizer {printable(name)} is broken: `model_max_length` in its tokenizer_config.json is"
             f" {printable(repr(tokenizer.model_max_length), 60)}, not a number. Correct it, or take it out."
         )
     return tokenizer if spm is None else faithful_tokenizer(tokenizer, spm)
+
+
+def _check_vocabulary(tokenizer: "PreTrainedTokenizerBase", shown: str) -> None:
+    # `tokenizers` writes a line for every id up to the largest: one of 4 billion would end the process at the first save.
+    token, largest = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    if largest > LARGEST_ID:
+        raise ModelError(
+            f"{shown} gives the token {printable(token, 40)} the id {largest:,}, and no model has so many rows (limit"
+            f" {LARGEST_ID:,}). Its tokenizer.json is broken: download it again."
+        )
 
 
 def _load_failure(name: str, folder: Path, spm: Path | None, error: Exception) -> str:

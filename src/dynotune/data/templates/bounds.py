@@ -117,12 +117,12 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             _check_method(owner, getattr(method, "__name__", ""), args, kwargs)
         return super().call(__context, __obj, *args, **kwargs)
 
-    def from_string(self, *args: Any, **kwargs: Any) -> Any:
-        # Constant arguments are folded when a template is compiled, past `call`. By now all filters are there.
+    def _parse(self, *args: Any, **kwargs: Any) -> Any:
+        # Jinja applies filters to constants when it compiles or looks for names. By now all filters are there.
         for name in _RESIZING:
             if not hasattr(self.filters[name], "bounded"):
                 self.filters[name] = _bounded_filter(name, self.filters[name])
-        return super().from_string(*args, **kwargs)
+        return super()._parse(*args, **kwargs)
 
 
 def _bounded_filter(name: str, original: Callable[..., Any]) -> Callable[..., Any]:

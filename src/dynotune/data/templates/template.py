@@ -19,7 +19,7 @@ from jinja2.nodes import Node
 from jinja2.parser import Parser
 
 from dynotune.data.rows import Message
-from dynotune.data.templates.bounds import LARGEST_TEXT, within_bounds
+from dynotune.data.templates.bounds import LARGEST_TEXT, BoundedEnvironment, within_bounds
 from dynotune.data.templates.training_templates import has_generation_blocks, training_variant
 from dynotune.errors import TemplateError
 
@@ -109,7 +109,8 @@ class ChatTemplate:
     @cached_property
     def variables(self) -> frozenset[str]:
         """Names that the template reads and does not set: `messages`, `tools`, `enable_thinking`, ..."""
-        environment = jinja2.Environment(extensions=["jinja2.ext.loopcontrols", _GenerationTag], autoescape=False)  # noqa: S701
+        # Looking for names computes constants, so it needs the bounds, too.
+        environment = BoundedEnvironment(extensions=["jinja2.ext.loopcontrols", _GenerationTag])
         sources = {self.source(), self.source(tools=[])}
         try:
             return frozenset(name for text in sources for name in find_undeclared_variables(environment.parse(text)))
