@@ -15,11 +15,12 @@ Runner = Callable[..., Any]
 
 @pytest.fixture
 def run_tiny(tmp_path: Path) -> Runner:
-    """`run_tiny(settings..., model=, rows=, callbacks=, ...)` trains a tiny model; the run folder is `tmp_path/run`."""
+    """`run_tiny(settings..., model=, tokenizer=, rows=, callbacks=, ...)` trains a tiny model into `tmp_path/run`."""
 
     def go(
         *,
         model: Any = None,
+        tokenizer: Any = None,
         rows: Any = None,
         eval_dataset: Any = None,
         callbacks: Any = (),
@@ -39,7 +40,7 @@ def run_tiny(tmp_path: Path) -> Runner:
         return train_sft(
             SFTConfig(**config),
             model=model if model is not None else tiny_model(),
-            tokenizer=tiny_tokenizer(),
+            tokenizer=tokenizer or tiny_tokenizer(),
             train_dataset=rows if rows is not None else chats(12),
             eval_dataset=eval_dataset,
             callbacks=callbacks,

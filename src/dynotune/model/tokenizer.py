@@ -1,8 +1,9 @@
 """The tokenizer: loaded, given the tokens and the template that were asked for, and checked."""
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dynotune.config.keys.data import DataConfig
 from dynotune.config.keys.model import ModelConfig
@@ -10,7 +11,7 @@ from dynotune.data.printable import printable
 from dynotune.data.tokens.from_rust import named_failures
 from dynotune.errors import ModelError, TemplateError
 from dynotune.model.failures import loading_failures, words_of
-from dynotune.model.weight_files import stands_here
+from dynotune.model.weight_files import fetched, stands_here
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -90,6 +91,7 @@ def _from_pretrained(name: str, revision: str, trust_remote_code: bool) -> "PreT
     spm = sentencepiece_only(folder)
     if stands_here(folder) and folder.is_dir() and not any(folder.iterdir()):
         raise ModelError(f"The folder {printable(name)} is empty: it holds no tokenizer.")
+    _check_names(name, revision)
     failures: tuple[type[Exception], ...] = (*loading_failures(), ImportError)
     try:
         with named_failures():
@@ -104,12 +106,50 @@ def _from_pretrained(name: str, revision: str, trust_remote_code: bool) -> "PreT
             f"{printable(name)} holds no tokenizer with a vocabulary. Name one in `tokenizer_name_or_path`."
         )
     _check_vocabulary(tokenizer, printable(name))
+    _check_templates(tokenizer, printable(name))
     if not isinstance(tokenizer.model_max_length, int | float):
         raise ModelError(
             f"The tokenizer {printable(name)} is broken: `model_max_length` in its tokenizer_config.json is"
             f" {printable(repr(tokenizer.model_max_length), 60)}, not a number. Correct it, or take it out."
         )
     return tokenizer if spm is None else faithful_tokenizer(tokenizer, spm)
+
+
+def _check_names(name: str, revision: str) -> None:
+    """Refuse names that are made to do harm: `tokenizers` prints unknown ones as they are, and others become files' names."""
+    for file in ("tokenizer_config.json", "special_tokens_map.json"):
+        found = fetched(name, file, revision, {})
+        try:
+            content = None if found is None else json.loads(found.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            continue  # the loader says it
+        todo = [content]
+        while todo:
+            one = todo.pop()
+            if isinstance(one, dict):
+                todo += one.values()
+                if raw := next((key for key in one if not key.isprintable()), None):
+                    raise ModelError(
+                        f"{printable(name)}: {file} has the name {printable(raw, 60)}, with control characters. No tool"
+                        " writes that. Take the tokenizer from a source that you trust."
+                    )
+            elif isinstance(one, list):
+                todo += one
+
+
+def _check_templates(tokenizer: "PreTrainedTokenizerBase", shown: str) -> None:
+    templates: Any = tokenizer.chat_template
+    if templates is not None and not isinstance(templates, str | dict):
+        raise TemplateError(f"{shown}: its chat template is no text ({type(templates).__name__}). Download it again.")
+    for title, text in templates.items() if isinstance(templates, dict) else ():
+        # Each is saved as a file of this name.
+        if not isinstance(title, str) or not title.isprintable() or title != Path(title).name or len(title) > 100:
+            raise TemplateError(
+                f"{shown} has a chat template named {printable(str(title), 60)}, which cannot be the name of a file in"
+                " its folder. Rename it in tokenizer_config.json, or take the tokenizer from a source that you trust."
+            )
+        if not isinstance(text, str):
+            raise TemplateError(f"{shown}: its chat template {printable(title)} is no text. Download it again.")
 
 
 def _check_vocabulary(tokenizer: "PreTrainedTokenizerBase", shown: str) -> None:

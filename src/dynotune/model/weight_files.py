@@ -23,14 +23,14 @@ def require_safetensors(name: str, revision: str, arguments: dict[str, Any]) -> 
     inside the model's own folder, and for a part that a download has left out. What is not there at all, or cannot be
     fetched, is the loader's to say.
     """
-    settings = _json(_fetched(name, "config.json", revision, arguments))
+    settings = _json(fetched(name, "config.json", revision, arguments))
     explicit = arguments.get("transformers_weights") or (settings or {}).get("transformers_weights")
     index = _with_variant(arguments.get("variant")) if explicit is None else str(explicit)
     if not index.endswith(".json"):
         _require_inside(name, "config.json", index)
         return
     _require_inside(name, "config.json", index, suffix=".json")
-    content = _json(_fetched(name, index, revision, arguments))
+    content = _json(fetched(name, index, revision, arguments))
     if content is None:
         return
     parts = content.get("weight_map")
@@ -56,7 +56,7 @@ def stands_here(path: Path) -> bool:
 
 def is_adapter(name: str, revision: str, arguments: dict[str, Any]) -> bool:
     """Whether a folder or hub id holds an adapter: `from_pretrained` would fetch its base, and a pickled adapter too."""
-    return _fetched(name, "adapter_config.json", revision, arguments) is not None
+    return fetched(name, "adapter_config.json", revision, arguments) is not None
 
 
 def adapter_weights(folder: Path) -> Path:
@@ -88,7 +88,7 @@ def _require_inside(name: str, where: str, file: str, suffix: str = ".safetensor
         )
 
 
-def _fetched(name: str, file: str, revision: str, arguments: dict[str, Any]) -> Path | None:
+def fetched(name: str, file: str, revision: str, arguments: dict[str, Any]) -> Path | None:
     """`file` of a folder or hub id, where there is one."""
     from transformers.utils.hub import cached_file
 

@@ -95,6 +95,20 @@ def test_a_rendering_that_does_not_end_is_stopped(monkeypatch: pytest.MonkeyPatc
     assert render("{{ messages[0].content }}") == "words"  # the next one is not stopped for it
 
 
+def test_a_template_that_was_stopped_again_and_again_is_not_tried_for_every_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "LONGEST", 0.0)
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = ENDLESS
+    template = ChatTemplate(tokenizer)
+    began = time.process_time()
+    for row in range(200):
+        with pytest.raises(TooCostlyError, match="for 3 conversations" if row >= 3 else "takes too much time"):
+            template.render([{"role": "user", "content": "words"}])
+    assert time.process_time() - began < 10
+
+
 def test_a_rendering_that_fills_the_memory_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "MOST_MEMORY", 64 << 20)
     slowly = (

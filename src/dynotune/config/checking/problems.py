@@ -21,6 +21,10 @@ _LONGEST_SHOWN = 256
 _UNIONS = (typing.Union, types.UnionType)
 
 
+_LONGEST_PROBLEM = 4_000
+"""Characters; the longest that we write ourselves lists every key of a topic."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """One thing that is wrong; `keys` are the configuration keys it is about."""
@@ -30,7 +34,8 @@ class Problem:
     place: str = ""
 
     def __str__(self) -> str:
-        return printable(f"{self.place}: {self.text}" if self.place else self.text)
+        # A key may be as long as the file.
+        return printable(f"{self.place}: {self.text}" if self.place else self.text, _LONGEST_PROBLEM)
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def _loss_type(value: Any) -> tuple[Any, Said]:
     if value == "chunked_nll":
         return "nll", "`loss_type: chunked_nll` is TRL's old name of `nll`, which computes the same loss."
     names = value if isinstance(value, list) else [value]
-    if any(name in DPO_LOSSES for name in names):
+    if any(isinstance(name, str) and name in DPO_LOSSES for name in names):
         raise ValueError(f"it is a loss of DPO. {DPO}; SFT takes `nll` or `dft`")
     return value, None
 

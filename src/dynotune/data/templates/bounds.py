@@ -20,7 +20,7 @@ from jinja2.compiler import CodeGenerator, Frame
 from jinja2.runtime import str_join
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-LARGEST_TEXT = 256 << 20
+LARGEST_TEXT = 128 << 20
 """Characters of a rendered conversation, and of any text on the way to it. A row has at most 64 MiB, so more than this
 comes from the template."""
 
@@ -45,10 +45,13 @@ _RESIZING = ("center", "format", "indent", "join", "replace", "tojson", "wordwra
 T = TypeVar("T")
 
 
+STOPPED = "it takes too much time or memory"
+
+
 class TooCostlyError(jinja2.TemplateRuntimeError):
     """A template asks for more than any conversation needs."""
 
-    def __init__(self, what: str = "it takes too much time or memory") -> None:
+    def __init__(self, what: str = STOPPED) -> None:
         super().__init__(f"{what}: the chat template is broken, or made to do harm")
 
 

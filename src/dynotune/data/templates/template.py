@@ -19,7 +19,7 @@ from jinja2.nodes import Node
 from jinja2.parser import Parser
 
 from dynotune.data.rows import Message
-from dynotune.data.templates.bounds import LARGEST_TEXT, BoundedEnvironment, within_bounds
+from dynotune.data.templates.bounds import LARGEST_TEXT, STOPPED, BoundedEnvironment, TooCostlyError, within_bounds
 from dynotune.data.templates.training_templates import has_generation_blocks, training_variant
 from dynotune.errors import TemplateError
 
@@ -46,6 +46,9 @@ because it asks for too much: a string of 100 GB, or 30 loops inside one another
 _ONE_AT_A_TIME = threading.Lock()
 """transformers keeps one compiled template for all threads, and the generated spans of a rendering in it: two at once would
 mix theirs, or refuse each other's rows."""
+
+STOPS = 3
+"""After this many conversations that took too long a template is not tried again: each may cost a minute."""
 
 HOW_TO_GIVE_ONE = (
     "Give one with `chat_template_path`: a .jinja file, or the folder or hub id of a tokenizer that has one"
@@ -75,6 +78,7 @@ class ChatTemplate:
         self._named = dict(template) if isinstance(template, dict) else {}
         self._override: str | None = None
         self.family: str | None = None
+        self._stopped = 0
         if self._named and "default" not in self._named:
             raise TemplateError(
                 f"The tokenizer has chat templates named {', '.join(self._named)}, and none named `default`."
@@ -159,7 +163,13 @@ class ChatTemplate:
             )
 
         with _ONE_AT_A_TIME:
-            rendered = within_bounds(rendering)
+            if self._stopped >= STOPS:
+                raise TooCostlyError(f"it took too much time or memory for {STOPS} conversations")
+            try:
+                rendered = within_bounds(rendering)
+            except TooCostlyError as error:
+                self._stopped += STOPPED in str(error)
+                raise
         texts, spans = rendered
         if len(texts[0]) > LARGEST_TEXT:
             raise jinja2.TemplateRuntimeError(

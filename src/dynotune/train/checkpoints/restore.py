@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from dynotune.data.printable import printable
 from dynotune.errors import TrainingError
 from dynotune.manifest import DamagedError, Manifest, versions
 from dynotune.train.checkpoints.contents import TRAINING, read_manifest, read_random, read_state
@@ -72,11 +73,11 @@ def restore(path: Path, trainee: Trainee, rank: int = 0, world: int = 1) -> Rest
         done.restored += [f"{type(trainee.optimizer).__name__} states of {states:,} weights", "schedule"]
         _restore_random(done, path, trainee, rank, world)
         progress = Progress(**state["progress"])
-    except (DamagedError, KeyError, ValueError, TypeError, RuntimeError, AttributeError, IndexError) as error:
+    except (DamagedError, LookupError, ValueError, TypeError, RuntimeError, AttributeError, OverflowError) as error:
         if isinstance(error, TrainingError):
             raise
         raise TrainingError(
-            f"{path} does not hold what a resume needs ({type(error).__name__}: {error}): it was edited or damaged. Name"
+            f"{path} does not hold what a resume needs ({type(error).__name__}: {printable(str(error), 300)}): it was edited or damaged. Name"
             " another checkpoint."
         ) from error
     if progress.best_step is not None and OTHER_EVALUATIONS & changed:
