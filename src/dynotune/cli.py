@@ -15,6 +15,7 @@ from cyclopts import App, CycloptsError, Parameter, UnknownOptionError
 
 from dynotune._version import __version__
 from dynotune.errors import ConfigError, DynotuneError
+from dynotune.terminal import guard
 
 DONE, BUG, USER_ERROR, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 """Exit codes: done; a defect of Dynotune (with a traceback); a mistake that the user can mend; Ctrl-C; the reader of
@@ -220,6 +221,7 @@ def _for_terminal(text: str) -> str:
 
 def main() -> NoReturn:
     """The entry point of `dynotune` and `python -m dynotune`."""
+    guard()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A character that the terminal's encoding lacks must not end a run.

@@ -37,7 +37,6 @@ def test_a_long_run_needs_no_more_than_a_short_one(run_tiny: Any, request: pytes
     if os.environ.get("DYNOTUNE_SHARED"):
         place = request.getfixturevalue("stories")
         model, tokenizer = AutoModelForCausalLM.from_pretrained(place), AutoTokenizer.from_pretrained(place)
-        settings |= {"use_peft": True, "lora_target_modules": "all-linear", "lora_r": 4}
     else:
         model, tokenizer = tiny_model(), None
         settings |= {"gradient_checkpointing": True}
@@ -61,7 +60,7 @@ class Leaks(TrainerCallback):  # type: ignore[misc]
         self.end = threading.Event()
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-        self.kept += [bytearray(os.urandom(64 << 10)), [[]], torch.ones(1)]
+        self.kept += [os.urandom(1 << 20), [[]], torch.ones(1)]
         if state.global_step % 5 == 0:  # one in five steps is enough to be seen
             self.files.append(os.open(os.devnull, os.O_RDONLY))
             thread = threading.Thread(target=self.end.wait, daemon=True)

@@ -4,6 +4,7 @@ No secrets, and no paths of the machine: the last parts of local paths only.
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from dynotune._version import __version__
+from dynotune.config.reading.files import read_file
 from dynotune.config.secrets import masked
+from dynotune.data.printable import printable
 from dynotune.report.curves import read_curves
 from dynotune.report.settings import without_local_paths, without_secrets
 from dynotune.report.speed import SHARES, percent
@@ -135,7 +138,7 @@ def _card(config: Mapping[str, Any], lora: bool, body: list[str]) -> "ModelCard"
 
 
 def _title(config: Mapping[str, Any], run: Path) -> str:
-    return str(config.get("run_name") or run.resolve().name)
+    return printable(str(config.get("run_name") or run.resolve().name), 200)
 
 
 def _use(lora: bool, base: str | None) -> str:
@@ -206,7 +209,8 @@ def _settings(config: Mapping[str, Any]) -> str:
         if key not in NOT_ABOUT_TRAINING and not is_default:
             shown[key] = _public(value) if key in LOCATIONS else without_local_paths(value)
     text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True).strip() if shown else "# all defaults"
-    return f"What differs from the defaults:\n\n```yaml\n{text}\n```"
+    fence = "`" * (2 + max(map(len, re.findall("`+", text)), default=1))  # what stands in a value must not end it
+    return f"What differs from the defaults:\n\n{fence}yaml\n{text}\n{fence}"
 
 
 def _versions(environment: Mapping[str, Any]) -> str:
@@ -233,13 +237,13 @@ def _run_card_sections(run: Path) -> list[str]:
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [head, tuple("---" if i == 0 else "---:" for i in range(len(head))), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(printable(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def _read_config(run: Path) -> dict[str, Any]:
+    """Bounded as a configuration is: the run folder may be somebody else's, whose adapter is merged."""
     path = run / "config.yaml"
-    found = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None
-    return found if isinstance(found, dict) else {}
+    return read_file(path).values if path.is_file() else {}
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -21,6 +21,9 @@ from dynotune.errors import ConfigError
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32
 MAX_VALUES = 20_000
+MAX_CHARACTERS = 2 << 20
+"""Of all values, aliases expanded: a long text costs nothing until it is written out as often as it is named."""
+
 MAX_DIGITS = 100
 
 KeyPath = tuple[str | int, ...]
@@ -152,9 +155,13 @@ def _construct(path: Path, content: bytes | str) -> ConfigFile:
                 return ConfigFile(path, {"value": None})
             lines: dict[KeyPath, int] = {}
             spelled: dict[KeyPath, str] = {}
+            characters = 0
             for count, (key, child, line) in enumerate(_nodes(path, node, ("value",), line=1)):
-                if count > MAX_VALUES:
-                    raise ConfigError(f"{path}: its aliases expand to more than {MAX_VALUES:,} values.")
+                characters += len(child.value) if isinstance(child, yaml.ScalarNode) else 0
+                if count > MAX_VALUES or characters > MAX_CHARACTERS:
+                    raise ConfigError(
+                        f"{path}: its aliases expand to more than {MAX_VALUES:,} values or {MAX_CHARACTERS:,} characters."
+                    )
                 lines.setdefault(key, line)
                 if isinstance(child, yaml.ScalarNode) and child.style is None:
                     spelled.setdefault(key, child.value)

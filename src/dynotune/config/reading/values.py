@@ -157,6 +157,15 @@ def _number(value: Any) -> float | None:
         return None
 
 
+def _trust_remote_code(value: Any) -> tuple[Any, Said]:
+    if value is True:
+        return True, (
+            "`trust_remote_code: true` runs Python code that the model's or tokenizer's repository brings, with all your"
+            " rights. `model_revision` with a commit's hash keeps it the code that you have read."
+        )
+    return value, None
+
+
 def _env(value: Any) -> tuple[Any, Said]:
     if isinstance(value, dict):
         refuse_variables(value)
@@ -179,5 +188,6 @@ _RULES: Mapping[str, Callable[[Any], tuple[Any, Said]]] = {
     "optim": _optim,
     "lr_scheduler_type": _one_of(SCHEDULES, "schedule"),
     "env": _env,
+    "trust_remote_code": _trust_remote_code,
     "model_init_kwargs": _model_init_kwargs,
 }

@@ -18,7 +18,15 @@ def ledger_table(ledger: Ledger, title: str) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, show_header=True, header_style="bold")
+    # A held-out set has the name that the configuration gives it.
+    table = Table(
+        title=Text(printable(title)),
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        show_header=True,
+        header_style="bold",
+    )
     table.add_column("", no_wrap=True)
     table.add_column("rows", justify="right")
     table.add_column("tokens", justify="right")

@@ -77,8 +77,8 @@ def restore(path: Path, trainee: Trainee, rank: int = 0, world: int = 1) -> Rest
         if isinstance(error, TrainingError):
             raise
         raise TrainingError(
-            f"{path} does not hold what a resume needs ({type(error).__name__}: {printable(str(error), 300)}): it was edited or damaged. Name"
-            " another checkpoint."
+            f"{path} does not hold what a resume needs ({type(error).__name__}: {printable(str(error), 300)}): it was edited"
+            " or damaged. Name another checkpoint."
         ) from error
     if progress.best_step is not None and OTHER_EVALUATIONS & changed:
         keys = ", ".join(sorted(OTHER_EVALUATIONS & changed))
