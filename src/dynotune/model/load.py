@@ -8,6 +8,7 @@ from dynotune.config.keys.model import ModelConfig
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError, DynotuneError, ModelError
 from dynotune.model.failures import LoadReport, cannot_load, loading_failures, words_of
+from dynotune.model.foreign_code import refuse_kernels
 from dynotune.model.precision import Precision
 from dynotune.model.weight_files import is_adapter, require_safetensors, stands_here
 
@@ -64,6 +65,8 @@ def load_model(config: ModelConfig, precision: Precision, device: "torch.device"
     try:
         if is_adapter(config.model_name_or_path, config.model_revision, extra):
             raise _is_adapter(config.model_name_or_path)
+        if not config.trust_remote_code:
+            refuse_kernels(config.model_name_or_path, config.model_revision, extra)
         if config.random_weights:
             model = _random_model(config, precision, device, common, extra)
         else:

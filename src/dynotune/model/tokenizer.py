@@ -118,8 +118,8 @@ def _from_pretrained(name: str, revision: str, trust_remote_code: bool) -> "PreT
 def _check_names(name: str, revision: str) -> None:
     """Refuse names that are made to do harm: `tokenizers` prints unknown ones as they are."""
     for file in ("tokenizer_config.json", "special_tokens_map.json"):
-        found = fetched(name, file, revision, {})
         try:
+            found = fetched(name, file, revision, {})
             content = None if found is None else json.loads(found.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             continue  # the loader says it
