@@ -14,6 +14,7 @@ from typing import Annotated, NoReturn
 from cyclopts import App, CycloptsError, Parameter, UnknownOptionError
 
 from dynotune._version import __version__
+from dynotune.command_line import WORDS
 from dynotune.errors import ConfigError, DynotuneError
 from dynotune.terminal import guard
 
@@ -187,6 +188,7 @@ for _name in LATER:
 
 def run(words: Sequence[str]) -> int:
     """Run one command line and return its exit code. Defects are raised."""
+    WORDS.set(tuple(words))
     try:
         code = app(list(words), exit_on_error=False, print_error=False)
     except (DynotuneError, CycloptsError) as error:

@@ -3,6 +3,7 @@
 import contextlib
 import inspect
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 from rich.console import Console
 
+from dynotune.command_line import WORDS
 from dynotune.config.checking.problems import expected
 from dynotune.config.fates.aliases import ALIASES
 from dynotune.config.fates.launcher import LAUNCHER
@@ -23,6 +25,7 @@ from dynotune.config.reading.flags import Words
 from dynotune.config.reading.forms import accepts
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
+from dynotune.parallel.launch import launch, must_be_launched
 
 _OURS = Group("Command", sort_key=0)
 _ConfigFile = Annotated[
@@ -43,7 +46,7 @@ _Json = Annotated[
 ]
 
 
-def _with_key_flags(command: Callable[..., None]) -> Callable[..., None]:
+def _with_key_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command one flag for every key. Keys that are not ours are hidden flags, so that their fate can be said."""
     own = [one for one in inspect.signature(command).parameters.values() if one.kind is not one.VAR_KEYWORD]
     shown = [
@@ -136,13 +139,46 @@ def _console(as_json: bool) -> Iterator[Console]:
         yield Console()
 
 
+_ProveOnly = Annotated[
+    bool,
+    Parameter(
+        name="--prove_only",
+        negative=(),
+        help="Stop before the first update, behind forward and backward of the largest micro-batch: on one process.",
+        group=_OURS,
+    ),
+]
+_NoProve = Annotated[
+    bool,
+    Parameter(
+        name="--no_prove",
+        negative=(),
+        help="With `--gpus`: start all processes at once. A mistake then shows on all of them, later and more than once.",
+        group=_OURS,
+    ),
+]
+
+
 @_with_key_flags
-def sft(*, config: _ConfigFile = None, print_config: _PrintConfig = False, as_json: _Json = False, **keys: Any) -> None:
+def sft(
+    *,
+    config: _ConfigFile = None,
+    print_config: _PrintConfig = False,
+    prove_only: _ProveOnly = False,
+    no_prove: _NoProve = False,
+    as_json: _Json = False,
+    **keys: Any,
+) -> int | None:
     """`dynotune sft`; its help stands where it is registered."""
     resolved = _load(config, keys, to_run=not print_config)
     if print_config:
         sys.stdout.write(resolved.to_yaml())
-        return
+        return None
+    if prove_only:
+        _prove(resolved, as_json)
+        return None
+    if must_be_launched(resolved):
+        return _launch(resolved, prove=not no_prove, as_json=as_json)
     with _console(as_json) as console:
         from dynotune.train.sft import train_sft
 
@@ -151,9 +187,36 @@ def sft(*, config: _ConfigFile = None, print_config: _PrintConfig = False, as_js
             result = train_sft(resolved, console=console)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_what_is_kept(resolved, began)) from None
-    if as_json:
+    if as_json and os.environ.get("RANK", "0") == "0":
         summary = {"folder": str(result.folder), "steps": result.steps, "summary": result.summary}
         sys.stdout.write(json.dumps(summary) + "\n")
+    return None
+
+
+def _prove(config: SFTConfig, as_json: bool) -> None:
+    with _console(as_json) as console:
+        from dynotune.train.sft import prove_sft
+
+        figures = prove_sft(config, console)
+    if as_json:
+        sys.stdout.write(json.dumps(figures) + "\n")
+
+
+def _launch(config: SFTConfig, *, prove: bool, as_json: bool) -> int:
+    """Start the processes of `gpus`; each gets the words of this command line."""
+    words = list(WORDS.get())
+    folder = config.output_dir
+    if folder is None:  # one name for all of them
+        folder = str(Path("runs") / time.strftime("sft-%Y%m%d-%H%M%S"))
+        words += ["--output_dir", folder]
+    with _console(as_json) as console:
+        return launch(
+            config,
+            words,
+            Path(folder),
+            prove,
+            lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True),
+        )
 
 
 def _what_is_kept(config: SFTConfig, began: float) -> str:

@@ -1,7 +1,9 @@
 """What ranks do in tests. Imported once by the server that they are forked from."""
 
 import os
-from collections.abc import Mapping, Sequence
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +98,145 @@ def over_its_own_tokens(folder: Path) -> None:
 
     SFTObjective.denominator = denominator  # type: ignore[method-assign]
     variants(folder, ["full, packed"])
+
+
+def rank() -> int:
+    return int(os.environ.get("RANK", "0"))
+
+
+class AtStep(TrainerCallback):
+    """Does something on one rank when a step begins."""
+
+    def __init__(self, on_rank: int, step: int, what: Callable[[Any], None], event: str = "step_begin") -> None:
+        def do(args: Any, state: Any, control: Any, **more: Any) -> None:
+            if rank() == on_rank and state.global_step == step:
+                what(control)
+
+        setattr(self, f"on_{event}", do)
+
+
+def killed(folder: Path, victim: int) -> None:
+    """One rank is killed in the middle of step 4, behind a checkpoint of step 2."""
+    kill = AtStep(victim, 3, lambda control: os.kill(os.getpid(), signal.SIGKILL))
+    train(folder / "run", [kill], **SAVES)
+
+
+SAVES = {
+    "save_strategy": "steps",
+    "save_steps": 2,
+    "learning_rate": 1e-2,
+    "optim": "adamw_torch",
+    "lr_scheduler_type": "constant",
+}
+
+
+def hung(folder: Path, victim: int) -> None:
+    sleep = AtStep(victim, 2, lambda control: time.sleep(600))
+    train(folder / "run", [sleep], ddp_timeout=2)
+
+
+def fails_alone(folder: Path) -> None:
+    """Rank 1 cannot find its data: the first thing that it alone does."""
+    train(folder / "run", rows=[{"nothing": 1}] if rank() == 1 else None)
+
+
+def differs(folder: Path, how: str) -> None:
+    """Rank 1 differs in one thing."""
+    other = rank() == 1
+    if how == "configuration":
+        train(folder / "run", learning_rate=0.1 if other else 0.5)
+    elif how == "data":
+        train(folder / "run", rows=ROWS[:-1] if other else ROWS)
+    elif how == "trained weights":
+        run_with(folder / "run", tiny_model(seed=rank()))
+    else:
+        assert how == "frozen weights"
+        run_with(folder / "run", tiny_model(seed=rank()), **LORA)
+
+
+def run_with(folder: Path, model: Any, **more: Any) -> Any:
+    return train_sft(
+        settings(folder, eval_strategy="no", **more),
+        model=model,
+        tokenizer=tiny_tokenizer(),
+        train_dataset=ROWS,
+        console=Console(quiet=True),
+    )
+
+
+def asks_alone(folder: Path) -> None:
+    """Rank 1's callback asks for a checkpoint at step 2 and for the end at step 3."""
+
+    def save(control: Any) -> None:
+        control.should_save = True
+
+    def stop(control: Any) -> None:
+        control.should_training_stop = True
+
+    seen = []
+    look = AtStep(rank(), 1, lambda control: seen.append(True))
+    result = train(folder / "run", [AtStep(1, 2, save, "step_end"), AtStep(1, 3, stop, "step_end"), look])
+    (folder / f"steps-{rank()}").write_text(f"{result.steps} {seen}")
+
+
+def interrupted_and_resumed(folder: Path, steps: Sequence[int]) -> None:
+    """The same run, to each of these steps in turn."""
+    for n in steps:
+        resume = (folder / "checkpoints").exists()
+        train(folder, max_steps=n, resume_from_checkpoint=resume or None, **SAVES)
+
+
+def dropout(folder: Path) -> None:
+    train(folder / "run", **{**LORA, "lora_dropout": 0.5}, save_strategy="steps", save_steps=2)
+
+
+def meetings(folder: Path) -> None:
+    """What ranks do together, by itself."""
+    ranks = RankGroup(rank(), int(os.environ["WORLD_SIZE"]), rank(), torch.device("cpu"), 60.0)
+    world, me = ranks.world, ranks.rank
+    assert ranks.agree(me == world - 1, False, True) == (True, False, True)
+    assert ranks.gather({"rank": me, "text": "ä" * me}) == [{"rank": r, "text": "ä" * r} for r in range(world)]
+    assert ranks.from_first(f"from {me}") == "from 0"
+    assert ranks.sum(torch.tensor([1.0, me])).tolist() == [world, sum(range(world))]
+    weights = torch.full((3,), float(me))
+    ranks.broadcast([weights])
+    assert weights.tolist() == [0.0, 0.0, 0.0]
+    gradients(ranks)
+    for n in range(20):
+        began = time.monotonic()
+        with ranks.first_alone("something") as mine:
+            assert mine == (me == 0)
+            if mine and n == 0:
+                time.sleep(0.3)
+                (folder / "done").touch()
+        assert (folder / "done").exists()
+        with ranks.one_after_another("reading"):
+            if me == 0 and n == 0:
+                (folder / "read").touch()
+            assert (folder / "read").exists()
+        assert time.monotonic() - began < 20
+    ranks.close()
+
+
+def gradients(ranks: RankGroup) -> None:
+    """Small and large, of two types, missing on some ranks and on all."""
+    made = [(3,), (5, 7), (1 << 21,), (2,), (4,), (1 << 22,)]
+    generator = torch.Generator().manual_seed(1)
+    whole = [torch.rand(ranks.world, *shape, generator=generator) for shape in made]
+    parameters = [torch.nn.Parameter(torch.zeros(shape)) for shape in made]
+    parameters.append(torch.nn.Parameter(torch.zeros(6, dtype=torch.bfloat16)))
+    whole.append(torch.ones(ranks.world, 6, dtype=torch.bfloat16))
+    for i, (p, of_ranks) in enumerate(zip(parameters, whole, strict=True)):
+        if i == 3 or (i == 4 and ranks.rank != 0):
+            of_ranks[0 if i == 3 else slice(1, None)] = 0
+            continue
+        p.grad = of_ranks[ranks.rank].clone()
+    before = [p.grad for p in parameters]
+    ranks.sum_gradients(iter(parameters))
+    for i, (p, of_ranks) in enumerate(zip(parameters, whole, strict=True)):
+        if i == 3:
+            assert p.grad is None  # it has none anywhere, and so the optimizer leaves it alone, as on one rank
+            continue
+        expected = of_ranks[:1].sum(0) if i == 4 else of_ranks.sum(0)
+        torch.testing.assert_close(p.grad, expected)
+        assert before[i] is None or p.grad is before[i]

@@ -121,6 +121,8 @@ class RankGroup(Ranks):
         self.watchdog.at(step, doing, patient)
 
     def fail(self, error: BaseException) -> bool:
+        if self._closed:
+            return False
         step, doing = self.watchdog.where
         try:
             speaks = self._board.claim_failure({"step": step, "doing": doing, "text": str(error)})
@@ -134,10 +136,13 @@ class RankGroup(Ranks):
             self.output.be_quiet()
         self._closed = True
         self.watchdog.stop()
+        return speaks
+
+    def leave_soon(self) -> None:
+        """This process has failed and done what it had to: it ends, if need be without asking."""
         way_out = threading.Timer(LAST_WAY_OUT, os._exit, (1,))
         way_out.daemon = True
         way_out.start()
-        return speaks
 
     def close(self) -> None:
         if self._closed:
@@ -193,7 +198,7 @@ class RankGroup(Ranks):
     def _lost(self, why: str) -> RankLostError:
         """What to say where others do not answer: which they are, where they were, how to go on."""
         first_line = why.strip().split("\n", 1)[0][:200]
-        step, _ = self.watchdog.where
+        step, doing = self.watchdog.where
         try:
             failure = self._board.failure()
             if failure is not None:
@@ -212,8 +217,11 @@ class RankGroup(Ranks):
             return RankLostError(f"rank {failure['rank']} ended the run at step {failure['step']}: {failure['text']}")
         if not silent:
             return RankLostError(f"The ranks lost each other at step {step} ({first_line}).{self.way_back()}")
-        where = "; ".join(f"rank {r} was {beats[r] or 'never seen'}, its log is {self.output.path(r)}" for r in silent)
+        seen = "; ".join(
+            f"rank {r} was last seen {beats[r] or 'nowhere'}, its log is {self.output.path(r)}" for r in silent
+        )
+        met = f"at step {step}" if step else "before the first step"
         return RankLostError(
-            f"{ranks_named(silent).capitalize()} of {self.world} {'is' if len(silent) == 1 else 'are'} gone: killed (out of"
-            f" memory on the machine?) or crashed. {where[0].upper()}{where[1:]}.{self.way_back()}"
+            f"{ranks_named(silent).capitalize()} of {self.world} did not come to {doing} {met}: killed (did the machine"
+            f" run out of memory?) or crashed. {seen[0].upper()}{seen[1:]}.{self.way_back()}"
         )

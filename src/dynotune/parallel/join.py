@@ -72,5 +72,6 @@ def joined(here: Ranks, device: torch.device, timeout: float) -> Iterator[Ranks]
         yield ranks
     except BaseException as error:
         ranks.fail(error)
+        ranks.leave_soon()
         raise
     ranks.close()

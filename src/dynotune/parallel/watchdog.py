@@ -9,11 +9,9 @@ from contextlib import suppress
 from typing import TextIO
 
 from dynotune.parallel.board import MOVES, Beat, Board
+from dynotune.parallel.launch import HUNG
 
-HUNG = 124
-"""Exit code of a process that ended because ranks made no progress: what `timeout` gives."""
-
-GRACE = 20.0
+GRACE = 60.0
 """Seconds within which a rank ends by itself once another one has failed, before it is ended: it may hang in a GPU's
 collective, which never learns that a peer is gone."""
 

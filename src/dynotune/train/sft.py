@@ -39,6 +39,7 @@ from dynotune.train.hub import HubPusher
 from dynotune.train.loop import train
 from dynotune.train.paths.choose import Execution, choose_execution
 from dynotune.train.ranks import find_checkpoint, open_folder
+from dynotune.train.rehearse import in_words, rehearse
 from dynotune.train.run_folder import RunFolder
 from dynotune.train.trackers import Trackers
 
@@ -95,6 +96,20 @@ def train_sft(
         )
 
 
+def prove_sft(config: SFTConfig, console: Console | None = None) -> dict[str, Any]:
+    """Do what a run of `config.gpus` processes does, on this one alone and up to the first update; write no run.
+
+    Returns the figures of the largest micro-batch. Raises what the run would.
+    """
+    alone = config.replace(report_to="none", push_to_hub=False)
+    export_env(config.env)
+    device = set_up_process(config)
+    result = _train(
+        alone, Ranks(world=config.gpus or 1), device, None, None, None, None, (), None, console, rehearsal=True
+    )
+    return result.summary
+
+
 def _train(
     config: SFTConfig,
     ranks: Ranks,
@@ -106,8 +121,12 @@ def _train(
     callbacks: "Sequence[TrainerCallback]",
     peft_config: "PeftConfig | None",
     console: Console | None,
+    rehearsal: bool = False,
 ) -> RunResult:
-    """One rank's part of a run. What must happen once for all happens on the first."""
+    """One rank's part of a run. What must happen once for all happens on the first.
+
+    rehearsal: one process stands for all of them and stops before the first update.
+    """
     began = time.perf_counter()
     resume = config.resume_from_checkpoint
     folder = open_folder(config, ranks)
@@ -197,6 +216,10 @@ def _train(
         )
         if run.update.waits_for_device:
             say(f"note: `optim: {config.optim}` has no fused kernel here, so the host waits for the device once a step")
+        if rehearsal:
+            figures = rehearse(run)
+            say(in_words(figures, ranks.world))
+            return RunResult(folder.path, 0, [], figures, prepared.model, tokenizer)
         begin_alike(
             ranks,
             prepared.model,
@@ -226,6 +249,9 @@ def _train(
         for line in execution.path.notes():
             say(line)
         summary = finish(run, config, folder, hub, began)
+    except BaseException as error:
+        ranks.fail(error)  # at once: what follows may take its time, and others wait
+        raise
     finally:
         if prepared:
             prepared.restore()
