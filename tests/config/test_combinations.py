@@ -34,6 +34,10 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
         ["global_batch_size: 8", "per_device_train_batch_size"],
     ),
     (
+        {"global_batch_size": 16, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 1, "gpus": 4},
+        ["global_batch_size: 16", "gradient_accumulation_steps", "8"],
+    ),
+    (
         {"global_batch_size": 8, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 2},
         ["global_batch_size: 8", "gradient_accumulation_steps", "16"],
     ),
@@ -111,6 +115,10 @@ IDLE: list[tuple[dict[str, Any], str]] = [
     ({"metric_for_best_model": "loss"}, "`metric_for_best_model` does nothing"),
     ({"gradient_checkpointing_kwargs": {"use_reentrant": False}}, "waits for `gradient_checkpointing: true`"),
     ({"global_batch_size": 32, "per_device_train_batch_size": 8}, "`global_batch_size` alone"),
+    (
+        {"global_batch_size": 16, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 1, "gpus": 2},
+        "`global_batch_size` alone",
+    ),
     ({"max_length": None, "truncation_mode": "keep_end"}, "`truncation_mode` does nothing"),
 ]
 

@@ -142,7 +142,7 @@ def test_a_killed_process_ends_the_job_which_goes_on_from_its_checkpoint(
 
     run = tmp_path / "run"
     words = [*command, "--output_dir", str(run), "--gpus", "2", "--no_prove", "--max_steps", "100000"]
-    words += ["--train_sampling_strategy", "sequential", "--lr_scheduler_type", "constant", "--save_total_limit", "2"]
+    words += ["--save_total_limit", "2"]
     job = start(words)
     deadline = time.monotonic() + 60
     while not (run / "checkpoints" / "step-4").exists() and time.monotonic() < deadline:

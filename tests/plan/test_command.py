@@ -63,6 +63,21 @@ def test_the_plan_is_the_runs_plan(folder: Path, keys: dict[str, Any]) -> None:
     assert again["seconds"] == pytest.approx(planned["tokens"]["real"] / rate)
 
 
+def test_how_ranks_share_the_steps_is_shown(folder: Path) -> None:
+    console = Console(record=True, width=300, file=io.StringIO())
+    planned = plan_run(config_of(folder, gpus=4), console)["plan"]
+    assert planned["examples_per_step"] == 4 * 8
+    ranks = planned["layout"]["ranks"]
+    assert ranks["world"] == 4
+    assert 1 <= ranks["imbalance"]["mean"] <= ranks["imbalance"]["max"] < 1.5
+    text = console.export_text()
+    assert "over 4 ranks (8 a rank)" in text
+    assert "4 ranks: in the mean of an epoch's steps the most loaded one costs" in text
+    assert "ranks" not in plan_run(config_of(folder), Console(quiet=True))["plan"]["layout"]
+    fixed = plan_run(config_of(folder, gpus=4, global_batch_size=64), console)["plan"]
+    assert fixed["examples_per_step"] == 64
+
+
 def test_updates_beside_trls(folder: Path) -> None:
     plain = plan_run(config_of(folder, max_length=96), Console(quiet=True))["updates"]
     packed = plan_run(config_of(folder, max_length=96, packing=True), Console(quiet=True))["updates"]

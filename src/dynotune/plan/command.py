@@ -9,6 +9,7 @@ from dynotune.config.sft import SFTConfig
 from dynotune.data.load import load_train_and_eval
 from dynotune.data.tokens.encode import Encoder
 from dynotune.errors import ModelError
+from dynotune.measure.document_cost import document_cost
 from dynotune.model.tokenizer import load_tokenizer
 from dynotune.plan.capacity import Capacity, Room, micro_batch_capacity
 from dynotune.plan.content import make_content
@@ -46,7 +47,13 @@ def plan_run(
     strategy = config.packing_strategy if config.packing else None
     content = make_content(examples, config, ledger, shuffle_seed=seed, packing=strategy)
     plan = Plan(
-        content.spans, content.rows, config, config.seed, examples.digest(), packing=content.packing
+        content.spans,
+        content.rows,
+        config,
+        config.seed,
+        examples.digest(),
+        packing=content.packing,
+        world=config.gpus or 1,
     )  # plain until its execution is chosen
     held_out = {
         name: make_content(
@@ -70,6 +77,9 @@ def plan_run(
             room = Room(target.memory - there - CONTEXT, lambda tokens: memory.needed(tokens, share))
         capacity = micro_batch_capacity(config.micro_batch_tokens, longest, target.type, room)
         plan = plan.executed(capacity.tokens, longest)
+    if plan.world > 1 and memory is not None:
+        cost = document_cost(memory.model, plan, labelled_rows_head=plan.ladder is not None)
+        plan = plan.executed(plan.micro_batch_tokens, longest, cost)
     result = {
         "plan": plan.to_json(),
         "execution": _execution(plan, capacity),
@@ -118,14 +128,15 @@ def _updates(plan: Plan, config: SFTConfig, examples: "Examples", seed: int | No
     import numpy as np
 
     rows = plan.all_rows if plan.packing is None else plan.packing.rows_unpacked
-    without, packed = updates_per_epoch(rows, config), None
+    world = config.gpus or 1
+    without, packed = updates_per_epoch(rows, config, world), None
     if plan.packing is not None:
-        packed = updates_per_epoch(plan.all_rows, config)
+        packed = updates_per_epoch(plan.all_rows, config, world)
     elif config.max_length is not None:
         order = np.arange(len(examples))
         if seed is not None:
             order = np.random.default_rng(seed).permutation(len(examples))
-        packed = updates_per_epoch(len(pack_rows(examples, order, "bfd", config.max_length)), config)
+        packed = updates_per_epoch(len(pack_rows(examples, order, "bfd", config.max_length)), config, world)
     return {
         "here": plan.steps_per_epoch,
         "trl": without if plan.packing is None else packed,

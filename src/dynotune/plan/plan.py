@@ -23,7 +23,7 @@ from dynotune.plan.packing import lay_out
 from dynotune.plan.ranked import empty_tokens, ladder_on_ranks, layout_on_ranks, on_ranks
 from dynotune.plan.sampler import epoch_order
 from dynotune.plan.spread import Cost
-from dynotune.plan.summary import PACKED, PLAIN, figures, layout_line, lines
+from dynotune.plan.summary import PACKED, PLAIN, figures, layout_line, lines, ranks_line
 from dynotune.plan.trl_packing import members
 from dynotune.plan.truncation import Spans
 
@@ -94,6 +94,7 @@ class Plan:
         self.strategy = config.train_sampling_strategy
         self.rank, self.world, self.cost = rank, world, Cost()
         self.examples_per_step = config.examples_on(world)
+        self.fixed_batch = config.global_batch_size is not None
         self.micro_batch_tokens = micro_batch_tokens
         self.all_rows = self.rows_per_epoch = len(rows) if packing is None else len(packing.offsets) - 1
         if config.dataloader_drop_last:
@@ -229,3 +230,7 @@ class Plan:
     def layout_summary(self) -> str:
         """How a packed plan is executed, in one line."""
         return layout_line(self)
+
+    def ranks_summary(self) -> str:
+        """How evenly several ranks share it, in one line."""
+        return ranks_line(self)

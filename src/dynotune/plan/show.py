@@ -26,6 +26,8 @@ def show(result: dict[str, Any], plan: Plan, console: Console) -> None:
         say(f"layout: {plan.layout_summary()}")
         console.print(_ladder(result["plan"]["layout"]["ladder"]))
     console.print(_tokens(result))
+    if plan.world > 1:
+        say(plan.ranks_summary())
     say(f"documents lost: {result['plan']['layout']['documents_lost']}")
     say(_updates(result["updates"]))
     memory = result["memory"]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynotune.plan.epoch import even_steps, ladder_of, layout_of
+from dynotune.plan.ranked import RankedLayout
 
 if TYPE_CHECKING:
     from dynotune.config.keys.batch import BatchConfig
@@ -30,10 +31,11 @@ def figures(plan: Plan) -> dict[str, Any]:
     layout, labels = plan.layout, plan.spans.label_tokens[documents]
     real, processed = int(lengths.sum()), int(layout.processed_tokens.sum())
     no_labels = int((np.add.reduceat(labels, steps[:-1]) == 0).sum())
+    filled = int(layout.micro_batches.sum()) - (layout.empty if isinstance(layout, RankedLayout) else 0)
     return {
         "micro_batches_per_epoch": int(layout.micro_batches.sum()),
         "micro_batches_per_step": _spread(layout.micro_batches),
-        "documents_per_micro_batch": len(documents) / int(layout.micro_batches.sum()),
+        "documents_per_micro_batch": len(documents) / filled,
         "documents_per_step": _spread(np.diff(steps)),
         "documents_lost": len(documents) - int(layout.documents.sum()),
         "tokens_per_step": _spread(layout.real_tokens),
@@ -47,6 +49,17 @@ def figures(plan: Plan) -> dict[str, Any]:
             "masked": real - int(labels.sum()),
         },
         "steps_without_label_tokens": no_labels,
+        **({"ranks": of_ranks(layout, plan.world)} if isinstance(layout, RankedLayout) else {}),
+    }
+
+
+def of_ranks(layout: RankedLayout, world: int) -> dict[str, Any]:
+    """How ranks share the steps of an epoch."""
+    return {
+        "world": world,
+        "micro_batches_per_step": _spread(layout.a_rank),
+        "empty_micro_batches": layout.empty,
+        "imbalance": {"mean": float(layout.imbalance.mean()), "max": float(layout.imbalance.max())},
     }
 
 
@@ -59,21 +72,41 @@ def lines(plan: Plan) -> list[str]:
         f" ({content['epochs']:.2f} epochs of {content['examples']:,}, {content['real_tokens_per_epoch']:,} tokens,"
         f" {content['label_tokens_per_epoch']:,} of them with loss)"
     ]
+    if plan.world > 1:
+        fixed = (
+            "fixed by `global_batch_size`"
+            if plan.fixed_batch
+            else f"{content['examples_per_step'] // plan.world} a rank"
+        )
+        said[0] += f", over {plan.world} ranks ({fixed})"
     return said if plan.packing is None else [*said, *packing_lines(plan)]
 
 
 def layout_line(plan: Plan) -> str:
     """How a packed plan is executed."""
     j = figures(plan)
-    least, most = (j["micro_batches_per_step"][end] for end in ("min", "max"))
+    spread = j["ranks"]["micro_batches_per_step"] if plan.world > 1 else j["micro_batches_per_step"]
+    least, most = spread["min"], spread["max"]
     if least == most:
         per_step = "1 micro-batch a step" if most == 1 else f"{most} micro-batches a step"
     else:
-        mean = j["micro_batches_per_epoch"] / plan.steps_per_epoch
+        mean = j["micro_batches_per_epoch"] / plan.steps_per_epoch / plan.world
         per_step = f"{mean:.2f} micro-batches a step ({least} to {most})"
     return (
-        f"{per_step}, {j['documents_per_micro_batch']:.1f} documents in each, of"
+        f"{per_step}{' on each rank' if plan.world > 1 else ''}, {j['documents_per_micro_batch']:.1f} documents in each, of"
         f" {', '.join(f'{int(rung):,}' for rung in j['ladder'])} tokens; fill {j['fill']:.1%} over an epoch"
+    )
+
+
+def ranks_line(plan: Plan) -> str:
+    """How evenly ranks share the steps."""
+    ranks = figures(plan)["ranks"]
+    mean, most = (ranks["imbalance"][which] for which in ("mean", "max"))
+    empty = ranks["empty_micro_batches"]
+    return (
+        f"{plan.world} ranks: in the mean of an epoch's steps the most loaded one costs {mean - 1:.2%} more than an even"
+        f" share (or than the longest document, where that is more), {most - 1:.2%} at most; {empty:,} of"
+        f" {sum(plan.layout.micro_batches.tolist()):,} micro-batches are empty"
     )
 
 

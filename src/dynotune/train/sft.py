@@ -154,6 +154,8 @@ def _train(
         else:
             changes = apply_settings(tokenizer, config, config)
         encoder = Encoder(tokenizer, config)
+        if ranks.world > 1 and config.token_cache == "off":  # noqa: S105  (no secret: it is the key's value)
+            say(f"note: `token_cache: off`: each of the {ranks.world} processes tokenises all rows by itself")
         with ranks.one_after_another("preparing the data"):
             data, held_out_data = load_train_and_eval(
                 config,
@@ -189,7 +191,7 @@ def _train(
                 ranks=ranks,
             )
         plan = execution.plan
-        for line in execution.says:
+        for line in (*execution.says, *([plan.ranks_summary()] if ranks.world > 1 else [])):
             say(line)
         draw_apart(config.seed, ranks)
         run = assemble(

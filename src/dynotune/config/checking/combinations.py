@@ -48,7 +48,9 @@ def _batch(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
     factors = [key for key in ("per_device_train_batch_size", "gradient_accumulation_steps") if key in given]
     if config.global_batch_size is not None and factors:
         product = math.prod(getattr(config, key) for key in factors)
-        agree = config.global_batch_size == product if len(factors) == 2 else config.global_batch_size % product == 0
+        agree = config.global_batch_size % product == 0
+        if len(factors) == 2:
+            agree = config.global_batch_size in (product, product * (config.gpus or 1))
         names = " x ".join(f"`{key}`" for key in factors)
         if not agree:
             yield wrong(

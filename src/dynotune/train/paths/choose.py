@@ -10,8 +10,7 @@ import torch
 
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
-from dynotune.measure.flops import Flops
-from dynotune.measure.products import CannotCountError
+from dynotune.measure.document_cost import document_cost
 from dynotune.model import elementwise, lora
 from dynotune.model.aside import Aside
 from dynotune.model.attention import examine, hidden_states, packed_attention
@@ -24,7 +23,6 @@ from dynotune.parallel.ranks import Ranks
 from dynotune.plan.capacity import Capacity, Room, micro_batch_capacity
 from dynotune.plan.memory import StepMemory, live_memory
 from dynotune.plan.plan import Plan
-from dynotune.plan.spread import Cost
 from dynotune.train.device import autocast_of
 from dynotune.train.faults.ways import Forwards, Ways
 from dynotune.train.paths.packed import PackedPath
@@ -97,19 +95,6 @@ def choose_execution(
     plan = plan.executed(None, cost=document_cost(model, plan, labelled_rows_head=False))
     ways = Ways(model, objective, path, plain_autocast, plain_autocast)
     return Execution(path, plan, plain_autocast, [said], memory, ways)
-
-
-def document_cost(model: "PreTrainedModel", plan: Plan, *, labelled_rows_head: bool) -> Cost:
-    """By what ranks share a step: the model's own FLOPs, or a usual relation where they are not known."""
-    if plan.world == 1:
-        return Cost()
-    try:
-        flops = Flops.of(model)
-    except CannotCountError:
-        return Cost()
-    content = plan.content()
-    share = content["label_tokens_per_epoch"] / content["real_tokens_per_epoch"] if labelled_rows_head else 1.0
-    return flops.document_cost(content["longest_example"], share)
 
 
 def _on_any_rank(reason: str | None, ranks: Ranks) -> str | None:
