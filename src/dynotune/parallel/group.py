@@ -126,6 +126,9 @@ class RankGroup(Ranks):
         step, doing = self.watchdog.where
         try:
             speaks = self._board.claim_failure({"step": step, "doing": doing, "text": str(error)})
+            if not speaks and (self._board.failure() or {}).get("hung"):
+                self.output.be_quiet()
+                self.watchdog.join()
         except RuntimeError:  # the store has gone with the rank that kept it
             speaks = isinstance(error, RankLostError) and self.rank == 1
         if speaks:

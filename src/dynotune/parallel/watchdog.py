@@ -15,6 +15,9 @@ GRACE = 60.0
 """Seconds within which a rank ends by itself once another one has failed, before it is ended: it may hang in a GPU's
 collective, which never learns that a peer is gone."""
 
+LEFT = 4 * MOVES
+"""Seconds that ranks have to put their stacks into their logs once one of them has said that they hang."""
+
 DEAD = 60.0
 """Seconds without a beat after which a process is taken for dead although nothing else says so."""
 
@@ -54,6 +57,10 @@ class Watchdog:
         """Progress. `patient`: what begins now may take however long; `meeting`: it waits for others."""
         self._at = step, doing, time.monotonic(), patient, meeting
 
+    def join(self) -> None:
+        """Let it end the process."""
+        self._thread.join()
+
     @property
     def where(self) -> tuple[int, str]:
         """Step, and what is being done."""
@@ -80,6 +87,11 @@ class Watchdog:
             if beat is not None and beat.count != self._heard[rank][0]:
                 self._heard[rank] = beat.count, now
         failure = self.board.failure()
+        if failure is not None and failure.get("hung"):
+            self._dump(f"{failure['text']}, said rank {failure['rank']}")
+            time.sleep(LEFT)
+            self.end(HUNG)
+            return
         if failure is not None:
             self._failed_since = self._failed_since or now
             if now - self._failed_since > GRACE:
@@ -115,11 +127,10 @@ class Watchdog:
         self._dump(text)
         first = True
         with suppress(RuntimeError):  # nobody may be left to agree with on who says it
-            first = self.board.claim_failure({"step": step, "doing": doing, "text": why})
+            first = self.board.claim_failure({"step": step, "doing": doing, "text": why, "hung": True})
         if first:
             self.tell(text)
-        # Every rank finds it out by itself within a moment, and puts its stacks into its log.
-        time.sleep(4 * MOVES)
+        time.sleep(LEFT)
         self.end(HUNG)
 
     def _dump(self, why: str) -> None:
