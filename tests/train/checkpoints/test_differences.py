@@ -141,3 +141,26 @@ def test_what_steps_contain_is_named_with_the_keys_behind_it(run_tiny: Any) -> N
     run_tiny(**SAVES)
     with pytest.raises(TrainingError, match=r"another plan .*real_tokens_.*Keys that differ: max_length: 1024 then"):
         run_tiny(resume_from_checkpoint=True, max_steps=9, max_length=9, on_bad_row="error")
+
+
+def test_a_schedule_that_watches_evaluations_keeps_what_it_has_seen_and_takes_what_it_is_told(run_tiny: Any) -> None:
+    from transformers import TrainerCallback
+
+    schedules: list[Any] = []
+
+    class Look(TrainerCallback):
+        def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            schedules.append((more["lr_scheduler"].best, more["lr_scheduler"].patience))
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            schedules.append((more["lr_scheduler"].best, more["lr_scheduler"].patience))
+
+    settings = {
+        "lr_scheduler_type": "reduce_lr_on_plateau", "eval_strategy": "steps", "eval_steps": 3,
+        "eval_dataset": [{"text": "a b c d e"}], "callbacks": [Look()], **SAVES,
+    }  # fmt: skip
+    run_tiny(**settings)
+    run_tiny(resume_from_checkpoint=True, lr_scheduler_kwargs={"patience": 2}, **{**settings, "max_steps": 9})
+    _, end, again, _ = schedules
+    assert again[0] == end[0]
+    assert (end[1], again[1]) == (10, 2)

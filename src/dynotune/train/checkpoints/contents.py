@@ -80,13 +80,20 @@ def damage_of(path: Path, *, contents: bool = True) -> list[str]:
 def read_state(path: Path) -> dict[str, Any]:
     """state.json with everything that a resume needs, or an error that names the file."""
     state = _read_json(path / STATE)
-    missing = {"resumable", "plan", "settings", "progress"} - state.keys()
+    needed = {"resumable": bool, "plan": dict, "settings": dict, "progress": dict}
+    missing = [name for name, kind in needed.items() if not isinstance(state.get(name), kind)]
+    missing += ["plan.examples_per_step"] if "plan" not in missing and not _counts(state["plan"]) else []
     if missing:
         raise TrainingError(
-            f"{path / STATE} lacks {', '.join(sorted(missing))}: it was edited, or another version wrote it. Name"
-            " another checkpoint."
+            f"{path / STATE} lacks {', '.join(missing)}: it was edited, or another version wrote it. Name another"
+            " checkpoint."
         )
     return state
+
+
+def _counts(plan: dict[str, Any]) -> bool:
+    examples = plan.get("examples_per_step")
+    return type(examples) is int and examples > 0
 
 
 def read_random(path: Path) -> list[str]:

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from dynotune.data.printable import printable
 from dynotune.errors import TrainingError
 from dynotune.manifest import DamagedError, Manifest, versions
+from dynotune.measure.totals import Totals
 from dynotune.train.checkpoints.contents import TRAINING, read_manifest, read_random, read_state
 from dynotune.train.checkpoints.differences import Difference, check_same, said_of
 from dynotune.train.checkpoints.random_states import gpus_of, restore_random_states
@@ -72,7 +74,7 @@ def restore(path: Path, trainee: Trainee, rank: int = 0, world: int = 1) -> Rest
         states = restore_training_state(trainee, tensors, state, changed)
         done.restored += [f"{type(trainee.optimizer).__name__} states of {states:,} weights", "schedule"]
         _restore_random(done, path, trainee, rank, world)
-        progress = Progress(**state["progress"])
+        progress = checked_progress(state["progress"])
     except (DamagedError, LookupError, ValueError, TypeError, RuntimeError, AttributeError, OverflowError) as error:
         if isinstance(error, TrainingError):
             raise
@@ -92,6 +94,27 @@ def restore(path: Path, trainee: Trainee, rank: int = 0, world: int = 1) -> Rest
     counters += f", {len(progress.skipped_steps)} steps skipped" if progress.skipped_steps else ""
     done.restored.append(counters + ")")
     return done
+
+
+def checked_progress(saved: dict[str, Any]) -> Progress:
+    """The counters, each of its kind. Raises `TypeError`."""
+    progress = Progress(**saved)
+    for counter in fields(progress):
+        value = getattr(progress, counter.name)
+        kind = counter.type.__qualname__ if type(counter.type) is type else str(counter.type)
+        none, base = kind.endswith(" | None"), kind.removesuffix(" | None")
+        right = none if value is None else _is(value, base)
+        if not right:
+            raise TypeError(f"{counter.name} is {value!r}")
+    return progress
+
+
+def _is(value: Any, kind: str) -> bool:
+    """Whether a value is of the annotated kind, as far as JSON tells kinds apart."""
+    if kind == "list[int]":
+        return isinstance(value, list) and all(type(one) is int for one in value)
+    kinds = {"int": (int,), "float": (int, float), "str": (str,), "Totals": (Totals,)}
+    return kind not in kinds or type(value) in kinds[kind]
 
 
 def _restore_random(done: Restored, path: Path, trainee: Trainee, rank: int, world: int) -> None:

@@ -18,6 +18,17 @@ GROUP_VALUES = {
 """Keys of the configuration to the values in the optimizer's groups that follow from them."""
 
 
+EXECUTION = frozenset({"fused", "foreach", "capturable", "differentiable"})
+"""Values in the optimizer's groups that say how it is executed on this device: never a checkpoint's."""
+
+
+SEEN = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch", "_last_lr")
+"""Of `reduce_lr_on_plateau`: what it knows of the run so far."""
+
+COUNTED = ("base_lrs", "last_epoch", "_step_count", "_last_lr")
+"""Of a schedule of the step. What else PyTorch keeps there differs from version to version and within a step."""
+
+
 def training_state(
     trainee: Trainee, copy: Callable[[str, Tensor], Tensor] = lambda name, tensor: tensor
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -65,11 +76,31 @@ def restore_training_state(
     ours = {value for key in changed for value in GROUP_VALUES.get(key, ())}
     groups = trainee.optimizer.state_dict()["param_groups"]
     for group, saved in zip(groups, state["groups"], strict=True):
-        kept = {k: v for k, v in saved.items() if k not in ours}
+        kept = {k: v for k, v in saved.items() if k in group and k not in ours and k not in EXECUTION}
+        _check_like(group, kept)
         group.update({k: tuple(v) if isinstance(group.get(k), tuple) else v for k, v in kept.items()})
     trainee.optimizer.load_state_dict({"state": values, "param_groups": groups})
-    _restore_schedule(trainee, dict(state["schedule"]), keeps_rate="learning_rate" in changed)
+    seen = {key: state["schedule"][key] for key in (COUNTED if hasattr(trainee.schedule, "lr_lambdas") else SEEN)}
+    _check_like(trainee.schedule.state_dict(), seen)
+    _restore_schedule(trainee, seen, keeps_rate="learning_rate" in changed)
     return len(values)
+
+
+def _check_like(ours: dict[str, Any], saved: dict[str, Any]) -> None:
+    """Saved values must be of the kind that they replace: what is wrong here would fail steps later, without a name."""
+    for key, value in saved.items():
+        if not _like(ours[key], value):
+            raise TypeError(f"{key} is {value!r}")
+
+
+def _like(mine: Any, value: Any) -> bool:
+    if mine is None or isinstance(mine, bool | str):  # they follow from the configuration, which is the same
+        return bool(value == mine) and type(value) is type(mine)
+    if isinstance(mine, int | float):
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(mine, list | tuple):
+        return isinstance(value, list) and len(value) == len(mine) and all(map(_like, mine, value))
+    return True
 
 
 def check_schedules(then: dict[str, Any], schedule: Any) -> None:
@@ -86,6 +117,7 @@ def _restore_schedule(trainee: Trainee, saved: dict[str, Any], keeps_rate: bool)
     base_lrs = list(getattr(schedule, "base_lrs", []))
     if not hasattr(schedule, "lr_lambdas"):
         rates = [group["lr"] for group in trainee.optimizer.param_groups]
+        # Only what it has seen: what it was told (factor, patience) is the configuration's as it is now.
         schedule.load_state_dict(saved)
         if keeps_rate:
             schedule._last_lr = rates
