@@ -36,7 +36,7 @@ class Verified:
         """For people."""
         said = []
         for part, wrong in self.parts.items():
-            said.append(f"{part}: {'as it was written' if not wrong else f'DAMAGED: {len(wrong)} files'}")
+            said.append(f"{part}: {'as it was written' if not wrong else f'DAMAGED, {len(wrong)} found'}")
             said += [f"  {printable(sentence)}" for sentence in wrong]
         said += [f"note: {note}" for note in self.notes]
         return [*said, f"{self.bytes:,} bytes read in {self.seconds:.2f} s"]
@@ -96,7 +96,11 @@ def _run(found: Verified, checkpoints: list[Path]) -> None:
                 "the run has not ended: no final model, and .jsonl files are checked up to the last seal"
             )
     for path in checkpoints:
-        _checkpoint(found, path, path.relative_to(found.folder).as_posix())
+        name = path.relative_to(found.folder).as_posix()
+        if path.name.startswith("damaged-"):
+            found.notes += [f"{name}, which a resume set aside, is damaged: {said}" for said in damage_of(path)]
+        else:
+            _checkpoint(found, path, name)
 
 
 def _checkpoint(found: Verified, path: Path, name: str) -> None:

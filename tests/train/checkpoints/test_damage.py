@@ -13,6 +13,7 @@ from dynotune.errors import TrainingError
 from dynotune.manifest import MANIFEST, below
 from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.checkpoints.contents import damage_of
+from dynotune.train.verify import verify
 
 SAVES = {"save_strategy": "steps", "save_steps": 2}
 
@@ -55,6 +56,9 @@ def test_the_newest_whole_one_is_taken_and_said(run_tiny: Any, tmp_path: Path) -
     assert [row["step"] for row in resumed.metrics] == [5, 6]
     assert (folder / "damaged-step-6").is_dir()
     assert damage_of(folder / "step-6") == []
+    found = verify(tmp_path / "run")
+    assert found.whole
+    assert "damaged-step-6, which a resume set aside" in "".join(found.notes)
 
 
 def test_a_damaged_one_that_was_named_is_refused(run_tiny: Any, tmp_path: Path) -> None:
