@@ -64,7 +64,7 @@ class NonFinite:
     _before: deque[Before] = field(default_factory=deque)
 
     def taken(self, number: int, draws: Draws, schedule: Any) -> None:
-        """Step `number` is about to be taken. 8 microseconds beside the draws."""
+        """Step `number` was carried out: 4 microseconds beside the draws."""
         self._before.append(Before.now(number, draws, schedule))
 
     def passed(self, steps: list[StepRecord], ends: StepRecord | None) -> None:

@@ -26,15 +26,15 @@ class Size:
     """Bytes as a message gives them: rounded."""
 
     bytes: int
-    unit: int
-    """What the message counts in; it shows two decimals, and none of bytes."""
+    within: float
+    """By how much the message may have rounded."""
 
     def __str__(self) -> str:
         return gib(self.bytes)
 
     def shows(self, exact: int) -> bool:
         """Whether a message that means `exact` bytes would show this size."""
-        return abs(exact - self.bytes) <= (0 if self.unit == 1 else 0.0051 * self.unit)
+        return abs(exact - self.bytes) <= self.within
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,4 +109,5 @@ def _find(pattern: str, text: str) -> Size | None:
 
 
 def _size(number: str, unit: str) -> Size:
-    return Size(round(float(number) * UNITS[unit]), UNITS[unit])
+    last_digit = UNITS[unit] / 10 ** len(number.partition(".")[2])
+    return Size(round(float(number) * UNITS[unit]), 0.51 * last_digit if unit != "bytes" else 0)
