@@ -272,6 +272,16 @@ def test_generation_stops_where_the_tuned_end_token_says(run: Path, tmp_path: Pa
     assert model.generation_config.eos_token_id == [tiny_tokenizer().eos_token_id, 77]
 
 
+def test_a_flipped_byte_of_a_merged_model_is_found(run: Path, tmp_path: Path) -> None:
+    from dynotune.train.verify import verify
+
+    merge_adapter(run, tmp_path / "out")
+    assert verify(tmp_path / "out").whole
+    weights = tmp_path / "out" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + bytes([weights.read_bytes()[-1] ^ 1]))
+    assert verify(tmp_path / "out").parts == {"model": ["model.safetensors differs from its checksum"]}
+
+
 def test_sampling_values_that_transformers_refuses_to_write_do_not_stop_a_merge(run: Path, tmp_path: Path) -> None:
     file = tmp_path / "base" / "generation_config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"eos_token_id": 77, "temperature": 0.6}))

@@ -10,6 +10,7 @@ from dynotune.config.keys.data import DataConfig
 from dynotune.config.keys.model import ModelConfig
 from dynotune.data.printable import printable
 from dynotune.errors import ModelError
+from dynotune.manifest import below, seal, versions
 from dynotune.model.adapter_folder import find_adapter, put_on_base
 from dynotune.model.embedding import embedding_rows
 from dynotune.model.failures import words_of
@@ -132,6 +133,7 @@ def merge_adapter(
         from dynotune.report.model_card import write_merged_card
 
         write_merged_card(half, run, report)
+        seal(half, "model", {"versions": versions()}, below(half))
         if output.exists():
             output.rmdir()
         half.rename(output)
