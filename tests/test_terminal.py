@@ -86,10 +86,12 @@ def hostile(tmp_path: Path) -> Path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("words", [["sft", "--max_steps", "2"], ["prepare", "--show", "3"], ["plan"]])
+@pytest.mark.parametrize("words", [["sft", "--max_steps", "2"], ["prepare", "--show", "9"]])
 def test_a_hostile_model_and_data_stay_text(hostile: Path, words: list[str]) -> None:
     seen = ""
-    for more in ([], ["--tokenizer_name_or_path", str(hostile / "plain")]):
+    # `prepare` needs no model, so with a tokenizer that loads it comes to the rows.
+    plain = ["--tokenizer_name_or_path", str(hostile / "plain")]
+    for more in [plain] if words[0] == "prepare" else [[], plain]:
         if more:
             tiny_tokenizer().save_pretrained(hostile / "plain")
         done = subprocess.run(

@@ -23,7 +23,7 @@ from tests.fuzz.judge import Verdict, judge
 from tests.fuzz.targets import Configurations, Rows, Target
 
 ROOT = Path(__file__).parents[2]
-CASES = {"rows": 4000, "configurations": 2500, "checkpoints": 2000, "tokenizers": 700, "stores": 500, "models": 300}
+CASES = {"rows": 5000, "checkpoints": 2500, "configurations": 1300, "tokenizers": 500, "stores": 400, "models": 300}
 
 
 def test_there_are_ten_thousand_cases() -> None:
@@ -135,9 +135,9 @@ def fit_for_a_terminal(done: subprocess.CompletedProcess[bytes]) -> None:
 def test_the_command_itself_on_mutated_configurations(tmp_path: Path) -> None:
     """A part through the real command: its exit code, and nothing raw on its streams."""
     target, codes = Configurations(), set()
-    for number in range(12):
-        chance = random.Random(number)
-        (tmp_path / "a.yaml").write_bytes(target.ways["a.yaml"](chance, target.meant["a.yaml"]))
+    for number in range(10):
+        meant = target.meant["a.yaml"]  # the first time as it is
+        (tmp_path / "a.yaml").write_bytes(target.ways["a.yaml"](random.Random(number), meant) if number else meant)
         done = cli(tmp_path, "sft", "--config", "a.yaml", "--print_config")
         assert done.returncode in (0, 2), done.stderr.decode("utf-8", "replace")
         codes.add(done.returncode)
@@ -160,7 +160,7 @@ def test_atheris_finds_nothing(kind: str, tmp_path: Path) -> None:
     """Inputs that reach new lines of the readers, where atheris can be had."""
     pytest.importorskip("atheris", reason="atheris is not installed here: it has wheels for some systems only")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz.coverage_guided", kind, "-max_total_time=5"],
+        [sys.executable, "-m", "tests.fuzz.coverage_guided", kind, "-max_total_time=3"],
         cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True, errors="replace", timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
