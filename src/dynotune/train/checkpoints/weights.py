@@ -49,7 +49,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise TrainingError(f"{path} cannot be read: {error}. Name an older checkpoint.") from error
+        raise TrainingError(f"{path} cannot be read: {words_of(error)}. Name an older checkpoint.") from error
 
 
 def load_weights(model: "PreTrainedModel", checkpoint: Path) -> int:
