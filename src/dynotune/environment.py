@@ -123,6 +123,20 @@ def _torch() -> dict[str, Any]:
         "cudnn": torch.backends.cudnn.version() if torch.version.cuda else None,
         "threads": torch.get_num_threads(),
         "bfloat16": torch.cuda.is_bf16_supported() if torch.cuda.is_available() else None,
+        "distributed": _distributed(),
+    }
+
+
+def _distributed() -> dict[str, Any]:
+    """By what several processes could meet: gloo on the hosts, NCCL between GPUs."""
+    import torch
+    from torch import distributed
+
+    there = distributed.is_available()
+    nccl = there and distributed.is_nccl_available() and torch.cuda.is_available()
+    return {
+        "gloo": there and distributed.is_gloo_available(),
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if nccl else None,
     }
 
 
@@ -194,6 +208,9 @@ def _lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     lines += [(f"Disk, {name.replace('_', ' ')}", f"{_gib(free)} free") for name, free in found["disk"].items()]
     backend = f"CUDA {torch['cuda']}, cuDNN {torch['cudnn']}" if torch["cuda"] else "built without CUDA"
     lines.append(("PyTorch", f"{torch['version']}, {torch['threads']} threads, {backend}"))
+    between = torch["distributed"]
+    nccl = f"NCCL {between['nccl']}" if between["nccl"] else "no NCCL"
+    lines.append(("Several processes", f"{'gloo' if between['gloo'] else 'no gloo'}, {nccl}"))
     for index, gpu in enumerate(found["gpus"]):
         text = f"{gpu['name']}, {_gib(gpu['free'])} free of {_gib(gpu['memory'])}, capability {gpu['capability']}"
         lines.append((f"GPU {index}", text))
