@@ -13,13 +13,20 @@ from dynotune.measure.words import DEFINITIONS, Counts
 from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.faults.limits import Limits, in_a_row
 from dynotune.train.meter import StepRecord, WindowRecord
-from dynotune.train.state import Progress
+from dynotune.train.state import DoneStep, OpenRow, Progress
 
 Row = dict[str, Any]
 
 WARM_UP_STEPS = 10
 """Steps of a process that the steady figures leave out (and the rest of the window that they end in). What a warm-up really
 is, compilation and allocation seen to end, this number does not know; so the figures of all steps stand beside them."""
+
+
+def _done(record: StepRecord) -> DoneStep:
+    step = record.step
+    return DoneStep(
+        step.number, step.epoch, step.label_tokens, record.learning_rate, record.loss, record.grad_norm, record.sums
+    )
 
 
 class Journal:
@@ -37,10 +44,7 @@ class Journal:
     ) -> None:
         self.sums, self.progress, self.examples, self.device = sums, progress, examples, device
         self.limits, self.listeners = limits, listeners
-        self.pending: list[StepRecord] = []
-        self.seconds, self.steps = 0.0, 0
         self.utilisation = utilisation or Utilisation(why_not="it was not asked for")
-        self.window = Totals()
         self.steps_here = 0
         """Steps that this process took: a resumed one warms up again."""
 
@@ -52,10 +56,10 @@ class Journal:
 
         Returns the step that ends the run, if one does: what lies behind it does not count.
         """
-        measured, ends = Totals(), None
+        measured, open_row, ends = Totals(), self.progress.open_row, None
         for record in window.steps:
             if record.finite:
-                self.pending.append(record)
+                open_row.steps.append(_done(record))
                 measured.add_step(Counts.of(record.step), self.utilisation.of_step(record.step))
                 self.progress.tokens += record.step.real_tokens
                 self.progress.label_tokens += record.step.label_tokens
@@ -67,11 +71,11 @@ class Journal:
             else:
                 self._nonfinite(record)
                 self.progress.skipped_steps.append(record.step.number)
-        self.seconds += window.seconds
-        self.steps += len(window.steps)
+        open_row.seconds += window.seconds
+        open_row.taken += len(window.steps)
         self.progress.train_seconds += window.seconds
         measured.add_time(window.seconds, self.utilisation.available_flops(window.seconds))
-        for totals in (self.window, self.progress.totals, *self._steady()):
+        for totals in (open_row.totals, self.progress.totals, *self._steady()):
             totals.add(measured)
         self.steps_here += len(window.steps)
         if window.log or ends is not None:
@@ -86,30 +90,31 @@ class Journal:
 
     def flush(self) -> None:
         """Write the row of what has been taken since the last one."""
-        if self.pending:
+        if self.progress.open_row.steps:
             self.write(self._row())
-            self.pending, self.seconds, self.steps, self.window = [], 0.0, 0, Totals()
+            self.progress.open_row = OpenRow()
 
     def _steady(self) -> list[Totals]:
         return [self.progress.steady] if self.steps_here >= WARM_UP_STEPS else []
 
     def _row(self) -> Row:
         """`loss` is the mean of the steps' losses, as in transformers; token metrics are means over label tokens."""
-        last, labels = self.pending[-1], sum(r.step.label_tokens for r in self.pending)
+        since = self.progress.open_row
+        last, labels = since.steps[-1], sum(done.label_tokens for done in since.steps)
         row: Row = {
-            "step": last.step.number,
-            "epoch": round(last.step.epoch, 6),
-            "loss": math.fsum(r.loss for r in self.pending) / len(self.pending),
+            "step": last.number,
+            "epoch": round(last.epoch, 6),
+            "loss": math.fsum(done.loss for done in since.steps) / len(since.steps),
             "grad_norm": last.grad_norm,
             "learning_rate": last.learning_rate,
         }
         for i, name in enumerate(self.sums):
-            row[name] = math.fsum(r.sums[i] * r.step.label_tokens for r in self.pending) / max(1, labels)
+            row[name] = math.fsum(done.sums[i] * done.label_tokens for done in since.steps) / max(1, labels)
         row |= {
             "num_tokens": self.progress.tokens,
             "label_tokens": labels,
-            **self.window.figures(),
-            "seconds_per_step": self.seconds / self.steps,
+            **since.totals.figures(),
+            "seconds_per_step": since.seconds / since.taken,
             "train_seconds": self.progress.train_seconds,
         }
         if self.device.type == "cuda":

@@ -13,6 +13,31 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
+@dataclass(frozen=True, slots=True)
+class DoneStep:
+    """What a row of metrics.jsonl needs to know of a step."""
+
+    number: int
+    epoch: float
+    label_tokens: int
+    learning_rate: float
+    loss: float
+    grad_norm: float
+    sums: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class OpenRow:
+    """Steps since the last row of metrics.jsonl. A checkpoint holds them, so that no cut shows in the next row."""
+
+    steps: list[DoneStep] = field(default_factory=list)
+    """Those that were finite."""
+
+    taken: int = 0
+    seconds: float = 0.0
+    totals: Totals = field(default_factory=Totals)
+
+
 @dataclass(slots=True)
 class Progress:
     """Where a run stands: everything that is counted and goes on after a resume."""
@@ -30,6 +55,9 @@ class Progress:
     best_metric: float | None = None
     best_step: int | None = None
     evaluations_without_gain: int = 0
+    owes_evaluation: bool = False
+    """Whether the step's evaluation was left because the run had to end."""
+
     skipped_steps: list[int] = field(default_factory=list)
     """Steps whose loss or gradient was not finite."""
 
@@ -39,6 +67,8 @@ class Progress:
     device: str | None = None
     out_of_memory: list[dict[str, Any]] = field(default_factory=list)
     """Each time that memory ran out and the run went on: at which step, to how many tokens, what was asked for."""
+
+    open_row: OpenRow = field(default_factory=OpenRow)
 
     totals: Totals = field(default_factory=Totals)
     """What the figures of the whole run follow from."""
@@ -51,8 +81,15 @@ class Progress:
         for name in ("totals", "steady"):
             sums = getattr(self, name)
             if isinstance(sums, dict):
-                kept = Totals(**sums) if sums["definitions"] == DEFINITIONS else Totals()
-                setattr(self, name, kept)
+                setattr(self, name, _totals_of(sums))
+        row: Any = self.open_row
+        if isinstance(row, dict):
+            steps = [DoneStep(**{**step, "sums": tuple(step["sums"])}) for step in row["steps"]]
+            self.open_row = OpenRow(steps, row["taken"], row["seconds"], _totals_of(row["totals"]))
+
+
+def _totals_of(sums: dict[str, Any]) -> Totals:
+    return Totals(**sums) if sums["definitions"] == DEFINITIONS else Totals()
 
 
 @dataclass(slots=True)
