@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +14,7 @@ import yaml
 from dynotune import cli
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
-from dynotune.manifest import below, seal
-from dynotune.train.checkpoints.contents import FORMAT
+from dynotune.train.outside.signals import StoppedError
 
 HEAVY = ("torch", "transformers", "datasets", "pyarrow", "peft", "pydantic", "numpy")
 
@@ -140,7 +140,7 @@ class TestExitCodes:
             raise KeyboardInterrupt
 
         monkeypatch.setattr(cli, "app", interrupted)
-        assert cli.run(["env"]) == cli.INTERRUPTED
+        assert cli.run(["env"]) == 130
 
     def test_a_defect_is_one_and_says_so(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -190,60 +190,29 @@ class TestExitCodes:
 class TestInterrupt:
     """Ctrl-C says what is kept."""
 
-    def interrupted(self, monkeypatch: pytest.MonkeyPatch, folder: Path, at_step: int | None, *words: str) -> int:
-        import types
-
-        def train_sft(config: SFTConfig, **_: Any) -> Any:
-            if at_step is not None:
-                checkpoint(folder, at_step)
-            raise KeyboardInterrupt
-
-        module = types.ModuleType("dynotune.train.sft")
-        module.train_sft = train_sft  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "dynotune.train.sft", module)
-        return cli.run(["sft", "--model_name_or_path", "m", "--dataset_name", "d", *words])
-
-    @pytest.mark.parametrize("named", [True, False])
-    def test_the_last_checkpoint_is_named(
-        self, named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_what_the_run_says_is_repeated(
+        self, number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.chdir(tmp_path)
-        folder = Path("out") if named else Path("runs/sft-20260101-000000")
-        code = self.interrupted(monkeypatch, folder, 20, *(["--output_dir", "out"] if named else []))
-        assert code == cli.INTERRUPTED
-        said = capsys.readouterr().err.strip()
-        assert said.startswith(f"interrupted; the last checkpoint is {folder}/checkpoints/step-20;")
-        assert "\n" not in said
+        def stopped(*_: Any, **__: Any) -> None:
+            raise StoppedError(number, "the last checkpoint is out/checkpoints/step-20")
 
-    @pytest.mark.parametrize("resumes", [True, False])
-    def test_a_replaced_runs_checkpoint_is_no_progress(
-        self, resumes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
-        old = checkpoint(Path("out"), 5)
-        os.utime(old / "state.json", (1, 1))
-        more = ["--resume_from_checkpoint", "true"] if resumes else ["--overwrite_output_dir"]
-        assert self.interrupted(monkeypatch, Path("out"), None, "--output_dir", "out", *more) == cli.INTERRUPTED
-        assert ("step-5" if resumes else "nothing was saved") in capsys.readouterr().err
+        monkeypatch.setattr(cli, "app", stopped)
+        assert cli.run(["env"]) == 128 + number
+        who = "" if number == signal.SIGINT else " by SIGTERM"
+        assert capsys.readouterr().err == f"\ninterrupted{who}; the last checkpoint is out/checkpoints/step-20\n"
 
-    def test_a_real_signal(self, tmp_path: Path) -> None:
-        """The command-line library does not swallow it."""
-        code = "import dynotune.cli as c, os, signal, time, dynotune.environment as e; "
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+    def test_a_real_signal(self, number: signal.Signals) -> None:
+        """The command-line library does not swallow it, and what asks for a checkpoint ends nothing."""
+        code = "import sys, dynotune.cli as c, os, signal, time, dynotune.environment as e; "
         # A test run in the background of a shell hands down an ignored SIGINT, which Python would leave ignored.
-        code += "signal.signal(signal.SIGINT, signal.default_int_handler); "
-        code += "e.collect = lambda **k: (os.kill(os.getpid(), signal.SIGINT), time.sleep(30)); "
-        code += "raise SystemExit(c.run(['env']))"
+        code += "signal.signal(signal.SIGINT, signal.default_int_handler); sys.argv[1:] = ['env']; "
+        code += f"e.collect = lambda **k: (os.kill(os.getpid(), {int(number)}), time.sleep(0.1), sys.exit(7)); c.main()"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == cli.INTERRUPTED
-        assert done.stderr.endswith("\ninterrupted; nothing was saved\n")
-
-
-def checkpoint(run: Path, step: int) -> Path:
-    folder = run / "checkpoints" / f"step-{step}"
-    folder.mkdir(parents=True)
-    (folder / "state.json").write_text("{}")
-    seal(folder, "checkpoint", {"checkpoint_format": FORMAT}, below(folder))
-    return folder
+        assert done.returncode == (7 if number == signal.SIGUSR1 else 128 + number)
+        assert "Traceback" not in done.stderr
+        assert (number == signal.SIGUSR1) == ("interrupted" not in done.stderr)
 
 
 class TestSft:

@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from dynotune._version import __version__
-from dynotune.errors import ConfigError, DataError, DynotuneError, ModelError, TemplateError, TrainingError
+from dynotune.errors import ConfigError, DataError, DynotuneError, Interrupted, ModelError, TemplateError, TrainingError
 
 if TYPE_CHECKING:
     from dynotune.config.load import load_config
@@ -23,6 +23,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "DynotuneError",
+    "Interrupted",
     "ModelError",
     "RunResult",
     "SFTConfig",

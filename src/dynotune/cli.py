@@ -3,7 +3,9 @@
 import io
 import json
 import os
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
@@ -15,12 +17,19 @@ from cyclopts import App, CycloptsError, Parameter, UnknownOptionError
 
 from dynotune._version import __version__
 from dynotune.command_line import WORDS
-from dynotune.errors import ConfigError, DynotuneError
+from dynotune.errors import RESUMABLE, ConfigError, DynotuneError, Interrupted
 from dynotune.terminal import guard
+from dynotune.train.outside.signals import listening, number_of
 
-DONE, BUG, USER_ERROR, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
-"""Exit codes: done; a defect of Dynotune (with a traceback); a mistake that the user can mend; Ctrl-C; the reader of
-the output has gone (what shells report for SIGPIPE)."""
+DONE, BUG, USER_ERROR, PIPE_CLOSED = 0, 1, 2, 141
+"""Exit codes: done; a defect of Dynotune (with a traceback); a mistake that the user can mend; the reader of the output has
+gone (what shells report for SIGPIPE). Besides: `RESUMABLE` (75), saved and left before the end; 128 + the signal (130 for
+Ctrl-C, 143 for SIGTERM) for a run that a signal ended where it stood."""
+
+END_SECONDS = 5.0
+"""How long a process that was asked to leave may take for its last threads, such as an upload's."""
+
+ENDED_BY_SIGNAL = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 LATER = {
     "dpo": "preference training",
@@ -196,9 +205,13 @@ def run(words: Sequence[str]) -> int:
             traceback.print_exception(error)
         sys.stderr.write(f"error: {_for_terminal(_message(error))}\n")
         return USER_ERROR
+    except Interrupted:
+        return RESUMABLE  # it was said where the rest of the run is said
     except KeyboardInterrupt as interrupt:
-        sys.stderr.write(f"\ninterrupted; {_for_terminal(str(interrupt) or 'nothing was saved')}\n")
-        return INTERRUPTED
+        number = number_of(interrupt)
+        who = "" if number == signal.SIGINT else f" by {signal.Signals(number).name}"
+        sys.stderr.write(f"\ninterrupted{who}; {_for_terminal(str(interrupt) or 'nothing was saved')}\n")
+        return 128 + number
     return code if isinstance(code, int) else DONE
 
 
@@ -229,7 +242,8 @@ def main() -> NoReturn:
             # A character that the terminal's encoding lacks must not end a run.
             stream.reconfigure(errors="replace")
     try:
-        code = run(sys.argv[1:])
+        with listening():
+            code = run(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader (`| head`) has what it wanted; Python would complain once more when it closes stdout.
@@ -238,4 +252,8 @@ def main() -> NoReturn:
     except Exception:
         sys.stderr.write("This is a defect of Dynotune. Please report it with the lines below and `dynotune env`.\n")
         raise
+    if code == RESUMABLE or code in ENDED_BY_SIGNAL:
+        ending = threading.Timer(END_SECONDS, os._exit, [code])
+        ending.daemon = True
+        ending.start()
     sys.exit(code)

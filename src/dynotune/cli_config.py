@@ -24,7 +24,7 @@ from dynotune.config.load import load_config
 from dynotune.config.reading.flags import Words
 from dynotune.config.reading.forms import accepts
 from dynotune.config.sft import SFTConfig
-from dynotune.errors import ConfigError
+from dynotune.errors import ConfigError, Interrupted
 from dynotune.parallel.launch import launch, must_be_launched
 
 _OURS = Group("Command", sort_key=0)
@@ -182,14 +182,17 @@ def sft(
     with _console(as_json) as console:
         from dynotune.train.sft import train_sft
 
-        began = time.time()
         try:
-            result = train_sft(resolved, console=console)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(_what_is_kept(resolved, began)) from None
+            result, left = train_sft(resolved, console=console), None
+        except Interrupted as interruption:
+            if not as_json:
+                raise
+            result, left = interruption.result, interruption
     if as_json and os.environ.get("RANK", "0") == "0":
         summary = {"folder": str(result.folder), "steps": result.steps, "summary": result.summary}
         sys.stdout.write(json.dumps(summary) + "\n")
+    if left:
+        raise left
     return None
 
 
@@ -217,30 +220,6 @@ def _launch(config: SFTConfig, *, prove: bool, as_json: bool) -> int:
             prove,
             lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True),
         )
-
-
-def _what_is_kept(config: SFTConfig, began: float) -> str:
-    """What an interrupted run leaves to go on from. `began`: when it started, in seconds since 1970."""
-    if config.output_dir is not None:
-        folders = [Path(config.output_dir)]
-    else:
-        folders = [folder for folder in Path("runs").glob("sft-*") if folder.stat().st_mtime >= int(began)]
-    found = []
-    for folder in folders:
-        if (folder / "checkpoints").is_dir():
-            from dynotune.train.checkpoints.checkpoints import Checkpoints
-
-            found += Checkpoints(folder / "checkpoints", config).all()
-    if not config.resume_from_checkpoint:
-        # Those of the run that this one was to replace are no progress of this one.
-        found = [one for one in found if (one / "state.json").stat().st_mtime >= int(began)]
-    if not found:
-        return "nothing was saved"
-    last = max(found, key=lambda one: (one / "state.json").stat().st_mtime)
-    return (
-        f"the last checkpoint is {last}; go on with the same command and "
-        f"`--output_dir {last.parent.parent} --resume_from_checkpoint true`"
-    )
 
 
 _Show = Annotated[

@@ -28,6 +28,7 @@ from dynotune.train.faults.ways import Ways
 from dynotune.train.journal import Journal, Row
 from dynotune.train.loop import Run
 from dynotune.train.optimizer import Update, build_optimizer, build_schedule
+from dynotune.train.orders import Outside
 from dynotune.train.paths.feed import Documents, Feed
 from dynotune.train.paths.path import ExecutionPath
 from dynotune.train.progress import ProgressDisplay
@@ -63,6 +64,7 @@ def assemble(
     listeners: Sequence[Callable[[Row], None]],
     on_save: Callable[[Path], None],
     ranks: Ranks,
+    outside: Outside,
 ) -> Run:
     """A run ready for the loop; where the configuration resumes, its state is restored."""
     optimizer = build_optimizer(model, config)
@@ -154,6 +156,7 @@ def assemble(
         keep_samples=lambda step, rows: _keep_samples(folder, display, step, rows),
         on_save=saved,
         ranks=ranks,
+        outside=outside,
     )
     run.journal.listeners = [
         lambda row: folder.append("metrics.jsonl", row),

@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -39,7 +41,9 @@ def _write(
     of_ranks: Sequence[Mapping[str, float]],
 ) -> dict[str, Any]:
     target = folder.path / model_folder(run.trainee.is_adapter)
-    save_model(run.trainee.model, run.trainee.tokenizer, target)
+    with run.outside.writing():
+        save_model(run.trainee.model, run.trainee.tokenizer, target)
+        folder.finished = target
     curves = read_curves(folder.metrics) if folder.metrics.is_file() else []
     if curves:
         write_svg_loss_curve(curves, folder.path / "loss.svg", title="loss")
@@ -62,6 +66,34 @@ def _write(
         if address:
             run.display.say(f"pushed to {address}")
     return figures
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """How a run ended before its last step."""
+
+    why: str
+    checkpoint: Path
+    text: str
+    """All of it, and how to go on."""
+
+
+def leave(run: Run, folder: RunFolder, began: float) -> tuple[Left, dict[str, Any]]:
+    """What a run leaves that ends before its last step: figures, and no final model."""
+    of_ranks = run.ranks.gather(_of_this_rank(run))
+    step, of = run.trainee.progress.step, run.plan.total_steps
+    checkpoint = run.checkpoints.path(step)
+    why = next((said for said in run.ranks.gather(run.outside.why()) if said), "another process")
+    text = f"{why}: left after step {step} of {of}, saved as {checkpoint}; no final model was written. "
+    if run.checkpoints.only_model:
+        text += "`save_only_model` keeps no optimizer state, so the run cannot be gone on with"
+    else:
+        text += f"Go on with the same command and `--output_dir {folder.path} --resume_from_checkpoint true`"
+    figures = summary(run, time.perf_counter() - began, of_ranks)
+    figures["interrupted"] = {"why": why, "step": step, "of": of, "checkpoint": str(checkpoint)}
+    folder.write_json("summary.json", figures)
+    run.display.say(text)
+    return Left(why, checkpoint, text), figures
 
 
 def take_best(run: Run, config: SFTConfig) -> None:

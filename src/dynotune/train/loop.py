@@ -105,6 +105,9 @@ def train(run: Run) -> None:
     events.call("train_begin", progress.step, progress.step / plan.steps_per_epoch)
     if run.eval_on_start and progress.step == 0:
         evaluate(run, 0, 0.0)
+    if progress.owes_evaluation and run.evaluator is not None and evaluate_owed(run):
+        save(run)
+    run.outside.begin()
     meter = Meter(run.device)
     new_epoch = True
     with closing(run.feed.steps(plan, after=progress.step)) as steps:
@@ -131,15 +134,18 @@ def train(run: Run) -> None:
                 log_evaluate_save(run, meter, step)
             if is_over(run):
                 break
-    meter.close(log=run.log_every.strategy != "no")
+    run.leaving = run.leaving and progress.step < plan.total_steps
+    log = run.log_every.strategy != "no" and not run.leaving  # whoever goes on writes the row that is open
+    meter.close(log)
     read(run, meter, wait=True)
-    if run.log_every.strategy != "no":
+    if log:
         run.journal.flush()  # an evaluation on the last step has closed the window already
     stopped_early = progress.step < plan.total_steps and (run.leaving or run.save_every.strategy == "steps")
     if stopped_early and run.saved_step != progress.step:
         save(run)  # what was trained since the last checkpoint is kept
     run.checkpoints.wait()
     tell_of_checkpoints(run)
+    run.outside.end()
     events.call("train_end", progress.step, progress.step / plan.steps_per_epoch)
 
 
@@ -234,12 +240,15 @@ def log_evaluate_save(run: Run, meter: Meter, step: Step) -> None:
         meter.close(log=False)
         read(run, meter, wait=True)
         if events.asked("evaluate"):
-            is_best = evaluate(run, step.number, step.epoch)
+            is_best = evaluate_unless_leaving(run, step)
             events.ask("save", run.save_best and is_best)
             events.agree(run.ranks)
         if events.asked("save"):
             save(run)
             events.agree(run.ranks)
+    if not run.leaving:
+        # It took a while: whoever asked to leave meanwhile does not wait for another step and another save.
+        run.leaving = run.ranks.agree(run.outside.look(after_a_step=False).leave)[0]
 
 
 def read(run: Run, meter: Meter, wait: bool = False) -> None:
@@ -311,19 +320,49 @@ class stopped:  # noqa: N801  (reads as a statement)
         self.clock.start()
 
 
-def evaluate(run: Run, step: int, epoch: float) -> bool:
+class EvaluationLeftError(Exception):
+    """The run is to end and does not wait for an evaluation, which is made when it is gone on with."""
+
+
+def evaluate_unless_leaving(run: Run, step: Step) -> bool:
+    """As `evaluate`. Where the run is to end, the evaluation is owed: the process that goes on makes it first."""
+    began, progress = time.perf_counter(), run.trainee.progress
+    try:
+        if run.leaving:
+            raise EvaluationLeftError
+        return evaluate(run, step.number, step.epoch, may_leave=run.ranks.world == 1)
+    except EvaluationLeftError:
+        progress.owes_evaluation, run.leaving = True, True
+        run.display.say(f"the evaluation of step {step.number} is left; it is made first when the run goes on")
+        run.trainee.model.train()
+        return False
+    finally:
+        run.outside.evaluated(time.perf_counter() - began)
+
+
+def evaluate_owed(run: Run) -> bool:
+    """The evaluation that the process before this one left. True if the checkpoint it stands in has to be written anew."""
+    step = run.trainee.progress.step
+    is_best = evaluate(run, step, step / run.plan.steps_per_epoch)
+    run.trainee.progress.owes_evaluation = False
+    return run.save_best and is_best
+
+
+def evaluate(run: Run, step: int, epoch: float, may_leave: bool = False) -> bool:
     """Held-out loss and generations. True if this is the best evaluation so far."""
     assert run.evaluator is not None
     began = time.perf_counter()
+
+    def on_batch() -> None:
+        run.events.call("prediction_step", step, epoch)
+        if may_leave and run.outside.cannot_wait():
+            raise EvaluationLeftError
+
     metrics: dict[str, Any] = dict(
         run.memory.evaluate(
             run,
             lambda evaluator, ladder: evaluator(
-                run.trainee.model,
-                run.autocast(),
-                ladder,
-                on_batch=lambda: run.events.call("prediction_step", step, epoch),
-                step=step,
+                run.trainee.model, run.autocast(), ladder, on_batch=on_batch, step=step
             ),
         )
     )
@@ -345,8 +384,10 @@ def evaluate(run: Run, step: int, epoch: float) -> bool:
 def save(run: Run) -> None:
     """Write a checkpoint of the step just done."""
     step = run.trainee.progress.step
+    began = time.perf_counter()
     run.memory.must("checkpoint", run, lambda: run.checkpoints.save(run.trainee))
     run.saved_step = step
+    run.outside.saved(time.perf_counter() - began)
     run.events.call("save", step, step / run.plan.steps_per_epoch)
     tell_of_checkpoints(run)
 
@@ -354,5 +395,6 @@ def save(run: Run) -> None:
 def tell_of_checkpoints(run: Run) -> None:
     """Say which checkpoints are in place now: one that is written beside training comes some steps after it was begun."""
     for path in run.checkpoints.written():
+        run.outside.wrote(run.checkpoints.seconds)
         run.display.say(f"saved {path}")
         run.on_save(path)

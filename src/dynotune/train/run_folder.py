@@ -49,6 +49,9 @@ class RunFolder:
         """Where files are kept until the run begins."""
         self.metrics, self.checkpoints = path / "metrics.jsonl", path / "checkpoints"
         self.lock = FileLock(path / ".lock")
+        self.begun = False
+        self.finished: Path | None = None
+        """The final model or adapter, once it is there."""
 
     @classmethod
     def open(cls, output_dir: str | None, overwrite: bool, resume: str | bool | None, kind: str = "sft") -> "RunFolder":
@@ -135,6 +138,7 @@ class RunFolder:
         for file in self.starting.iterdir():
             file.replace(self.path / file.name)
         self.starting.rmdir()
+        self.begun = True
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         self.write_text(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
@@ -182,17 +186,18 @@ class RunFolder:
         (self.path / MANIFEST).unlink()
         return wrong
 
-    def forget_after(self, step: int) -> list[dict[str, Any]]:
+    def forget_after(self, step: int, evaluation_too: bool = False) -> list[dict[str, Any]]:
         """On resume, move metrics of steps that will be done again to `metrics.repeated.jsonl`; return the rows that stay.
 
-        A last line that a crash tore is moved along.
+        A last line that a crash tore is moved along. `evaluation_too`: so will the evaluation of `step` itself.
         """
         if not self.metrics.exists():
             return []
         kept: list[str] = []
         later: list[str] = []
         for line in self.metrics.read_text(encoding="utf-8", errors="replace").splitlines():
-            (kept if _step_of(line) <= step else later).append(line)
+            again = evaluation_too and _step_of(line) == step and "eval_seconds" in json.loads(line)
+            (later if again or _step_of(line) > step else kept).append(line)
         if later:
             with (self.path / "metrics.repeated.jsonl").open("a", encoding="utf-8") as file:
                 file.writelines(f"{line}\n" for line in later)

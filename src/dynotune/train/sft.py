@@ -16,6 +16,7 @@ from dynotune.data.examples import Examples
 from dynotune.data.load import Loaded, load_train_and_eval
 from dynotune.data.tokens.encode import Encoder
 from dynotune.environment import collect
+from dynotune.errors import Interrupted
 from dynotune.model.precision import choose_precision
 from dynotune.model.prepare import Prepared, prepare_model
 from dynotune.model.saveable import make_saveable
@@ -34,14 +35,17 @@ from dynotune.train.checkpoints.differences import with_batch_of
 from dynotune.train.device import draw_apart, seed_everything, set_up_process
 from dynotune.train.evaluate import HeldOut
 from dynotune.train.faults.before import out_of_memory_explained
-from dynotune.train.finish import finish
+from dynotune.train.finish import Left, finish, leave
 from dynotune.train.hub import HubPusher
-from dynotune.train.loop import train
+from dynotune.train.loop import Run, train
+from dynotune.train.outside.asked import Asked, limit_of
+from dynotune.train.outside.kept import what_is_kept
+from dynotune.train.outside.signals import StoppedError, heard, listening, number_of
 from dynotune.train.paths.choose import Execution, choose_execution
 from dynotune.train.ranks import find_checkpoint, open_folder
 from dynotune.train.rehearse import in_words, rehearse
 from dynotune.train.run_folder import RunFolder
-from dynotune.train.trackers import Trackers
+from dynotune.train.trackers import AT_ONCE, Trackers
 
 if TYPE_CHECKING:
     from peft import PeftConfig
@@ -66,6 +70,7 @@ class RunResult:
     tokenizer: "PreTrainedTokenizerBase"
 
 
+@listening()
 def train_sft(
     config: SFTConfig,
     *,
@@ -86,14 +91,19 @@ def train_sft(
     console: where to print; default the terminal.
 
     Raises `ConfigError`, `DataError`, `TemplateError` or `ModelError` before the first step, `TrainingError` after it.
+    Raises `Interrupted` where SIGINT, SIGTERM or `max_time` ended the run before its last step: it is saved. In the main
+    thread only are signals heard; handlers that were there are put back, and called once the run is saved.
     """
     export_env(config.env)
     here = place(config)
     device = set_up_process(config, here.local_rank)
     with joined(here, device, config.ddp_timeout) as ranks:
-        return _train(
+        result, left = _train(
             config, ranks, device, model, tokenizer, train_dataset, eval_dataset, callbacks, peft_config, console
         )
+    if left:  # behind the last meeting of ranks: to leave is no failure of any of them
+        raise Interrupted(left.text, why=left.why, step=result.steps, checkpoint=left.checkpoint, result=result)
+    return result
 
 
 def prove_sft(config: SFTConfig, console: Console | None = None) -> dict[str, Any]:
@@ -104,7 +114,7 @@ def prove_sft(config: SFTConfig, console: Console | None = None) -> dict[str, An
     alone = config.replace(report_to="none", push_to_hub=False)
     export_env(config.env)
     device = set_up_process(config)
-    result = _train(
+    result, _ = _train(
         alone, Ranks(world=config.gpus or 1), device, None, None, None, None, (), None, console, rehearsal=True
     )
     return result.summary
@@ -122,12 +132,14 @@ def _train(
     peft_config: "PeftConfig | None",
     console: Console | None,
     rehearsal: bool = False,
-) -> RunResult:
-    """One rank's part of a run. What must happen once for all happens on the first.
+) -> tuple[RunResult, Left | None]:
+    """One rank's part of a run, and how it was left early. What must happen once for all happens on the first.
 
     rehearsal: one process stands for all of them and stops before the first update.
     """
     began = time.perf_counter()
+    signals = heard()
+    left: Left | None = None
     resume = config.resume_from_checkpoint
     folder = open_folder(config, ranks)
     console = console if console and ranks.is_first else Console()
@@ -136,6 +148,7 @@ def _train(
         say(f"note: {sentence}")
     precision = choose_precision(config, config, device, peft_config)
     prepared: Prepared | None = None
+    run: Run | None = None
     trackers: Trackers | None = None
     try:
         folder.refuse_inputs_inside(_named_paths(config))
@@ -194,6 +207,7 @@ def _train(
         for line in (*execution.says, *([plan.ranks_summary()] if ranks.world > 1 else [])):
             say(line)
         draw_apart(config.seed, ranks)
+        outside = Asked(signals, limit_of(config, signals, prepared.model), say)
         run = assemble(
             config,
             folder=folder,
@@ -215,13 +229,14 @@ def _train(
             listeners=[rows.append, lambda row: sent(row, row["step"])],
             on_save=hub.push_checkpoint if hub else lambda checkpoint: None,
             ranks=ranks,
+            outside=outside,
         )
         if run.update.waits_for_device:
             say(f"note: `optim: {config.optim}` has no fused kernel here, so the host waits for the device once a step")
         if rehearsal:
             figures = rehearse(run)
             say(in_words(figures, ranks.world))
-            return RunResult(folder.path, 0, [], figures, prepared.model, tokenizer)
+            return RunResult(folder.path, 0, [], figures, prepared.model, tokenizer), None
         begin_alike(
             ranks,
             prepared.model,
@@ -236,7 +251,8 @@ def _train(
         if resume_from and ranks.is_first:
             for sentence in folder.unseal():
                 say(f"note: since the run was sealed, {sentence}. The checkpoint is whole, and training goes on")
-            run.events.remember(folder.forget_after(run.trainee.progress.step))
+            progress = run.trainee.progress
+            run.events.remember(folder.forget_after(progress.step, progress.owes_evaluation))
             for path in run.checkpoints.abandon_after(run.trainee.progress.step):
                 say(f"note: a checkpoint of the run that was left is now {path}")
         _write_start(folder, config, prepared.facts.to_json(), execution, run.plan, data, held_out_data)
@@ -246,21 +262,30 @@ def _train(
         try:
             train(run)
         finally:
+            outside.end()
             run.display.stop()
             checkpoints.close()
         for line in execution.path.notes():
             say(line)
-        summary = finish(run, config, folder, hub, began)
+        if run.leaving:
+            left, summary = leave(run, folder, began)
+        else:
+            summary = finish(run, config, folder, hub, began)
     except BaseException as error:
         ranks.fail(error)  # at once: what follows may take its time, and others wait
+        if isinstance(error, KeyboardInterrupt):
+            # What an older run left in the folder is no progress of this one, unless this one resumes it.
+            found = Checkpoints(folder.checkpoints, config).all() if folder.begun or resume else []
+            step = run.trainee.progress.step if run else None
+            raise StoppedError(number_of(error), what_is_kept(folder, found, step)) from None
         raise
     finally:
         if prepared:
             prepared.restore()
         folder.release()
         if trackers:
-            trackers.finish()
-    return RunResult(folder.path, run.trainee.progress.step, rows, summary, prepared.model, tokenizer)
+            trackers.finish(*((AT_ONCE,) if signals and signals.leave else ()))
+    return RunResult(folder.path, run.trainee.progress.step, rows, summary, prepared.model, tokenizer), left
 
 
 def make_plan(

@@ -27,6 +27,9 @@ START_SECONDS = 120.0
 FINISH_SECONDS = 60.0
 """How long the end of a run waits for lines that are still on their way, over all trackers."""
 
+AT_ONCE = 3.0
+"""The same where somebody waits for the process to end: schedulers give a process that they stop half a minute."""
+
 MAX_PENDING = 1_000
 """Log lines that may wait for a slow tracker; beyond that the newest are dropped and counted."""
 

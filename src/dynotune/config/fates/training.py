@@ -164,10 +164,8 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
     "save_total_limit": honoured(),
     "save_only_model": honoured(),
     "save_on_each_node": superseded(ONE_FOLDER, default=False),
-    "enable_jit_checkpoint": refused(
-        "a checkpoint on SIGTERM arrives with the work on reliability",
-        "remove it and set `save_steps` to what you can afford to lose",
-        default=False,
+    "enable_jit_checkpoint": superseded(
+        "SIGTERM always saves a checkpoint and leaves", default=False, silent=(True, False)
     ),
     "ignore_data_skip": refused(
         "resuming is an index into the plan and costs nothing; ignoring it would train rows twice",

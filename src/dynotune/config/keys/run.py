@@ -1,11 +1,12 @@
 """Where a run is kept, on which device it runs, and what makes it repeatable."""
 
 import unicodedata
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
 from dynotune.config.keys.topic import Topic
+from dynotune.config.reading.duration import FORMS, seconds_of
 
 _CONTROLS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories: control, format (they reverse the direction of text), halves of characters, line ends."""
@@ -50,6 +51,10 @@ class RunConfig(Topic):
     resume_from_checkpoint: str | bool | None = None
     """`true`: go on from the newest checkpoint in `output_dir`; a path: from that checkpoint."""
 
+    max_time: float | str | None = None
+    """Wall-clock limit of this process: seconds, `5h`, `90m`, or Slurm's `1-02:00:00`. Before it is over, a checkpoint is
+    saved and the run leaves, to be gone on with (exit code 75). A resumed run has the whole time again."""
+
     env: dict[str, str] = Field(default_factory=dict)
     """Environment variables set before anything is loaded. Their values are never written down. Variables that choose
     which code runs (`PATH`, `LD_*`, `PYTHON*`, ...) are refused: set them in the shell."""
@@ -63,6 +68,20 @@ class RunConfig(Topic):
 
     max_consecutive_nonfinite_steps: int = Field(default=3, ge=1)
     """The same for such steps one after another."""
+
+    @field_validator("max_time", mode="before")
+    @classmethod
+    def _is_a_length_of_time(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError(f"`{value}` is not a length of time. Write {FORMS}.")
+        if isinstance(value, int | float | str):
+            seconds_of(str(value))
+        return value
+
+    @property
+    def max_seconds(self) -> float | None:
+        """`max_time` in seconds."""
+        return None if self.max_time is None else seconds_of(str(self.max_time))
 
     @field_validator("run_name", mode="after")
     @classmethod

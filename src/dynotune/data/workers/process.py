@@ -8,12 +8,14 @@ its own child; nothing is read from a file.
 import gc
 import os
 import pickle
-import signal
 import sys
 import traceback
 from typing import IO, Any
 
 BOOTSTRAP = (
+    # Ctrl-C and a scheduler's signals reach the whole group; the parent decides what becomes of its children.
+    "import signal; [signal.signal(getattr(signal, name), signal.SIG_IGN) for name in ('SIGINT', 'SIGTERM', 'SIGUSR1')"
+    " if hasattr(signal, name)]; "
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from dynotune.data.workers.process import main; main()"
 )
 
@@ -35,8 +37,6 @@ def receive(stream: IO[bytes]) -> bytes | None:
 
 
 def main() -> None:
-    # Ctrl-C reaches the whole group; the parent decides what becomes of its children.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not stand between two results
     jobs = sys.stdin.buffer

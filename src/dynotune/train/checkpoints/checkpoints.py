@@ -6,6 +6,7 @@ complete, and its manifest tells whether it still is what was written.
 
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -44,6 +45,9 @@ class Checkpoints:
         self.ranks, self.gather, self.say = ranks or Ranks(), gather, say
         self.in_background = False
         """Whether checkpoints are written while training goes on: decided by `expect`."""
+
+        self.seconds = 0.0
+        """How long the last checkpoint took to be written and flushed."""
 
         self._background, self._copies = Background(), HostCopies()
         self._written: list[Path] = []
@@ -118,6 +122,7 @@ class Checkpoints:
     def _write(self, snapshot: Snapshot) -> None:
         target = self.path(snapshot.step)
         half = target.with_name(f".{target.name}.half")
+        began = time.perf_counter()
         try:
             contents.write(snapshot, half)
             put_in_place(half, target)
@@ -129,6 +134,7 @@ class Checkpoints:
                 f"The checkpoint of step {snapshot.step} could not be written ({error}); {kept}. Make room on the"
                 " disk, then go on with `resume_from_checkpoint: true`."
             ) from error
+        self.seconds = time.perf_counter() - began
         self._written.append(target)
         self._prune(keep={snapshot.step, snapshot.best_step})
 

@@ -91,7 +91,7 @@ DECISIONS: dict[str, Decision] = {
     ),
     **_each(
         Matter.NOTHING, "it decides what is shown and kept",
-        "output_dir", "overwrite_output_dir", "run_name", "disable_tqdm", "resume_from_checkpoint", "env",
+        "output_dir", "overwrite_output_dir", "run_name", "disable_tqdm", "resume_from_checkpoint", "env", "max_time",
         "logging_strategy", "logging_steps", "logging_first_step", "report_to", "project", "push_to_hub", "hub_model_id",
         "hub_token", "hub_private_repo", "hub_strategy", "hub_revision", "eval_on_start", "eval_samples",
         "eval_sample_max_new_tokens", "save_strategy", "save_steps", "save_total_limit", "save_only_model",

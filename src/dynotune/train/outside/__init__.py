@@ -1,0 +1,1 @@
+"""Orders from outside: signals, and a limit of time."""
