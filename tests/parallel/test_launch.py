@@ -14,7 +14,7 @@ import pytest
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
 from dynotune.parallel.join import place
-from dynotune.parallel.launch import launch, must_be_launched
+from dynotune.parallel.launch import _way_on, launch, must_be_launched
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.plan import Plan
 from dynotune.train.rehearse import largest
@@ -54,6 +54,13 @@ def test_only_the_first_process_launches(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not must_be_launched(SFTConfig())
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert not must_be_launched(SFTConfig(gpus=2))
+
+
+def test_the_newest_checkpoint_is_named(tmp_path: Path) -> None:
+    assert "No checkpoint was written" in _way_on(tmp_path)
+    for name in ("step-9", "step-10", "step-2", "abandoned-step-90"):
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+    assert "of step 10:" in _way_on(tmp_path)
 
 
 def test_fewer_gpus_than_asked_names_both(monkeypatch: pytest.MonkeyPatch) -> None:

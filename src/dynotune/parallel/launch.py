@@ -103,10 +103,20 @@ def _code_of(rank: int, code: int, folder: Path, say: Callable[[str], None]) -> 
     log = "its output is above" if rank == 0 else f"its log: {folder / 'logs' / f'rank-{rank}.log'}"
     say(
         f"error: the process of rank {rank} was ended by {name}"
-        f"{' (often: the machine ran out of memory)' if name == 'SIGKILL' else ''}; {log}. All others were ended. Go on with"
-        f" the same command and `--output_dir {folder} --resume_from_checkpoint true`, if a checkpoint was written."
+        f"{' (often: the machine ran out of memory)' if name == 'SIGKILL' else ''}; {log}. All others were"
+        f" ended. {_way_on(folder)}"
     )
     return 128 - code
+
+
+def _way_on(folder: Path) -> str:
+    steps = [int(p.name.removeprefix("step-")) for p in folder.glob("checkpoints/step-*") if p.name[5:].isdecimal()]
+    if not steps:
+        return "No checkpoint was written: the run starts again."
+    return (
+        f"The newest checkpoint is of step {max(steps):,}: go on with the same command and `--output_dir {folder}"
+        " --resume_from_checkpoint true`, on as many processes or others."
+    )
 
 
 @contextmanager
