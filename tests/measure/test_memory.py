@@ -1,6 +1,8 @@
 """Promise: memory by part is what tensors take: counted where they can be counted, on a model that is loaded or not."""
 
+import gc
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,20 @@ def test_what_autograd_keeps_is_counted_once_and_parameters_are_not() -> None:
     with torch.no_grad():
         frozen = torch.nn.Linear(8, 8).requires_grad_(False)
     assert saved_bytes(frozen, lambda: frozen(x.detach())) == 0
+
+
+def test_nothing_of_the_counted_pass_lives_on() -> None:
+    """An operation that saves its own output must not hold itself: that leaked a pass' activations each time."""
+    layer, x, alive = torch.nn.Linear(8, 8), torch.randn(4, 8), []
+
+    def run() -> torch.Tensor:
+        out = layer(x).exp()
+        alive.append(weakref.ref(out))
+        return out
+
+    saved_bytes(layer, run)
+    gc.collect()
+    assert [one() for one in alive] == [None]
 
 
 def test_a_skeleton_has_the_shapes_of_the_model(tmp_path: Path) -> None:

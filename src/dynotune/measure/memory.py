@@ -167,7 +167,8 @@ def saved_bytes(model: "torch.nn.Module", run: Callable[[], Any]) -> int:
         storage = tensor.untyped_storage()
         if storage._cdata not in own:
             kept[storage._cdata] = storage
-        return tensor
+        # Not the tensor itself: an output that its own operation saves would hold that operation, and so itself, for ever.
+        return tensor.detach()
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         held = run()
