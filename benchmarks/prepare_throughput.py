@@ -1,9 +1,9 @@
 """`dynotune prepare` beside the work that it cannot do without: rendering, and one batched call of the tokenizer.
 
-    python benchmarks/prepare_throughput.py --shared SHARED --out results.json [--repeats 3] [--tokenizer qwen-152k]
+    python benchmarks/prepare_throughput.py --shared SHARED --out results.json [--cores 2,4,16] [--repeats 2]
 
-Each side runs as a whole process of its own, in turn, on the same cores (all that this process may use), on
-`sft/sft_mix.jsonl.gz`:
+Each side runs as a whole process of its own, in turn, on the same cores (as many of those that this process may use as
+`--cores` says, for each of its numbers; all of them without), on `sft/sft_mix.jsonl.gz`:
 
 - baseline: reads the rows with `json`, renders each with `apply_chat_template`, and gives all texts to the Rust tokenizer in
   one batched call, which takes all cores; no checks, no labels, nothing kept.
@@ -14,7 +14,7 @@ Each side runs as a whole process of its own, in turn, on the same cores (all th
 Two clocks: `whole_s` from the start of the process to its end, and `work_s` from the first row to the last token (of the
 baseline: rendering and tokenising alone, without reading). The gate compares work: prepare's, which includes reading, must
 take at most 1 / 0.9 of the baseline's. `cpu_s` is processor time of the process and its children: what counts where other
-programs use the machine.
+programs use the machine; of the work, `own_cpu_s` is that of the process and `children_cpu_s` that of its children.
 """
 
 import argparse
@@ -36,9 +36,15 @@ from typing import Any
 SIDES = ("baseline", "prepare", "hit")
 
 
-def cpu_s() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+def cpu_s() -> tuple[float, float]:
+    """Of this process, and of those of its children that have ended."""
+    own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return own.ru_utime + own.ru_stime, children.ru_utime + children.ru_stime
+
+
+def since(before: tuple[float, float]) -> dict[str, float]:
+    own, children = (now - then for now, then in zip(cpu_s(), before, strict=True))
+    return {"work_cpu_s": own + children, "own_cpu_s": own, "children_cpu_s": children}
 
 
 def baseline(data: Path, tokenizer_path: Path) -> dict[str, Any]:
@@ -53,7 +59,7 @@ def baseline(data: Path, tokenizer_path: Path) -> dict[str, Any]:
     encoded = tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     tokens = sum(len(one.ids) for one in encoded)
     done = time.perf_counter()
-    return {"work_s": done - began, "work_cpu_s": cpu_s() - cpu, "render_s": rendered - began, "tokens": tokens}
+    return {"work_s": done - began, **since(cpu), "render_s": rendered - began, "tokens": tokens}
 
 
 def prepare(data: Path, tokenizer_path: Path) -> dict[str, Any]:
@@ -70,16 +76,17 @@ def prepare(data: Path, tokenizer_path: Path) -> dict[str, Any]:
     done = time.perf_counter()
     return {
         "work_s": done - began,
-        "work_cpu_s": cpu_s() - cpu,
+        **since(cpu),
         "tokens": int(loaded.examples.lengths.sum()),
         "store": loaded.store.split(":")[0],
         "packing": loaded.about["packing"],
     }
 
 
-def in_process(side: str, args: argparse.Namespace, cache: Path) -> dict[str, Any]:
-    """One run in a fresh process."""
+def in_process(side: str, args: argparse.Namespace, cache: Path, cores: set[int]) -> dict[str, Any]:
+    """One run in a fresh process, which may use these cores."""
     command = [sys.executable, __file__, "--side", side, "--shared", str(args.shared), "--tokenizer", args.tokenizer]
+    command += ["--only-cores", ",".join(map(str, sorted(cores)))]
     environment = {**os.environ, "DYNOTUNE_CACHE": str(cache), "TOKENIZERS_PARALLELISM": "true", "HF_HUB_OFFLINE": "1"}
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -90,74 +97,101 @@ def in_process(side: str, args: argparse.Namespace, cache: Path) -> dict[str, An
     return {"whole_s": whole, "cpu_s": cpu, **json.loads(done.stdout.splitlines()[-1])}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shared", type=Path, required=True)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--tokenizer", default="qwen-152k")
-    parser.add_argument(
-        "--side", choices=SIDES, help="run one side here and print its figures (used by the script itself)"
-    )
-    args = parser.parse_args()
-    data, tokenizer = args.shared / "data/sft/sft_mix.jsonl.gz", args.shared / "tokenizers" / args.tokenizer
-    if args.side:
-        print(json.dumps(baseline(data, tokenizer) if args.side == "baseline" else prepare(data, tokenizer)))
-        return
+KEYS = ("whole_s", "work_s", "cpu_s", "work_cpu_s", "own_cpu_s", "children_cpu_s")
 
-    from dynotune.data.workers.cores import usable_cores
 
+def measured(args: argparse.Namespace, cores: set[int]) -> dict[str, Any]:
+    """Both sides and a hit on these cores."""
     runs: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
     for repeat in range(args.repeats):
         with tempfile.TemporaryDirectory() as cache:
             # In turn, and in turned order, so that a machine that slows down slows all.
             first = ("baseline", "prepare") if repeat % 2 == 0 else ("prepare", "baseline")
             for side in (*first, "hit"):
-                runs[side].append(in_process(side, args, Path(cache)))
-                print(
-                    f"{side}: {json.dumps({k: v for k, v in runs[side][-1].items() if k != 'packing'})}",
-                    file=sys.stderr,
-                )
-    median = {
-        side: {
-            key: statistics.median(run[key] for run in runs[side])
-            for key in ("whole_s", "work_s", "cpu_s", "work_cpu_s")
-        }
-        for side in SIDES
-    }
+                runs[side].append(in_process(side, args, Path(cache), cores))
+                shown = {key: value for key, value in runs[side][-1].items() if key != "packing"}
+                print(f"{len(cores)} cores, {side}: {json.dumps(shown)}", file=sys.stderr)
     assert {run["tokens"] for some in runs.values() for run in some} == {runs["hit"][0]["tokens"]}
     assert {run["store"] for run in runs["hit"]} == {"hit"}
+    median = {side: {key: statistics.median(run[key] for run in runs[side]) for key in KEYS} for side in SIDES}
+    base, ours = median["baseline"], median["prepare"]
+    return {
+        "cores": len(cores),
+        "median": median,
+        "throughput_over_baseline": {key: base[key] / ours[key] for key in ("whole_s", "work_s", "work_cpu_s")},
+        "gate": {"at_least": 0.9, "met": base["work_s"] / ours["work_s"] >= 0.9},
+        "runs": runs,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shared", type=Path, required=True)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument(
+        "--cores", help="core counts, such as 2,4,16; those beyond what is there are left out, and said"
+    )
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--tokenizer", default="qwen-152k")
+    parser.add_argument(
+        "--side", choices=SIDES, help="run one side here and print its figures (used by the script itself)"
+    )
+    parser.add_argument("--only-cores", help="core numbers that a side may use (used by the script itself)")
+    args = parser.parse_args()
+    data, tokenizer = args.shared / "data/sft/sft_mix.jsonl.gz", args.shared / "tokenizers" / args.tokenizer
+    if args.side:
+        # Before anything is imported that counts cores or starts threads.
+        os.sched_setaffinity(0, {int(number) for number in args.only_cores.split(",")})
+        print(json.dumps(baseline(data, tokenizer) if args.side == "baseline" else prepare(data, tokenizer)))
+        return
+
+    from dynotune.data.workers.cores import usable_cores
+
+    there = sorted(os.sched_getaffinity(0))
+    most = usable_cores()
+    asked = [int(count) for count in args.cores.split(",")] if args.cores else [most]
+    load = os.getloadavg()[0]
+    left_out = [count for count in asked if count > most]
+    if left_out:
+        print(f"left out, since {most} cores are there: {', '.join(map(str, left_out))}", file=sys.stderr)
+    results = [measured(args, set(there[:count])) for count in asked if count <= most]
+    if not results:
+        raise SystemExit("no core count that could be measured")
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True)
+    first = results[0]["runs"]["hit"][0]
     result = {
         "what": "dynotune prepare beside rendering and one batched encode",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit.stdout.strip(),
         "command": " ".join(Path(word).name if "/" in word else word for word in sys.argv),
         "machine": {
-            "cores": usable_cores(),
+            "cores": most,
             "processor": platform.processor() or platform.machine(),
-            "load_before": os.getloadavg()[0],
+            "load_before": load,
         },
         "versions": {name: version(name) for name in ("tokenizers", "transformers", "numpy")}
         | {"python": sys.version.split()[0]},
-        "tokens": runs["hit"][0]["tokens"],
-        "packing": runs["hit"][0]["packing"],
-        "median": median,
-        "throughput_over_baseline": {
-            key: median["baseline"][key] / median["prepare"][key] for key in ("whole_s", "work_s", "work_cpu_s")
-        },
-        "gate": {"at_least": 0.9, "met": median["baseline"]["work_s"] / median["prepare"]["work_s"] >= 0.9},
-        "runs": runs,
+        "tokens": first["tokens"],
+        "packing": first["packing"],
+        "cores_left_out": left_out,
+        "by_cores": results,
     }
     if args.out:
         args.out.write_text(json.dumps(result, indent=2) + "\n")
-    print(f"{'':10}{'whole s':>10}{'work s':>10}{'work CPU s':>12}{'tokens/s of work':>18}")
-    for side, figures in median.items():
-        rate = result["tokens"] / figures["work_s"]
-        print(f"{side:10}{figures['whole_s']:10.2f}{figures['work_s']:10.2f}{figures['work_cpu_s']:12.2f}{rate:18,.0f}")
-    ratio = result["throughput_over_baseline"]
-    met = result["gate"]["met"]
-    print(f"prepare / baseline: {ratio['work_s']:.2f} by work, {ratio['whole_s']:.2f} whole; gate 0.9 met: {met}")
+    print(f"{'cores':>5} {'':10}{'whole s':>9}{'work s':>9}{'CPU s':>9}{'own':>8}{'children':>10}{'tokens/s':>13}")
+    for one in results:
+        for side, figures in one["median"].items():
+            rate = result["tokens"] / figures["work_s"]
+            print(
+                f"{one['cores']:5} {side:10}{figures['whole_s']:9.2f}{figures['work_s']:9.2f}{figures['work_cpu_s']:9.2f}"
+                f"{figures['own_cpu_s']:8.2f}{figures['children_cpu_s']:10.2f}{rate:13,.0f}"
+            )
+    for one in results:
+        ratio, met = one["throughput_over_baseline"], one["gate"]["met"]
+        print(
+            f"{one['cores']} cores: prepare / baseline {ratio['work_s']:.2f} by work, {ratio['whole_s']:.2f} whole,"
+            f" {ratio['work_cpu_s']:.2f} by processor time; gate 0.9 met: {met}"
+        )
 
 
 if __name__ == "__main__":

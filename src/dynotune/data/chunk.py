@@ -24,7 +24,8 @@ from dynotune.data.formats.messages import fill_null_content
 from dynotune.data.formats.recognise import Setting, normalise
 from dynotune.data.places import Places
 from dynotune.data.printable import printable, row_beginning
-from dynotune.data.rows import BadRow, Place, Record, Row
+from dynotune.data.rows import BadRow, Found, Place, Row
+from dynotune.data.sources.columns import parsed
 from dynotune.errors import DataError
 
 if TYPE_CHECKING:
@@ -93,8 +94,9 @@ class ChunkEncoder:
         self.setting = Setting(config.dataset_text_field, encoder.tokenizer.chat_template is not None)
         self.control = ControlTokens.of(encoder.tokenizer)
 
-    def encode(self, rows: Sequence[Record | BadRow]) -> Chunk:
+    def encode(self, found_rows: Sequence[Found]) -> Chunk:
         """Raises `DataError` at the first bad row under `on_bad_row: error`."""
+        rows = [parsed(row) for row in found_rows]
         account = _Account(self.config.on_bad_row == "error")
         before = self.encoder.notices.copy()
         recognised = [row if isinstance(row, BadRow) else normalise(row, self.setting) for row in rows]

@@ -20,15 +20,16 @@ from dynotune.data.examples import Examples
 from dynotune.data.formats.recognise import Setting
 from dynotune.data.places import Places
 from dynotune.data.progress import loading_progress
-from dynotune.data.rows import BadRow, Record
+from dynotune.data.rows import BadRow, Found, Line, Record
 from dynotune.data.sources.columns import with_columns
 from dynotune.errors import DataError
 
-CHUNK_ROWS = 512
+CHUNK_ROWS = 128
 CHUNK_CHARACTERS = 2_000_000
-"""Rows that are encoded together. The second limit bounds memory, and the time of one chunk, where rows are huge."""
+"""Rows that are encoded together: few, since at the end of the data most cores wait for the last chunks. The second limit
+bounds memory, and the time of one chunk, where rows are huge."""
 
-Rows = list[Record | BadRow]
+Rows = list[Found]
 
 
 class Sink(Protocol):
@@ -119,7 +120,7 @@ def _joined_places(all_places: list[Places]) -> Places:
 
 
 def load_examples(
-    rows: Iterable[Record | BadRow],
+    rows: Iterable[Found],
     config: DataConfig,
     encoder: RowEncoder,
     *,
@@ -139,14 +140,16 @@ def load_examples(
     return Loaded(memory.examples(), account.ledger, account.format)
 
 
-def chunks(rows: Iterable[Record | BadRow], config: DataConfig) -> Iterator[Rows]:
+def chunks(rows: Iterable[Found], config: DataConfig) -> Iterator[Rows]:
     """Rows under their new column names, as many at a time as are encoded together."""
     chunk: Rows = []
     characters = 0
     for row in rows:
         renamed = with_columns(row, config.columns)
         chunk.append(renamed)
-        if isinstance(renamed, Record):
+        if isinstance(renamed, Line):
+            characters += len(renamed.raw)
+        elif isinstance(renamed, Record):
             characters += _characters(renamed.values)
         if len(chunk) >= CHUNK_ROWS or characters >= CHUNK_CHARACTERS:
             yield chunk

@@ -10,7 +10,7 @@ from typing import Any
 from dynotune.config.sft import SFTConfig
 from dynotune.data.account.ledger import Ledger
 from dynotune.data.printable import printable
-from dynotune.data.rows import BadRow, Record
+from dynotune.data.rows import Found
 from dynotune.data.sources.contents import Contents
 from dynotune.data.sources.locate import Location, Source, open_object, open_splits
 from dynotune.data.sources.mixture import Part, mixture_rows, open_mixture
@@ -29,7 +29,7 @@ class Stream:
     state: Callable[[], list[str]]
     """Sentences on where the rows come from. Asked for once they are read: a mixture's shares are not known before."""
 
-    rows: Iterable[Record | BadRow]
+    rows: Iterable[Found]
     contents: Callable[[], Contents]
     """What tells whether the rows changed."""
 
@@ -56,7 +56,7 @@ class _Sliced:
     source: Source
     bounds: str | None
 
-    def __iter__(self) -> Iterator[Record | BadRow]:
+    def __iter__(self) -> Iterator[Found]:
         yield from slice_rows(self.source, self.bounds, self.source.count)
 
 
@@ -66,7 +66,7 @@ class _Mixture:
     config: SFTConfig
     ledger: Ledger
 
-    def __iter__(self) -> Iterator[Record | BadRow]:
+    def __iter__(self) -> Iterator[Found]:
         return mixture_rows(self.parts, self.config, self.ledger)
 
 

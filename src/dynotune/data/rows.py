@@ -1,6 +1,6 @@
 """A row on its way from a file to tokens: where it came from, what it is, and why it may be refused."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -46,6 +46,24 @@ class Record:
 
 
 @dataclass(slots=True)
+class Line:
+    """A line of a JSON Lines file that is still to be parsed: by whoever encodes it, which may be another process."""
+
+    place: Place
+    raw: bytes
+    """Without the space around it."""
+
+    start: int
+    """Offset of `raw` in its file, for messages."""
+
+    ended: bool
+    """Whether a line end followed."""
+
+    columns: Mapping[str, str] | Sequence[str] | None = None
+    """The column names that the row gets once it is parsed (`columns:`)."""
+
+
+@dataclass(slots=True)
 class BadRow:
     """A row, or a whole file (`place.line is None`), that cannot become a training example."""
 
@@ -58,6 +76,10 @@ class BadRow:
 
     beginning: str = ""
     """The start of the row, printable: control characters are escaped."""
+
+
+Found = Record | Line | BadRow
+"""What a file holds in the place of one row."""
 
 
 @dataclass(slots=True)

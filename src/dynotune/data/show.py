@@ -20,7 +20,7 @@ from dynotune.data.formats.recognise import Setting, normalise
 from dynotune.data.opening import open_training
 from dynotune.data.printable import printable
 from dynotune.data.rows import BadRow
-from dynotune.data.sources.columns import with_columns
+from dynotune.data.sources.columns import parsed, with_columns
 from dynotune.data.tokens.encode import Encoder
 from dynotune.model.tokenizer import load_tokenizer
 
@@ -72,7 +72,7 @@ def show_rows(config: SFTConfig, n: int, console: "Console") -> None:
     setting = Setting(config.dataset_text_field, tokenizer.chat_template is not None)
     control = ControlTokens.of(tokenizer)
     shown = 0
-    for record in stream.rows:
+    for record in map(parsed, stream.rows):
         if shown >= n:
             break
         shown += 1

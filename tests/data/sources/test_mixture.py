@@ -9,7 +9,7 @@ import pytest
 from dynotune.config.keys.data import DataConfig, DatasetEntry
 from dynotune.data.account.ledger import Ledger
 from dynotune.data.rows import BadRow, Place, Record
-from dynotune.data.sources.columns import with_columns
+from dynotune.data.sources.columns import parsed, with_columns
 from dynotune.data.sources.mixture import OUTSIDE, mixture_rows, open_mixture
 from dynotune.errors import ConfigError
 
@@ -23,7 +23,7 @@ def mix(entries: list[dict[str, Any]], **keys: Any) -> tuple[list[dict[str, Any]
     config = DataConfig(datasets=[DatasetEntry(**entry) for entry in entries], **keys)
     ledger = Ledger()
     rows = list(mixture_rows(open_mixture(config), config, ledger))
-    return [dict(row.values) for row in rows if isinstance(row, Record)], ledger
+    return [dict(row.values) for row in map(parsed, rows) if isinstance(row, Record)], ledger
 
 
 @pytest.mark.parametrize("fractions", [(0.5, 0.5), (3, 1), (0.1, 0.7), (1, 0), (1, 1e-9), (0.333, 0.667)])

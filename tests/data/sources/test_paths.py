@@ -9,6 +9,7 @@ import pytest
 
 from dynotune.data.account.ledger import Ledger
 from dynotune.data.rows import BadRow, Place, Record
+from dynotune.data.sources.columns import parsed
 from dynotune.data.sources.locate import Location, open_object, open_splits
 from dynotune.errors import DataError
 
@@ -105,7 +106,7 @@ def test_file_names_are_printable_and_utf_8_wherever_they_are_said(tmp_path: Pat
     assert source.statement.isprintable()
     assert source.name.isprintable()
     ledger = Ledger()
-    rows = list(source)
+    rows = [parsed(row) for row in source]
     assert sum(isinstance(row, Record) for row in rows) == 2  # the files are still found by their true names
     for row in rows:
         assert str(row.place).isprintable()

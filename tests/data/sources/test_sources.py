@@ -8,6 +8,7 @@ import pytest
 from datasets import Dataset, DatasetDict, IterableDataset
 
 from dynotune.data.rows import BadRow, Record
+from dynotune.data.sources.columns import parsed
 from dynotune.data.sources.locate import Location, Source, open_object, open_splits
 from dynotune.data.sources.splits import choose_split, group_by_split, slice_rows
 from dynotune.errors import DataError
@@ -20,7 +21,7 @@ def write(path: Path, *texts: str) -> Path:
 
 
 def texts(source: Source) -> list[str]:
-    return [row.values["text"] for row in source if isinstance(row, Record)]
+    return [row.values["text"] for row in map(parsed, source) if isinstance(row, Record)]
 
 
 def splits(path: Path | str, **keys: Any) -> dict[str, list[str]]:
@@ -168,7 +169,8 @@ def test_slices_mean_what_they_mean_in_datasets(tmp_path: Path, asked: str) -> N
     file = write(tmp_path / "a.jsonl", *[str(i) for i in range(11)])
     theirs = load_dataset("json", data_files=str(file), split=asked, cache_dir=str(tmp_path / "cache"))["text"]
     source, bounds = choose_split(open_splits(Location(str(file))), asked, "x", "split")
-    ours = [row.values["text"] for row in slice_rows(source, bounds, source.count) if isinstance(row, Record)]
+    rows = map(parsed, slice_rows(source, bounds, source.count))
+    ours = [row.values["text"] for row in rows if isinstance(row, Record)]
     assert [str(text) for text in theirs] == ours
 
 

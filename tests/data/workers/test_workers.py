@@ -76,9 +76,9 @@ def test_little_data_and_few_cores_start_no_process(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(module, "usable_cores", lambda: 8)
     assert len(load(data, token_cache="off").examples) == 15
     monkeypatch.setattr(module, "WORTH_STARTING", -1.0)
-    monkeypatch.setattr(module, "usable_cores", lambda: 4)
+    monkeypatch.setattr(module, "usable_cores", lambda: 2)
     assert len(load(data, token_cache="off").examples) == 15
-    monkeypatch.setattr(module, "usable_cores", lambda: 8)
+    monkeypatch.setattr(module, "usable_cores", lambda: 3)
     with pytest.raises(TypeError):  # the control: with more work and cores they would be started
         load(data, token_cache="off")
 
@@ -141,8 +141,8 @@ def test_rows_under_way_are_bounded(tmp_path: Path) -> None:
 def test_a_process_that_is_killed_is_an_error_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = pool._child
 
-    def killed() -> Any:
-        child = real()
+    def killed(*given: Any) -> Any:
+        child = real(*given)
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
         return child
@@ -155,6 +155,7 @@ def test_a_process_that_is_killed_is_an_error_with_a_remedy(tmp_path: Path, monk
 def test_processes_that_cannot_be_started_are_an_error_with_a_remedy_and_leave_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each a program of its own."""
     real, children = pool._child, []
 
     def third_fails() -> Any:
@@ -163,12 +164,146 @@ def test_processes_that_cannot_be_started_are_an_error_with_a_remedy_and_leave_n
         children.append(real())
         return children[-1]
 
+    monkeypatch.setattr(pool, "FORKS", False)
     monkeypatch.setattr(pool, "_child", third_fails)
     with pytest.raises(
         DataError, match=r"2 could \(Resource temporarily unavailable\). Set `dataset_num_proc` to fewer"
     ):
         load(write(tmp_path / "data.jsonl"), token_cache="off", dataset_num_proc=1000)
     assert [child.poll() for child in children] == [-signal.SIGKILL] * 2
+
+
+FORK_FAILS = """
+import os
+real, forked = os.fork, []
+def fork():
+    if len(forked) == 2:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+    pid = real()
+    forked.append(pid)
+    return pid
+os.fork = fork
+"""
+
+
+@pytest.mark.skipif(not pool.FORKS, reason="no fork here")
+def test_workers_that_cannot_be_forked_are_an_error_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "BOOTSTRAP", FORK_FAILS + pool.BOOTSTRAP)
+    with pytest.raises(
+        DataError, match=r"^5 tokenising .* 2 could \(Resource temporarily unavailable\). Set `dataset_num_proc` to"
+    ):
+        load(write(tmp_path / "data.jsonl"), token_cache="off", dataset_num_proc=5)
+
+
+def test_programs_that_do_not_fork_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write(tmp_path / "data.jsonl", ROWS * 20)
+    one = load(data, token_cache="off", dataset_num_proc=1)
+    monkeypatch.setattr(pool, "FORKS", False)
+    assert same(load(data, token_cache="off", dataset_num_proc=2), one)
+
+
+def processes_of(group: int) -> list[int]:
+    """Those of a process group that still run."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, of = stat.read_text().rpartition(")")[2].split()[:3]
+        except OSError:
+            continue
+        if int(of) == group and state not in "ZX":
+            found.append(int(stat.parent.name))
+    return found
+
+
+@pytest.mark.skipif(not pool.FORKS, reason="no fork here")
+def test_a_worker_that_is_killed_is_named_by_its_signal_and_none_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(write(tmp_path / "data.jsonl"), dataset_num_proc=3)
+    children: list[Any] = []
+    real = pool._child
+    monkeypatch.setattr(pool, "_child", lambda *given: children.append(real(*given)) or children[-1])
+
+    def rows() -> Iterator[list[Any]]:
+        from dynotune.data.rows import Place, Record
+
+        for number in range(1, 1000):
+            if number == 30:  # results came, so workers are up
+                (program,) = children
+                workers = set(processes_of(program.pid)) - {program.pid}
+                assert len(workers) == 3
+                threads = len(list(Path(f"/proc/{program.pid}/task").iterdir()))
+                assert threads == 1, "a program with threads must not fork"
+                os.kill(workers.pop(), signal.SIGKILL)
+            yield [Record(Place("f", number), {"text": "abc"})]
+
+    with pytest.raises(DataError, match=r"exit status -9: killed.*Set `dataset_num_proc` to fewer"):
+        list(encode_chunks(rows(), config, Encoder(made_tokenizer(), config)))
+    assert processes_of(children[0].pid) == []
+
+
+@pytest.mark.skipif(not pool.FORKS, reason="no fork here")
+def test_processor_time_of_workers_counts_as_that_of_children(tmp_path: Path) -> None:
+    import resource
+
+    rows = [chat("a question " * 40, "an answer " * 400) for _ in range(400)]
+    data = write(tmp_path / "data.jsonl", rows)
+
+    def children() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    costs = []
+    for some in (rows[:5], rows):
+        write(data, some)
+        before = children()
+        load(data, token_cache="off", dataset_num_proc=2)
+        costs.append(children() - before)
+    assert costs[1] > costs[0] + 0.1
+
+
+@pytest.mark.skipif(not pool.FORKS, reason="no fork here")
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    data = write(tmp_path / "data.jsonl", ROWS)
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        from pathlib import Path
+        from dynotune.data.rows import Place, Record
+        from dynotune.data.tokens.encode import Encoder
+        from dynotune.data.workers import pool
+        from dynotune.data.workers.encode import encode_chunks
+        from tests.data.made_tokenizer import made_tokenizer
+        from tests.data.store.made import config_of
+        real = pool._child
+        def child(*given):
+            made = real(*given)
+            print(made.pid, flush=True)
+            return made
+        pool._child = child
+        def rows():
+            while True:
+                yield [Record(Place("f", 1), {{"text": "abc"}})]
+        config = config_of(Path({str(data)!r}), dataset_num_proc=2)
+        for number, _ in enumerate(encode_chunks(rows(), config, Encoder(made_tokenizer(), config))):
+            if number == 20:
+                print("works", flush=True)
+        """)
+    )
+    root = str(Path(__file__).parents[3])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *sys.path])}
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environment) as parent:
+        assert parent.stdout is not None
+        group = int(parent.stdout.readline())
+        assert parent.stdout.readline() == "works\n"
+        assert len(processes_of(group)) == 3
+        parent.kill()
+    until = time.monotonic() + 10
+    while processes_of(group) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert processes_of(group) == []
 
 
 def test_files_in_the_folder_that_a_command_runs_in_are_not_imported(

@@ -9,7 +9,7 @@ from dynotune.data.printable import beginning, printable
 from dynotune.data.read.byte_streams import ByteStream, StreamFaultError
 from dynotune.data.read.json_array import read_json_array
 from dynotune.data.read.json_lines import read_json_lines
-from dynotune.data.rows import BadRow, Place, Record
+from dynotune.data.rows import BadRow, Found, Place, Record
 
 _ARRAY_OF_OBJECTS = re.compile(rb"\s*\[\s*(?:\{|\]\s*\Z|\Z)")
 """`[` followed by an object: a row of JSON Lines that is an array of something else is left to the line reader."""
@@ -18,7 +18,7 @@ _LARGEST_OBJECT = 16 << 20
 """Bytes up to which a one-object file is parsed, only to name its keys in the error message."""
 
 
-def read_json(path: Path) -> Iterator[Record | BadRow]:
+def read_json(path: Path) -> Iterator[Found]:
     """The rows of a `.json` or `.jsonl` file, gzipped or not."""
     file = str(path)
     stream = ByteStream.open(path)
@@ -32,7 +32,7 @@ def read_json(path: Path) -> Iterator[Record | BadRow]:
         if _ARRAY_OF_OBJECTS.match(stream.head) or (named_json and stream.head.lstrip().startswith(b"[")):
             if not named_json:
                 stream.notices.append("array-under-jsonl-name")
-            reader = read_json_array(stream, file)
+            reader: Iterator[Found] = read_json_array(stream, file)
         else:
             if named_json:
                 _refuse_one_big_object(stream)

@@ -4,13 +4,16 @@ from collections.abc import Iterator
 
 from dynotune.data.read.byte_streams import ByteStream, TooLarge
 from dynotune.data.read.strict_json import parse_object
-from dynotune.data.rows import BadRow, Place, Record
+from dynotune.data.rows import BadRow, Found, Line, Place, Record
 
 _BLANK = b" \t\r\n"
 
 
-def read_json_lines(stream: ByteStream, file: str) -> Iterator[Record | BadRow]:
-    """A record or bad row for every line that is not blank. Raises `StreamFaultError` where the file breaks off."""
+def read_json_lines(stream: ByteStream, file: str) -> Iterator[Found]:
+    """Every line that is not blank, unparsed but for the first. Raises `StreamFaultError` where the file breaks off.
+
+    Lines are parsed here as long as a property of the file waits for a good row to be said with.
+    """
     offset = stream.skipped
     crlf_seen = False
     for number, line in enumerate(stream.lines(), start=1):
@@ -22,16 +25,24 @@ def read_json_lines(stream: ByteStream, file: str) -> Iterator[Record | BadRow]:
         start, offset = offset, offset + len(line)
         if not raw:
             continue
-        place = Place(file, number)
-        values = parse_object(raw, place, start + line.index(raw))
-        if isinstance(values, BadRow):
-            if values.reason == "truncated-json" and not line.endswith(b"\n"):
-                values.detail = "the file ends inside this row, without a line end: it was probably cut short"
-            yield values
+        unparsed = Line(Place(file, number), raw, start + line.index(raw[:1]), line.endswith(b"\n"))
+        says_crlf = not crlf_seen and line.endswith(b"\r\n")
+        if not says_crlf and not stream.notices:
+            yield unparsed
             continue
-        record = Record(place, values)
-        if not crlf_seen and line.endswith(b"\r\n"):
+        row = parse_line(unparsed)
+        if says_crlf and isinstance(row, Record):
             # Said once a file: it is a property of the file and not of each row.
             crlf_seen = True
-            record.notices.append("crlf")
-        yield record
+            row.notices.append("crlf")
+        yield row
+
+
+def parse_line(line: Line) -> Record | BadRow:
+    """The row that a line holds, under the file's own column names."""
+    values = parse_object(line.raw, line.place, line.start)
+    if isinstance(values, BadRow):
+        if values.reason == "truncated-json" and not line.ended:
+            values.detail = "the file ends inside this row, without a line end: it was probably cut short"
+        return values
+    return Record(line.place, values)

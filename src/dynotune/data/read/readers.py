@@ -7,10 +7,11 @@ from dynotune.data.printable import printable
 from dynotune.data.read.arrow_tables import read_arrow, read_parquet
 from dynotune.data.read.csv_files import read_csv
 from dynotune.data.read.json_files import read_json
-from dynotune.data.rows import BadRow, Place, Record
+from dynotune.data.read.json_lines import parse_line
+from dynotune.data.rows import BadRow, Found, Line, Place, Record
 from dynotune.errors import DataError
 
-Reader = Callable[[Path], Iterator[Record | BadRow]]
+Reader = Callable[[Path], Iterator[Found]]
 
 READERS: dict[str, Reader] = {
     ".jsonl": read_json,
@@ -36,7 +37,13 @@ def data_suffix(path: Path) -> str | None:
 
 
 def read_records(path: Path | str) -> Iterator[Record | BadRow]:
-    """Every row of a data file, in order: a `Record`, or a `BadRow` that says why it is none.
+    """Every row of a data file, in order: a `Record`, or a `BadRow` that says why it is none. As `read_rows`."""
+    for row in read_rows(path):
+        yield parse_line(row) if isinstance(row, Line) else row
+
+
+def read_rows(path: Path | str) -> Iterator[Found]:
+    """Every row of a data file, in order: lines of JSON unparsed, so that others may do it, and all else as records.
 
     A fault that ends the file early (cut gzip, damaged Parquet) is a `BadRow` without a line, after the rows before it.
     Memory is that of a few rows, whatever the size of the file. Raises `DataError` for a type of file that is not read.

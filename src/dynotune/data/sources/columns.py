@@ -1,12 +1,26 @@
 """`columns:`, a mapping of our names to the file's, or a list of the columns to keep."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import overload
 
 from dynotune.data.printable import printable, row_beginning
-from dynotune.data.rows import BadRow, Record
+from dynotune.data.read.json_lines import parse_line
+from dynotune.data.rows import BadRow, Found, Line, Record
+
+Columns = Mapping[str, str] | Sequence[str] | None
 
 
-def with_columns(row: Record | BadRow, columns: Mapping[str, str] | Sequence[str] | None) -> Record | BadRow:
+def parsed(row: Found) -> Record | BadRow:
+    """The row, parsed where that was left to us, under the column names that it was to get."""
+    return with_columns(parse_line(row), row.columns) if isinstance(row, Line) else row
+
+
+@overload
+def with_columns(row: Record | BadRow, columns: Columns) -> Record | BadRow: ...
+@overload
+def with_columns(row: Found, columns: Columns) -> Found: ...
+def with_columns(row: Found, columns: Columns) -> Found:
     """The row under its new column names.
 
     A mapping renames and keeps the other columns; where our name was taken by another column, the mapped one wins. A
@@ -14,6 +28,8 @@ def with_columns(row: Record | BadRow, columns: Mapping[str, str] | Sequence[str
     """
     if not columns or isinstance(row, BadRow):
         return row
+    if isinstance(row, Line):
+        return replace(row, columns=columns)
     values = row.values
     wanted = list(columns.values()) if isinstance(columns, Mapping) else list(columns)
     missing = [name for name in wanted if name not in values]

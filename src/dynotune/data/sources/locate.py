@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from dynotune.data.printable import printable
 from dynotune.data.read.arrow_tables import UNREADABLE, batch_rows, table_record
-from dynotune.data.read.readers import data_suffix, read_records
-from dynotune.data.rows import BadRow, Place, Record
+from dynotune.data.read.readers import data_suffix, read_rows
+from dynotune.data.rows import BadRow, Found, Place, Record
 from dynotune.data.sources.contents import Contents, rows_text
 from dynotune.data.sources.paths import entries_below, files_matching, kind_of, nearest
 from dynotune.data.sources.splits import group_by_split
@@ -41,7 +41,7 @@ class Source(ABC):
         self.name, self.statement = printable(self.name), printable(self.statement)
 
     @abstractmethod
-    def __iter__(self) -> Iterator[Record | BadRow]:
+    def __iter__(self) -> Iterator[Found]:
         """The rows, from the first."""
 
     @abstractmethod
@@ -57,9 +57,9 @@ class Source(ABC):
 class FileSource(Source):
     files: list[Path]
 
-    def __iter__(self) -> Iterator[Record | BadRow]:
+    def __iter__(self) -> Iterator[Found]:
         for file in self.files:
-            yield from read_records(file)
+            yield from read_rows(file)
 
     def contents(self) -> Contents:
         return Contents(self.files)
@@ -71,7 +71,7 @@ class TableSource(Source):
 
     table: datasets.Dataset
 
-    def __iter__(self) -> Iterator[Record | BadRow]:
+    def __iter__(self) -> Iterator[Found]:
         for start in range(0, len(self.table), _BATCH_ROWS):
             end = min(start + _BATCH_ROWS, len(self.table))
             try:
@@ -104,7 +104,7 @@ class ObjectSource(Source):
 
     rows: Any
 
-    def __iter__(self) -> Iterator[Record | BadRow]:
+    def __iter__(self) -> Iterator[Found]:
         # `rows` may know only `__getitem__` and `__len__`, as PyTorch's data sets do.
         indexed = self.rows if hasattr(self.rows, "__iter__") else (self.rows[i] for i in range(len(self.rows)))
         for line, values in enumerate(indexed, start=1):

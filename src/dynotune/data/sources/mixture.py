@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dynotune.config.keys.data import DataConfig, DatasetEntry
 from dynotune.data.account.ledger import Ledger
-from dynotune.data.rows import BadRow, Record
+from dynotune.data.rows import BadRow, Found
 from dynotune.data.sources.columns import with_columns
 from dynotune.data.sources.locate import Location, Source, open_splits
 from dynotune.data.sources.splits import choose_split, slice_rows
@@ -26,7 +26,7 @@ class Part:
     bounds: str | None
     rows: int | None = None
 
-    def __iter__(self) -> Iterator[Record | BadRow]:
+    def __iter__(self) -> Iterator[Found]:
         yield from slice_rows(self.source, self.bounds, self.source.count)
 
     def count(self) -> int:
@@ -77,7 +77,7 @@ def share_out(parts: list[Part]) -> None:
         part.rows = round(weight * size)
 
 
-def mixture_rows(parts: list[Part], config: DataConfig, ledger: Ledger) -> Iterator[Record | BadRow]:
+def mixture_rows(parts: list[Part], config: DataConfig, ledger: Ledger) -> Iterator[Found]:
     """The rows of all parts one after the other, columns renamed. Rows beyond a share are accounted for in `ledger`."""
     share_out(parts)
     for part in parts:

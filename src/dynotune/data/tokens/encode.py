@@ -2,11 +2,11 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ from dynotune.errors import ModelError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+R = TypeVar("R")
 
 Encoded = Example | list[Example] | BadRow
 """What a row became. A list where a pre-tokenised row held several packed documents."""
@@ -98,9 +100,11 @@ class Encoder:
         could be: the tokenizer has no template for conversations, or assistant-only loss cannot be honoured.
         """
         results: list[Encoded | None] = [None] * len(rows)
-        with ThreadPoolExecutor(1) as worker:
+        batches = list(_chunks(rows))
+        # One batch has nothing to be tokenised beside, and a thread for it would take turns with this one.
+        with ThreadPoolExecutor(1) if len(batches) > 1 and self._tokeniser.thread_safe else _Here() as worker:
             waiting: tuple[dict[int, _Text], Future[list[_Encodings]]] | None = None
-            for indices in _chunks(rows):
+            for indices in batches:
                 texts: dict[int, _Text] = {}
                 for index in indices:
                     found = self._render(rows[index])
@@ -109,8 +113,6 @@ class Encoder:
                     else:
                         results[index] = found
                 following = worker.submit(self._tokenise, list(texts.values()))
-                if not self._tokeniser.thread_safe:
-                    following.result()
                 if waiting is not None:
                     self._label(waiting, results)
                 waiting = texts, following
@@ -267,6 +269,15 @@ class Encoder:
         if text.spans is not None and not text.spans:
             return "no text of the assistant in it, and `assistant_only_loss: true` trains nothing else"
         return "no token of it carries loss: its answer or completion is empty"
+
+
+class _Here(Executor):
+    """Does at once what it is given."""
+
+    def submit(self, function: Callable[..., R], /, *given: Any, **named: Any) -> Future[R]:
+        done: Future[R] = Future()
+        done.set_result(function(*given, **named))
+        return done
 
 
 @dataclass(frozen=True, slots=True)

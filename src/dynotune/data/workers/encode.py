@@ -1,7 +1,8 @@
 """Chunks encoded on all cores, in order: by threads of this process, and by other processes where that is worth their start.
 
-The tokenizer works without Python's lock, so threads keep a few cores busy; what else a row costs holds the lock, and keeps
-about four cores fed. With more cores, other processes take over once they are up.
+The tokenizer works without Python's lock, but what else a row costs holds it: a fifth of all work on one core. So threads
+keep two cores busy, and four with much waiting for one another. With more than two cores, other processes, which get lines
+as they were read, take over once they are up.
 """
 
 from __future__ import annotations
@@ -22,12 +23,18 @@ from dynotune.data.tokens.encode import Encoder
 from dynotune.data.workers.cores import usable_cores
 from dynotune.data.workers.pool import CannotTravelError, Pool, setup_of
 
-WORTH_STARTING = 1.0
-"""Seconds of work after which processes are started, which takes about two: whoever has tokenised for so long may well need
-longer still."""
+WORTH_STARTING = 0.2
+"""Seconds of work after which processes are started. Until they are up, in less than a second, the work goes on here, so
+starting them in vain costs a second of one core and no time."""
 
-FED_BY_THREADS = 4
+FED_BY_THREADS = 2
 """Cores that threads of one process keep busy."""
+
+MOST_THREADS = 4
+"""Threads while processes start, and where they cannot: more would only wait for the lock."""
+
+THREADS_OF_ONE = 2
+"""Threads where one process was asked for: one renders while the other's rows are in the tokenizer."""
 
 
 def encode_chunks(
@@ -46,7 +53,7 @@ def encode_chunks(
     under_way: deque[Future[Chunk]] = deque()
     with ExitStack() as stack:
         stack.enter_context(seldom_collected())
-        threads = _Threads(config, encoder, min(cores, FED_BY_THREADS) if asked is None else 1)
+        threads = _Threads(config, encoder, min(cores, MOST_THREADS) if asked is None else THREADS_OF_ONE)
         stack.callback(threads.close)
         pool: Pool | None = None
         began = time.perf_counter()

@@ -7,12 +7,14 @@ import json
 import os
 import pickle
 import queue
+import signal
+import socket
 import subprocess
 import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from dynotune.config.keys.data import DataConfig
 from dynotune.data.chunk import Chunk
@@ -25,44 +27,102 @@ if TYPE_CHECKING:
 UNDER_WAY = 2
 """Chunks a process that may wait or be done, besides the one that it works on. Bounds memory."""
 
+PATIENCE = 2.0
+"""Seconds that processes without work may take to end before they are ended."""
+
+FORKS = sys.platform == "linux"
+"""Elsewhere there is no fork, or libraries of the system do not survive one."""
+
+
+class _Worker:
+    """A process as who gives it jobs sees it: where they go, where results come from, and the program that it is of."""
+
+    def __init__(self, program: subprocess.Popen[bytes], jobs: IO[bytes], results: IO[bytes]) -> None:
+        self.program, self.jobs, self.results = program, jobs, results
+
 
 class Pool:
-    """Processes that encode chunks. They start at once, side by side, and end with the context."""
+    """Processes that encode chunks. They start at once, and end with the context.
+
+    Where the system forks, one program loads the tokenizer and becomes all of them; elsewhere each is a program.
+    """
 
     def __init__(self, processes: int, setup: bytes) -> None:
         self.processes, self.setup = processes, setup
         self.most_under_way = (1 + UNDER_WAY) * processes
         self._threads = ThreadPoolExecutor(processes, "dynotune-processes")
         self._children: list[subprocess.Popen[bytes]] = []
-        self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
+        self._sockets: list[socket.socket] = []
+        self._streams: list[IO[bytes]] = []
+        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        self._refused: DataError | None = None
         self._closing = False
 
     def __enter__(self) -> Self:
         try:
-            for _ in range(self.processes):
-                self._children.append(_child())
+            workers = self._forked() if FORKS else self._started()
         except OSError as error:
             self.__exit__(type(error), error, None)
-            raise DataError(
-                f"{self.processes:,} tokenising processes cannot be started; {len(self._children):,} could"
-                f" ({error.strerror or error}). Set `dataset_num_proc` to fewer, or to 1, which tokenises in this one."
-            ) from error
+            raise self._too_many(0 if FORKS else len(self._children), error.strerror or str(error)) from error
         for child in self._children:
-            threading.Thread(target=self._greet, args=(child,), daemon=True).start()
+            mine = [worker for worker in workers if worker.program is child]
+            threading.Thread(target=self._greet, args=(child, mine), daemon=True).start()
         return self
+
+    def _forked(self) -> list[_Worker]:
+        theirs: list[socket.socket] = []
+        try:
+            for _ in range(self.processes):
+                here, there = socket.socketpair()
+                self._sockets.append(here)
+                theirs.append(there)
+            child = _child(tuple(there.fileno() for there in theirs))
+        finally:
+            for there in theirs:
+                there.close()
+        self._children.append(child)
+        return [self._worker(child, here.makefile("wb"), here.makefile("rb")) for here in self._sockets]
+
+    def _started(self) -> list[_Worker]:
+        workers: list[_Worker] = []
+        for _ in range(self.processes):
+            child = _child()
+            self._children.append(child)
+            assert child.stdin is not None
+            assert child.stdout is not None
+            workers.append(self._worker(child, child.stdin, child.stdout))
+        return workers
+
+    def _worker(self, child: subprocess.Popen[bytes], jobs: IO[bytes], results: IO[bytes]) -> _Worker:
+        self._streams += [jobs, results]
+        return _Worker(child, jobs, results)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._closing = True
+        if kind is None and self._sockets and self.is_up:
+            # All work is done: they end by themselves, and their processor time counts as the program's.
+            for one in self._sockets:
+                one.shutdown(socket.SHUT_RDWR)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._children[0].wait(PATIENCE)
         for child in self._children:
-            child.kill()  # it holds nothing that could be lost
+            # They hold nothing that could be lost. The group's number is ours until the child is waited for.
+            if FORKS and child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+            child.kill()
             child.wait()
-            self._idle.put(child)  # whoever waits for one finds out
+        for one in self._sockets:  # ends a worker whose program died before it, and whoever waits for an answer
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        for _ in range(self.processes):
+            self._idle.put(_NOBODY)  # whoever waits for one finds out
         self._threads.shutdown(cancel_futures=True)
-        for child in self._children:
-            for pipe in (child.stdin, child.stdout):
-                assert pipe is not None
-                with contextlib.suppress(OSError):  # a job that it was not sent in full
-                    pipe.close()
+        for pipe in (*self._streams, *(pipe for child in self._children for pipe in (child.stdin, child.stdout))):
+            assert pipe is not None
+            with contextlib.suppress(OSError):  # a job that it was not sent in full
+                pipe.close()
+        for one in self._sockets:
+            one.close()
 
     @property
     def is_up(self) -> bool:
@@ -73,28 +133,32 @@ class Pool:
         """What the rows became, or what encoding them raised."""
         return self._threads.submit(self._encode, pickle.dumps(rows, pickle.HIGHEST_PROTOCOL))
 
-    def _greet(self, child: subprocess.Popen[bytes]) -> None:
-        """Give a process what it needs, and wait until it has it."""
+    def _greet(self, child: subprocess.Popen[bytes], workers: list[_Worker]) -> None:
+        """Give a program what it needs, and wait until it has it."""
         assert child.stdin is not None
         assert child.stdout is not None
         with contextlib.suppress(OSError, ValueError):  # it has died; who gives it a job finds out
             send(child.stdin, self.setup)
-            receive(child.stdout)
-        self._idle.put(child)
+            if told := receive(child.stdout):
+                self._refused = self._too_many(*json.loads(told))
+        for worker in workers:
+            self._idle.put(worker)
 
     def _encode(self, job: bytes) -> Chunk:
-        child = self._idle.get()
-        assert child.stdin is not None
-        assert child.stdout is not None
+        worker = self._idle.get()
+        reply = None
         try:
-            send(child.stdin, job)
-            reply = receive(child.stdout)
-        except (OSError, ValueError):  # the pipe is broken, or was closed
+            if worker is not _NOBODY:
+                send(worker.jobs, job)
+                reply = receive(worker.results)
+        except (OSError, ValueError):  # the stream is broken, or was closed
             reply = None
         finally:
-            self._idle.put(child)
+            self._idle.put(worker)
         if reply is None:
-            code = None if self._closing else child.wait()
+            if self._refused is not None:
+                raise self._refused
+            code = None if self._closing else worker.program.wait()
             raise DataError(
                 f"A tokenising process ended before its work was done (exit status {code}"
                 f"{': killed, as by a system that is out of memory' if code == -9 else ''}). Set `dataset_num_proc` to fewer"
@@ -106,19 +170,36 @@ class Pool:
         chunk: Chunk = result
         return chunk
 
+    def _too_many(self, started: int, why: str) -> DataError:
+        return DataError(
+            f"{self.processes:,} tokenising processes cannot be started; {started:,} could ({why})."
+            " Set `dataset_num_proc` to fewer, or to 1, which tokenises in this one."
+        )
 
-def _child() -> subprocess.Popen[bytes]:
+
+_NOBODY: Any = object()
+
+
+def _child(sockets: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
+    """A program of `process`, in a group of its own so that all that it becomes can be ended together."""
     path = json.dumps([os.path.abspath(entry) for entry in sys.path])  # noqa: PTH100  (keeps entries that are files)
     return subprocess.Popen(  # noqa: S603  (this interpreter, with our own code)
-        [sys.executable, "-P", "-c", BOOTSTRAP, path],
+        [sys.executable, "-P", "-c", BOOTSTRAP, path, json.dumps(sockets)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, **_ONE_CORE},
+        pass_fds=sockets,
+        process_group=0 if sockets else None,
     )
 
 
-_ONE_CORE = {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
-"""Each process has a core; threads on top would only take turns."""
+_ONE_CORE = {
+    "TOKENIZERS_PARALLELISM": "false",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+"""Each process has a core; threads on top would only take turns, and a program with threads must not fork."""
 
 
 def setup_of(config: DataConfig, tokenizer: PreTrainedTokenizerBase, rows: Any) -> bytes:
