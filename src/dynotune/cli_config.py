@@ -26,6 +26,7 @@ from dynotune.config.reading.forms import accepts
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError, Interrupted
 from dynotune.parallel.launch import launch, must_be_launched
+from dynotune.say import sayer
 
 _OURS = Group("Command", sort_key=0)
 _ConfigFile = Annotated[
@@ -218,7 +219,7 @@ def _launch(config: SFTConfig, *, prove: bool, as_json: bool) -> int:
             words,
             Path(folder),
             prove,
-            lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True),
+            sayer(console),
         )
 
 

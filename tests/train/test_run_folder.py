@@ -126,3 +126,17 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be written"):
         RunFolder.open(str(tmp_path / "file"), False, None)
+
+
+def test_a_precision_that_the_device_lacks_leaves_the_folder_to_others(
+    run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise ConfigError("this device computes no bfloat16")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("dynotune.train.sft.choose_precision", refuse)
+        with pytest.raises(ConfigError, match="bfloat16") as caught:
+            run_tiny(max_steps=1)
+    run_tiny(max_steps=1)  # while the error, and with it every frame that could hold the lock, is still there
+    assert caught.value

@@ -14,6 +14,7 @@ from dynotune.data.store.prune import prune
 from dynotune.data.tokens.encode import Encoder
 from dynotune.model.tokenizer import load_tokenizer
 from dynotune.plan.content import make_content
+from dynotune.say import sayer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,10 +46,7 @@ def prepare_data(config: SFTConfig, options: PrepareOptions, console: "Console")
     Returns the figures of each data set by name. With `on_bad_row: skip` bad rows are counted here, and written to the
     quarantine file by a run. Raises `ConfigError`, `DataError` or `TemplateError`, as a run would before its first step.
     """
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
+    say = sayer(console)
     for sentence in config.notices:
         say(f"note: {sentence}")
     kind = ExportKind.of(options.export, options.export_packed) if options.export else None

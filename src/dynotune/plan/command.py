@@ -19,6 +19,7 @@ from dynotune.plan.plan import Plan
 from dynotune.plan.show import show
 from dynotune.plan.summary import updates_per_epoch
 from dynotune.plan.trl_packing import pack_rows
+from dynotune.say import sayer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,9 +40,7 @@ def plan_run(
     for sentence in config.notices:
         console.print(f"note: {sentence}", markup=False, highlight=False)
     encoder = Encoder(load_tokenizer(config, config), config)
-    train, evaluation = load_train_and_eval(
-        config, encoder, None, say=lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
-    )
+    train, evaluation = load_train_and_eval(config, encoder, None, say=sayer(console))
     ledger, examples = train.ledger, train.examples
     seed = config.seed if config.shuffle_dataset else None
     strategy = config.packing_strategy if config.packing else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dynotune.measure.memory import GIB
+from dynotune.say import sayer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,10 +16,7 @@ if TYPE_CHECKING:
 
 def show(result: dict[str, Any], plan: Plan, console: Console) -> None:
     """Print what `plan_run` found."""
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
+    say = sayer(console)
     for line in plan.summary():
         say(line)
     say(f"execution: {result['execution']}")

@@ -15,6 +15,7 @@ from dynotune.objectives.sft import Objective
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.memory import StepMemory
 from dynotune.plan.plan import Plan
+from dynotune.say import sayer
 from dynotune.train.best import BestTracker
 from dynotune.train.cadence import cadences
 from dynotune.train.checkpoints.checkpoints import Checkpoints
@@ -26,12 +27,12 @@ from dynotune.train.faults.memory import Memory, resumed
 from dynotune.train.faults.nonfinite import NonFinite
 from dynotune.train.faults.ways import Ways
 from dynotune.train.journal import Journal, Row
-from dynotune.train.loop import Run
 from dynotune.train.optimizer import Update, build_optimizer, build_schedule
 from dynotune.train.orders import Outside
 from dynotune.train.paths.feed import Documents, Feed
 from dynotune.train.paths.path import ExecutionPath
 from dynotune.train.progress import ProgressDisplay
+from dynotune.train.run import Run
 from dynotune.train.run_folder import RunFolder
 from dynotune.train.state import Progress, Trainee
 
@@ -67,6 +68,7 @@ def assemble(
     outside: Outside,
 ) -> Run:
     """A run ready for the loop; where the configuration resumes, its state is restored."""
+    say = sayer(console)
     optimizer = build_optimizer(model, config)
     progress = Progress()
     trainee = Trainee(
@@ -81,8 +83,8 @@ def assemble(
     if resume_from:
         restored = checkpoints.restore(resume_from, trainee)
         for line in (f"resumed from {resume_from}: step {progress.step} of {plan.total_steps}", *restored.lines()):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
-        plan = resumed(plan, progress, device, lambda text: console.print(text, markup=False, soft_wrap=True))
+            say(line)
+        plan = resumed(plan, progress, device, say)
     log, evaluate, save = cadences(config, config, config, plan.steps_per_epoch, plan.total_steps)
     display = ProgressDisplay(console, plan.total_steps, progress.step, bool(config.disable_tqdm))
     watches = config.load_best_model_at_end or config.early_stopping_patience or config.save_strategy == "best"

@@ -17,7 +17,7 @@ from dynotune.report.svg import write_svg_loss_curve
 from dynotune.report.terminal import loss_curve
 from dynotune.train.checkpoints.weights import model_folder, save_model
 from dynotune.train.hub import HubPusher
-from dynotune.train.loop import Run
+from dynotune.train.run import Run
 from dynotune.train.run_folder import RunFolder
 
 

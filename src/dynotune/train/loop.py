@@ -1,100 +1,23 @@
 """The training loop. One loop for every objective and every way of executing it; it reads from top to bottom."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from dynotune.errors import ConfigError, TrainingError
+from dynotune.errors import TrainingError
 from dynotune.measure.clock import WindowClock
-from dynotune.objectives.sft import Objective
-from dynotune.parallel.ranks import Ranks
-from dynotune.plan.plan import Plan, Step
-from dynotune.train.best import BestTracker
-from dynotune.train.cadence import Every
-from dynotune.train.checkpoints.checkpoints import Checkpoints
-from dynotune.train.evaluate import Evaluator
-from dynotune.train.events import Events
+from dynotune.plan.plan import Step
+from dynotune.train.evaluating import evaluate, evaluate_owed, evaluate_unless_leaving
 from dynotune.train.faults.draws import Draws
-from dynotune.train.faults.memory import Memory
-from dynotune.train.faults.nonfinite import NonFinite, stopped_at
-from dynotune.train.journal import Journal
-from dynotune.train.meter import Meter, StepRecord
-from dynotune.train.optimizer import Update
-from dynotune.train.orders import Nobody, Orders, Outside
-from dynotune.train.paths.feed import Feed
-from dynotune.train.paths.path import ExecutionPath
-from dynotune.train.progress import ProgressDisplay
-from dynotune.train.state import Trainee
-
-
-@dataclass(slots=True)
-class Run:
-    """Everything the loop works with, each part made elsewhere."""
-
-    plan: Plan
-    path: ExecutionPath
-    feed: Feed
-    trainee: Trainee
-    objective: Objective
-    update: Update
-    autocast: Callable[[], Any]
-    device: torch.device
-    log_every: Every
-    evaluate_every: Every
-    save_every: Every
-    evaluator: Evaluator | None
-    best: BestTracker | None
-    """Tracks the best evaluation; None where nothing asks for it."""
-
-    save_best: bool
-    """Save after every evaluation that is the best so far, so that the best model is never one that was not kept."""
-
-    checkpoints: Checkpoints
-    journal: Journal
-    events: Events
-    display: ProgressDisplay
-    memory: Memory
-    nonfinite: NonFinite
-    eval_on_start: bool = False
-    keep_samples: Callable[[int, list[dict[str, str]]], None] = lambda step, rows: None
-    on_save: Callable[[Path], None] = lambda checkpoint: None
-    ranks: Ranks = field(default_factory=Ranks)
-    outside: Outside = field(default_factory=Nobody)
-    held: Orders = field(default_factory=Orders)
-    """What was asked for while a step was taken that is to be taken again."""
-
-    bad_step: StepRecord | None = None
-    """The step that was not finite and ends the run."""
-
-    saved_step: int | None = None
-    """The step of the newest checkpoint that this process wrote."""
-
-    leaving: bool = False
-    """Whether the run was asked from outside to end after the step just taken."""
-
-    def __post_init__(self) -> None:
-        """Refuse, before the first step, what could only fail at the first evaluation."""
-        self.journal.checkpoints = self.checkpoints
-        if self.evaluator is not None and self.best is None and self.events.config.metric_for_best_model is not None:
-            # As in transformers: a metric that is named is tracked, for callbacks and for a schedule that watches it.
-            self.best = BestTracker(self.events.config, self.trainee.progress)
-        if self.evaluator is not None and self.best is not None:
-            self.best.check(self.evaluator.metrics)
-            schedule = self.trainee.schedule
-            if isinstance(schedule, ReduceLROnPlateau) and (schedule.mode == "max") != self.best.greater_is_better:
-                better = "larger" if self.best.greater_is_better else "smaller"
-                raise ConfigError(
-                    f"`lr_scheduler_type: reduce_lr_on_plateau` watches {self.best.metric}, of which {better} is better, in"
-                    f" mode `{schedule.mode}`. Write `lr_scheduler_kwargs: {{mode:"
-                    f" {'max' if self.best.greater_is_better else 'min'}}}`, or correct `greater_is_better`."
-                )
+from dynotune.train.faults.nonfinite import stopped_at
+from dynotune.train.meter import Meter
+from dynotune.train.orders import Orders
+from dynotune.train.run import Run
+from dynotune.train.saving import keep, save, tell_of_checkpoints
 
 
 def train(run: Run) -> None:
@@ -298,15 +221,6 @@ def give_up(run: Run, meter: Meter, why: list[str], clean: bool = True) -> Train
     return TrainingError("\n".join([*why, run.journal.where_to_go_on(run.trainee.progress.step)]))
 
 
-def keep(run: Run) -> None:
-    """Have the step just done on the disk, if anything is saved."""
-    step = run.trainee.progress.step
-    if step and run.save_every.strategy != "no" and run.saved_step != step:
-        save(run)
-    run.checkpoints.wait()
-    tell_of_checkpoints(run)
-
-
 class stopped:  # noqa: N801  (reads as a statement)
     """Training time does not run inside."""
 
@@ -318,83 +232,3 @@ class stopped:  # noqa: N801  (reads as a statement)
 
     def __exit__(self, *_: object) -> None:
         self.clock.start()
-
-
-class EvaluationLeftError(Exception):
-    """The run is to end and does not wait for an evaluation, which is made when it is gone on with."""
-
-
-def evaluate_unless_leaving(run: Run, step: Step) -> bool:
-    """As `evaluate`. Where the run is to end, the evaluation is owed: the process that goes on makes it first."""
-    began, progress = time.perf_counter(), run.trainee.progress
-    try:
-        if run.leaving:
-            raise EvaluationLeftError
-        return evaluate(run, step.number, step.epoch, may_leave=run.ranks.world == 1)
-    except EvaluationLeftError:
-        progress.owes_evaluation, run.leaving = True, True
-        run.display.say(f"the evaluation of step {step.number} is left; it is made first when the run goes on")
-        run.trainee.model.train()
-        return False
-    finally:
-        run.outside.evaluated(time.perf_counter() - began)
-
-
-def evaluate_owed(run: Run) -> bool:
-    """The evaluation that the process before this one left. True if the checkpoint it stands in has to be written anew."""
-    step = run.trainee.progress.step
-    is_best = evaluate(run, step, step / run.plan.steps_per_epoch)
-    run.trainee.progress.owes_evaluation = False
-    return run.save_best and is_best
-
-
-def evaluate(run: Run, step: int, epoch: float, may_leave: bool = False) -> bool:
-    """Held-out loss and generations. True if this is the best evaluation so far."""
-    assert run.evaluator is not None
-    began = time.perf_counter()
-
-    def on_batch() -> None:
-        run.events.call("prediction_step", step, epoch)
-        if may_leave and run.outside.cannot_wait():
-            raise EvaluationLeftError
-
-    metrics: dict[str, Any] = dict(
-        run.memory.evaluate(
-            run,
-            lambda evaluator, ladder: evaluator(
-                run.trainee.model, run.autocast(), ladder, on_batch=on_batch, step=step
-            ),
-        )
-    )
-    metrics["eval_seconds"] = time.perf_counter() - began
-    run.journal.write({"step": step, "epoch": round(epoch, 6), **metrics})
-    if run.evaluator.samples:
-        generate = run.evaluator.generate
-        with run.ranks.first_alone("sampling generations") as mine:
-            if mine:
-                rows = run.memory.generate(run, lambda: generate(run.trainee.model, run.autocast()))
-                run.keep_samples(step, rows)
-    run.events.call("evaluate", step, epoch, metrics=metrics)
-    if isinstance(run.trainee.schedule, ReduceLROnPlateau) and step:
-        assert run.best is not None
-        run.trainee.schedule.step(metrics[run.best.metric])
-    return run.best.update(metrics) if run.best and step else False
-
-
-def save(run: Run) -> None:
-    """Write a checkpoint of the step just done."""
-    step = run.trainee.progress.step
-    began = time.perf_counter()
-    run.memory.must("checkpoint", run, lambda: run.checkpoints.save(run.trainee))
-    run.saved_step = step
-    run.outside.saved(time.perf_counter() - began)
-    run.events.call("save", step, step / run.plan.steps_per_epoch)
-    tell_of_checkpoints(run)
-
-
-def tell_of_checkpoints(run: Run) -> None:
-    """Say which checkpoints are in place now: one that is written beside training comes some steps after it was begun."""
-    for path in run.checkpoints.written():
-        run.outside.wrote(run.checkpoints.seconds)
-        run.display.say(f"saved {path}")
-        run.on_save(path)

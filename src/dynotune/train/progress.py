@@ -6,6 +6,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from dynotune.say import sayer
+
 IN_THE_FILE_ONLY = {"step", "epoch", "num_tokens", "label_tokens", "train_seconds", "entropy", "examples"}
 IN_THE_FILE_ONLY |= {"processed_tokens_per_second", "hfu", "definitions"}
 
@@ -15,6 +17,7 @@ class ProgressDisplay:
 
     def __init__(self, console: Console, total_steps: int, done: int, off: bool) -> None:
         self.console, self.total = console, total_steps
+        self.say = sayer(console)
         self.bar: Progress | None = None
         if console.is_terminal and not off:
             self.bar = Progress(
@@ -45,9 +48,6 @@ class ProgressDisplay:
         shown = {k: v for k, v in row.items() if k not in IN_THE_FILE_ONLY}
         text = "  ".join(f"{k} {_short(v)}" for k, v in shown.items())
         self.say(f"step {row['step']:>{len(str(self.total))}}/{self.total}  {text}")
-
-    def say(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def stop(self) -> None:
         if self.bar:

@@ -1,11 +1,14 @@
 """What a run of several ranks does once for all of them: its folder, and the checkpoint that it goes on from."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from dynotune.config.sft import SFTConfig
 from dynotune.parallel.group import RankGroup
 from dynotune.parallel.ranks import Ranks
 from dynotune.train.checkpoints.checkpoints import Checkpoints
+from dynotune.train.checkpoints.contents import read_state
+from dynotune.train.checkpoints.differences import with_batch_of
 from dynotune.train.run_folder import RunFolder
 
 
@@ -22,9 +25,24 @@ def open_folder(config: SFTConfig, ranks: Ranks) -> RunFolder:
     return folder or RunFolder(path, writes=False)
 
 
-def find_checkpoint(checkpoints: Checkpoints, asked: str | bool, ranks: Ranks) -> Path:
-    """The checkpoint to go on from. The first rank looks: looking may put aside what a crash left half done."""
-    return Path(ranks.from_first(str(checkpoints.find(asked)) if ranks.is_first else None))
+def go_on_from(
+    config: SFTConfig, checkpoints: Checkpoints, ranks: Ranks, say: Callable[[str], None]
+) -> tuple[SFTConfig, Path | None]:
+    """The checkpoint to go on from, where one was asked for, and the configuration with its examples a step: a run goes on
+    with the steps that it was planned with.
+
+    The first rank looks: looking may put aside what a crash left half done.
+    """
+    asked = config.resume_from_checkpoint
+    if not asked:
+        return config, None
+    checkpoint = Path(ranks.from_first(str(checkpoints.find(asked)) if ranks.is_first else None))
+    examples = read_state(checkpoint)["plan"]["examples_per_step"]
+    given = "global_batch_size" in config.model_fields_set
+    config, sentence = with_batch_of(config, checkpoint, examples, given, ranks.world)
+    if sentence:
+        say(sentence)
+    return config, checkpoint
 
 
 def _way_back(checkpoints: Checkpoints) -> str:

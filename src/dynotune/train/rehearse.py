@@ -11,7 +11,8 @@ import torch
 from dynotune.errors import TrainingError
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.plan import Plan
-from dynotune.train.loop import Run, forward_backward_micro_batch
+from dynotune.train.loop import forward_backward_micro_batch
+from dynotune.train.run import Run
 
 
 def rehearse(run: Run) -> dict[str, Any]:

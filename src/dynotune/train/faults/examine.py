@@ -19,7 +19,7 @@ from dynotune.train.faults.ways import Way, Ways
 from dynotune.train.paths.path import Document
 
 if TYPE_CHECKING:
-    from dynotune.train.loop import Run
+    from dynotune.train.run import Run
 
 SECONDS = 60.0
 """After which no other repetition begins."""

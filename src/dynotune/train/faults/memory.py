@@ -21,7 +21,7 @@ from dynotune.train.state import Progress
 
 if TYPE_CHECKING:
     from dynotune.train.evaluate import Evaluator
-    from dynotune.train.loop import Run
+    from dynotune.train.run import Run
 
 Result = TypeVar("Result")
 

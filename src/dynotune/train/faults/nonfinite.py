@@ -17,7 +17,7 @@ from dynotune.train.faults.ways import Ways
 from dynotune.train.meter import StepRecord
 
 if TYPE_CHECKING:
-    from dynotune.train.loop import Run
+    from dynotune.train.run import Run
 
 REMEMBERED = 20
 """Steps whose learning rate and gradient norm the report shows."""

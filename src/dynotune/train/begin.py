@@ -1,0 +1,66 @@
+"""The run folder's beginning: what stands in it before the first step, once no rank can refuse any more."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dynotune.config.sft import SFTConfig
+from dynotune.environment import collect
+from dynotune.parallel.alike import begin_alike
+from dynotune.plan.plan import Plan
+from dynotune.train.material import Material
+from dynotune.train.paths.choose import Execution
+from dynotune.train.run import Run
+from dynotune.train.run_folder import RunFolder
+
+
+def begin(
+    run: Run,
+    config: SFTConfig,
+    folder: RunFolder,
+    resume_from: Path | None,
+    model: Mapping[str, Any],
+    execution: Execution,
+    material: Material,
+    say: Callable[[str], None],
+) -> None:
+    """Agree with the other ranks, take an older run out of the folder as far as this one does not go on from it, and write
+    what is known. Until here a folder is as it was. model: facts of it, for the record."""
+    step = run.trainee.progress.step
+    begin_alike(
+        run.ranks,
+        run.trainee.model,
+        {
+            "configuration": config.public_dict(),
+            "plan": run.plan.to_json(),
+            "execution": {"path": type(execution.path).__name__},
+            "checkpoint": {"step": step},
+        },
+    )
+    folder.begin()
+    if resume_from and run.ranks.is_first:
+        for sentence in folder.unseal():
+            say(f"note: since the run was sealed, {sentence}. The checkpoint is whole, and training goes on")
+        run.events.remember(folder.forget_after(step, run.trainee.progress.owes_evaluation))
+        for path in run.checkpoints.abandon_after(step):
+            say(f"note: a checkpoint of the run that was left is now {path}")
+    _write_start(folder, config, model, execution, run.plan, material)
+    folder.seal(step)
+
+
+def _write_start(
+    folder: RunFolder,
+    config: SFTConfig,
+    model: Mapping[str, Any],
+    execution: Execution,
+    plan: Plan,
+    material: Material,
+) -> None:
+    """The files of the run folder that are known before the first step."""
+    folder.write_text("config.yaml", config.to_yaml())
+    folder.write_json("environment.json", {**collect(), "model": model, "execution": execution.says})
+    folder.write_json("plan.json", plan.to_json())
+    evaluation = {name: loaded.ledger.to_json() for name, loaded in material.held_out_data.items()}
+    folder.write_json(
+        "ledger.json", {**material.data.ledger.to_json(), "format": material.data.format, "evaluation": evaluation}
+    )
