@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from dynotune.config.fates.fate import Fate, honoured, is_empty, refused, superseded
-from dynotune.config.fates.training import LATER_SHARDING
+from dynotune.config.fates.training import LATER_SHARDING, WHOLE_MODELS
 
 MACHINES = "training on more than one machine is later work"
-ONE_GPU = "remove it; `gpus` trains on several with a whole model on each"
 BF16 = "`bf16` decides, in TRL too"
 ANY_ONE = (None, 1, 0, "")
 FREE_PORT = "the processes of one machine meet at a port that is free"
@@ -73,7 +72,7 @@ LAUNCHER: Mapping[str, Fate] = {
         "choose them with `env: {CUDA_VISIBLE_DEVICES: '2,3'}`, and their number with `gpus`",
         silent=("all", 0, "0", None),
     ),
-    "distributed_type": refused(LATER_SHARDING, ONE_GPU, silent=("NO", "no", "MULTI_GPU", False, None)),
+    "distributed_type": refused(LATER_SHARDING, WHOLE_MODELS, silent=("NO", "no", "MULTI_GPU", False, None)),
     "multi_gpu": superseded("`gpus`, or `num_processes`, decides", default=False),
     "mixed_precision": superseded(
         BF16,
@@ -113,18 +112,18 @@ LAUNCHER: Mapping[str, Fate] = {
     "dynamo_backend": refused(
         "compilation is a speed-up that this version lacks", "remove it", default="no", silent=("no", "NO", False, None)
     ),
-    "use_deepspeed": refused(LATER_SHARDING, ONE_GPU, default=False),
-    "use_fsdp": refused(LATER_SHARDING, ONE_GPU, default=False),
-    "use_megatron_lm": refused(LATER_SHARDING, ONE_GPU, default=False),
-    "use_parallelism_config": refused(LATER_SHARDING, ONE_GPU, default=False),
-    "zero_stage": refused(LATER_SHARDING, ONE_GPU),
-    "zero3_init_flag": refused(LATER_SHARDING, ONE_GPU, default=False),
-    "zero3_save_16bit_model": refused(LATER_SHARDING, ONE_GPU, default=False),
-    "offload_optimizer_device": refused(LATER_SHARDING, ONE_GPU, silent=("none", None)),
-    "offload_param_device": refused(LATER_SHARDING, ONE_GPU, silent=("none", None)),
+    "use_deepspeed": refused(LATER_SHARDING, WHOLE_MODELS, default=False),
+    "use_fsdp": refused(LATER_SHARDING, WHOLE_MODELS, default=False),
+    "use_megatron_lm": refused(LATER_SHARDING, WHOLE_MODELS, default=False),
+    "use_parallelism_config": refused(LATER_SHARDING, WHOLE_MODELS, default=False),
+    "zero_stage": refused(LATER_SHARDING, WHOLE_MODELS),
+    "zero3_init_flag": refused(LATER_SHARDING, WHOLE_MODELS, default=False),
+    "zero3_save_16bit_model": refused(LATER_SHARDING, WHOLE_MODELS, default=False),
+    "offload_optimizer_device": refused(LATER_SHARDING, WHOLE_MODELS, silent=("none", None)),
+    "offload_param_device": refused(LATER_SHARDING, WHOLE_MODELS, silent=("none", None)),
     "gradient_clipping": refused("it is DeepSpeed's name", "write `max_grad_norm`"),
-    "offload_optimizer_nvme_path": refused(LATER_SHARDING, ONE_GPU),
-    "offload_param_nvme_path": refused(LATER_SHARDING, ONE_GPU),
+    "offload_optimizer_nvme_path": refused(LATER_SHARDING, WHOLE_MODELS),
+    "offload_param_nvme_path": refused(LATER_SHARDING, WHOLE_MODELS),
     "mpirun_hostfile": refused(MACHINES, "remove it"),
     "aws_access_key_id": refused("only the local machine is supported", "remove it"),
     "aws_secret_access_key": refused("only the local machine is supported", "remove it"),
@@ -136,10 +135,10 @@ LAUNCHER: Mapping[str, Fate] = {
 }
 
 PREFIXES: Mapping[str, Fate] = {
-    "fsdp_": refused(LATER_SHARDING, ONE_GPU),
-    "deepspeed_": refused(LATER_SHARDING, ONE_GPU),
-    "megatron_lm_": refused(LATER_SHARDING, ONE_GPU),
-    "parallelism_config_": refused(LATER_SHARDING, ONE_GPU),
+    "fsdp_": refused(LATER_SHARDING, WHOLE_MODELS),
+    "deepspeed_": refused(LATER_SHARDING, WHOLE_MODELS),
+    "megatron_lm_": refused(LATER_SHARDING, WHOLE_MODELS),
+    "parallelism_config_": refused(LATER_SHARDING, WHOLE_MODELS),
     "fp8_": refused("FP8 is later work", "remove it"),
     "dynamo_": refused(
         "compilation is a speed-up that this version lacks", "remove it", silent=("no", "NO", False, None)

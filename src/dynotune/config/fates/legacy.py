@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from dynotune.config.fates.fate import Fate, refused, superseded
-from dynotune.config.fates.training import LATER_SHARDING
+from dynotune.config.fates.training import LATER_SHARDING, WHOLE_MODELS
 
 RENAMED: Mapping[str, str] = {
     "evaluation_strategy": "eval_strategy",
@@ -45,8 +45,8 @@ LEGACY: Mapping[str, Fate] = {
     "mp_parameters": refused("SageMaker's model parallelism is not used", "remove it", default=""),
     "tpu_num_cores": refused("TPUs are not supported", "remove it"),
     "tpu_metrics_debug": refused("TPUs are not supported", "remove it", default=False),
-    "fsdp_min_num_params": refused(LATER_SHARDING, "remove it and train on one GPU", silent=(0, None)),
-    "fsdp_transformer_layer_cls_to_wrap": refused(LATER_SHARDING, "remove it and train on one GPU"),
+    "fsdp_min_num_params": refused(LATER_SHARDING, WHOLE_MODELS, silent=(0, None)),
+    "fsdp_transformer_layer_cls_to_wrap": refused(LATER_SHARDING, WHOLE_MODELS),
     "split_batches": refused("it divides batches over processes", "set `global_batch_size`", default=False),
     "dispatch_batches": superseded("every process works out the plan and takes its own share"),
     "per_gpu_eval_batch_size": superseded("the evaluation loss does not depend on a batch size"),

@@ -7,6 +7,7 @@ from dynotune.config.fates.fate import Fate, honoured, mapped, refused, supersed
 ONE_FOLDER = "the first process writes the run folder, and the others their logs in it"
 OWN_SUM = "gradients are summed once a step by code of its own, without DistributedDataParallel"
 LATER_SHARDING = "sharding over several GPUs is later work"
+WHOLE_MODELS = "remove it; `gpus` trains on several with a whole model on each"
 NO_LOADER = "rows are tokenised before the first step and wait in memory, so no loader process runs beside the loop"
 NO_COMPUTE_METRICS = "evaluation reports losses over label tokens and sampled generations, and keeps no predictions"
 METRICS_INSTEAD = "compute your metric from the saved model, or in a callback passed to `train_sft`"
@@ -204,7 +205,7 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
         "remove it; for `split_batches` set `global_batch_size`",
         noop=_is_default_accelerator_config,
     ),
-    "parallelism_config": refused(LATER_SHARDING, "remove it and train on one GPU"),
+    "parallelism_config": refused(LATER_SHARDING, WHOLE_MODELS),
     "ddp_find_unused_parameters": superseded("a gradient that is missing on some processes counts as zeros there"),
     "ddp_bucket_cap_mb": superseded(OWN_SUM),
     "ddp_broadcast_buffers": superseded(OWN_SUM),
@@ -212,7 +213,7 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
     "ddp_backend": superseded("NCCL between GPUs, gloo between CPUs"),
     "ddp_timeout": honoured("of progress of any kind, not of one collective"),
     "local_rank": superseded("the launcher says which process this is", default=-1, silent=(-1, 0)),
-    "fsdp": refused(LATER_SHARDING, "remove it and train on one GPU", silent=(None, False, "", "no", [])),
-    "fsdp_config": refused(LATER_SHARDING, "remove it and train on one GPU"),
-    "deepspeed": refused(LATER_SHARDING, "remove it and train on one GPU"),
+    "fsdp": refused(LATER_SHARDING, WHOLE_MODELS, silent=(None, False, "", "no", [])),
+    "fsdp_config": refused(LATER_SHARDING, WHOLE_MODELS),
+    "deepspeed": refused(LATER_SHARDING, WHOLE_MODELS),
 }
