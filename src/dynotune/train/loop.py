@@ -34,7 +34,7 @@ def train(run: Run) -> None:
     meter = Meter(run.device)
     new_epoch = True
     with closing(run.feed.steps(plan, after=progress.step)) as steps:
-        for step, batches in steps:
+        for step, batches in steps if not is_over(run) else ():  # resumed, it may have no patience left
             done_before = step.number - 1, (step.number - 1) / plan.steps_per_epoch
             if new_epoch:
                 events.call("epoch_begin", *done_before)

@@ -87,6 +87,11 @@ class Progress:
             steps = [DoneStep(**{**step, "sums": tuple(step["sums"])}) for step in row["steps"]]
             self.open_row = OpenRow(steps, row["taken"], row["seconds"], _totals_of(row["totals"]))
 
+    def forget_best(self) -> None:
+        """The next evaluation is the first one that counts."""
+        self.best_metric = self.best_step = None
+        self.evaluations_without_gain = 0
+
 
 def _totals_of(sums: dict[str, Any]) -> Totals:
     return Totals(**sums) if sums["definitions"] == DEFINITIONS else Totals()

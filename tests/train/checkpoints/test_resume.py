@@ -1,10 +1,12 @@
 """Promise: N + M steps equal N, save, leave, load, M: the same examples, and the same loss to the last bit on the CPU."""
 
+import io
 import json
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 from dynotune.errors import ConfigError, TrainingError
@@ -223,3 +225,35 @@ def test_a_checkpoint_that_was_edited_with_its_manifest_is_an_error_that_names_t
     reseal(file.parent)
     with pytest.raises(TrainingError, match=damage):
         run_tiny(resume_from_checkpoint=True, max_steps=8)
+
+
+def test_a_best_checkpoint_that_is_not_in_this_folder_is_forgotten_at_the_start(run_tiny: Any, tmp_path: Any) -> None:
+    """The run would end with an error in place of its model otherwise: the best one stayed with the other run."""
+    settings: dict[str, Any] = {
+        "save_strategy": "steps", "save_steps": 2, "eval_strategy": "steps", "eval_steps": 2, "load_best_model_at_end": True,
+        "greater_is_better": True, "eval_dataset": chats(3, seed=5),
+    }  # fmt: skip
+    whole = run_tiny(**settings)
+    assert whole.summary["best_step"] == 2  # learning lowers the loss, and here the largest is best
+    said = io.StringIO()
+    fork = run_tiny(
+        resume_from_checkpoint=str(tmp_path / "run" / "checkpoints" / "step-4"),
+        output_dir=str(tmp_path / "fork"),
+        console=Console(file=said, width=1000),
+        **settings,
+    )
+    assert fork.summary["best_step"] == 6
+    assert "not restored: the best evaluation so far (step 2), since" in said.getvalue()
+    again = run_tiny(resume_from_checkpoint=str(tmp_path / "run" / "checkpoints" / "step-4"), **settings)
+    assert again.summary["best_step"] == 2  # where it is there, it is taken
+
+
+def test_a_run_without_patience_takes_no_further_step_when_it_is_resumed(run_tiny: Any) -> None:
+    settings: dict[str, Any] = {
+        "save_strategy": "steps", "save_steps": 2, "eval_strategy": "steps", "eval_steps": 2, "load_best_model_at_end": True,
+        "greater_is_better": True, "early_stopping_patience": 1, "max_steps": 20, "eval_dataset": chats(3, seed=5),
+    }  # fmt: skip
+    assert run_tiny(**settings).steps == 4
+    resumed = run_tiny(resume_from_checkpoint=True, **settings)
+    assert (resumed.steps, resumed.summary["best_step"], resumed.metrics) == (4, 2, [])
+    assert run_tiny(resume_from_checkpoint=True, **{**settings, "early_stopping_patience": 2}).steps == 6

@@ -220,7 +220,13 @@ class Checkpoints:
     def restore(self, path: Path, trainee: Trainee) -> Restored:
         """Put everything back as it was when the checkpoint was written; says what was not. Raises `TrainingError`."""
         self.check(path, "Name another checkpoint.")
-        return restore(path, trainee, self.ranks.rank, self.ranks.world)
+        done = restore(path, trainee, self.ranks.rank, self.ranks.world)
+        best = trainee.progress.best_step
+        if best is not None and trainee.settings.get("load_best_model_at_end") and damage_of(self.path(best)):
+            # Known only at the end, it would end the run without its model.
+            trainee.progress.forget_best()
+            done.missing.append(f"the best evaluation so far (step {best}), since {self.path(best)} is not there whole")
+        return done
 
     def load_best(self, step: int, trainee: Trainee) -> None:
         """Take the weights of the checkpoint of `step`, which is checked first. Raises `TrainingError`."""

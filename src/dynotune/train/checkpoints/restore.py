@@ -85,8 +85,7 @@ def restore(path: Path, trainee: Trainee, rank: int = 0, world: int = 1) -> Rest
     if progress.best_step is not None and OTHER_EVALUATIONS & changed:
         keys = ", ".join(sorted(OTHER_EVALUATIONS & changed))
         done.missing.append(f"the best evaluation so far (step {progress.best_step}), since {keys} differs")
-        progress.best_metric = progress.best_step = None
-        progress.evaluations_without_gain = 0
+        progress.forget_best()
     for counter in fields(progress):
         setattr(trainee.progress, counter.name, getattr(progress, counter.name))
     counters = f"counters (step {progress.step:,}, {progress.tokens:,} tokens"
