@@ -1,5 +1,6 @@
 """Promise: a crash at any moment of replacing a folder leaves the old one or the new one, never neither and never half."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,30 @@ def test_removing_takes_the_name_first(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.undo()
     whole_folders.recover(tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("lost", [None, "file", "inner"])
+def test_contents_reach_the_disk_before_the_name_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str | None
+) -> None:
+    """`lost`: the negative control, a file or folder that is left out."""
+    around = tmp_path / "checkpoints"
+    around.mkdir()
+    new = made(around / ".step-1.half", "new")
+    (new / "model").mkdir()
+    (new / "model" / "inner").write_text("weights")
+    paths = {p.stat().st_ino: p.name for p in [new, *new.rglob("*"), around, tmp_path]}
+    done: list[str] = []
+    fsync, rename, flush_entry = os.fsync, Path.rename, whole_folders._flush_entry
+
+    def record(handle: int) -> None:
+        done.append(paths[os.fstat(handle).st_ino])
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", record)
+    monkeypatch.setattr(Path, "rename", lambda self, to: (done.append("renamed"), rename(self, to))[1])
+    monkeypatch.setattr(whole_folders, "_flush_entry", lambda path: None if path.name == lost else flush_entry(path))
+    whole_folders.put_in_place(new, around / "step-1")
+    name_changed = done.index("renamed")
+    assert (set(done[:name_changed]) == {".step-1.half", "file", "model", "inner"}) == (lost is None)
+    assert done[name_changed + 1 :] == ["checkpoints", tmp_path.name]

@@ -17,6 +17,7 @@ def put_in_place(new: Path, target: Path) -> None:
         target.rename(old)
     new.rename(target)
     _flush_entry(target.parent)
+    _flush_entry(target.parent.parent)  # where a run's first checkpoint has made the folder around it, too
     shutil.rmtree(old, ignore_errors=True)
 
 
