@@ -1,11 +1,14 @@
 """Promise: a run that may replace another costs it nothing until its own first step."""
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from dynotune.errors import ConfigError, DynotuneError, TrainingError
+from dynotune.errors import ConfigError, DynotuneError
 from dynotune.train.run_folder import RunFolder
 from tests.tiny import chats, tiny_model
 
@@ -101,14 +104,18 @@ def test_a_checkpoint_that_does_not_fit_the_disk_names_the_one_that_is_whole(
         real(*args)
 
     monkeypatch.setattr(contents, "save_file", full)
-    with pytest.raises(TrainingError, match=r"step 4.*No space left.*newest complete one is .*step-2"):
-        run_tiny(save_strategy="steps", save_steps=2)
+    console = Console(record=True, width=500, file=(tmp_path / "said").open("w"))
+    run_tiny(save_strategy="steps", save_steps=2, console=console)
+    said = console.export_text()
+    assert re.search(r"warning: .* step 4 .*No space left.*newest complete one is .*step-2.* without protection", said)
+    assert "3 saves in a row have failed" in said
     assert sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir()) == ["step-2"]
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["failed_saves"] == 3
     monkeypatch.undo()
     assert run_tiny(resume_from_checkpoint=True, save_strategy="steps", save_steps=2).steps == 6
 
 
-def test_a_run_folder_that_vanishes_is_an_error_with_a_way_on(run_tiny: Any, tmp_path: Path) -> None:
+def test_a_run_folder_that_vanishes_is_made_again_and_said(run_tiny: Any, tmp_path: Path) -> None:
     import shutil
 
     from transformers import TrainerCallback
@@ -118,8 +125,11 @@ def test_a_run_folder_that_vanishes_is_an_error_with_a_way_on(run_tiny: Any, tmp
             if state.global_step == 3:
                 shutil.rmtree(tmp_path / "run")
 
-    with pytest.raises(TrainingError, match=r"metrics.jsonl cannot be written"):
-        run_tiny(callbacks=[Vanish()])
+    console = Console(record=True, width=500, file=(tmp_path / "said").open("w"))
+    run_tiny(callbacks=[Vanish()], console=console, save_strategy="steps", save_steps=5)
+    assert "run was gone and is made again" in console.export_text()
+    assert [json.loads(line)["step"] for line in (tmp_path / "run" / "metrics.jsonl").open()] == [3, 4, 5, 6]
+    assert run_tiny(max_steps=8, resume_from_checkpoint=True).steps == 8
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

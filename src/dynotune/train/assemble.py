@@ -159,6 +159,7 @@ def assemble(
         on_save=saved,
         ranks=ranks,
         outside=outside,
+        settle=folder.settle,
     )
     run.journal.listeners = [
         lambda row: folder.append("metrics.jsonl", row),

@@ -7,7 +7,6 @@ from typing import Any
 from dynotune.config.sft import SFTConfig
 from dynotune.environment import collect
 from dynotune.parallel.alike import begin_alike
-from dynotune.plan.plan import Plan
 from dynotune.train.material import Material
 from dynotune.train.paths.choose import Execution
 from dynotune.train.run import Run
@@ -37,6 +36,7 @@ def begin(
             "checkpoint": {"step": step},
         },
     )
+    folder.write_json("plan.json", run.plan.to_json())  # first of all: it marks the folder as one of ours
     folder.begin()
     if resume_from and run.ranks.is_first:
         for sentence in folder.unseal():
@@ -44,7 +44,7 @@ def begin(
         run.events.remember(folder.forget_after(step, run.trainee.progress.owes_evaluation))
         for path in run.checkpoints.abandon_after(step):
             say(f"note: a checkpoint of the run that was left is now {path}")
-    _write_start(folder, config, model, execution, run.plan, material)
+    _write_start(folder, config, model, execution, material)
     folder.seal(step)
 
 
@@ -53,13 +53,11 @@ def _write_start(
     config: SFTConfig,
     model: Mapping[str, Any],
     execution: Execution,
-    plan: Plan,
     material: Material,
 ) -> None:
     """The files of the run folder that are known before the first step."""
     folder.write_text("config.yaml", config.to_yaml())
     folder.write_json("environment.json", {**collect(), "model": model, "execution": execution.says})
-    folder.write_json("plan.json", plan.to_json())
     evaluation = {name: loaded.ledger.to_json() for name, loaded in material.held_out_data.items()}
     folder.write_json(
         "ledger.json", {**material.data.ledger.to_json(), "format": material.data.format, "evaluation": evaluation}

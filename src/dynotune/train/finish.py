@@ -15,6 +15,7 @@ from dynotune.report.model_card import write_model_card
 from dynotune.report.speed import speed_sentence
 from dynotune.report.svg import write_svg_loss_curve
 from dynotune.report.terminal import loss_curve
+from dynotune.train.checkpoints.unwritten import PATIENCE, patiently
 from dynotune.train.checkpoints.weights import model_folder, save_model
 from dynotune.train.hub import HubPusher
 from dynotune.train.run import Run
@@ -42,8 +43,14 @@ def _write(
 ) -> dict[str, Any]:
     target = folder.path / model_folder(run.trainee.is_adapter)
     with run.outside.writing():
-        save_model(run.trainee.model, run.trainee.tokenizer, target)
+        patiently(
+            lambda: save_model(run.trainee.model, run.trainee.tokenizer, target),
+            PATIENCE,
+            run.display.say,
+            stop=run.outside.cannot_wait,
+        )
         folder.finished = target
+    folder.require_lines()
     curves = read_curves(folder.metrics) if folder.metrics.is_file() else []
     if curves:
         write_svg_loss_curve(curves, folder.path / "loss.svg", title="loss")
@@ -102,10 +109,17 @@ def take_best(run: Run, config: SFTConfig) -> None:
     if config.load_best_model_at_end and progress.best_step not in (None, progress.step):
         assert progress.best_step is not None
         assert run.best is not None
-        run.checkpoints.load_best(progress.best_step, trainee)
-        run.display.say(
-            f"took the best checkpoint: step {progress.best_step} ({run.best.metric} {progress.best_metric:.4f})"
-        )
+        best = run.checkpoints.path(progress.best_step)
+        if run.ranks.from_first(best.is_dir()):
+            run.checkpoints.load_best(progress.best_step, trainee)
+            run.display.say(
+                f"took the best checkpoint: step {progress.best_step} ({run.best.metric} {progress.best_metric:.4f})"
+            )
+        else:
+            run.display.say(
+                f"warning: the best checkpoint, {best}, is not there (a save that failed?): the model of the last step is"
+                " kept instead"
+            )
     if config.load_best_model_at_end and progress.best_step is None:
         run.display.say("note: no evaluation was finite, so the model of the last step is kept")
 
@@ -132,6 +146,7 @@ def summary(run: Run, seconds: float, of_ranks: Sequence[Mapping[str, float]]) -
         **speed(run),
         "process_seconds": seconds,
         "skipped_steps": p.skipped_steps,
+        "failed_saves": run.unwritten.in_all,
         "out_of_memory": p.out_of_memory,
     }
     out |= {name: max(own[name] for own in of_ranks) for name in of_ranks[0]}

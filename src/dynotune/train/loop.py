@@ -45,7 +45,7 @@ def train(run: Run) -> None:
             run.display.step(step.number)
             events.ask("log", run.log_every.due(step.number))
             events.ask("evaluate", run.evaluate_every.due(step.number))
-            events.ask("save", run.save_every.due(step.number) or orders.save)
+            events.ask("save", run.save_every.due(step.number) or orders.save or run.unwritten.due())
             events.call("step_end", step.number, step.epoch)
             log_evaluate_save(run, meter, step)
             new_epoch = step.number % plan.steps_per_epoch == 0
@@ -63,11 +63,11 @@ def train(run: Run) -> None:
     read(run, meter, wait=True)
     if log:
         run.journal.flush()  # an evaluation on the last step has closed the window already
+    tell_of_checkpoints(run, wait=True)
     stopped_early = progress.step < plan.total_steps and (run.leaving or run.save_every.strategy == "steps")
-    if stopped_early and run.saved_step != progress.step:
-        save(run)  # what was trained since the last checkpoint is kept
-    run.checkpoints.wait()
-    tell_of_checkpoints(run)
+    if stopped_early and run.ranks.agree(run.saved_step != progress.step)[0]:
+        save(run, must=run.leaving)  # what was trained since the last checkpoint is kept
+    tell_of_checkpoints(run, wait=True)
     run.outside.end()
     events.call("train_end", progress.step, progress.step / plan.steps_per_epoch)
 

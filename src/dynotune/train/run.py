@@ -15,6 +15,7 @@ from dynotune.plan.plan import Plan
 from dynotune.train.best import BestTracker
 from dynotune.train.cadence import Every
 from dynotune.train.checkpoints.checkpoints import Checkpoints
+from dynotune.train.checkpoints.unwritten import Unwritten
 from dynotune.train.evaluate import Evaluator
 from dynotune.train.events import Events
 from dynotune.train.faults.memory import Memory
@@ -68,6 +69,10 @@ class Run:
     bad_step: StepRecord | None = None
     """The step that was not finite and ends the run."""
 
+    settle: Callable[[], None] = lambda: None
+    """Have the rows of metrics that were written on the disk."""
+
+    unwritten: Unwritten = field(default_factory=Unwritten)
     saved_step: int | None = None
     """The step of the newest checkpoint that this process wrote."""
 

@@ -1,5 +1,6 @@
 """The run folder: everything a run leaves behind, each file written whole or not at all."""
 
+import errno
 import json
 import math
 import os
@@ -9,11 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError, TrainingError
 from dynotune.manifest import MANIFEST
+from dynotune.train.lines import Lines
 from dynotune.train.run_manifest import GROWING, damage_of_run, seal_run
 
 LEAVINGS = ("metrics.jsonl", "checkpoints", "model", "adapter")
@@ -31,11 +33,32 @@ BESIDES = (
 """What a new run removes where it may replace an old one."""
 
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+
 AT_START = ("config.yaml", "environment.json", "plan.json", "ledger.json")
 """What a run writes before its first step."""
 
 WRITTEN = (*AT_START, *BESIDES, MANIFEST)
 """Names that a run writes at the top of its folder."""
+
+
+def held_lock(folder: Path) -> BaseFileLock:
+    """The folder's lock, held by this process; it lets go when it dies. Raises `Timeout` where another one holds it.
+
+    Some network file systems know no locks. There the lock is a file that names its holder, which is taken over where that
+    process, of this machine, has died.
+    """
+    lock: BaseFileLock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except (NotImplementedError, OSError) as error:
+        if isinstance(error, Timeout) or (isinstance(error, OSError) and error.errno not in NO_LOCKS):
+            raise
+        lock = SoftFileLock(folder / ".lock.held")
+        lock.acquire(timeout=0)
+    return lock
 
 
 class RunFolder:
@@ -48,7 +71,8 @@ class RunFolder:
         self.starting = path / ".starting"
         """Where files are kept until the run begins."""
         self.metrics, self.checkpoints = path / "metrics.jsonl", path / "checkpoints"
-        self.lock = FileLock(path / ".lock")
+        self.lines = Lines(path)
+        self.lock: BaseFileLock = FileLock(path / ".lock")
         self.begun = False
         self.finished: Path | None = None
         """The final model or adapter, once it is there."""
@@ -92,13 +116,21 @@ class RunFolder:
             ) from error
         folder = cls(path, replaces=bool(held) and not resume)
         try:
-            folder.lock.acquire(timeout=0)
+            folder.lock = held_lock(path)
         except Timeout as error:
             raise ConfigError(
                 f"Another process is writing a run into `output_dir: {path}`. Wait for it, or name another folder."
             ) from error
+        except OSError as error:
+            raise ConfigError(
+                f"`output_dir: {path}` cannot be locked: {error.strerror}. Name another folder."
+            ) from error
         shutil.rmtree(folder.starting, ignore_errors=True)
-        folder.starting.mkdir()
+        try:
+            folder.starting.mkdir()
+        except OSError as error:
+            folder.release()
+            raise ConfigError(f"`output_dir: {path}` cannot be written: {error.strerror}. Name another one.") from error
         return folder
 
     def release(self) -> None:
@@ -154,16 +186,32 @@ class RunFolder:
 
     def append(self, name: str, row: Mapping[str, Any]) -> None:
         """Add one line to a .jsonl file."""
-        if not self.writes:
-            return
-        try:
-            with (self.path / name).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        except OSError as error:
+        if self.writes:
+            self.lines.append(name, row)
+
+    def in_words(self, error: OSError) -> str | None:
+        """What a failure to write says to people; None where it has nothing to do with this folder or a full disk."""
+        path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
+        inside = path is not None and path.resolve().is_relative_to(self.path.resolve())
+        if not inside and (path is not None or error.errno not in NO_ROOM):
+            return None
+        state = "the model is saved" if self.finished else "checkpoints that are there are whole"
+        return (
+            f"{path or self.path} cannot be written: {error.strerror or error}. Make room or give back the right to write; "
+            f"{state}, and the same command goes on with `resume_from_checkpoint: true`."
+        )
+
+    def settle(self) -> None:
+        """The lines that were added are on the disk, as far as there is room: a checkpoint must not get ahead of them."""
+        self.lines.settle()
+
+    def require_lines(self) -> None:
+        """At the end of the run: raises `TrainingError` where lines are still only in memory."""
+        if not self.lines.settle():
             raise TrainingError(
-                f"{self.path / name} cannot be written ({error.strerror}): the disk is full, or the folder is gone. Make"
-                " room, then go on with `resume_from_checkpoint: true`."
-            ) from error
+                f"{self.lines.left} lines of {', '.join(sorted(n for n, rows in self.lines.waiting.items() if rows))} in"
+                f" {self.path} could not be written, and are lost. Checkpoints and model are not concerned."
+            )
 
     def seal(self, step: int, done: bool = False) -> None:
         """Write the checksums of what is there now; with `done`, of the final model too."""

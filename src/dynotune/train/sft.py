@@ -11,7 +11,7 @@ from rich.console import Console
 
 from dynotune.config.sft import SFTConfig
 from dynotune.config.variables import export_env
-from dynotune.errors import Interrupted
+from dynotune.errors import Interrupted, TrainingError
 from dynotune.model.precision import choose_precision
 from dynotune.model.prepare import Prepared, prepare_model
 from dynotune.model.saveable import make_saveable
@@ -134,7 +134,7 @@ def _train(
     resume = config.resume_from_checkpoint
     folder = open_folder(config, ranks)
     console = console if console and ranks.is_first else Console()
-    say = sayer(console)
+    say = folder.lines.say = sayer(console)
     prepared: Prepared | None = None
     run: Run | None = None
     trackers: Trackers | None = None
@@ -234,6 +234,8 @@ def _train(
             found = Checkpoints(folder.checkpoints, config).all() if folder.begun or resume else []
             step = run.trainee.progress.step if run else None
             raise StoppedError(number_of(error), what_is_kept(folder, found, step)) from None
+        if isinstance(error, OSError) and (said := folder.in_words(error)):
+            raise TrainingError(said) from error
         raise
     finally:
         if prepared:

@@ -8,6 +8,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -23,6 +24,7 @@ from dynotune.train.checkpoints.contents import damage_of
 from dynotune.train.checkpoints.random_states import gpus_of, random_states
 from dynotune.train.checkpoints.restore import Restored, restore
 from dynotune.train.checkpoints.snapshot import HostCopies, Snapshot, take_snapshot
+from dynotune.train.checkpoints.unwritten import UnwrittenError, patiently
 from dynotune.train.checkpoints.weights import load_weights
 from dynotune.train.checkpoints.whole_folders import put_in_place, recover, remove
 from dynotune.train.state import Trainee
@@ -99,14 +101,16 @@ class Checkpoints:
         how = "are written while training goes on" if why is None else f"are written while training waits: {why}"
         return [*([said] if said else []), f"checkpoints {how}"]
 
-    def save(self, trainee: Trainee, wait: bool = False) -> Path:
+    def save(self, trainee: Trainee, wait: bool = False, patience: float = 0.0) -> Path:
         """Write the checkpoint of the step just done, then remove what `save_total_limit` no longer keeps.
 
         The state is that of this moment. With `in_background` the files may come later, unless `wait`: `written` tells
-        when. Raises `TrainingError` where this checkpoint, or the one before it, could not be written.
+        when. Raises `UnwrittenError` where this checkpoint, or the one before it, could not be written; with `wait`, after
+        it was tried for `patience` seconds.
         """
         self.wait()
         random = [] if self.only_model else self.gather(random_states(gpus_of(trainee.model)))
+        failure: UnwrittenError | None = None
         with self.ranks.first_alone("writing a checkpoint") as mine:
             if mine:
                 later = self.in_background and not wait
@@ -116,7 +120,12 @@ class Checkpoints:
                 if later:
                     self._background.begin(lambda: self._write(snapshot))
                 else:
-                    self._write(snapshot)
+                    try:
+                        patiently(lambda: self._write(snapshot), patience, self.say)
+                    except UnwrittenError as error:
+                        failure = error  # the other ranks go on, so they are met first
+        if failure is not None:
+            raise failure
         return self.path(trainee.progress.step)
 
     def _write(self, snapshot: Snapshot) -> None:
@@ -128,19 +137,26 @@ class Checkpoints:
             put_in_place(half, target)
         except (OSError, SafetensorError, TrainingError) as error:
             shutil.rmtree(half, ignore_errors=True)
+            with suppress(OSError):
+                recover(self.folder)  # one of the same step may have stepped aside
             whole = self._whole()
             kept = f"the newest complete one is {whole[-1]}" if whole else "there is none before it"
-            raise TrainingError(
-                f"The checkpoint of step {snapshot.step} could not be written ({error}); {kept}. Make room on the"
-                " disk, then go on with `resume_from_checkpoint: true`."
+            raise UnwrittenError(
+                f"The checkpoint of step {snapshot.step} could not be written ({error}); {kept}. Make room on the disk."
             ) from error
         self.seconds = time.perf_counter() - began
         self._written.append(target)
-        self._prune(keep={snapshot.step, snapshot.best_step})
+        try:
+            self._prune(keep={snapshot.step, snapshot.best_step})
+        except OSError as error:
+            self.say(f"warning: a checkpoint that `save_total_limit` no longer keeps cannot be removed: {error}")
+
+    def check_background(self) -> None:
+        """Raise what stopped the checkpoint that was written beside training, if it has ended."""
+        self._background.check()
 
     def written(self) -> list[Path]:
-        """Checkpoints that have come into place since this was last asked. Raises what stopped one of them."""
-        self._background.check()
+        """Checkpoints that have come into place since this was last asked."""
         found, self._written = self._written, []
         return found
 

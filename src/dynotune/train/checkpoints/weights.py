@@ -42,7 +42,13 @@ def save_model(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", f
 def write_model(model: Any, tokenizer: "PreTrainedTokenizerBase", folder: Path, weights: dict[str, Tensor]) -> None:
     """The files of model or adapter and tokenizer. `model` is a shell (`saved_shell`): `weights` are what is written."""
     model.save_pretrained(folder, state_dict=dict(weights))
-    tokenizer.save_pretrained(folder)
+    try:
+        tokenizer.save_pretrained(folder)
+    except Exception as error:
+        if type(error) is not Exception:
+            raise
+        # What the tokenizers' Rust raises where a file cannot be written has no class of its own.
+        raise OSError(str(error)) from error
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
