@@ -257,3 +257,18 @@ def test_a_run_without_patience_takes_no_further_step_when_it_is_resumed(run_tin
     resumed = run_tiny(resume_from_checkpoint=True, **settings)
     assert (resumed.steps, resumed.summary["best_step"], resumed.metrics) == (4, 2, [])
     assert run_tiny(resume_from_checkpoint=True, **{**settings, "early_stopping_patience": 2}).steps == 6
+
+
+def test_parts_of_a_model_in_a_wider_type_are_restored_to_the_last_bit(run_tiny: Any, tmp_path: Any) -> None:
+    def mixed() -> Any:
+        model = tiny_model(tie_word_embeddings=False).to(torch.bfloat16)
+        model.model.norm.float()
+        model.lm_head.float()
+        return model
+
+    settings = {"max_steps": 8, "save_strategy": "steps", "save_steps": 4}
+    whole = run_tiny(model=mixed(), **settings)
+    checkpoint = tmp_path / "run" / "checkpoints" / "step-4"
+    resumed = run_tiny(model=mixed(), resume_from_checkpoint=str(checkpoint), **settings)
+    for (name, a), (_, b) in zip(whole.model.named_parameters(), resumed.model.named_parameters(), strict=True):
+        assert torch.equal(a, b), name

@@ -1,6 +1,8 @@
 """Models and adapters on disk: written so that others load them, read back so that training goes on with them."""
 
 import shutil
+from collections.abc import Iterable
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +60,12 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         raise TrainingError(f"{path} cannot be read: {words_of(error)}. Name an older checkpoint.") from error
 
 
+def _widest(tensors: Iterable[Tensor]) -> torch.dtype:
+    """The type that holds every value of `tensors`: a model may keep parts of itself in float32."""
+    kinds = {t.dtype for t in tensors if t.is_floating_point() and t.element_size() > 1}
+    return reduce(torch.promote_types, kinds)
+
+
 def load_weights(model: "PreTrainedModel", checkpoint: Path) -> int:
     """Load a checkpoint's trained weights into the live model; returns how many tensors that were."""
     if hasattr(model, "peft_config"):
@@ -76,7 +84,7 @@ def load_weights(model: "PreTrainedModel", checkpoint: Path) -> int:
                 p.copy_(saved[name])
         return len(live)
     # Through from_pretrained, because the names in the file may differ from the module's (fused experts, tied heads).
-    dtype = next(model.parameters()).dtype
+    dtype = _widest(model.state_dict().values())
     try:
         require_safetensors(str(checkpoint / "model"), "main", {})
         with LoadReport():
