@@ -22,6 +22,7 @@ def evaluate_unless_leaving(run: Run, step: Step) -> bool:
         return evaluate(run, step.number, step.epoch, may_leave=run.ranks.world == 1)
     except EvaluationLeftError:
         progress.owes_evaluation, run.leaving = True, True
+        run.events.take_back("evaluate")
         run.display.say(f"the evaluation of step {step.number} is left; it is made first when the run goes on")
         run.trainee.model.train()
         return False

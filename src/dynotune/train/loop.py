@@ -57,15 +57,16 @@ def train(run: Run) -> None:
                 log_evaluate_save(run, meter, step)
             if is_over(run):
                 break
-    run.leaving = run.leaving and progress.step < plan.total_steps
+    # A run whose last evaluation was left is not done: the best model is known behind it.
+    run.leaving = run.leaving and (progress.step < plan.total_steps or progress.owes_evaluation)
     log = run.log_every.strategy != "no" and not run.leaving  # whoever goes on writes the row that is open
     meter.close(log)
     read(run, meter, wait=True)
     if log:
         run.journal.flush()  # an evaluation on the last step has closed the window already
     tell_of_checkpoints(run, wait=True)
-    stopped_early = progress.step < plan.total_steps and (run.leaving or run.save_every.strategy == "steps")
-    if stopped_early and run.ranks.agree(run.saved_step != progress.step)[0]:
+    stopped_early = progress.step < plan.total_steps and run.save_every.strategy == "steps"
+    if (run.leaving or stopped_early) and run.ranks.agree(run.saved_step != progress.step)[0]:
         save(run, must=run.leaving)  # what was trained since the last checkpoint is kept
     tell_of_checkpoints(run, wait=True)
     run.outside.end()

@@ -215,3 +215,24 @@ def test_what_was_heard_before_the_run_is_not_lost(run_tiny: Any, tmp_path: Path
         run_tiny(max_steps=2)
         torch.manual_seed(0)
         assert (tmp_path / "run" / "checkpoints" / "step-1").is_dir()
+
+
+def test_a_run_whose_last_evaluation_was_left_is_not_done(run_tiny: Any, tmp_path: Path) -> None:
+    """Which model is the best one is known behind that evaluation: without it, a worse one would be the result."""
+    held_out = chats(3, seed=5)
+    settings = EVERYTHING | {"eval_strategy": "steps", "eval_steps": 2, "save_steps": 2, "load_best_model_at_end": True}
+    whole = run_tiny(output_dir=str(tmp_path / "whole"), eval_dataset=held_out, **settings)
+    assert whole.summary["best_step"] == 8
+    console = Console(record=True, width=500, file=(tmp_path / "said").open("w"))
+    with pytest.raises(Interrupted) as left:
+        run_tiny(
+            callbacks=[Send("step_begin", 7, signal.SIGTERM)],
+            eval_dataset=held_out, console=console, **settings,
+        )  # fmt: skip
+    assert left.value.step == 8
+    assert console.export_text().count("the evaluation of step 8 is left") == 1
+    assert not (tmp_path / "run" / "adapter").exists()
+    resumed = run_tiny(resume_from_checkpoint=True, eval_dataset=held_out, **settings)
+    assert resumed.summary["best_step"] == 8
+    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+    assert same_weights(tmp_path / "run", tmp_path / "whole")
