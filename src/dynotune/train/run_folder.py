@@ -44,6 +44,22 @@ WRITTEN = (*AT_START, *BESIDES, MANIFEST)
 """Names that a run writes at the top of its folder."""
 
 
+def fresh_folder(kind: str) -> Path:
+    """A new folder `runs/KIND-DATE-TIME`, also where another run began in the same second or the clock was set back."""
+    name = time.strftime(f"{kind}-%Y%m%d-%H%M%S")
+    number = 1
+    while True:
+        path = Path("runs") / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be made: {error.strerror}. Set `output_dir`.") from error
+        else:
+            return path
+
+
 def held_lock(folder: Path) -> BaseFileLock:
     """The folder's lock, held by this process; it lets go when it dies. Raises `Timeout` where another one holds it.
 
@@ -80,7 +96,7 @@ class RunFolder:
     @classmethod
     def open(cls, output_dir: str | None, overwrite: bool, resume: str | bool | None, kind: str = "sft") -> "RunFolder":
         """Make the folder, or refuse one that holds another run which would be lost."""
-        path = Path(output_dir) if output_dir else Path("runs") / time.strftime(f"{kind}-%Y%m%d-%H%M%S")
+        path = Path(output_dir) if output_dir else fresh_folder(kind)
         if not str(path).isprintable():
             raise ConfigError(
                 f"`output_dir: {printable(str(path))}` holds characters that cannot be printed. Rename it."
