@@ -50,6 +50,7 @@ def test_a_hung_rank_ends_the_job_with_its_step_and_stack(tmp_path: Path, victim
     assert (
         f"Rank {victim} is behind: at step 2, in the" in told or f"Rank {victim} is behind: at step 3, in the" in told
     )
+    assert len(re.findall(r"Go on from \S*checkpoints/step-\d with `resume_from_checkpoint: true`", told)) == 1
     log = (tmp_path / "run" / "logs" / f"rank-{victim}.log").read_text()
     assert "Python stacks of rank" in log
     assert "work.py" in log  # the line that sleeps

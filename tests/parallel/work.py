@@ -132,7 +132,7 @@ SAVES = {
 
 def hung(folder: Path, victim: int) -> None:
     sleep = AtStep(victim, 2, lambda control: time.sleep(600))
-    train(folder / "run", [sleep], ddp_timeout=2)
+    train(folder / "run", [sleep], ddp_timeout=2, **{**SAVES, "save_steps": 1})
 
 
 def fails_alone(folder: Path) -> None:

@@ -58,7 +58,12 @@ class RankGroup(Ranks):
         # Connections of their own: what waits in one of them holds nothing else up.
         self._board = Board(connection(), name, rank, world)
         self.watchdog = Watchdog(
-            Board(connection(), name, rank, world), timeout, self.output.tell, self.output.path, self.output.log
+            Board(connection(), name, rank, world),
+            timeout,
+            self.output.tell,
+            self.output.path,
+            self.output.log,
+            lambda: self.way_back(),
         )
         self.watchdog.start()
         self._blocks = 0

@@ -32,11 +32,13 @@ class Watchdog:
         tell: Callable[[str], None],
         log_of: Callable[[int], str],
         log: Callable[[], TextIO],
+        way_back: Callable[[], str],
         end: Callable[[int], None] = os._exit,
     ) -> None:
         """tell: says a sentence to the user, once for all ranks. log_of: where a rank's output goes, for people. log: this
-        rank's, opened."""
+        rank's, opened. way_back: how to go on, for people."""
         self.board, self.timeout, self.tell, self.log_of, self.log, self.end = board, timeout, tell, log_of, log, end
+        self.way_back = way_back
         self._at = (0, "starting", time.monotonic(), True, False)
         self._count = 0
         self._stop = threading.Event()
@@ -130,8 +132,15 @@ class Watchdog:
             first = self.board.claim_failure({"step": step, "doing": doing, "text": why, "hung": True})
         if first:
             self.tell(text)
+            threading.Thread(target=self._tell_way_back, name="dynotune-way-back", daemon=True).start()
         time.sleep(LEFT)
         self.end(HUNG)
+
+    def _tell_way_back(self) -> None:
+        """In a thread of its own: it looks at checkpoints, and a disk that hangs must not keep the job from its end."""
+        with suppress(OSError):
+            if way := self.way_back().strip():
+                self.tell(way)
 
     def _dump(self, why: str) -> None:
         log = self.log()
