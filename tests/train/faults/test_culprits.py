@@ -246,6 +246,31 @@ def test_skipping_has_a_limit(optim: str, steps: int, limits: Any, ends_at: int 
     assert all(map(torch.equal, bad.snapshots[8], bad.snapshots[2]))  # also where steps behind the limit were finite
 
 
+@pytest.mark.parametrize(
+    ("limits", "bad_at"),
+    [({"max_nonfinite_steps": 2}, 6), ({"max_consecutive_nonfinite_steps": 2}, 5)],
+)
+def test_the_limit_counts_what_was_skipped_before_a_resume(
+    limits: Any, bad_at: int, run_tiny: Any, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"on_nonfinite_step": "skip", "max_steps": 8, "logging_steps": 100, **limits}
+    settings |= {"save_strategy": "steps", "save_steps": 4}
+
+    def run(bad: From, **more: Any) -> None:
+        model = tiny_model()
+        model.model.norm.register_forward_hook(
+            lambda module, args, output: output * math.nan if bad.on and module.training else output
+        )
+        run_tiny(model=model, callbacks=[bad], **settings, **more)
+
+    run(From(3, 2))
+    bad = From(bad_at, 1)
+    with pytest.raises(TrainingError, match=f"Step {bad_at} is not finite"):
+        run(bad, resume_from_checkpoint=str(tmp_path / "run" / "checkpoints" / "step-4"))
+    # The device counts on, too: the host reads of the step only at the save of step 8.
+    assert all(map(torch.equal, bad.snapshots[8], bad.snapshots[bad_at]))
+
+
 def test_rows_of_the_steps_before_are_written(run_tiny: Any, tmp_path: Path) -> None:
     model, bad = tiny_model(), From(4)
     model.model.norm.register_forward_hook(
