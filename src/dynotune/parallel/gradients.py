@@ -48,11 +48,11 @@ def sum_gradients(
 
 
 def _buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Gradients of one type and device that travel together, in their order."""
+    """Gradients of one type and device that travel together, in their order: by sizes, which are the same on every rank."""
     together: list[Tensor] = []
     size = 0
     for gradient in gradients:
-        if gradient.nbytes >= ALONE and gradient.is_contiguous():
+        if gradient.nbytes >= ALONE:  # whatever its strides here: other ranks must come to the same messages
             yield [gradient]
             continue
         other = together and (gradient.dtype, gradient.device) != (together[0].dtype, together[0].device)
