@@ -60,15 +60,22 @@ def settings(folder: Path, **more: Any) -> SFTConfig:
     return SFTConfig(**given)
 
 
-def train(folder: Path, callbacks: Sequence[Any] = (), rows: Any = None, **more: Any) -> Any:
+def train(
+    folder: Path,
+    callbacks: Sequence[Any] = (),
+    console: Console | None = None,
+    rows: Any = None,
+    model: Any = None,
+    **more: Any,
+) -> Any:
     return train_sft(
         settings(folder, **more),
-        model=tiny_model(),
+        model=tiny_model() if model is None else model,
         tokenizer=tiny_tokenizer(),
         train_dataset=ROWS if rows is None else rows,
         eval_dataset=HELD_OUT,
         callbacks=callbacks,
-        console=Console(quiet=True),
+        console=console or Console(quiet=True),
     )
 
 

@@ -4,7 +4,7 @@ document by document. Nothing of it reaches the weights, and it ends when its ti
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,6 +54,20 @@ class Examination:
     facts: list[str] = field(default_factory=list)
     place: dict[str, Any] | None = None
     not_done: list[str] = field(default_factory=list)
+    documents: int = 0
+    """Of the step, on this rank."""
+
+    alone: list[str] = field(default_factory=list)
+    """Places of those of them that are not finite by themselves, on the plain path."""
+
+    where: str = ""
+    """For people: in which part of the model it happens to them."""
+
+    def weight(self) -> int:
+        """How much it says: of several ranks, most only took documents of which nothing is wrong."""
+        if not self.outcomes or self.outcomes[0].finite is None:
+            return 1
+        return 0 if self.outcomes[0].finite else 2
 
     def lines(self) -> list[str]:
         said = [f"Likely culprit: {self.culprit}." if self.culprit else "The step was examined: no culprit was found."]
@@ -134,6 +148,7 @@ def examine(run: "Run", ways: Ways, step: Step, draws: Draws, place_of: Callable
     place_of: where the example of a row index stands in the data.
     """
     found, repeat = Examination(), _Repeat(run, step, draws, place_of)
+    found.documents = sum(len(batch.rows) for batch in step.micro_batches)
     watch = FirstBad(run.trainee.model)
     run.trainee.model.train()
     again = repeat.by(ways.as_executed(), step.micro_batches, watch=watch)
@@ -209,17 +224,28 @@ def _which_document(repeat: _Repeat, ways: Ways, found: Examination, executed: P
             alone.append(repeat.place_of(row))
             place = place or watch.place
     place = place or executed
-    where = f", {place}" if place is not None else ""
+    found.alone, found.where = alone, f", {place}" if place is not None else ""
     if place is not None:
         found.place = place.to_json()
-    if not alone:
-        found.culprit = f"no document alone, nor a speed-up{where}"
-    elif len(alone) == len(rows) > 1:
-        found.culprit = (
-            f"the model's weights rather than the data: every document of the step is not finite alone{where}"
-        )
-    else:
-        listed = ", ".join(alone[:4]) + (f" and {len(alone) - 4} more" if len(alone) > 4 else "")
-        found.culprit = f"document{'s' * (len(alone) > 1)} {listed}{where}"
+    found.culprit = _blame(alone, len(rows), found.where)
     if place == executed:
         found.facts.clear()  # said already
+
+
+def verdict(every: Sequence[Examination]) -> Examination:
+    """What the examinations of all ranks say together: a rank saw its own documents only."""
+    told = max(every, key=Examination.weight)
+    if not told.alone:
+        return told
+    alone = [place for one in every for place in one.alone]
+    return replace(told, culprit=_blame(alone, sum(one.documents for one in every), told.where))
+
+
+def _blame(alone: list[str], documents: int, where: str) -> str:
+    """alone: places of those of the step's `documents` that are not finite by themselves."""
+    if not alone:
+        return f"no document alone, nor a speed-up{where}"
+    if len(alone) == documents > 1:
+        return f"the model's weights rather than the data: every document of the step is not finite alone{where}"
+    listed = ", ".join(alone[:4]) + (f" and {len(alone) - 4} more" if len(alone) > 4 else "")
+    return f"document{'s' * (len(alone) > 1)} {listed}{where}"

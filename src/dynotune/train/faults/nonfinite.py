@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynotune.errors import TrainingError
 from dynotune.train.faults.draws import Draws
-from dynotune.train.faults.examine import Examination, examine
+from dynotune.train.faults.examine import Examination, examine, verdict
 from dynotune.train.faults.ways import Ways
 from dynotune.train.meter import StepRecord
 
@@ -90,8 +90,7 @@ class NonFinite:
         every = [Examination.from_json(found) for found in run.ranks.gather(examination.to_json())]
         if run.ranks.is_first:
             self.keep_report(self._to_json(record, every))
-        told = next((one for one in every if one.culprit), every[0])
-        return told.lines()
+        return verdict(every).lines()
 
     def _to_json(self, record: StepRecord, every: list[Examination]) -> dict[str, Any]:
         steps = [
