@@ -236,3 +236,10 @@ def test_a_run_whose_last_evaluation_was_left_is_not_done(run_tiny: Any, tmp_pat
     assert resumed.summary["best_step"] == 8
     assert rows(tmp_path / "run") == rows(tmp_path / "whole")
     assert same_weights(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_run_that_was_left_in_an_evaluation_says_why(run_tiny: Any, tmp_path: Path) -> None:
+    settings = {"eval_strategy": "steps", "eval_steps": 2, "eval_dataset": chats(3, seed=5)}
+    with pytest.raises(Interrupted, match=r"^SIGTERM: left after step 4") as left:
+        run_tiny(callbacks=[Send("prediction_step", 4, signal.SIGTERM)], **settings)
+    assert left.value.why == "SIGTERM"

@@ -62,8 +62,10 @@ class Asked:
 
     def cannot_wait(self) -> bool:
         if self.signals and self.signals.leave is not None:
-            return True
-        return bool(self.leaving) or (self.limit is not None and self.limit.leaves_no_wait())
+            self.leaving = self.leaving or self.signals.leave.name
+        elif self.limit is not None and self.limit.leaves_no_wait():
+            self.leaving = self.leaving or "`max_time`"
+        return bool(self.leaving)
 
     def saved(self, seconds: float) -> None:
         if self.signals:
