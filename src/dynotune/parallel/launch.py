@@ -1,5 +1,6 @@
 """`--gpus N`: prove on one process, then start as many as were asked for, by torchrun's own launcher."""
 
+import json
 import logging
 import os
 import signal
@@ -12,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from dynotune.config.keys.run import RunConfig
-from dynotune.errors import ConfigError
+from dynotune.errors import RESUMABLE, ConfigError
 
 HUNG = 124
 """Exit code of a job that ended because its processes made no progress: what `timeout` gives."""
@@ -84,6 +85,7 @@ def _run(command: Sequence[str], count: int, folder: Path, say: Callable[[str], 
     }
     if "shutdown_timeout" in LaunchConfig.__dataclass_fields__:  # not in every version
         settings["shutdown_timeout"] = ENDING
+    before = _how_it_was_left(folder)
     try:
         with _passed_on():
             elastic_launch(LaunchConfig(**settings), sys.executable)(*command)
@@ -91,8 +93,19 @@ def _run(command: Sequence[str], count: int, folder: Path, say: Callable[[str], 
         rank, failure = error.get_first_failure()
         return _code_of(rank, failure.exitcode, folder, say)
     except SignalException as error:
-        return 128 + int(error.sigval)
+        # The processes were asked the same, and have saved and left unless something kept them from it.
+        left = _how_it_was_left(folder)
+        return RESUMABLE if left is not None and left != before else 128 + int(error.sigval)
     return 0
+
+
+def _how_it_was_left(folder: Path) -> tuple[int, str] | None:
+    """When and how a run in `folder` was last saved and left; None where the last one was not."""
+    try:
+        summary = folder / "summary.json"
+        return summary.stat().st_mtime_ns, json.dumps(json.loads(summary.read_text(encoding="utf-8"))["interrupted"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _code_of(rank: int, code: int, folder: Path, say: Callable[[str], None]) -> int:

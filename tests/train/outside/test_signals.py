@@ -15,6 +15,7 @@ from rich.console import Console
 from transformers import TrainerCallback
 
 from dynotune.errors import RESUMABLE, Interrupted
+from dynotune.train.outside import signals
 from dynotune.train.outside.signals import HEARD, StoppedError, listening
 from tests.tiny import chats
 
@@ -86,7 +87,14 @@ def test_without_checkpoints_one_is_saved_all_the_same(run_tiny: Any, tmp_path: 
     assert run_tiny(max_steps=6, resume_from_checkpoint=True).steps == 6
 
 
-def test_once_more_leaves_at_once(run_tiny: Any, tmp_path: Path) -> None:
+def test_an_echo_is_no_second_signal(run_tiny: Any) -> None:
+    """Ctrl-C reaches the whole group, and `uv run`, `torchrun` and others pass it on once more."""
+    with pytest.raises(Interrupted):
+        run_tiny(callbacks=[Send("pre_optimizer_step", 4, signal.SIGINT, signal.SIGINT)], **EVERYTHING)
+
+
+def test_once_more_leaves_at_once(run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "ECHO", 0.0)
     with pytest.raises(StoppedError, match="step-3, 1 step back; go on with") as stopped:
         run_tiny(callbacks=[Send("pre_optimizer_step", 4, signal.SIGTERM, signal.SIGINT)], **EVERYTHING)
     assert stopped.value.number == signal.SIGINT
@@ -121,7 +129,8 @@ def test_before_the_first_step_and_after_the_last_it_ends_at_once(
         pass
 
 
-def test_an_evaluation_is_left_and_made_up_for(run_tiny: Any, tmp_path: Path) -> None:
+def test_an_evaluation_is_left_and_made_up_for(run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "ECHO", 0.0)
     settings = {**EVERYTHING, "eval_strategy": "steps", "eval_steps": 2, "load_best_model_at_end": True}
     settings |= {"save_steps": 2, "metric_for_best_model": "loss", "micro_batch_tokens": 64}
     held_out = chats(8, seed=5)

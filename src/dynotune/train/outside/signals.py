@@ -26,6 +26,11 @@ PYTHONS_OWN = (signal.SIG_DFL, signal.default_int_handler)
 """What stands where nobody asked for anything."""
 
 
+ECHO, ECHO_OF_LAUNCHERS = 1.0, 10.0
+"""Seconds within which a second signal is an echo of the first: Ctrl-C and schedulers reach the whole process group, and
+whoever started this process passes it on once more. Launchers of several ranks take longer for it."""
+
+
 class StoppedError(KeyboardInterrupt):
     """A signal ended the run where it stood. The text says what is kept."""
 
@@ -53,6 +58,7 @@ class Signals:
         self.leave: signal.Signals | None = None
         """The first signal that asked to leave."""
 
+        self.first_at = 0.0
         self.save = False
         self.notes: list[str] = []
         """What is to be said; a handler must not print, since it may interrupt a print."""
@@ -92,12 +98,16 @@ class Signals:
                 self.notes.append(f"{one.name}: noted; there is no step to save yet")
             self._call_theirs(one, frame)
             return
+        now = time.monotonic()
+        if self.leave is not None and now - self.first_at < (ECHO_OF_LAUNCHERS if _is_one_of_several() else ECHO):
+            return
         if self.part is Part.AROUND or self.leave is not None:
             if self.part is Part.AROUND and one in self.theirs:
                 self.theirs[one](number, frame)  # as if we were not there
                 return
+            self.leave, self.first_at = self.leave or one, now
             raise StoppedError(number)
-        self.leave = one
+        self.leave, self.first_at = one, now
         done = "the step being taken is finished and" if self.part is Part.STEPS else "the result being written is"
         what = f"{done} saved" if self.part is Part.STEPS else f"{done} finished"
         told = f"{one.name}: {what}, then the run is left. Once more leaves at once."
@@ -155,6 +165,10 @@ def heard() -> Signals | None:
 def number_of(stop: KeyboardInterrupt) -> int:
     """The signal that stopped a run; another's KeyboardInterrupt is Ctrl-C."""
     return stop.number if isinstance(stop, StoppedError) else int(signal.SIGINT)
+
+
+def _is_one_of_several() -> bool:
+    return os.environ.get("WORLD_SIZE", "1") != "1"
 
 
 def _tell_the_terminal(text: str) -> None:
