@@ -36,11 +36,14 @@ def begin(
             "checkpoint": {"step": step},
         },
     )
+    changed = folder.unseal() if resume_from and run.ranks.is_first else []
     folder.write_json("plan.json", run.plan.to_json())  # first of all: it marks the folder as one of ours
     folder.begin()
     if resume_from and run.ranks.is_first:
-        for sentence in folder.unseal():
-            say(f"note: since the run was sealed, {sentence}. The checkpoint is whole, and training goes on")
+        for sentence in changed:
+            say(
+                f"note: not all of the run is as it was written: {sentence}. The checkpoint is whole, and training goes on"
+            )
         run.events.remember(folder.forget_after(step, run.trainee.progress.owes_evaluation))
         for path in run.checkpoints.abandon_after(step):
             say(f"note: a checkpoint of the run that was left is now {path}")

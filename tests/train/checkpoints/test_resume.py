@@ -272,3 +272,16 @@ def test_parts_of_a_model_in_a_wider_type_are_restored_to_the_last_bit(run_tiny:
     resumed = run_tiny(model=mixed(), resume_from_checkpoint=str(checkpoint), **settings)
     for (name, a), (_, b) in zip(whole.model.named_parameters(), resumed.model.named_parameters(), strict=True):
         assert torch.equal(a, b), name
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_what_somebody_changed_is_said_and_what_the_resume_writes_anew_is_not(
+    run_tiny: Any, tmp_path: Any, edited: bool
+) -> None:
+    run_tiny(max_steps=4, save_strategy="steps", save_steps=2)
+    if edited:
+        with (tmp_path / "run" / "plan.json").open("a") as file:
+            file.write(" ")
+    said = io.StringIO()
+    run_tiny(max_steps=6, save_strategy="steps", save_steps=2, resume_from_checkpoint=True, console=Console(file=said))
+    assert ("as it was written" in said.getvalue()) == edited
