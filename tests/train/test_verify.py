@@ -114,3 +114,13 @@ def test_a_folder_that_nothing_tells_of_is_an_error(tmp_path: Path) -> None:
         verify(tmp_path)
     with pytest.raises(ConfigError, match="no folder"):
         verify(tmp_path / "missing")
+
+
+def test_a_file_that_was_put_into_a_checkpoint_afterwards_is_said(whole_run: Path) -> None:
+    checkpoint = sorted(whole_run.glob("checkpoints/step-*"))[-1]
+    assert not verify(whole_run).notes
+    (checkpoint / "more.safetensors").write_bytes(b"")
+    for folder in (whole_run, checkpoint):
+        found = verify(folder)
+        assert found.whole
+        assert [note for note in found.notes if "more.safetensors is in no manifest" in note]

@@ -8,7 +8,7 @@ from typing import Any
 
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError
-from dynotune.manifest import MANIFEST, DamagedError, Manifest
+from dynotune.manifest import MANIFEST, DamagedError, Manifest, below
 from dynotune.train.checkpoints.contents import damage_of
 from dynotune.train.run_manifest import damage_of_run
 
@@ -38,7 +38,7 @@ class Verified:
         for part, wrong in self.parts.items():
             said.append(f"{part}: {'as it was written' if not wrong else f'DAMAGED, {len(wrong)} found'}")
             said += [f"  {printable(sentence)}" for sentence in wrong]
-        said += [f"note: {note}" for note in self.notes]
+        said += [f"note: {printable(note)}" for note in self.notes]
         return [*said, f"{self.bytes:,} bytes read in {self.seconds:.2f} s"]
 
     def to_json(self) -> dict[str, Any]:
@@ -106,7 +106,16 @@ def _run(found: Verified, checkpoints: list[Path]) -> None:
 def _checkpoint(found: Verified, path: Path, name: str) -> None:
     found.parts[name] = damage_of(path)
     if not found.parts[name]:
-        found.bytes += Manifest.read(path).total_bytes
+        manifest = Manifest.read(path)
+        found.bytes += manifest.total_bytes
+        _foreign(found, path, manifest)
+
+
+def _foreign(found: Verified, path: Path, manifest: Manifest) -> None:
+    """Files that were not written with the others: nothing is known of them."""
+    for one in sorted(below(path)):
+        if one.relative_to(path).as_posix() not in manifest.files:
+            found.notes.append(f"{one.relative_to(found.folder.parent)} is in no manifest: it was put there afterwards")
 
 
 def _of_its_manifest(found: Verified) -> None:
@@ -116,6 +125,7 @@ def _of_its_manifest(found: Verified) -> None:
     manifest = Manifest.read(found.folder)
     found.parts[manifest.kind] = manifest.damage(found.folder)
     found.bytes += manifest.total_bytes
+    _foreign(found, found.folder, manifest)
 
 
 def _store(found: Verified) -> None:
