@@ -298,3 +298,36 @@ def test_loading_and_probing_say_what_to_change(run_tiny: Any, monkeypatch: pyte
             patch.setattr(f"dynotune.train.sft.{name}", fail)
             with pytest.raises(ModelError, match=rf"(?s)out of memory in {phase}.*asked for: 352\.00 KiB.*helps:"):
                 run_tiny(rows=ROWS, **SETTINGS)
+
+
+class FailsInTheSecond(TrainerCallback):
+    """Memory runs out once, in the second micro-batch of step 2, when the gradient of the first one is there."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.step, self.seen, self.failed = 0, 0, False
+        loss = PackedPath.loss
+
+        def second_fails(path: PackedPath, batch: Any) -> Any:
+            if self.step == 2 and torch.is_grad_enabled():
+                self.seen += 1
+                if self.seen == 2:
+                    self.failed = any(p.grad is not None for p in path.model.parameters())
+                    raise torch.OutOfMemoryError(MESSAGE)
+            return loss(path, batch)
+
+        monkeypatch.setattr(PackedPath, "loss", second_fails)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.step = state.global_step + 1
+
+
+def test_gradients_that_were_there_when_memory_ran_out_are_not_counted_twice(
+    run_tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run_tiny(rows=ROWS, **SETTINGS)
+    device = FailsInTheSecond(monkeypatch)
+    again = run_tiny(rows=ROWS, callbacks=[device], **SETTINGS)
+    assert device.failed
+    for a, b in zip(whole.metrics, again.metrics, strict=True):
+        assert b["grad_norm"] == pytest.approx(a["grad_norm"], rel=1e-4), a["step"]
+        assert b["loss"] == pytest.approx(a["loss"], rel=1e-5), a["step"]
