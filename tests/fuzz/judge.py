@@ -30,6 +30,15 @@ MEMORY = 3 << 29
 """Bytes by which the process may grow above what it needed for the file as it was meant."""
 
 
+def peak_kib() -> int:
+    """The most that this process has held. Linux's `ru_maxrss` would be that of whoever started it, if that was more."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
+
 class TooLongError(BaseException):
     """No `Exception`, so that no `except` of a library takes it."""
 
@@ -50,7 +59,7 @@ class Verdict:
         return self.taken + self.refused.total() + len(self.defects)
 
     def told(self, kind: str) -> str:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        peak = peak_kib() / 1024
         return (
             f"{kind}: {self.cases:,} cases, {self.taken:,} taken, {self.refused.total():,} refused in"
             f" {len(self.refused)} ways, {len(self.defects)} defects; slowest {self.slowest:.2f} s, peak {peak:,.0f} MiB"
@@ -134,7 +143,7 @@ def judge(verdict: Verdict, name: str, command: Callable[[], Any], own: Path, se
     """Run one case and add what became of it. `own`: the only folder in which it may write."""
     began = time.perf_counter()
     defect: str | None = None
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    grown = peak_kib()
     with Outside.watched(own) as written:
         try:
             with time_limit(seconds):
@@ -151,7 +160,7 @@ def judge(verdict: Verdict, name: str, command: Callable[[], Any], own: Path, se
             defect = f"{type(error).__module__}.{type(error).__name__} at {_place_of(error)}: {str(error)[:300]!r}"
         else:
             verdict.taken += 1
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - grown
+    grown = peak_kib() - grown
     problems = [defect] if defect else []
     if written:
         problems.append(f"wrote outside of its folder: {sorted(set(written))[:5]}")
