@@ -79,7 +79,8 @@ class Watchdog:
                 self._post()
                 self._look()
             except RuntimeError as error:  # the store is gone, and with it whoever kept it
-                if self._stop.is_set():
+                # It ended, and this rank's own next meeting says why; only where that never comes is it ended here.
+                if self._stop.wait(GRACE):
                     return
                 self._end(f"the process that all ranks report to is gone ({error})", [])
 
