@@ -8,7 +8,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ def collect(output_dir: Path | None = None, *, try_accelerators: bool = False) -
         "cpu": _cpu(),
         "memory": _memory(),
         "disk": _disk(output_dir),
-        "packages": _packages(),
+        "packages": installed(PACKAGES),
         "torch": _torch(),
         "gpus": _gpus(),
         "driver": _driver(),
@@ -103,9 +103,10 @@ def _free(path: Path) -> int:
     return shutil.disk_usage(existing).free
 
 
-def _packages() -> dict[str, str]:
+def installed(names: Iterable[str]) -> dict[str, str]:
+    """Versions of those of these packages that are installed."""
     versions = {}
-    for name in PACKAGES:
+    for name in names:
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

@@ -4,7 +4,6 @@ Each rank applies the same sum of gradients to its own copy of the weights, so a
 the whole run, and nothing would show it.
 """
 
-import importlib.metadata
 import platform
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dynotune.environment import installed
 from dynotune.errors import TrainingError
 from dynotune.parallel.ranks import Ranks
 
@@ -54,13 +54,7 @@ def differences(told: list[dict[str, dict[str, Any]]]) -> list[str]:
 
 def versions() -> dict[str, str]:
     """Of Python and of the packages that compute; those that are not installed are absent."""
-    found = {"Python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    return {"Python": platform.python_version(), **installed(PACKAGES)}
 
 
 def checksums(model: nn.Module) -> dict[str, int]:
