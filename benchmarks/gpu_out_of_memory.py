@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 from tests.tiny import tiny_tokenizer
 
 from dynotune import SFTConfig, train_sft
-from dynotune.train.paths.packed import PackedPath
+from dynotune.execution.packed import PackedPath
 
 GIB = 1 << 30
 STEPS, FIRST, SECOND = 10, 4, 7

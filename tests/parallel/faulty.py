@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 from transformers import TrainerCallback
 
-from dynotune.train.paths.packed import PackedPath
+from dynotune.execution.packed import PackedPath
 from tests.parallel.work import SAVES, AtStep, rank, train
 from tests.tiny import tiny_model
 

@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 from transformers import TrainerCallback
 
+from dynotune.execution.feed import Documents
 from dynotune.measure.totals import Totals
 from dynotune.measure.words import DEFINITIONS
 from dynotune.report.speed import speed_sentence
 from dynotune.train import journal as journal_module
-from dynotune.train.paths.feed import Documents
 from dynotune.train.state import Progress
 from tests.tiny import chats, tiny_model
 from tests.train.checkpoints.sealing import reseal

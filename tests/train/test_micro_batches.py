@@ -9,11 +9,11 @@ import torch
 
 from dynotune.data.examples import Example, Examples
 from dynotune.data.rows import Place
+from dynotune.execution.feed import Documents, Feed
+from dynotune.execution.plain import PlainPath
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.plan import Plan, Step
 from dynotune.plan.truncation import truncate
-from dynotune.train.paths.feed import Documents, Feed
-from dynotune.train.paths.plain import PlainPath
 
 
 def lay_out(sizes: list[int], step: Step) -> Step:

@@ -10,7 +10,7 @@ from dynotune import SFTConfig
 from dynotune.model.precision import Precision
 from dynotune.plan.capacity import SPARED
 from dynotune.train.device import autocast_of
-from dynotune.train.paths.choose import room_of
+from dynotune.train.execution import room_of
 from tests.tiny import tiny_model
 
 PRECISION = Precision(torch.float32, False)

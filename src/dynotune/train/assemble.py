@@ -10,6 +10,8 @@ from rich.console import Console
 from dynotune.config.sft import SFTConfig
 from dynotune.data.examples import Examples
 from dynotune.errors import ConfigError
+from dynotune.execution.feed import Documents, Feed
+from dynotune.execution.path import ExecutionPath
 from dynotune.measure.utilisation import Utilisation
 from dynotune.objectives.sft import Objective
 from dynotune.parallel.ranks import Ranks
@@ -29,8 +31,6 @@ from dynotune.train.faults.ways import Ways
 from dynotune.train.journal import Journal, Row
 from dynotune.train.optimizer import Update, build_optimizer, build_schedule
 from dynotune.train.orders import Outside
-from dynotune.train.paths.feed import Documents, Feed
-from dynotune.train.paths.path import ExecutionPath
 from dynotune.train.progress import ProgressDisplay
 from dynotune.train.run import Run
 from dynotune.train.run_folder import RunFolder

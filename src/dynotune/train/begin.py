@@ -7,8 +7,8 @@ from typing import Any
 from dynotune.config.sft import SFTConfig
 from dynotune.environment import collect
 from dynotune.parallel.alike import begin_alike
+from dynotune.train.execution import Execution
 from dynotune.train.material import Material
-from dynotune.train.paths.choose import Execution
 from dynotune.train.run import Run
 from dynotune.train.run_folder import RunFolder
 

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 
 from dynotune.data.examples import IGNORE, Examples
+from dynotune.execution.feed import Documents, Feed
+from dynotune.execution.path import ExecutionPath
 from dynotune.objectives.sft import Objective
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.ladder import Ladder, round_up
@@ -19,8 +21,6 @@ from dynotune.plan.ranked import empty_tokens, on_ranks
 from dynotune.plan.spread import Cost
 from dynotune.plan.truncation import Spans
 from dynotune.train.faults.memory import lower_ladder
-from dynotune.train.paths.feed import Documents, Feed
-from dynotune.train.paths.path import ExecutionPath
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -9,6 +9,8 @@ import torch
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from dynotune.errors import ConfigError
+from dynotune.execution.feed import Feed
+from dynotune.execution.path import ExecutionPath
 from dynotune.objectives.sft import Objective
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.plan import Plan
@@ -24,8 +26,6 @@ from dynotune.train.journal import Journal
 from dynotune.train.meter import StepRecord
 from dynotune.train.optimizer import Update
 from dynotune.train.orders import Nobody, Orders, Outside
-from dynotune.train.paths.feed import Feed
-from dynotune.train.paths.path import ExecutionPath
 from dynotune.train.progress import ProgressDisplay
 from dynotune.train.state import Trainee
 

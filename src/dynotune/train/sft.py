@@ -24,6 +24,7 @@ from dynotune.train.assemble import assemble
 from dynotune.train.begin import begin
 from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.device import draw_apart, seed_everything, set_up_process
+from dynotune.train.execution import choose_execution
 from dynotune.train.faults.before import out_of_memory_explained
 from dynotune.train.finish import Left, finish, leave
 from dynotune.train.hub import HubPusher
@@ -32,7 +33,6 @@ from dynotune.train.material import named_paths, read_material
 from dynotune.train.outside.asked import Asked, limit_of
 from dynotune.train.outside.kept import what_is_kept
 from dynotune.train.outside.signals import StoppedError, heard, listening, number_of
-from dynotune.train.paths.choose import choose_execution
 from dynotune.train.ranks import go_on_from, open_folder
 from dynotune.train.rehearse import in_words, rehearse
 from dynotune.train.run import Run

@@ -14,7 +14,7 @@ from rich.console import Console
 from transformers import TrainerCallback
 
 from dynotune.errors import ModelError, TrainingError
-from dynotune.train.paths.packed import PackedPath
+from dynotune.execution.packed import PackedPath
 from tests.tiny import chats, tiny_model
 
 MESSAGE = (
@@ -226,7 +226,7 @@ def test_a_resume_begins_with_what_the_run_was_lowered_to(run_tiny: Any, with_li
 
 
 def test_the_plain_path_has_nothing_smaller(run_tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dynotune.train.paths.plain import PlainPath
+    from dynotune.execution.plain import PlainPath
 
     def fail(path: PlainPath, batch: Any) -> Any:
         raise torch.OutOfMemoryError(MESSAGE)

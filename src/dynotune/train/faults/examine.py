@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from dynotune.execution.path import Document
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.plan import Step
 from dynotune.train.faults.draws import Draws
 from dynotune.train.faults.first_bad import FirstBad, Place
 from dynotune.train.faults.shortage import shortage_of
 from dynotune.train.faults.ways import Way, Ways
-from dynotune.train.paths.path import Document
 
 if TYPE_CHECKING:
     from dynotune.train.run import Run

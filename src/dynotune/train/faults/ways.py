@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from dynotune.data.examples import IGNORE
+from dynotune.execution.packed import PackedPath
+from dynotune.execution.path import ExecutionPath
+from dynotune.execution.plain import PlainPath
 from dynotune.model.attention import hidden_states, stock_attention, text_decoder
 from dynotune.model.packed import PackedBatch
 from dynotune.objectives.sft import Objective
-from dynotune.train.paths.packed import PackedPath
-from dynotune.train.paths.path import ExecutionPath
-from dynotune.train.paths.plain import PlainPath
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from dynotune.data.examples import IGNORE
+from dynotune.execution.path import Document, HostBatch
 from dynotune.model.forward import logits_of_document
 from dynotune.objectives.sft import Objective
-from dynotune.train.paths.path import Document, HostBatch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -10,6 +10,9 @@ import torch
 
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
+from dynotune.execution.packed import PackedPath
+from dynotune.execution.path import ExecutionPath
+from dynotune.execution.plain import PlainPath
 from dynotune.measure.document_cost import document_cost
 from dynotune.model import elementwise, lora
 from dynotune.model.aside import Aside
@@ -25,9 +28,6 @@ from dynotune.plan.memory import StepMemory, live_memory
 from dynotune.plan.plan import Plan
 from dynotune.train.device import autocast_of
 from dynotune.train.faults.ways import Forwards, Ways
-from dynotune.train.paths.packed import PackedPath
-from dynotune.train.paths.path import ExecutionPath
-from dynotune.train.paths.plain import PlainPath
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from dynotune.execution.path import Document, HostBatch
 from dynotune.model.aside import Aside
 from dynotune.model.attention import hidden_states, packed_attention
 from dynotune.model.head import Head
 from dynotune.model.packed import PackedBatch, lay_side_by_side
 from dynotune.objectives.sft import Objective
-from dynotune.train.paths.path import Document, HostBatch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

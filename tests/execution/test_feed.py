@@ -13,13 +13,13 @@ from dynotune.config.keys.batch import BatchConfig
 from dynotune.config.keys.objective import SFTObjectiveConfig
 from dynotune.data.examples import Example, Examples
 from dynotune.data.rows import Place
+from dynotune.execution.feed import Documents, Feed
+from dynotune.execution.path import Document, HostBatch
+from dynotune.execution.plain import PlainPath
 from dynotune.objectives.sft import SFTObjective
 from dynotune.plan.plan import Plan
 from dynotune.plan.truncation import truncate
 from dynotune.train.evaluate import Evaluator, HeldOut
-from dynotune.train.paths.feed import Documents, Feed
-from dynotune.train.paths.path import Document, HostBatch
-from dynotune.train.paths.plain import PlainPath
 from tests.tiny import tiny_model, tiny_tokenizer
 
 

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dynotune.data.examples import Examples
+from dynotune.execution.path import Document, ExecutionPath, HostBatch
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.plan import Plan, Step
 from dynotune.plan.truncation import Spans
-from dynotune.train.paths.path import Document, ExecutionPath, HostBatch
 
 Item = TypeVar("Item")
 
