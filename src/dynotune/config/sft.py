@@ -11,6 +11,7 @@ from dynotune.config.keys.objective import SFTObjectiveConfig
 from dynotune.config.keys.optimizer import OptimizerConfig
 from dynotune.config.keys.run import RunConfig
 from dynotune.config.keys.saving import SavingConfig
+from dynotune.config.keys.speedups import SpeedupsConfig
 
 
 class SFTConfig(
@@ -20,6 +21,7 @@ class SFTConfig(
     DataConfig,
     SFTObjectiveConfig,
     BatchConfig,
+    SpeedupsConfig,
     OptimizerConfig,
     LoggingConfig,
     EvaluationConfig,

@@ -1,0 +1,222 @@
+"""The contract of a speed-up: one file declares it, and choosing, proof, table, schema and documentation walk the registry.
+
+A declaration imports nothing heavy when it is imported: the configuration asks the registry for names. What a speed-up
+needs of PyTorch it imports in its methods.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from dynotune.speedups.expectation import Expectation
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from transformers import PreTrainedModel
+
+    from dynotune.config.sft import SFTConfig
+    from dynotune.model.head import Head
+    from dynotune.model.precision import Precision
+
+Setting = Literal["auto", "on", "off"]
+"""`auto`: where it is applicable; if the proof fails it is taken out and said. `on`: proved, or the run stops. `off`."""
+
+
+class Kind(StrEnum):
+    """What it does to the result."""
+
+    EXACT = "exact"
+    """The same mathematics."""
+
+    NUMERIC = "numeric"
+    """Intermediates in lower precision than the plain path has."""
+
+    BEHAVIOURAL = "behavioural"
+    """Another result."""
+
+
+class Scope(StrEnum):
+    """What it changes, which says how two settings can be compared."""
+
+    PLAN = "plan"
+    """How a step is laid out."""
+
+    MODEL = "model"
+    """Modules of the model; reversible in the process."""
+
+    STEP = "step"
+    """What stands around forward and backward; reversible in the process."""
+
+    PROCESS = "process"
+    """The process: the two settings need one each."""
+
+
+class Order(IntEnum):
+    """When it is installed. Within one, in the order of the registry."""
+
+    KERNELS = 10
+    LORA = 20
+    CHECKPOINTING = 30
+    EXECUTION = 40
+    """Packed execution is tried out on the model with all of the above in it."""
+
+    COMPILE = 50
+    SHARDING = 60
+    GRAPHS = 70
+    STEP = 80
+
+
+@dataclass(frozen=True, slots=True)
+class No:
+    """Not here."""
+
+    reason: str
+    """Why, as the end of a sentence: `there is no kernel for the CPU`."""
+
+    remedy: str = ""
+    """What would make it possible, as an imperative; empty where nothing would."""
+
+    expected: bool = False
+    """Whether nobody is surprised (no GPU, no adapter, another of its slot runs): `auto` then does not mention it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a speed-up may ask before anything is installed."""
+
+    config: "SFTConfig"
+    model: "PreTrainedModel"
+    """Where `live` is False its skeleton on the meta device."""
+
+    device: "torch.device"
+    """The one that will compute; where `live` is False perhaps not one of this machine."""
+
+    compute: "torch.dtype"
+    """The precision of matrix products."""
+
+    precision: "Precision"
+    longest: int
+    """Tokens of the longest document that will come."""
+
+    live: bool = True
+    """False: `dynotune plan` asks, and nothing can be tried on the model or the device."""
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device.type == "cuda"
+
+    @property
+    def has_adapter(self) -> bool:
+        return hasattr(self.model, "peft_config")
+
+
+@dataclass(slots=True)
+class Site:
+    """What speed-ups install themselves into. What nobody sets stays as the plain path has it."""
+
+    context: Context
+    autocast: Callable[[], AbstractContextManager[Any]]
+    """The context of a forward pass. Whoever makes it unnecessary replaces it."""
+
+    attention: str = "reference"
+    """Backend of packed attention, by its name in `dynotune.model.attention.backends`."""
+
+    head: "Head | None" = None
+    """The model's head as packed execution needs it."""
+
+    labelled_rows: bool = False
+    """Whether only label tokens meet the head."""
+
+    packed: bool = False
+    """Whether documents of a step lie side by side."""
+
+    ahead: int = 0
+    """Micro-batches that are made and sent while one is worked on."""
+
+    fused_update: bool = False
+    """Whether the optimizer's update is one kernel over many tensors."""
+
+    says: list[str] = field(default_factory=list)
+
+    @property
+    def model(self) -> "PreTrainedModel":
+        return self.context.model
+
+
+@dataclass(slots=True)
+class Installation:
+    """A speed-up where it stands."""
+
+    uninstall: Callable[[], None]
+    """Takes it out; the model and the site are then as before. Twice is once."""
+
+    places: tuple[str, ...] = ()
+    """Modules, by name, where it stands in."""
+
+    left_out: tuple[str, ...] = ()
+    """Modules where one might expect it and it is not, each with the reason (`model.norm: it has a bias`)."""
+
+    lines: tuple[str, ...] = ()
+    """What is to be said at the start."""
+
+    notes: Callable[[], Sequence[str]] = lambda: ()
+    """What is to be said when the run is over."""
+
+    forwards: "Sequence[tuple[nn.Module, Any]]" = ()
+    """Modules, and what stands in the place of each one's forward."""
+
+    detail: Any = None
+    """For `expect`: whatever `install` wants to remember."""
+
+
+class Speedup(ABC):
+    """One optimisation. A subclass in a file of its own, decorated with `dynotune.speedups.registry.register`."""
+
+    name: ClassVar[str]
+    """Its key under `speedups:`, in snake_case."""
+
+    summary: ClassVar[str]
+    """One sentence: what it does, for the table and the documentation."""
+
+    kind: ClassVar[Kind] = Kind.EXACT
+    scope: ClassVar[Scope] = Scope.MODEL
+    order: ClassVar[Order] = Order.KERNELS
+    default: ClassVar[Literal["auto", "off"]] = "auto"
+    """`auto` for exact ones only."""
+
+    requires: ClassVar[tuple[str, ...]] = ()
+    """Speed-ups without which it cannot be."""
+
+    conflicts: ClassVar[tuple[str, ...]] = ()
+    """Speed-ups that cannot be beside it. Of two that are both `auto` the one with the lower `rank` is taken."""
+
+    slot: ClassVar[str | None] = None
+    """Of speed-ups with the same slot one is installed: the first by `rank` that can be."""
+
+    package: ClassVar[str | None] = None
+    """The optional package that it needs, by its name in `dynotune.accelerators`."""
+
+    def asked(self, config: "SFTConfig") -> tuple[Setting, str] | None:
+        """What another key of the configuration asks of it (`use_liger_kernel: true`), and that key as written; None where
+        none does. `speedups:` wins over it."""
+        return None
+
+    def rank(self, context: Context) -> int:
+        """Place among those of its slot, lowest first: by measurement, which the declaration names."""
+        return 0
+
+    @abstractmethod
+    def applicable(self, context: Context) -> No | None:
+        """None where it can be tried. Cheap, and without running anything."""
+
+    @abstractmethod
+    def install(self, site: Site) -> Installation | No:
+        """Put it in, trying out what it needs; No where that shows that it cannot be. Leaves nothing behind then."""
+
+    @abstractmethod
+    def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
+        """What a traced step must show."""
