@@ -63,10 +63,11 @@ def collect(output_dir: Path | None = None, *, try_accelerators: bool = False) -
 
 def _cpu() -> dict[str, Any]:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"model": _cpu_model(), "cores": usable}
+    return {"model": cpu_model(), "cores": usable}
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """The processor's name, or `unknown`."""
     info = Path("/proc/cpuinfo")
     if info.is_file():
         for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -161,8 +162,8 @@ def _gpus() -> list[dict[str, Any]]:
 
 def _driver() -> dict[str, Any] | None:
     """The NVIDIA driver and the processes that hold GPU memory, or None without a driver."""
-    versions = _nvidia_smi("--query-gpu=driver_version")
-    if not versions:
+    version = driver_version()
+    if version is None:
         return None
     holders = []
     for line in _nvidia_smi("--query-compute-apps=pid,used_memory"):
@@ -170,7 +171,13 @@ def _driver() -> dict[str, Any] | None:
         if pid.strip().isdigit() and int(pid) != os.getpid():
             mebibytes = used.strip()
             holders.append({"pid": int(pid), "memory": int(mebibytes) << 20 if mebibytes.isdigit() else None})
-    return {"version": versions[0], "other_processes": holders}
+    return {"version": version, "other_processes": holders}
+
+
+def driver_version() -> str | None:
+    """The NVIDIA driver's version by `nvidia-smi`, or None without a driver."""
+    versions = _nvidia_smi("--query-gpu=driver_version")
+    return versions[0] if versions else None
 
 
 def _nvidia_smi(query: str) -> list[str]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-VARIABLE = "DYNOTUNE_CACHE"
+from dynotune.cache_folder import cache_folder as dynotunes_folder
 
 _SLOW = {
     "nfs": "a network file system",
@@ -26,15 +25,10 @@ _SLOW = {
 
 
 def cache_folder(token_cache_dir: str | None) -> Path:
-    """The folder of all token stores: the key, the variable, or the user's cache folder."""
+    """The folder of all token stores: the key, or `tokens` in Dynotune's cache folder."""
     if token_cache_dir is not None:
         return Path(token_cache_dir).expanduser().absolute()
-    if given := os.environ.get(VARIABLE):
-        return Path(given).expanduser().absolute() / "tokens"
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    # The specification has relative paths ignored.
-    root = Path(base) if Path(base).is_absolute() else Path("~/.cache").expanduser()
-    return root / "dynotune" / "tokens"
+    return dynotunes_folder() / "tokens"
 
 
 def slow_mount(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str | None:
