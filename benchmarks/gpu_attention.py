@@ -29,7 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 from tests.tiny import tiny_model
 
-from dynotune.model.attention import examine, hidden_states, packed_attention, reference, varlen
+from dynotune.model.attention import examine, hidden_states, packed_attention
+from dynotune.model.attention.backends import reference, varlen
 from dynotune.model.attention.segments import Segments, segments_of
 from dynotune.model.forward import logits_of_document
 from dynotune.model.packed import pack
@@ -117,7 +118,7 @@ class Bench:
         if self.smoke:
             q, k, v = (x.transpose(0, 1) for x in (q, k, v))
             return reference.attend(q, k, v, segments.lengths, scaling, window, None)
-        return varlen.attend(q, k, v, segments.boundaries_S1, segments.longest, scaling, window)
+        return varlen.attend(q, k, v, segments.boundaries_S1, segments.longest, scaling, window, None, None)
 
     def kernel(self) -> list[dict[str, Any]]:
         """Output and gradients in bf16 against float32, beside what the plain path's attention gets document by document."""

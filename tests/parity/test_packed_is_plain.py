@@ -25,7 +25,8 @@ from dynotune.config.keys.objective import SFTObjectiveConfig
 from dynotune.config.sft import SFTConfig
 from dynotune.data.examples import IGNORE
 from dynotune.model import packed as packed_module
-from dynotune.model.attention import hidden_states, packed_attention, reference
+from dynotune.model.attention import hidden_states, packed_attention
+from dynotune.model.attention.backends import reference
 from dynotune.model.forward import logits_of_document
 from dynotune.model.head import find_head
 from dynotune.model.packed import pack

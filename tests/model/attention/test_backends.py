@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from transformers.masking_utils import causal_mask_function, sliding_window_causal_mask_function
 
-from dynotune.model.attention import reference, varlen
+from dynotune.model.attention.backends import Asked, reference, varlen
 from dynotune.model.attention.call import Call, packed_attention_call
 from dynotune.model.attention.segments import Segments, segments_of
 
@@ -120,7 +120,7 @@ class FakeKernel:
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
     fake = FakeKernel()
-    monkeypatch.setattr(varlen, "why_not", lambda q, k, v, softcap: None)
+    monkeypatch.setattr(varlen, "why_not", lambda asked: None)
     monkeypatch.setattr(varlen, "varlen_attn", fake)
     return fake
 
@@ -135,7 +135,7 @@ def test_the_kernel_is_asked_for_what_the_masks_say() -> None:
         calls: list[Call] = []
         with pytest.MonkeyPatch.context() as patch:
             fake = FakeKernel()
-            patch.setattr(varlen, "why_not", lambda q, k, v, softcap: None)
+            patch.setattr(varlen, "why_not", lambda asked: None)
             patch.setattr(varlen, "varlen_attn", fake)
             patch.setattr(varlen, "_SHARED", {"enable_gqa": True})
             assert_like_dense(case, call(case, attention_calls=calls))
@@ -154,43 +154,31 @@ def test_the_installed_kernel_knows_what_it_is_asked() -> None:
     assert list(names)[:7] == ["query", "key", "value", "cu_seq_q", "cu_seq_k", "max_q", "max_k"]
 
 
+FINE = Asked(torch.device("cuda", 0), torch.bfloat16, 4, 2, 64, 64, None, None)
+
+
 @pytest.mark.parametrize(
-    ("query", "value", "softcap", "words"),
+    ("changes", "words"),
     [
-        ({"device": "cpu"}, {}, None, "no kernel for the CPU"),
-        ({"dtype": torch.float32}, {}, None, "not in float32"),
-        ({}, {}, 30.0, "soft-cap"),
-        ({"size": (1, 4, 6, 24)}, {"size": (1, 2, 6, 16)}, None, "one size"),
-        ({"size": (1, 4, 6, 20)}, {"size": (1, 2, 6, 20)}, None, "multiples of 8"),
-        ({"size": (1, 4, 6, 512)}, {"size": (1, 2, 6, 512)}, None, "up to 256"),
-        ({"size": (1, 3, 6, 16)}, {}, None, "evenly"),
-        ({}, {}, None, None),
+        ({"device": torch.device("cpu")}, "no kernel for the CPU"),
+        ({"dtype": torch.float32}, "not in float32"),
+        ({"softcap": 30.0}, "soft-cap"),
+        ({"value_dim": 16}, "one size"),
+        ({"head_dim": 20, "value_dim": 20}, "multiples of 8"),
+        ({"head_dim": 512, "value_dim": 512}, "up to 256"),
+        ({"heads": 3}, "evenly"),
+        ({}, None),
     ],
 )
 def test_what_the_kernel_cannot_do_goes_to_the_reference_with_a_reason(
-    query: dict[str, Any],
-    value: dict[str, Any],
-    softcap: float | None,
-    words: str | None,
-    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any], words: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class OnGPU:
-        def __init__(self, size: Any = (1, 4, 6, 16), dtype: Any = torch.bfloat16, device: str = "cuda") -> None:
-            self.shape, self.dtype, self.device, self.is_cuda = (
-                torch.Size(size),
-                dtype,
-                torch.device(device),
-                device == "cuda",
-            )
-
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    q: Any = OnGPU(**query)
-    k: Any = OnGPU(**{"size": (1, 2, 6, 16), **value})
-    reason = varlen.why_not(q, k, k, softcap)
+    reason = varlen.why_not(FINE._replace(**changes))
     assert reason is None if words is None else words in str(reason)
     if words is None:
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
-        assert "8.0" in str(varlen.why_not(q, k, k, softcap))
+        assert "8.0" in str(varlen.why_not(FINE))
 
 
 @given(lengths=st.lists(st.integers(0, 5000), min_size=1, max_size=40).filter(any))

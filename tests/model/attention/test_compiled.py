@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from dynotune.model.attention import hidden_states, packed_attention, varlen
+from dynotune.model.attention import hidden_states, packed_attention
+from dynotune.model.attention.backends import Asked, backend, varlen
 from dynotune.model.packed import pack
 from tests.model.attention.architectures import architecture
 
@@ -29,11 +30,18 @@ def _(q: Tensor, k: Tensor, v: Tensor, boundaries: Tensor, longest: int) -> Tens
 opaque.register_autograd(lambda ctx, gradient: (gradient, None, None, None, None))
 
 
+def why_not(asked: Asked) -> str | None:
+    """As on a GPU: limits by shapes, and the device is asked for its capability."""
+    if asked.head_dim != asked.value_dim or backend.capability_of(0) < (8, 0):
+        return "old"
+    return backend.why_no_flash(asked._replace(device=torch.device("cuda", 0)), capability=(8, 0))
+
+
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_one_graph_for_every_packing(checkpointing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     # What the function asks of a GPU, it asks here.
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    monkeypatch.setattr(varlen, "why_not", lambda q, k, v, softcap: "old" if varlen._too_old(0) else None)
+    monkeypatch.setattr(varlen, "why_not", why_not)
     monkeypatch.setattr(varlen, "attend", lambda q, k, v, ends, longest, *_: opaque(q, k, v, ends, longest))
     torch._dynamo.reset()
     model: Any = architecture("qwen2").train()
@@ -41,13 +49,13 @@ def test_one_graph_for_every_packing(checkpointing: bool, monkeypatch: pytest.Mo
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     graphs = 0
 
-    def backend(graph: Any, inputs: Any) -> Any:
+    def counting(graph: Any, inputs: Any) -> Any:
         nonlocal graphs
         graphs += 1
         return graph.forward
 
     for layer in model.model.layers:
-        layer.compile(backend=backend, fullgraph=True)
+        layer.compile(backend=counting, fullgraph=True)
     with packed_attention(model):
         for lengths in PACKINGS:
             batch = pack([(ids := np.full(n, 7, np.int32), ids) for n in lengths], 40, CPU)

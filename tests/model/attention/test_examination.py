@@ -18,7 +18,8 @@ from transformers import (
 )
 
 from dynotune.model import packed as packed_module
-from dynotune.model.attention import examination, packed_attention, reference
+from dynotune.model.attention import examination, packed_attention
+from dynotune.model.attention.backends import reference
 from dynotune.model.attention.call import NAME
 from dynotune.model.attention.examination import examine, why_not_packed
 from dynotune.model.packed import SideBySide

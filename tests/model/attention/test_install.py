@@ -11,7 +11,7 @@ from transformers.masking_utils import AttentionMaskInterface
 
 from dynotune.errors import ModelError
 from dynotune.model.attention import hidden_states, packed_attention, stock_attention
-from dynotune.model.attention.call import NAME
+from dynotune.model.attention.call import NAME, Call
 from dynotune.model.packed import PackedBatch, pack
 from tests.model.attention.architectures import architecture
 
@@ -132,3 +132,22 @@ def test_what_it_cannot_do_is_an_error(asked: dict[str, Any], words: str) -> Non
     packed_attention_call(torch.nn.Identity(), q, q, q, **fine)
     with pytest.raises(ModelError, match=words):
         packed_attention_call(torch.nn.Identity(), q, q, q, **{**fine, **asked})
+
+
+def test_two_models_have_each_its_own_backend() -> None:
+    """The choice is the model's, not the process's, and can change while the model is in use."""
+
+    def backends(model: Any) -> set[tuple[str, str | None]]:
+        calls: list[Call] = []
+        hidden_states(model, batch(9, 4), attention_calls=calls)
+        return {(call.backend, call.why_reference) for call in calls}
+
+    one, other = architecture("llama"), architecture("llama", seed=1)
+    with packed_attention(one, "reference") as packed, packed_attention(other):
+        assert backends(one) == {("reference", "no kernel is chosen")}
+        assert backends(other) == {("reference", "there is no kernel for the CPU")}
+        packed.backend = "varlen"
+        assert backends(one) == {("reference", "there is no kernel for the CPU")}
+        with pytest.raises(ValueError, match="take one of varlen"):
+            packed.backend = "flash"
+        assert packed.backend == "varlen"

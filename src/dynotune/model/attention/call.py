@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dynotune.errors import ModelError
-from dynotune.model.attention import reference, varlen
+from dynotune.model.attention.backends import DEFAULT, KERNELS, REFERENCE, Asked, reference
 
 NAME = "dynotune_packed"
 """As registered. It must stay out of transformers' mask functions: for a name that has none no mask is made, and the
@@ -35,11 +35,21 @@ class Call:
 
     module: nn.Module
     backend: str
-    why_reference: str | None
-    """Why the call could not go to the variable-length kernel; None where it did."""
+    """The one that took it, by name."""
 
-    window: int | None
-    softcap: float | None
+    why_reference: str | None
+    """Why the call did not go to a kernel; None where it did."""
+
+    asked: Asked
+    scaling: float
+
+    @property
+    def window(self) -> int | None:
+        return self.asked.window
+
+    @property
+    def softcap(self) -> float | None:
+        return self.asked.softcap
 
 
 def packed_attention_call(
@@ -55,13 +65,16 @@ def packed_attention_call(
     cu_seq_lens_q: Tensor | None = None,
     max_length_q: int | None = None,
     segment_lengths: tuple[int, ...] | None = None,
+    attention_backend: str = DEFAULT,
+    attention_plan: Any = None,
     attention_calls: list[Call] | None = None,
     **more: Any,
 ) -> tuple[Tensor, None]:
     """Causal attention within each segment. Query [1, H, T, D], key and value [1, K, T, D] to [1, T, H, D].
 
     `sliding_window` w as in transformers: a token sees itself and the w - 1 before it. `softcap` c: scores become
-    c * tanh(scores / c). Raises `ModelError` for what it cannot do exactly.
+    c * tanh(scores / c). `attention_backend`: a name of `backends`; what it cannot take, the reference does.
+    `attention_plan`: what its `prepare` made of this row. Raises `ModelError` for what cannot be done exactly.
     """
     if cu_seq_lens_q is None or max_length_q is None:
         raise BoundariesMissingError(
@@ -70,14 +83,26 @@ def packed_attention_call(
         )
     _refuse(module, attention_mask, dropout, more)
     query, key, value = _in_compute_dtype(query, key, value)
-    why_reference = varlen.why_not(query, key, value, softcap)
-    if attention_calls is not None:
-        backend = "reference" if why_reference else "varlen"
-        attention_calls.append(Call(module, backend, why_reference, sliding_window, softcap))
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    if why_reference is None:
+    asked = _asked(query, key, value, sliding_window, softcap)
+    kernel = KERNELS.get(attention_backend)
+    why_reference = "no kernel is chosen" if kernel is None else kernel.why_not(asked)
+    if attention_calls is not None:
+        backend = REFERENCE if why_reference else attention_backend
+        attention_calls.append(Call(module, backend, why_reference, asked, scaling))
+    if kernel is not None and why_reference is None:
         query_THD, key_TKD, value_TKD = (x[0].transpose(0, 1) for x in (query, key, value))
-        out_THD = varlen.attend(query_THD, key_TKD, value_TKD, cu_seq_lens_q, max_length_q, scaling, sliding_window)
+        out_THD = kernel.attend(
+            query_THD,
+            key_TKD,
+            value_TKD,
+            cu_seq_lens_q,
+            max_length_q,
+            scaling,
+            sliding_window,
+            softcap,
+            attention_plan,
+        )
     else:
         # Looked at here only: compiled code that never does is not compiled again for other lengths.
         assert segment_lengths is not None
@@ -98,6 +123,11 @@ def _refuse(module: nn.Module, attention_mask: Tensor | None, dropout: float, mo
     unknown = sorted(key for key, value in more.items() if value is not None and key not in _IRRELEVANT)
     if unknown:
         raise ModelError(f"{name} asks its attention for {', '.join(unknown)}, which packed attention does not know.")
+
+
+def _asked(query: Tensor, key: Tensor, value: Tensor, window: int | None, softcap: float | None) -> Asked:
+    heads, key_heads, head_dim, value_dim = query.shape[1], key.shape[1], query.shape[-1], value.shape[-1]
+    return Asked(query.device, query.dtype, heads, key_heads, head_dim, value_dim, window, softcap)
 
 
 def _in_compute_dtype(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:

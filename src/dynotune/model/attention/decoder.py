@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from dynotune.model.attention.backends import DEFAULT, KERNELS
 from dynotune.model.attention.segments import segments_of
 from dynotune.model.base import base_of
 from dynotune.model.packed import PackedBatch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+KEPT = "_dynotune_packed_attention"
+"""Attribute of a decoder: the `PackedAttention` that is installed in it. A deep copy has its own."""
 
 
 def text_decoder(model: "PreTrainedModel") -> nn.Module:
@@ -27,11 +31,17 @@ def hidden_states(model: "PreTrainedModel", batch: PackedBatch, **more: Any) -> 
 
     Adapters are modules inside of the decoder, so they run. The device is not waited for.
     """
+    decoder = text_decoder(model)
     segments = segments_of(batch.boundaries_S1, batch.lengths)
-    out: Any = text_decoder(model)(
+    installed: Any = getattr(decoder, KEPT, None)
+    backend = DEFAULT if installed is None else installed.backend
+    if backend in KERNELS and (plan := KERNELS[backend].prepare(segments, decoder)) is not None:
+        more["attention_plan"] = plan
+    out: Any = decoder(
         input_ids=batch.ids_T[None],
         position_ids=batch.positions_T[None],
         use_cache=False,
+        attention_backend=backend,
         **segments.keywords(),
         **more,
     )

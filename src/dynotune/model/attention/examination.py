@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dynotune.model.attention.backends import DEFAULT, KERNELS
 from dynotune.model.attention.call import BoundariesMissingError, Call
 from dynotune.model.attention.decoder import text_decoder
 from dynotune.model.attention.install import stock_attention
@@ -80,9 +81,15 @@ def why_not_packed(
 
 
 def examine(
-    model: "PreTrainedModel", *, longest: int, autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
+    model: "PreTrainedModel",
+    *,
+    longest: int,
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    backend: str = DEFAULT,
 ) -> Examination:
     """Structure first, then eight to fifteen forward passes of at most 64 tokens. `model` is left as it was.
+
+    backend: of attention, as in `PackedAttention`; where that is installed, its own is examined.
 
     What fails on the plain path as well is raised, and so is what the device itself cannot do any more.
     """
@@ -90,7 +97,7 @@ def examine(
     if reason:
         return Examination(reason)
     device = next(model.parameters()).device
-    probe = Probe(model, autocast, device)
+    probe = Probe(model, autocast, device, backend)
     try:
         with untouched(model, device):
             calls = _try_out(probe)
@@ -220,10 +227,10 @@ def _has_experts(probe: Probe) -> bool:
 
 
 def _says(calls: list[Call]) -> tuple[str, ...]:
-    layers = {id(call.module): call.why_reference for call in calls}  # some call attention twice
-    slow = Counter(why for why in layers.values() if why)
-    fast = len(layers) - sum(slow.values())
-    says = [f"attention: documents kept apart by PyTorch's variable-length kernel, {fast} layers"] if fast else []
+    layers = {id(call.module): call for call in calls}  # some call attention twice
+    fast = Counter(call.backend for call in layers.values() if not call.why_reference)
+    slow = Counter(call.why_reference for call in layers.values() if call.why_reference)
+    says = [f"attention: documents kept apart by {KERNELS[name].WORDS}, {n} layers" for name, n in fast.items()]
     for why, n in slow.items():
         says.append(f"attention: documents kept apart one after another (exact, slower), {n} layers: {why}")
     return tuple(says)

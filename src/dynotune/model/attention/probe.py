@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dynotune.model.attention.backends import DEFAULT
 from dynotune.model.attention.call import Call
 from dynotune.model.attention.decoder import hidden_states, text_decoder
 from dynotune.model.attention.install import installed_in, packed_attention, stock_attention
@@ -37,6 +38,8 @@ class Probe:
     model: "PreTrainedModel"
     autocast: Callable[[], AbstractContextManager[Any]]
     device: torch.device
+    backend: str = DEFAULT
+    """Of packed attention, where none is installed in the model; else it is the one of what is installed."""
 
     def documents(self, seed: int) -> list[Document]:
         """Documents of random ids, none of which the configuration gives a meaning."""
@@ -50,7 +53,7 @@ class Probe:
         """Hidden states [n, D] of each document, all in one row with some padding."""
         batch = pack([(ids, ids) for ids in documents], TOKENS, self.device)
         installed = installed_in(self.model)
-        with packed_attention(self.model) if installed is None else installed.engaged(), self.autocast():
+        with packed_attention(self.model, self.backend) if installed is None else installed.engaged(), self.autocast():
             hidden_TD = hidden_states(self.model, batch, attention_calls=calls)
         return list(hidden_TD.split([*map(len, documents), TOKENS - sum(map(len, documents))])[: len(documents)])
 
