@@ -267,5 +267,5 @@ def test_kernels_that_step_aside_during_a_run_are_counted_at_its_end(callbacks: 
     lora = {"use_peft": True, "lora_dropout": 0.0, "lora_target_modules": "all-linear"}
     run_tiny(callbacks=callbacks, packed_execution="on", console=screen, max_steps=5, **lora)
     text = screen.file.getvalue()  # type: ignore[attr-defined]
-    assert ("note: fused LoRA: 3 calls in training and evaluation stepped aside" in text) == said
+    assert ("note: fused_lora: 3 calls in training and evaluation stepped aside" in text) == said
     assert ("stepped aside" in text) == said

@@ -9,9 +9,9 @@ from peft import LoraConfig, get_peft_model
 from rich.console import Console
 
 from dynotune.errors import ConfigError
-from dynotune.execution import choose
 from dynotune.execution.packed import PackedPath
 from dynotune.model.attention.call import NAME
+from dynotune.train import execution as choose
 from tests.model.attention.architectures import ARCHITECTURES, architecture
 from tests.tiny import chats, tiny_model
 

@@ -25,7 +25,7 @@ from dynotune.plan.truncation import Spans
 Item = TypeVar("Item")
 
 AHEAD = 2
-"""Micro-batches that are ready or being made while one is worked on."""
+"""Micro-batches that are ready or being made while one is worked on, besides the one that is next."""
 
 
 class Documents:
@@ -44,9 +44,13 @@ class Feed:
     """Micro-batches of `documents` for `path`, on `device`."""
 
     def __init__(self, documents: Documents, path: ExecutionPath, device: torch.device, ahead: int = AHEAD) -> None:
+        """ahead: 0 makes each micro-batch when it is asked for, in the thread that asks."""
         self.documents, self.path, self.device, self.ahead = documents, path, device, ahead
         self.wait_seconds = 0.0
         """How long whoever asked for a micro-batch had to wait for it, in all."""
+
+        self.made_ahead = 0
+        """Micro-batches that were being made before they were asked for."""
 
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
@@ -58,7 +62,7 @@ class Feed:
         """Any micro-batches, as evaluation needs them."""
         with closing(_Ahead(self._make, iter(micro_batches), self.ahead)) as made:
             while made.next_item is not None:
-                yield self._arrived(made.take())
+                yield self._arrived(made)
 
     def _make(self, batch: MicroBatch) -> "_Sent":
         """Runs in the worker's thread."""
@@ -71,12 +75,11 @@ class Feed:
             done.record(self._stream)
         return _Sent(host, buffer, done)
 
-    def _arrived(self, future: "Future[_Sent]") -> Any:
-        if not future.done():
-            began = time.perf_counter()
-            future.result()
-            self.wait_seconds += time.perf_counter() - began
-        sent = future.result()
+    def _arrived(self, made: "_Ahead[Any]") -> Any:
+        """The next one of `made`, on the device."""
+        sent, seconds, ahead = made.take()
+        self.wait_seconds += seconds
+        self.made_ahead += ahead
         if sent.done is not None:
             working = torch.cuda.current_stream(self.device)
             working.wait_event(sent.done)
@@ -127,16 +130,17 @@ class Steps:
 
     def _batches(self, step: Step) -> Iterator[Any]:
         for _ in step.micro_batches:
-            yield self.feed._arrived(self._made.take())
+            yield self.feed._arrived(self._made)
 
 
 class _Ahead(Generic[Item]):
-    """What is made of items in a thread, before it is asked for: `ahead` of them besides the one that is next."""
+    """What is made of items in a thread, before it is asked for: `ahead` of them besides the one that is next. With
+    `ahead` 0 each is made when it is asked for, by whoever asks."""
 
     def __init__(self, make: "Callable[[Item], _Sent]", items: Iterator[Item], ahead: int) -> None:
         self.make, self.items, self.ahead = make, items, ahead
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="dynotune-feed")
-        self._waiting: deque[tuple[Item, Future[_Sent]]] = deque()
+        self._waiting: deque[tuple[Item, Future[_Sent] | None]] = deque()
         self._top_up()
 
     @property
@@ -144,10 +148,15 @@ class _Ahead(Generic[Item]):
         """What `take` gives next was made of this; None at the end."""
         return self._waiting[0][0] if self._waiting else None
 
-    def take(self) -> "Future[_Sent]":
-        _, future = self._waiting.popleft()
+    def take(self) -> "tuple[_Sent, float, bool]":
+        """The next one, how long it was waited for in seconds, and whether it was begun before it was asked for."""
+        item, future = self._waiting.popleft()
         self._top_up()
-        return future
+        if future is not None and future.done():
+            return future.result(), 0.0, True
+        began = time.perf_counter()
+        made = self.make(item) if future is None else future.result()
+        return made, time.perf_counter() - began, future is not None
 
     def close(self) -> None:
         """What was asked for ahead and is no longer wanted is not made."""
@@ -155,4 +164,4 @@ class _Ahead(Generic[Item]):
 
     def _top_up(self) -> None:
         while len(self._waiting) <= self.ahead and (item := next(self.items, None)) is not None:
-            self._waiting.append((item, self._worker.submit(self.make, item)))
+            self._waiting.append((item, self._worker.submit(self.make, item) if self.ahead else None))

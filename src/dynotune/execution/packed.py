@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
+from dynotune.data.examples import IGNORE
 from dynotune.execution.path import Document, HostBatch
 from dynotune.model.aside import Aside
 from dynotune.model.attention import hidden_states, packed_attention
@@ -15,32 +17,33 @@ from dynotune.model.packed import PackedBatch, lay_side_by_side
 from dynotune.objectives.sft import Objective
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from dynotune.speedups.contract import Site
 
 
 class PackedPath:
-    """Micro-batches as `PackedBatch`: one forward pass through the layers, the head on label tokens only."""
+    """Micro-batches as `PackedBatch`: one forward pass through the layers, then the head."""
 
-    labelled_rows_head = True
-
-    def __init__(
-        self,
-        model: "PreTrainedModel",
-        head: Head,
-        objective: Objective,
-        asides: Mapping[str, Aside] | None = None,
-    ) -> None:
+    def __init__(self, site: "Site", objective: Objective, asides: Mapping[str, Aside] | None = None) -> None:
         """Call `close` when the run is over.
 
-        asides: by name of a kind of kernels, the count of calls that they left to the modules they stand in for.
+        site: says, at each micro-batch, what runs: which attention, whether the head sees label tokens only.
+        asides: by name of a speed-up, the count of calls that it left to the modules it stands in for.
         """
-        self.model, self.head, self.objective = model, head, objective
+        assert site.head is not None
+        self.site, self.objective = site, objective
+        self.model = site.model
+        self.head: Head = site.head
         self.asides = asides or {}
         self.left = Counter[str]()
         """What kernels left to the modules in packed execution itself, not where generation or callbacks call the model."""
 
-        self._attention = packed_attention(model)
+        self._attention = packed_attention(self.model)
         self._attention.disengage()  # from here on only inside `engaged`
+
+    @property
+    def labelled_rows_head(self) -> bool:
+        """Whether the LM head sees label tokens only: what its FLOPs are counted for."""
+        return self.site.labelled_rows
 
     def close(self) -> None:
         """The model as it was."""
@@ -67,4 +70,13 @@ class PackedPath:
         ]
 
     def loss(self, batch: PackedBatch) -> tuple[Tensor, Tensor]:
-        return self.head(hidden_states(self.model, batch), batch, self.objective)
+        hidden_TD = hidden_states(self.model, batch)
+        if self.site.labelled_rows:
+            return self.head(hidden_TD, batch, self.objective)
+        return self.loss_of_all_logits(hidden_TD, batch)
+
+    def loss_of_all_logits(self, hidden_TD: Tensor, batch: PackedBatch) -> tuple[Tensor, Tensor]:
+        """As `loss`, with the logits of every token at once, in float32, and their gradient by autograd."""
+        labels_T = torch.full_like(batch.ids_T, IGNORE)
+        labels_T[batch.predictors_N + 1] = batch.targets_N
+        return self.objective(self.head.few_logits(hidden_TD), labels_T)

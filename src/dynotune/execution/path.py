@@ -27,8 +27,10 @@ class HostBatch:
 class ExecutionPath(Protocol):
     """One way of executing a step's documents. All of them give the same loss and gradient."""
 
-    labelled_rows_head: bool
-    """Whether the LM head sees label tokens only: what its FLOPs are counted for."""
+    @property
+    def labelled_rows_head(self) -> bool:
+        """Whether the LM head sees label tokens only: what its FLOPs are counted for."""
+        ...
 
     def host_batch(self, documents: Sequence[Document], tokens: int, pin: bool) -> HostBatch:
         """Lay documents out in `tokens` tokens. Runs in the feed's thread and touches no device."""

@@ -32,10 +32,11 @@ class Decision:
     def refuse(self, no: No) -> None:
         """Leave it out. Raises `ConfigError` where it was asked for by name."""
         if self.setting == "on":
-            remedy = f" To have it: {no.remedy}." if no.remedy else ""
+            remedy = f" To have it, {no.remedy}." if no.remedy else ""
+            auto = "auto" if self.asked_by.endswith(": on") else f"speedups: {{{self.name}: auto}}"
             raise ConfigError(
-                f"`{self.asked_by}` asks for the speed-up `{self.name}`, which cannot be: {no.reason}.{remedy}"
-                f" Or write `speedups: {{{self.name}: auto}}`, which goes on without it and says so."
+                f"`{self.asked_by}`: {self.name} cannot run: {no.reason}.{remedy} Write `{auto}` to go on without it, which"
+                " is then said."
             )
         self.no = no
 

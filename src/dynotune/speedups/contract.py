@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from dynotune.config.sft import SFTConfig
+    from dynotune.model.aside import Aside
     from dynotune.model.head import Head
     from dynotune.model.precision import Precision
 
@@ -64,6 +65,7 @@ class Order(IntEnum):
     EXECUTION = 40
     """Packed execution is tried out on the model with all of the above in it."""
 
+    HEAD = 45
     COMPILE = 50
     SHARDING = 60
     GRAPHS = 70
@@ -168,6 +170,12 @@ class Installation:
 
     forwards: "Sequence[tuple[nn.Module, Any]]" = ()
     """Modules, and what stands in the place of each one's forward."""
+
+    aside: "Aside | None" = None
+    """Counts the calls that it left to the modules' own operations."""
+
+    without: Callable[[], AbstractContextManager[Any]] | None = None
+    """Inside, it is out of the way; unset: `forwards` are taken out. For `Installed.without`."""
 
     detail: Any = None
     """For `expect`: whatever `install` wants to remember."""

@@ -1,6 +1,6 @@
 """The speed-ups of one run where they stand: put in, one in each slot, and taken out again."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 import torch
@@ -18,9 +18,14 @@ FOREIGN: tuple[type[Exception], ...] = (
 class Installed:
     """Puts candidates in when it is made. `close` gives the model back."""
 
-    def __init__(self, decisions: Sequence[Decision], site: Site) -> None:
-        """Raises `ConfigError` where something that is `on` cannot be put in."""
-        self.decisions, self.site = list(decisions), site
+    def __init__(
+        self, decisions: Sequence[Decision], site: Site, agree: Callable[[No | None], No | None] = lambda no: no
+    ) -> None:
+        """agree: called for each one that is tried, with why it cannot be here; gives why it cannot be on any rank.
+
+        Raises `ConfigError` where something that is `on` cannot be put in.
+        """
+        self.decisions, self.site, self.agree = list(decisions), site, agree
         try:
             for one in candidates(self.decisions, site.context):
                 self._try(one)
@@ -36,6 +41,12 @@ class Installed:
     def get(self, name: str) -> Decision | None:
         """The one of this name, if it stands."""
         return next((one for one in self if one.name == name), None)
+
+    def lines(self) -> list[str]:
+        """What is to be said of them at the start: of those that stand, and why not where that may surprise."""
+        said = [line for one in self if one.installed is not None for line in one.installed.lines]
+        surprising = [(one.name, one.no.reason) for one in self.decisions if one.no and not one.no.expected]
+        return said + [f"note: {name} does not run: {reason}" for name, reason in surprising]
 
     def expectations(self, one: Decision) -> Sequence[Expectation]:
         """What a traced step must show of one that stands."""
@@ -57,9 +68,9 @@ class Installed:
 
     @contextmanager
     def without(self, one: Decision) -> Iterator[None]:
-        """Inside, modules that it stands in for have their own forward. The state on exit is that on entry."""
+        """Inside, it is out of the way. The state on exit is that on entry."""
         assert one.installed is not None
-        with own_forwards(one.installed):
+        with one.installed.without() if one.installed.without else own_forwards(one.installed):
             yield
 
     def close(self) -> None:
@@ -70,6 +81,8 @@ class Installed:
             one.installed = None
 
     def _try(self, one: Decision) -> None:
+        if one.no is not None:  # what it needs was refused meanwhile
+            return
         rival = next((other for other in self if conflict(one.speedup, other.speedup)), None)
         if rival is not None:
             one.refuse(_in_place_of(rival))
@@ -82,10 +95,14 @@ class Installed:
         except FOREIGN as error:
             first = (str(error).strip().splitlines() or [""])[0]
             found = No(f"it failed to install ({type(error).__name__}: {first})")
-        if isinstance(found, No):
-            one.refuse(found)
-        else:
+        no = self.agree(found if isinstance(found, No) else None)
+        if no is None:
+            assert isinstance(found, Installation)
             one.installed = found
+            return
+        if isinstance(found, Installation):
+            found.uninstall()
+        one.refuse(no)
 
     def _drop_what_lacks(self) -> None:
         """What stands and needs something that was refused goes; what is still to come is not tried."""

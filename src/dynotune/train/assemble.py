@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from rich.console import Console
@@ -11,23 +11,20 @@ from dynotune.config.sft import SFTConfig
 from dynotune.data.examples import Examples
 from dynotune.errors import ConfigError
 from dynotune.execution.feed import Documents, Feed
-from dynotune.execution.path import ExecutionPath
 from dynotune.measure.utilisation import Utilisation
 from dynotune.objectives.sft import Objective
 from dynotune.parallel.ranks import Ranks
-from dynotune.plan.memory import StepMemory
-from dynotune.plan.plan import Plan
 from dynotune.say import sayer
 from dynotune.train.best import BestTracker
 from dynotune.train.cadence import cadences
 from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.evaluate import Evaluator, HeldOut
 from dynotune.train.events import Events
+from dynotune.train.execution import Execution
 from dynotune.train.faults.explain import Explainer
 from dynotune.train.faults.limits import Limits, in_a_row
 from dynotune.train.faults.memory import Memory, resumed
 from dynotune.train.faults.nonfinite import NonFinite
-from dynotune.train.faults.ways import Ways
 from dynotune.train.journal import Journal, Row
 from dynotune.train.optimizer import Update, build_optimizer, build_schedule
 from dynotune.train.orders import Outside
@@ -47,16 +44,12 @@ def assemble(
     config: SFTConfig,
     *,
     folder: RunFolder,
-    plan: Plan,
-    path: ExecutionPath,
     examples: Examples,
     held_out: Mapping[str, HeldOut],
     model: "PreTrainedModel",
     tokenizer: "PreTrainedTokenizerBase",
     objective: Objective,
-    autocast: Callable[[], Any],
-    memory: Callable[[], StepMemory],
-    ways: Ways,
+    execution: Execution,
     device: torch.device,
     callbacks: "Sequence[TrainerCallback]",
     checkpoints: Checkpoints,
@@ -69,7 +62,8 @@ def assemble(
 ) -> Run:
     """A run ready for the loop; where the configuration resumes, its state is restored."""
     say = sayer(console)
-    optimizer = build_optimizer(model, config)
+    plan, path, site = execution.plan, execution.path, execution.site
+    optimizer = build_optimizer(model, config, fused=site.fused_update)
     progress = Progress()
     trainee = Trainee(
         model,
@@ -98,6 +92,7 @@ def assemble(
         evaluator = Evaluator(
             held_out, path, objective, tokenizer, device, config.eval_samples, config.eval_sample_max_new_tokens, ranks
         )
+        evaluator.ahead = site.ahead
         for name in evaluator.sets_without_prompts():
             display.say(
                 f"note: `eval_samples`: rows of {name} are trained from their first token: none has a prompt to answer."
@@ -114,7 +109,7 @@ def assemble(
     run = Run(
         plan=plan,
         path=path,
-        feed=Feed(Documents(examples, plan.spans), path, device),
+        feed=Feed(Documents(examples, plan.spans), path, device, site.ahead),
         trainee=trainee,
         objective=objective,
         update=Update(
@@ -124,7 +119,7 @@ def assemble(
             limits,
             (in_a_row(progress.skipped_steps, progress.step), len(progress.skipped_steps)),
         ),
-        autocast=autocast,
+        autocast=execution.autocast,
         device=device,
         log_every=log,
         evaluate_every=evaluate,
@@ -150,9 +145,11 @@ def assemble(
         ),
         events=Events(callbacks, config, trainee, plan, ranks),
         display=display,
-        memory=Memory(Explainer(config, device, model, memory), display.say),
+        memory=Memory(Explainer(config, device, model, execution.memory), display.say),
         nonfinite=NonFinite(
-            ways, lambda report: folder.write_json("nonfinite.json", report), lambda row: str(examples.places[row])
+            execution.ways,
+            lambda report: folder.write_json("nonfinite.json", report),
+            lambda row: str(examples.places[row]),
         ),
         eval_on_start=config.eval_on_start,
         keep_samples=lambda step, rows: _keep_samples(folder, display, step, rows),

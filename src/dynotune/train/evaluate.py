@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from dynotune.data.examples import IGNORE, Examples
-from dynotune.execution.feed import Documents, Feed
+from dynotune.execution.feed import AHEAD, Documents, Feed
 from dynotune.execution.path import ExecutionPath
 from dynotune.objectives.sft import Objective
 from dynotune.parallel.ranks import Ranks
@@ -61,6 +61,9 @@ class Evaluator:
         self.tokenizer, self.device = tokenizer, device
         self.samples, self.max_new_tokens = samples, max_new_tokens
         self.ranks = ranks or Ranks()
+        self.ahead = AHEAD
+        """Micro-batches that are made while one is worked on."""
+
         self.most: int | None = None
         """Tokens of the largest micro-batch where memory ran out in larger ones, which training may still hold."""
 
@@ -87,7 +90,7 @@ class Evaluator:
         model.eval()
         with torch.no_grad(), autocast:
             for place, held in enumerate(self.held_out.values()):
-                feed = Feed(Documents(held.examples, held.spans), self.path, self.device)
+                feed = Feed(Documents(held.examples, held.spans), self.path, self.device, self.ahead)
                 with closing(feed.batches(self._micro_batches(held, ladder))) as batches:
                     for batch in batches:
                         with self.path.engaged():

@@ -1,7 +1,7 @@
-"""Which way a run executes its micro-batches: packed where the model can be packed, which is tried out, else plain."""
+"""How a run's steps are executed: the speed-ups that it takes, put into the model, and the plan laid out for them."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,16 +9,12 @@ import numpy as np
 import torch
 
 from dynotune.config.sft import SFTConfig
-from dynotune.errors import ConfigError
 from dynotune.execution.packed import PackedPath
 from dynotune.execution.path import ExecutionPath
 from dynotune.execution.plain import PlainPath
 from dynotune.measure.document_cost import document_cost
-from dynotune.model import elementwise, lora
-from dynotune.model.aside import Aside
-from dynotune.model.attention import examine, hidden_states, packed_attention
+from dynotune.model.attention import hidden_states, packed_attention
 from dynotune.model.base import base_of
-from dynotune.model.head import find_head
 from dynotune.model.packed import pack
 from dynotune.model.precision import Precision
 from dynotune.objectives.sft import Objective
@@ -26,14 +22,15 @@ from dynotune.parallel.ranks import Ranks
 from dynotune.plan.capacity import Capacity, Room, micro_batch_capacity
 from dynotune.plan.memory import StepMemory, live_memory
 from dynotune.plan.plan import Plan
+from dynotune.speedups.choose import Decision, decide
+from dynotune.speedups.contract import Context, No, Site
+from dynotune.speedups.installed import Installed
+from dynotune.speedups.registry import speedups
 from dynotune.train.device import autocast_of
-from dynotune.train.faults.ways import Forwards, Ways
+from dynotune.train.faults.ways import Ways
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-PROBED_TOKENS = 16
-"""Tokens on which the head is compared with the model's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +39,22 @@ class Execution:
 
     path: ExecutionPath
     plan: Plan
-    autocast: Callable[[], Any]
-    """Makes the context of a forward pass."""
-
+    installed: Installed
     says: list[str]
     memory: Callable[[], StepMemory]
     """Counts what a step takes of memory. It may run a few tokens through the model."""
 
     ways: Ways
     """To execute a step again otherwise, where it went wrong."""
+
+    @property
+    def site(self) -> Site:
+        return self.installed.site
+
+    @property
+    def autocast(self) -> Callable[[], Any]:
+        """Makes the context of a forward pass."""
+        return lambda: self.installed.site.autocast()
 
 
 def choose_execution(
@@ -64,122 +68,106 @@ def choose_execution(
     undo: ExitStack,
     ranks: Ranks,
 ) -> Execution:
-    """Try packed execution out on the model and take it where it is right. `undo` gives the model back as it was.
+    """Put the speed-ups in that are asked for and can be, and lay the plan out. `undo` gives the model back as it was.
 
     longest: tokens of the longest document that will come, held-out ones among them.
-    ranks: those that execute it together, all alike: where one cannot, none does.
+    ranks: those that execute it together, all alike: what one cannot, none does.
 
-    Raises `ConfigError` where packed execution is demanded and the model cannot be packed.
+    Raises `ConfigError` where a speed-up is demanded and cannot be.
     """
-    device = next(model.parameters()).device
-    plain_autocast = autocast_of(precision, device)
-    reason = None
-    if config.packed_execution != "off":
-        with ExitStack() as installed:
-            packed = _packed(config, plan, model, objective, longest, precision, device, installed, ranks)
-            if isinstance(packed, Execution):
-                undo.push(installed.pop_all())
-                return packed
-            reason = packed
-    said = "execution: plain, one document at a time, as `packed_execution: off` asks"
-    if reason:
-        name = type(base_of(model)).__name__
-        if config.packed_execution == "on":
-            raise ConfigError(
-                f"`packed_execution: on`: {name} cannot be packed: {reason}. Write `auto`, which takes the plain path: one"
-                " document at a time, the same result, slower."
-            )
-        said = f"note: execution: plain, one document at a time: {name} cannot be packed: {reason}"
-    path = PlainPath(model, objective)
-    memory = _memory_of(model, config, precision, plain_autocast, path)
-    plan = plan.executed(None, cost=document_cost(model, plan, labelled_rows_head=False))
-    ways = Ways(model, objective, path, plain_autocast, plain_autocast)
-    return Execution(path, plan, plain_autocast, [said], memory, ways)
+    context = context_of(config, model, precision, longest)
+    plain_autocast = autocast_of(precision, context.device)
+    site = Site(context, plain_autocast)
+    with ExitStack() as putting_in:
+        installed = Installed(_decisions(config, context, ranks), site, lambda no: _on_any_rank(no, ranks))
+        putting_in.callback(installed.close)
+        path: ExecutionPath = PlainPath(model, objective)
+        if site.packed:
+            path, plan, says = _packed(config, plan, objective, longest, precision, installed, ranks)
+            putting_in.callback(path.close)
+        else:
+            says = [_why_plain(installed)]
+            plan = plan.executed(None, cost=document_cost(model, plan, labelled_rows_head=False))
+        undo.push(putting_in.pop_all())
+    memory = _memory_of(model, config, precision, lambda: site.autocast(), path)
+    ways = Ways(model, objective, path, installed, plain_autocast)
+    return Execution(path, plan, installed, [*says, *installed.lines(), *site.says], memory, ways)
 
 
-def _on_any_rank(reason: str | None, ranks: Ranks) -> str | None:
+def context_of(
+    config: SFTConfig, model: "PreTrainedModel", precision: Precision, longest: int, live: bool = True
+) -> Context:
+    """What speed-ups may ask of this run."""
+    weights: Any = model.get_input_embeddings().weight
+    compute = torch.bfloat16 if precision.compute_bf16 else weights.dtype
+    return Context(config, model, next(model.parameters()).device, compute, precision, longest, live)
+
+
+def _decisions(config: SFTConfig, context: Context, ranks: Ranks) -> list[Decision]:
+    """Of the registry; what another rank left out is left out here too, since ranks put in the same, in the same order."""
+    decisions = decide(config, context, speedups())
+    reasons = ranks.gather({one.name: (one.no.reason, one.no.remedy, one.no.expected) for one in decisions if one.no})
+    for one in decisions:
+        for rank, theirs in enumerate(reasons):
+            if one.no is None and one.name in theirs:
+                reason, remedy, expected = theirs[one.name]
+                one.refuse(No(f"{reason} (rank {rank})", remedy, expected))
+    return decisions
+
+
+def _on_any_rank(no: No | None, ranks: Ranks) -> No | None:
     """Why not, if on any rank: what one of them cannot do, none does."""
-    found = [(rank, why) for rank, why in enumerate(ranks.gather(reason)) if why]
+    every = ranks.gather((no.reason, no.remedy, no.expected) if no else None)
+    found = [(rank, No(*why)) for rank, why in enumerate(every) if why]
     if not found:
         return None
     rank, why = found[0]
-    return str(why) if len(found) == ranks.world else f"{why} (rank {rank})"
+    return why if len(found) == ranks.world else No(f"{why.reason} (rank {rank})", why.remedy, why.expected)
+
+
+def _why_plain(installed: Installed) -> str:
+    packed = next(one for one in installed.decisions if one.name == "packed_execution")
+    assert packed.no is not None
+    if packed.setting == "off":
+        return f"execution: plain, one document at a time, as `{packed.asked_by}` asks"
+    return f"note: execution: plain, one document at a time: {packed.no.reason}"
 
 
 def _packed(
     config: SFTConfig,
     plan: Plan,
-    model: "PreTrainedModel",
     objective: Objective,
     longest: int,
     precision: Precision,
-    device: torch.device,
-    installed: ExitStack,
+    installed: Installed,
     ranks: Ranks,
-) -> Execution | str:
-    """Packed execution, or why not. What was put into the model is taken out by `installed`."""
-    autocast, says, asides, forwards = _put_kernels_in(model, precision, device, installed)
-    examined = examine(model, longest=longest, autocast=autocast)
-    found, reason = None, examined.reason
-    if not reason:
-        ids_T = torch.arange(1, 1 + PROBED_TOKENS, device=device)
-        with autocast():
-            found = find_head(model, ids_T)
-        reason = None if found.head is not None else str(found.why_not)
-    if reason := _on_any_rank(reason, ranks):
-        return reason
-    assert found is not None
-    assert found.head is not None
+) -> tuple[PackedPath, Plan, list[str]]:
+    """Packed execution where it stands: the path, the plan laid out for it, and what to say."""
+    site = installed.site
+    model, device = site.model, site.context.device
     room = (
-        room_of(model, config, precision, autocast) if device.type == "cuda" and not config.micro_batch_tokens else None
+        room_of(model, config, precision, site.autocast)
+        if device.type == "cuda" and not config.micro_batch_tokens
+        else None
     )
     capacity = micro_batch_capacity(config.micro_batch_tokens, longest, device.type, room)
     least = min(ranks.gather(capacity.tokens))
     if least < capacity.tokens:
         capacity = Capacity(least, "what the memory of the fullest GPU is estimated to take")
-    plan = plan.executed(capacity.tokens, longest, document_cost(model, plan, labelled_rows_head=True))
+    plan = plan.executed(capacity.tokens, longest, document_cost(model, plan, labelled_rows_head=site.labelled_rows))
     assert plan.ladder is not None
-    path = PackedPath(model, found.head, objective, asides)
-    installed.callback(path.close)
+    asides = {one.name: one.installed.aside for one in installed if one.installed and one.installed.aside}
+    path = PackedPath(site, objective, asides)
     apart = "documents" if plan.packing is None or plan.packing.isolated else "bins"
     first = f"execution: packed, isolated {apart}: {plan.layout_summary()}"
     most = f"a micro-batch holds up to {plan.ladder.top:,} tokens: {capacity.why_of(plan.ladder.top)}"
-    if config.attn_implementation:
+    says = [first, most]
+    asked = f"attn_implementation: {config.attn_implementation}"
+    if config.attn_implementation and not any(one.asked_by == asked for one in installed):
         says.append(
-            f"note: `attn_implementation: {config.attn_implementation}` is for the plain path and for generations; packed"
-            " execution has its own attention"
+            f"note: `{asked}` is for the plain path and for generations; packed execution has its own attention"
         )
-    memory = _memory_of(model, config, precision, autocast, path)
-    ways = Ways(model, objective, path, autocast, autocast_of(precision, device), forwards)
-    lines = [first, most, *examined.says, *found.head.describe(), *says]
-    return Execution(path, plan, autocast, lines, memory, ways)
-
-
-def _put_kernels_in(
-    model: "PreTrainedModel", precision: Precision, device: torch.device, installed: ExitStack
-) -> tuple[Callable[[], Any], list[str], dict[str, Aside], dict[str, Forwards]]:
-    """Fused LoRA and elementwise kernels, before the model is tried out.
-
-    The context of a forward pass, what to say, the counts of what these kernels leave to the modules themselves, and where
-    they are.
-    """
-    weights: Any = model.get_input_embeddings().weight
-    compute = torch.bfloat16 if precision.compute_bf16 else weights.dtype
-    autocast, says = autocast_of(precision, device), []
-    asides: dict[str, Aside] = {}
-    forwards: dict[str, Forwards] = {}
-    if hasattr(model, "peft_config"):
-        adapters = lora.install(model, compute)
-        installed.callback(adapters.uninstall)
-        says += adapters.lines()
-        asides["fused LoRA"], forwards["fused LoRA"] = adapters.aside, adapters.forwards
-        if not adapters.needs_autocast:
-            autocast = nullcontext
-    kernels = elementwise.install(model, compute)
-    installed.callback(kernels.uninstall)
-    asides["elementwise kernels"], forwards["elementwise kernels"] = kernels.aside, kernels.forwards
-    put_in = {name: where for name, where in forwards.items() if where}
-    return autocast, [*says, *kernels.lines()], asides, put_in
+    return path, plan, says
 
 
 def room_of(

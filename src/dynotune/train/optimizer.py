@@ -19,17 +19,19 @@ if TYPE_CHECKING:
 NO_DECAY = [r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)"]
 
 
-def _adamw(groups: Any, config: OptimizerConfig, more: dict[str, Any]) -> torch.optim.Optimizer:
+def _adamw(groups: Any, config: OptimizerConfig, more: dict[str, Any], fused: bool) -> torch.optim.Optimizer:
     betas = (config.adam_beta1, config.adam_beta2)
     return torch.optim.AdamW(
-        groups, **{"lr": config.learning_rate, "betas": betas, "eps": config.adam_epsilon, "fused": True, **more}
+        groups, **{"lr": config.learning_rate, "betas": betas, "eps": config.adam_epsilon, "fused": fused, **more}
     )
 
 
-def _sgd(groups: Any, config: OptimizerConfig, more: dict[str, Any]) -> torch.optim.Optimizer:
+def _sgd(groups: Any, config: OptimizerConfig, more: dict[str, Any], fused: bool) -> torch.optim.Optimizer:
     # PyTorch's fused kernel leaves the first momentum unfilled when it masks the first step, and the next one uses it. With
     # buffers of zeros no step is a first one; with dampening that would be another update, so there the host waits.
-    optimizer = torch.optim.SGD(groups, **{"lr": config.learning_rate, "fused": not more.get("dampening"), **more})
+    optimizer = torch.optim.SGD(
+        groups, **{"lr": config.learning_rate, "fused": fused and not more.get("dampening"), **more}
+    )
     for group in optimizer.param_groups:
         if group["momentum"] and group["dampening"] and group["fused"]:
             raise ValueError("fused SGD with dampening cannot skip a first step that is not finite; take `fused` out")
@@ -39,21 +41,21 @@ def _sgd(groups: Any, config: OptimizerConfig, more: dict[str, Any]) -> torch.op
     return optimizer
 
 
-def _adagrad(groups: Any, config: OptimizerConfig, more: dict[str, Any]) -> torch.optim.Optimizer:
+def _adagrad(groups: Any, config: OptimizerConfig, more: dict[str, Any], fused: bool) -> torch.optim.Optimizer:
     return torch.optim.Adagrad(groups, **{"lr": config.learning_rate, **more})
 
 
-def _rmsprop(groups: Any, config: OptimizerConfig, more: dict[str, Any]) -> torch.optim.Optimizer:
+def _rmsprop(groups: Any, config: OptimizerConfig, more: dict[str, Any], fused: bool) -> torch.optim.Optimizer:
     return torch.optim.RMSprop(groups, **{"lr": config.learning_rate, **more})
 
 
-def _adafactor(groups: Any, config: OptimizerConfig, more: dict[str, Any]) -> torch.optim.Optimizer:
+def _adafactor(groups: Any, config: OptimizerConfig, more: dict[str, Any], fused: bool) -> torch.optim.Optimizer:
     from transformers.optimization import Adafactor
 
     return Adafactor(groups, **{"lr": config.learning_rate, "scale_parameter": False, "relative_step": False, **more})
 
 
-OPTIMIZERS: dict[str, Callable[[Any, OptimizerConfig, dict[str, Any]], torch.optim.Optimizer]] = {
+OPTIMIZERS: dict[str, Callable[[Any, OptimizerConfig, dict[str, Any], bool], torch.optim.Optimizer]] = {
     "adamw_torch_fused": _adamw,
     "adamw_torch": _adamw,  # the same mathematics; the fused kernel where PyTorch has one
     "sgd": _sgd,
@@ -63,8 +65,11 @@ OPTIMIZERS: dict[str, Callable[[Any, OptimizerConfig, dict[str, Any]], torch.opt
 }
 
 
-def build_optimizer(model: torch.nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
-    """The optimizer over the trainable parameters, in transformers' two groups: with and without weight decay."""
+def build_optimizer(model: torch.nn.Module, config: OptimizerConfig, fused: bool = True) -> torch.optim.Optimizer:
+    """The optimizer over the trainable parameters, in transformers' two groups: with and without weight decay.
+
+    fused: one kernel over many tensors, where PyTorch has one for `optim`. `optim_args` win over it.
+    """
     from transformers.trainer_pt_utils import get_parameter_names
 
     if config.optim not in OPTIMIZERS:
@@ -79,14 +84,14 @@ def build_optimizer(model: torch.nn.Module, config: OptimizerConfig) -> torch.op
         {"params": [p for name, p in named if name not in decayed], "weight_decay": 0.0},
     ]
     try:
-        return OPTIMIZERS[config.optim](groups, config, _parse_args(config.optim_args))
+        return OPTIMIZERS[config.optim](groups, config, parse_args(config.optim_args), fused)
     except (TypeError, ValueError, RuntimeError) as error:  # PyTorch's ways to refuse an argument or a combination
         raise ConfigError(
             f"`optim_args: {config.optim_args}` does not suit `optim: {config.optim}`: {error}"
         ) from error
 
 
-def _parse_args(text: str | None) -> dict[str, Any]:
+def parse_args(text: str | None) -> dict[str, Any]:
     """`key=value, key=value` with Python literals as values."""
     parsed: dict[str, Any] = {}
     for part in (text or "").replace(" ", "").split(","):

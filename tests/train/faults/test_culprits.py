@@ -105,7 +105,7 @@ def test_a_weight_that_is_not_finite_itself(run_tiny: Any) -> None:
     assert "its weight is not finite itself" in text
 
 
-@pytest.mark.parametrize("kind", ["packed attention", "the labelled-rows head", "fused LoRA"])
+@pytest.mark.parametrize("kind", ["packed_execution", "labelled_rows_head", "fused_lora"])
 def test_a_speed_up(kind: str, run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad = From(3)
     attention: Any = AttentionInterface._global_mapping.get(NAME)
@@ -114,12 +114,12 @@ def test_a_speed_up(kind: str, run_tiny: Any, tmp_path: Path, monkeypatch: pytes
         output, rest = real(*args, **more)
         return (output * math.nan if bad.on else output), rest
 
-    if kind == "packed attention":
+    if kind == "packed_execution":
         from dynotune.model.attention import call, install
 
         real = call.packed_attention_call
         monkeypatch.setattr(install, "packed_attention_call", spoiled_attention)
-    elif kind == "the labelled-rows head":
+    elif kind == "labelled_rows_head":
         head = Head.__call__
 
         def spoiled_head(*args: Any) -> Any:

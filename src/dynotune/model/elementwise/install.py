@@ -1,7 +1,7 @@
 """Putting the kernels into a model's modules, and taking them out again; where they are, and why not elsewhere."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,8 +66,10 @@ class Engaged:
                 del module.forward
 
 
-def install(model: nn.Module, compute: torch.dtype) -> Engaged:
+def install(model: nn.Module, compute: torch.dtype, kinds: Collection[str] = tuple(KINDS)) -> Engaged:
     """Replace elementwise operations of `model` by kernels that compute the same, on these instances only.
+
+    kinds: of modules, by name (`KINDS`).
 
     `compute` is the dtype that activations have. Each module's own forward is compared with the kernel on random inputs,
     with gradients, in float32 and in `compute`; where they differ it stays. Modules, names, parameters and files stay as
@@ -80,7 +82,7 @@ def install(model: nn.Module, compute: torch.dtype) -> Engaged:
     engaged, widths = Engaged(), rotary.table_widths(model)
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):  # a module that is tried out may draw
-        for kind, name, module in _candidates(model):
+        for kind, name, module in _candidates(model, kinds):
             found = _replacement(kind, module, kernels, compute, device, widths)
             if isinstance(found, str):
                 if kind != "RMSNorm" or norm.calls_itself_one(module):
@@ -93,10 +95,10 @@ def install(model: nn.Module, compute: torch.dtype) -> Engaged:
     return engaged
 
 
-def _candidates(model: nn.Module) -> Iterator[tuple[str, str, nn.Module]]:
+def _candidates(model: nn.Module, kinds: Collection[str]) -> Iterator[tuple[str, str, nn.Module]]:
     for name, module in model.named_modules():
         for kind, is_candidate in KINDS.items():
-            if is_candidate(module):
+            if kind in kinds and is_candidate(module):
                 yield kind, name, module
 
 

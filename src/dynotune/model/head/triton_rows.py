@@ -47,7 +47,7 @@ def rows_in_triton(
     if n == 0:
         return
     block = min(block, triton.next_power_of_2(vocabulary))
-    _row_kernel[(n,)](
+    dynotune_head_rows[(n,)](
         z_NV,
         z_NV.stride(0),
         targets_N,
@@ -80,7 +80,7 @@ def _logits(z, scale, cap, SCALED: tl.constexpr, CAPPED: tl.constexpr):
 
 
 @triton.jit
-def _row_kernel(
+def dynotune_head_rows(
     Z,
     z_stride,
     Targets,

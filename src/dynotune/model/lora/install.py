@@ -45,6 +45,11 @@ class Engaged:
         """Modules, and what stands in the place of each one's forward."""
         return [(linear.module, linear) for linear in self.linears.values()]
 
+    def leaders(self) -> list[str]:
+        """Names of those in whose call the work is done: of linears that are computed together the first."""
+        led = {id(other) for shared in self.copies.shared if not shared.why_apart() for other in shared.linears[1:]}
+        return [name for name, linear in self.linears.items() if id(linear) not in led]
+
     @property
     def calls_to_peft(self) -> int:
         """Calls of fused modules that PEFT's own forward answered: adapters disabled or merged, other arguments, ..."""

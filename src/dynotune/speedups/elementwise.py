@@ -1,0 +1,63 @@
+"""What the declarations of our elementwise kernels share: where they go in, and what a trace must show."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from dynotune.measure.evidence import Phase
+from dynotune.speedups.contract import Context, Installation, No, Site, Speedup
+from dynotune.speedups.expectation import Expectation, Expected
+
+
+class ElementwiseKernel(Speedup):
+    """One kind of module whose elementwise operations a Triton kernel of ours stands in for."""
+
+    module_kind: ClassVar[str]
+    """As `dynotune.model.elementwise` calls it."""
+
+    functions: ClassVar[str]
+    """Name of its autograd function, as a regular expression."""
+
+    kernels: ClassVar[tuple[str, str]]
+    """Names of the kernels of the forward and of the backward pass."""
+
+    requires = ("packed_execution",)
+    package = "triton"
+
+    def applicable(self, context: Context) -> No | None:
+        if not context.live:
+            return None if context.on_gpu else No("there is no GPU", expected=True)
+        from dynotune.model.elementwise.usable import usable
+
+        found = usable(context.device)
+        if found is None:
+            return No("there is no GPU", expected=True)
+        return No(found) if isinstance(found, str) else None
+
+    def install(self, site: Site) -> Installation | No:
+        from dynotune.model import elementwise
+
+        engaged = elementwise.install(site.model, site.context.compute, kinds=(self.module_kind,))
+        fused, others = engaged.fused[self.module_kind], engaged.others[self.module_kind]
+        if not fused:
+            engaged.uninstall()
+            reasons = "; ".join(sorted(set(others.values())))
+            return No(reasons or f"the model has no {self.module_kind}", expected=not reasons)
+        return Installation(
+            engaged.uninstall,
+            places=tuple(fused),
+            left_out=tuple(f"{name}: {why}" for name, why in others.items()),
+            lines=tuple(engaged.lines()),
+            aside=engaged.aside,
+            forwards=engaged.forwards,
+        )
+
+    def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
+        forward, backward = self.kernels
+        what = f"{self.module_kind} kernel"
+        at = installed.places
+        return [
+            Expected(what, Phase.FORWARD, kernels=(f"^{forward}",), operators=(f"^{self.functions}$",), at=at),
+            Expected(
+                what, Phase.BACKWARD, kernels=(f"^{backward}",), operators=(f"^{self.functions}Backward$",), at=at
+            ),
+        ]
