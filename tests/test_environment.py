@@ -7,33 +7,6 @@ from pathlib import Path
 import pytest
 
 from dynotune import environment
-from dynotune.accelerators import Accelerator, try_all, try_one
-
-TRIALS = {
-    "works": Accelerator("works", "json", "assert torch.ones(1, device=device) == 1", needs_gpu=False),
-    "not installed": Accelerator("absent", "no_such_module", "", "no-such-distribution"),
-    "import failed": Accelerator("unimportable", "no_such_module", ""),
-    "does not work here": Accelerator("broken", "json", "raise RuntimeError('wrong driver')", needs_gpu=False),
-    "not tried": Accelerator("gpu only", "json", ""),
-}
-
-
-@pytest.mark.parametrize("status", TRIALS)
-def test_outcomes_are_told_apart(status: str) -> None:
-    """A missing package, one that does not import and one that fails here are three different things."""
-    outcome = try_one(TRIALS[status], "cpu")
-    assert outcome.status == status
-    assert (outcome.reason is None) == (status in {"works", "not installed"})
-    if status == "does not work here":
-        assert outcome.reason == "RuntimeError: wrong driver"
-
-
-def test_one_that_ends_its_process_is_survived() -> None:
-    """Some broken wheels end the process that imports them."""
-    crash = Accelerator("crash", "json", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", needs_gpu=False)
-    (outcome,) = try_all("cpu", (crash,))
-    assert outcome["status"] == "does not work here"
-    assert "signal 11" in outcome["reason"]
 
 
 def test_collect_is_plain_json_without_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 That a package is installed says little: wheels for another CUDA or PyTorch import and then fail, or do not import. So each
 is run once on a small input, in a process of its own, since some of them end the process that tries them.
+`dynotune.speedups.packages` remembers what came of it.
 """
 
 import importlib.metadata
@@ -16,20 +17,31 @@ from typing import Any
 SECONDS = 180
 """A first compilation takes a minute; longer is a failure."""
 
+_IMPORTED, _DONE = "dynotune: imported", "dynotune: done"
+"""What the process that tries writes once the import is done, and at the end: some packages leave the process."""
+
 
 @dataclass(frozen=True)
 class Accelerator:
     """One optional package or feature, and the code that shows that it works."""
 
     name: str
-    module: str
-    trial: str
-    """Runs after `import torch` with `device` set. It must fail loudly if the accelerator does not work."""
+    modules: str | tuple[str, ...]
+    """What is imported. Of several the first that is there: each of them may provide it."""
 
-    distribution: str | None = None
-    """The installed package's name. Unset: part of PyTorch."""
+    trial: str
+    """Runs after that and `import torch`, with `device` set and `module` the last one imported. It must fail loudly if the
+    accelerator does not work."""
+
+    distributions: str | tuple[str, ...] = ()
+    """Names of the installed packages that may provide it. Empty: part of PyTorch."""
 
     needs_gpu: bool = True
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """`distributions`, always as several."""
+        return _several(self.distributions)
 
 
 @dataclass(frozen=True)
@@ -66,8 +78,34 @@ assert torch.isfinite(varlen_attn(q, q, q, ends, ends, 32, 32)).all()
 """
 _LIGER = """
 from liger_kernel.ops.rms_norm import LigerRMSNormFunction
-x = torch.randn(8, 64, device=device)
-assert torch.isfinite(LigerRMSNormFunction.apply(x, torch.ones(64, device=device), 1e-6)).all()
+x = torch.randn(8, 64, device=device, requires_grad=True)
+y = LigerRMSNormFunction.apply(x, torch.ones(64, device=device), 1e-6)
+assert all(torch.isfinite(z).all() for z in (y, *torch.autograd.grad(y.sum(), x)))
+"""
+_FA3 = """
+import pathlib
+if not hasattr(torch.ops.flash_attn_3, "fwd"):  # a library beside the module, that is no module itself
+    for folder in getattr(module, "__path__", ()):
+        for library in pathlib.Path(folder).glob("_C*.so"):
+            torch.ops.load_library(str(library))
+q, grad = (torch.randn(64, 4, 128, device=device, dtype=torch.bfloat16) for _ in range(2))
+k = v = q[:, :2].contiguous()
+ends = torch.tensor([0, 32, 64], device=device, dtype=torch.int32)
+how = dict(cu_seqlens_q=ends, cu_seqlens_k=ends, max_seqlen_q=32, max_seqlen_k=32, softmax_scale=0.1, is_causal=True)
+out, lse, *_ = torch.ops.flash_attn_3.fwd(q, k, v, num_splits=1, **how)
+grads = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+torch.ops.flash_attn_3.bwd(grad, q, k, v, out, lse, *grads, **how)
+assert all(torch.isfinite(x).all() for x in (out, *grads))
+"""
+_CUDNN = """
+import cudnn.sdpa.fwd.torch_op
+q = torch.randn(64, 4, 128, device=device, dtype=torch.bfloat16, requires_grad=True)
+k = v = q[:, :2].detach().clone().requires_grad_()
+ends = torch.tensor([0, 32, 64], device=device, dtype=torch.int32)
+out = torch.ops.cudnn.sdpa_fwd(q, k, v, 0.1, is_causal=True, cu_seqlens_q=ends, cu_seqlens_kv=ends, max_seqlen_q=32,
+                               max_seqlen_kv=32, return_lse=True)[0]
+grads = torch.autograd.grad(out.float().square().sum(), (q, k))
+assert all(torch.isfinite(x).all() for x in (out, *grads))
 """
 _BNB = """
 import bitsandbytes.functional as F
@@ -91,6 +129,13 @@ ACCELERATORS = (
         "flash-attn",
     ),
     Accelerator(
+        "flash-attn 3",
+        # The official package, its library by itself, and the copy that some versions of xformers bring.
+        ("flash_attn_interface", "flash_attn_3", "xformers.flash_attn_3"),
+        _FA3,
+        ("flash-attn-3", "xformers"),
+    ),
+    Accelerator(
         "flash-attn 4",
         "flash_attn.cute",
         "from flash_attn.cute import flash_attn_func as f" + _ATTENTION.format(call="f(q, q, q, causal=True)[0]"),
@@ -102,6 +147,7 @@ ACCELERATORS = (
         "import xformers.ops as x" + _ATTENTION.format(call="x.memory_efficient_attention(q, q, q)"),
         "xformers",
     ),
+    Accelerator("cudnn-frontend", "cudnn", _CUDNN, "nvidia-cudnn-frontend"),
     Accelerator("liger-kernel", "liger_kernel", _LIGER, "liger-kernel"),
     Accelerator("bitsandbytes", "bitsandbytes", _BNB, "bitsandbytes"),
 )
@@ -114,39 +160,88 @@ def try_all(device: str, accelerators: tuple[Accelerator, ...] = ACCELERATORS) -
 
 
 def try_one(accelerator: Accelerator, device: str) -> Outcome:
-    """Import it, then run it, each in a fresh process."""
-    name, version = accelerator.name, None
-    if accelerator.distribution is not None:
-        try:
-            version = importlib.metadata.version(accelerator.distribution)
-        except importlib.metadata.PackageNotFoundError:
+    """Import it, then run it on `device` (`cpu`, `cuda`, `cuda:1`), in a fresh process."""
+    name, modules = accelerator.name, _several(accelerator.modules)
+    version = next((v for v in map(_version, accelerator.packages) if v is not None), None)
+    if accelerator.packages and version is None and not any(map(_is_there, modules)):
+        return Outcome(name, "not installed")
+    tried = not accelerator.needs_gpu or device != "cpu"
+    imported, failure = _run(modules, accelerator.trial if tried else "", device)
+    if failure is not None and not imported:
+        if len(modules) > 1 and failure.endswith(_NONE_IS_THERE):
             return Outcome(name, "not installed")
-    failure = _run(f"import {accelerator.module}")
-    if failure is not None:
         return Outcome(name, "import failed", version, failure)
-    if accelerator.needs_gpu and device == "cpu":
+    if not tried:
         return Outcome(name, "not tried", version, "it needs a GPU, and none is here")
-    failure = _run(f"import torch\ndevice = {device!r}\n{accelerator.trial}")
     return Outcome(name, "works" if failure is None else "does not work here", version, failure)
 
 
-def _run(code: str) -> str | None:
-    """Run code in a fresh process; the last line of its error, or None if it went well."""
+_NONE_IS_THERE = "none of these modules is there"
+_PROGRAM = """
+import importlib, importlib.util, sys
+import torch
+device = {device!r}
+for name in {modules!r}:
+    try:
+        there = {alone} or importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        continue
+    if there:
+        module = importlib.import_module(name)
+        break
+else:
+    raise ModuleNotFoundError({none!r})
+sys.stdout.write({imported!r} + chr(10))
+sys.stdout.flush()
+{trial}
+sys.stdout.write({done!r})
+"""
+
+
+def _run(modules: tuple[str, ...], trial: str, device: str) -> tuple[bool, str | None]:
+    """Import and try in a fresh process. Whether it was imported; the last line of the error, or None if all went well."""
+    code = _PROGRAM.format(
+        device=device,
+        modules=modules,
+        alone=len(modules) == 1,
+        none=_NONE_IS_THERE,
+        imported=_IMPORTED,
+        done=_DONE,
+        trial=trial,
+    )
     try:
         done = subprocess.run(  # noqa: S603  (our own code, given above)
             [sys.executable, "-c", code],
             capture_output=True,
-            text=True,
-            errors="replace",
             timeout=SECONDS,
             check=False,
             env={**os.environ, "PYTHONWARNINGS": "ignore"},
         )
-    except subprocess.TimeoutExpired:
-        return f"no answer within {SECONDS} s"
-    if done.returncode == 0:
-        return None
+    except subprocess.TimeoutExpired as error:
+        return _IMPORTED.encode() in (error.stdout or b""), f"no answer within {SECONDS} s"
+    imported = _IMPORTED.encode() in done.stdout
+    if _DONE.encode() in done.stdout and done.returncode == 0:
+        return imported, None
     if done.returncode < 0:
-        return f"the process was ended by signal {-done.returncode}"
-    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else f"exit code {done.returncode}"
+        return imported, f"the process was ended by signal {-done.returncode}"
+    lines = [line.strip() for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
+    return imported, lines[-1][:300] if lines else f"the process was left with exit code {done.returncode}"
+
+
+def _several(names: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else names
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _is_there(module: str) -> bool:
+    """Whether Python finds the package that holds `module`. Imports nothing."""
+    try:
+        return importlib.util.find_spec(module.partition(".")[0]) is not None
+    except ValueError:  # a module without a specification stands in its place
+        return True
