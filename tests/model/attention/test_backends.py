@@ -120,7 +120,7 @@ class FakeKernel:
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
     fake = FakeKernel()
-    monkeypatch.setattr(varlen, "why_not", lambda asked: None)
+    monkeypatch.setattr(varlen, "limits", lambda asked: None)
     monkeypatch.setattr(varlen, "varlen_attn", fake)
     return fake
 
@@ -135,7 +135,7 @@ def test_the_kernel_is_asked_for_what_the_masks_say() -> None:
         calls: list[Call] = []
         with pytest.MonkeyPatch.context() as patch:
             fake = FakeKernel()
-            patch.setattr(varlen, "why_not", lambda asked: None)
+            patch.setattr(varlen, "limits", lambda asked: None)
             patch.setattr(varlen, "varlen_attn", fake)
             patch.setattr(varlen, "_SHARED", {"enable_gqa": True})
             assert_like_dense(case, call(case, attention_calls=calls))
@@ -174,11 +174,11 @@ def test_what_the_kernel_cannot_do_goes_to_the_reference_with_a_reason(
     changes: dict[str, Any], words: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    reason = varlen.why_not(FINE._replace(**changes))
+    reason = varlen.limits(FINE._replace(**changes))
     assert reason is None if words is None else words in str(reason)
     if words is None:
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
-        assert "8.0" in str(varlen.why_not(FINE))
+        assert "8.0" in str(varlen.limits(FINE))
 
 
 @given(lengths=st.lists(st.integers(0, 5000), min_size=1, max_size=40).filter(any))

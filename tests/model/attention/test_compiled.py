@@ -30,7 +30,7 @@ def _(q: Tensor, k: Tensor, v: Tensor, boundaries: Tensor, longest: int) -> Tens
 opaque.register_autograd(lambda ctx, gradient: (gradient, None, None, None, None))
 
 
-def why_not(asked: Asked) -> str | None:
+def limits(asked: Asked) -> str | None:
     """As on a GPU: limits by shapes, and the device is asked for its capability."""
     if asked.head_dim != asked.value_dim or backend.capability_of(0) < (8, 0):
         return "old"
@@ -41,7 +41,7 @@ def why_not(asked: Asked) -> str | None:
 def test_one_graph_for_every_packing(checkpointing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     # What the function asks of a GPU, it asks here.
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    monkeypatch.setattr(varlen, "why_not", why_not)
+    monkeypatch.setattr(varlen, "limits", limits)
     monkeypatch.setattr(varlen, "attend", lambda q, k, v, ends, longest, *_: opaque(q, k, v, ends, longest))
     torch._dynamo.reset()
     model: Any = architecture("qwen2").train()

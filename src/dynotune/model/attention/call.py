@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dynotune.errors import ModelError
-from dynotune.model.attention.backends import DEFAULT, KERNELS, REFERENCE, Asked, reference
+from dynotune.model.attention.backends import DEFAULT, KERNELS, REFERENCE, Asked, reference, why_not
 
 NAME = "dynotune_packed"
 """As registered. It must stay out of transformers' mask functions: for a name that has none no mask is made, and the
@@ -86,7 +86,7 @@ def packed_attention_call(
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     asked = _asked(query, key, value, sliding_window, softcap)
     kernel = KERNELS.get(attention_backend)
-    why_reference = "no kernel is chosen" if kernel is None else kernel.why_not(asked)
+    why_reference = "no kernel is chosen" if kernel is None else why_not(kernel, asked)
     if attention_calls is not None:
         backend = REFERENCE if why_reference else attention_backend
         attention_calls.append(Call(module, backend, why_reference, asked, scaling))

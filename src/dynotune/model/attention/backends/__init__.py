@@ -5,10 +5,10 @@ A kernel takes what it can take; every other call goes to the exact reference, w
 
 from collections.abc import Mapping
 
-from dynotune.model.attention.backends import varlen
-from dynotune.model.attention.backends.backend import Asked, Kernel
+from dynotune.model.attention.backends import cudnn, fa3, fa4, flex, varlen
+from dynotune.model.attention.backends.backend import Asked, Kernel, why_not
 
-KERNELS: Mapping[str, Kernel] = {"varlen": varlen}
+KERNELS: Mapping[str, Kernel] = {"fa3": fa3, "cudnn": cudnn, "fa4": fa4, "varlen": varlen, "flex": flex}
 """By name. Their packages are imported when they are first asked whether they can."""
 
 REFERENCE = "reference"
@@ -18,4 +18,4 @@ NAMES = (*KERNELS, REFERENCE)
 DEFAULT = "varlen"
 """Part of PyTorch."""
 
-__all__ = ["DEFAULT", "KERNELS", "NAMES", "REFERENCE", "Asked", "Kernel"]
+__all__ = ["DEFAULT", "KERNELS", "NAMES", "REFERENCE", "Asked", "Kernel", "why_not"]

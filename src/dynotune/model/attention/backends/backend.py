@@ -37,8 +37,12 @@ class Kernel(Protocol):
     WORDS: str
     """What it is called where it is named to a user."""
 
-    def why_not(self, asked: Asked) -> str | None:
-        """Why it cannot take such a call, as the end of a sentence; None where it can. Compiled code asks, too."""
+    def limits(self, asked: Asked) -> str | None:
+        """Why it is not made for such a call or device, as the end of a sentence; None where it is. Imports nothing."""
+        ...
+
+    def missing(self) -> str | None:
+        """Why its package cannot be loaded, as the end of a sentence; None once it is."""
         ...
 
     def prepare(self, segments: Segments, decoder: nn.Module) -> Any:
@@ -62,6 +66,11 @@ class Kernel(Protocol):
         boundaries_S1: int32, first 0, last T; repeated ends are empty segments. longest: at least the tokens of the longest.
         """
         ...
+
+
+def why_not(kernel: Kernel, asked: Asked) -> str | None:
+    """Why `kernel` cannot take such a call; None where it can. Compiled code asks, too."""
+    return kernel.limits(asked) or kernel.missing()
 
 
 def why_no_flash(

@@ -18,12 +18,16 @@ WORDS = "PyTorch's variable-length kernel (FlashAttention-2)"
 _SHARED: dict[str, Any] = {"enable_gqa": True} if "enable_gqa" in inspect.signature(varlen_attn).parameters else {}
 
 
-def why_not(asked: Asked) -> str | None:
-    """As `Kernel.why_not`."""
+def limits(asked: Asked) -> str | None:
+    """As `Kernel.limits`."""
     reason = why_no_flash(asked, capability=(8, 0))
     if reason is None and asked.softcap is not None:
         return "the kernel does not soft-cap scores"
     return reason
+
+
+def missing() -> None:
+    """It is part of PyTorch."""
 
 
 def prepare(segments: Segments, decoder: nn.Module) -> None:

@@ -1,0 +1,148 @@
+"""FlashAttention-4 (`flash_attn.cute`, package flash-attn-4): CuTe kernels, compiled when they are first called.
+
+Behind an operator of our own: what PyTorch 2.11 has of glue for it expects another number of results.
+
+Legend of shapes: T tokens of the row, S segments, H heads, K key and value heads, D head dimension.
+"""
+
+import importlib
+import importlib.util
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dynotune.model.attention.backends.backend import Asked, why_no_flash
+from dynotune.model.attention.backends.operator import define
+from dynotune.model.attention.segments import Segments
+
+WORDS = "FlashAttention-4"
+
+_MODULE = "flash_attn.cute.interface"
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def missing() -> str | None:
+    """Why the kernels cannot be imported, as the end of a sentence; None once they are."""
+    return _load()
+
+
+def limits(asked: Asked) -> str | None:
+    """As `Kernel.limits`."""
+    reason = why_no_flash(asked, capability=(9, 0), majors=frozenset({9, 10}))
+    if reason is None and asked.softcap is not None:
+        # It would be a function that its compiler sees anew at every call.
+        return "the kernel is not used with soft-capped scores"
+    return reason
+
+
+def prepare(segments: Segments, decoder: nn.Module) -> None:
+    """Nothing."""
+
+
+def attend(
+    query_THD: Tensor,
+    key_TKD: Tensor,
+    value_TKD: Tensor,
+    boundaries_S1: Tensor,
+    longest: int,
+    scaling: float,
+    window: int | None,
+    softcap: float | None,
+    plan: Any,
+) -> Tensor:
+    """As `Kernel.attend`."""
+    assert softcap is None
+    return _operator(query_THD, key_TKD, value_TKD, boundaries_S1, longest, scaling, window or -1, 0.0)[0]
+
+
+@cache
+def _load() -> str | None:
+    try:
+        if importlib.util.find_spec("flash_attn.cute") is None:
+            return "the package flash-attn-4 is not installed"
+    except ModuleNotFoundError:
+        return "the package flash-attn-4 is not installed"
+    try:
+        module = importlib.import_module(_MODULE)
+    except (
+        ImportError,
+        OSError,
+        RuntimeError,
+        AttributeError,
+    ) as error:  # its compiler is another package, its versions many
+        first = (str(error).strip().splitlines() or [""])[0]
+        return f"{_MODULE} cannot be imported ({type(error).__name__}: {first})"
+    lacking = [name for name in ("flash_attn_varlen_func", "_flash_attn_bwd") if not hasattr(module, name)]
+    return f"{_MODULE} has no {lacking[0]}: another version is needed" if lacking else None
+
+
+def _forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    boundaries: Tensor,
+    longest: int,
+    scaling: float,
+    window: int,
+    softcap: float,
+) -> tuple[Tensor, Tensor]:
+    with torch.no_grad():  # the gradient is ours to call
+        out, logsumexp, *_ = importlib.import_module(_MODULE).flash_attn_varlen_func(
+            query.detach(),
+            key.detach(),
+            value.detach(),
+            cu_seqlens_q=boundaries,
+            cu_seqlens_k=boundaries,
+            max_seqlen_q=longest,
+            max_seqlen_k=longest,
+            softmax_scale=scaling,
+            causal=True,
+            window_size=_window(window),
+            return_lse=True,
+        )
+    return out, logsumexp
+
+
+def _backward(
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    boundaries: Tensor,
+    longest: int,
+    scaling: float,
+    window: int,
+    softcap: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    left, right = _window(window)
+    with torch.no_grad():
+        of_query, of_key, of_value, *_ = importlib.import_module(_MODULE)._flash_attn_bwd(
+            query.detach(),
+            key.detach(),
+            value.detach(),
+            out,
+            gradient.contiguous(),
+            logsumexp,
+            softmax_scale=scaling,
+            causal=True,
+            window_size_left=left,
+            window_size_right=right,
+            cu_seqlens_q=boundaries,
+            cu_seqlens_k=boundaries,
+            max_seqlen_q=longest,
+            max_seqlen_k=longest,
+            deterministic=torch.are_deterministic_algorithms_enabled(),
+        )
+    return of_query.contiguous(), of_key.contiguous(), of_value.contiguous()
+
+
+def _window(window: int) -> tuple[int | None, int | None]:
+    """Keys before and behind the query itself; transformers' window counts the query too. None: no bound but causality."""
+    return (window - 1, 0) if window > 0 else (None, None)
+
+
+_operator = define("fa4", _forward, _backward)
