@@ -1,0 +1,39 @@
+"""Which attention calls a model makes, by one tiny forward pass: its configuration need not be understood."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dynotune.model.attention.backends import REFERENCE
+from dynotune.model.attention.call import Call
+from dynotune.model.attention.install import installed_in
+from dynotune.model.attention.probe import Probe, untouched
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+def observed_calls(
+    model: "PreTrainedModel", autocast: Callable[[], AbstractContextManager[Any]]
+) -> list[tuple[str, Call]]:
+    """Each call of packed execution, with the name of the module that made it. The model is left as it was.
+
+    Raises whatever a model raises that cannot be packed.
+    """
+    device = next(model.parameters()).device
+    installed = installed_in(model)
+    probe = Probe(model, autocast, device, REFERENCE)
+    calls: list[Call] = []
+    before = None if installed is None else installed.backend
+    try:
+        if installed is not None:
+            installed.backend = REFERENCE
+        with untouched(model, device), torch.no_grad():
+            probe.packed(probe.documents(seed=0), calls)
+    finally:
+        if installed is not None and before is not None:
+            installed.backend = before
+    names = {id(module): name for name, module in model.named_modules()}
+    return [(names[id(call.module)], call) for call in calls]
