@@ -1,6 +1,7 @@
 """Fixtures that several folders of tests use."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,9 @@ def token_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cache")
     os.environ["DYNOTUNE_CACHE"] = str(folder)
     return folder / "tokens"
+
+
+@pytest.fixture(autouse=True)
+def no_memory_of_other_tests(token_cache: Path) -> None:
+    """What one test makes fail must not be remembered of this machine in the next one."""
+    shutil.rmtree(token_cache.parent / "machines", ignore_errors=True)

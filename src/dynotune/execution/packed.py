@@ -55,6 +55,7 @@ class PackedPath:
 
     @contextmanager
     def engaged(self) -> Iterator[None]:
+        self._attention.backend = self.site.attention
         before = [aside.calls for aside in self.asides.values()]
         with self._attention.engaged():
             yield

@@ -105,7 +105,8 @@ class Tracer:
             return
         began, compiled = time.perf_counter(), compile_counters()
         watched = self.places.watched()
-        with Ranges(watched, lambda name: f"{PLACE}{name}"), self._profiler() as profiler:
+        ranges = Ranges(watched, lambda name: f"{PLACE}{name}")
+        with ranges, self._profiler() as profiler:
             stepped = time.perf_counter()
             with record_function(STEP):
                 yield traced
@@ -121,7 +122,12 @@ class Tracer:
             seen=seen,
             micro_batches=traced.micro_batches,
             watched=frozenset(watched),
-            facts={**facts_of(events, where), "compile": counted_since(compiled), **given},
+            facts={
+                **facts_of(events, where),
+                "compile": counted_since(compiled),
+                "without_gradient": sorted(ranges.without_gradient),
+                **given,
+            },
             seconds=time.perf_counter() - began - (done - stepped),
         )
 

@@ -6,11 +6,12 @@ may change, or it would be compiled again: there the compiled module is the plac
 """
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.profiler import record_function
 
 _CALL, _FORWARD = "_compiled_call_impl", "forward"
@@ -58,12 +59,15 @@ class Ranges:
 
     def __init__(self, modules: Mapping[str, nn.Module], label: Callable[[str], str]) -> None:
         self.modules, self.label = modules, label
+        self.without_gradient: set[str] = set()
+        """Modules that gave nothing with a gradient while gradients were wanted: the backward pass does not reach them."""
+
         self._before: list[tuple[nn.Module, str, bool, Any, Any]] = []
 
     def __enter__(self) -> None:
         try:
             for name, module in self.modules.items():
-                self._surround(module, self.label(name))
+                self._surround(module, name)
         except BaseException:
             self._restore()
             raise
@@ -73,10 +77,10 @@ class Ranges:
     ) -> None:
         self._restore()
 
-    def _surround(self, module: nn.Module, label: str) -> None:
+    def _surround(self, module: nn.Module, name: str) -> None:
         attribute = _attribute(module) or _FORWARD
         inner = getattr(module, attribute)
-        ours = _ranged(inner, label)
+        ours = self._ranged(inner, name)
         # Not by setattr, which modules may overload.
         self._before.append((module, attribute, attribute in module.__dict__, module.__dict__.get(attribute), ours))
         module.__dict__[attribute] = ours
@@ -91,11 +95,25 @@ class Ranges:
             else:
                 del module.__dict__[attribute]
 
+    def _ranged(self, inner: Callable[..., Any], name: str) -> Callable[..., Any]:
+        label = self.label(name)
 
-def _ranged(inner: Callable[..., Any], label: str) -> Callable[..., Any]:
-    @functools.wraps(inner, updated=())
-    def run(*args: Any, **kwargs: Any) -> Any:
-        with record_function(label):
-            return inner(*args, **kwargs)
+        @functools.wraps(inner, updated=())
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with record_function(label):
+                out = inner(*args, **kwargs)
+            if torch.is_grad_enabled() and not any(y.requires_grad for y in _tensors(out)):
+                self.without_gradient.add(name)
+            return out
 
-    return run
+        return run
+
+
+def _tensors(out: Any) -> Iterator[Tensor]:
+    """What a module gave: a tensor, or a few in a tuple or a mapping."""
+    if isinstance(out, Tensor):
+        yield out
+    elif isinstance(out, Mapping):
+        yield from (y for y in out.values() if isinstance(y, Tensor))
+    elif isinstance(out, list | tuple):
+        yield from (y for y in out if isinstance(y, Tensor))

@@ -93,3 +93,15 @@ class Observation:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, seen: dict[str, Any]) -> "Observation":
+        """From what `to_json` gave, through a file or another rank."""
+        return cls(
+            **{
+                **seen,
+                "verdict": Verdict(seen["verdict"]),
+                "missing": tuple(seen["missing"]),
+                "against": tuple(seen["against"]),
+            }
+        )

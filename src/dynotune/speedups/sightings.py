@@ -109,7 +109,11 @@ def _lacks(expected: Expected, found: Sequence[Seen], at: dict[str, int], eviden
     for one in found:
         for above in _path(one.place):
             counts[above, one.micro_batch if by_micro_batch else -1] += one.count
+    # The first layer of a model whose embedding is frozen gets no gradient, and has none to give.
+    beyond = evidence.facts.get("without_gradient", ()) if expected.phase is Phase.BACKWARD else ()
     for name, places in at.items():
+        if name in beyond:
+            continue
         micro_batches = range(evidence.micro_batches) if by_micro_batch else (-1,)
         met = min((counts[name, i] // expected.each for i in micro_batches), default=0)
         if met < places:

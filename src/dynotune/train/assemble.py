@@ -15,9 +15,11 @@ from dynotune.measure.utilisation import Utilisation
 from dynotune.objectives.sft import Objective
 from dynotune.parallel.ranks import Ranks
 from dynotune.say import sayer
+from dynotune.speedups.proof import Proof
 from dynotune.train.best import BestTracker
 from dynotune.train.cadence import cadences
 from dynotune.train.checkpoints.checkpoints import Checkpoints
+from dynotune.train.engagement import Engagement
 from dynotune.train.evaluate import Evaluator, HeldOut
 from dynotune.train.events import Events
 from dynotune.train.execution import Execution
@@ -151,6 +153,14 @@ def assemble(
             lambda report: folder.write_json("nonfinite.json", report),
             lambda row: str(examples.places[row]),
         ),
+        engagement=Engagement(
+            execution.installed,
+            device,
+            ranks,
+            execution.remembered,
+            lambda proof: _keep_proof(folder, display, proof),
+            display.say,
+        ),
         eval_on_start=config.eval_on_start,
         keep_samples=lambda step, rows: _keep_samples(folder, display, step, rows),
         on_save=saved,
@@ -176,6 +186,12 @@ def assemble(
         ):
             display.say(line)
     return run
+
+
+def _keep_proof(folder: RunFolder, display: ProgressDisplay, proof: Proof) -> None:
+    """Into engagement.json; the terminal gets the table."""
+    folder.write_json("engagement.json", proof.to_json())
+    display.say(f"speed-ups: {proof.summary()}")
 
 
 def _keep_samples(folder: RunFolder, display: ProgressDisplay, step: int, rows: Sequence[Mapping[str, str]]) -> None:

@@ -26,6 +26,7 @@ from dynotune.speedups.choose import Decision, decide
 from dynotune.speedups.contract import Context, No, Site
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.registry import speedups
+from dynotune.speedups.remembered import Remembered
 from dynotune.train.device import autocast_of
 from dynotune.train.faults.ways import Ways
 
@@ -43,6 +44,9 @@ class Execution:
     says: list[str]
     memory: Callable[[], StepMemory]
     """Counts what a step takes of memory. It may run a few tokens through the model."""
+
+    remembered: Remembered
+    """What this machine knows of speed-ups."""
 
     ways: Ways
     """To execute a step again otherwise, where it went wrong."""
@@ -67,6 +71,7 @@ def choose_execution(
     precision: Precision,
     undo: ExitStack,
     ranks: Ranks,
+    say: Callable[[str], None],
 ) -> Execution:
     """Put the speed-ups in that are asked for and can be, and lay the plan out. `undo` gives the model back as it was.
 
@@ -78,8 +83,9 @@ def choose_execution(
     context = context_of(config, model, precision, longest)
     plain_autocast = autocast_of(precision, context.device)
     site = Site(context, plain_autocast)
+    remembered = Remembered.here(context.device, say)
     with ExitStack() as putting_in:
-        installed = Installed(_decisions(config, context, ranks), site, lambda no: _on_any_rank(no, ranks))
+        installed = Installed(_decisions(config, context, remembered, ranks), site, lambda no: _on_any_rank(no, ranks))
         putting_in.callback(installed.close)
         path: ExecutionPath = PlainPath(model, objective)
         if site.packed:
@@ -91,7 +97,7 @@ def choose_execution(
         undo.push(putting_in.pop_all())
     memory = _memory_of(model, config, precision, lambda: site.autocast(), path)
     ways = Ways(model, objective, path, installed, plain_autocast)
-    return Execution(path, plan, installed, [*says, *installed.lines(), *site.says], memory, ways)
+    return Execution(path, plan, installed, [*says, *installed.lines(), *site.says], memory, remembered, ways)
 
 
 def context_of(
@@ -103,9 +109,9 @@ def context_of(
     return Context(config, model, next(model.parameters()).device, compute, precision, longest, live)
 
 
-def _decisions(config: SFTConfig, context: Context, ranks: Ranks) -> list[Decision]:
+def _decisions(config: SFTConfig, context: Context, remembered: Remembered, ranks: Ranks) -> list[Decision]:
     """Of the registry; what another rank left out is left out here too, since ranks put in the same, in the same order."""
-    decisions = decide(config, context, speedups())
+    decisions = decide(config, context, speedups(), remembered.refusal)
     reasons = ranks.gather({one.name: (one.no.reason, one.no.remedy, one.no.expected) for one in decisions if one.no})
     for one in decisions:
         for rank, theirs in enumerate(reasons):

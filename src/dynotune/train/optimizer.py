@@ -168,6 +168,17 @@ class Update:
 
         self.waits_for_device = not all(group.get("fused") for group in optimizer.param_groups)
 
+    def set_fused(self, fused: bool) -> None:
+        """Take the fused kernel out where it is in use and `fused` is False; it is never put in later."""
+        if fused or self.waits_for_device:
+            return
+        for group in self.optimizer.param_groups:
+            group["fused"] = False
+        for name in ("found_inf", "grad_scale"):
+            if hasattr(self.optimizer, name):
+                delattr(self.optimizer, name)
+        self.waits_for_device = True
+
     def __call__(self, loss: Tensor) -> tuple[Tensor, Tensor]:
         """Clip, step, clear. Returns the gradient norm before clipping [] and whether the step was finite [] (bool)."""
         if self.max_grad_norm:

@@ -18,6 +18,7 @@ from dynotune.train.best import BestTracker
 from dynotune.train.cadence import Every
 from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.checkpoints.unwritten import Unwritten
+from dynotune.train.engagement import Engagement
 from dynotune.train.evaluate import Evaluator
 from dynotune.train.events import Events
 from dynotune.train.faults.memory import Memory
@@ -58,6 +59,7 @@ class Run:
     display: ProgressDisplay
     memory: Memory
     nonfinite: NonFinite
+    engagement: Engagement
     eval_on_start: bool = False
     keep_samples: Callable[[int, list[dict[str, str]]], None] = lambda step, rows: None
     on_save: Callable[[Path], None] = lambda checkpoint: None

@@ -177,6 +177,7 @@ def _train(
                 precision=precision,
                 undo=prepared.undo,
                 ranks=ranks,
+                say=say,
             )
         for line in (*execution.says, *([execution.plan.ranks_summary()] if ranks.world > 1 else [])):
             say(line)

@@ -39,17 +39,16 @@ class FusedLora(Speedup):
 
         return Installation(
             uninstall,
-            places=tuple(adapters.linears),
+            places=tuple(adapters.leaders()),  # linears that share an input are computed in the first one's call
             left_out=tuple(f"{name}: {why}" for name, why in adapters.others.items()),
             lines=tuple(adapters.lines()),
             aside=adapters.aside,
             forwards=adapters.forwards,
-            detail=adapters,
         )
 
     def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
-        leaders = tuple(installed.detail.leaders())
+        at = installed.places
         return [
-            Expected("LoRA function", Phase.FORWARD, operators=("^LoraLinears$",), at=leaders),
-            Expected("LoRA function", Phase.BACKWARD, operators=("^LoraLinearsBackward$",), at=leaders),
+            Expected("LoRA function", Phase.FORWARD, operators=("^LoraLinears$",), at=at),
+            Expected("LoRA function", Phase.BACKWARD, operators=("^LoraLinearsBackward$",), at=at),
         ]

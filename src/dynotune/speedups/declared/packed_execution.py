@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dynotune.measure.evidence import Evidence, Phase
+from dynotune.measure.evidence import Evidence, Phase, Source
 from dynotune.speedups.contract import Context, Installation, No, Order, Scope, Setting, Site, Speedup
-from dynotune.speedups.expectation import Expectation, Expected, Holds
+from dynotune.speedups.expectation import Expectation, Holds
 from dynotune.speedups.registry import register
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class PackedExecution(Speedup):
         """Packed against alone on a few tiny documents, on the model itself; then its head against the model's own."""
         import torch
 
-        from dynotune.model.attention import examine
+        from dynotune.model.attention import examine, text_decoder
         from dynotune.model.head import find_head
 
         context, model = site.context, site.model
@@ -55,22 +55,25 @@ class PackedExecution(Speedup):
         def uninstall() -> None:
             site.packed, site.head = False, None
 
-        embedding = model.get_input_embeddings()
-        places = [name for name, module in model.named_modules() if module is embedding]
-        return Installation(uninstall, tuple(places[:1]), lines=tuple(examined.says))
+        lookups = sum(isinstance(module, torch.nn.Embedding) for module in text_decoder(model).modules())
+        return Installation(uninstall, lines=tuple(examined.says), detail=lookups)
 
     def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
         def once(evidence: Evidence) -> bool | None:
+            """By the lookups of embeddings, of which a pass makes at least one and at most one of each table."""
             passes = [
-                evidence.count(EMBEDDING, phase=Phase.FORWARD, at=place, micro_batch=i)
-                for place in installed.places
+                evidence.count(EMBEDDING, source=Source.OPERATOR, phase=Phase.FORWARD, micro_batch=i)
                 for i in range(evidence.micro_batches)
             ]
-            return all(n == 1 for n in passes) if passes else None
+            if evidence.micro_batches >= evidence.facts.get("documents", 0):
+                return None  # a document each: plain execution would look the same
+            return all(0 < lookups <= installed.detail for lookups in passes)
+
+        from dynotune.speedups.absences import dense_masks
 
         return [
-            Expected("a pass through the layers", Phase.FORWARD, operators=EMBEDDING, at=installed.places),
             Holds("one pass through the layers for all documents of a micro-batch", once),
+            dense_masks(),
         ]
 
 

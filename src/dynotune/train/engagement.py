@@ -1,0 +1,171 @@
+"""Whether what was installed runs: a training step is traced and judged; what does not run is taken out or stops the run.
+
+The step is the second that this process takes, since the first one compiles; where there is only one, that. It counts as
+training. If something was taken out, the next step is traced once more.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dynotune.measure.clock import WindowClock
+from dynotune.measure.evidence import Evidence
+from dynotune.measure.trace import NOT_TRACING, StepMarks, Tracer
+from dynotune.parallel.ranks import Ranks
+from dynotune.plan.plan import Step
+from dynotune.speedups.choose import Decision
+from dynotune.speedups.contract import No, Scope
+from dynotune.speedups.expectation import Expected, Observation, Verdict
+from dynotune.speedups.installed import Installed
+from dynotune.speedups.judge import judge
+from dynotune.speedups.proof import Proof
+from dynotune.speedups.remembered import Remembered
+
+if TYPE_CHECKING:
+    from dynotune.train.run import Run
+
+PROOFS = 2
+"""Steps that are traced at most."""
+
+WORST_FIRST = (Verdict.NOT_ENGAGED, Verdict.PARTIAL, Verdict.UNKNOWN, Verdict.ENGAGED)
+
+
+class Engagement:
+    """Of one run. `marks` is what the loop puts around its phases."""
+
+    def __init__(
+        self,
+        installed: Installed,
+        device: torch.device,
+        ranks: Ranks,
+        remembered: Remembered,
+        keep: Callable[[Proof], None],
+        say: Callable[[str], None],
+    ) -> None:
+        """keep: writes a proof down, and shows it."""
+        self.installed, self.device, self.ranks = installed, device, ranks
+        self.remembered, self.keep, self.say = remembered, keep, say
+        self.marks: StepMarks = NOT_TRACING
+        self.left = PROOFS
+        self.proof: Proof | None = None
+        self._first: int | None = None
+        self._evidence: Evidence | None = None
+
+    def due(self, number: int, last: int) -> bool:
+        """Whether step `number` is to be traced, in a run whose last step is `last`."""
+        if self._first is None:
+            self._first = number
+        return self.left > 0 and (number > self._first or number == last)
+
+    @contextmanager
+    def tracing(self, run: "Run", step: Step, clock: WindowClock) -> Iterator[None]:
+        """Inside, the step is traced. Training time runs inside, not while the trace is begun and read."""
+        facts = self._facts(run, step)
+        self._evidence = None
+        waited, ahead = run.feed.wait_seconds, run.feed.made_ahead
+        clock.stop()
+        with ExitStack() as around:
+            tracer = Tracer(run.trainee.model, self._places(), self.device)
+            marks = around.enter_context(tracer.step(step.number, facts))
+            clock.start()
+            self.marks = marks
+            try:
+                yield
+            finally:
+                self.marks = NOT_TRACING
+                facts["waits"] = run.feed.wait_seconds - waited
+                facts["made_ahead"] = run.feed.made_ahead - ahead
+                clock.stop()
+        self._evidence = marks.evidence
+        clock.start()
+
+    def conclude(self, run: "Run") -> list[str]:
+        """Judge the step that was traced. What is `auto` and does not run is taken out and remembered; returns why the run
+        must stop, where something is `on` and does not."""
+        if self._evidence is None:
+            return []
+        self.left -= 1
+        evidence, self._evidence = self._evidence, None
+        every = {one.name: self._observed(one, evidence) for one in self.installed}
+        stop: list[str] = []
+        changed: list[Decision] = []
+        for one in list(self.installed):
+            seen = every.get(one.name)
+            if seen is None or seen.verdict is Verdict.ENGAGED:
+                continue
+            if one.setting == "on":
+                stop.append(_why_stop(one, seen))
+            elif seen.verdict is Verdict.NOT_ENGAGED:
+                if one.speedup.scope in (Scope.PLAN, Scope.PROCESS):
+                    stop.append(self._cannot_leave(one, seen))
+                else:
+                    changed += self._take_out(run, one, seen)
+        before = self.proof.observations if self.proof else {}
+        self.proof = Proof(self.installed, evidence, {**before, **every})  # of what was taken out since, too
+        self.keep(self.proof)
+        if not changed:
+            self.left = 0
+        return stop
+
+    def _observed(self, one: Decision, evidence: Evidence) -> Observation:
+        """What the step says of one speed-up: of several ranks the worst."""
+        assert one.installed is not None
+        mine = judge(self.installed.expectations(one), evidence, one.installed.places)
+        every = [Observation.from_json(seen) for seen in self.ranks.gather(mine.to_json())]
+        return min(every, key=lambda seen: WORST_FIRST.index(seen.verdict))
+
+    def _take_out(self, run: "Run", one: Decision, seen: Observation) -> list[Decision]:
+        reason = _in_words(seen)
+        self.say(f"{one.name} was not seen to run: {reason}. It is taken out, here and in later runs on this machine")
+        if self.ranks.is_first:
+            self.remembered.keep_failure(one.name, reason, seen.evidence)
+        changed = self.installed.remove(
+            one, No(f"it was not seen to run in step {run.trainee.progress.step}: {reason}")
+        )
+        for other in changed:
+            if other.installed is not None and other is not one:
+                self.say(f"{other.name} runs in its place")
+        run.update.set_fused(self.installed.site.fused_update)
+        run.feed.ahead = self.installed.site.ahead
+        return changed
+
+    def _cannot_leave(self, one: Decision, seen: Observation) -> str:
+        if self.ranks.is_first:
+            self.remembered.keep_failure(one.name, _in_words(seen), seen.evidence)
+        return (
+            f"{one.name} was not seen to run: {_in_words(seen)}. It cannot be taken out of a run that goes on. This machine"
+            " remembers it: begun again, the run goes without it."
+        )
+
+    def _places(self) -> set[str]:
+        expected = [e for one in self.installed for e in self.installed.expectations(one) if isinstance(e, Expected)]
+        return {place for e in expected for place in e.at}
+
+    def _facts(self, run: "Run", step: Step) -> dict[str, Any]:
+        head = run.trainee.model.get_output_embeddings()
+        return {
+            "documents": sum(len(batch.rows) for batch in step.micro_batches),
+            "tokens": [batch.tokens for batch in step.micro_batches],
+            "real_tokens": int(step.lengths.sum()),
+            "label_tokens": step.label_tokens,
+            "vocabulary": None if head is None else int(head.weight.shape[0]),
+            "compute": str(self.installed.site.context.compute).removeprefix("torch."),
+        }
+
+
+def _why_stop(one: Decision, seen: Observation) -> str:
+    return (
+        f"`{one.asked_by}`: {one.name} was {seen.verdict} in the step that was traced: {_in_words(seen)}. Write"
+        f" `speedups: {{{one.name}: auto}}` to go on without it where it does not run, or `off`."
+    )
+
+
+def _in_words(seen: Observation) -> str:
+    """Why it is not engaged, in a sentence's end."""
+    said = list(seen.against)
+    if seen.missing:
+        shown = ", ".join(seen.missing[:3]) + (f" and {len(seen.missing) - 3} more" if len(seen.missing) > 3 else "")
+        said.append(f"{seen.count} places; not at {shown}")
+    return "; ".join(said) or seen.evidence or "nothing of it was seen"
