@@ -20,13 +20,17 @@ from dynotune.config.fates.launcher import LAUNCHER
 from dynotune.config.fates.legacy import LEGACY, RENAMED
 from dynotune.config.fates.table import SFT_FATES
 from dynotune.config.keys.topics import topics
-from dynotune.config.load import load_config
+from dynotune.config.load import ONE_SPEEDUP, load_config
 from dynotune.config.reading.flags import Words
 from dynotune.config.reading.forms import accepts
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError, Interrupted
 from dynotune.parallel.launch import launch, must_be_launched
 from dynotune.say import sayer
+from dynotune.speedups.registry import speedups
+
+_ONE_SPEEDUP = "speedups__"
+"""As `ONE_SPEEDUP`, in the name of a Python parameter."""
 
 _OURS = Group("Command", sort_key=0)
 _ConfigFile = Annotated[
@@ -56,10 +60,11 @@ def _with_key_flags(command: Callable[..., Any]) -> Callable[..., Any]:
         for key in topic.fields
     ]
     names = {*SFTConfig.model_fields, *(one.name for one in own)}
+    each = [_hidden_flag(f"{_ONE_SPEEDUP}{name}", f"{ONE_SPEEDUP}{name}") for name in speedups()]
     switches = [f"no_{key}" for key in (*SFTConfig.model_fields, *SFT_FATES) if _is_switch(key)]
     hidden = dict.fromkeys((*SFT_FATES, *RENAMED, *LEGACY, *LAUNCHER, *ALIASES, *switches))
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [*own, *shown, *(_hidden_flag(name) for name in hidden if name not in names)]
+        [*own, *shown, *each, *(_hidden_flag(name) for name in hidden if name not in names)]
     )
     return command
 
@@ -81,8 +86,8 @@ def _flag(key: str, group: Group) -> inspect.Parameter:
     )
 
 
-def _hidden_flag(key: str) -> inspect.Parameter:
-    return _parameter(key, Parameter(name=f"--{key}", consume_multiple=True, negative=(), show=False))
+def _hidden_flag(key: str, flag: str | None = None) -> inspect.Parameter:
+    return _parameter(key, Parameter(name=f"--{flag or key}", consume_multiple=True, negative=(), show=False))
 
 
 def _parameter(key: str, flag: Parameter) -> inspect.Parameter:
@@ -103,6 +108,8 @@ def _load(config: Path | None, words: dict[str, list[str] | None], *, to_run: bo
     for name, given in words.items():
         if given is None:
             continue
+        if name.startswith(_ONE_SPEEDUP):
+            name = ONE_SPEEDUP + name.removeprefix(_ONE_SPEEDUP)
         negated = name.startswith("no_") and name not in {*SFTConfig.model_fields, *RENAMED, *LEGACY, *LAUNCHER}
         key = name.removeprefix("no_") if negated else name
         if key in flags:

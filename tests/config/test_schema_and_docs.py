@@ -37,7 +37,8 @@ def test_schema() -> None:
     for key in SFTConfig.model_fields:
         assert properties[key]["description"]
         assert not properties[key].get("deprecated")
-    for key in ("padding_free", "dataloader_num_workers", "warmup_ratio", "num_processes", "micro_batch_size", "beta"):
+    theirs = ("dataloader_num_workers", "warmup_ratio", "num_processes", "micro_batch_size", "beta")
+    for key in ("eval_accumulation_steps", *theirs):
         assert properties[key]["deprecated"] is True
         assert len(properties[key]["description"]) > 20
     assert properties["eval_strategy"]["enum"] == ["no", "steps", "epoch", False]

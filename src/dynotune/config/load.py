@@ -5,11 +5,27 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from dynotune.config.checking.problems import Origins, Problem
+from dynotune.config.checking.problems import Origins, Problem, did_you_mean
 from dynotune.config.reading.files import read_file
 from dynotune.config.reading.flags import Words, from_words
 from dynotune.config.sft import SFTConfig
 from dynotune.config.variables import export_env
+
+ONE_SPEEDUP = "speedups."
+"""A flag for one speed-up is this with its name: `speedups.packed_execution`."""
+
+
+def _speedup(given: Mapping[str, Any], flag: str, setting: Any) -> dict[str, Any]:
+    """`speedups` with one more setting; what the file says of others stays."""
+    from dynotune.speedups.registry import speedups
+
+    name, known = flag.removeprefix(ONE_SPEEDUP), speedups()
+    if name not in known:
+        raise ValueError(f"`{flag}`: there is no speed-up `{name}`.{did_you_mean(name, known)}".rstrip("."))
+    others = given.get("speedups")
+    if others is not None and not isinstance(others, Mapping):
+        return {}  # the error is the file's
+    return {"speedups": {**(others or {}), name: setting}}
 
 
 def load_config(
@@ -35,7 +51,8 @@ def load_config(
     problems = []
     for key, value in flags.items():
         try:
-            given[key] = from_words(SFTConfig, key, value) if isinstance(value, Words) else value
+            read = from_words(SFTConfig, key, value) if isinstance(value, Words) else value
+            given.update(_speedup(given, key, read) if key.startswith(ONE_SPEEDUP) else {key: read})
         except ValueError as error:
             problems.append(Problem((key,), f"{error}.", origins.place(key)))
     config = SFTConfig.from_origins(given, origins, problems)

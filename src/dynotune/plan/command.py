@@ -69,7 +69,7 @@ def plan_run(
         memory, unknown = None, str(error)
     capacity = None
     share = plan.content()["label_tokens_per_epoch"] / plan.content()["real_tokens_per_epoch"]
-    if config.packed_execution != "off":
+    if config.execution[0] != "off":
         room = None
         if memory is not None and target.memory is not None:
             there = sum(p.bytes for p in memory.parts(64, share, packed=True) if p.name == "weights")
@@ -81,7 +81,7 @@ def plan_run(
         plan = plan.executed(plan.micro_batch_tokens, longest, cost)
     result = {
         "plan": plan.to_json(),
-        "execution": _execution(plan, capacity),
+        "execution": _execution(plan, capacity, config.execution[1]),
         "ledger": ledger.to_json(),
         "tokens": {"read": ledger.tokens_read, "truncated": ledger.tokens_truncated, "skipped": ledger.tokens_skipped}
         | plan.to_json()["layout"]["tokens_per_epoch"],
@@ -113,9 +113,9 @@ def _largest(plan: Plan, longest: int) -> int:
     return max(rung for rung, count in plan.layout.used.items() if count)
 
 
-def _execution(plan: Plan, capacity: Capacity | None) -> str:
+def _execution(plan: Plan, capacity: Capacity | None, asked_by: str) -> str:
     if plan.ladder is None or capacity is None:
-        return "plain, as `packed_execution: off` asks"
+        return f"plain, as `{asked_by}` asks"
     return (
         f"packed, where the model can be packed (tried out before the first step): up to {plan.ladder.top:,} tokens a"
         f" micro-batch ({capacity.why_of(plan.ladder.top)})"

@@ -190,6 +190,9 @@ class Speedup(ABC):
     summary: ClassVar[str]
     """One sentence: what it does, for the table and the documentation."""
 
+    proof: ClassVar[str] = ""
+    """What its proof looks for, in a sentence, for the documentation."""
+
     kind: ClassVar[Kind] = Kind.EXACT
     scope: ClassVar[Scope] = Scope.MODEL
     order: ClassVar[Order] = Order.KERNELS

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dynotune.config.checking.cadence import evaluation, saving, steps
 from dynotune.config.checking.finding import Check, Finding, changed, idle, wrong
+from dynotune.config.checking.speedups import speedups
 
 if TYPE_CHECKING:
     from dynotune.config.sft import SFTConfig
@@ -62,9 +63,10 @@ def _batch(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
             yield idle(f"`global_batch_size` alone fixes the examples of a step; {names} adds nothing.", *factors)
     if config.max_steps > 0 and changed(config, "num_train_epochs"):
         yield idle("`max_steps` wins over `num_train_epochs`, as in TRL.", "max_steps", "num_train_epochs")
-    if config.packed_execution == "off" and config.micro_batch_tokens is not None:
+    setting, key = config.execution
+    if setting == "off" and config.micro_batch_tokens is not None:
         yield idle(
-            "`micro_batch_tokens` does nothing with `packed_execution: off`, one document at a time.",
+            f"`micro_batch_tokens` does nothing with `{key}`, one document at a time.",
             "micro_batch_tokens",
             "packed_execution",
         )
@@ -221,4 +223,5 @@ CHECKS: tuple[Check, ...] = (
     evaluation,
     saving,
     _run,
+    speedups,
 )

@@ -53,8 +53,9 @@ class Origins:
         """Where a value stands, in words: `sft.yaml, line 3`, `flag --learning_rate`, or nothing from Python."""
         key = self.given_as.get(str(path[0]), str(path[0]))
         path = (key, *path[1:])
-        if self.flags is not None and key in self.flags:
-            return f"flag {self.flags[key]}"
+        for flag in (".".join(map(str, path[:2])), key):
+            if self.flags is not None and flag in self.flags:
+                return f"flag {self.flags[flag]}"
         if self.file is None:
             return ""
         line = next((self.file.lines[found] for found in _shorter(path) if found in self.file.lines), None)

@@ -17,7 +17,7 @@ AXOLOTL, LLAMA_FACTORY, BOTH = "Axolotl", "LLaMA-Factory", "Axolotl and LLaMA-Fa
 _LATER_SHARDING = "nothing: sharding over several GPUs is later work"
 _LATER_QLORA = "nothing: QLoRA is later work; LoRA over a bfloat16 base is `use_peft: true`"
 _DPO = "nothing: DPO arrives with `dynotune dpo`"
-_KERNELS = "nothing: packed execution puts in its own kernels wherever they compute the same"
+_KERNELS = "nothing: speed-ups are chosen under `speedups`, and those that compute the same run without being asked"
 _ALWAYS = "nothing: this is always so"
 
 AXOLOTL_NAMES: Mapping[str, str] = {
@@ -93,11 +93,11 @@ AXOLOTL_NAMES: Mapping[str, str] = {
     "gptq": _LATER_QLORA,
     "plugins": _KERNELS,
     "cut_cross_entropy": _KERNELS,
-    "liger_rope": _KERNELS,
-    "liger_rms_norm": _KERNELS,
-    "liger_glu_activation": _KERNELS,
+    "liger_rope": "`speedups: {liger_rope: on}`",
+    "liger_rms_norm": "`speedups: {liger_rms_norm: on}`",
+    "liger_glu_activation": "`speedups: {liger_swiglu: on}`",
     "liger_layer_norm": _KERNELS,
-    "liger_fused_linear_cross_entropy": _KERNELS,
+    "liger_fused_linear_cross_entropy": "`speedups: {liger_cross_entropy: on}`",
     "lora_mlp_kernel": _KERNELS,
     "lora_qkv_kernel": _KERNELS,
     "lora_o_kernel": _KERNELS,
@@ -129,7 +129,7 @@ LLAMA_FACTORY_NAMES: Mapping[str, str] = {
     "quantization_bit": _LATER_QLORA,
     "quantization_method": _LATER_QLORA,
     "flash_attn": "`attn_implementation` (`fa2` is `flash_attention_2`)",
-    "enable_liger_kernel": _KERNELS,
+    "enable_liger_kernel": "`use_liger_kernel`",
     "use_unsloth": _KERNELS,
     "use_unsloth_gc": "`gradient_checkpointing: true`",
     "disable_gradient_checkpointing": "`gradient_checkpointing`, its opposite",

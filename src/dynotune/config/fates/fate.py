@@ -20,7 +20,8 @@ class Fate:
     """The fate of one field.
 
     A value that changes nothing (`is_noop`) is accepted without a word, whatever the fate. Any other value of a
-    superseded field is accepted and said once; of a mapped or refused field it is an error.
+    superseded field is accepted and said once; of a refused field it is an error. A mapped field is a key of ours: its
+    value is read by the speed-ups that it asks for.
     """
 
     kind: Kind
@@ -51,8 +52,8 @@ class Fate:
     yields: bool = False
     """Another name of the same key wins over this one without a word, as with the launcher that has it."""
 
-    speedup: str | None = None
-    """The speed-up that a mapped field switches on."""
+    speedups: tuple[str, ...] = ()
+    """The speed-ups that a mapped field asks for. Of an honoured one: those that its values may ask for, too."""
 
     def is_noop(self, value: Any) -> bool:
         """Whether this value asks for nothing that differs from what Dynotune does anyway."""
@@ -80,10 +81,15 @@ def same(value: Any, other: Any) -> bool:
 
 
 def honoured(
-    reason: str = "", *, key: str | None = None, value: Callable[[Any], Any] | None = None, yields: bool = False
+    reason: str = "",
+    *,
+    key: str | None = None,
+    value: Callable[[Any], Any] | None = None,
+    yields: bool = False,
+    speedups: tuple[str, ...] = (),
 ) -> Fate:
     """A field that does here what it does in TRL."""
-    return Fate(Kind.HONOURED, reason, key=key, value=value, yields=yields)
+    return Fate(Kind.HONOURED, reason, key=key, value=value, yields=yields, speedups=speedups)
 
 
 def superseded(
@@ -98,10 +104,12 @@ def superseded(
     return Fate(Kind.SUPERSEDED, reason, default=default, silent=silent, noop=noop, refuses=refuses or {})
 
 
-def mapped(speedup: str, *, default: Any = None) -> Fate:
-    """A field that asks for a speed-up by another name. None can be chosen yet, so switching one on is refused."""
-    reason = f"it is mapped to the speed-up `{speedup}`, and speed-ups cannot be chosen by name yet"
-    return Fate(Kind.MAPPED, reason, "remove it; the result is the same", default=default, speedup=speedup)
+def mapped(reason: str, *speedups: str, default: Any = None) -> Fate:
+    """A field that asks for speed-ups by another name: a key of ours, which they read (`Speedup.asked`).
+
+    reason: for users, what the field asks for.
+    """
+    return Fate(Kind.MAPPED, reason, default=default, speedups=speedups)
 
 
 def refused(

@@ -16,6 +16,8 @@ RENAMED: Mapping[str, str] = {
     "peft_lora_r": "lora_r",
     "peft_lora_alpha": "lora_alpha",
     "model_name": "model_name_or_path",
+    "use_liger": "use_liger_kernel",
+    "torchdynamo": "torch_compile_backend",
     "warmup_ratio": "warmup_steps",
 }
 """Old name to new name. The value means the same; `warmup_steps` takes a share below 1, which `warmup_ratio` was."""
@@ -39,7 +41,6 @@ LEGACY: Mapping[str, Fate] = {
     "jit_mode_eval": refused("TorchScript is not used", "remove it", default=False),
     "use_ipex": refused("Intel's extension is not used", "remove it", default=False),
     "use_mps_device": superseded("the device is found by itself", default=False),
-    "torchdynamo": refused("compilation is a speed-up that this version lacks", "remove it"),
     "ray_scope": superseded("there is no hyper-parameter search", default="last"),
     "past_index": refused("models with a past index are not supported", "remove it", default=-1, silent=(-1,)),
     "mp_parameters": refused("SageMaker's model parallelism is not used", "remove it", default=""),
@@ -53,5 +54,4 @@ LEGACY: Mapping[str, Fate] = {
     "push_to_hub_organization": refused(
         "the organisation is part of the repository's name", "write it in `hub_model_id`"
     ),
-    "use_liger": refused("fused kernels are a speed-up that this version lacks", "remove it", default=False),
 }

@@ -9,6 +9,7 @@ OWN_SUM = "gradients are summed once a step by code of its own, without Distribu
 LATER_SHARDING = "sharding over several GPUs is later work"
 WHOLE_MODELS = "remove it; `gpus` trains on several with a whole model on each"
 NO_LOADER = "rows are tokenised before the first step and wait in memory, so no loader process runs beside the loop"
+LIGER = ("liger_rms_norm", "liger_rope", "liger_swiglu", "liger_cross_entropy")
 NO_COMPUTE_METRICS = "evaluation reports losses over label tokens and sampled generations, and keeps no predictions"
 METRICS_INSTEAD = "compute your metric from the saved model, or in a callback passed to `train_sft`"
 
@@ -79,7 +80,8 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
         default=False,
     ),
     "gradient_checkpointing": honoured(
-        "unset, it is off (TRL: on): a micro-batch is as large as the memory takes, the result is the same"
+        "unset, it is off (TRL: on): a micro-batch is as large as the memory takes, the result is the same",
+        speedups=("activation_full",),
     ),
     "gradient_checkpointing_kwargs": honoured(),
     "activation_checkpointing": honoured(
@@ -95,7 +97,7 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
     "lr_scheduler_type": honoured(),
     "lr_scheduler_kwargs": honoured(),
     "warmup_steps": honoured(),
-    "optim": honoured(),
+    "optim": honoured(speedups=("fused_optimizer",)),
     "optim_args": honoured(),
     "weight_decay": honoured(),
     "adam_beta1": honoured(),
@@ -106,11 +108,15 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
         "remove it and choose an optimizer that `optim` lists",
     ),
     # Speed-ups
-    "torch_compile": mapped("compile", default=False),
-    "torch_compile_backend": mapped("compile"),
-    "torch_compile_mode": mapped("compile"),
-    "use_liger_kernel": mapped("fused-kernels", default=False),
-    "liger_kernel_config": mapped("fused-kernels"),
+    "torch_compile": mapped("the decoder layers are compiled, each as a whole", "compiled_layers", default=False),
+    "torch_compile_backend": mapped("giving it asks for `torch_compile`, as in transformers", "compiled_layers"),
+    "torch_compile_mode": mapped("giving it asks for `torch_compile`, as in transformers", "compiled_layers"),
+    "use_liger_kernel": mapped(
+        "each of Liger's kernels is a speed-up of its own, seen to run or refused with the reason",
+        *LIGER,
+        default=False,
+    ),
+    "liger_kernel_config": mapped("which of them `use_liger_kernel` asks for", *LIGER),
     # Logging
     "logging_strategy": honoured(),
     "logging_steps": honoured(),

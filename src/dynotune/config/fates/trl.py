@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dynotune.config.fates.fate import Fate, honoured, refused, superseded
+from dynotune.config.fates.fate import Fate, honoured, mapped, refused, superseded
 
 LATER_QLORA = "QLoRA is later work"
 QLORA_INSTEAD = "remove it and train LoRA over a bfloat16 base (`use_peft: true`)"
@@ -30,9 +30,10 @@ SHARED: dict[str, Fate] = {
     ),
     "max_length": honoured(),
     "truncation_mode": honoured(),
-    "padding_free": superseded(
-        "documents always lie side by side without padding, wherever the model can be packed; "
-        "with `packed_execution: on` any other model is refused",
+    "padding_free": mapped(
+        "documents lie side by side without padding, or the run stops (`packed_execution: on`); unset, they do wherever "
+        "the model can be packed",
+        "packed_execution",
         default=False,
     ),
     "pad_to_multiple_of": superseded(
@@ -41,10 +42,8 @@ SHARED: dict[str, Fate] = {
         silent=("auto", None, "none"),
     ),
     "pad_token": honoured(),
-    "activation_offloading": refused(
-        "activations stay on the device",
-        "set `gradient_checkpointing: true`, which recomputes activations instead of keeping them",
-        default=False,
+    "activation_offloading": mapped(
+        "activations wait in the host's memory for the backward pass", "activation_offload", default=False
     ),
 }
 

@@ -34,11 +34,6 @@ class BatchConfig(Topic):
     dataloader_drop_last: bool = False
     """Leave out the last, smaller batch of an epoch, as TRL does when asked; the rows left out are counted."""
 
-    packed_execution: Literal["auto", "on", "off"] = "auto"
-    """Lay the documents of a step out side by side in as few forward passes as fit, isolated from each other, with the
-    same loss and gradient. `auto` where the model can be packed, which is tried out before the first step; `on` stops
-    where it cannot; `off` takes the plain path, one document at a time."""
-
     micro_batch_tokens: int | None = Field(default=None, ge=64, lt=2**31)
     """Tokens that a micro-batch may hold under packed execution; more where a document is longer. Default: what is
     estimated to fit the device, at most 16,384. It changes speed and memory, never what a step contains."""

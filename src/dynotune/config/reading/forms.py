@@ -75,7 +75,9 @@ def shaped(value: Any, annotation: Any, *, spelled: str | None = None) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool) and _only_text(takes):
         return spelled if spelled is not None else str(value)
     if isinstance(value, str):
-        return _from_text(value, takes)
+        value = _from_text(value, takes)
+        if not isinstance(value, dict):
+            return value
     if value is None and not takes.none and (takes.list or takes.mapping):
         return [] if takes.list and not takes.mapping else {}
     if isinstance(value, tuple) and takes.list:
@@ -84,6 +86,9 @@ def shaped(value: Any, annotation: Any, *, spelled: str | None = None) -> Any:
         value = dict(value)
     if isinstance(value, dict) and takes.mapping and texts_only(annotation):
         return {str(name): _as_text(item) for name, item in value.items()}
+    if isinstance(value, dict) and (inside := _of_words(annotation)) is not None:
+        # `{compiled_layers: on}`, which YAML reads as true, and `{compiled_layers: "On"}`.
+        return {str(name): shaped(item, inside) for name, item in value.items()}
     return value
 
 
@@ -118,6 +123,8 @@ def _from_text(text: str, takes: Accepts) -> Any:
         return [text]
     if word in takes.literals and text not in takes.literals:
         return word
+    if word in {"true", "false"} and {"on", "no", "off"} & set(takes.literals):
+        return _not_boolean(word == "true", takes, None)
     return text
 
 
@@ -136,6 +143,12 @@ def as_spelled(value: Any, key: str, file: ConfigFile) -> Any:
         else item
         for name, item in value.items()
     }
+
+
+def _of_words(annotation: Any) -> Any:
+    """The type of a mapping's values, where those are words from a list; None for other types."""
+    pairs = (typing.get_args(part) for part in _branches(annotation) if typing.get_origin(part) is dict)
+    return next((pair[1] for pair in pairs if accepts(pair[1]).literals), None)
 
 
 def texts_only(annotation: Any) -> bool:

@@ -17,7 +17,7 @@ INIT_KWARGS_REFUSED: Mapping[str, str] = {
     "quantization_config": f"{LATER_QLORA}; remove it",
     "load_in_4bit": f"{LATER_QLORA}; remove it",
     "load_in_8bit": f"{LATER_QLORA}; remove it",
-    "use_kernels": "fused kernels are speed-ups that this version lacks; remove it, the result is the same",
+    "use_kernels": "kernels are speed-ups here, chosen under `speedups`; remove it, the result is the same",
     "tp_plan": "sharding over several GPUs is later work; remove it",
     "config": "the configuration comes with the model; remove it",
     "state_dict": "the weights come with the model; remove it",

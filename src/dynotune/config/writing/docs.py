@@ -17,6 +17,8 @@ from dynotune.config.fates.table import FATES, OTHER_DEFAULTS
 from dynotune.config.keys.data import DatasetEntry
 from dynotune.config.keys.topics import topics
 from dynotune.config.sft import SFTConfig
+from dynotune.config.writing.speedup_docs import speedup_page
+from dynotune.speedups.registry import speedups
 
 WRITTEN = "<!-- Written by `python -m dynotune.config.writing.docs docs`. A test fails when it is out of date. -->\n"
 
@@ -27,6 +29,7 @@ def pages() -> Mapping[str, str]:
         "reference/configuration.md": configuration(),
         "reference/trl-fields.md": trl_fields(),
         "reference/axolotl-llamafactory-names.md": other_names(),
+        "reference/speedups.md": speedup_page(speedups(), WRITTEN),
     }
 
 
@@ -57,6 +60,9 @@ def _entry(key: str, field: FieldInfo) -> Iterator[str]:
     limits = "".join(f", {text}" for text in _limits(field))
     about = " ".join(inspect.cleandoc(field.description or "").split())
     yield from (f"### `{key}`", "", f"*{expected(field.annotation)}{limits}; {default}*", "", about, "")
+    if key == "speedups":
+        yield "Which there are: [Speed-ups one by one](speedups.md). On a command line each has a flag of its own, which"
+        yield from ("leaves the others as the file has them: `--speedups.packed_execution on`.", "")
 
 
 def _limits(field: FieldInfo) -> Iterator[str]:
@@ -84,8 +90,8 @@ def trl_fields() -> str:
         "fate:",
         "",
         f"- **{Kind.HONOURED}**: does what it does in TRL.",
-        f"- **{Kind.MAPPED}**: asks for a speed-up by another name. None can be chosen by name yet, so switching",
-        "  one on is refused with that reason. What packed execution fuses runs without a key.",
+        f"- **{Kind.MAPPED}**: asks for [speed-ups](speedups.md) by another name: each is seen to run, or the run stops.",
+        "  An honoured field may ask for some as well; both name them.",
         f"- **{Kind.SUPERSEDED}**: accepted and not needed; said once at the start of a run.",
         f"- **{Kind.REFUSED}**: an error that says why and what to do instead.",
         "",
@@ -117,6 +123,7 @@ def _table(table: Mapping[str, Fate], *, head: bool = True) -> Iterator[str]:
         said = [
             fate.reason,
             fate.instead,
+            "asks for " + ", ".join(f"`{name}`" for name in fate.speedups) if fate.speedups else "",
             *(f"`{_yaml(value)}` is refused: {why}" for value, why in fate.refuses.items()),
         ]
         yield f"| `{field}` | {fate.kind} | {'; '.join(text for text in said if text).replace('|', chr(92) + '|')} |"

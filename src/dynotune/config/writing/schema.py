@@ -11,6 +11,7 @@ from dynotune.config.fates.launcher import LAUNCHER
 from dynotune.config.fates.legacy import LEGACY, RENAMED
 from dynotune.config.fates.table import SFT_FATES
 from dynotune.config.keys.topics import topics
+from dynotune.speedups.registry import speedups
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -27,6 +28,7 @@ def json_schema(model: type[BaseModel]) -> dict[str, Any]:
         for key in topic.fields:
             properties[key]["description"] = inspect.cleandoc(properties[key]["description"])
             _accept_spellings(properties[key])
+    properties["speedups"].update(_speedups())
     for key, fate in (*SFT_FATES.items(), *LEGACY.items(), *LAUNCHER.items()):
         if key not in properties:
             properties[key] = _deprecated(_sentence(fate))
@@ -41,11 +43,23 @@ def json_schema(model: type[BaseModel]) -> dict[str, Any]:
     }
 
 
+def _speedups() -> dict[str, Any]:
+    """An entry for each speed-up there is. Others are no keys."""
+    entries: dict[str, Any] = {}
+    for name, one in speedups().items():
+        entries[name] = {"enum": ["auto", "on", "off"], "description": f"{one.summary} ({one.kind}; {one.default})"}
+        _accept_spellings(entries[name])
+    return {"properties": entries, "additionalProperties": False}
+
+
 def _accept_spellings(entry: dict[str, Any]) -> None:
     # YAML 1.1 reads an unquoted `no` or `off` as false; editors follow it, and so does the loader.
-    if {"no", "off"} & set(entry.get("enum", ())):
+    words = set(entry.get("enum", ()))
+    if {"no", "off"} & words:
         entry["enum"] = [*entry["enum"], False]
         entry.pop("type", None)
+    if "on" in words:
+        entry["enum"] = [*entry["enum"], True]
 
 
 def _deprecated(description: str) -> dict[str, Any]:
