@@ -25,7 +25,7 @@ class PackedExecution(Speedup):
     order = Order.EXECUTION
 
     def asked(self, config: "SFTConfig") -> tuple[Setting, str] | None:
-        return config.packed_execution, f"packed_execution: {config.packed_execution}"
+        return config.execution_asked
 
     def applicable(self, context: Context) -> No | None:
         from dynotune.model.attention.structure import why_not_by_structure
