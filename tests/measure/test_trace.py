@@ -105,6 +105,17 @@ def test_results_are_those_of_the_untraced_step(again: bool) -> None:
     assert torch.equal(found[0], take(Stack(again=again)))
 
 
+def test_modules_that_the_backward_pass_cannot_reach_are_told() -> None:
+    """As the first ones under LoRA. What was lost on the way does not count as that."""
+    model = Stack()
+    model.layers[0].requires_grad_(False)
+    own = model.layers[2].up.forward
+    model.layers[2].up.forward = lambda x: own(x).detach()
+    evidence = traced(model, [*PLACES, "layers.0.up", "layers.2.up"])
+    assert evidence.facts["without_gradient"] == ["layers.0", "layers.0.up"]
+    assert traced(Stack(again=True), PLACES).facts["without_gradient"] == []
+
+
 def snapshot(model: nn.Module) -> list[tuple[str, dict[str, int]]]:
     return [(name, {k: id(v) for k, v in module.__dict__.items()}) for name, module in model.named_modules()]
 

@@ -52,6 +52,16 @@ def test_only_the_backward_lacks_it() -> None:
     assert (found.verdict, found.count, found.missing) == (Verdict.PARTIAL, "3 of 4", ("layers.2 (backward)",))
 
 
+def test_no_backward_is_expected_where_none_can_come() -> None:
+    """The first layer of a model whose embedding is frozen gets no gradient, and has none to give."""
+    without = [one for one in ran() if one.phase is Phase.FORWARD or one.place != "layers.0"]
+    told = {"without_gradient": ["layers.0"]}
+    assert judge(BOTH, evidence(*without, facts=told), LAYERS).count == "4 of 4"
+    no_forward = [one for one in ran() if one.place != "layers.0"]
+    missing = judge(BOTH, evidence(*no_forward, facts=told, watched=frozenset(LAYERS)), LAYERS).missing
+    assert missing == ("layers.0 (forward)",)
+
+
 def test_forward_alone_is_partial_though_no_place_is_whole() -> None:
     found = judge(BOTH, evidence(*(one for one in ran() if one.phase is Phase.FORWARD)), LAYERS)
     assert (found.verdict, found.count) == (Verdict.PARTIAL, "0 of 4")

@@ -163,6 +163,12 @@ def test_a_forward_that_is_fused_and_a_backward_that_is_not() -> None:
     assert found.missing[0] == "layers.0.norm (backward)"
 
 
+def test_a_patch_that_loses_the_gradient() -> None:
+    found = verdict(lambda model: patch(model, range(1), lambda x: FusedNorm.apply(x).detach()))
+    assert found.verdict is Verdict.PARTIAL
+    assert "layers.0.norm (backward)" in found.missing
+
+
 def test_a_flag_that_nobody_reads() -> None:
     def install(model: Model) -> None:
         model.use_fused_norm = True  # type: ignore[assignment]

@@ -59,9 +59,8 @@ class Ranges:
 
     def __init__(self, modules: Mapping[str, nn.Module], label: Callable[[str], str]) -> None:
         self.modules, self.label = modules, label
-        self.without_gradient: set[str] = set()
-        """Modules that gave nothing with a gradient while gradients were wanted: the backward pass does not reach them."""
-
+        self._called: set[str] = set()
+        self._to_be_reached: set[str] = set()
         self._before: list[tuple[nn.Module, str, bool, Any, Any]] = []
 
     def __enter__(self) -> None:
@@ -77,10 +76,18 @@ class Ranges:
     ) -> None:
         self._restore()
 
+    @property
+    def without_gradient(self) -> set[str]:
+        """Modules that the backward pass cannot reach: at no call did an argument or a weight of theirs ask for a gradient.
+
+        What they give does not count: a stand-in that loses a gradient on its way is not excused.
+        """
+        return self._called - self._to_be_reached
+
     def _surround(self, module: nn.Module, name: str) -> None:
         attribute = _attribute(module) or _FORWARD
         inner = getattr(module, attribute)
-        ours = self._ranged(inner, name)
+        ours = self._ranged(inner, module, name)
         # Not by setattr, which modules may overload.
         self._before.append((module, attribute, attribute in module.__dict__, module.__dict__.get(attribute), ours))
         module.__dict__[attribute] = ours
@@ -95,25 +102,26 @@ class Ranges:
             else:
                 del module.__dict__[attribute]
 
-    def _ranged(self, inner: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def _ranged(self, inner: Callable[..., Any], module: nn.Module, name: str) -> Callable[..., Any]:
         label = self.label(name)
 
         @functools.wraps(inner, updated=())
         def run(*args: Any, **kwargs: Any) -> Any:
+            if torch.is_grad_enabled():
+                self._called.add(name)
+                given = _tensors((*args, *kwargs.values()))
+                if any(x.requires_grad for x in given) or any(weight.requires_grad for weight in module.parameters()):
+                    self._to_be_reached.add(name)
             with record_function(label):
-                out = inner(*args, **kwargs)
-            if torch.is_grad_enabled() and not any(y.requires_grad for y in _tensors(out)):
-                self.without_gradient.add(name)
-            return out
+                return inner(*args, **kwargs)
 
         return run
 
 
-def _tensors(out: Any) -> Iterator[Tensor]:
-    """What a module gave: a tensor, or a few in a tuple or a mapping."""
-    if isinstance(out, Tensor):
-        yield out
-    elif isinstance(out, Mapping):
-        yield from (y for y in out.values() if isinstance(y, Tensor))
-    elif isinstance(out, list | tuple):
-        yield from (y for y in out if isinstance(y, Tensor))
+def _tensors(arguments: Iterable[Any]) -> Iterator[Tensor]:
+    """Those among arguments, also a few in a tuple."""
+    for one in arguments:
+        if isinstance(one, Tensor):
+            yield one
+        elif isinstance(one, list | tuple):
+            yield from (x for x in one if isinstance(x, Tensor))
