@@ -32,13 +32,18 @@ class PackedPath:
         assert site.head is not None
         self.site, self.objective = site, objective
         self.model = site.model
-        self.head: Head = site.head
         self.asides = asides or {}
         self.left = Counter[str]()
         """What kernels left to the modules in packed execution itself, not where generation or callbacks call the model."""
 
         self._attention = packed_attention(self.model)
         self._attention.disengage()  # from here on only inside `engaged`
+
+    @property
+    def head(self) -> Head:
+        """The one that runs at present."""
+        assert self.site.head is not None
+        return self.site.head
 
     @property
     def labelled_rows_head(self) -> bool:

@@ -28,17 +28,21 @@ class Engaged:
     others: dict[str, dict[str, str]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
     """Modules of each kind that keep their own forward, by name, with the reason."""
 
+    called: str = "elementwise kernels"
+    """What they are called in what is said."""
+
     why_not: str | None = None
     """Why no kernel runs on this GPU; None if they do, and where there is no GPU."""
 
     aside: Aside = field(default_factory=Aside)
 
-    _replaced: list[tuple[nn.Module, Any]] = field(default_factory=list)
+    _replaced: dict[tuple[str, str], tuple[nn.Module, Any]] = field(default_factory=dict)
+    """By kind and module name: the module, and what stands in the place of its forward."""
 
     @property
     def forwards(self) -> list[tuple[nn.Module, Any]]:
         """Modules, and what stands in the place of each one's forward."""
-        return list(self._replaced)
+        return list(self._replaced.values())
 
     @property
     def calls_to_own(self) -> int:
@@ -48,10 +52,10 @@ class Engaged:
     def lines(self) -> list[str]:
         """What is to be said: n of N of each kind, and why not the others. Nothing where there is no GPU."""
         if self.why_not:
-            return [f"elementwise kernels are not used: {self.why_not}"]
+            return [f"{self.called} are not used: {self.why_not}"]
         totals = {kind: len(self.fused[kind]) + len(self.others[kind]) for kind in KINDS}
         counts = [f"{len(self.fused[kind])} of {total} {kind}s" for kind, total in totals.items() if total]
-        lines = [f"elementwise kernels: {', '.join(counts)}"] if counts else []
+        lines = [f"{self.called}: {', '.join(counts)}"] if counts else []
         for kind, others in self.others.items():
             for reason, n in Counter(others.values()).most_common():
                 first = next(name for name, why in others.items() if why == reason)
@@ -59,39 +63,57 @@ class Engaged:
                 lines.append(f"{kind} without kernel, its own operations: {first}{more}: {reason}")
         return lines
 
+    def leave(self, kind: str, name: str, reason: str) -> None:
+        """Give one module its own forward back."""
+        del self.fused[kind][name]
+        self.others[kind][name] = reason
+        _take_out(*self._replaced.pop((kind, name)))
+
     def uninstall(self) -> None:
         """Give every module its own forward back. Twice is once."""
-        for module, forward in self._replaced:
-            if module.__dict__.get("forward") is forward:
-                del module.forward
+        for module, forward in self._replaced.values():
+            _take_out(module, forward)
 
 
-def install(model: nn.Module, compute: torch.dtype, kinds: Collection[str] = tuple(KINDS)) -> Engaged:
+def _take_out(module: nn.Module, forward: Any) -> None:
+    if module.__dict__.get("forward") is forward:
+        del module.forward
+
+
+def install(
+    model: nn.Module,
+    compute: torch.dtype,
+    kinds: Collection[str] = tuple(KINDS),
+    kernels: Kernels | None = None,
+    called: str = "elementwise kernels",
+) -> Engaged:
     """Replace elementwise operations of `model` by kernels that compute the same, on these instances only.
 
     kinds: of modules, by name (`KINDS`).
+    kernels: somebody else's, which run where the model is. Default: ours, where they run.
+    called: what they are called in what is said.
 
     `compute` is the dtype that activations have. Each module's own forward is compared with the kernel on random inputs,
     with gradients, in float32 and in `compute`; where they differ it stays. Modules, names, parameters and files stay as
     they are, and so does the random state. Without a GPU nothing happens.
     """
     device = next(model.parameters()).device
-    kernels = usable(device)
-    if not isinstance(kernels, Kernels):
-        return Engaged(why_not=kernels)
-    engaged, widths = Engaged(), rotary.table_widths(model)
+    found = kernels or usable(device)
+    if not isinstance(found, Kernels):
+        return Engaged(called=called, why_not=found)
+    engaged, widths = Engaged(called=called), rotary.table_widths(model)
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):  # a module that is tried out may draw
         for kind, name, module in _candidates(model, kinds):
-            found = _replacement(kind, module, kernels, compute, device, widths)
-            if isinstance(found, str):
+            replacement = _replacement(kind, module, found, compute, device, widths)
+            if isinstance(replacement, str):
                 if kind != "RMSNorm" or norm.calls_itself_one(module):
-                    engaged.others[kind][name] = found
+                    engaged.others[kind][name] = replacement
                 continue
-            engaged.fused[kind][name], forward = found
-            found[0].aside = engaged.aside
+            engaged.fused[kind][name], forward = replacement
+            replacement[0].aside = engaged.aside
             module.forward = forward
-            engaged._replaced.append((module, forward))
+            engaged._replaced[kind, name] = module, forward
     return engaged
 
 

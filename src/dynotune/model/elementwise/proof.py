@@ -17,7 +17,7 @@ Dtypes = Sequence[torch.dtype]
 
 def random(shape: Sequence[int], seed: int, device: torch.device) -> Tensor:
     """Standard normal float32 of a generator of its own: the run's random state stays as it is."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(device)
+    return torch.randn(tuple(shape), generator=torch.Generator().manual_seed(seed)).to(device)
 
 
 def why_different(

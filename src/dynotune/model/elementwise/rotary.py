@@ -105,7 +105,7 @@ def fused_rotary(
     parameter = next(module.parameters(), None)
     if parameter is None:
         return "it has no parameters"
-    inputs = _inputs(module, parameter.device)
+    inputs = _inputs(module, parameter.device, kernels.half_tables)
     d = inputs[0].shape[-1]
     if widths and d not in widths:
         return f"it rotates {' or '.join(map(str, sorted(widths)))} of {d} dimensions"
@@ -143,11 +143,14 @@ def _names(module: nn.Module) -> list[str]:
     return [n for n in forward.__code__.co_names if "rotary" in n and callable(forward.__globals__.get(n))]
 
 
-def _inputs(module: nn.Module, device: torch.device) -> list[Tensor]:
+def _inputs(module: nn.Module, device: torch.device, half_tables: bool) -> list[Tensor]:
     """Of the model's own head counts where it says them: what is compiled to be compared is then what runs."""
     config: Any = getattr(module, "config", None)
     heads = getattr(config, "num_attention_heads", None) or 3
     key_heads = getattr(config, "num_key_value_heads", None) or heads
     d = getattr(module, "head_dim", None) or 64
     shapes = (1, TOKENS, heads, d), (1, TOKENS, key_heads, d), (1, TOKENS, d), (1, TOKENS, d)
-    return [random(shape, i, device) for i, shape in enumerate(shapes)]
+    query, key, *tables = (random(shape, i, device) for i, shape in enumerate(shapes))
+    if half_tables:
+        tables = [table[..., : d // 2].repeat(1, 1, 2) for table in tables]
+    return [query, key, *tables]

@@ -24,6 +24,9 @@ class Kernels:
     on_cpu: bool
     """Triton's interpreter runs (TRITON_INTERPRET=1), which is for tests."""
 
+    half_tables: bool = False
+    """`rotary` reads the first half of each row of the tables only, and takes the second for the same."""
+
 
 @cache
 def kernels() -> Kernels | str:
