@@ -310,9 +310,8 @@ def show(rows: dict[str, Any]) -> None:
             print(f"{name:10} {one['heads']:44} {used:5.2f} of the error allowed: {verdict}")
         if row.get("compiled"):
             print(f"{name:10} compiled: {row['compiled']}")
-    print(
-        f"{'documents':10} {'heads':9} {'backend':10} {'fwd ms':>8} {'bwd ms':>8} {'TFLOP/s':>8} {'host us':>8} {'prep ms':>8} {'first s':>8}"
-    )
+    columns = ("fwd ms", "bwd ms", "TFLOP/s", "host us", "prep ms", "first s")
+    print(f"{'documents':10} {'heads':9} {'backend':10}", *(f"{name:>8}" for name in columns))
     timed = [(one["documents"], one["heads"], name, one) for name, row in rows.items() for one in row.get("times", [])]
     for documents, heads, name, one in sorted(timed, key=lambda t: (t[0], t[1], -t[3].get("tflops", 0))):
         if "tflops" in one:
