@@ -4,7 +4,7 @@ The baseline of every comparison, and what an architecture gets that cannot be p
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor
 from dynotune.data.examples import IGNORE
 from dynotune.execution.path import Document, HostBatch
 from dynotune.model.forward import logits_of_document
+from dynotune.model.masked_attention import without_cudnn_attention
 from dynotune.objectives.sft import Objective
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class PlainPath:
         return HostBatch(buffer, unpack)
 
     def engaged(self) -> AbstractContextManager[Any]:
-        return nullcontext()
+        return without_cudnn_attention()  # what is recomputed in the backward pass, too
 
     def notes(self) -> list[str]:
         return []

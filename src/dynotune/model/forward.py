@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from dynotune.model.masked_attention import without_cudnn_attention
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
@@ -19,7 +21,7 @@ _ONE_DOCUMENT = ContextVar("one document", default=False)  # of this thread only
 
 def logits_of_document(model: "PreTrainedModel", ids_T: Tensor) -> Tensor:
     """Logits [T, V] of one document, whose tokens see the document from its start and nothing else."""
-    with _known_to_be_one_document():
+    with _known_to_be_one_document(), without_cudnn_attention():
         logits: Tensor = model(input_ids=ids_T[None], use_cache=False).logits
     return logits[0]
 
