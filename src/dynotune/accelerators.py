@@ -83,11 +83,9 @@ y = LigerRMSNormFunction.apply(x, torch.ones(64, device=device), 1e-6)
 assert all(torch.isfinite(z).all() for z in (y, *torch.autograd.grad(y.sum(), x)))
 """
 _FA3 = """
-import pathlib
-if not hasattr(torch.ops.flash_attn_3, "fwd"):  # a library beside the module, that is no module itself
-    for folder in getattr(module, "__path__", ()):
-        for library in pathlib.Path(folder).glob("_C*.so"):
-            torch.ops.load_library(str(library))
+from dynotune.model.attention.backends import fa3  # finds the library beside the module and CUDA 12's runtime
+if fa3.missing():
+    raise ImportError(fa3.missing())
 q, grad = (torch.randn(64, 4, 128, device=device, dtype=torch.bfloat16) for _ in range(2))
 k = v = q[:, :2].contiguous()
 ends = torch.tensor([0, 32, 64], device=device, dtype=torch.int32)
