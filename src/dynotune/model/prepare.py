@@ -10,6 +10,7 @@ from dynotune.errors import ConfigError, ModelError
 from dynotune.model.adapter import add_adapter, lora_config, not_fused, refuse_mixed_products, say_where
 from dynotune.model.describe import ModelFacts, describe_model
 from dynotune.model.embedding import agree_on_special_tokens, fit_embedding
+from dynotune.model.flash_packages import loadable
 from dynotune.model.load import check_model, load_model
 from dynotune.model.precision import Precision, state_precision
 from dynotune.model.tokenizer import TokenizerChanges
@@ -70,6 +71,8 @@ def _prepare(
     is_peft = own_model is not None and hasattr(own_model, "peft_config")
     if is_peft:
         _check_own_adapter(own_model, config.use_peft, own_peft_config)
+    if own_model is None:
+        config, says = loadable(config)
     model = load_model(config, precision, device) if own_model is None else _to(own_model, device)
     if own_model is None and config.random_weights:
         says.append(f"weights: random, drawn with seed {config.seed}; none were loaded")

@@ -32,8 +32,11 @@ class ModelConfig(Topic):
     """Compute in bfloat16 (autocast). Default: yes on a GPU that has it, no on the CPU."""
 
     attn_implementation: str | None = None
-    """Attention implementation of transformers (`sdpa`, `eager`, `flash_attention_2`, ...) on the plain path and
-    for generations; packed execution has its own attention. Default: the model's own."""
+    """Attention implementation of transformers (`sdpa`, `eager`, `flash_attention_2`, ...) on the plain path and for
+    generations. Packed execution has its own attention, of which names of kernels ask for one by name: `flash_attention_2`
+    for the speed-up `attention_varlen` (PyTorch's own FlashAttention-2, no package needed), `flash_attention_3` for
+    `attention_fa3`, `flash_attention_4` for `attention_fa4`, `flex_attention` for `attention_flex`. It runs and is proved,
+    or the run stops. Default: the model's own, and in packed execution the fastest that works here."""
 
     model_init_kwargs: dict[str, Any] = Field(default_factory=dict)
     """More arguments of `from_pretrained`, as in TRL. `device_map` is refused."""
