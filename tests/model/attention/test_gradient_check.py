@@ -89,11 +89,14 @@ class Leaking(Kernel):
 
 
 class Touching(Kernel):
-    """What is wrong by less than rounding, and depends on another document."""
+    """Off by a bit, up or down by the sign of something in the third document, which is changed."""
 
     def attend(self, q: Tensor, *args: Any) -> Tensor:
         out = super().attend(q, *args)
-        return out + 1e-2 * out.detach().abs().mean() * q.detach()[-1].sign().mean()
+        factor = torch.ones_like(out)
+        if len(q) > 300:
+            factor[0] += 2**-7 * q.detach()[100].sum().sign()
+        return out * factor
 
 
 def one_document(out: Tensor, *_: Any) -> Tensor:
@@ -127,7 +130,8 @@ def test_one_document_among_many_is_not_lost(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_documents_that_see_each_other_a_little_are_found() -> None:
     """A difference that all tolerances let pass: bits are compared."""
-    assert check(Touching(), ASKED, 0.25).reason is not None
+    assert check(Kernel(), ASKED, 0.25, seed=3).reason is None
+    assert "changes when another document does" in str(check(Touching(), ASKED, 0.25, seed=3).reason)
 
 
 def test_each_time_other_documents_and_the_random_state_stays() -> None:
