@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError, ModelError
+from dynotune.model.activations.layers import checkpoint_layers
 from dynotune.model.adapter import add_adapter, lora_config, not_fused, refuse_mixed_products, say_where
 from dynotune.model.describe import ModelFacts, describe_model
 from dynotune.model.embedding import agree_on_special_tokens, fit_embedding
@@ -96,7 +97,7 @@ def _prepare(
     if hasattr(model, "peft_config"):
         says += say_where(cast("PeftModel", model))
     if config.gradient_checkpointing:
-        _checkpoint_activations(model, config, undo)
+        undo.callback(checkpoint_layers(model, config.gradient_checkpointing_kwargs).uninstall)
         says.append("gradient checkpointing: on")
     if config.neftune_noise_alpha:
         undo.callback(_add_neftune(model, config.neftune_noise_alpha))
@@ -142,34 +143,6 @@ def _router_loss(model: "PreTrainedModel") -> list[str]:
         f"behavioural: the router's auxiliary loss of this mixture of experts (coefficient {coefficient}) is not added to"
         " the objective; TRL adds it"
     ]
-
-
-def _checkpoint_activations(model: "PreTrainedModel", config: SFTConfig, undo: ExitStack) -> None:
-    """Switch checkpointing on; `undo` switches it off again where it was off before."""
-    kwargs = {"use_reentrant": False, **config.gradient_checkpointing_kwargs}
-    if not getattr(model, "supports_gradient_checkpointing", True):
-        raise ConfigError(f"`gradient_checkpointing: true`: {type(model).__name__} does not support it. Take it out.")
-    # transformers 5.2x renamed these; the old names still work there and warn.
-    renamed = hasattr(model, "activation_checkpointing_enable")
-    had_hooks = bool(getattr(model, "_require_grads_hooks", None))
-    was_on = bool(getattr(model, "is_activation_checkpointing" if renamed else "is_gradient_checkpointing", False))
-    try:
-        if renamed:
-            model.activation_checkpointing_enable(activation_checkpointing_kwargs=kwargs)
-        else:
-            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=kwargs)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"`gradient_checkpointing_kwargs: {config.gradient_checkpointing_kwargs}`: {error}"
-        ) from error
-    if not was_on:
-        undo.callback(model.activation_checkpointing_disable if renamed else model.gradient_checkpointing_disable)
-    # The frozen embedding's output carries no gradient, and a checkpointed layer needs an input that does. transformers
-    # sees to that by itself in most versions, and forgets its first hooks when it is asked twice.
-    if hasattr(model, "peft_config") and not getattr(model, "_require_grads_hooks", None):
-        model.enable_input_require_grads()
-    if not had_hooks:
-        undo.callback(model.disable_input_require_grads)
 
 
 def _add_neftune(model: "PreTrainedModel", alpha: float) -> Callable[[], None]:

@@ -72,6 +72,18 @@ def _batch(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
         )
 
 
+def _activations(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
+    policy, again = config.activation_memory, config.gradient_checkpointing
+    impossible = {True: ("none", "selective"), False: ("selective", "full")}
+    if again is not None and policy in impossible[again]:
+        yield wrong(
+            f"`activation_memory: {policy}` and `gradient_checkpointing: {str(again).lower()}` contradict each other. Keep"
+            " one.",
+            "activation_memory",
+            "gradient_checkpointing",
+        )
+
+
 def _packing(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
     key = "packing" if config.packing else "eval_packing"
     if not (config.packing or config.packing_of_evaluation):
@@ -215,6 +227,7 @@ CHECKS: tuple[Check, ...] = (
     _data,
     _batch,
     _packing,
+    _activations,
     steps,
     _objective,
     _adapter,

@@ -164,7 +164,16 @@ LLAMA_FACTORY_NAMES: Mapping[str, str] = {
     "interleave_probs": "`datasets:`, each entry with a `fraction`",
 }
 
+OTHER_NAMES: Mapping[str, str] = {
+    "max_tokens_per_microbatch": "`micro_batch_tokens`, a number or `auto`",
+    "max_tokens_per_micro_batch": "`micro_batch_tokens`, a number or `auto`",
+    "activation_checkpointing": "`gradient_checkpointing: true`, or `activation_memory`",
+    "activation_offload": "`activation_memory: offload`",
+}
+"""Names that several other projects use, none of these."""
+
 ALIASES: Mapping[str, Alias] = {
+    **{name: Alias("another trainer", ours) for name, ours in OTHER_NAMES.items()},
     **{name: Alias(AXOLOTL, ours) for name, ours in AXOLOTL_NAMES.items()},
     **{name: Alias(LLAMA_FACTORY, ours) for name, ours in LLAMA_FACTORY_NAMES.items()},
 }

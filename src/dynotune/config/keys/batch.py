@@ -1,8 +1,8 @@
 """What a step contains, and how it is executed."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from dynotune.config.keys.topic import Topic
 
@@ -34,9 +34,15 @@ class BatchConfig(Topic):
     dataloader_drop_last: bool = False
     """Leave out the last, smaller batch of an epoch, as TRL does when asked; the rows left out are counted."""
 
-    micro_batch_tokens: int | None = Field(default=None, ge=64, lt=2**31)
-    """Tokens that a micro-batch may hold under packed execution; more where a document is longer. Default: what is
-    estimated to fit the device, at most 16,384. It changes speed and memory, never what a step contains."""
+    micro_batch_tokens: Annotated[int, Field(ge=64, lt=2**31)] | Literal["auto"] | None = None
+    """Tokens that a micro-batch may hold under packed execution; more where a document is longer. Default, which is also
+    `auto`: what fits the device, tried out on the largest micro-batch before the first step and remembered, at most
+    16,384. It changes speed and memory, never what a step contains."""
+
+    @field_validator("micro_batch_tokens", mode="after")
+    @classmethod
+    def _auto_is_the_default(cls, tokens: int | Literal["auto"] | None) -> int | None:
+        return None if tokens == "auto" else tokens
 
     packing: bool = False
     """TRL's packing, which makes a row a bin of up to `max_length` tokens. *Behavioural*: a step holds many more examples

@@ -2,9 +2,11 @@
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from dynotune.config.keys.topic import Topic
+
+LEAST_BUDGET = 0.15
 
 
 class ModelConfig(Topic):
@@ -42,11 +44,32 @@ class ModelConfig(Topic):
     """More arguments of `from_pretrained`, as in TRL. `device_map` is refused."""
 
     gradient_checkpointing: bool | None = None
-    """Recompute activations in the backward pass: less memory, about a third more time, the same result. Default: off,
-    because micro-batches are made as large as the memory takes without it (TRL's default is on)."""
+    """Recompute activations in the backward pass: less memory, about a third more time, the same result. Default: as
+    `activation_memory` decides (TRL's default is on)."""
 
     gradient_checkpointing_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Arguments of `gradient_checkpointing_enable`."""
+
+    activation_memory: Literal["auto", "none", "selective", "full", "offload"] = "auto"
+    """What is done with activations between forward and backward, always with the same result. `none`: all are kept;
+    `selective`: results of norms and gated activations are made again; `full`: layers are computed again from their
+    inputs; `offload`: the same, and the inputs wait in host memory. `auto`: the fastest that fits, smaller micro-batches
+    before any recomputation, tried out on the largest micro-batch before the first step and remembered.
+    `gradient_checkpointing: true` asks for `full`, `false` for `none`."""
+
+    activation_memory_budget: float | None = Field(default=None, le=1.0)
+    """With compiled layers: the share of activations that they may keep, cheap operations made again first
+    (`torch._functorch.config.activation_memory_budget`). At least 0.15: below it the peak goes up again. Default: 1."""
+
+    @field_validator("activation_memory_budget", mode="after")
+    @classmethod
+    def _is_a_share_that_saves(cls, share: float | None) -> float | None:
+        if share is not None and share < LEAST_BUDGET:
+            raise ValueError(
+                f"below {LEAST_BUDGET} the peak of memory goes up again (pytorch issue 197838), so this would save nothing."
+                f" Write {LEAST_BUDGET} or more, or `activation_memory: full`."
+            )
+        return share
 
     eos_token: str | None = None
     """The token that ends a turn or a text; must be in the vocabulary. Default: the tokenizer's."""

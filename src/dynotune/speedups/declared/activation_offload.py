@@ -1,0 +1,79 @@
+"""Activations in host memory between forward and backward."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from dynotune.measure.evidence import Evidence, Phase, Source
+from dynotune.speedups.activation import ActivationPolicy, layers_again
+from dynotune.speedups.contract import Context, Installation, No, Site
+from dynotune.speedups.expectation import Expectation, Holds
+from dynotune.speedups.registry import register
+
+
+@register
+class ActivationOffload(ActivationPolicy):
+    name = "activation_offload"
+    policy = "offload"
+    summary = (
+        "Computes layers again in the backward pass from inputs that wait in host memory; with"
+        " `gradient_checkpointing: false` everything waits there and nothing is computed again."
+    )
+
+    def possible(self, context: Context) -> No | None:
+        from dynotune.model.activations.layers import why_not
+
+        if not context.on_gpu:
+            return No("what is kept is in the host's memory already", expected=True)
+        reason = why_not(context.model) if context.config.gradient_checkpointing is not False else None
+        return No(reason) if reason else None
+
+    def install(self, site: Site) -> Installation | No:
+        from dynotune.model.activations.host import InHostMemory, StreamCopies
+        from dynotune.model.activations.keeping import Around
+        from dynotune.model.activations.layers import are_checkpointed, checkpoint_layers, paused
+        from dynotune.model.attention.decoder import text_decoder
+
+        config, layers = site.context.config, None
+        if config.gradient_checkpointing is not False and not are_checkpointed(site.model):
+            layers = checkpoint_layers(site.model, config.gradient_checkpointing_kwargs)
+        keeper = InHostMemory(StreamCopies(site.context.device))
+        around = Around(text_decoder(site.model), keeper)
+        around.put_in()
+
+        def uninstall() -> None:
+            around.take_out()
+            if layers:
+                layers.uninstall()
+
+        @contextmanager
+        def without() -> Iterator[None]:
+            around.take_out()
+            try:
+                with paused(site.model):
+                    yield
+            finally:
+                around.put_in()
+
+        what = "layers' inputs wait in host memory, layers are computed again" if layers else "all wait in host memory"
+        places = layers.places if layers else ()
+        return Installation(
+            uninstall,
+            places=places,
+            lines=(f"activations: {what}",),
+            without=without,
+            detail=(keeper, layers is not None),
+        )
+
+    def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
+        _, again = installed.detail
+
+        def copied(pattern: str, phase: Phase) -> Holds:
+            def test(evidence: Evidence) -> bool | None:
+                if not evidence.has_device_events:
+                    return None
+                return sum(one.bytes for one in evidence.matching([pattern], Source.COPY, phase)) > 0
+
+            return Holds(f"activations copied: {pattern} in the {phase} pass", test)
+
+        copies = [copied("Memcpy DtoH", Phase.FORWARD), copied("Memcpy HtoD", Phase.BACKWARD)]
+        return [*copies, layers_again(installed.places)] if again else copies

@@ -1,0 +1,66 @@
+"""Results of cheap operations made again in the backward pass."""
+
+from collections.abc import Sequence
+
+from dynotune.measure.evidence import Evidence, Phase
+from dynotune.speedups.activation import PRODUCTS, ActivationPolicy
+from dynotune.speedups.contract import Context, Installation, No, Site
+from dynotune.speedups.expectation import Absent, Expectation, Expected
+from dynotune.speedups.registry import register
+
+
+@register
+class ActivationSelective(ActivationPolicy):
+    name = "activation_selective"
+    policy = "selective"
+    summary = (
+        "Makes results of norms and gated activations again in the backward pass; no product or attention runs twice."
+    )
+    conflicts = ("compiled_layers",)  # compiled code decides itself what it makes again
+
+    def possible(self, context: Context) -> No | None:
+        from dynotune.model.activations.cheap import adapter_drops_out
+
+        if context.has_adapter and adapter_drops_out(context.model):
+            return No(
+                "adapters with dropout keep what they dropped out of a result, and not the result",
+                "set `lora_dropout: 0`",
+            )
+        return None
+
+    def install(self, site: Site) -> Installation | No:
+        from dynotune.model.activations.cheap import Cheap, remake_cheap
+        from dynotune.model.activations.layers import are_checkpointed
+        from dynotune.model.attention.decoder import text_decoder
+
+        if are_checkpointed(site.model):
+            return No("its layers are computed again as a whole already", expected=True)
+        decoder = text_decoder(site.model)
+        found = remake_cheap(site.model, decoder, site.context.compute)
+        if not isinstance(found, Cheap):
+            return No(found)
+        return Installation(
+            found.uninstall,
+            places=tuple(found.kinds["gated activations"]),
+            left_out=tuple(f"{name}: {why}" for name, why in found.others.items()),
+            lines=tuple(f"activations: {line}" for line in found.lines()),
+            forwards=[(decoder, found.around)],
+            detail=found,
+        )
+
+    def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
+        def products(evidence: Evidence) -> str | None:
+            twice = sum(evidence.count(PRODUCTS, phase=Phase.BACKWARD, at=at) for at in layers)
+            return f"{twice:,} products of a forward pass in the backward pass" if twice else None
+
+        layers = tuple(dict.fromkeys(name.rpartition(".")[0] for name in installed.places))
+        return [
+            Expected(
+                "gated activation made again",
+                Phase.BACKWARD,
+                kernels=("^dynotune_gated_forward", "silu_kernel", "GeluCUDAKernel"),
+                operators=("^aten::(silu|gelu)$", "^Gated(Halves)?$"),
+                at=layers,
+            ),
+            Absent("product computed again", products),
+        ]

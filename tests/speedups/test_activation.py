@@ -1,0 +1,171 @@
+"""Promise: what is done about activations is seen in a trace, in every layer, and its absence is seen, too."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from dynotune import ConfigError, SFTConfig
+from dynotune.measure.evidence import Evidence, Phase, Seen, Source
+from dynotune.measure.trace import Tracer
+from dynotune.model.activations.layers import are_checkpointed
+from dynotune.model.attention import hidden_states, packed_attention
+from dynotune.model.precision import Precision
+from dynotune.speedups.activation import POLICIES, asked_policy
+from dynotune.speedups.choose import decide
+from dynotune.speedups.contract import Context, Installation, Site
+from dynotune.speedups.expectation import Expectation, Observation, Verdict
+from dynotune.speedups.judge import judge
+from dynotune.speedups.registry import speedups
+from tests.model.activations.passes import CPU, batch_of, differ, model_of, pass_of, state_of
+
+FULL = Precision(torch.float32, False)
+LAYERS = 2
+
+
+def context_of(model: Any, **keys: Any) -> Context:
+    return Context(SFTConfig(**keys), model, CPU, torch.float32, FULL, longest=64)
+
+
+def put_in(name: str, model: Any, **keys: Any) -> tuple[Context, Installation]:
+    context = context_of(model, **keys)
+    found = speedups()[name].install(Site(context, lambda: torch.autocast("cpu", enabled=False)))
+    assert isinstance(found, Installation), found
+    return context, found
+
+
+def traced(model: Any, micro_batches: int = 2) -> Evidence:
+    layers = [name for name, module in model.named_modules() if type(module).__name__.endswith("DecoderLayer")]
+    tracer = Tracer(model, layers, CPU)
+    with packed_attention(model), tracer.step(2) as step:
+        for i in range(micro_batches):
+            with step.forward(i):
+                loss = hidden_states(model, batch_of((9 + i, 14))).square().mean()
+            with step.backward(i):
+                loss.backward()
+    assert step.evidence is not None
+    return step.evidence
+
+
+def verdict(expected: Sequence[Expectation], evidence: Evidence) -> Observation:
+    return judge(expected, evidence)
+
+
+@pytest.mark.parametrize("lora", [False, True], ids=["full", "lora"])
+@pytest.mark.parametrize("name", ["activation_full", "activation_selective"])
+def test_it_is_seen_in_every_layer_and_not_seen_where_it_is_off(name: str, lora: bool) -> None:
+    model = model_of("llama", lora)
+    right, before = pass_of(model), state_of(model)
+    context, installed = put_in(name, model)
+    expected = speedups()[name].expect(context, installed)
+    seen = verdict(expected, traced(model))
+    assert (seen.verdict, seen.seen, seen.of) == (Verdict.ENGAGED, LAYERS, LAYERS), seen
+    assert differ(pass_of(model), right) == []
+    installed.uninstall()
+    assert state_of(model) == before
+    off = verdict(expected, traced(model))
+    assert (off.verdict, off.seen) == (Verdict.NOT_ENGAGED, 0), off
+
+
+def test_a_layer_that_is_left_out_is_named() -> None:
+    model = model_of("llama", False)
+    context, installed = put_in("activation_full", model)
+    model.model.layers[1].gradient_checkpointing = False
+    seen = verdict(speedups()["activation_full"].expect(context, installed), traced(model))
+    assert (seen.verdict, seen.seen, seen.of) == (Verdict.PARTIAL, 1, LAYERS)
+    assert any("layers.1" in place for place in seen.missing)
+
+
+def test_selective_that_computes_products_again_is_no_selective() -> None:
+    """A planted lie: whole layers are computed again where only cheap results should be."""
+    model = model_of("llama", False)
+    context, selective = put_in("activation_selective", model)
+    expected = speedups()["activation_selective"].expect(context, selective)
+    selective.uninstall()
+    _, whole = put_in("activation_full", model)
+    seen = verdict(expected, traced(model))
+    assert seen.verdict is not Verdict.ENGAGED
+    assert any("product" in line for line in seen.against)
+    whole.uninstall()
+
+
+def test_copies_to_the_host_are_seen_by_their_bytes() -> None:
+    model = model_of("llama", False)
+    installed = Installation(lambda: None, detail=(None, False))
+    expected = speedups()["activation_offload"].expect(context_of(model), installed)
+
+    def evidence(*seen: Seen, device: str = "cuda", events: bool = True) -> Evidence:
+        kernel = Seen("gemm", Source.KERNEL, Phase.FORWARD, micro_batch=0)
+        return Evidence(2, device, events, (*seen, kernel) if events else seen, 1)
+
+    out = Seen("Memcpy DtoH (Device -> Pinned)", Source.COPY, Phase.FORWARD, micro_batch=0, bytes=1000)
+    back = Seen("Memcpy HtoD (Pinned -> Device)", Source.COPY, Phase.BACKWARD, micro_batch=0, bytes=1000)
+    assert verdict(expected, evidence(out, back)).verdict is Verdict.ENGAGED
+    for lie in (evidence(out), evidence(back), evidence()):
+        assert verdict(expected, lie).verdict is not Verdict.ENGAGED
+    assert verdict(expected, evidence(out, back, events=False)).verdict is Verdict.UNKNOWN
+
+
+def test_what_was_switched_on_by_whoever_made_the_model_is_left_and_seen() -> None:
+    model = model_of("llama", False)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    context, installed = put_in("activation_full", model)
+    assert verdict(speedups()["activation_full"].expect(context, installed), traced(model)).verdict is Verdict.ENGAGED
+    installed.uninstall()
+    assert are_checkpointed(model)
+
+
+def test_without_it_every_layer_runs_once_and_what_it_was_comes_back() -> None:
+    model = model_of("llama", False)
+    context, installed = put_in("activation_full", model)
+    expected = speedups()["activation_full"].expect(context, installed)
+    assert installed.without is not None
+    with installed.without():
+        assert verdict(expected, traced(model)).verdict is Verdict.NOT_ENGAGED
+    assert verdict(expected, traced(model)).verdict is Verdict.ENGAGED
+    installed.uninstall()
+
+
+@pytest.mark.parametrize(
+    ("keys", "policy"),
+    [
+        ({}, None),
+        ({"gradient_checkpointing": True}, "full"),
+        ({"gradient_checkpointing": False}, "none"),
+        ({"activation_memory": "selective"}, "selective"),
+        ({"activation_memory": "none"}, "none"),
+        ({"speedups": {"activation_full": "on"}, "gradient_checkpointing": False}, "full"),
+        ({"activation_memory": "offload", "gradient_checkpointing": False}, "offload"),
+    ],
+)
+def test_keys_ask_for_one_policy_and_leave_the_others_out(keys: dict[str, Any], policy: str | None) -> None:
+    context = context_of(model_of("llama", False), **keys)
+    asked = asked_policy(context.config)
+    assert (asked and asked[0]) == policy
+    if policy == "offload":  # asked for where it cannot be: said, and no other takes its place
+        with pytest.raises(ConfigError, match="host's memory already"):
+            decide(context.config, context, speedups())
+        return
+    for one in decide(context.config, context, speedups()):
+        if one.name.startswith("activation_") and one.name.removeprefix("activation_") in POLICIES:
+            assert (one.no is None) == (one.name == f"activation_{policy}"), one
+
+
+def test_contradictions_name_both_keys() -> None:
+    for keys in ({"activation_memory": "none", "gradient_checkpointing": True},
+                 {"activation_memory": "full", "gradient_checkpointing": False}):  # fmt: skip
+        with pytest.raises(ConfigError, match=r"activation_memory.*gradient_checkpointing"):
+            SFTConfig(**keys)  # type: ignore[arg-type]
+
+
+def test_a_budget_that_would_save_nothing_is_refused_with_the_reason() -> None:
+    with pytest.raises(ConfigError, match="peak of memory goes up again"):
+        SFTConfig(activation_memory_budget=0.1)
+    assert SFTConfig(activation_memory_budget=0.15).activation_memory_budget == 0.15
+
+
+def test_auto_is_a_number_of_tokens_that_is_chosen() -> None:
+    assert SFTConfig(micro_batch_tokens="auto").micro_batch_tokens is None
+    with pytest.raises(ConfigError, match="micro_batch_tokens"):
+        SFTConfig.model_validate({"max_tokens_per_microbatch": "auto"})
