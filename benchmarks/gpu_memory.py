@@ -3,10 +3,9 @@
     python benchmarks/gpu_memory.py --out OUT
 
 Each case trains three steps of random documents from random weights and compares the allocator's peak with the sum of the
-plan's parts for the largest micro-batch. An estimate is right if it is at most 15 % below and 50 % above the peak (it counts
-transformers' own operations, and the elementwise kernels keep less): too
-little fails runs, too much only makes micro-batches smaller. The exit code is 1 if one is not. `--smoke` runs tiny shapes on
-the CPU, where no peak is measured: it checks this script and nothing else.
+plan's parts for the largest micro-batch. An estimate is right if it is at most 5 % below and 10 % above the peak (it counts
+what the kernels keep; the allocator rounds): too little fails runs, too much only makes micro-batches smaller. The exit code
+is 1 if one is not. `--smoke` runs tiny shapes on the CPU, where no peak is measured: it checks this script and nothing else.
 """
 
 import argparse
@@ -78,7 +77,7 @@ def main() -> int:
             f"{case['case']:<28}{case['tokens']:>8,}{case['estimate_gib']:>14.2f}"
             f"{'-' if peak is None else format(peak, '.2f'):>10}{'-' if ratio is None else format(ratio, '.3f'):>15}"
         )
-    return int(any(case["ratio"] is not None and not 0.85 <= case["ratio"] <= 1.50 for case in result["cases"]))
+    return int(any(case["ratio"] is not None and not 0.95 <= case["ratio"] <= 1.10 for case in result["cases"]))
 
 
 def measure(shape: str, tokens: int, settings: dict[str, Any]) -> dict[str, Any]:
@@ -97,7 +96,7 @@ def measure(shape: str, tokens: int, settings: dict[str, Any]) -> dict[str, Any]
             save_strategy="no", logging_steps=1, disable_tqdm=True, token_cache="off", **settings,
         )  # fmt: skip
         memory = step_memory(config, target_of(config))
-        parts = memory.parts(tokens, 1.0, packed=True)
+        parts = memory.parts(tokens, 1.0, packed=True, accumulates=False)  # one micro-batch a step
         ran = train_sft(config, tokenizer=tiny_tokenizer(), train_dataset=rows, console=Console(quiet=True))
         plan = json.loads((ran.folder / "plan.json").read_text())
         assert plan["layout"]["micro_batches_per_step"]["max"] == 1, plan["layout"]

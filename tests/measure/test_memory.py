@@ -3,6 +3,7 @@
 import gc
 import json
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,12 +81,11 @@ def test_a_skeleton_keeps_what_the_model_keeps(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     bones, model = skeleton(config, FULL), real(config, attn_implementation="sdpa")
     model.train()
-    counted = per_token(bones, lambda n: run_decoder(bones, n), torch.float32, False)
+    counted = per_token(bones, lambda n: run_decoder(bones, n), torch.float32)
     there = per_token(
         model,
         lambda n: model.model(input_ids=torch.zeros(1, n, dtype=torch.long), use_cache=False),
         torch.float32,
-        False,
     )
     assert counted.kept == pytest.approx(there.kept, rel=0.02)
     assert counted.working == there.working
@@ -94,7 +94,6 @@ def test_a_skeleton_keeps_what_the_model_keeps(tmp_path: Path) -> None:
         eager,
         lambda n: eager.model(input_ids=torch.zeros(1, n, dtype=torch.long), use_cache=False),
         torch.float32,
-        False,
     )
     assert scores.kept > 1.3 * counted.kept
 
@@ -140,15 +139,42 @@ def test_lora_on_the_cpu_is_known_too(tmp_path: Path, bf16: bool) -> None:
     assert memory.needed(512) > memory.needed(256) > 0
 
 
-def test_checkpointing_keeps_the_inputs_of_layers_and_one_layer(tmp_path: Path) -> None:
+def test_what_each_policy_leaves(tmp_path: Path) -> None:
+    """Layers computed again leave their inputs and one layer; with them on the host, two inputs; cheap results are less."""
     config = config_of(tmp_path)
     bones = skeleton(config, FULL)
-    plain = per_token(bones, lambda n: run_decoder(bones, n), torch.float32, False)
-    again = per_token(bones, lambda n: run_decoder(bones, n), torch.float32, True)
-    assert again.kept == 3 * 64 * 4
+    plain = replace(per_token(bones, lambda n: run_decoder(bones, n), torch.float32), cheap=300)
+    again, away, cheap = (plain.under(policy) for policy in ("full", "offload", "selective"))
+    assert plain.under("none") == plain
+    assert again.kept == plain.inputs == 3 * 64 * 4
     assert again.again == plain.kept // 3
-    assert activations(again, 1000).bytes < activations(plain, 1000).bytes
-    assert activations(plain, 1000).bytes == 1000 * (plain.kept + plain.working)
+    assert away.kept == 2 * 64 * 4
+    assert away.again == again.again
+    assert cheap.kept == plain.kept - 300
+    assert away.bytes < again.bytes < cheap.bytes < plain.bytes
+    assert activations(plain, 1000, working=True).bytes == 1000 * (plain.kept + plain.working)
+    assert activations(plain, 1000, working=False).bytes == 1000 * plain.kept
+
+
+def test_the_peak_is_that_of_one_moment(tmp_path: Path) -> None:
+    """The head's logits and what the backward works with are never there together; a first micro-batch has no gradients."""
+    memory = step_memory(config_of(tmp_path), Target("cuda", "a GPU", None))
+
+    def bytes_of(tokens: int, **more: Any) -> dict[str, int]:
+        return {part.name: part.bytes for part in memory.parts(tokens, 1.0, packed=True, **more)}
+
+    few, many = bytes_of(64), bytes_of(100_000)
+    assert few.keys() == many.keys()
+    assert sum(many.values()) > sum(few.values())
+    together = many["activations"] + many["logits"]
+    counted = memory.per_token
+    assert together < 100_000 * counted.bytes + memory._head(100_000, 1.0, True).bytes
+    assert together >= 100_000 * counted.bytes
+    alone = bytes_of(100_000, accumulates=False)
+    assert sum(alone.values()) < sum(many.values())
+    # in the update all gradients are there and no activations: with next to no tokens that is the peak
+    tiny = bytes_of(1, accumulates=False)
+    assert tiny["gradients"] == many["gradients"]
 
 
 def test_the_head_holds_one_chunk_of_logits_and_more_where_it_is_trained(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ of a micro-batch, D hidden, V vocabulary.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dynotune.errors import ConfigError
@@ -20,6 +20,10 @@ GIB = 1 << 30
 WORKING_COPIES = 3
 """Tensors as wide as the widest of a layer that the backward pass holds at once beside what the forward pass kept: the
 gradient that comes in, the one that goes out, and one between."""
+
+WORKING_COPIES_OF_KERNELS = 2
+"""The same where a gated activation is one kernel: the gradient that comes in, and those of gate and up where the activation
+was, whose linear is done with it."""
 
 STATES = {"adamw_torch_fused": 2, "adamw_torch": 2, "sgd": 0, "adagrad": 1, "rmsprop": 1}
 """Values of an optimizer's state for each trained value, in its precision."""
@@ -43,11 +47,17 @@ class Part:
 
 
 def weights(model: "torch.nn.Module", compute_bf16: bool) -> list[Part]:
-    """Parameters and buffers; and the copies in bfloat16 that autocast makes of wider ones and keeps through a step."""
+    """Parameters and buffers; and the copies in bfloat16 that autocast makes of the decoder's matrices and keeps through a
+    step. The embedding is looked up and not cast, and the head holds its own copy as long as it works."""
     kept = _bytes((*model.parameters(), *model.buffers()))
     parts = [Part("weights", kept, "parameters and buffers in their precision, tied ones once", "exact")]
     if compute_bf16:
-        wide = sum(p.numel() for p in model.parameters() if p.is_floating_point() and p.itemsize > 2 and p.dim() > 1)
+        apart = {id(end.weight) for end in _ends(model)}
+        wide = sum(
+            p.numel()
+            for p in model.parameters()
+            if p.is_floating_point() and p.itemsize > 2 and p.dim() > 1 and id(p) not in apart
+        )
         if wide:
             how = "float32 matrices again in bfloat16: autocast keeps these copies through forward and backward"
             parts.append(Part("weights in bfloat16", 2 * wide, how, "estimated"))
@@ -71,14 +81,16 @@ def optimizer_states(model: "torch.nn.Module", optim: str, optim_args: str | Non
     return Part("optimizer", (STATES[optim] + more) * _bytes(trained), how, "exact" if not more else "estimated")
 
 
-def activations(per_token: "PerToken", tokens: int) -> Part:
-    """Of one micro-batch of `tokens`."""
+def activations(per_token: "PerToken", tokens: int, *, working: bool) -> Part:
+    """Of one micro-batch of `tokens`: when its forward pass is done, or `working`, while the backward pass works."""
     how = f"{per_token.kept / 1000:,.0f} kB a token kept for the backward pass, {per_token.how}"
     if per_token.again:
         how += f", {per_token.again / 1000:,.0f} kB a token computed again for one layer at a time"
-    how += f"; {per_token.working / 1000:,.0f} kB a token while the backward pass works"
+    if working:
+        how += f"; {per_token.working / 1000:,.0f} kB a token while the backward pass works"
     certainty = "estimated" if per_token.again else "at most" if per_token.at_most else "counted"
-    return Part("activations", per_token.bytes * tokens, how, certainty)
+    held = per_token.bytes if working else per_token.kept
+    return Part("activations", held * tokens, how, certainty)
 
 
 def head_chunked(model: Any, tokens: int, label_share: float, compute: "torch.dtype", chunk: int) -> Part:
@@ -98,9 +110,10 @@ def head_chunked(model: Any, tokens: int, label_share: float, compute: "torch.dt
 
 def head_of_all(model: Any, tokens: int, compute: "torch.dtype") -> Part:
     """All logits of one document of `tokens`: as computed, in float32, and the gradients of both."""
-    vocabulary = model.get_output_embeddings().weight.shape[0]
+    weight = model.get_output_embeddings().weight
+    copy = weight.numel() * compute.itemsize if weight.dtype != compute else 0
     how = "all logits of the longest document, in float32 too, and gradients of both"
-    return Part("logits", tokens * vocabulary * (2 * compute.itemsize + 8), how, "estimated")
+    return Part("logits", tokens * weight.shape[0] * (2 * compute.itemsize + 8) + copy, how, "estimated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +121,10 @@ class PerToken:
     """Bytes of activations for each token of a micro-batch."""
 
     kept: int
-    """What the forward pass leaves for the backward pass."""
+    """What the forward pass leaves on the device for the backward pass."""
 
     again: int
-    """With activation checkpointing: what one layer leaves when it is computed a second time."""
+    """What one layer leaves when it is computed a second time; 0 where none is."""
 
     working: int
     """What the backward pass of a layer holds beside that."""
@@ -121,39 +134,65 @@ class PerToken:
     at_most: bool = False
     """Counted with operations in whose place kernels will keep less."""
 
+    layers: int = 1
+    inputs: int = 0
+    """What the inputs of all layers take."""
+
+    cheap: int = 0
+    """What results of cheap operations take that can be made again."""
+
     @property
     def bytes(self) -> int:
         return self.kept + self.again + self.working
 
+    def under(self, policy: str) -> "PerToken":
+        """The same where `activation_memory` is `policy`; `self` is `none`. See `dynotune.model.activations`."""
+        if policy == "none":
+            return self
+        if policy == "selective":
+            one_layer = self.cheap // self.layers
+            how = f"{self.how}, less {self.cheap / 1000:,.0f} kB of results that are made again"
+            return replace(self, kept=self.kept - self.cheap, working=self.working + one_layer, how=how)
+        one_layer = self.kept // self.layers
+        if policy == "full":
+            return replace(self, kept=self.inputs, again=one_layer, how="the inputs of layers that are computed again")
+        assert policy == "offload", policy
+        how = "two inputs of layers on their way to host memory"
+        return replace(self, kept=2 * self.inputs // self.layers, again=one_layer, how=how)
 
-def per_token(model: Any, forward: Callable[[int], Any], compute: "torch.dtype", checkpointing: bool) -> PerToken:
+
+def per_token(
+    model: Any, forward: Callable[[int], Any], compute: "torch.dtype", working: int = WORKING_COPIES
+) -> PerToken:
     """Activations for each token, from forward passes over two numbers of tokens.
 
     forward: runs the decoder of `model`, without its head, over so many tokens of one document, and returns what it gives.
-    It must run without activation checkpointing; with `checkpointing` each layer then counts as its input, and one of them
-    as a whole.
+    It must run with nothing done about its activations. working: tensors as wide as a layer's widest that its backward
+    holds.
     """
     from torch import nn
 
     few, many = 64, 128
-    counted = (saved_bytes(model, lambda: forward(many)) - saved_bytes(model, lambda: forward(few))) // (many - few)
+    held: list[int] = []  # by the result, whose width and precision are those of every layer's input
+
+    def counted(tokens: int) -> int:
+        def run() -> Any:
+            out = forward(tokens)
+            hidden = getattr(out, "last_hidden_state", out)
+            held.append(hidden.nbytes // tokens)
+            return out
+
+        return saved_bytes(model, run)
+
+    kept = (counted(many) - counted(few)) // (many - few)
     config = model.config.get_text_config()
-    hidden = config.hidden_size
     widest = max(
         (max(m.in_features, m.out_features) for m in _decoder(model).modules() if isinstance(m, nn.Linear)),
-        default=hidden,
+        default=config.hidden_size,
     )
-    working = WORKING_COPIES * widest * compute.itemsize
-    without = PerToken(counted, 0, working, "as autograd counts it")
-    return checkpointed(model, without, compute) if checkpointing else without
-
-
-def checkpointed(model: Any, without: PerToken, compute: "torch.dtype") -> PerToken:
-    """With activation checkpointing, from what was counted without it."""
-    config = model.config.get_text_config()
-    layers, hidden = config.num_hidden_layers, config.hidden_size
-    inputs = layers * hidden * compute.itemsize
-    return PerToken(inputs, without.kept // layers, without.working, "the inputs of checkpointed layers")
+    layers = config.num_hidden_layers
+    width = working * widest * compute.itemsize
+    return PerToken(kept, 0, width, "as autograd counts it", layers=layers, inputs=layers * held[-1])
 
 
 def saved_bytes(model: "torch.nn.Module", run: Callable[[], Any]) -> int:
@@ -174,6 +213,12 @@ def saved_bytes(model: "torch.nn.Module", run: Callable[[], Any]) -> int:
         held = run()
     del held
     return sum(storage.nbytes() for storage in kept.values())
+
+
+def _ends(model: Any) -> list[Any]:
+    """The embedding and the head, where the model has them."""
+    ends = [getattr(model, name, lambda: None)() for name in ("get_input_embeddings", "get_output_embeddings")]
+    return [end for end in ends if getattr(end, "weight", None) is not None]
 
 
 def _decoder(model: Any) -> Any:

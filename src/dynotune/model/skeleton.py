@@ -93,5 +93,6 @@ def _attention(module: "nn.Module", q: "Tensor", k: "Tensor", v: "Tensor", *_: A
         def backward(ctx: Any, *gradients: "Tensor") -> Any:
             raise AssertionError("a skeleton has no backward pass")
 
-    out: Tensor = Kept.apply(q, k, v)  # type: ignore[no-untyped-call]
+    # As packed attention does under autocast: rotary tables have made float32 of queries and keys, not of values.
+    out: Tensor = Kept.apply(q.to(v.dtype), k.to(v.dtype), v)  # type: ignore[no-untyped-call]
     return out.transpose(1, 2).contiguous(), None

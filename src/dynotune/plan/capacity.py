@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from dynotune.plan.ladder import possible_rungs, round_down, round_up
 from dynotune.plan.summary import DEFAULT_TOKENS
@@ -44,11 +45,14 @@ class Room:
         return rungs[fitting - 1] if fitting else 0
 
 
-def micro_batch_capacity(asked: int | None, longest: int, device_type: str, room: Room | None = None) -> Capacity:
+def micro_batch_capacity(
+    asked: int | Literal["auto"] | None, longest: int, device_type: str, room: Room | None = None
+) -> Capacity:
     """`asked` is `micro_batch_tokens`; `longest` the tokens of the longest document, which is never cut; `room` that of a
     GPU, where it is known."""
     needed = round_up(longest)
-    if asked is not None:
+    if asked not in (None, "auto"):
+        assert isinstance(asked, int)
         if needed > asked:
             return Capacity(needed, f"more than the {asked:,} asked: the longest document has {longest:,} tokens")
         return Capacity(asked, "as asked")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from dynotune.config.sft import SFTConfig
 from dynotune.measure.memory import (
     GIB,
+    WORKING_COPIES,
+    WORKING_COPIES_OF_KERNELS,
     Part,
     PerToken,
     activations,
@@ -46,24 +48,54 @@ class StepMemory:
 
     config: SFTConfig
     precision: Precision
-    per_token: PerToken
-    compute: "torch.dtype"
+    counted: PerToken
+    """With nothing done about activations."""
 
-    def parts(self, tokens: int, label_share: float, *, packed: bool) -> list[Part]:
-        """For micro-batches of up to `tokens`, of which `label_share` are label tokens."""
+    compute: "torch.dtype"
+    policy: str = "none"
+    """What is done about them, as `activation_memory` calls it."""
+
+    @property
+    def per_token(self) -> PerToken:
+        return self.counted.under(self.policy)
+
+    def under(self, policy: str) -> "StepMemory":
+        """The same step with something else done about activations."""
+        return replace(self, policy=policy)
+
+    def parts(self, tokens: int, label_share: float, *, packed: bool, accumulates: bool = True) -> list[Part]:
+        """What stands on the device when most does, for micro-batches of up to `tokens`, of which `label_share` are label
+        tokens.
+
+        That is when the head works on its first logits, when the backward pass begins, or in the update. accumulates: a step
+        has several micro-batches, so that gradients of the first are there while the next one runs.
+        """
+        always = [
+            *weights(self.model, self.precision.compute_bf16),
+            optimizer_states(self.model, self.config.optim, self.config.optim_args),
+        ]
+        whole = gradients(self.model)
+        # In the first micro-batch of a step there are none but the head's own, which the head counts.
+        before = whole if accumulates else replace(whole, bytes=0)
+        head, gone = self._head(tokens, label_share, packed), activations(self.per_token, 0, working=False)
+        hidden = tokens * self.model.config.get_text_config().hidden_size * self.compute.itemsize
+        incoming = Part("logits", hidden, "none any more: the gradient of all hidden states", "counted")
+        nothing = Part("logits", 0, "none any more", "counted")
+        moments = [
+            [before, activations(self.per_token, tokens, working=False), head],
+            [before, activations(self.per_token, tokens, working=True), incoming],
+            [whole, gone, nothing],
+        ]
+        return [*always, *max(moments, key=lambda parts: sum(part.bytes for part in parts))]
+
+    def _head(self, tokens: int, label_share: float, packed: bool) -> Part:
         from dynotune.model.head.chunks import chunks
 
-        parts = [
-            *weights(self.model, self.precision.compute_bf16),
-            gradients(self.model),
-            optimizer_states(self.model, self.config.optim, self.config.optim_args),
-            activations(self.per_token, tokens),
-        ]
         if not packed:
-            return [*parts, head_of_all(self.model, tokens, self.compute)]
+            return head_of_all(self.model, tokens, self.compute)
         vocabulary = self.model.get_output_embeddings().weight.shape[0]
         rows = max((end - first for first, end in chunks(tokens, vocabulary, self.compute.itemsize)), default=0)
-        return [*parts, head_chunked(self.model, tokens, label_share, self.compute, rows)]
+        return head_chunked(self.model, tokens, label_share, self.compute, rows)
 
     def needed(self, tokens: int, label_share: float = 1.0) -> int:
         """Bytes beside the weights that are loaded, under packed execution."""
@@ -75,24 +107,22 @@ def live_memory(
 ) -> tuple[StepMemory, Room]:
     """Of a model that is loaded and ready to train on a GPU, and the room that its micro-batches have there.
 
-    run: a forward pass of its decoder over one document of so many tokens, as training will run it. It is called twice, on a
-    few tokens, without checkpointing; random numbers are as they were.
+    run: a forward pass of its decoder over one document of so many tokens, as training will run it. It is called four times,
+    on a few tokens, with nothing done about activations; random numbers are as they were.
     """
     import torch
+
+    from dynotune.model.activations.policy import cheap_bytes, out_of_the_way, policy_of
 
     weight = next(model.parameters())
     device, compute = weight.device, torch.bfloat16 if precision.compute_bf16 else weight.dtype
     on_gpu = device.type == "cuda"
-    checkpointed = [m for m in model.modules() if getattr(m, "gradient_checkpointing", False)]
+    policy = policy_of(model)
     with torch.random.fork_rng([device] if on_gpu else [], enabled=True):
-        for module in checkpointed:
-            module.gradient_checkpointing = False
-        try:
-            counted = per_token(model, run, compute, bool(checkpointed))
-        finally:
-            for module in checkpointed:
-                module.gradient_checkpointing = True
-    memory = StepMemory(model, config, precision, counted, compute)
+        with out_of_the_way(model):
+            counted = per_token(model, run, compute, WORKING_COPIES_OF_KERNELS if on_gpu else WORKING_COPIES)
+        counted = replace(counted, cheap=cheap_bytes(model, run, compute))
+    memory = StepMemory(model, config, precision, counted, compute, policy)
     free = 0
     if on_gpu:
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -117,22 +147,37 @@ def step_memory(config: SFTConfig, target: Target) -> StepMemory:
     """Of the model that `config` names, from its shapes. Raises `ModelError` where they cannot be read."""
     import torch
 
+    from dynotune.model.activations.policy import not_kept, told
+    from dynotune.model.base import base_of
+    from dynotune.model.kept_by_kernels import as_kernels_keep, cast_as_autocast
     from dynotune.model.lora import install
     from dynotune.model.skeleton import run_decoder, skeleton
+    from dynotune.speedups.activation import asked_policy
 
     here = target.type == "cuda" and torch.cuda.is_available()
     bf16 = None if here else target.type == "cuda"
     precision = choose_precision(config, config, torch.device(target.type), has_bf16=bf16)
-    model, shaped = skeleton(config, precision), skeleton(config, precision, for_compute=True)
+    # LoRA whose base is in the precision of products runs without autocast; everything else casts as autocast does.
+    plain = config.use_peft
+    model, shaped = skeleton(config, precision), skeleton(config, precision, for_compute=plain)
     embedding: Any = shaped.get_input_embeddings()
     compute: torch.dtype = torch.bfloat16 if precision.compute_bf16 else embedding.weight.dtype
     if config.use_peft:
         install(shaped, compute)
+    elif compute is not embedding.weight.dtype:
+        cast_as_autocast(shaped, compute)
     shaped.train()
-    counted = per_token(
-        shaped, lambda tokens: run_decoder(shaped, tokens), compute, bool(config.gradient_checkpointing)
-    )
+
+    def run(tokens: int) -> Any:
+        return run_decoder(shaped, tokens)
+
     if target.type == "cuda":
-        how = f"{counted.how} of transformers' own operations (elementwise kernels, where they run, keep less)"
-        counted = replace(counted, how=how, at_most=True)
-    return StepMemory(model, config, precision, counted, compute)
+        remaking, decoder = as_kernels_keep(shaped), base_of(shaped).get_decoder()
+        counted = per_token(shaped, run, compute, WORKING_COPIES_OF_KERNELS)
+        with told(decoder, remaking):
+            cheap = not_kept(remaking, run)
+        counted = replace(counted, cheap=cheap, how="as autograd counts it of the kernels that run on a GPU")
+    else:
+        counted = per_token(shaped, run, compute)
+    asked = asked_policy(config)
+    return StepMemory(model, config, precision, counted, compute, asked[0] if asked else "none")

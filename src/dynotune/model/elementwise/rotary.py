@@ -78,7 +78,7 @@ def fits(x_BHTD: Tensor) -> bool:
 
 def is_candidate(module: nn.Module) -> bool:
     """A module whose forward calls a rotary function that its file defines or imports."""
-    return bool(_names(module))
+    return bool(functions_called(module))
 
 
 def table_widths(model: nn.Module) -> set[int]:
@@ -94,7 +94,7 @@ def fused_rotary(
     `widths`: how many dimensions of a head the model's tables rotate.
     """
     forward: Any = type(module).forward
-    names = _names(module)
+    names = functions_called(module)
     if len(names) != 1:
         return f"it calls {len(names)} rotary functions"
     if not isinstance(forward, FunctionType) or hasattr(forward, "__wrapped__"):
@@ -133,7 +133,7 @@ def fused_rotary(
     return fused, Forward(module, changed)
 
 
-def _names(module: nn.Module) -> list[str]:
+def functions_called(module: nn.Module) -> list[str]:
     """Global functions with rotary in their name that the forward of `module` refers to."""
     forward: Any = type(module).forward
     while hasattr(forward, "__wrapped__"):

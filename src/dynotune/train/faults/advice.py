@@ -2,10 +2,9 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dynotune.config.sft import SFTConfig
-from dynotune.measure.memory import checkpointed
 from dynotune.plan.ladder import round_down, round_up
 from dynotune.plan.memory import StepMemory
 from dynotune.train.faults.shortage import Shortage, gib
@@ -95,12 +94,11 @@ def _smaller_micro_batches(at: Circumstances) -> Iterator[str]:
 
 
 def _checkpointing(at: Circumstances) -> Iterator[str]:
-    if at.config.gradient_checkpointing:
+    if at.config.gradient_checkpointing or (at.memory is not None and at.memory.policy in ("full", "offload")):
         return
     estimate = ""
     if at.memory is not None and at.tokens is not None:
-        less = replace(at.memory, per_token=checkpointed(at.memory.model, at.memory.per_token, at.memory.compute))
-        estimate = _from_to(_beside_weights(at.memory, at), _beside_weights(less, at))
+        estimate = _from_to(_beside_weights(at.memory, at), _beside_weights(at.memory.under("full"), at))
     yield f"`gradient_checkpointing: true`{estimate} (the same result, slower)"
 
 

@@ -1,0 +1,134 @@
+"""A skeleton that keeps what our kernels keep, and what autocast casts: nothing is computed.
+
+So that a plan knows what a GPU's step will take, where there is no GPU and no weight.
+"""
+
+from types import FunctionType
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dynotune.model.activations.remade import Remaking
+from dynotune.model.elementwise import gate, norm, rotary
+
+
+class _NormKept(torch.autograd.Function):
+    """As `RmsNorm`: the input, and a float32 a row."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight, x.new_empty(x.shape[:-1], dtype=torch.float32))
+        return torch.empty_like(x, dtype=torch.promote_types(x.dtype, weight.dtype))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        raise AssertionError("a skeleton has no backward pass")
+
+
+class _GateKept(torch.autograd.Function):
+    """As `Gated` and `GatedHalves`: what comes in."""
+
+    @staticmethod
+    def forward(ctx: Any, *projected: Tensor) -> Tensor:
+        ctx.save_for_backward(*projected)
+        last = projected[-1]
+        return last.new_empty(*last.shape[:-1], last.shape[-1] // (3 - len(projected)))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        raise AssertionError("a skeleton has no backward pass")
+
+
+class _RotaryKept(torch.autograd.Function):
+    """As `Rotary`: the tables, which all layers share."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(cos, sin)
+        dtype = torch.promote_types(query.dtype, cos.dtype)
+        return torch.empty_like(query, dtype=dtype), torch.empty_like(key, dtype=dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        raise AssertionError("a skeleton has no backward pass")
+
+
+def as_kernels_keep(model: nn.Module) -> Remaking:
+    """Let norms, gated activations, rotary embeddings and dropout of `model`, a skeleton, keep what kernels keep. For good.
+
+    What it gives is told of results that could be made again.
+    """
+    remaking = Remaking()
+    for module in model.modules():
+        weight = module._parameters.get("weight")
+        if norm.calls_itself_one(module) and weight is not None and weight.ndim == 1:
+            _put_in(module, _norm(weight, remaking))
+        elif gate.is_candidate(module):
+            names = {name for name, _ in module.named_children()}
+            _put_in(module, _gate(module, not names.issuperset(gate.APART), remaking))
+        elif len(called := rotary.functions_called(module)) == 1:
+            _put_in(module, _rotary(module, called[0]))
+        elif isinstance(module, nn.Dropout) and module.p:
+            _put_in(module, _dropout(module))
+    return remaking
+
+
+def cast_as_autocast(model: nn.Module, compute: torch.dtype) -> None:
+    """Let linear layers of `model`, a skeleton, cast their operands as autocast does: each its own copy of the input."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            _put_in(module, _cast(module, compute))
+
+
+def _put_in(module: Any, forward: Any) -> None:
+    module.forward = forward
+
+
+def _norm(weight: Tensor, remaking: Remaking) -> Any:
+    def forward(x: Tensor) -> Tensor:
+        result: Tensor = _NormKept.apply(x, weight)  # type: ignore[no-untyped-call]
+        remaking.made(result, _not_run, x)
+        return result
+
+    return forward
+
+
+def _gate(module: Any, together: bool, remaking: Remaking) -> Any:
+    def forward(x: Tensor) -> Any:
+        projected = (module.gate_up_proj(x),) if together else (module.gate_proj(x), module.up_proj(x))
+        result: Tensor = _GateKept.apply(*projected)  # type: ignore[no-untyped-call]
+        remaking.made(result, _not_run, *projected)
+        return module.down_proj(result)
+
+    return forward
+
+
+def _not_run(*inputs: Tensor) -> Tensor:
+    raise AssertionError("a skeleton has no backward pass")
+
+
+def _dropout(module: nn.Dropout) -> Any:
+    # On the meta device `dropout` keeps its mask in the precision of its input; a GPU's kernel keeps a byte.
+    return lambda x: torch.native_dropout(x, module.p, True)[0] if module.training else x
+
+
+def _rotary(module: Any, name: str) -> Any:
+    forward: Any = type(module).forward
+
+    def rotated(query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, *_: Any, **__: Any) -> Any:
+        return _RotaryKept.apply(query, key, cos, sin)  # type: ignore[no-untyped-call]
+
+    seen = {**forward.__globals__, name: rotated}
+    changed = FunctionType(forward.__code__, seen, forward.__name__, forward.__defaults__, forward.__closure__)
+    changed.__kwdefaults__ = forward.__kwdefaults__
+    return changed.__get__(module)
+
+
+def _cast(module: nn.Linear, compute: torch.dtype) -> Any:
+    def forward(x: Tensor) -> Tensor:
+        bias = None if module.bias is None else module.bias.to(compute)
+        return F.linear(x.to(compute), module.weight.to(compute), bias)
+
+    return forward
