@@ -167,7 +167,6 @@ LLAMA_FACTORY_NAMES: Mapping[str, str] = {
 OTHER_NAMES: Mapping[str, str] = {
     "max_tokens_per_microbatch": "`micro_batch_tokens`, a number or `auto`",
     "max_tokens_per_micro_batch": "`micro_batch_tokens`, a number or `auto`",
-    "activation_checkpointing": "`gradient_checkpointing: true`, or `activation_memory`",
     "activation_offload": "`activation_memory: offload`",
 }
 """Names that several other projects use, none of these."""
