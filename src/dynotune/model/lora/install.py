@@ -43,7 +43,7 @@ class Engaged:
     @property
     def forwards(self) -> list[tuple[nn.Module, Any]]:
         """Modules, and what stands in the place of each one's forward."""
-        return [(linear.module, linear) for linear in self.linears.values()]
+        return [(linear.module, linear.forward) for linear in self.linears.values()]
 
     def leaders(self) -> list[str]:
         """Names of those in whose call the work is done: of linears that are computed together the first."""
@@ -75,8 +75,7 @@ class Engaged:
         """Give every module PEFT's own forward back. Twice is once."""
         self.copies.unwatch()
         for linear in self.linears.values():
-            if linear.module.__dict__.get("forward") is linear:
-                del linear.module.forward
+            linear.take_out()
 
 
 def install(model: nn.Module, compute: torch.dtype, share_inputs: bool = True) -> Engaged:
@@ -105,7 +104,7 @@ def install(model: nn.Module, compute: torch.dtype, share_inputs: bool = True) -
     copies, aside = ComputeCopies(linears.values(), compute), Aside()
     for linear in linears.values():
         linear.copies, linear.aside = copies, aside
-        linear.module.forward = linear
+        linear.put_in()
     entrances = _entrances(model, linears)
     copies.watch(entrances)
     not_shared = None

@@ -1,5 +1,6 @@
 """The forward that stands in for that of one PEFT LoRA linear: which modules it can take, and when it steps aside."""
 
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,8 +14,12 @@ if TYPE_CHECKING:
     from dynotune.model.lora.shared import SharedInput
 
 
+KEPT = "_dynotune_fused_lora"
+"""Attribute of a module: the `FusedLinear` that stands in for it."""
+
+
 class FusedLinear:
-    """Called as `forward` of `module`, a `peft.tuners.lora.Linear` for which `why_not` gives None.
+    """What the `forward` of `module` calls while it stands in, a `peft.tuners.lora.Linear` for which `why_not` gives None.
 
     Everything that can change later (weights, scaling, dropout, active adapter, merged or disabled adapters) is read in each
     call. What is not plain LoRA at that moment goes to PEFT's own forward, and `aside` counts it.
@@ -39,6 +44,9 @@ class FusedLinear:
 
         parts = (self.base, self.adapters_A[name], self.adapters_B[name])
         self.hooks = tuple(hooks for part in parts for hooks in hook_tables(part))
+        self.forward = MethodType(_forward, module)
+        """What becomes the `forward` of `module`. A method, because the compiler knows an object by its identity, which made
+        a graph for each module, and a method by its function: layers that are alike share one graph."""
 
     def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """`x` [..., I]; gives [..., O]."""
@@ -112,6 +120,21 @@ class FusedLinear:
         if kind != "meta" and torch.is_autocast_enabled(kind):  # a skeleton has no autocast
             return torch.get_autocast_dtype(kind) is self.compute
         return x.dtype is self.compute
+
+    def put_in(self) -> None:
+        """Stand in for the module."""
+        setattr(self.module, KEPT, self)
+        self.module.forward = self.forward
+
+    def take_out(self) -> None:
+        """Give the module its own forward back, if it is still this one that stands in."""
+        if self.module.__dict__.get("forward") is self.forward:
+            del self.module.forward
+            delattr(self.module, KEPT)
+
+
+def _forward(module: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    return getattr(module, KEPT)(x, *args, **kwargs)  # type: ignore[no-any-return]
 
 
 def hook_tables(module: nn.Module) -> list[Any]:
