@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dynotune.errors import ModelError
-from dynotune.model.attention.backends import DEFAULT, KERNELS, REFERENCE, Asked, reference, why_not
+from dynotune.model.attention.backends import DEFAULT, KERNELS, REFERENCE, Asked, reference, traced_reference, why_not
 
 NAME = "dynotune_packed"
 """As registered. It must stay out of transformers' mask functions: for a name that has none no mask is made, and the
@@ -103,9 +103,9 @@ def packed_attention_call(
             softcap,
             attention_plan,
         )
+    elif segment_lengths is None:  # compiled layers hand boundaries down as a tensor only
+        out_THD = traced_reference.attend(query[0], key[0], value[0], cu_seq_lens_q, scaling, sliding_window, softcap)
     else:
-        # Looked at here only: compiled code that never does is not compiled again for other lengths.
-        assert segment_lengths is not None
         out_THD = reference.attend(query[0], key[0], value[0], segment_lengths, scaling, sliding_window, softcap)
     return out_THD[None], None
 
