@@ -1,0 +1,57 @@
+"""Whether compiling is expected to pay in a run, before anything is compiled: by figures that were measured.
+
+What compiled layers save is memory traffic of elementwise operations, so it grows with tokens, width and number of layers.
+What they cost is a number of graphs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """As measured on one kind of GPU, for one way of training."""
+
+    saved: float
+    """Seconds saved by token, layer and element of the hidden state, against our own kernels; negative where it costs."""
+
+    graph_seconds: float
+    """Seconds to compile a graph, forward and backward, with nothing on disk."""
+
+    source: str
+    """The result that it comes from, under `benchmarks/results/`."""
+
+
+FIGURES: Mapping[tuple[str, Literal["full", "lora"]], Figure] = {}
+"""By the GPU's name as PyTorch gives it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a run will do."""
+
+    steps: int
+    tokens_a_step: float
+    """Processed tokens: padding included."""
+
+    graphs: int
+    layers: int
+    hidden: int
+
+
+def why_not_worth(figure: Figure | None, work: Work) -> str | None:
+    """Why compiling is not expected to pay in a run, as the end of a sentence; None where it is."""
+    if figure is None:
+        return "nobody has measured what it saves on this device"
+    saved_a_step = figure.saved * work.tokens_a_step * work.layers * work.hidden
+    if saved_a_step <= 0:
+        return f"it is not faster here ({figure.source})"
+    cost = figure.graph_seconds * work.graphs
+    steps = cost / saved_a_step
+    if steps > work.steps:
+        return (
+            f"compiling takes about {cost:.0f} s, which the run's {work.steps:,} steps would not win back: that takes about"
+            f" {steps:,.0f} ({figure.source})"
+        )
+    return None

@@ -1,0 +1,91 @@
+"""Compiling before the first step: each token count of the plan once, and what it saves, measured on the way.
+
+So no step of training waits for the compiler, and the cost stands beside the gain.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from dynotune.model.attention import hidden_states
+from dynotune.model.compiled.regions import Regions
+from dynotune.model.compiled.report import Comparison
+from dynotune.model.packed import pack
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+TIMED = 2
+"""Runs of each way behind one that is not timed. The faster counts."""
+
+Run = Callable[[int], None]
+"""Forward and backward of a micro-batch of so many tokens. Leaves nothing behind, and waits for the device."""
+
+
+def warm_up(regions: Regions, run: Run, tokens: Sequence[int], compare: int | None = None) -> None:
+    """Compile for each of `tokens`. compare: one of them, run both ways for `regions.comparison`.
+
+    The largest comes first, so that the device's memory is laid out by it. What does not fit is left out: the step that
+    needs it runs out of memory itself, and is dealt with there. Other errors of the model are raised.
+    """
+    assert compare is None or compare in tokens, (compare, tokens)
+    try:
+        eager_seconds = _eager(regions, run, compare)
+        for count in sorted(set(tokens), reverse=True):
+            run(count)
+        if compare is not None and eager_seconds is not None and regions.broken is None:
+            regions.comparison = Comparison(compare, eager_seconds, _fastest(run, compare))
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
+
+
+def dummy_run(
+    model: "PreTrainedModel",
+    longest: int,
+    autocast: Callable[[], AbstractContextManager[Any]],
+    engaged: Callable[[], AbstractContextManager[Any]],
+) -> Run:
+    """A `Run` through the layers of `model` with made-up documents of at most `longest` tokens.
+
+    autocast, engaged: what a training step's forward runs in. Gradients, random states and modes stay as they are.
+    """
+    device = next(model.parameters()).device
+    trained = [p for p in model.parameters() if p.requires_grad]
+
+    def run(tokens: int) -> None:
+        lengths = [longest] * (tokens // longest) + ([tokens % longest] if tokens % longest else [])
+        batch = pack([(ids := np.ones(n, np.int32), ids) for n in lengths], tokens, device)
+        was_training = model.training
+        model.train()
+        try:
+            with torch.random.fork_rng([device] if device.type == "cuda" else []):
+                with engaged(), autocast():
+                    hidden_TD = hidden_states(model, batch)
+                    torch.autograd.grad(hidden_TD, trained, torch.ones_like(hidden_TD), allow_unused=True)
+                if device.type == "cuda":
+                    torch.cuda.synchronize(device)
+        finally:
+            model.train(was_training)
+
+    return run
+
+
+def _eager(regions: Regions, run: Run, compare: int | None) -> float | None:
+    if compare is None:
+        return None
+    with regions.as_written():
+        run(compare)
+        return _fastest(run, compare)
+
+
+def _fastest(run: Run, tokens: int) -> float:
+    times = []
+    for _ in range(TIMED):
+        began = perf_counter()
+        run(tokens)
+        times.append(perf_counter() - began)
+    return min(times)

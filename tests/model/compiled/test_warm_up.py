@@ -1,0 +1,69 @@
+"""Promise: before the first step every token count is compiled once, and both ways are measured; nothing stays behind."""
+
+import time
+from typing import Any
+
+import pytest
+import torch
+
+from dynotune.model.attention.install import installed_in
+from dynotune.model.compiled import Regions, compile_layers
+from dynotune.model.compiled.warm_up import TIMED, dummy_run, warm_up
+from tests.model.compiled.steps import compiled, model_of
+
+
+def regions_of_nothing() -> Regions:
+    return compile_layers({})
+
+
+def test_the_largest_first_and_the_compared_one_both_ways() -> None:
+    regions = regions_of_nothing()
+    calls: list[tuple[int, bool]] = []
+
+    def run(tokens: int) -> None:
+        calls.append((tokens, regions.paused))
+        time.sleep(0.002 if regions.paused else 0.001)
+
+    warm_up(regions, run, [64, 256, 128, 64], compare=128)
+    eager, made, timed = calls[: 1 + TIMED], calls[1 + TIMED : -TIMED], calls[-TIMED:]
+    assert eager == [(128, True)] * (1 + TIMED)
+    assert made == [(256, False), (128, False), (64, False)]
+    assert timed == [(128, False)] * TIMED
+    assert regions.comparison is not None
+    assert regions.comparison.eager_seconds > regions.comparison.compiled_seconds > 0
+
+
+def test_a_count_that_does_not_fit_is_left_to_the_step_that_needs_it() -> None:
+    regions = regions_of_nothing()
+
+    def run(tokens: int) -> None:
+        raise torch.OutOfMemoryError("no room")
+
+    warm_up(regions, run, [64, 128], compare=128)
+    assert regions.comparison is None
+
+
+def test_other_errors_are_raised() -> None:
+    def run(tokens: int) -> None:
+        raise ValueError("the model is wrong")
+
+    with pytest.raises(ValueError, match="the model is wrong"):
+        warm_up(regions_of_nothing(), run, [64])
+
+
+def test_what_is_compiled_serves_training_and_nothing_stays_behind() -> None:
+    model: Any = model_of("llama", adapter=True, dropout=0.5).eval()
+    with compiled(model, "eager") as regions:
+        packed = installed_in(model)
+        assert packed is not None
+        state = torch.get_rng_state()
+        run = dummy_run(model, 50, lambda: torch.autocast("cpu", enabled=False), packed.engaged)
+        warm_up(regions, run, [64], compare=64)
+        assert torch.equal(torch.get_rng_state(), state)
+        assert all(p.grad is None for p in model.parameters())
+        assert not model.training
+        graphs = regions.report().graphs
+        assert regions.comparison is not None
+        model.train()
+        run(64)
+        assert regions.report().graphs == graphs
