@@ -263,3 +263,20 @@ def test_where_layers_are_left_out_others_may_be_seen() -> None:
     expectations = BACKENDS["cudnn"].expect(context(None), installed)
     events = [*seen("cudnn", PLACES[:2]), *seen("varlen", PLACES[2:])]
     assert judge(expectations, evidence(*events, facts={"tokens": [64]}), PLACES[:2]).verdict is Verdict.ENGAGED
+
+
+def test_packed_execution_is_tried_out_with_the_backend_that_was_chosen(fa3: Exact) -> None:
+    model = architecture("llama")
+    here = site(model)
+    assert isinstance(BACKENDS["fa3"].install(here), Installation)
+    calls = fa3.calls
+    packed = speedups()["packed_execution"].install(here)
+    assert isinstance(packed, Installation)
+    assert packed.lines == ("attention: documents kept apart by FlashAttention-3, 2 layers",)
+    assert fa3.calls > calls
+    fa3.wrong = 1.5
+    refused = speedups()["packed_execution"].install(site(model))
+    assert isinstance(refused, Installation)  # nothing is chosen there: the reference
+    wrong = speedups()["packed_execution"].install(here)
+    assert isinstance(wrong, No)
+    assert "do not come out" in wrong.reason

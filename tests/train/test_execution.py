@@ -136,3 +136,8 @@ def test_a_routers_auxiliary_loss_is_left_out_on_either_path_and_said(run_tiny: 
         )
     assert first[0] == pytest.approx(first[1], rel=1e-5)
     assert text().count("behavioural: the router's auxiliary loss of this mixture of experts (coefficient 0.5)") == 2
+
+
+def test_a_kernel_that_is_asked_for_and_cannot_be_stops_the_run(run_tiny: Any) -> None:
+    with pytest.raises(ConfigError, match=r"`attn_implementation: flash_attention_2`.*attention_varlen .*for the CPU"):
+        run_tiny(attn_implementation="flash_attention_2", packed_execution="auto")

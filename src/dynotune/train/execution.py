@@ -14,6 +14,7 @@ from dynotune.execution.path import ExecutionPath
 from dynotune.execution.plain import PlainPath
 from dynotune.measure.document_cost import document_cost
 from dynotune.model.attention import hidden_states, packed_attention
+from dynotune.model.attention.backends import DEFAULT
 from dynotune.model.base import base_of
 from dynotune.model.packed import pack
 from dynotune.model.precision import Precision
@@ -152,7 +153,7 @@ def _packed(
     site = installed.site
     model, device = site.model, site.context.device
     room = (
-        room_of(model, config, precision, site.autocast)
+        room_of(model, config, precision, site.autocast, site.attention)
         if device.type == "cuda" and not config.micro_batch_tokens
         else None
     )
@@ -181,8 +182,12 @@ def room_of(
     config: SFTConfig,
     precision: Precision,
     autocast: Callable[[], AbstractContextManager[Any]],
+    attention: str = DEFAULT,
 ) -> Room:
-    """What the device has left for micro-batches of this model, by what autograd keeps of a few tokens."""
+    """What the device has left for micro-batches of this model, by what autograd keeps of a few tokens.
+
+    attention: backend of packed attention, by name.
+    """
     device = next(model.parameters()).device
     was_training = model.training
 
@@ -191,7 +196,7 @@ def room_of(
         with autocast():
             return hidden_states(model, pack([document], tokens, device))
 
-    with packed_attention(model):
+    with packed_attention(model, attention):
         model.train()
         try:
             return live_memory(model, config, precision, run)[1]

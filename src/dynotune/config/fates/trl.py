@@ -99,7 +99,9 @@ MODEL_CONFIG: dict[str, Fate] = {
         "unset, LoRA on a GPU takes a bfloat16 base, full fine-tuning float32 masters with bfloat16 compute, and the "
         "CPU float32 (TRL: float32, also for a frozen base)"
     ),
-    "attn_implementation": honoured(),
+    "attn_implementation": honoured(
+        "names of kernels ask packed execution for its own: `flash_attention_2` and others"
+    ),
     "use_peft": honoured(),
     "lora_r": honoured(),
     "lora_alpha": honoured(),

@@ -40,7 +40,7 @@ class PackedExecution(Speedup):
         from dynotune.model.head import find_head
 
         context, model = site.context, site.model
-        examined = examine(model, longest=context.longest, autocast=site.autocast)
+        examined = examine(model, longest=context.longest, autocast=site.autocast, backend=site.attention)
         no = _no(context, examined.reason)
         if no is not None:
             return no
