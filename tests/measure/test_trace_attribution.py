@@ -104,6 +104,20 @@ def test_what_the_feed_does_meanwhile_is_of_no_phase() -> None:
     assert facts["unattributed_kernels"] == 0, "a copy is no kernel"
 
 
+def test_threads_that_the_cuda_library_numbers_otherwise_are_known_by_their_operators() -> None:
+    raw = [
+        *STEP,
+        Raw("aten::mm", 55, 10, number=1),
+        *launched("gemm", 77, at=58, runs_at=650, linked=1, os_thread=99),
+        *launched("norm", 78, at=90, runs_at=660, os_thread=99),
+        *launched("feeds", 79, at=92, runs_at=670, os_thread=FEED),
+    ]
+    by_name, facts = seen(raw)
+    assert (by_name["norm"].phase, by_name["norm"].place) == (Phase.FORWARD, "layers.0")
+    assert by_name["feeds"].phase is Phase.OTHER
+    assert facts["unattributed"] == {"feeds": 1}
+
+
 def test_a_kernel_whose_launch_is_not_in_the_trace_is_counted_and_not_guessed() -> None:
     raw = [*STEP, Raw("aten::mm", 55, 10, number=1), Raw("orphan", 400, 10, number=5, on_device=True)]
     by_name, facts = seen(raw)

@@ -48,7 +48,7 @@ class Attribution:
     """False: of a device event, or of a call in a thread that the profiler does not follow, the cause is not known."""
 
     operator: NDArray[np.int64]
-    """Index of the operator that a runtime call or device event is linked to; -1 where there is none."""
+    """Index of the operator or range that a runtime call or device event is linked to; -1 where there is none."""
 
     step: tuple[int, int]
     """Its begin and end, in nanoseconds."""
@@ -61,8 +61,9 @@ def attribute(events: Events) -> Attribution:
     begin, end = int(events.start[step]), int(events.end[step])
     n = len(events.names)
 
-    host_index, operator, found = _causes(events)
-    when, thread = events.start[host_index], events.thread[host_index]
+    operator = _operators_around(events)
+    cause, thread, found = _causes(events, operator)
+    when = events.start[cause]
 
     phases = [i for i in np.flatnonzero(marks).tolist() if _phase_and_micro_batch(events.names[i]) is not None]
     timeline = _Timeline.of(events, phases, range(len(phases)), outside=-1)
@@ -81,26 +82,48 @@ def attribute(events: Events) -> Attribution:
     return Attribution(in_step, phase, micro_batch, place, places, found, operator, (begin, end))
 
 
-def _causes(events: Events) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """For each event: the host event whose time and thread say where it belongs, the operator that it is linked to, and
-    whether the first could be found."""
-    n = len(events.names)
-    followed = set(np.unique(events.thread[events.of_kind(Source.OPERATOR, ANNOTATION)]).tolist())
+def _operators_around(events: Events) -> NDArray[np.int64]:
+    """For each runtime call and device event: the index of the operator or range that it is linked to; else -1."""
     of_number = _by_number(events, (Source.OPERATOR, Source.REGION, ANNOTATION))
+    found = np.full(len(events.names), -1, np.int64)
+    for i in np.flatnonzero(events.of_kind(Source.RUNTIME, Source.KERNEL, Source.COPY) & (events.linked > 0)).tolist():
+        found[i] = of_number.get(int(events.linked[i]), -1)
+    return found
+
+
+def _causes(
+    events: Events, operator: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """For each event: the host event whose time says where it belongs, that one's thread, and whether both were found.
+
+    A thread that no operator was seen in is not followed: the feed's, or a library's own.
+    """
+    n = len(events.names)
+    thread = _threads(events, operator)
+    followed = set(np.unique(events.thread[events.of_kind(Source.OPERATOR, ANNOTATION)]).tolist())
     launches = _by_number(events, (Source.RUNTIME,))
-    host_index, operator, found = np.arange(n), np.full(n, -1, np.int64), np.ones(n, np.bool_)
+    cause, found = np.arange(n), np.ones(n, np.bool_)
     for i in np.flatnonzero(events.of_kind(Source.RUNTIME, Source.KERNEL, Source.COPY)).tolist():
-        linked = of_number.get(int(events.linked[i]), -1) if events.linked[i] > 0 else -1
-        if linked >= 0 and events.kinds[linked] is Source.OPERATOR:
-            operator[i] = linked
         call = i if events.kinds[i] is Source.RUNTIME else launches.get(int(events.correlation[i]), -1)
-        if call >= 0 and int(events.thread[call]) in followed:
-            host_index[i] = call
-        elif linked >= 0:
-            host_index[i] = linked
+        if call >= 0 and int(thread[call]) in followed:
+            cause[i] = call
+        elif operator[i] >= 0:
+            cause[i] = operator[i]
         else:
-            host_index[i], found[i] = (call if call >= 0 else i), False
-    return host_index, operator, found
+            cause[i], found[i] = (call if call >= 0 else i), False
+    return cause, thread[cause], found
+
+
+def _threads(events: Events, operator: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Threads of all events by the number that operators have. The CUDA library numbers them otherwise at times; the
+    operators that its calls are linked to then say which is which."""
+    thread = events.thread.copy()
+    calls = events.of_kind(Source.RUNTIME)
+    linked = calls & (operator >= 0)
+    for number in np.unique(thread[linked]).tolist():
+        known, times = np.unique(events.thread[operator[linked & (events.thread == number)]], return_counts=True)
+        thread[calls & (events.thread == number)] = known[times.argmax()]
+    return thread
 
 
 def _by_number(events: Events, kinds: Iterable[str]) -> dict[int, int]:
