@@ -12,14 +12,15 @@ if TYPE_CHECKING:
     from dynotune.config.sft import SFTConfig
     from dynotune.model.attention.call import Call
 
-ORDER = {9: ("fa3", "cudnn", "fa4", "varlen", "flex"), 10: ("fa4", "cudnn", "varlen", "flex")}
+ORDER = {9: ("fa3", "varlen", "cudnn", "fa4", "flex"), 10: ("fa4", "cudnn", "varlen", "flex")}
 """Backends by speed, for each generation of GPUs (major compute capability).
 
-9: measured on an H200 (2026-11-20, torch 2.11, again by `benchmarks/gpu_attention_backends.py`): 16,384 tokens, 28/4 heads
-of 128, forward and backward, TFLOP/s of 4 x 4096, of lognormal lengths with median 200, and of 1 x 16384: FlashAttention-3
-577, 209, 602; cuDNN 482, 191, 509; PyTorch's FlashAttention-2 284, 125, 321; FlexAttention 338, 119, -. FlexAttention comes
-last although it is faster on long documents, since it compiles for each token count. FlashAttention-4 as published
-(flash-attention pull request 2754). 10: not measured by us."""
+9: measured on an H200 (`benchmarks/gpu_attention_backends.py`, `benchmarks/results/h200_attention_backends.json`): 16,384
+tokens, 28/4 heads of 128, forward and backward, TFLOP/s of 4 x 4096, of lognormal lengths with median 200, and of 1 x 16384:
+FlashAttention-3 535, 175, 595; PyTorch's FlashAttention-2 273, 126, 311; cuDNN 386, 105, 498; FlexAttention 321, 124, 378.
+cuDNN is behind FlashAttention-2 although it is faster from some thousand tokens a document on, since its frontend takes 2 ms
+of the host a call, twice as long as the others. FlexAttention is last since it compiles for each new shape of rows.
+FlashAttention-4 was not measured. 10: not measured by us."""
 
 KERNELS = {
     "fa3": (r"FlashAttnFwdSm90", r"FlashAttnBwdSm90"),
