@@ -24,7 +24,8 @@ from dynotune.train.outside.signals import listening, number_of
 DONE, BUG, USER_ERROR, PIPE_CLOSED = 0, 1, 2, 141
 """Exit codes: done; a defect of Dynotune (with a traceback); a mistake that the user can mend; the reader of the output has
 gone (what shells report for SIGPIPE). Besides: `RESUMABLE` (75), saved and left before the end; 128 + the signal (130 for
-Ctrl-C, 143 for SIGTERM) for a run that a signal ended where it stood."""
+Ctrl-C, 143 for SIGTERM) for a run that a signal ended where it stood; 3, something was not seen to run
+(`dynotune engaged`)."""
 
 END_SECONDS = 5.0
 """How long a process that was asked to leave may take for its last threads, such as an upload's."""
@@ -137,6 +138,44 @@ def verify(folder: Path, /, *, as_json: _Json = False) -> int:
     text = json.dumps(found.to_json()) if as_json else "\n".join(found.lines())
     sys.stdout.write(text + "\n")
     return DONE if found.whole else USER_ERROR
+
+
+@app.command(
+    help_epilogue="Examples:\n\ndynotune engaged runs/my-run\n\n"
+    "dynotune engaged runs/my-run --json\n\ndynotune engaged --forget fused_lora"
+)
+def engaged(
+    run: Path | None = None,
+    /,
+    *,
+    markdown: Annotated[bool, Parameter(name="--markdown", negative=())] = False,
+    forget: Annotated[list[str] | None, Parameter(name="--forget", negative=(), consume_multiple=True)] = None,
+    as_json: _Json = False,
+) -> int:
+    """Show which speed-ups a run was seen to use: in which places, by which kernels, and what they gain here.
+
+    Exits with 0 where all that was to run was seen to run in every place, and with 3 where something was not.
+
+    Parameters
+    ----------
+    run
+        The run folder, or its engagement.json.
+    markdown
+        Print the table as Markdown.
+    forget
+        Have speed-ups of these names tried again that failed on this machine before; without a name: all.
+    """
+    from dynotune.speedups.engaged import engaged as show_engaged
+    from dynotune.speedups.engaged import forget as forget_failures
+
+    if forget is not None:
+        if run is not None:
+            raise ConfigError("`--forget` concerns this machine, not a run. Leave the folder out.")
+        forget_failures(forget, as_json=as_json)
+        return DONE
+    if run is None:
+        raise ConfigError("name a run folder: `dynotune engaged runs/my-run`.")
+    return show_engaged(run, as_json=as_json, as_markdown=markdown)
 
 
 @app.command(help_epilogue="Example: dynotune demo")

@@ -41,7 +41,7 @@ def judge(expectations: Sequence[Expectation], evidence: Evidence, places: Itera
     verdict = _verdict(something, fault=bool(lacks or against), all_judged=not not_judged)
     line = "; ".join([*_lines(sightings, evidence), *not_judged])
     return Observation(
-        verdict, seen, of, line or _without_events(expected, against), _missing(lacks, expected), tuple(against)
+        verdict, seen, of, line or _without_events(expectations, against), _missing(lacks, expected), tuple(against)
     )
 
 
@@ -115,7 +115,11 @@ def _lines(sightings: Sequence[Sighting], evidence: Evidence) -> list[str]:
     return [line]
 
 
-def _without_events(expected: Sequence[Expected], against: Sequence[str]) -> str:
+def _without_events(expectations: Sequence[Expectation], against: Sequence[str]) -> str:
+    expected = [one.what for one in expectations if isinstance(one, Expected)]
     if expected:
-        return f"nothing was seen of {', '.join(dict.fromkeys(one.what for one in expected))}"
-    return "what must be absent was seen" if against else "what must be absent is absent, what must hold holds"
+        return f"nothing was seen of {', '.join(dict.fromkeys(expected))}"
+    if against:
+        return "what must be absent was seen, or what must hold does not"
+    holds = [f"it holds: {one.what}" for one in expectations if isinstance(one, Holds)]
+    return ", ".join([*holds, *(f"no {one.what}" for one in expectations if isinstance(one, Absent))])

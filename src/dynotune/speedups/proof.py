@@ -1,12 +1,13 @@
-"""What one traced step showed of all speed-ups of a run: the content of engagement.json."""
+"""What traced steps showed of all speed-ups of a run, while it goes on. `record` is what the run keeps of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dynotune.measure.evidence import Evidence
-from dynotune.speedups.expectation import Observation, Verdict
+from dynotune.speedups.expectation import Expectation, Observation
 from dynotune.speedups.installed import Installed
+from dynotune.speedups.record import Record
+from dynotune.speedups.remembered import Remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,18 +19,11 @@ class Proof:
     observations: Mapping[str, Observation]
     """Of each that stood when a step was traced, by name; of what was taken out since, the last one."""
 
-    def summary(self) -> str:
-        """In a line."""
-        by = {verdict: [n for n, o in self.observations.items() if o.verdict is verdict] for verdict in Verdict}
-        said = [f"{len(names)} {verdict}" for verdict, names in by.items() if names]
-        return (
-            f"step {self.evidence.step} was traced in {self.evidence.seconds:.1f} s beside the step itself: "
-            f"{', '.join(said) or 'no speed-up is installed'}"
-        )
+    expectations: Mapping[str, Sequence[Expectation]]
+    """What the step had to show of them, by name."""
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "step": self.evidence.step,
-            "seconds": self.evidence.seconds,
-            "observations": {name: seen.to_json() for name, seen in self.observations.items()},
-        }
+    def record(self, remembered: Remembered) -> Record:
+        """For engagement.json and the table."""
+        return Record.of(
+            self.installed.decisions, self.observations, self.expectations, self.evidence, remembered.machine
+        )

@@ -15,7 +15,9 @@ from dynotune.measure.utilisation import Utilisation
 from dynotune.objectives.sft import Objective
 from dynotune.parallel.ranks import Ranks
 from dynotune.say import sayer
-from dynotune.speedups.proof import Proof
+from dynotune.speedups.record import NAME as ENGAGEMENT
+from dynotune.speedups.record import Record
+from dynotune.speedups.table import show
 from dynotune.train.best import BestTracker
 from dynotune.train.cadence import cadences
 from dynotune.train.checkpoints.checkpoints import Checkpoints
@@ -158,7 +160,7 @@ def assemble(
             device,
             ranks,
             execution.remembered,
-            lambda proof: _keep_proof(folder, display, proof),
+            lambda proof: _keep_record(folder, display, proof.record(execution.remembered)),
             display.say,
         ),
         eval_on_start=config.eval_on_start,
@@ -188,10 +190,12 @@ def assemble(
     return run
 
 
-def _keep_proof(folder: RunFolder, display: ProgressDisplay, proof: Proof) -> None:
-    """Into engagement.json; the terminal gets the table."""
-    folder.write_json("engagement.json", proof.to_json())
-    display.say(f"speed-ups: {proof.summary()}")
+def _keep_record(folder: RunFolder, display: ProgressDisplay, record: Record) -> None:
+    """Into engagement.json; the terminal gets a line, and the table where something was not seen to run."""
+    folder.write_json(ENGAGEMENT, record.to_json())
+    display.say(record.summary())
+    if record.open:
+        show(record.open, display.console)
 
 
 def _keep_samples(folder: RunFolder, display: ProgressDisplay, step: int, rows: Sequence[Mapping[str, str]]) -> None:

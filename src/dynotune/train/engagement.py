@@ -88,6 +88,7 @@ class Engagement:
             return []
         self.left -= 1
         evidence, self._evidence = self._evidence, None
+        expected = {one.name: self.installed.expectations(one) for one in self.installed}
         every = {one.name: self._observed(one, evidence) for one in self.installed}
         stop: list[str] = []
         changed: list[Decision] = []
@@ -102,8 +103,9 @@ class Engagement:
                     stop.append(self._cannot_leave(one, seen))
                 else:
                     changed += self._take_out(run, one, seen)
-        before = self.proof.observations if self.proof else {}
-        self.proof = Proof(self.installed, evidence, {**before, **every})  # of what was taken out since, too
+        if self.proof:  # what was taken out since is told of, too
+            every, expected = {**self.proof.observations, **every}, {**self.proof.expectations, **expected}
+        self.proof = Proof(self.installed, evidence, every, expected)
         self.keep(self.proof)
         if not changed:
             self.left = 0

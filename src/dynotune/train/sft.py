@@ -20,6 +20,7 @@ from dynotune.objectives.sft import SFTObjective
 from dynotune.parallel.join import joined, place
 from dynotune.parallel.ranks import Ranks
 from dynotune.say import sayer
+from dynotune.speedups.table import planned_rows, show
 from dynotune.train.assemble import assemble
 from dynotune.train.begin import begin
 from dynotune.train.checkpoints.checkpoints import Checkpoints
@@ -181,6 +182,8 @@ def _train(
             )
         for line in (*execution.says, *([execution.plan.ranks_summary()] if ranks.world > 1 else [])):
             say(line)
+        if ranks.is_first:
+            show(planned_rows(execution.installed.decisions), console)
         rows: list[dict[str, Any]] = []
         draw_apart(config.seed, ranks)
         outside = Asked(signals, limit_of(config, signals, prepared.model), say)
