@@ -81,7 +81,7 @@ class AttentionBackend(Speedup):
         reason = FOUND[self.backend].limits(Asked(context.device, context.compute, 1, 1, 64, 64, None, None))
         if reason is not None:
             return No(reason, "take another backend", expected=True)
-        return self.trial(context)
+        return None
 
     def trial(self, context: Context) -> No | None:
         """Whether the package works here, tried in a process of its own."""
@@ -103,6 +103,10 @@ class AttentionBackend(Speedup):
         reason = why_not_by_structure(site.model, site.context.longest)
         if reason is not None:
             return No(f"the model cannot be packed: {reason}", expected=True)
+        # Here and not in `applicable`: a backend that nobody tries need not be started in a process of its own.
+        no = self.trial(site.context)
+        if no is not None:
+            return no
         kernel = FOUND[self.backend]
         missing = kernel.missing()
         if missing is not None:
