@@ -206,9 +206,8 @@ def test_what_a_gpu_is_asked_before_anything_is_tried(monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         packages, "why_not", lambda name, device: No(f"{name} is not installed", "install", expected=True)
     )
-    no = BACKENDS["cudnn"].install(
-        dataclasses.replace(site(architecture("llama")), context=dataclasses.replace(gpu, model=architecture("llama")))
-    )
+    model = architecture("llama")
+    no = BACKENDS["cudnn"].install(dataclasses.replace(site(model), context=dataclasses.replace(gpu, model=model)))
     assert isinstance(no, No)
     assert no.expected
     assert "pull request 186142" in no.reason
