@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dynotune.model.aside import Aside
     from dynotune.model.head import Head
     from dynotune.model.precision import Precision
+    from dynotune.plan.plan import Plan
 
 Setting = Literal["auto", "on", "off"]
 """`auto`: where it is applicable; if the proof fails it is taken out and said. `on`: proved, or the run stops. `off`."""
@@ -106,6 +107,9 @@ class Context:
 
     live: bool = True
     """False: `dynotune plan` asks, and nothing can be tried on the model or the device."""
+
+    plan: "Plan | None" = None
+    """The run's steps, not laid out yet. None where nobody has planned."""
 
     @property
     def on_gpu(self) -> bool:

@@ -48,6 +48,10 @@ class Installed:
         surprising = [(one.name, one.no.reason) for one in self.decisions if one.no and not one.no.expected]
         return said + [f"note: {name} does not run: {reason}" for name, reason in surprising]
 
+    def notes(self) -> list[str]:
+        """What those that stand have to say when the run is over."""
+        return [line for one in self if one.installed is not None for line in one.installed.notes()]
+
     def expectations(self, one: Decision) -> Sequence[Expectation]:
         """What a traced step must show of one that stands."""
         assert one.installed is not None

@@ -81,7 +81,7 @@ def choose_execution(
 
     Raises `ConfigError` where a speed-up is demanded and cannot be.
     """
-    context = context_of(config, model, precision, longest)
+    context = context_of(config, model, precision, longest, plan=plan)
     plain_autocast = autocast_of(precision, context.device)
     site = Site(context, plain_autocast)
     remembered = Remembered.here(context.device, say)
@@ -102,12 +102,17 @@ def choose_execution(
 
 
 def context_of(
-    config: SFTConfig, model: "PreTrainedModel", precision: Precision, longest: int, live: bool = True
+    config: SFTConfig,
+    model: "PreTrainedModel",
+    precision: Precision,
+    longest: int,
+    live: bool = True,
+    plan: Plan | None = None,
 ) -> Context:
     """What speed-ups may ask of this run."""
     weights: Any = model.get_input_embeddings().weight
     compute = torch.bfloat16 if precision.compute_bf16 else weights.dtype
-    return Context(config, model, next(model.parameters()).device, compute, precision, longest, live)
+    return Context(config, model, next(model.parameters()).device, compute, precision, longest, live, plan)
 
 
 def _decisions(config: SFTConfig, context: Context, remembered: Remembered, ranks: Ranks) -> list[Decision]:

@@ -221,7 +221,7 @@ def _train(
             outside.end()
             run.display.stop()
             checkpoints.close()
-        for line in execution.path.notes():
+        for line in [*execution.path.notes(), *execution.installed.notes()]:
             say(line)
         if run.leaving:
             left, summary = leave(run, folder, began)

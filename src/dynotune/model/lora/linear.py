@@ -39,6 +39,10 @@ class FusedLinear:
         self.place = 0
         """Among the linears of `shared`."""
 
+        self.in_graph = False
+        """Whether compiled code computes it by `LoraLinears`, which then is no event of its own in a trace: compiled code
+        sets it in each call."""
+
         self.aside = Aside()
         """Calls that PEFT's own forward answered, of all linears that were put in together."""
 
@@ -62,6 +66,8 @@ class FusedLinear:
         A, B = self.weights()
         if self.is_copied and not torch.compiler.is_compiling():
             self.copies.refresh_one(self)
+        if torch.compiler.is_compiling():
+            self.in_graph = True
         x = x.to(self.compute)
         dropped = self.dropouts._modules[self.name](x) if self.drops() else None
         base = self.base._parameters

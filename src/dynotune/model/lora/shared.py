@@ -68,6 +68,8 @@ class SharedInput:
 
     def _compute(self, x: Tensor, scale: float) -> tuple[Tensor, ...]:
         linears = self.linears
+        if torch.compiler.is_compiling():
+            linears[0].in_graph = True
         weights = [linear.weights() for linear in linears]
         return LoraLinears.apply(  # type: ignore[no-any-return, no-untyped-call]
             x.to(linears[0].compute), None, self.a, scale, linears[0].wide,

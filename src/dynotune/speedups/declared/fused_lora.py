@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from dynotune.measure.evidence import Phase
+from dynotune.measure.evidence import Evidence, Phase
 from dynotune.speedups.contract import Context, Installation, No, Order, Site, Speedup
-from dynotune.speedups.expectation import Expectation, Expected
+from dynotune.speedups.expectation import Expectation, Expected, Holds
 from dynotune.speedups.registry import register
 
 
@@ -44,11 +44,25 @@ class FusedLora(Speedup):
             lines=tuple(adapters.lines()),
             aside=adapters.aside,
             forwards=adapters.forwards,
+            detail=adapters,
         )
 
     def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
-        at = installed.places
-        return [
-            Expected("LoRA function", Phase.FORWARD, operators=("^LoraLinears$",), at=at),
-            Expected("LoRA function", Phase.BACKWARD, operators=("^LoraLinearsBackward$",), at=at),
-        ]
+        from dynotune.model.compiled.layers import compiled_layer_of
+
+        linears = installed.detail.linears
+        compiled = [name for name in installed.places if compiled_layer_of(context.model, name)]
+        at = tuple(name for name in installed.places if name not in compiled)
+
+        def in_graph(evidence: Evidence) -> bool:
+            return all(linears[name].in_graph for name in compiled)
+
+        expected: list[Expectation] = []
+        if at:
+            expected += [
+                Expected("LoRA function", Phase.FORWARD, operators=("^LoraLinears$",), at=at),
+                Expected("LoRA function", Phase.BACKWARD, operators=("^LoraLinearsBackward$",), at=at),
+            ]
+        if compiled:  # the function is a part of each layer's graph, and no event any more
+            expected.append(Holds("the LoRA function is in the graphs of compiled layers", in_graph))
+        return expected

@@ -1,0 +1,45 @@
+"""Promise: a run with compiled layers takes the steps that it would have taken, is proved in one of them, and says what
+compiling cost."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+from dynotune.speedups.declared import compiled_layers
+from tests.tiny import chats
+
+
+def losses(run_tiny: Any, tmp_path: Path, name: str, **settings: Any) -> list[float]:
+    run_tiny(
+        **{
+            "rows": chats(32), "max_steps": 5, "per_device_train_batch_size": 8, "micro_batch_tokens": 128,
+            "overwrite_output_dir": True, "logging_steps": 1, "use_peft": True, "lora_target_modules": "all-linear",
+            "lora_r": 4, "lora_dropout": 0.0, "eval_strategy": "steps", "eval_steps": 3, "test_split_size": 4,
+            **settings,
+        }
+    )  # fmt: skip
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    return [row[name] for row in rows if name in row]
+
+
+@pytest.mark.long
+def test_the_same_losses_engaged_and_its_cost_said(
+    run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = losses(run_tiny, tmp_path, "loss")
+    monkeypatch.setattr(compiled_layers, "COMPILER", "aot_eager")
+    console = Console(record=True, width=400)
+    torch._dynamo.reset()
+    found = losses(run_tiny, tmp_path, "loss", speedups={"compiled_layers": "on"}, console=console)
+    assert found == pytest.approx(right, rel=1e-5)
+    proof = json.loads((tmp_path / "run" / "engagement.json").read_text())
+    verdicts = {name: seen["verdict"] for name, seen in proof["observations"].items()}
+    assert verdicts["compiled_layers"] == verdicts["fused_lora"] == "engaged"
+    said = console.export_text()
+    assert "compiled layers: 2 of 2" in said
+    assert "(compile cache " in said
+    assert "fault" not in said
