@@ -19,6 +19,7 @@ from dynotune.data.account.ledger import PLACES_KEPT, Ledger, count_labels
 from dynotune.data.checks.duplicates import RowHashes, row_hashes
 from dynotune.data.checks.rows import row_notices
 from dynotune.data.checks.text_checks import ControlTokens
+from dynotune.data.checks.view import View
 from dynotune.data.examples import Example
 from dynotune.data.formats.messages import fill_null_content
 from dynotune.data.formats.recognise import Setting, normalise
@@ -54,10 +55,11 @@ class Tokens:
     def of(cls, examples: Sequence[Example]) -> Tokens:
         empty = [np.zeros(0, np.int32)]
         ids = np.concatenate([e.ids_T for e in examples] or empty)
-        labels = np.concatenate([e.labels_T for e in examples] or empty)
+        same = all(e.labels_T is e.ids_T for e in examples)
+        labels = ids if same else np.concatenate([e.labels_T for e in examples] or empty)
         lengths = np.array([len(e.ids_T) for e in examples], np.int64)
         places = Places.of(e.place for e in examples)
-        return cls(ids, None if np.array_equal(ids, labels) else labels, lengths, places)
+        return cls(ids, None if same or np.array_equal(ids, labels) else labels, lengths, places)
 
 
 @dataclass
@@ -120,8 +122,9 @@ class ChunkEncoder:
                 detail = "no token of the row carries loss"
                 account.refuse(BadRow(row.place, "no-labels", detail, row_beginning(values)), values)
                 continue
-            account.use(row.place, examples, row_notices(normal, self.control), of_format)
-            hashes.add(row.place, row_hashes(normal, values))
+            view = View(normal)
+            account.use(row.place, examples, row_notices(view, self.control), of_format)
+            hashes.add(row.place, row_hashes(view, values))
         return Chunk(
             rows=len(rows),
             tokens=Tokens.of(account.examples),

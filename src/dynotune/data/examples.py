@@ -27,7 +27,8 @@ CHUNK_TOKENS = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One example, untruncated. `labels_T[t]` is `ids_T[t]` where token t is to be predicted, else `IGNORE`.
+    """One example, untruncated. `labels_T[t]` is `ids_T[t]` where token t is to be predicted, else `IGNORE`; where all are,
+    it may be the same array. Neither is changed once it is here.
 
     Labels are not shifted: the loss at position t - 1 predicts `labels_T[t]`, so a label at position 0 has no
     predecessor and carries no loss.

@@ -15,6 +15,7 @@ from dynotune.config.sft import SFTConfig
 from dynotune.data.account.ledger import Ledger, count_labels
 from dynotune.data.checks.rows import row_notices
 from dynotune.data.checks.text_checks import ControlTokens
+from dynotune.data.checks.view import View
 from dynotune.data.examples import IGNORE, Example
 from dynotune.data.formats.recognise import Setting, normalise
 from dynotune.data.opening import open_training
@@ -88,7 +89,7 @@ def show_rows(config: SFTConfig, n: int, console: "Console") -> None:
         if isinstance(result, BadRow):
             _print_bad(console, result)
             continue
-        notices = [*row_notices(row, control), *(encoder.notices - before)]
+        notices = [*row_notices(View(row), control), *(encoder.notices - before)]
         examples = [result] if isinstance(result, Example) else result
         for number, example in enumerate(examples, 1):
             part = f"{name}, document {number} of {len(examples)}" if len(examples) > 1 else name

@@ -1,14 +1,17 @@
 """Everything remarkable about a row that trains is named, and nothing else is."""
 
+from datetime import date
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynotune.data.checks.duplicates import Duplicates, RowHashes, row_hashes
+from dynotune.data.checks import text_checks
+from dynotune.data.checks.duplicates import Duplicates, RowHashes, _encoded, _near, row_hashes
 from dynotune.data.checks.rows import CHECKS, row_notices
-from dynotune.data.checks.text_checks import ControlTokens, text_notices
+from dynotune.data.checks.text_checks import ControlTokens, notices_of_texts, text_notices
+from dynotune.data.checks.view import View
 from dynotune.data.rows import Place, Row
 
 OWN = ControlTokens(frozenset({"<unk>", "<|own|>", "[gMASK]", "</eos>", "<fill>", "▁mark"}), "</eos>", "<fill>")
@@ -61,7 +64,7 @@ BAD_CALL = {"tool_calls": [{"function": {"name": "f", "arguments": "{a: 1"}}]}
     ],
 )
 def test_checks_of_rows(row: Row, names: list[str]) -> None:
-    assert sorted(row_notices(row, OWN)) == sorted(names)
+    assert sorted(row_notices(View(row), OWN)) == sorted(names)
 
 
 def test_a_tool_result_after_its_call_is_in_order() -> None:
@@ -72,7 +75,7 @@ def test_a_tool_result_after_its_call_is_in_order() -> None:
         {"role": "tool", "content": "2"},
         {"role": "assistant", "content": "done"},
     ]
-    assert row_notices(Row(PLACE, "messages", messages=messages), OWN) == []
+    assert row_notices(View(Row(PLACE, "messages", messages=messages)), OWN) == []
 
 
 @pytest.mark.parametrize(
@@ -128,17 +131,17 @@ def test_adding_a_check_is_adding_a_function() -> None:
 
     CHECKS.append(shouting)
     try:
-        assert row_notices(chat(("user", "WHY"), A), OWN) == ["shouting"]
+        assert row_notices(View(chat(("user", "WHY"), A)), OWN) == ["shouting"]
     finally:
         CHECKS.remove(shouting)
-    assert row_notices(chat(("user", "WHY"), A), OWN) == []
+    assert row_notices(View(chat(("user", "WHY"), A)), OWN) == []
 
 
 def found(*rows: tuple[Row, dict[str, Any]]) -> list[tuple[str, int | None]]:
     duplicates = Duplicates()
     for line, (row, values) in enumerate(rows, start=1):
         one = RowHashes()
-        one.add(Place("f", line), row_hashes(row, values))
+        one.add(Place("f", line), row_hashes(View(row), values))
         duplicates.add(one)
     return [(name, place.line) for name, place in duplicates.found()]
 
@@ -173,3 +176,66 @@ def test_every_control_character_is_noticed_in_ascii_and_other_text(around: str)
         expected = code not in (0x09, 0x0A, 0x0D, 0x85) and (code < 0x20 or code >= 0x7F)
         found = "control-characters" in list(text_notices(f"a{chr(code)}{around}", OWN))
         assert found == expected, hex(code)
+
+
+REMARKABLE = ["<|im_end|>", "<|own|>", "[INST]", "{{", "}}", "{%", "%}", "\x00", "\x85", "\u2028", "\ue000", "e\u0301"]
+
+
+PIECES = st.lists(st.sampled_from([*"a <|>[]\n\u0301é", *REMARKABLE]), max_size=12).map("".join)
+
+
+@given(st.lists(PIECES, max_size=5))
+def test_texts_that_are_looked_at_as_one_have_the_notices_of_each(texts: list[str]) -> None:
+    each = [name for text in texts for name in text_notices(text, OWN)]
+    assert list(notices_of_texts(texts, OWN)) == each
+
+
+def test_what_only_two_texts_together_hold_is_no_notice() -> None:
+    assert list(notices_of_texts(["{{", "}}"], OWN)) == []
+    assert list(notices_of_texts(["e", "\u0301"], OWN)) == []
+    assert list(notices_of_texts(["{{}}", "x"], OWN)) == ["jinja-in-content"]
+
+
+@given(st.text("ab \n", max_size=60))
+def test_a_long_run_is_found_wherever_it_begins(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_checks, "LONG_RUN", 10)
+        longest = max(map(len, text.split()), default=0)
+        assert ("no-spaces" in text_notices(text, OWN)) == (longest >= 10)
+
+
+FOLDING = "aAzZ09 \t\n\x0b\x1c\x1e\x1f\x85\xa0\u2028\u3000éÉß\u017f\u212a\u0130\u03c2\u03c3中\U0001f600\ud800"
+
+
+@given(st.text(st.sampled_from(FOLDING)))
+def test_near_content_is_the_casefolded_words(text: str) -> None:
+    assert _near(text, _encoded(text)) == _encoded(" ".join(text.casefold().split()))
+
+
+def test_every_ascii_character_counts_in_near_content_as_python_has_it() -> None:
+    for code in range(128):
+        text = f"a{chr(code)}{chr(code)} {chr(code)}b"
+        assert _near(text, text.encode()) == " ".join(text.casefold().split()).encode(), code
+
+
+def test_rows_of_dates_and_other_objects_are_compared_too() -> None:
+    first, again, other = (pair("q", "a", day=date(2026, 1, day)) for day in (1, 1, 2))
+    assert found(first, again, other) == [("exact-duplicate", 2), ("duplicate-content", 3)]
+
+
+def test_the_same_values_are_a_duplicate_however_objects_are_shared() -> None:
+    text = "q" * 5
+    row, _ = pair(text, text)
+    shared = {"messages": [{"role": text, "content": text}] * 2}
+    apart = {"messages": [{"role": "".join("q" * 5), "content": "".join("q" * 5)} for _ in range(2)]}
+    assert found((row, shared), (row, apart)) == [("exact-duplicate", 2)]
+
+
+def test_calls_and_tools_tell_rows_apart() -> None:
+    def called(name: str, tools: Any = None) -> tuple[Row, dict[str, Any]]:
+        row = chat(U, ("assistant", ""), tool_calls=[{"function": {"name": name, "arguments": {}}}])
+        row.tools = tools
+        return row, {"name": name, "tools": tools}
+
+    assert found(called("f"), called("g")) == [("conflicting-answer", 2)]
+    assert found(called("f", [{"name": "a"}]), called("f", [{"name": "b"}])) == []

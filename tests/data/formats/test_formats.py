@@ -3,7 +3,11 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from dynotune.data.formats import messages as module
+from dynotune.data.formats.messages import RefusedError, normal_messages
 from dynotune.data.formats.recognise import Setting, normalise
 from dynotune.data.rows import BadRow, Place, Record, Row
 
@@ -193,3 +197,24 @@ def test_the_row_as_read_is_not_changed() -> None:
     message = {"from": "human", "value": "a"}
     recognise({"conversations": [message, {"from": "gpt", "value": "b"}]})
     assert message == {"from": "human", "value": "a"}
+
+
+KEYS = st.sampled_from(["role", "content", "from", "value", "name", "tool_calls", "weight", "loss", "thinking"])
+VALUES = st.sampled_from(
+    ["user", "assistant", "User", "gpt", "hello", "", None, 1, [], [{"type": "text", "text": "t"}], {}]
+)
+
+
+@given(st.lists(st.dictionaries(KEYS, VALUES), max_size=3))
+def test_messages_with_nothing_to_mend_become_what_the_long_way_makes_of_them(given_messages: list[Any]) -> None:
+    def become() -> tuple[Any, list[str]]:
+        notices: list[str] = []
+        try:
+            return normal_messages(given_messages, "messages", notices), notices
+        except RefusedError as error:
+            return (error.reason, error.detail), notices
+
+    short = become()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_is_normal", lambda item: False)
+        assert become() == short

@@ -38,6 +38,8 @@ PLACES_KEPT = 5
 
 def count_labels(example: Example) -> int:
     """Label tokens of an example. A label at position 0 has no predecessor: it carries no loss and is not counted."""
+    if example.labels_T is example.ids_T:
+        return max(0, len(example.ids_T) - 1)
     return int(np.count_nonzero(example.labels_T[1:] != IGNORE))
 
 

@@ -12,10 +12,9 @@ import json
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from dynotune.data.checks.text_checks import ControlTokens, text_notices
+from dynotune.data.checks.text_checks import ControlTokens, notices_of_texts
 from dynotune.data.checks.view import View, call_arguments, makes_calls
 from dynotune.data.formats.messages import ROLES
-from dynotune.data.rows import Row
 
 Check = Callable[[View], Iterator[str]]
 
@@ -26,26 +25,29 @@ HUGE_ROW = 100_000
 HUGE_ANSWER = 100_000
 MANY_TURNS = 1_000
 
+_USUAL = (["user", "assistant"], ["system", "user", "assistant"])
+"""Orders of roles with nothing to say about, which most rows have."""
+
 
 def check(function: Check) -> Check:
     CHECKS.append(function)
     return function
 
 
-def row_notices(row: Row, control: ControlTokens) -> list[str]:
+def row_notices(view: View, control: ControlTokens) -> list[str]:
     """Names of all that is remarkable about a row, each once, with those it was given while it was read."""
-    view = View(row)
-    found = dict.fromkeys(row.notices)
+    found = list(view.row.notices)
     for one in CHECKS:
-        found.update(dict.fromkeys(one(view)))
-    for text in view.texts:
-        found.update(dict.fromkeys(text_notices(text, control)))
-    return list(found)
+        found += one(view)
+    found += notices_of_texts(view.texts, control)
+    return list(dict.fromkeys(found))
 
 
 @check
 def order_of_roles(view: View) -> Iterator[str]:
     roles = view.roles
+    if roles in _USUAL:
+        return
     spoken = [role for role in roles if role not in ("system", "developer")]
     if spoken and spoken[0] == "assistant" and "user" in spoken:
         yield "assistant-first"
@@ -62,9 +64,9 @@ def order_of_roles(view: View) -> Iterator[str]:
 
 @check
 def missing_side(view: View) -> Iterator[str]:
-    roles = set(view.roles)
-    if not roles:
+    if not view.roles or view.roles in _USUAL:
         return
+    roles = set(view.roles)
     if "assistant" not in roles and roles <= ROLES:
         yield "no-assistant-turn"
     if roles <= {"assistant", "system", "developer"}:
@@ -88,7 +90,8 @@ def ending(view: View) -> Iterator[str]:
 def empty_turns(view: View) -> Iterator[str]:
     for turn in view.turns:
         content = turn.get("content") or ""
-        if turn["role"] == "user" and not content.strip():
+        visible = content.strip()
+        if turn["role"] == "user" and not visible:
             yield "empty-user"
         if turn["role"] != "assistant" or makes_calls(turn):
             continue
@@ -96,9 +99,9 @@ def empty_turns(view: View) -> Iterator[str]:
             yield "empty-assistant"
             if turn is view.turns[-1]:
                 yield "empty-final-assistant"
-        elif not content.strip():
+        elif not visible:
             yield "whitespace-assistant"
-        elif not any(c.isprintable() and not c.isspace() for c in content):
+        elif not visible[0].isprintable() and not any(c.isprintable() and not c.isspace() for c in visible):
             # Zero-width characters are formatting characters (category Cf), which Python counts as unprintable.
             yield "invisible-assistant"
 
@@ -117,7 +120,7 @@ def tool_calls(view: View) -> Iterator[str]:
             yield "tool-result-without-call"
         elif turn["role"] != "tool":
             called = bool(turn.get("tool_calls") or turn.get("function_call"))
-        for arguments in call_arguments(turn):
+        for arguments in call_arguments(turn) if "tool_calls" in turn else ():
             if isinstance(arguments, str) and not _is_json(arguments):
                 yield "tool-arguments-not-json"
 
@@ -128,7 +131,7 @@ def extreme_sizes(view: View) -> Iterator[str]:
         yield "many-turns"
     if view.size >= HUGE_ROW:
         yield "huge-row"
-    for turn in view.answers():
+    for turn in view.answers() if view.size >= HUGE_ANSWER else ():
         if len(turn.get("content") or "") >= HUGE_ANSWER:
             yield "huge-answer"
     if view.turns and view.turns[-1]["role"] == "assistant" and len((view.turns[-1].get("content") or "").strip()) == 1:

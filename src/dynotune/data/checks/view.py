@@ -3,46 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from dynotune.data.rows import Message, Row
 
+_INSTEAD = frozenset({"tool_calls", "function_call", "reasoning_content", "thinking", "reasoning"})
 
-@dataclass
+
 class View:
     """`turns` is empty for plain text and pre-tokenised rows. Prompt and completion as text are a user's and an
-    assistant's turn."""
+    assistant's turn. All of it is used for every row, so it is made at once."""
 
-    row: Row
+    __slots__ = ("roles", "row", "size", "texts", "turns")
 
-    @cached_property
-    def turns(self) -> list[Message]:
-        row = self.row
-        if row.messages is not None:
-            return row.messages
-        if isinstance(row.prompt, str):
-            return [{"role": "user", "content": row.prompt}, {"role": "assistant", "content": row.completion}]
-        if row.prompt is not None and isinstance(row.completion, list):
-            return [*row.prompt, *row.completion]
-        return []
-
-    @cached_property
-    def roles(self) -> list[str]:
-        return [turn["role"] for turn in self.turns]
-
-    @cached_property
-    def texts(self) -> list[str]:
+    def __init__(self, row: Row) -> None:
+        self.row = row
+        self.turns = _turns(row)
+        self.roles: list[str] = [turn["role"] for turn in self.turns]
+        self.texts: list[str] = [text for turn in self.turns if (text := turn.get("content"))]
         """Every text that is trained on or read as context."""
-        if self.row.text is not None:
-            return [self.row.text]
-        return [turn["content"] for turn in self.turns if turn.get("content")]
-
-    @cached_property
-    def size(self) -> int:
+        if row.text is not None:
+            self.texts = [row.text]
+        self.size = sum(map(len, self.texts))
         """Characters."""
-        return sum(map(len, self.texts))
 
     def answers(self) -> Iterator[Message]:
         return (turn for turn in self.turns if turn["role"] == "assistant")
@@ -50,7 +33,7 @@ class View:
 
 def makes_calls(turn: Message) -> bool:
     """Whether a turn calls tools or thinks, so that it may have no content."""
-    return any(turn.get(key) for key in ("tool_calls", "function_call", "reasoning_content", "thinking", "reasoning"))
+    return not _INSTEAD.isdisjoint(turn) and any(turn.get(key) for key in _INSTEAD)
 
 
 def call_arguments(turn: Message) -> Iterator[Any]:
@@ -60,3 +43,13 @@ def call_arguments(turn: Message) -> Iterator[Any]:
         function = call.get("function", call) if isinstance(call, dict) else None
         if isinstance(function, dict) and "arguments" in function:
             yield function["arguments"]
+
+
+def _turns(row: Row) -> list[Message]:
+    if row.messages is not None:
+        return row.messages
+    if isinstance(row.prompt, str):
+        return [{"role": "user", "content": row.prompt}, {"role": "assistant", "content": row.completion}]
+    if row.prompt is not None and isinstance(row.completion, list):
+        return [*row.prompt, *row.completion]
+    return []

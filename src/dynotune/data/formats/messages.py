@@ -24,7 +24,7 @@ SHAREGPT_ROLES = {
 _CALLS = ("tool_calls", "function_call", "reasoning_content", "thinking", "reasoning")
 """Keys that let an assistant turn go without content."""
 
-_TRAINING_KEYS = ("weight", "train", "train_detail", "loss")
+_TRAINING_KEYS = frozenset({"weight", "train", "train_detail", "loss"})
 """Keys by which other trainers choose the turns that are trained on. Here the loss mask is the configuration's."""
 
 
@@ -54,7 +54,10 @@ def normal_messages(value: Any, column: str, notices: list[str]) -> list[Message
         raise RefusedError(f"{column}-not-a-list", f"`{column}` must be a list of messages, and this is '{shown}'")
     if not value:
         raise RefusedError(f"empty-{column}", f"`{column}` has no messages")
-    return [_normal_message(item, f"{column}[{index}]", notices) for index, item in enumerate(value)]
+    return [
+        dict(item) if _is_normal(item) else _normal_message(item, f"{column}[{index}]", notices)
+        for index, item in enumerate(value)
+    ]
 
 
 def text_of(value: Any, where: str, notices: list[str]) -> str:
@@ -92,6 +95,14 @@ def fill_null_content(row: Row) -> bool:
     return filled
 
 
+def _is_normal(item: Any) -> bool:
+    """Whether there is nothing to mend and nothing to say, as about most messages."""
+    if type(item) is not dict:
+        return False
+    role = item.get("role")
+    return type(role) is str and role in ROLES and type(item.get("content")) is str and _TRAINING_KEYS.isdisjoint(item)
+
+
 def _normal_message(item: Any, where: str, notices: list[str]) -> Message:
     if not isinstance(item, Mapping):
         detail = f"{where} must be an object with role and content, and this is {printable(repr(item), 60)}"
@@ -105,7 +116,7 @@ def _normal_message(item: Any, where: str, notices: list[str]) -> Message:
         raise RefusedError("missing-role", f"{where} has no role")
     if not isinstance(role, str):
         raise RefusedError("role-not-a-string", f"the role of {where} is {printable(repr(role), 60)}")
-    if any(key in message for key in _TRAINING_KEYS):
+    if not _TRAINING_KEYS.isdisjoint(message):
         notices.append("per-message-training-key-ignored")
     message["role"] = _normal_role(role, message, where, notices)
     may_be_silent = any(message.get(key) for key in _CALLS)

@@ -132,7 +132,8 @@ def _alpaca(record: Record, setting: Setting) -> Row:
 
 
 def _has(*columns: str) -> Callable[[Values, Setting], bool]:
-    return lambda values, setting: all(column in values for column in columns)
+    wanted = frozenset(columns)
+    return lambda values, setting: wanted <= values.keys()
 
 
 # TRL's order: tokens, then prompt/completion, then messages, then text. Alpaca, which TRL does not know, comes last, so

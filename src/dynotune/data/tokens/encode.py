@@ -171,7 +171,7 @@ class Encoder:
         if any(isinstance(m.get("content"), list) for m in messages) and findings.concerning("content parts"):
             return BadRow(row.place, "content-parts-not-rendered", findings.concerning("content parts")[0].sentence)
         own = row.chat_template_kwargs
-        if reserved := reserved_for_rows(own, self.tokenizer):
+        if own and (reserved := reserved_for_rows(own, self.tokenizer)):
             name = printable(reserved[0], 60)
             detail = f"`chat_template_kwargs` sets `{name}`, which a row may not: only variables of the template's own"
             return BadRow(row.place, "reserved-template-variable", detail, row_beginning(own))
@@ -234,21 +234,25 @@ class Encoder:
         bos = self.tokenizer.bos_token_id
         if bos is not None and len(ids_T) > 1 and ids_T[0] == ids_T[1] == bos:
             text.notices.add("doubled-bos")
-        labels_T: NDArray[np.int32] = ids_T.copy()
+        labels_T: NDArray[np.int32] = ids_T
         if tokens.prompt is not None and self._completion_only(text.row):
             length = common_prefix_length(tokens.prompt.ids_T, ids_T)
             if length < len(tokens.prompt.ids_T):
                 text.notices.add("prompt-not-a-prefix")
+            labels_T = ids_T.copy()
             labels_T[:length] = IGNORE
         elif self.config.completion_only_loss and text.row.kind != "prompt_completion":
             text.notices.add("completion-only-without-completion")
         if text.spans is not None:
             try:
-                labels_T[~self._assistant_mask(text, tokens.whole)] = IGNORE
+                labels_T = np.where(self._assistant_mask(text, tokens.whole), labels_T, IGNORE).astype(
+                    np.int32, copy=False
+                )
             except NotVerified as error:
                 return BadRow(text.row.place, "mask-not-verified", str(error))
         # nothing precedes the first token, so a label there carries no loss
-        if not (labels_T[1:] != IGNORE).any():
+        labelled = len(ids_T) > 1 if labels_T is ids_T else (labels_T[1:] != IGNORE).any()
+        if not labelled:
             return BadRow(text.row.place, "no-labels", self._why_no_labels(text, len(ids_T)))
         self.notices.update(text.notices)  # a refused row is counted by its reason alone
         return Example(ids_T, labels_T, text.row.place)
