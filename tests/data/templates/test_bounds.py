@@ -42,6 +42,9 @@ COSTLY = [
         for more in (
             "{% set n.s = n.s ~ n.s %}",
             "{% set n.s = n.s + n.s %}",
+            "{% set n.s = n.s + 'and' + n.s %}",
+            "{% set n.s = 'and' + n.s + n.s %}",
+            "{% set n.s = n.s + ('and' + n.s) %}",
             "{% set s %}{{ n.s }}{{ n.s }}{% endset %}{% set n.s = s %}",
             "{% macro m() %}{{ n.s }}{{ n.s }}{% endmacro %}{% set n.s = m() %}",
         )

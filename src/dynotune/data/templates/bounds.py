@@ -31,6 +31,9 @@ turn; where the system cannot tell a thread's processor time, seconds of the clo
 MOST_MEMORY = 4 << 30
 """Bytes by which the process may grow during one rendering."""
 
+_SHORT = 1 << 10
+"""Characters by which a text may grow unseen."""
+
 _LARGEST_LIST = 1 << 24
 _LARGEST_INTEGER = 1 << 16
 """Bits."""
@@ -57,9 +60,13 @@ class TooCostlyError(jinja2.TemplateRuntimeError):
 
 class _Generator(CodeGenerator):
     """Jinja's compiler to Python, with `a ~ b` and `a + b` through functions of ours: intercepting `+` as Jinja does would
-    make rendering a third slower, and here most sums are of short texts."""
+    make rendering a third slower, and here most sums are of short texts. A sum with a short text of the template's own
+    doubles nothing, and most are such, so it stays Python's."""
 
     def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:  # noqa: N802  (Jinja's name)
+        if _is_short_text(node.left) or _is_short_text(node.right):
+            super().visit_Add(node, frame)
+            return
         self.write("environment.plus(")
         self.visit(node.left, frame)
         self.write(", ")
@@ -72,6 +79,10 @@ class _Generator(CodeGenerator):
             self.visit(one, frame)
             self.write(", ")
         self.write("))")
+
+
+def _is_short_text(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Const) and isinstance(node.value, str) and len(node.value) <= _SHORT
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
