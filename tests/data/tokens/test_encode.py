@@ -18,7 +18,7 @@ from dynotune.data.examples import IGNORE, Example
 from dynotune.data.rows import BadRow, Place, Row
 from dynotune.data.tokens import encode as encode_module
 from dynotune.data.tokens.encode import Encoder
-from dynotune.data.tokens.tokenise import BatchTokeniser
+from dynotune.data.tokens.tokenise import REMEMBERED, BatchTokeniser, remember_words
 from dynotune.errors import ModelError
 from tests.data.made_tokenizer import CHATML, made_tokenizer
 
@@ -197,3 +197,27 @@ def test_rows_of_a_million_characters_take_seconds(shared: Path) -> None:
     assert isinstance(turns, Example)
     end = tokenizer.convert_tokens_to_ids("<|im_end|>")
     assert np.count_nonzero(turns.labels_T == end) == 10_000
+
+
+def test_a_tokenizer_that_remembers_more_words_gives_the_same_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [f"{'ab' * (n % 7)}{n} c{n * n}" for n in range(500)]
+    texts = [" ".join(words), " ".join(reversed(words))]
+    plain, ours = made_tokenizer(), made_tokenizer()
+    capacities: list[int] = []
+    kind = type(ours.backend_tokenizer.model)
+    real = kind._resize_cache
+    monkeypatch.setattr(kind, "_resize_cache", lambda self, n: capacities.append(n) or real(self, n), raising=False)
+    remember_words(ours)
+    assert capacities == [REMEMBERED]
+    assert ours(texts)["input_ids"] == plain(texts)["input_ids"]
+
+
+def test_a_tokenizer_that_is_not_of_rust_remembers_what_it_does() -> None:
+    class Own(type(made_tokenizer())):  # type: ignore[misc]
+        def __call__(self, *given: object, **named: object) -> object:
+            return super().__call__(*given, **named)
+
+    tokenizer = made_tokenizer()
+    tokenizer.__class__ = Own
+    remember_words(tokenizer)
+    assert tokenizer("a b")["input_ids"] == made_tokenizer()("a b")["input_ids"]
