@@ -1,7 +1,11 @@
 """A progress line while data is read, on a terminal only."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+_BETWEEN = 0.1
+"""Seconds from one drawing of the line to the next."""
 
 
 @contextmanager
@@ -15,7 +19,18 @@ def loading_progress(title: str, show: bool) -> Iterator[Callable[[int], None]]:
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    shown = 0.0
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.completed:,} rows"))
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
+    # Without a thread that draws it: a process that has threads cannot be copied (`workers/copy.py`).
+    bar = Progress(*columns, TimeElapsedColumn(), console=console, transient=True, auto_refresh=False)
+    with bar as progress:
         task = progress.add_task(title, total=None)
-        yield lambda rows: progress.advance(task, rows)
+
+        def advance(rows: int) -> None:
+            nonlocal shown
+            progress.advance(task, rows)
+            if (now := time.monotonic()) - shown > _BETWEEN:
+                shown = now
+                progress.refresh()
+
+        yield advance

@@ -15,7 +15,7 @@ import pytest
 
 from dynotune.data import ingest
 from dynotune.data.tokens.encode import Encoder
-from dynotune.data.workers import cores, pool
+from dynotune.data.workers import copy, cores, pool
 from dynotune.data.workers import encode as module
 from dynotune.data.workers.encode import encode_chunks
 from dynotune.data.workers.pool import Pool
@@ -29,7 +29,23 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingest, "CHUNK_ROWS", 7)
 
 
-def test_processes_give_what_one_gives(tmp_path: Path) -> None:
+@pytest.fixture(params=["copies", "programs"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How processes come to be. What runs the tests may have threads that wait, which harm no copy."""
+    if request.param == "copies" and not pool.FORKS:
+        pytest.skip("no fork here")
+    monkeypatch.setattr(copy, "_python_threads", lambda: 1 if request.param == "copies" else 2)
+    monkeypatch.setattr(copy, "_other_threads", lambda: False)
+    return str(request.param)
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where this process has threads, so that it is not copied."""
+    monkeypatch.setattr(module, "_copies", lambda *given: None)
+
+
+def test_processes_give_what_one_gives(tmp_path: Path, way: str) -> None:
     rows = [ROWS[i % len(ROWS)] for i in range(60)] + [chat("q" * n, "a" * n) for n in range(1, 40)]
     data = write(tmp_path / "data.jsonl", rows)
     runs = [tmp_path / "one", tmp_path / "three"]
@@ -42,22 +58,25 @@ def test_processes_give_what_one_gives(tmp_path: Path) -> None:
     assert (runs[0] / "quarantine.jsonl").read_bytes() == (runs[1] / "quarantine.jsonl").read_bytes()
 
 
-def test_the_first_bad_row_is_raised_whichever_process_meets_it(tmp_path: Path) -> None:
+def test_the_first_bad_row_is_raised_whichever_process_meets_it(tmp_path: Path, way: str) -> None:
     rows = [chat("a", "b") for _ in range(30)]
     data = write(tmp_path / "data.jsonl", [*rows, {"first": 1}, *rows, {"second": 2}])
     with pytest.raises(DataError, match=r"data\.jsonl:31: "):
         load(data, token_cache="off", dataset_num_proc=2, on_bad_row="error")
 
 
-def test_threads_give_what_one_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_give_what_one_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: None) -> None:
     data = write(tmp_path / "data.jsonl", [chat("q" * n, "a" * n) for n in range(1, 80)] + ROWS * 10)
-    monkeypatch.setattr(module, "Pool", None)
+    monkeypatch.setattr(module, "WORTH_STARTING", 1e9)
     monkeypatch.setattr(module, "usable_cores", lambda: 4)
     assert same(load(data, token_cache="off"), load(data, token_cache="off", dataset_num_proc=1))
 
 
-def test_threads_do_not_mix_their_generated_spans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_do_not_mix_their_generated_spans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: None
+) -> None:
     data = write(tmp_path / "data.jsonl", [chat("q" * n, "a" * n) for n in range(1, 200)])
+    monkeypatch.setattr(module, "WORTH_STARTING", 1e9)
     monkeypatch.setattr(module, "usable_cores", lambda: 4)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -70,9 +89,12 @@ def test_threads_do_not_mix_their_generated_spans(tmp_path: Path, monkeypatch: p
     assert len(one.examples) == 199
 
 
-def test_little_data_and_few_cores_start_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_little_data_and_few_cores_start_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: None
+) -> None:
     data = write(tmp_path / "data.jsonl", ROWS * 3)
     monkeypatch.setattr(module, "Pool", None)
+    monkeypatch.setattr(module, "WORTH_STARTING", 1e9)
     monkeypatch.setattr(module, "usable_cores", lambda: 8)
     assert len(load(data, token_cache="off").examples) == 15
     monkeypatch.setattr(module, "WORTH_STARTING", -1.0)
@@ -83,7 +105,9 @@ def test_little_data_and_few_cores_start_no_process(tmp_path: Path, monkeypatch:
         load(data, token_cache="off")
 
 
-def test_processes_take_over_from_threads_without_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_take_over_from_threads_without_a_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: None
+) -> None:
     data = write(tmp_path / "data.jsonl", ROWS * 40)
     taken: list[int] = []
     real = Pool.submit
@@ -105,7 +129,7 @@ def slowly(submit: Any) -> Any:
     return slow
 
 
-def test_what_cannot_travel_stays_here_and_is_said(tmp_path: Path) -> None:
+def test_what_cannot_travel_stays_here_and_is_said(tmp_path: Path, programs: None) -> None:
     said: list[str] = []
     tokenizer = made_tokenizer()
 
@@ -120,7 +144,7 @@ def test_what_cannot_travel_stays_here_and_is_said(tmp_path: Path) -> None:
     assert said[0].startswith("tokenised in this process alone: the tokenizer cannot be sent to another process")
 
 
-def test_rows_under_way_are_bounded(tmp_path: Path) -> None:
+def test_rows_under_way_are_bounded(tmp_path: Path, way: str) -> None:
     config = config_of(write(tmp_path / "data.jsonl"), dataset_num_proc=2)
     taken = 0
 
@@ -138,7 +162,9 @@ def test_rows_under_way_are_bounded(tmp_path: Path) -> None:
     encoded.close()  # type: ignore[attr-defined]
 
 
-def test_a_process_that_is_killed_is_an_error_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_is_killed_is_an_error_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: None
+) -> None:
     real = pool._child
 
     def killed(*given: Any) -> Any:
@@ -153,7 +179,7 @@ def test_a_process_that_is_killed_is_an_error_with_a_remedy(tmp_path: Path, monk
 
 
 def test_processes_that_cannot_be_started_are_an_error_with_a_remedy_and_leave_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: None
 ) -> None:
     """Each a program of its own."""
     real, children = pool._child, []
@@ -188,7 +214,7 @@ os.fork = fork
 
 @pytest.mark.skipif(not pool.FORKS, reason="no fork here")
 def test_workers_that_cannot_be_forked_are_an_error_with_a_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: None
 ) -> None:
     monkeypatch.setattr(pool, "BOOTSTRAP", FORK_FAILS + pool.BOOTSTRAP)
     with pytest.raises(
@@ -197,7 +223,9 @@ def test_workers_that_cannot_be_forked_are_an_error_with_a_remedy(
         load(write(tmp_path / "data.jsonl"), token_cache="off", dataset_num_proc=5)
 
 
-def test_programs_that_do_not_fork_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_that_do_not_fork_give_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: None
+) -> None:
     data = write(tmp_path / "data.jsonl", ROWS * 20)
     one = load(data, token_cache="off", dataset_num_proc=1)
     monkeypatch.setattr(pool, "FORKS", False)
@@ -219,7 +247,7 @@ def processes_of(group: int) -> list[int]:
 
 @pytest.mark.skipif(not pool.FORKS, reason="no fork here")
 def test_a_worker_that_is_killed_is_named_by_its_signal_and_none_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: None
 ) -> None:
     config = config_of(write(tmp_path / "data.jsonl"), dataset_num_proc=3)
     children: list[Any] = []
@@ -245,7 +273,7 @@ def test_a_worker_that_is_killed_is_named_by_its_signal_and_none_is_left(
 
 
 @pytest.mark.skipif(not pool.FORKS, reason="no fork here")
-def test_processor_time_of_workers_counts_as_that_of_children(tmp_path: Path) -> None:
+def test_processor_time_of_workers_counts_as_that_of_children(tmp_path: Path, way: str) -> None:
     import resource
 
     rows = [chat("a question " * 40, "an answer " * 400) for _ in range(400)]
@@ -265,7 +293,8 @@ def test_processor_time_of_workers_counts_as_that_of_children(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(not pool.FORKS, reason="no fork here")
-def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("made_by", ["Copy", "_child"])
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path, made_by: str) -> None:
     data = write(tmp_path / "data.jsonl", ROWS)
     script = tmp_path / "script.py"
     script.write_text(
@@ -273,16 +302,19 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         from pathlib import Path
         from dynotune.data.rows import Place, Record
         from dynotune.data.tokens.encode import Encoder
-        from dynotune.data.workers import pool
+        from dynotune.data.workers import copy, encode, pool
         from dynotune.data.workers.encode import encode_chunks
         from tests.data.made_tokenizer import made_tokenizer
         from tests.data.store.made import config_of
-        real = pool._child
+        copy._other_threads = lambda: False
+        real = pool.{made_by}
         def child(*given):
             made = real(*given)
             print(made.pid, flush=True)
             return made
-        pool._child = child
+        pool.{made_by} = child
+        if "{made_by}" == "_child":
+            encode._copies = lambda *given: None
         def rows():
             while True:
                 yield [Record(Place("f", 1), {{"text": "abc"}})]

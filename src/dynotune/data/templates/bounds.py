@@ -223,6 +223,7 @@ class _Watch:
         self._number = 0
         self._stopped = False
         self._thread: threading.Thread | None = None
+        self._ended = threading.Event()
 
     def run(self, render: Callable[[], T]) -> T:
         """Render, in one thread at a time. Raises `TooCostlyError` where that takes too much."""
@@ -234,6 +235,7 @@ class _Watch:
 
     def _enter(self) -> None:
         if self._thread is None or not self._thread.is_alive():  # the first time, or a fork has left it behind
+            self._ended.clear()
             self._thread = threading.Thread(target=self._look, name="template watch", daemon=True)
             self._thread.start()
         with self._lock:
@@ -248,13 +250,18 @@ class _Watch:
             # It had ended by itself just then: what has not been raised yet must not be raised elsewhere.
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(running), None)
 
+    def end(self) -> None:
+        """End the thread, unless a rendering needs it. The next rendering starts another one."""
+        if self._thread is not None and self._running is None:
+            self._ended.set()
+            self._thread.join()
+
     def _look(self) -> None:
         import psutil
 
         process = psutil.Process()
         seen, seconds, memory = 0, 0.0, 0
-        while True:
-            time.sleep(_LOOKS)
+        while not self._ended.wait(_LOOKS):
             with self._lock:
                 if self._running is None or self._stopped:
                     continue
@@ -277,6 +284,11 @@ def _seconds_of(thread: int) -> float:
 
 
 _watch = _Watch()
+
+
+def end_watch() -> None:
+    """End the thread that looks at renderings, where none runs: a process with threads cannot be copied."""
+    _watch.end()
 
 
 def within_bounds(render: Callable[[], T]) -> T:

@@ -1,8 +1,9 @@
-"""Chunks encoded on all cores, in order: by threads of this process, and by other processes where that is worth their start.
+"""Chunks encoded on all cores, in order: by copies of this process, or by its threads, until other programs are up.
 
 The tokenizer works without Python's lock, but what else a row costs holds it: a fifth of all work on one core. So threads
-keep two cores busy, and four with much waiting for one another. With more than two cores, other processes, which get lines
-as they were read, take over once they are up.
+keep two cores busy, and four with much waiting for one another, and processes, which get lines as they were read, all. A
+copy of this process is there at once. Where it cannot be copied, because it has threads of others, threads begin, and with
+more than two cores programs take over once they have loaded what they need.
 """
 
 from __future__ import annotations
@@ -13,18 +14,23 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
+from itertools import chain, islice
 
 from dynotune.config.keys.data import DataConfig
 from dynotune.data.chunk import Chunk, ChunkEncoder, RowEncoder
 from dynotune.data.ingest import Rows
 from dynotune.data.tokens.encode import Encoder
+from dynotune.data.workers.copy import NotAloneError
 from dynotune.data.workers.cores import usable_cores
-from dynotune.data.workers.pool import CannotTravelError, Pool, setup_of
+from dynotune.data.workers.pool import CannotTravelError, Pool, refuse_unsendable, setup_of
+
+WORTH_COPYING = 4
+"""Chunks of data from which on this process is copied: half a second of work of one core, where a copy takes 0.02."""
 
 WORTH_STARTING = 0.2
-"""Seconds of work after which processes are started. Until they are up, in less than a second, the work goes on here, so
+"""Seconds of work after which programs are started. Until they are up, in less than a second, the work goes on here, so
 starting them in vain costs a second of one core and no time."""
 
 FED_BY_THREADS = 2
@@ -50,14 +56,17 @@ def encode_chunks(
         return
     cores = usable_cores() if asked is None else asked
     wanted = cores > FED_BY_THREADS if asked is None else asked > 1
+    first = list(islice(chunks, 1 if asked else WORTH_COPYING))
     under_way: deque[Future[Chunk]] = deque()
     with ExitStack() as stack:
         stack.enter_context(seldom_collected())
         threads = _Threads(config, encoder, min(cores, MOST_THREADS) if asked is None else THREADS_OF_ONE)
         stack.callback(threads.close)
         pool: Pool | None = None
+        if cores > 1 and len(first) == (1 if asked else WORTH_COPYING):
+            pool = _copies(stack, cores, config, encoder, first[0])
         began = time.perf_counter()
-        for rows in chunks:
+        for rows in chain(first, chunks):
             if wanted and pool is None and (asked or time.perf_counter() - began > WORTH_STARTING):
                 try:
                     setup = setup_of(config, encoder.tokenizer, rows)
@@ -66,13 +75,21 @@ def encode_chunks(
                     wanted = False
                 else:
                     pool = stack.enter_context(Pool(cores, setup))
-            # Until the first of them is up, the work goes on here; a process that was asked for is waited for.
-            target = pool if pool is not None and (asked or pool.is_up) else threads
+            # Until programs are up, the work goes on here. Copies are, and a process that was asked for is waited for.
+            target = pool if pool is not None and (pool.is_copy or asked or pool.is_up) else threads
             under_way.append(target.submit(rows))
             while len(under_way) > target.most_under_way:
                 yield under_way.popleft().result()
         while under_way:
             yield under_way.popleft().result()
+
+
+def _copies(stack: ExitStack, number: int, config: DataConfig, encoder: Encoder, rows: Rows) -> Pool | None:
+    """Processes that are copies of this one, or None where it has threads or rows like these cannot be sent."""
+    with suppress(NotAloneError, CannotTravelError):
+        refuse_unsendable(rows)
+        return stack.enter_context(Pool(number, (config, encoder.tokenizer)))
+    return None
 
 
 @contextmanager

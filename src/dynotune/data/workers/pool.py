@@ -17,8 +17,12 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from dynotune.config.keys.data import DataConfig
-from dynotune.data.chunk import Chunk
-from dynotune.data.workers.process import BOOTSTRAP, receive, send
+from dynotune.data.chunk import Chunk, ChunkEncoder
+from dynotune.data.templates.bounds import end_watch
+from dynotune.data.tokens.encode import Encoder
+from dynotune.data.tokens.tokenise import remember_words
+from dynotune.data.workers.copy import Copy, NotAloneError
+from dynotune.data.workers.process import BOOTSTRAP, branch, receive, send
 from dynotune.errors import DataError
 
 if TYPE_CHECKING:
@@ -34,24 +38,29 @@ FORKS = sys.platform == "linux"
 """Elsewhere there is no fork, or libraries of the system do not survive one."""
 
 
+Program = subprocess.Popen[bytes] | Copy
+
+
 class _Worker:
     """A process as who gives it jobs sees it: where they go, where results come from, and the program that it is of."""
 
-    def __init__(self, program: subprocess.Popen[bytes], jobs: IO[bytes], results: IO[bytes]) -> None:
+    def __init__(self, program: Program, jobs: IO[bytes], results: IO[bytes]) -> None:
         self.program, self.jobs, self.results = program, jobs, results
 
 
 class Pool:
     """Processes that encode chunks. They start at once, and end with the context.
 
-    Where the system forks, one program loads the tokenizer and becomes all of them; elsewhere each is a program.
+    With `setup` as bytes they are programs that get it: where the system forks, one that loads the tokenizer and becomes all
+    of them, elsewhere each its own. With a configuration and a tokenizer, a copy of this process becomes all of them:
+    entering the context raises `NotAloneError` where that cannot be done.
     """
 
-    def __init__(self, processes: int, setup: bytes) -> None:
+    def __init__(self, processes: int, setup: bytes | tuple[DataConfig, PreTrainedTokenizerBase]) -> None:
         self.processes, self.setup = processes, setup
         self.most_under_way = (1 + UNDER_WAY) * processes
         self._threads = ThreadPoolExecutor(processes, "dynotune-processes")
-        self._children: list[subprocess.Popen[bytes]] = []
+        self._children: list[Program] = []
         self._sockets: list[socket.socket] = []
         self._streams: list[IO[bytes]] = []
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
@@ -61,6 +70,9 @@ class Pool:
     def __enter__(self) -> Self:
         try:
             workers = self._forked() if FORKS else self._started()
+        except NotAloneError as error:
+            self.__exit__(type(error), error, None)
+            raise
         except OSError as error:
             self.__exit__(type(error), error, None)
             raise self._too_many(0 if FORKS else len(self._children), error.strerror or str(error)) from error
@@ -76,12 +88,26 @@ class Pool:
                 here, there = socket.socketpair()
                 self._sockets.append(here)
                 theirs.append(there)
-            child = _child(tuple(there.fileno() for there in theirs))
+            kept = tuple(there.fileno() for there in theirs)
+            child: Program = _child(kept) if isinstance(self.setup, bytes) else self._copied(theirs, kept, *self.setup)
         finally:
             for there in theirs:
                 there.close()
         self._children.append(child)
         return [self._worker(child, here.makefile("wb"), here.makefile("rb")) for here in self._sockets]
+
+    def _copied(
+        self, theirs: list[socket.socket], kept: tuple[int, ...], config: DataConfig, tokenizer: PreTrainedTokenizerBase
+    ) -> Copy:
+        encoder = ChunkEncoder(config, Encoder(tokenizer, config))
+
+        def work(results: IO[bytes]) -> None:
+            os.environ.update(_ONE_CORE)
+            remember_words(tokenizer)
+            branch(theirs, results, encoder)
+
+        end_watch()
+        return Copy(work, kept)
 
     def _started(self) -> list[_Worker]:
         workers: list[_Worker] = []
@@ -93,7 +119,7 @@ class Pool:
             workers.append(self._worker(child, child.stdin, child.stdout))
         return workers
 
-    def _worker(self, child: subprocess.Popen[bytes], jobs: IO[bytes], results: IO[bytes]) -> _Worker:
+    def _worker(self, child: Program, jobs: IO[bytes], results: IO[bytes]) -> _Worker:
         self._streams += [jobs, results]
         return _Worker(child, jobs, results)
 
@@ -117,12 +143,19 @@ class Pool:
         for _ in range(self.processes):
             self._idle.put(_NOBODY)  # whoever waits for one finds out
         self._threads.shutdown(cancel_futures=True)
-        for pipe in (*self._streams, *(pipe for child in self._children for pipe in (child.stdin, child.stdout))):
-            assert pipe is not None
+        for pipe in (
+            *self._streams,
+            *(pipe for child in self._children for pipe in (child.stdin, child.stdout) if pipe),
+        ):
             with contextlib.suppress(OSError):  # a job that it was not sent in full
                 pipe.close()
         for one in self._sockets:
             one.close()
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether this process was copied: then all start at once."""
+        return not isinstance(self.setup, bytes)
 
     @property
     def is_up(self) -> bool:
@@ -133,12 +166,13 @@ class Pool:
         """What the rows became, or what encoding them raised."""
         return self._threads.submit(self._encode, pickle.dumps(rows, pickle.HIGHEST_PROTOCOL))
 
-    def _greet(self, child: subprocess.Popen[bytes], workers: list[_Worker]) -> None:
+    def _greet(self, child: Program, workers: list[_Worker]) -> None:
         """Give a program what it needs, and wait until it has it."""
-        assert child.stdin is not None
         assert child.stdout is not None
         with contextlib.suppress(OSError, ValueError):  # it has died; who gives it a job finds out
-            send(child.stdin, self.setup)
+            if isinstance(self.setup, bytes):
+                assert child.stdin is not None
+                send(child.stdin, self.setup)
             if told := receive(child.stdout):
                 self._refused = self._too_many(*json.loads(told))
         for worker in workers:
@@ -214,11 +248,16 @@ def setup_of(config: DataConfig, tokenizer: PreTrainedTokenizerBase, rows: Any) 
         setup = pickle.dumps((topic, tokenizer), pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise CannotTravelError(f"the tokenizer cannot be sent to another process ({error})") from error
+    refuse_unsendable(rows)
+    return setup
+
+
+def refuse_unsendable(rows: Any) -> None:
+    """Raises `CannotTravelError` where rows like these cannot be sent to another process."""
     try:
         pickle.dumps(rows, pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise CannotTravelError(f"rows cannot be sent to another process ({error})") from error
-    return setup
 
 
 class CannotTravelError(Exception):

@@ -1,9 +1,10 @@
 """The program that encodes chunks for another: jobs come on a stream, results go back, until the stream ends.
 
-It is started as a program of its own and not by `multiprocessing`: a fork of a process with threads may hang, and a spawn
-runs the user's script again, which trains a second time where nothing guards it. What costs, importing and loading the
-tokenizer, happens once: the program, which has one thread, then forks a worker for each socket that it was given, and
-waits for them. Frames are pickles between a process and its own children; nothing is read from a file.
+It is a copy of the process that needs it (`copy`), or, where that has threads, a program of its own, and never one of
+`multiprocessing`: a fork of a process with threads may hang, and a spawn runs the user's script again, which trains a second
+time where nothing guards it. What costs, importing and loading the tokenizer, happens once: the program, which has one
+thread, then forks a worker for each socket that it was given, and waits for them. Frames are pickles between a process and
+its own children; nothing is read from a file.
 """
 
 import gc
@@ -60,6 +61,11 @@ def main() -> None:
         serve(jobs, results, encoder, failure)
         return
     gc.collect()
+    branch(sockets, results, encoder, failure)
+
+
+def branch(sockets: list[socket.socket], results: IO[bytes], encoder: Any, failure: Exception | None = None) -> None:
+    """Become a worker for each socket, tell on `results` that they are there (or why not), and wait for them."""
     gc.freeze()  # a collection that writes into shared pages would copy them
     workers: dict[int, int] = {}
     try:
@@ -135,9 +141,11 @@ def end(pids: list[int]) -> None:
 def _encoder(setup: bytes) -> Any:
     from dynotune.data.chunk import ChunkEncoder
     from dynotune.data.tokens.encode import Encoder
+    from dynotune.data.tokens.tokenise import remember_words
 
     gc.set_threshold(200_000, 50, 100)  # rows hold no cycles
     config, tokenizer = _loads(setup)
+    remember_words(tokenizer)
     return ChunkEncoder(config, Encoder(tokenizer, config))
 
 
