@@ -90,7 +90,7 @@ def _tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
         fast = str(backend.to_str())
         # Before this key stand truncation and padding, which whoever called last has set, and the added tokens, which
         # are a part of their own. Inside a JSON string its quotes would be escaped.
-        told.append(fast[fast.index('"normalizer":') :])
+        told.append(blake2b(fast[fast.index('"normalizer":') :].encode()).hexdigest())
     else:
         told.append(sorted(tokenizer.get_vocab().items()))
         model: Any = getattr(tokenizer, "sp_model", None)
