@@ -15,6 +15,10 @@ Two clocks: `whole_s` from the start of the process to its end, and `work_s` fro
 baseline: rendering and tokenising alone, without reading). The gate compares work: prepare's, which includes reading, must
 take at most 1 / 0.9 of the baseline's. `cpu_s` is processor time of the process and its children: what counts where other
 programs use the machine; of the work, `own_cpu_s` is that of the process and `children_cpu_s` that of its children.
+
+Of preparing, two figures tell a fixed cost from a rate: `first_chunk_s`, from the start of the work to its first rows, and
+`steady_rows_per_s`, between 20 % and 90 % of the rows. `how` says what encoded them (copies of the process, other programs,
+or its threads), and `threads_before` names the threads that the process had before.
 """
 
 import argparse
@@ -28,8 +32,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +66,47 @@ def baseline(data: Path, tokenizer_path: Path) -> dict[str, Any]:
     encoded = tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     tokens = sum(len(one.ids) for one in encoded)
     done = time.perf_counter()
-    return {"work_s": done - began, **since(cpu), "render_s": rendered - began, "tokens": tokens}
+    return {"work_s": done - began, **since(cpu), "render_s": rendered - began, "tokens": tokens, "rows": len(rows)}
+
+
+@contextmanager
+def watched() -> Iterator[dict[str, Any]]:
+    """Yields what becomes known of preparing while it runs: when how many rows were done, and by whom."""
+    from dynotune.data import ingest
+    from dynotune.data.workers import encode
+
+    seen: dict[str, Any] = {"done": [], "how": "threads"}
+
+    @contextmanager
+    def progress(title: str, show: bool) -> Iterator[Callable[[int], None]]:
+        yield lambda rows: seen["done"].append((time.perf_counter(), rows))
+
+    def enter(pool: encode.Pool) -> encode.Pool:
+        entered = started(pool)
+        seen["how"] = "copies" if pool.is_copy else "programs"
+        return entered
+
+    started, shown = encode.Pool.__enter__, ingest.loading_progress
+    encode.Pool.__enter__, ingest.loading_progress = enter, progress  # type: ignore[method-assign, assignment]
+    try:
+        yield seen
+    finally:
+        encode.Pool.__enter__, ingest.loading_progress = started, shown  # type: ignore[method-assign]
+
+
+def pace(done: list[tuple[float, int]], began: float) -> dict[str, float]:
+    """From when how many rows were done. Nothing where none were: the store had them."""
+    if not done:
+        return {}
+    at, rows = [when for when, _ in done], list(accumulate(rows for _, rows in done))
+    first, last = (next(i for i, n in enumerate(rows) if n >= share * rows[-1]) for share in (0.2, 0.9))
+    steady = {"steady_rows_per_s": (rows[last] - rows[first]) / (at[last] - at[first])} if last > first else {}
+    return {"first_chunk_s": at[0] - began, "last_chunk_s": at[-1] - began, **steady}
+
+
+def thread_names() -> list[str]:
+    tasks = Path("/proc/self/task")
+    return [(task / "comm").read_text().strip() for task in tasks.iterdir()] if tasks.exists() else []
 
 
 def prepare(data: Path, tokenizer_path: Path) -> dict[str, Any]:
@@ -71,12 +118,17 @@ def prepare(data: Path, tokenizer_path: Path) -> dict[str, Any]:
 
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_path)
     config = SFTConfig(dataset_name=str(data), max_length=None, disable_tqdm=True)
-    cpu, began = cpu_s(), time.perf_counter()
-    loaded, _ = load_train_and_eval(config, Encoder(tokenizer, config), None)
-    done = time.perf_counter()
+    threads = thread_names()
+    with watched() as seen:
+        cpu, began = cpu_s(), time.perf_counter()
+        loaded, _ = load_train_and_eval(config, Encoder(tokenizer, config), None)
+        done = time.perf_counter()
     return {
         "work_s": done - began,
         **since(cpu),
+        **pace(seen["done"], began),
+        "how": seen["how"] if seen["done"] else "hit",
+        "threads_before": threads,
         "tokens": int(loaded.examples.lengths.sum()),
         "store": loaded.store.split(":")[0],
         "packing": loaded.about["packing"],
@@ -115,8 +167,12 @@ def measured(args: argparse.Namespace, cores: set[int]) -> dict[str, Any]:
     assert {run["store"] for run in runs["hit"]} == {"hit"}
     median = {side: {key: statistics.median(run[key] for run in runs[side]) for key in KEYS} for side in SIDES}
     base, ours = median["baseline"], median["prepare"]
+    steady = statistics.median(run["steady_rows_per_s"] for run in runs["prepare"])
     return {
         "cores": len(cores),
+        "how": sorted({run["how"] for run in runs["prepare"]}),
+        "first_chunk_s": statistics.median(run["first_chunk_s"] for run in runs["prepare"]),
+        "steady_rate_over_baseline": steady * base["work_s"] / runs["baseline"][0]["rows"],
         "median": median,
         "throughput_over_baseline": {key: base[key] / ours[key] for key in ("whole_s", "work_s", "work_cpu_s")},
         "gate": {"at_least": 0.9, "met": base["work_s"] / ours["work_s"] >= 0.9},
@@ -190,7 +246,8 @@ def main() -> None:
         ratio, met = one["throughput_over_baseline"], one["gate"]["met"]
         print(
             f"{one['cores']} cores: prepare / baseline {ratio['work_s']:.2f} by work, {ratio['whole_s']:.2f} whole,"
-            f" {ratio['work_cpu_s']:.2f} by processor time; gate 0.9 met: {met}"
+            f" {ratio['work_cpu_s']:.2f} by processor time, {one['steady_rate_over_baseline']:.2f} between 20 % and 90 % of"
+            f" the rows; first rows after {one['first_chunk_s']:.2f} s, by {', '.join(one['how'])}; gate 0.9 met: {met}"
         )
 
 
