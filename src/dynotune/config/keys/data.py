@@ -84,7 +84,7 @@ class DataConfig(Topic):
 
     dataset_num_proc: int | None = Field(default=None, ge=1)
     """Processes that render and tokenise. Default: whatever keeps all cores busy that this process may use; threads for
-    little data or few cores, else one process a core. 1 stays in this process."""
+    little data or one core, else one process a core. 1 stays in this process."""
 
     token_cache: Literal["auto", "off"] = "auto"  # noqa: S105  (tokens of text)
     """Where tokens are kept: `auto` keeps them in `token_cache_dir` and takes them from there while nothing has changed;
