@@ -8,11 +8,14 @@ import torch
 from peft import LoraConfig, get_peft_model
 from rich.console import Console
 
+from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
 from dynotune.execution.packed import PackedPath
 from dynotune.model.attention.call import NAME
+from dynotune.speedups.remembered import Remembered
 from dynotune.train import execution as choose
 from tests.model.attention.architectures import ARCHITECTURES, architecture
+from tests.speedups.toys import NOWHERE, Toy
 from tests.tiny import chats, tiny_model
 
 FEW = ("llama", "gemma3_text", "qwen3_moe")
@@ -141,3 +144,19 @@ def test_a_routers_auxiliary_loss_is_left_out_on_either_path_and_said(run_tiny: 
 def test_a_kernel_that_is_asked_for_and_cannot_be_stops_the_run(run_tiny: Any) -> None:
     with pytest.raises(ConfigError, match=r"`attn_implementation: flash_attention_2`.*attention_varlen .*for the CPU"):
         run_tiny(attn_implementation="flash_attention_2", packed_execution="auto")
+
+
+def test_what_another_rank_cannot_do_gives_its_place_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here `first` would run and `second` stands back; on the other rank `first` cannot be."""
+
+    class TwoRanks:
+        def gather(self, mine: Any) -> list[Any]:
+            return [mine, {"first": ("flash-attn 3 is not installed", "", False)}]
+
+    toys = {"first": Toy("first", slot="attention"), "second": Toy("second", slot="attention", rank=1)}
+    monkeypatch.setattr(execution, "speedups", lambda: toys)
+    ranks: Any = TwoRanks()
+    first, second = execution._decisions(SFTConfig(), NOWHERE, Remembered.nothing(), ranks)
+    assert first.no is not None
+    assert first.no.reason == "flash-attn 3 is not installed (rank 1)"
+    assert second.no is None

@@ -1,6 +1,6 @@
 """Which speed-ups a run takes: what was asked, what can be, what cannot be beside each other."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynotune.config.sft import SFTConfig
@@ -11,7 +11,7 @@ Refusal = Callable[[Speedup, Context], No | None]
 """Why one is not to be tried although it is applicable, such as that its proof failed here before."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Decision:
     """What becomes of one speed-up."""
 
@@ -22,6 +22,9 @@ class Decision:
 
     no: No | None = None
     """Why it does not run; None where it does or is to be tried."""
+
+    behind: "Decision | None" = None
+    """The one that runs in its place. It is tried where that cannot be."""
 
     installed: Installation | None = None
 
@@ -38,7 +41,12 @@ class Decision:
                 f"`{self.asked_by}`: {self.name} cannot run: {no.reason}.{remedy} Write `{auto}` to go on without it, which"
                 " is then said."
             )
-        self.no = no
+        self.no, self.behind = no, None
+
+    def stand_back(self, winner: "Decision") -> None:
+        """Leave it out as long as `winner` is in its place."""
+        asked = "was asked for" if winner.setting == "on" else "runs"
+        self.no, self.behind = No(f"{winner.name} {asked} in its place", expected=True), winner
 
 
 def decide(
@@ -61,15 +69,14 @@ def decide(
             no = refusal(one.speedup, context)
         if no is not None:
             one.refuse(no)
-    _settle_conflicts(decisions, context)
-    _settle_requirements(decisions)
+    settle(decisions, context)
     return decisions
 
 
-def candidates(decisions: Iterable[Decision], context: Context) -> list[Decision]:
-    """Those to be tried, in the order of installation; of one slot in the order of rank."""
-    left = [one for one in decisions if one.no is None]
-    return sorted(left, key=lambda one: (one.speedup.order, one.setting != "on", one.speedup.rank(context), one.name))
+def candidates(decisions: Iterable[Decision]) -> list[Decision]:
+    """Those that are to be tried and do not stand yet, in the order of installation."""
+    left = [one for one in decisions if one.no is None and one.installed is None]
+    return sorted(left, key=lambda one: (one.speedup.order, one.name))
 
 
 def _asked(config: SFTConfig, speedup: Speedup) -> Decision:
@@ -82,27 +89,40 @@ def _asked(config: SFTConfig, speedup: Speedup) -> Decision:
     return Decision(speedup, speedup.default, "")
 
 
-def _settle_conflicts(decisions: list[Decision], context: Context) -> None:
-    """Of two that cannot be together one goes: that which was not asked for by name, else that with the higher rank."""
-    left = candidates(decisions, context)
-    for i, one in enumerate(left):
-        for other in left[i + 1 :]:
-            if one.no is not None or other.no is not None or not conflict(one.speedup, other.speedup):
-                continue
-            if one.setting == other.setting == "on":
+def settle(decisions: Sequence[Decision], context: Context) -> None:
+    """Of two that cannot be together, one stands back; what needs something that does not run is refused.
+
+    Called again whenever one was refused: who stood back behind it is then a candidate. What stands already stays, and wins.
+    Raises `ConfigError` where something is `on` and cannot be.
+    """
+    by_name = {one.name: one for one in decisions}
+    wanted = _wanted(decisions, by_name)
+
+    def place(one: Decision) -> tuple[bool, bool, bool, int, int, str]:
+        first = one.installed is None, one.setting != "on", one.name not in wanted
+        return *first, one.speedup.rank(context), one.speedup.order, one.name
+
+    while True:
+        for one in decisions:
+            if one.behind is not None:
+                one.no = one.behind = None
+        taken: list[Decision] = []
+        for one in sorted((one for one in decisions if one.no is None), key=place):
+            rival = next((other for other in taken if conflict(one.speedup, other.speedup)), None)
+            if rival is None:
+                taken.append(one)
+            elif one.setting == rival.setting == "on":
                 raise ConfigError(
-                    f"`{one.asked_by}` and `{other.asked_by}` cannot be together: {one.name} and {other.name} stand in the"
+                    f"`{rival.asked_by}` and `{one.asked_by}` cannot be together: {rival.name} and {one.name} stand in the"
                     " same place. Keep one of the two."
                 )
-            loser, winner = (one, other) if _key(other, context) < _key(one, context) else (other, one)
-            if one.speedup.slot is None or one.speedup.slot != other.speedup.slot:
-                loser.no = No(f"{winner.name} stands in its place", f"switch {winner.name} off", expected=True)
-            elif winner.setting == "on":  # of one slot the next is tried where the first cannot be, but not behind `on`
-                loser.no = No(f"{winner.name} was asked for in its place", expected=True)
-
-
-def _key(one: Decision, context: Context) -> tuple[bool, int, int, str]:
-    return one.setting != "on", one.speedup.rank(context), one.speedup.order, one.name
+            else:
+                one.stand_back(rival)
+        lacking = _lacking(taken, by_name)
+        if lacking is None:
+            return
+        one, no = lacking
+        one.refuse(no)
 
 
 def conflict(one: Speedup, other: Speedup) -> bool:
@@ -111,17 +131,30 @@ def conflict(one: Speedup, other: Speedup) -> bool:
     return same_slot or other.name in one.conflicts or one.name in other.conflicts
 
 
-def _settle_requirements(decisions: list[Decision]) -> None:
-    """Leave out what needs something that is left out, until nothing changes."""
-    by_name = {one.name: one for one in decisions}
-    changed = True
-    while changed:
-        changed = False
-        for one in decisions:
-            for name in one.speedup.requires if one.no is None else ():
-                needed = by_name.get(name)
-                if needed is None or needed.no is not None:
-                    why = needed.no.reason if needed is not None and needed.no is not None else "there is none"
-                    one.refuse(No(f"it needs {name}, which does not run: {why}", expected=True))
-                    changed = True
-                    break
+def _wanted(decisions: Sequence[Decision], by_name: Mapping[str, Decision]) -> set[str]:
+    """What is `on`, and what that needs: it goes before others that are `auto`."""
+    wanted: set[str] = set()
+    left = [one.name for one in decisions if one.setting == "on"]
+    while left:
+        name = left.pop()
+        if name in by_name and name not in wanted:
+            wanted.add(name)
+            left += by_name[name].speedup.requires
+    return wanted
+
+
+def _lacking(taken: Sequence[Decision], by_name: Mapping[str, Decision]) -> tuple[Decision, No] | None:
+    """One that needs what does not run, and why: first of all what cannot run, then what stands back behind another."""
+    found: list[tuple[bool, Decision, No]] = []
+    for one in taken:
+        for name in one.speedup.requires:
+            needed = by_name.get(name)
+            if needed is None:
+                found.append((False, one, No(f"it needs {name}, which there is not", expected=True)))
+            elif needed.no is not None:
+                no = No(f"it needs {name}, which does not run: {needed.no.reason}", needed.no.remedy, expected=True)
+                found.append((needed.behind is not None, one, no))
+    if not found:
+        return None
+    _, one, no = min(found, key=lambda each: each[0])
+    return one, no

@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
-from dynotune.speedups.choose import Decision, candidates, conflict
+from dynotune.speedups.choose import Decision, candidates, settle
 from dynotune.speedups.contract import Installation, No, Site
 from dynotune.speedups.expectation import Expectation
 
@@ -26,17 +26,16 @@ class Installed:
         Raises `ConfigError` where something that is `on` cannot be put in.
         """
         self.decisions, self.site, self.agree = list(decisions), site, agree
+        self._standing: list[Decision] = []
         try:
-            for one in candidates(self.decisions, site.context):
-                self._try(one)
-                self._drop_what_lacks()
+            self._put_in()
         except BaseException:
             self.close()
             raise
 
     def __iter__(self) -> Iterator[Decision]:
         """Those that stand, in the order in which they were put in."""
-        return iter([one for one in self.decisions if one.installed is not None])
+        return iter(list(self._standing))
 
     def get(self, name: str) -> Decision | None:
         """The one of this name, if it stands."""
@@ -58,15 +57,12 @@ class Installed:
         return one.speedup.expect(self.site.context, one.installed)
 
     def remove(self, one: Decision, no: No) -> list[Decision]:
-        """Take one out for good, and what needs it; the next of its slot is put in. Returns all that changed."""
+        """Take one out for good, and what needs it; who stood back behind it is put in. Returns all that changed."""
         before = {other.name for other in self}
-        for other in self.decisions:
-            if other.no == _in_place_of(one):
-                other.no = None
-        self._take_out(one, no)
-        self._drop_what_lacks()
-        for other in candidates([d for d in self.decisions if d.installed is None], self.site.context):
-            self._try(other)
+        self._take_out(one)
+        one.refuse(no)
+        self._settle()
+        self._put_in()
         after = {other.name for other in self}
         return [other for other in self.decisions if (other.name in before) != (other.name in after)]
 
@@ -80,17 +76,14 @@ class Installed:
     def close(self) -> None:
         """Everything out, the last first."""
         for one in reversed(list(self)):
-            assert one.installed is not None
-            one.installed.uninstall()
-            one.installed = None
+            self._take_out(one)
+
+    def _put_in(self) -> None:
+        """Try what is to be tried, in the order of installation, until everything stands or is refused."""
+        while left := candidates(self.decisions):
+            self._try(left[0])
 
     def _try(self, one: Decision) -> None:
-        if one.no is not None:  # what it needs was refused meanwhile
-            return
-        rival = next((other for other in self if conflict(one.speedup, other.speedup)), None)
-        if rival is not None:
-            one.refuse(_in_place_of(rival))
-            return
         found: Installation | No
         try:
             found = one.speedup.install(self.site)
@@ -103,30 +96,25 @@ class Installed:
         if no is None:
             assert isinstance(found, Installation)
             one.installed = found
+            self._standing.append(one)
             return
         if isinstance(found, Installation):
             found.uninstall()
         one.refuse(no)
+        self._settle()
 
-    def _drop_what_lacks(self) -> None:
-        """What stands and needs something that was refused goes; what is still to come is not tried."""
-        gone = {one.name: one.no for one in self.decisions if one.no is not None}
-        for one in reversed(self.decisions):
-            lacking = next((name for name in one.speedup.requires if name in gone), None)
-            if one.no is None and lacking is not None:
-                why = gone[lacking]
-                assert why is not None
-                self._take_out(one, No(f"it needs {lacking}, which does not run: {why.reason}", expected=True))
+    def _settle(self) -> None:
+        """After one was refused: what stands and needs it goes, and who stood back behind it is to be tried."""
+        settle(self.decisions, self.site.context)
+        for one in reversed(list(self)):
+            if one.no is not None:
+                self._take_out(one)
 
-    def _take_out(self, one: Decision, no: No) -> None:
+    def _take_out(self, one: Decision) -> None:
         if one.installed is not None:
             one.installed.uninstall()
             one.installed = None
-        one.refuse(no)
-
-
-def _in_place_of(one: Decision) -> No:
-    return No(f"{one.name} runs in its place", expected=True)
+            self._standing.remove(one)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from dynotune.parallel.ranks import Ranks
 from dynotune.plan.capacity import Capacity, Room, micro_batch_capacity
 from dynotune.plan.memory import StepMemory, live_memory
 from dynotune.plan.plan import Plan
-from dynotune.speedups.choose import Decision, decide
+from dynotune.speedups.choose import Decision, decide, settle
 from dynotune.speedups.contract import Context, No, Site
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.registry import speedups
@@ -118,12 +118,15 @@ def context_of(
 def _decisions(config: SFTConfig, context: Context, remembered: Remembered, ranks: Ranks) -> list[Decision]:
     """Of the registry; what another rank left out is left out here too, since ranks put in the same, in the same order."""
     decisions = decide(config, context, speedups(), remembered.refusal)
-    reasons = ranks.gather({one.name: (one.no.reason, one.no.remedy, one.no.expected) for one in decisions if one.no})
+    refused = {one.name: one.no for one in decisions if one.no and not one.behind}
+    reasons = ranks.gather({name: (no.reason, no.remedy, no.expected) for name, no in refused.items()})
     for one in decisions:
         for rank, theirs in enumerate(reasons):
-            if one.no is None and one.name in theirs:
+            if one.name not in refused and one.name in theirs:
                 reason, remedy, expected = theirs[one.name]
                 one.refuse(No(f"{reason} (rank {rank})", remedy, expected))
+                break
+    settle(decisions, context)  # anew: who stood back behind one that is refused now may run
     return decisions
 
 
