@@ -11,14 +11,16 @@ _BETWEEN = 0.1
 @contextmanager
 def loading_progress(title: str, show: bool) -> Iterator[Callable[[int], None]]:
     """Yields a function that takes a number of rows read. The line disappears when all are."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not (show and console.is_terminal):
-        yield lambda rows: None
+    if not show:
+        yield lambda rows: None  # rich is not imported for nothing
         return
+    from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda rows: None
+        return
     shown = 0.0
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.completed:,} rows"))
     # Without a thread that draws it: a process that has threads cannot be copied (`workers/copy.py`).

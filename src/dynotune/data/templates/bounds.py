@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import jinja2
+import psutil
 from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.runtime import str_join
@@ -257,8 +258,6 @@ class _Watch:
             self._thread.join()
 
     def _look(self) -> None:
-        import psutil
-
         process = psutil.Process()
         seen, seconds, memory = 0, 0.0, 0
         while not self._ended.wait(_LOOKS):
