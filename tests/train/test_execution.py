@@ -154,9 +154,9 @@ def test_what_another_rank_cannot_do_gives_its_place_to_the_next(monkeypatch: py
             return [mine, {"first": ("flash-attn 3 is not installed", "", False)}]
 
     toys = {"first": Toy("first", slot="attention"), "second": Toy("second", slot="attention", rank=1)}
-    monkeypatch.setattr(execution, "speedups", lambda: toys)
+    monkeypatch.setattr(choose, "speedups", lambda: toys)
     ranks: Any = TwoRanks()
-    first, second = execution._decisions(SFTConfig(), NOWHERE, Remembered.nothing(), ranks)
+    first, second = choose._decisions(SFTConfig(), NOWHERE, Remembered.nothing(), ranks)
     assert first.no is not None
     assert first.no.reason == "flash-attn 3 is not installed (rank 1)"
     assert second.no is None
