@@ -169,3 +169,36 @@ def test_auto_is_a_number_of_tokens_that_is_chosen() -> None:
     assert SFTConfig(micro_batch_tokens="auto").micro_batch_tokens is None
     with pytest.raises(ConfigError, match="micro_batch_tokens"):
         SFTConfig.model_validate({"max_tokens_per_microbatch": "auto"})
+
+
+def test_the_budget_reaches_the_partitioner_and_goes_again() -> None:
+    import torch._functorch.config as functorch
+    from torch._functorch import partitioners
+
+    before, own = functorch.activation_memory_budget, partitioners.choose_saved_values_set
+    context, installed = put_in("activation_budget", model_of("llama", False), activation_memory_budget=0.5)
+    (expected,) = speedups()["activation_budget"].expect(context, installed)
+    empty = Evidence(2, "cpu", False, (), 1)
+    assert expected.test(empty) is None  # type: ignore[union-attr]
+
+    def compiled() -> None:
+        torch.compiler.reset()
+        x = torch.randn(8, 8, requires_grad=True)
+        torch.compile(lambda x: (x @ x).sin().exp().sum(), backend="aot_eager_decomp_partition")(x).backward()
+
+    compiled()
+    assert installed.detail.read
+    assert set(installed.detail.read) == {0.5}
+    assert expected.test(empty) is True  # type: ignore[union-attr]
+    functorch.activation_memory_budget = 1.0  # a planted lie: somebody sets it back
+    compiled()
+    assert expected.test(empty) is False  # type: ignore[union-attr]
+    installed.uninstall()
+    installed.uninstall()
+    assert (functorch.activation_memory_budget, partitioners.choose_saved_values_set) == (before, own)
+
+
+def test_a_budget_without_compiled_layers_is_refused() -> None:
+    context = context_of(model_of("llama", False), activation_memory_budget=0.5)
+    with pytest.raises(ConfigError, match=r"activation_memory_budget.*compiled_layers"):
+        decide(context.config, context, speedups())

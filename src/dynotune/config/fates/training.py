@@ -80,7 +80,7 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
         default=False,
     ),
     "gradient_checkpointing": honoured(
-        "unset, it is off (TRL: on): a micro-batch is as large as the memory takes, the result is the same",
+        "unset (TRL: on), `activation_memory` chooses: smaller micro-batches before recomputation, the result is the same",
         speedups=("activation_full",),
     ),
     "gradient_checkpointing_kwargs": honoured(),

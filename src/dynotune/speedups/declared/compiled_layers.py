@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dynotune.measure.evidence import Evidence, Phase
+from dynotune.speedups.activation import asked_policy
 from dynotune.speedups.contract import Context, Installation, No, Order, Setting, Site, Speedup
 from dynotune.speedups.expectation import Expectation, Expected, Holds
 from dynotune.speedups.registry import register
@@ -57,7 +58,8 @@ class CompiledLayers(Speedup):
                 f"there is no `torch_compile_mode: {config.torch_compile_mode}`",
                 f"write one of {', '.join(mode for mode in MODES if mode)}, or take it out",
             )
-        if context.has_adapter and config.lora_dropout and config.gradient_checkpointing:
+        asked = asked_policy(config)
+        if context.has_adapter and config.lora_dropout and asked is not None and asked[0] in ("full", "offload"):
             return No(
                 "dropout in LoRA would be drawn anew where checkpointed layers are recomputed (PEFT issue 3020)",
                 "set `lora_dropout: 0` or `gradient_checkpointing: false`",
