@@ -5,12 +5,17 @@ computing again. Both are put into one figure, the time of a token, and the leas
 get smaller first, as long as that costs less than computing again.
 """
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from dynotune.plan.capacity import SPARED
 from dynotune.plan.ladder import MICRO_BATCH_COST, possible_rungs, round_down, round_up
+from dynotune.plan.plan import Plan
+from dynotune.plan.summary import DEFAULT_TOKENS
 
 CHEAP_AGAIN = 1.03
 """Time of a token where cheap results are made again, estimated: three elementwise passes over a layer's activations are 19
@@ -133,6 +138,19 @@ def question(
         least = max(least, round_down(asked))
         return Question(free, estimated, costs, least, least)
     return Question(free, estimated, costs, least, max(least, round_down(most)))
+
+
+def largest_step(plan: Plan) -> int:
+    """Tokens of the largest step of the first epoch on one rank, if they were spread evenly."""
+    _, lengths, steps = plan.first_epoch
+    totals = np.add.reduceat(lengths, steps[:-1])
+    return math.ceil(int(totals.max()) / plan.world)
+
+
+def most_useful(plan: Plan) -> int:
+    """Tokens beyond which a micro-batch is not made: larger ones are hardly faster, or no step has them. A rung."""
+    uneven = int(plan.spans.lengths_of(plan.rows).max()) if plan.world > 1 else 0
+    return min(DEFAULT_TOKENS, round_up(largest_step(plan) + uneven))
 
 
 def try_out(asked: Question, run: Callable[[Setting], Measured | None], most: int = 5) -> Setting | None:

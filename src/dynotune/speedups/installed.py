@@ -66,6 +66,13 @@ class Installed:
         after = {other.name for other in self}
         return [other for other in self.decisions if (other.name in before) != (other.name in after)]
 
+    def put_in(self, one: Decision) -> bool:
+        """Try one that was left out until something was measured, whatever its reason was; whether it stands now."""
+        assert one.installed is None
+        one.no = None
+        self._try(one)
+        return one.installed is not None
+
     @contextmanager
     def without(self, one: Decision) -> Iterator[None]:
         """Inside, it is out of the way. The state on exit is that on entry."""

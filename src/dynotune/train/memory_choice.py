@@ -1,0 +1,199 @@
+"""How many tokens a micro-batch holds and what is done about activations: as asked, as remembered, or as tried out here."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from dynotune.command_line import SHOW_MEMORY
+from dynotune.config.sft import SFTConfig
+from dynotune.execution.path import ExecutionPath
+from dynotune.measure.memory import GIB, optimizer_states
+from dynotune.model.activations.cheap import adapter_drops_out
+from dynotune.model.activations.policy import policy_of
+from dynotune.parallel.ranks import Ranks
+from dynotune.plan.capacity import Capacity, Room, micro_batch_capacity
+from dynotune.plan.fastest import (
+    Measured,
+    Question,
+    Setting,
+    largest_step,
+    most_useful,
+    question,
+    relative_costs,
+    try_out,
+)
+from dynotune.plan.memory import StepMemory
+from dynotune.plan.memory_curve import Point, curve, lines
+from dynotune.plan.plan import Plan
+from dynotune.speedups.activation import POLICIES, PREFIX, asked_policy
+from dynotune.speedups.installed import Installed
+from dynotune.speedups.registry import speedups
+from dynotune.train.dry_run import CudaGauge, DryRun, Gauge, policy_in_place
+
+NAME = "activation_memory"
+"""Under which a choice is remembered."""
+
+
+class Notebook(Protocol):
+    """What a machine remembers (`dynotune.speedups.remembered.Remembered`)."""
+
+    def check(self, name: str, key: str) -> dict[str, Any] | None: ...
+    def keep_check(self, name: str, key: str, result: dict[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryChoice:
+    """What was chosen."""
+
+    capacity: Capacity
+    policy: str
+    """As `activation_memory` calls it; it stands in the model."""
+
+    curve: list[Point] = field(default_factory=list)
+    """What there was to choose from; empty where nothing was chosen."""
+
+    says: list[str] = field(default_factory=list)
+
+
+def choose_memory(
+    config: SFTConfig,
+    plan: Plan,
+    path: ExecutionPath,
+    installed: Installed,
+    *,
+    longest: int,
+    look: Callable[[], tuple[StepMemory, Room]],
+    ranks: Ranks,
+    notebook: Notebook,
+    gauge: Gauge | None = None,
+) -> MemoryChoice:
+    """Choose, and put the policy in. All ranks call it together, and take what the fullest of their devices holds.
+
+    plan: laid out or not. longest: tokens of the longest document that will come. look: counts what a step takes and what is
+    free (`live_memory`). gauge: reads the memory; default that of the GPU; without a GPU and a gauge nothing is tried out.
+    """
+    context = installed.site.context
+    asked = asked_policy(config)
+    tokens = config.micro_batch_tokens
+    assert tokens != "auto"
+    policy_there = policy_of(installed.site.model)
+    if gauge is None and not context.on_gpu:
+        return MemoryChoice(micro_batch_capacity(tokens, longest, context.device.type), policy_there)
+    gauge = gauge or CudaGauge(context.device)
+    if asked is not None and tokens is not None:
+        return MemoryChoice(micro_batch_capacity(tokens, longest, "cuda"), policy_there)
+    memory, room = look()
+    policies = [policy_there] if asked is not None or policy_there != "none" else _possible(installed)
+    costs = relative_costs(policies, context.has_adapter)
+    of = question(
+        room.free, lambda policy, size: memory.under(policy).needed(size), costs, longest, tokens, most_useful(plan)
+    )
+    setting, why = _choose(config, plan, path, installed, of, longest, notebook, gauge)
+    shared = _least(ranks.gather((setting.policy, setting.tokens)))
+    if shared != setting:
+        setting, why = shared, "what the fullest GPU holds"
+    if setting.policy != policy_there:
+        one = next(one for one in installed.decisions if one.name == f"{PREFIX}{setting.policy}")
+        assert installed.put_in(one), one.no
+    points = curve(of, setting)
+    shown = lines(points, of.free) if SHOW_MEMORY.get() else []
+    return MemoryChoice(Capacity(setting.tokens, why), setting.policy, points, shown)
+
+
+def _choose(
+    config: SFTConfig,
+    plan: Plan,
+    path: ExecutionPath,
+    installed: Installed,
+    of: Question,
+    longest: int,
+    notebook: Notebook,
+    gauge: Gauge,
+) -> tuple[Setting, str]:
+    """The setting for this device, and why."""
+    key = _key(config, installed, of)
+    known = notebook.check(NAME, key)
+    if known is not None and of.least <= known["tokens"] <= of.most and known["bytes"] <= of.limit():
+        setting = Setting(known["policy"], known["tokens"])
+        of.tried[setting] = Measured(known["bytes"], known["reserved"], known["seconds"])
+        return setting, f"{_words(of, setting)}, measured here on {known['date']}"
+    model = installed.site.model
+    states = optimizer_states(model, config.optim, config.optim_args).bytes
+    step = largest_step(plan)
+    began = time.perf_counter()
+    run = DryRun(installed.site, path, plan, longest, states, lambda size: step > size, gauge)
+    found = try_out(of, run)
+    seconds = time.perf_counter() - began
+    if found is None:
+        smallest = of.smallest()
+        return smallest, (
+            f"the longest document has {longest:,} tokens, and nothing that was tried fits ({seconds:.1f} s): if it"
+            " fails, set a smaller `max_length`"
+        )
+    measured = of.tried[found]
+    assert measured is not None
+    date = datetime.now(UTC).date().isoformat()
+    result = {"policy": found.policy, "tokens": found.tokens, "bytes": measured.bytes, "reserved": measured.reserved,
+              "seconds": measured.seconds, "date": date}  # fmt: skip
+    notebook.keep_check(NAME, key, result)
+    return found, f"{_words(of, found)}, tried out in {seconds:.1f} s"
+
+
+def _words(of: Question, setting: Setting) -> str:
+    found = of.tried[setting]
+    assert found is not None
+    how = {
+        "none": "with all activations kept",
+        "selective": "with cheap results made again",
+        "full": "with layers computed again",
+        "offload": "with layers computed again from inputs in host memory",
+    }[setting.policy]
+    return f"the fastest that fits, {how}: {found.bytes / GIB:.1f} of {of.free / GIB:.1f} GiB beside the weights"
+
+
+def _possible(installed: Installed) -> list[str]:
+    """Policies that could be put in."""
+    found, model = ["none"], installed.site.model
+    if installed.get("activation_budget") is not None:
+        return found
+    if installed.get("compiled_layers") is not None and adapter_drops_out(model):
+        return found  # compiled code draws other masks when it is computed again (PEFT issue 3020)
+    for policy in POLICIES[1:]:
+        one = speedups()[f"{PREFIX}{policy}"]
+        setting = next(other.setting for other in installed.decisions if other.name == one.name)
+        if setting == "off":
+            continue
+        if any(other.name in one.conflicts or one.name in other.speedup.conflicts for other in installed):
+            continue
+        with policy_in_place(installed.site, policy) as there:
+            if there:
+                found.append(policy)
+    return found
+
+
+def _least(every: list[Any]) -> Setting:
+    """What all ranks can hold: under the policy that takes least, the fewest tokens."""
+    policy = max((policy for policy, _ in every), key=POLICIES.index)
+    return Setting(policy, min(tokens for _, tokens in every))
+
+
+def _key(config: SFTConfig, installed: Installed, of: Question) -> str:
+    """Everything besides the machine on which what fits depends."""
+    model = installed.site.model
+    tensors = [(name, list(p.shape), str(p.dtype), p.requires_grad) for name, p in model.named_parameters()]
+    facts = {
+        "model": type(model).__name__,
+        "tensors": tensors,
+        "speed-ups": sorted(one.name for one in installed),
+        "attention": installed.site.attention,
+        "compute": str(installed.site.context.compute),
+        "optimizer": [config.optim, config.optim_args],
+        "dropout": config.lora_dropout if config.use_peft else None,
+        "policies": [*of.costs],
+        "tokens": [of.least, of.most],
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
