@@ -32,9 +32,14 @@ class Decision:
     def name(self) -> str:
         return self.speedup.name
 
+    @property
+    def by_name(self) -> bool:
+        """Whether `speedups:` asked."""
+        return self.asked_by.startswith("speedups:")
+
     def refuse(self, no: No) -> None:
-        """Leave it out. Raises `ConfigError` where it was asked for by name."""
-        if self.setting == "on":
+        """Leave it out. Raises `ConfigError` where it was asked for by name, and where a key asks for it that can be had."""
+        if self.setting == "on" and not (no.no_place and not self.by_name):
             remedy = f" To have it, {no.remedy}." if no.remedy else ""
             auto = "auto" if self.asked_by.endswith(": on") else f"speedups: {{{self.name}: auto}}"
             raise ConfigError(

@@ -86,6 +86,9 @@ class No:
     expected: bool = False
     """Whether nobody is surprised (no GPU, no adapter, another of its slot runs): `auto` then does not mention it."""
 
+    no_place: bool = False
+    """The model has nothing that it could stand in for. That stops no run whose key asks for several speed-ups."""
+
 
 @dataclass(frozen=True, slots=True)
 class Context:

@@ -1,11 +1,14 @@
 """What the declarations of our elementwise kernels share: where they go in, and what a trace must show."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dynotune.measure.evidence import Phase
 from dynotune.speedups.contract import Context, Installation, No, Site, Speedup
 from dynotune.speedups.expectation import Expectation, Expected
+
+if TYPE_CHECKING:
+    from dynotune.model.elementwise import Engaged
 
 
 class ElementwiseKernel(Speedup):
@@ -36,12 +39,17 @@ class ElementwiseKernel(Speedup):
     def install(self, site: Site) -> Installation | No:
         from dynotune.model import elementwise
 
-        engaged = elementwise.install(site.model, site.context.compute, kinds=(self.module_kind,))
+        return self.standing(elementwise.install(site.model, site.context.compute, kinds=(self.module_kind,)))
+
+    def standing(self, engaged: "Engaged") -> Installation | No:
+        """What was put in, for the registry; No where that is nothing."""
         fused, others = engaged.fused[self.module_kind], engaged.others[self.module_kind]
         if not fused:
             engaged.uninstall()
             reasons = "; ".join(sorted(set(others.values())))
-            return No(reasons or f"the model has no {self.module_kind}", expected=not reasons)
+            if reasons:
+                return No(reasons)
+            return No(f"the model has no {self.module_kind}", expected=True, no_place=True)
         return Installation(
             engaged.uninstall,
             places=tuple(fused),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,12 +119,12 @@ def _decisions(config: SFTConfig, context: Context, remembered: Remembered, rank
     """Of the registry; what another rank left out is left out here too, since ranks put in the same, in the same order."""
     decisions = decide(config, context, speedups(), remembered.refusal)
     refused = {one.name: one.no for one in decisions if one.no and not one.behind}
-    reasons = ranks.gather({name: (no.reason, no.remedy, no.expected) for name, no in refused.items()})
+    reasons = ranks.gather({name: astuple(no) for name, no in refused.items()})
     for one in decisions:
         for rank, theirs in enumerate(reasons):
             if one.name not in refused and one.name in theirs:
-                reason, remedy, expected = theirs[one.name]
-                one.refuse(No(f"{reason} (rank {rank})", remedy, expected))
+                no = No(*theirs[one.name])
+                one.refuse(replace(no, reason=f"{no.reason} (rank {rank})"))
                 break
     settle(decisions, context)  # anew: who stood back behind one that is refused now may run
     return decisions
@@ -132,12 +132,12 @@ def _decisions(config: SFTConfig, context: Context, remembered: Remembered, rank
 
 def _on_any_rank(no: No | None, ranks: Ranks) -> No | None:
     """Why not, if on any rank: what one of them cannot do, none does."""
-    every = ranks.gather((no.reason, no.remedy, no.expected) if no else None)
+    every = ranks.gather(astuple(no) if no else None)
     found = [(rank, No(*why)) for rank, why in enumerate(every) if why]
     if not found:
         return None
     rank, why = found[0]
-    return why if len(found) == ranks.world else No(f"{why.reason} (rank {rank})", why.remedy, why.expected)
+    return why if len(found) == ranks.world else replace(why, reason=f"{why.reason} (rank {rank})")
 
 
 def _why_plain(installed: Installed) -> str:
