@@ -161,7 +161,7 @@ def try_one(accelerator: Accelerator, device: str) -> Outcome:
     """Import it, then run it on `device` (`cpu`, `cuda`, `cuda:1`), in a fresh process."""
     name, modules = accelerator.name, _several(accelerator.modules)
     version = next((v for v in map(_version, accelerator.packages) if v is not None), None)
-    if accelerator.packages and version is None and not any(map(_is_there, modules)):
+    if accelerator.packages and not is_there(accelerator):
         return Outcome(name, "not installed")
     tried = not accelerator.needs_gpu or device != "cpu"
     imported, failure = _run(modules, accelerator.trial if tried else "", device)
@@ -172,6 +172,12 @@ def try_one(accelerator: Accelerator, device: str) -> Outcome:
     if not tried:
         return Outcome(name, "not tried", version, "it needs a GPU, and none is here")
     return Outcome(name, "works" if failure is None else "does not work here", version, failure)
+
+
+def is_there(accelerator: Accelerator) -> bool:
+    """Whether a package of it is installed, or a module of it on the path. Imports nothing."""
+    installed = any(_version(package) is not None for package in accelerator.packages)
+    return installed or any(map(_is_found, _several(accelerator.modules)))
 
 
 _NONE_IS_THERE = "none of these modules is there"
@@ -237,7 +243,7 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _is_there(module: str) -> bool:
+def _is_found(module: str) -> bool:
     """Whether Python finds the package that holds `module`. Imports nothing."""
     try:
         return importlib.util.find_spec(module.partition(".")[0]) is not None

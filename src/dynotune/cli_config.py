@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 from rich.console import Console
 
-from dynotune.command_line import WORDS
+from dynotune.command_line import SHOW_MEMORY, WORDS
 from dynotune.config.checking.problems import expected
 from dynotune.config.fates.aliases import ALIASES
 from dynotune.config.fates.launcher import LAUNCHER
@@ -167,6 +167,17 @@ _NoProve = Annotated[
 ]
 
 
+_ShowMemory = Annotated[
+    bool,
+    Parameter(
+        name="--show_memory",
+        negative=(),
+        help="Print what there was to choose from: memory and speed by policy of activations and size of micro-batches.",
+        group=_OURS,
+    ),
+]
+
+
 @_with_key_flags
 def sft(
     *,
@@ -174,6 +185,7 @@ def sft(
     print_config: _PrintConfig = False,
     prove_only: _ProveOnly = False,
     no_prove: _NoProve = False,
+    show_memory: _ShowMemory = False,
     as_json: _Json = False,
     **keys: Any,
 ) -> int | None:
@@ -182,6 +194,7 @@ def sft(
     if print_config:
         sys.stdout.write(resolved.to_yaml())
         return None
+    SHOW_MEMORY.set(show_memory)
     if prove_only:
         _prove(resolved, as_json)
         return None
@@ -342,6 +355,7 @@ def plan(
     config: _ConfigFile = None,
     rate: _Rate = None,
     memory: _Memory = None,
+    show_memory: _ShowMemory = False,
     print_config: _PrintConfig = False,
     as_json: _Json = False,
     **keys: Any,
@@ -357,6 +371,6 @@ def plan(
     with _console(as_json) as console:
         from dynotune.plan.command import plan_run
 
-        planned = plan_run(resolved, console, rate, memory)
+        planned = plan_run(resolved, console, rate, memory, show_memory)
     if as_json:
         sys.stdout.write(json.dumps(planned) + "\n")

@@ -9,7 +9,7 @@ from dynotune.accelerators import ACCELERATORS, Accelerator, Outcome
 from dynotune.speedups import packages
 from dynotune.speedups.contract import No
 from dynotune.speedups.machine import Machine
-from dynotune.speedups.packages import refusal, trial, why_not
+from dynotune.speedups.packages import missing, refusal, trial, why_not
 from dynotune.speedups.remembered import Remembered
 
 HERE = ("2.11.0", "13.0")
@@ -99,10 +99,17 @@ def test_a_module_without_a_version_is_tried_once_a_process(folder: Path, tries:
     assert len(tries) == 2
 
 
+def test_what_is_missing_is_said_without_a_trial(folder: Path, tries: list[str]) -> None:
+    assert missing("fake") == No("fake is not installed", "install fake", expected=True)
+    put(folder, "raise ImportError")
+    assert missing("fake") is None
+    assert not tries
+
+
 CASES = {
     "not installed": (
         Outcome("liger-kernel", "not installed"),
-        No("liger-kernel is not installed", "`pip install 'dynotune[liger]'`", expected=True),
+        No("liger-kernel is not installed", "run `pip install 'dynotune[liger]'`", expected=True),
     ),
     "another PyTorch": (
         Outcome("flash-attn", "import failed", "2.8", "ImportError: /a/b/x.so: undefined symbol: _ZN3c105ErrorC2E"),

@@ -11,15 +11,19 @@ from dynotune.data.tokens.encode import Encoder
 from dynotune.errors import ModelError
 from dynotune.measure.document_cost import document_cost
 from dynotune.model.tokenizer import load_tokenizer
-from dynotune.plan.capacity import Capacity, Room, micro_batch_capacity
+from dynotune.plan.capacity import Capacity, micro_batch_capacity
 from dynotune.plan.content import make_content
+from dynotune.plan.fastest import Question, Setting, most_useful, question, relative_costs
 from dynotune.plan.make import rows_without_labels
 from dynotune.plan.memory import CONTEXT, StepMemory, step_memory, target_of
+from dynotune.plan.memory_curve import curve
+from dynotune.plan.memory_curve import lines as curve_lines
 from dynotune.plan.plan import Plan
 from dynotune.plan.show import show
 from dynotune.plan.summary import updates_per_epoch
 from dynotune.plan.trl_packing import pack_rows
 from dynotune.say import sayer
+from dynotune.speedups.activation import asked_policy
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,12 +32,17 @@ if TYPE_CHECKING:
 
 
 def plan_run(
-    config: SFTConfig, console: "Console", rate: float | None = None, memory_gib: float | None = None
+    config: SFTConfig,
+    console: "Console",
+    rate: float | None = None,
+    memory_gib: float | None = None,
+    show_memory: bool = False,
 ) -> dict[str, Any]:
     """Print and return the plan of a run: steps, micro-batches, tokens, updates, memory by part and time.
 
     rate: real tokens a second, from an earlier run; default that of the run in `output_dir`, where there is one.
     memory_gib: what the device may use; default what is free on the GPU here.
+    show_memory: print memory by policy of activations and size of micro-batches, too.
 
     Raises `ConfigError`, `DataError` or `TemplateError`, as a run would before its first step.
     """
@@ -67,14 +76,23 @@ def plan_run(
         unknown = None
     except ModelError as error:
         memory, unknown = None, str(error)
-    capacity = None
+    capacity, points, free = None, [], None
     share = plan.content()["label_tokens_per_epoch"] / plan.content()["real_tokens_per_epoch"]
     if config.execution[0] != "off":
-        room = None
-        if memory is not None and target.memory is not None:
-            there = sum(p.bytes for p in memory.parts(64, share, packed=True) if p.name == "weights")
-            room = Room(target.memory - there - CONTEXT, lambda tokens: memory.needed(tokens, share))
-        capacity = micro_batch_capacity(config.micro_batch_tokens, longest, target.type, room)
+        capacity = micro_batch_capacity(config.micro_batch_tokens, longest, target.type)
+        if memory is not None and target.type == "cuda":
+            if target.memory is not None:
+                there = sum(p.bytes for p in memory.parts(64, share, packed=True) if p.name == "weights")
+                free = target.memory - there - CONTEXT
+            choice = memory_question(config, plan, memory, free, longest, share)
+            chosen = choice.fastest() if free is not None else None
+            if chosen is not None:
+                capacity, memory = capacity_of(choice, chosen, config.micro_batch_tokens), memory.under(chosen.policy)
+            elif free is not None:
+                chosen = choice.smallest()
+                memory = memory.under(chosen.policy)
+                capacity = too_long(longest, chosen.tokens)
+            points = curve(choice, chosen, known=free is not None)
         plan = plan.executed(capacity.tokens, longest)
     if plan.world > 1 and memory is not None:
         cost = document_cost(memory.model, plan, labelled_rows_head=plan.ladder is not None)
@@ -93,6 +111,8 @@ def plan_run(
             if memory
             else None,
             "unknown": unknown,
+            "policy": memory.policy if memory else None,
+            "choices": [point.to_json() for point in points],
         },
         "time": _time(plan, config, rate),
     }
@@ -103,7 +123,43 @@ def plan_run(
         if lost := rows_without_labels(loaded.ledger, config):
             console.print(f"note: {name}: {lost}", markup=False, highlight=False)
     show(result, plan, console)
+    for line in curve_lines(points, free) if show_memory and points else ():
+        console.print(line, markup=False, highlight=False)
     return result
+
+
+def memory_question(
+    config: SFTConfig, plan: Plan, memory: StepMemory, free: int | None, longest: int, share: float
+) -> Question:
+    """What there is to choose from, by estimate."""
+    asked = asked_policy(config)
+    possible = ["none", *(["selective"] if memory.counted.cheap else []), "full", "offload"]
+    costs = relative_costs([asked[0]] if asked else possible, config.use_peft)
+    tokens = config.micro_batch_tokens
+    assert tokens != "auto"
+
+    def needed(policy: str, size: int) -> int:
+        return memory.under(policy).needed(size, share)
+
+    return question(free or 0, needed, costs, longest, tokens, most_useful(plan))
+
+
+def capacity_of(choice: Question, chosen: Setting, asked: int | str | None) -> Capacity:
+    """What was chosen, and why."""
+    if isinstance(asked, int):
+        raised = " and the longest document need" if chosen.tokens > asked else ""
+        return Capacity(chosen.tokens, f"as asked{raised}")
+    whole = chosen == Setting("none", choice.most)
+    return Capacity(chosen.tokens, "the default" if whole else "the fastest that the memory is estimated to take")
+
+
+def too_long(longest: int, tokens: int) -> Capacity:
+    """Where nothing fits."""
+    why = (
+        f"the longest document has {longest:,} tokens, and the memory is estimated not to take it under any policy of"
+        " activations: if it fails, set a smaller `max_length`"
+    )
+    return Capacity(tokens, why)
 
 
 def _largest(plan: Plan, longest: int) -> int:

@@ -8,7 +8,7 @@ import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from dynotune.accelerators import ACCELERATORS, Accelerator, Outcome, try_one
+from dynotune.accelerators import ACCELERATORS, Accelerator, Outcome, is_there, try_one
 from dynotune.speedups.contract import No
 from dynotune.speedups.machine import installed_as
 from dynotune.speedups.remembered import Remembered
@@ -22,7 +22,7 @@ EXTRAS = {"liger-kernel": "liger", "cudnn-frontend": "hopper"}
 INSTALL = {
     "flash-attn": "build `flash-attn` for this PyTorch, or take an attention backend that needs no package",
     "flash-attn 3": "install the wheel of `flash-attn-3` from PyTorch's own package index",
-    "flash-attn 4": "`pip install --pre flash-attn-4`",
+    "flash-attn 4": "run `pip install --pre flash-attn-4`",
 }
 """By the accelerator's name, where no extra installs it."""
 
@@ -61,6 +61,11 @@ def why_not(name: str, device: "torch.device | str", remembered: Remembered | No
     return None if outcome.status == "works" else refusal(outcome, _versions())
 
 
+def missing(name: str) -> No | None:
+    """Why not, where no package is installed that could provide `name` and none is found on the path. Runs nothing."""
+    return refusal(Outcome(name, "not installed"), _versions()) if not is_there(accelerator(name)) else None
+
+
 def refusal(outcome: Outcome, versions: tuple[str, str | None]) -> No:
     """In words, for one that does not work. versions: of PyTorch, and of its CUDA."""
     name, reason = outcome.name, _FOLDERS.sub("", outcome.reason or "")
@@ -69,7 +74,7 @@ def refusal(outcome: Outcome, versions: tuple[str, str | None]) -> No:
     ours = f"PyTorch {torch}" + (f" with CUDA {cuda}" if cuda else "")
     if outcome.status == "not installed":
         extra = EXTRAS.get(name)
-        remedy = f"`pip install 'dynotune[{extra}]'`" if extra else INSTALL.get(name, f"install {name}")
+        remedy = f"run `pip install 'dynotune[{extra}]'`" if extra else INSTALL.get(name, f"install {name}")
         return No(f"{name} is not installed", remedy, expected=True)
     if outcome.status == "not tried":
         return No(f"{known} needs a GPU, and there is none", expected=True)

@@ -1,34 +1,17 @@
-"""Promise: Liger's kernels stand in where they compute the same, and overwrite nothing that anybody needs.
+"""Promise: Liger's kernels stand in where they compute the same, and overwrite nothing that anybody needs."""
 
-On a machine without a GPU they run in Triton's interpreter, by the Python that `DYNOTUNE_TRITON_PYTHON` names: one that sees
-this environment, Triton 3.6 with a numpy before 2.4, and liger-kernel. Without that variable, this Python is tried.
-"""
-
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from dynotune.model.liger import usable
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.model.liger.in_interpreter import run
 
 
 @pytest.mark.parametrize("part", ["interpreted.py", "interpreted_head.py"])
 def test_ligers_kernels_in_the_interpreter(part: str) -> None:
-    python = os.environ.get("DYNOTUNE_TRITON_PYTHON", sys.executable)
-    if subprocess.run([python, "-c", "import triton, torch, pytest, liger_kernel"], capture_output=True).returncode:
-        pytest.skip(f"{python} has no Triton or no liger-kernel")
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [python, "-m", "pytest", "-o", "addopts=", "-q", "-rs", "-x", "-p", "no:cacheprovider", f"tests/model/liger/{part}"],
-        capture_output=True, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": path, "TRITON_INTERPRET": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert " passed" in done.stdout
+    run(f"tests/model/liger/{part}")
 
 
 def test_without_liger_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

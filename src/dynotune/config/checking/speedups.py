@@ -52,3 +52,12 @@ def _contradictions(config: "SFTConfig") -> Iterator[Finding]:
             "liger_kernel_config",
             "use_liger_kernel",
         )
+    from dynotune.speedups.liger import KEYS
+
+    for name, value in config.liger_kernel_config.items():
+        if name not in KEYS and value:
+            hint = did_you_mean(name, KEYS) or f" There are: {', '.join(KEYS)}."
+            yield wrong(
+                f"`liger_kernel_config: {{{name}: true}}`: no speed-up takes this kernel of Liger's.{hint}",
+                "liger_kernel_config",
+            )

@@ -53,8 +53,9 @@ class ModelConfig(Topic):
     activation_memory: Literal["auto", "none", "selective", "full", "offload"] = "auto"
     """What is done with activations between forward and backward, always with the same result. `none`: all are kept;
     `selective`: results of norms and gated activations are made again; `full`: layers are computed again from their
-    inputs; `offload`: the same, and the inputs wait in host memory. `auto` keeps all and makes micro-batches as small as the
-    memory takes. `gradient_checkpointing: true` asks for `full`, `false` for `none`."""
+    inputs; `offload`: the same, and the inputs wait in host memory. `auto`: the fastest that fits, smaller micro-batches
+    before any recomputation, tried out on the largest micro-batch before the first step and remembered.
+    `gradient_checkpointing: true` asks for `full`, `false` for `none`."""
 
     activation_memory_budget: float | None = Field(default=None, le=1.0)
     """With compiled layers: the share of activations that they may keep, cheap operations made again first

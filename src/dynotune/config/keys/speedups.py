@@ -23,12 +23,13 @@ class SpeedupsConfig(Topic):
     nothing, since packed execution is `auto` anyway."""
 
     use_liger_kernel: bool = False
-    """Take Liger's kernels where Liger patches the architecture: each becomes a speed-up that is `on`, so it is seen to run
-    or the run stops. `false` asks for nothing."""
+    """Take Liger's kernels for RMSNorms, rotary embeddings and gated activations: each is a speed-up that is `on`, so it is
+    seen to run or the run stops; of which kind the model has none, that is said. Liger's fused loss is not among them, as in
+    TRL. `false` asks for nothing."""
 
     liger_kernel_config: dict[str, bool] = Field(default_factory=dict)
-    """Which of Liger's kernels `use_liger_kernel` asks for: `rope`, `rms_norm`, `swiglu`, `cross_entropy` and
-    `fused_linear_cross_entropy`, each `true` or `false`. Default: Liger's own choice."""
+    """Which of Liger's kernels `use_liger_kernel` asks for: `rope`, `rms_norm`, `swiglu` and `geglu`, by default `true`, and
+    `fused_linear_cross_entropy` or `cross_entropy`, by default `false`."""
 
     torch_compile: bool = False
     """Compile the decoder layers (`compiled_layers: on`). `false` asks for nothing."""

@@ -34,7 +34,7 @@ class LigerGated(torch.autograd.Function):
         gate, up = ctx.saved_tensors
         increment_version((gate, up))  # first, or autograd takes what is made here for views from before
         dgate, dup = (geglu_backward if ctx.tanh else swiglu_backward)(gate, up, dout.contiguous())
-        return dgate, dup, None
+        return dgate.detach(), dup.detach(), None
 
 
 class LigerGatedHalves(torch.autograd.Function):
