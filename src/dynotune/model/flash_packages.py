@@ -12,7 +12,7 @@ def loadable(config: SFTConfig) -> tuple[SFTConfig, list[str]]:
     the plain path alone. So it stands in the way only where there is no packed execution.
     """
     asked = config.attn_implementation
-    if asked not in _NUMBERS or config.packed_execution == "off" or _is_there(_NUMBERS[asked]):
+    if asked not in _NUMBERS or config.execution[0] == "off" or _is_there(_NUMBERS[asked]):
         return config, []
     note = (
         f"note: `attn_implementation: {asked}`: transformers finds no package for it. Packed execution has a kernel of its"

@@ -20,10 +20,12 @@ from dynotune.plan.memory_curve import curve
 from dynotune.plan.memory_curve import lines as curve_lines
 from dynotune.plan.plan import Plan
 from dynotune.plan.show import show
+from dynotune.plan.speedups import planned_speedups
 from dynotune.plan.summary import updates_per_epoch
 from dynotune.plan.trl_packing import pack_rows
 from dynotune.say import sayer
 from dynotune.speedups.activation import asked_policy
+from dynotune.speedups.table import show as show_speedups
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,10 +48,11 @@ def plan_run(
 
     Raises `ConfigError`, `DataError` or `TemplateError`, as a run would before its first step.
     """
+    say = sayer(console)
     for sentence in config.notices:
-        console.print(f"note: {sentence}", markup=False, highlight=False)
+        say(f"note: {sentence}")
     encoder = Encoder(load_tokenizer(config, config), config)
-    train, evaluation = load_train_and_eval(config, encoder, None, say=sayer(console))
+    train, evaluation = load_train_and_eval(config, encoder, None, say=say)
     ledger, examples = train.ledger, train.examples
     seed = config.seed if config.shuffle_dataset else None
     strategy = config.packing_strategy if config.packing else None
@@ -76,6 +79,7 @@ def plan_run(
         unknown = None
     except ModelError as error:
         memory, unknown = None, str(error)
+    rows = planned_speedups(config, memory, target, longest) if memory is not None else []
     capacity, points, free = None, [], None
     share = plan.content()["label_tokens_per_epoch"] / plan.content()["real_tokens_per_epoch"]
     if config.execution[0] != "off":
@@ -115,6 +119,7 @@ def plan_run(
             "choices": [point.to_json() for point in points],
         },
         "time": _time(plan, config, rate),
+        "speedups": [row.to_json() for row in rows] if memory else None,
     }
     for name, loaded in {"training data": train, **evaluation}.items():
         for sentence in loaded.lines():
@@ -125,6 +130,9 @@ def plan_run(
     show(result, plan, console)
     for line in curve_lines(points, free) if show_memory and points else ():
         console.print(line, markup=False, highlight=False)
+    if rows:
+        say("speed-ups, tried out before the first step and seen to run in the second:")
+        show_speedups(rows, console)
     return result
 
 

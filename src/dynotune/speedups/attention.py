@@ -55,7 +55,7 @@ class AttentionBackend(Speedup):
     def asked(self, config: "SFTConfig") -> tuple[Setting, str] | None:
         """On the plain path the key names transformers' own implementation."""
         asked = config.attn_implementation
-        if asked is None or asked != self.implementation or config.packed_execution == "off":
+        if asked is None or asked != self.implementation or config.execution[0] == "off":
             return None
         return "on", f"attn_implementation: {asked}"
 

@@ -76,7 +76,7 @@ class Row:
 
     state: State
     evidence: str
-    """What was seen, in a line; of one that is left out: why."""
+    """What was seen, in a line; of one that is left out: why; of one that is planned: what it does."""
 
     seen: int = 0
     of: int = 0
@@ -185,7 +185,7 @@ def _planned(one: Decision, effect: EffectOf) -> Row:
             row, state=State.LEFT_OUT, evidence=one.no.reason, remedy=one.no.remedy, expected=one.no.expected
         )
     if one.installed is None:
-        return row
+        return replace(row, evidence=one.speedup.summary)
     others = f"not at {len(one.installed.left_out)} others" if one.installed.left_out else ""
     return replace(row, of=len(one.installed.places), evidence=others)
 
@@ -197,27 +197,29 @@ def rendered(rows: Sequence[Row], width: int) -> "Table":
     from rich.text import Text
 
     wide = width >= _WIDE
+    shown = [row for row in rows if not (row.state is State.LEFT_OUT and row.expected)]
+    has_evidence = any(row.details or (not wide and row.effect) for row in shown)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=False)
     table.add_column("speed-up", no_wrap=True)
     if wide:
         table.add_column("kind", no_wrap=True)
     table.add_column("asked", no_wrap=True)
     table.add_column("engaged", min_width=8, max_width=None if wide else 14)
-    table.add_column("evidence", ratio=None, overflow="fold")
+    if has_evidence:
+        table.add_column("evidence", overflow="fold")
     if wide:
         table.add_column("effect here", overflow="fold", max_width=28)
-    for row in rows:
-        if row.state is State.LEFT_OUT and row.expected:
-            continue
+    for row in shown:
         evidence = Text("\n".join(row.details))
         if not wide and row.gain and row.effect is not None:
             evidence.append(f"{chr(10) if evidence else ''}effect here: {row.gain}")
+        seen = [evidence] if has_evidence else []
         kind = [Text(row.kind)] if wide else []
         name = Text(row.name)
         if not wide and row.kind is not Kind.EXACT:
             name.append(f"\n({row.kind})", style="yellow")
         gain = [Text(row.gain, style="" if row.effect else "dim")] if wide else []
-        table.add_row(name, *kind, Text(row.asked), Text(row.count, style=_STYLES[row.state]), evidence, *gain)
+        table.add_row(name, *kind, Text(row.asked), Text(row.count, style=_STYLES[row.state]), *seen, *gain)
     return table
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dynotune.config.checking.finding import Finding, idle, wrong
-from dynotune.config.checking.problems import did_you_mean
+from dynotune.config.checking.problems import did_you_mean, shown
 from dynotune.config.fates.fate import Kind
 from dynotune.config.fates.table import SFT_FATES
 
@@ -27,7 +27,7 @@ def speedups(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
         if not any(name in known for name in fate.speedups):
             listed = " or ".join(f"`{name}`" for name in fate.speedups)
             yield wrong(
-                f"`{key}: {getattr(config, key)}` asks for the speed-up {listed}, which this version lacks."
+                f"`{key}: {shown(getattr(config, key), key=key)}` asks for the speed-up {listed}, which this version lacks."
                 " Remove it; the result is the same.",
                 key,
             )

@@ -1,0 +1,23 @@
+"""Which speed-ups a planned run will take, as far as its shapes and its configuration tell."""
+
+from dynotune.config.sft import SFTConfig
+from dynotune.plan.memory import StepMemory, Target
+from dynotune.speedups.choose import decide
+from dynotune.speedups.contract import Context
+from dynotune.speedups.registry import speedups
+from dynotune.speedups.remembered import Remembered
+from dynotune.speedups.table import Row, planned_rows
+
+
+def planned_speedups(config: SFTConfig, memory: StepMemory, target: Target, longest: int) -> list[Row]:
+    """Rows for the table. What failed on this machine counts where this machine is the one that is planned for.
+
+    longest: tokens of the longest document. Raises `ConfigError` where something is `on` and cannot be, as the run would.
+    """
+    import torch
+
+    device = torch.device(target.type)
+    context = Context(config, memory.model, device, memory.compute, memory.precision, longest, live=False)
+    here = target.type == "cpu" or torch.cuda.is_available()
+    remembered = Remembered.here(device) if here else Remembered.nothing()
+    return planned_rows(decide(config, context, speedups(), remembered.refusal))
