@@ -145,9 +145,12 @@ def main() -> int:
         base, watch = run(shape, settings, tokens)
         runs["as it comes"] = base
         print_run(f"{case}, as it comes", base)
-        asked = {
-            name: {name: "on"} for name, one in speedups().items() if one.slot == "attention" or one.default == "off"
-        }
+        optional = [
+            one.name
+            for one in speedups().values()
+            if one.slot in ("attention", "activation_memory") or one.default == "off" or one.name == "compiled_layers"
+        ]
+        asked = {name: {name: "on"} for name in optional}
         for name, which in {**asked, "liger": PEERS}.items():
             if wanted is None or name in wanted:
                 runs[f"{name} on"], _ = run(shape, {**settings, "speedups": which}, tokens)

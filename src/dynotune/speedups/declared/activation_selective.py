@@ -41,7 +41,7 @@ class ActivationSelective(ActivationPolicy):
             return No(found)
         return Installation(
             found.uninstall,
-            places=tuple(found.kinds["gated activations"]),
+            places=tuple(dict.fromkeys(name.rpartition(".")[0] for name in found.kinds["gated activations"])),  # layers
             left_out=tuple(f"{name}: {why}" for name, why in found.others.items()),
             lines=tuple(f"activations: {line}" for line in found.lines()),
             forwards=[(decoder, found.around)],
@@ -53,7 +53,7 @@ class ActivationSelective(ActivationPolicy):
             twice = sum(evidence.count(PRODUCTS, phase=Phase.BACKWARD, at=at) for at in layers)
             return f"{twice:,} products of a forward pass in the backward pass" if twice else None
 
-        layers = tuple(dict.fromkeys(name.rpartition(".")[0] for name in installed.places))
+        layers = installed.places
         return [
             Expected(
                 "gated activation made again",
