@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+import dynotune.model.liger
 from dynotune.model.elementwise import gate, norm
 from dynotune.model.liger import usable
 from dynotune.speedups import packages
@@ -167,9 +168,7 @@ def put_in(patch: pytest.MonkeyPatch, *, ours_are_seen: bool = True) -> None:
         parent, _, name = one.__name__.rpartition(".")
         if parent:
             patch.setattr(sys.modules[parent], name, one, raising=False)
-    for name in ROOM:
-        patch.delitem(sys.modules, f"dynotune.model.liger.{name}", raising=False)
-    usable.kernels.cache_clear()
+    take_out()
     kernels = ours()
     if ours_are_seen:
         kernels = replace(kernels, rms_norm=RmsNorm, gated=Gated, rotary=Rotary)
@@ -180,9 +179,10 @@ def put_in(patch: pytest.MonkeyPatch, *, ours_are_seen: bool = True) -> None:
 
 
 def take_out() -> None:
-    """What was imported with it."""
+    """What was imported with other functions than the present ones."""
     for name in ROOM:
-        sys.modules.pop(f"dynotune.model.liger.{name}", None)
+        if sys.modules.pop(f"dynotune.model.liger.{name}", None) is not None:
+            delattr(dynotune.model.liger, name)
     usable.kernels.cache_clear()
 
 
