@@ -88,6 +88,17 @@ def test_of_several_modules_the_first_that_is_there_is_tried(folder: Path) -> No
     assert tried(modules=("json.no_such_part", "fake_kernels.no_such_part")).status == "not installed"
 
 
+def test_one_may_be_loaded_in_another_way_than_by_importing_a_module(folder: Path) -> None:
+    fake(folder, "def answer(): return 42")
+
+    def status(load: str) -> str:
+        return try_one(Accelerator("fake", "fake_kernels", USE, needs_gpu=False, load=load), "cpu").status
+
+    assert status("import fake_kernels as module") == "works"
+    assert status("raise ModuleNotFoundError(NONE)") == "not installed"
+    assert status("raise ImportError('another CUDA')") == "import failed"
+
+
 def test_one_that_hangs_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accelerators, "SECONDS", 2)
     fake(folder, "import time\ndef answer(): time.sleep(60)")
@@ -113,4 +124,4 @@ def test_all_are_tried_at_the_same_time_and_given_as_plain_values(folder: Path) 
 
 @pytest.mark.parametrize("one", accelerators.ACCELERATORS, ids=lambda one: one.name)
 def test_every_trial_compiles(one: Accelerator) -> None:
-    compile(one.trial, one.name, "exec")
+    compile(one.load + one.trial, one.name, "exec")

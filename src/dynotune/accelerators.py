@@ -38,6 +38,10 @@ class Accelerator:
 
     needs_gpu: bool = True
 
+    load: str = ""
+    """Imports it, where that is more than importing a module; `module` is then unset. It raises `ModuleNotFoundError(NONE)`
+    where nothing is there."""
+
     @property
     def packages(self) -> tuple[str, ...]:
         """`distributions`, always as several."""
@@ -82,10 +86,12 @@ x = torch.randn(8, 64, device=device, requires_grad=True)
 y = LigerRMSNormFunction.apply(x, torch.ones(64, device=device), 1e-6)
 assert all(torch.isfinite(z).all() for z in (y, *torch.autograd.grad(y.sum(), x)))
 """
+_LOAD_FA3 = """
+from dynotune.model.attention.backends.fa3 import missing
+if (why := missing()) is not None:
+    raise ModuleNotFoundError(NONE) if why.endswith("is installed") else ImportError(why)
+"""
 _FA3 = """
-from dynotune.model.attention.backends import fa3  # finds the library beside the module and CUDA 12's runtime
-if fa3.missing():
-    raise ImportError(fa3.missing())
 q, grad = (torch.randn(64, 4, 128, device=device, dtype=torch.bfloat16) for _ in range(2))
 k = v = q[:, :2].contiguous()
 ends = torch.tensor([0, 32, 64], device=device, dtype=torch.int32)
@@ -128,10 +134,10 @@ ACCELERATORS = (
     ),
     Accelerator(
         "flash-attn 3",
-        # The official package, its library by itself, and the copy that some versions of xformers bring.
-        ("flash_attn_interface", "flash_attn_3", "xformers.flash_attn_3"),
+        ("flash_attn_interface", "flash_attn_3", "xformers"),
         _FA3,
         ("flash-attn-3", "xformers"),
+        load=_LOAD_FA3,  # as a run loads it
     ),
     Accelerator(
         "flash-attn 4",
@@ -159,14 +165,14 @@ def try_all(device: str, accelerators: tuple[Accelerator, ...] = ACCELERATORS) -
 
 def try_one(accelerator: Accelerator, device: str) -> Outcome:
     """Import it, then run it on `device` (`cpu`, `cuda`, `cuda:1`), in a fresh process."""
-    name, modules = accelerator.name, _several(accelerator.modules)
+    name = accelerator.name
     version = next((v for v in map(_version, accelerator.packages) if v is not None), None)
     if accelerator.packages and not is_there(accelerator):
         return Outcome(name, "not installed")
     tried = not accelerator.needs_gpu or device != "cpu"
-    imported, failure = _run(modules, accelerator.trial if tried else "", device)
+    imported, failure = _run(accelerator, accelerator.trial if tried else "", device)
     if failure is not None and not imported:
-        if len(modules) > 1 and failure.endswith(_NONE_IS_THERE):
+        if failure == f"ModuleNotFoundError: {_NONE_IS_THERE}":
             return Outcome(name, "not installed")
         return Outcome(name, "import failed", version, failure)
     if not tried:
@@ -181,20 +187,23 @@ def is_there(accelerator: Accelerator) -> bool:
 
 
 _NONE_IS_THERE = "none of these modules is there"
-_PROGRAM = """
-import importlib, importlib.util, sys
-import torch
-device = {device!r}
+_FIRST_OF_SEVERAL = """
 for name in {modules!r}:
     try:
-        there = {alone} or importlib.util.find_spec(name) is not None
+        there = importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:
         continue
     if there:
         module = importlib.import_module(name)
         break
 else:
-    raise ModuleNotFoundError({none!r})
+    raise ModuleNotFoundError(NONE)
+"""
+_PROGRAM = """
+import importlib, importlib.util, sys
+import torch
+device, NONE = {device!r}, {none!r}
+{load}
 sys.stdout.write({imported!r} + chr(10))
 sys.stdout.flush()
 {trial}
@@ -202,17 +211,15 @@ sys.stdout.write({done!r})
 """
 
 
-def _run(modules: tuple[str, ...], trial: str, device: str) -> tuple[bool, str | None]:
+def _run(one: Accelerator, trial: str, device: str) -> tuple[bool, str | None]:
     """Import and try in a fresh process. Whether it was imported; the last line of the error, or None if all went well."""
-    code = _PROGRAM.format(
-        device=device,
-        modules=modules,
-        alone=len(modules) == 1,
-        none=_NONE_IS_THERE,
-        imported=_IMPORTED,
-        done=_DONE,
-        trial=trial,
+    modules = _several(one.modules)
+    load = one.load or (
+        f"module = importlib.import_module({modules[0]!r})"
+        if len(modules) == 1
+        else _FIRST_OF_SEVERAL.format(modules=modules)
     )
+    code = _PROGRAM.format(device=device, none=_NONE_IS_THERE, load=load, imported=_IMPORTED, done=_DONE, trial=trial)
     try:
         done = subprocess.run(  # noqa: S603  (our own code, given above)
             [sys.executable, "-c", code],

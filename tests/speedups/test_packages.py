@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from dynotune.accelerators import ACCELERATORS, Accelerator, Outcome
 from dynotune.speedups import packages
@@ -27,6 +28,7 @@ def put(folder: Path, code: str, version: str | None = "9.1") -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """On the path of this process and of those it starts, which use a PyTorch that is imported in no time."""
+    assert torch.__version__  # this process has its own already
     place = tmp_path / "site"
     place.mkdir()
     (place / "torch.py").write_text("")
