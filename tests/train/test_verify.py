@@ -15,8 +15,8 @@ from dynotune.train.verify import verify
 from tests.tiny import chats
 
 KINDS = {
-    "config.yaml", "environment.json", "plan.json", "ledger.json", "metrics.jsonl", "metrics.repeated.jsonl",
-    "samples.jsonl", "quarantine.jsonl", "summary.json", "loss.svg", "README.md", "manifest.json",
+    "config.yaml", "environment.json", "plan.json", "ledger.json", "engagement.json", "metrics.jsonl",
+    "metrics.repeated.jsonl", "samples.jsonl", "quarantine.jsonl", "summary.json", "loss.svg", "README.md", "manifest.json",
     "adapter/adapter_model.safetensors", "adapter/adapter_config.json", "adapter/tokenizer.json",
     "checkpoints/step-6/training.safetensors", "checkpoints/step-6/trainable.safetensors",
     "checkpoints/step-6/state.json", "checkpoints/step-6/random.json", "checkpoints/step-6/manifest.json",
