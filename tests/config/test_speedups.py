@@ -190,3 +190,20 @@ def test_asking_the_registry_for_names_loads_no_pytorch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_every_speed_up_says_in_words_what_it_does_and_what_its_proof_looks_for() -> None:
+    for name, one in speedups().items():
+        if name not in ("toy_kernel", "other_toy"):
+            assert one.summary.endswith("."), name
+            assert one.proof.endswith("."), name
+
+
+def test_every_speed_up_that_a_key_or_another_trainers_name_points_to_is_there() -> None:
+    import re
+
+    from dynotune.config.fates.aliases import ALIASES
+
+    named = {name for fate in SFT_FATES.values() for name in fate.speedups}
+    named |= {name for alias in ALIASES.values() for name in re.findall(r"speedups: \{(\w+):", alias.suggestion)}
+    assert named <= set(speedups())

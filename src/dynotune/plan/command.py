@@ -79,7 +79,7 @@ def plan_run(
         unknown = None
     except ModelError as error:
         memory, unknown = None, str(error)
-    rows = planned_speedups(config, memory, target, longest) if memory is not None else []
+    rows = planned_speedups(config, memory, target, longest, plan) if memory is not None else []
     capacity, points, free = None, [], None
     share = plan.content()["label_tokens_per_epoch"] / plan.content()["real_tokens_per_epoch"]
     if config.execution[0] != "off":

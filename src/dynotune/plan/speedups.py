@@ -2,6 +2,7 @@
 
 from dynotune.config.sft import SFTConfig
 from dynotune.plan.memory import StepMemory, Target
+from dynotune.plan.plan import Plan
 from dynotune.speedups.choose import decide
 from dynotune.speedups.contract import Context
 from dynotune.speedups.registry import speedups
@@ -9,7 +10,7 @@ from dynotune.speedups.remembered import Remembered
 from dynotune.speedups.table import Row, planned_rows
 
 
-def planned_speedups(config: SFTConfig, memory: StepMemory, target: Target, longest: int) -> list[Row]:
+def planned_speedups(config: SFTConfig, memory: StepMemory, target: Target, longest: int, plan: Plan) -> list[Row]:
     """Rows for the table. What failed on this machine counts where this machine is the one that is planned for.
 
     longest: tokens of the longest document. Raises `ConfigError` where something is `on` and cannot be, as the run would.
@@ -17,7 +18,9 @@ def planned_speedups(config: SFTConfig, memory: StepMemory, target: Target, long
     import torch
 
     device = torch.device(target.type)
-    context = Context(config, memory.model, device, memory.compute, memory.precision, longest, live=False)
     here = target.type == "cpu" or torch.cuda.is_available()
+    context = Context(
+        config, memory.model, device, memory.compute, memory.precision, longest, live=False, plan=plan if here else None
+    )
     remembered = Remembered.here(device) if here else Remembered.nothing()
     return planned_rows(decide(config, context, speedups(), remembered.refusal))

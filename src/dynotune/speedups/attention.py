@@ -49,6 +49,7 @@ class AttentionBackend(Speedup):
     also: ClassVar[tuple[str, ...]] = ()
     """Installed packages on which its results depend, besides `package`."""
 
+    proof = "its kernels at every attention module, forward and backward; no other attention and no mask beside them."
     slot = "attention"
     requires = ("packed_execution",)
 

@@ -23,6 +23,7 @@ class ElementwiseKernel(Speedup):
     kernels: ClassVar[tuple[str, str]]
     """Names of the kernels of the forward and of the backward pass."""
 
+    proof = "its kernels at every module where it stands, forward and backward."
     requires = ("packed_execution",)
     package = "triton"
 

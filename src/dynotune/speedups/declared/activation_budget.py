@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 class ActivationBudget(Speedup):
     name = "activation_budget"
     summary = "Lets compiled layers keep a share of their activations and make the cheapest of the rest again."
+    proof = "the compiler's partitioner was given the share."
     order = Order.CHECKPOINTING
     requires = ("compiled_layers",)
     conflicts = ("activation_full", "activation_offload", "activation_selective")

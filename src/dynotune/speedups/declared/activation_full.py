@@ -14,6 +14,7 @@ class ActivationFull(ActivationPolicy):
     name = "activation_full"
     policy = "full"
     summary = "Keeps of each layer only its input and computes the layer again in the backward pass (checkpointing)."
+    proof = "every layer computed a second time in the backward pass."
 
     def possible(self, context: Context) -> No | None:
         from dynotune.model.activations.layers import why_not

@@ -18,6 +18,7 @@ class ActivationOffload(ActivationPolicy):
         "Computes layers again in the backward pass from inputs that wait in host memory; with"
         " `gradient_checkpointing: false` everything waits there and nothing is computed again."
     )
+    proof = "bytes copied to the host in the forward pass and back in the backward pass (on a GPU)."
 
     def possible(self, context: Context) -> No | None:
         from dynotune.model.activations.layers import why_not

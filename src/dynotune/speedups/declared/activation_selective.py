@@ -16,6 +16,7 @@ class ActivationSelective(ActivationPolicy):
     summary = (
         "Makes results of norms and gated activations again in the backward pass; no product or attention runs twice."
     )
+    proof = "gated activations made again in the backward pass, at every layer; no matrix product made again."
     conflicts = ("compiled_layers",)  # compiled code decides itself what it makes again
 
     def possible(self, context: Context) -> No | None:

@@ -25,6 +25,7 @@ GRAPHS_OF_CUDA = ("reduce-overhead", "max-autotune")
 class CompiledLayers(Speedup):
     name = "compiled_layers"
     summary = "Compiles the decoder layers, one graph for each token count: elementwise operations become few kernels."
+    proof = "compiled code at every layer, forward and backward; nothing compiled again, nothing run as it is written."
     order = Order.COMPILE
     default = "off"  # a cold start costs seconds, and what it gains over our own kernels is measured first
     requires = ("packed_execution",)
