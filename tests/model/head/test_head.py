@@ -132,6 +132,22 @@ def test_working_precision_errs_at_most_half_as_much_again_as_the_plain_path(
     assert (ours <= 1.5 * plain + 1e-6).all(), (ours, plain)
 
 
+@pytest.mark.parametrize("trained", [False, True])
+def test_memory_that_held_nan_before_does_not_reach_a_gradient(trained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """oneDNN of torch 2.13 reads behind the rows of a matrix with a stride where the CPU has AMX."""
+
+    def held_nan(*shape: int, dtype: torch.dtype, **kwargs: Any) -> Tensor:
+        return torch.full(shape, torch.nan if dtype.is_floating_point else 0, dtype=dtype, **kwargs)
+
+    documents, hidden_TD, layer = problem(trained, torch.bfloat16)
+    monkeypatch.setattr(linear.torch, "empty", held_nan)
+    loss, _ = head_of(layer)(hidden_TD, batch_of(documents, 64), objective())
+    loss.backward()
+    assert hidden_TD.grad is not None
+    assert hidden_TD.grad.isfinite().all()
+    assert layer.weight.grad is None or layer.weight.grad.isfinite().all()
+
+
 def test_master_weights_under_autocast_are_cast_once_and_get_a_float32_gradient(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
