@@ -6,7 +6,6 @@ least 1 - 1e-6, one SGD update 1e-3.
 
 import copy
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -22,15 +21,14 @@ from peft import LoraConfig, get_peft_model
 from torch import Tensor
 
 from dynotune.config.keys.objective import SFTObjectiveConfig
-from dynotune.config.sft import SFTConfig
 from dynotune.data.examples import IGNORE
 from dynotune.model import packed as packed_module
+from dynotune.model.activations.layers import checkpoint_layers
 from dynotune.model.attention import hidden_states, packed_attention
 from dynotune.model.attention.backends import reference
 from dynotune.model.forward import logits_of_document
 from dynotune.model.head import find_head
 from dynotune.model.packed import pack
-from dynotune.model.prepare import _checkpoint_activations
 from dynotune.objectives.sft import SFTObjective
 from tests.model.attention.architectures import ARCHITECTURES, MIXTURES_OF_EXPERTS, architecture
 
@@ -87,7 +85,7 @@ def make(kind: str, adapter: bool = False, checkpointing: bool = False) -> Any:
                 p.data = 0.1 * torch.randn(p.shape, generator=generator)
     model.config.use_cache = False
     if checkpointing:
-        _checkpoint_activations(model, SFTConfig(gradient_checkpointing=True), ExitStack())
+        checkpoint_layers(model, {})
     return model.train()
 
 

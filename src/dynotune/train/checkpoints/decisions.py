@@ -87,7 +87,9 @@ DECISIONS: dict[str, Decision] = {
         Matter.NOTHING, "it is execution: the same updates",
         "packed_execution", "micro_batch_tokens", "attn_implementation", "gradient_checkpointing",
         "gradient_checkpointing_kwargs", "full_determinism", "device_peak_tflops", "trust_remote_code",
-        "dataset_num_proc", "token_cache", "token_cache_dir", "load_in_memory", "gpus", "ddp_timeout",
+        "dataset_num_proc", "token_cache", "token_cache_dir", "load_in_memory", "gpus", "ddp_timeout", "speedups",
+        "padding_free", "use_liger_kernel", "liger_kernel_config", "torch_compile", "torch_compile_backend",
+        "torch_compile_mode", "activation_memory", "activation_memory_budget", "activation_offloading",
     ),
     **_each(
         Matter.NOTHING, "it decides what is shown and kept",
