@@ -10,7 +10,10 @@ from dynotune.plan.ladder import RUNGS, Ladder, choose_ladder, improve_ladder, r
 from dynotune.plan.packing import LAID_OUT_AGAIN, arrange, pack_step
 
 SAMPLED_STEPS = 2048
-"""Steps by which a ladder is chosen, spread evenly over the epoch: more do not change it."""
+"""Steps by which a ladder is chosen, at most, spread evenly over the epoch: more do not change it."""
+
+SAMPLED_DOCUMENTS = 1 << 17
+"""Documents by which it is chosen, about and at most: large steps hold enough of them in fewer steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,8 @@ def ladder_of(
     top = max(min(round_down(capacity), fits_all), round_up(max(int(lengths.max()), longest)))
     count = len(totals)
     bins, left = [], []
-    for step in np.unique(np.linspace(0, count - 1, min(count, SAMPLED_STEPS)).astype(np.int64)).tolist():
+    sampled = min(count, SAMPLED_STEPS, 1 + SAMPLED_DOCUMENTS * count // len(lengths))
+    for step in np.unique(np.linspace(0, count - 1, sampled).astype(np.int64)).tolist():
         values = lengths[steps[step] : steps[step + 1]]
         packed = sorted((int(values[one].sum()), int(values[one].max())) for one in pack_step(values, top))
         bins += [load for load, _ in packed]

@@ -8,7 +8,6 @@ Best-fit decreasing: D. S. Johnson, "Near-optimal bin packing algorithms", 1973.
 """
 
 from bisect import bisect_left, insort
-from collections import deque
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,31 +91,25 @@ def _into(values: list[int], left: list[int], rungs: tuple[int, ...]) -> list[li
 
 def best_fit(values: list[int], order: list[int], capacity: int) -> list[list[int]]:
     """Each document in turn goes where the least room is left by it; of equals, to the bin that has waited longest."""
-    frees: list[int] = []
-    """The distinct numbers of free tokens, ascending."""
-    waiting: dict[int, deque[list[int]]] = {}
-    """Free tokens to the bins that have as many."""
+    turns = len(order)
+    waiting: list[int] = []
+    """Bins with room, ascending: their free tokens * `turns` + the turn at which they got their last document."""
+    of_turn: list[list[int]] = []
     bins: list[list[int]] = []
-    for i in order:
+    for turn, i in enumerate(order):
         length = values[i]
-        at = bisect_left(frees, length)
-        if at == len(frees):
+        at = bisect_left(waiting, length * turns)
+        if at == len(waiting):
             assert length <= capacity, (length, capacity)
             free, one = capacity, [i]
             bins.append(one)
         else:
-            free = frees[at]
-            queue = waiting[free]
-            one = queue.popleft()
+            free, last = divmod(waiting.pop(at), turns)
+            one = of_turn[last]
             one.append(i)
-            if not queue:
-                del waiting[free], frees[at]
-        free -= length
-        if free in waiting:
-            waiting[free].append(one)
-        elif free:
-            waiting[free] = deque([one])
-            insort(frees, free)
+        of_turn.append(one)
+        if free > length:
+            insort(waiting, (free - length) * turns + turn)
     return bins
 
 
