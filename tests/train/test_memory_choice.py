@@ -87,14 +87,10 @@ class Bench:
             def needed(self, tokens: int) -> int:
                 return 20_000 * tokens if self.policy == "none" else 5_000 * tokens
 
-        class Free:
-            def __init__(self) -> None:
-                self.free = free
-
         settings: dict[str, Any] = {"ranks": Ranks(), "notebook": self.notebook, **more}
         found = choose_memory(
             self.config, self.plan, self.path, self.installed, longest=max(LENGTHS), gauge=gauge,
-            look=lambda: (Estimate(), Free()), **settings,  # type: ignore[arg-type, return-value]
+            look=lambda: (Estimate(), free), **settings,  # type: ignore[arg-type, return-value]
         )  # fmt: skip
         return found, gauge
 

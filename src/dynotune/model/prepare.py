@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError, ModelError
-from dynotune.model.activations.layers import checkpoint_layers
 from dynotune.model.adapter import add_adapter, lora_config, not_fused, refuse_mixed_products, say_where
 from dynotune.model.describe import ModelFacts, describe_model
 from dynotune.model.embedding import agree_on_special_tokens, fit_embedding
@@ -96,9 +95,6 @@ def _prepare(
             says.append(f"{variant}: runs through PEFT's own forward (not fused)")
     if hasattr(model, "peft_config"):
         says += say_where(cast("PeftModel", model))
-    if config.gradient_checkpointing:
-        undo.callback(checkpoint_layers(model, config.gradient_checkpointing_kwargs).uninstall)
-        says.append("gradient checkpointing: on")
     if config.neftune_noise_alpha:
         undo.callback(_add_neftune(model, config.neftune_noise_alpha))
         says.append(f"behavioural: NEFTune noise, alpha {config.neftune_noise_alpha}")

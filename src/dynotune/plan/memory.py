@@ -20,7 +20,6 @@ from dynotune.measure.memory import (
     weights,
 )
 from dynotune.model.precision import Precision, choose_precision
-from dynotune.plan.capacity import Room
 
 if TYPE_CHECKING:
     import torch
@@ -104,8 +103,8 @@ class StepMemory:
 
 def live_memory(
     model: Any, config: SFTConfig, precision: Precision, run: Callable[[int], Any]
-) -> tuple[StepMemory, Room]:
-    """Of a model that is loaded and ready to train on a GPU, and the room that its micro-batches have there.
+) -> tuple[StepMemory, int]:
+    """Of a model that is loaded and ready to train, and the bytes that are free for it on its GPU (0 without one).
 
     run: a forward pass of its decoder over one document of so many tokens, as training will run it. It is called four times,
     on a few tokens, with nothing done about activations; random numbers are as they were.
@@ -127,7 +126,7 @@ def live_memory(
     if on_gpu:
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         free = torch.cuda.mem_get_info(device)[0] + kept
-    return memory, Room(free, memory.needed)
+    return memory, free
 
 
 def target_of(config: SFTConfig, memory_gib: float | None = None) -> Target:

@@ -1,8 +1,9 @@
 """How a run's steps are executed: the speed-ups that it takes, put into the model, and the plan laid out for them."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import astuple, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,14 +14,13 @@ from dynotune.execution.packed import PackedPath
 from dynotune.execution.path import ExecutionPath
 from dynotune.execution.plain import PlainPath
 from dynotune.measure.document_cost import document_cost
-from dynotune.model.attention import hidden_states, packed_attention
-from dynotune.model.attention.backends import DEFAULT
+from dynotune.model.aside import Aside
+from dynotune.model.attention import hidden_states
 from dynotune.model.base import base_of
 from dynotune.model.packed import pack
 from dynotune.model.precision import Precision
 from dynotune.objectives.sft import Objective
 from dynotune.parallel.ranks import Ranks
-from dynotune.plan.capacity import Capacity, Room, micro_batch_capacity
 from dynotune.plan.memory import StepMemory, live_memory
 from dynotune.plan.plan import Plan
 from dynotune.speedups.choose import Decision, decide, settle
@@ -30,6 +30,7 @@ from dynotune.speedups.registry import speedups
 from dynotune.speedups.remembered import Remembered
 from dynotune.train.device import autocast_of
 from dynotune.train.faults.ways import Ways
+from dynotune.train.memory_choice import MemoryChoice, choose_memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -85,20 +86,29 @@ def choose_execution(
     plain_autocast = autocast_of(precision, context.device)
     site = Site(context, plain_autocast)
     remembered = Remembered.here(context.device, say)
+    path: ExecutionPath
     with ExitStack() as putting_in:
         installed = Installed(_decisions(config, context, remembered, ranks), site, lambda no: _on_any_rank(no, ranks))
         putting_in.callback(installed.close)
-        path: ExecutionPath = PlainPath(model, objective)
         if site.packed:
-            path, plan, says = _packed(config, plan, objective, longest, precision, installed, ranks)
-            putting_in.callback(path.close)
+            path = packed = PackedPath(site, objective, _asides(installed))
+            putting_in.callback(packed.close)
+            look = partial(look_at_memory, config, precision, site, path)
+            choice = choose_memory(
+                config, plan, path, installed, longest=longest, look=look, ranks=ranks, notebook=remembered
+            )
+            cost = document_cost(model, plan, labelled_rows_head=site.labelled_rows)
+            plan = plan.executed(choice.capacity.tokens, longest, cost)
+            says = _packed_in_words(config, plan, choice, installed)
         else:
-            says = [_why_plain(installed)]
+            path = PlainPath(model, objective)
             plan = plan.executed(None, cost=document_cost(model, plan, labelled_rows_head=False))
+            says = [_why_plain(installed)]
         undo.push(putting_in.pop_all())
-    memory = _memory_of(model, config, precision, lambda: site.autocast(), path)
+    look = partial(look_at_memory, config, precision, site, path)
     ways = Ways(model, objective, path, installed, plain_autocast)
-    return Execution(path, plan, installed, [*says, *installed.lines(), *site.says], memory, remembered, ways)
+    says += [*installed.lines(), *site.says]
+    return Execution(path, plan, installed, says, lambda: look()[0], remembered, ways)
 
 
 def context_of(
@@ -148,86 +158,41 @@ def _why_plain(installed: Installed) -> str:
     return f"note: execution: plain, one document at a time: {packed.no.reason}"
 
 
-def _packed(
-    config: SFTConfig,
-    plan: Plan,
-    objective: Objective,
-    longest: int,
-    precision: Precision,
-    installed: Installed,
-    ranks: Ranks,
-) -> tuple[PackedPath, Plan, list[str]]:
-    """Packed execution where it stands: the path, the plan laid out for it, and what to say."""
-    site = installed.site
-    model, device = site.model, site.context.device
-    room = (
-        room_of(model, config, precision, site.autocast, site.attention)
-        if device.type == "cuda" and not config.micro_batch_tokens
-        else None
-    )
-    capacity = micro_batch_capacity(config.micro_batch_tokens, longest, device.type, room)
-    least = min(ranks.gather(capacity.tokens))
-    if least < capacity.tokens:
-        capacity = Capacity(least, "what the memory of the fullest GPU is estimated to take")
-    plan = plan.executed(capacity.tokens, longest, document_cost(model, plan, labelled_rows_head=site.labelled_rows))
+def _asides(installed: Installed) -> dict[str, Aside]:
+    """By name of a speed-up, the count of calls that it left to the modules it stands in for."""
+    return {one.name: one.installed.aside for one in installed if one.installed and one.installed.aside}
+
+
+def _packed_in_words(config: SFTConfig, plan: Plan, choice: MemoryChoice, installed: Installed) -> list[str]:
+    """What is to be said of packed execution where it stands. plan: laid out."""
     assert plan.ladder is not None
-    asides = {one.name: one.installed.aside for one in installed if one.installed and one.installed.aside}
-    path = PackedPath(site, objective, asides)
     apart = "documents" if plan.packing is None or plan.packing.isolated else "bins"
     first = f"execution: packed, isolated {apart}: {plan.layout_summary()}"
-    most = f"a micro-batch holds up to {plan.ladder.top:,} tokens: {capacity.why_of(plan.ladder.top)}"
-    says = [first, most]
+    most = f"a micro-batch holds up to {plan.ladder.top:,} tokens: {choice.capacity.why_of(plan.ladder.top)}"
+    says = [first, most, *choice.says]
     asked = f"attn_implementation: {config.attn_implementation}"
     if config.attn_implementation and not any(one.asked_by == asked for one in installed):
         says.append(
             f"note: `{asked}` is for the plain path and for generations; packed execution has its own attention"
         )
-    return path, plan, says
+    return says
 
 
-def room_of(
-    model: "PreTrainedModel",
-    config: SFTConfig,
-    precision: Precision,
-    autocast: Callable[[], AbstractContextManager[Any]],
-    attention: str = DEFAULT,
-) -> Room:
-    """What the device has left for micro-batches of this model, by what autograd keeps of a few tokens.
-
-    attention: backend of packed attention, by name.
-    """
-    device = next(model.parameters()).device
+def look_at_memory(config: SFTConfig, precision: Precision, site: Site, path: ExecutionPath) -> tuple[StepMemory, int]:
+    """What a step takes, by what autograd keeps of a few tokens under `path`, and bytes that the device has free for it."""
+    model, device = site.model, site.context.device
     was_training = model.training
-
-    def run(tokens: int) -> torch.Tensor:
-        document = np.ones(tokens, np.int32), np.ones(tokens, np.int32)
-        with autocast():
-            return hidden_states(model, pack([document], tokens, device))
-
-    with packed_attention(model, attention):
-        model.train()
-        try:
-            return live_memory(model, config, precision, run)[1]
-        finally:
-            model.train(was_training)
-
-
-def _memory_of(
-    model: "PreTrainedModel",
-    config: SFTConfig,
-    precision: Precision,
-    autocast: Callable[[], AbstractContextManager[Any]],
-    path: ExecutionPath,
-) -> Callable[[], StepMemory]:
-    """Counts what a step takes, by what autograd keeps of a few tokens under `path`."""
-    device = next(model.parameters()).device
 
     def run(tokens: int) -> Any:
         document = np.ones(tokens, np.int32), np.ones(tokens, np.int32)
-        with path.engaged(), autocast():
+        with path.engaged(), site.autocast():
             if isinstance(path, PackedPath):
                 return hidden_states(model, pack([document], tokens, device))
             decoder = base_of(model).get_decoder()
             return decoder(input_ids=torch.ones(1, tokens, dtype=torch.int64, device=device), use_cache=False)
 
-    return lambda: live_memory(model, config, precision, run)[0]
+    model.train()
+    try:
+        return live_memory(model, config, precision, run)
+    finally:
+        model.train(was_training)

@@ -15,7 +15,7 @@ from dynotune.measure.memory import GIB, optimizer_states
 from dynotune.model.activations.cheap import adapter_drops_out
 from dynotune.model.activations.policy import policy_of
 from dynotune.parallel.ranks import Ranks
-from dynotune.plan.capacity import Capacity, Room, micro_batch_capacity
+from dynotune.plan.capacity import Capacity, micro_batch_capacity
 from dynotune.plan.fastest import (
     Measured,
     Question,
@@ -66,7 +66,7 @@ def choose_memory(
     installed: Installed,
     *,
     longest: int,
-    look: Callable[[], tuple[StepMemory, Room]],
+    look: Callable[[], tuple[StepMemory, int]],
     ranks: Ranks,
     notebook: Notebook,
     gauge: Gauge | None = None,
@@ -86,11 +86,11 @@ def choose_memory(
     gauge = gauge or CudaGauge(context.device)
     if asked is not None and tokens is not None:
         return MemoryChoice(micro_batch_capacity(tokens, longest, "cuda"), policy_there)
-    memory, room = look()
+    memory, free = look()
     policies = [policy_there] if asked is not None or policy_there != "none" else _possible(installed)
     costs = relative_costs(policies, context.has_adapter)
     of = question(
-        room.free, lambda policy, size: memory.under(policy).needed(size), costs, longest, tokens, most_useful(plan)
+        free, lambda policy, size: memory.under(policy).needed(size), costs, longest, tokens, most_useful(plan)
     )
     setting, why = _choose(config, plan, path, installed, of, longest, notebook, gauge)
     shared = _least(ranks.gather((setting.policy, setting.tokens)))

@@ -53,7 +53,8 @@ def through_linear(weight_VD: Tensor, bias_V: Tensor | None, work: Work, own: Ow
         plan = chunks(n, vocabulary, precision.itemsize)
         most = max((end - first for first, end in plan), default=0)
         buffer = torch.empty(most, -(-vocabulary // _ALIGNED) * _ALIGNED, dtype=precision, device=device)
-        buffer[:, vocabulary:] = 0  # oneDNN on CPUs with AMX multiplies what stands behind a row's end by 0: not if it is NaN
+        # oneDNN on CPUs with AMX multiplies what stands behind the end of a row by 0, which NaN would survive.
+        buffer[:, vocabulary:] = 0
         done = Done(statistics(n, weight))
         if form_hidden:
             done.gradient_ND = torch.empty(n, weight.shape[1], dtype=result_precision(weight), device=device)
