@@ -196,3 +196,10 @@ def test_a_run_of_one_step_is_proved_in_it(run_tiny: Any, tmp_path: Path) -> Non
 def test_a_name_that_is_none_is_refused(run_tiny: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="labelled_rows_head"):
         go(run_tiny, tmp_path, speedups={"labeled_rows_head": "on"})
+
+
+def test_packed_execution_that_is_demanded_goes_on_where_a_step_has_one_document(run_tiny: Any, tmp_path: Path) -> None:
+    """Packed and plain are the same then, and no trace can tell them apart."""
+    found = go(run_tiny, tmp_path, per_device_train_batch_size=1, packed_execution="on")
+    assert found["speedups"] if "speedups" in found else found["observations"]
+    assert len(_rows(tmp_path)) == 4
