@@ -8,13 +8,14 @@ from dynotune.data.printable import printable
 
 Message = dict[str, Any]
 
-Kind = Literal["messages", "prompt_completion", "text", "tokens"]
-"""The normal forms of an SFT row.
+Kind = Literal["messages", "prompt_completion", "text", "tokens", "pair"]
+"""The normal forms of a row.
 
 `messages`            `messages`: a list of role/content
 `prompt_completion`   `prompt` and `completion`, both strings or both lists of messages
 `text`                `text`
 `tokens`              `input_ids`, optional `labels` and document boundaries
+`pair`                `prompt`, `chosen` and `rejected`, all strings or all lists of messages (preference training)
 """
 
 
@@ -91,6 +92,8 @@ class Row:
     messages: list[Message] | None = None
     prompt: str | list[Message] | None = None
     completion: str | list[Message] | None = None
+    chosen: str | list[Message] | None = None
+    rejected: str | list[Message] | None = None
     text: str | None = None
     tokens: dict[str, Any] | None = None
     """For `kind="tokens"`: the pre-tokenised columns as read."""

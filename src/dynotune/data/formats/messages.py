@@ -60,6 +60,13 @@ def normal_messages(value: Any, column: str, notices: list[str]) -> list[Message
     ]
 
 
+def is_chat(value: Any) -> bool:
+    """Messages, or something that was meant to be; a list of content parts is text."""
+    if not isinstance(value, list) or not value:
+        return isinstance(value, list)
+    return not (isinstance(value[0], Mapping) and "type" in value[0] and "role" not in value[0])
+
+
 def text_of(value: Any, where: str, notices: list[str]) -> str:
     """`value` as text: a string, or a list of text parts. Raises `RefusedError` for anything else."""
     if isinstance(value, str):
@@ -85,7 +92,7 @@ def normal_tools(value: Any) -> list[Any] | None:
 def fill_null_content(row: Row) -> bool:
     """Give turns without content an empty text, in place, with a notice. False if the row has none."""
     filled = False
-    for messages in (row.messages, row.prompt, row.completion):
+    for messages in (row.messages, row.prompt, row.completion, row.chosen, row.rejected):
         for message in messages if isinstance(messages, list) else ():
             if message.get("content") is None:
                 message["content"] = ""

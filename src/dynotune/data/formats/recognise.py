@@ -1,7 +1,7 @@
 """Which format a row has, and its normal form.
 
 A format is a name, a test on the row's columns and a conversion. To add one, write the conversion and add a line to
-`FORMATS`; the order of the list decides where a row fits several.
+`FORMATS`; the order of the list decides where a row fits several. Formats of pairs are in `preference.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynotune.data.formats.alpaca import alpaca_messages, alpaca_text
-from dynotune.data.formats.messages import RefusedError, normal_messages, normal_tools, text_of
+from dynotune.data.formats.messages import RefusedError, is_chat, normal_messages, normal_tools, text_of
+from dynotune.data.formats.preference import PREFERENCE_FORMATS, shape_of
+from dynotune.data.formats.preference_unrecognised import why_no_pair
 from dynotune.data.formats.unrecognised import why_unrecognised
 from dynotune.data.printable import row_beginning
 from dynotune.data.rows import BadRow, Message, Record, Row
@@ -27,15 +29,19 @@ class Setting:
     has_chat_template: bool = True
     """Whether the tokenizer can render messages. Alpaca rows become messages if so, and Alpaca's prompt text if not."""
 
+    pairs: bool = False
+    """Whether rows are to be pairs of a chosen and a rejected answer."""
+
 
 Values = Mapping[str, Any]
+Convert = Callable[[Record, Setting], Row]
 
 
 @dataclass(frozen=True)
 class Format:
     name: str
     fits: Callable[[Values, Setting], bool]
-    convert: Callable[[Record, Setting], Row]
+    convert: Convert
 
 
 def normalise(record: Record, setting: Setting) -> tuple[str, Row] | BadRow:
@@ -44,11 +50,13 @@ def normalise(record: Record, setting: Setting) -> tuple[str, Row] | BadRow:
     A column that is null counts as absent: tables with mixed formats fill columns with null.
     """
     values = {column: value for column, value in record.values.items() if value is not None}
-    fitting = [known for known in FORMATS if known.fits(values, setting)]
+    fitting = _fitting(values, setting)
     try:
         if not fitting:
-            raise RefusedError(*why_unrecognised(record.values, setting.text_field))
-        row = fitting[0].convert(Record(record.place, values), setting)
+            why = why_no_pair(values) if setting.pairs else why_unrecognised(record.values, setting.text_field)
+            raise RefusedError(*why)
+        name, convert = fitting[0]
+        row = convert(Record(record.place, values), setting)
         row.tools = normal_tools(values.get("tools")) if row.kind != "tokens" else None
         row.chat_template_kwargs = _template_kwargs(values)
     except RefusedError as refused:
@@ -57,7 +65,18 @@ def normalise(record: Record, setting: Setting) -> tuple[str, Row] | BadRow:
     if len(fitting) > 1:
         # Which one was taken is counted under the format's name; that there was a choice is said here.
         row.notices.append("several-formats")
-    return fitting[0].name, row
+    return name, row
+
+
+def _fitting(values: Values, setting: Setting) -> list[tuple[str, Convert]]:
+    """Name and conversion of every format that the row has, the one to be taken first."""
+    if not setting.pairs:
+        return [(known.name, known.convert) for known in FORMATS if known.fits(values, setting)]
+    shape = shape_of(values)
+    if shape is None:
+        return []
+    convert = PREFERENCE_FORMATS[shape]
+    return [(shape, lambda record, setting: convert(record, has_chat_template=setting.has_chat_template))]
 
 
 def _template_kwargs(values: Values) -> dict[str, Any]:
@@ -75,7 +94,7 @@ def _tokens(record: Record, setting: Setting) -> Row:
 def _prompt_completion(record: Record, setting: Setting) -> Row:
     notices: list[str] = []
     prompt, completion = record.values["prompt"], record.values["completion"]
-    prompt_is_chat, completion_is_chat = _is_chat(prompt), _is_chat(completion)
+    prompt_is_chat, completion_is_chat = is_chat(prompt), is_chat(completion)
     if prompt_is_chat != completion_is_chat:
         raise RefusedError(
             "prompt-and-completion-differ", "of `prompt` and `completion` one is text and the other is messages"
@@ -91,13 +110,6 @@ def _prompt_completion(record: Record, setting: Setting) -> Row:
         # Unpaired preference data: here the rows labelled False would be learned like the others.
         notices.append("preference-label-ignored")
     return row
-
-
-def _is_chat(value: Any) -> bool:
-    """Messages, or something that was meant to be; a list of content parts is text."""
-    if not isinstance(value, list) or not value:
-        return isinstance(value, list)
-    return not (isinstance(value[0], Mapping) and "type" in value[0] and "role" not in value[0])
 
 
 def _messages(record: Record, setting: Setting) -> Row:
