@@ -103,7 +103,7 @@ def test_nan_comes_out_as_nan() -> None:
 def test_rows_go_through_in_blocks_and_no_rows_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     z_NV, targets_N = torch.randn(13, 50), torch.randint(0, 50, (13,))
     whole = explicit(z_NV, targets_N, RowLoss(0.1), LogitMap())
-    monkeypatch.setattr(rows, "_BLOCK_BYTES", 4 * 200)  # 4 rows
+    monkeypatch.setattr(rows, "BLOCK_BYTES", 4 * 200)  # 4 rows
     for got, right in zip(explicit(z_NV, targets_N, RowLoss(0.1), LogitMap()), whole, strict=True):
         assert torch.equal(got, right)
     assert explicit(z_NV[:0], targets_N[:0], RowLoss(), LogitMap())[0].shape == (3, 0)

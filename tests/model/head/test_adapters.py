@@ -8,7 +8,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from dynotune.model.attention.decoder import text_decoder
-from dynotune.model.head import find_head, head, linear
+from dynotune.model.head import find_head, head, linear, sequence_scores
 from dynotune.model.head import module as module_walk
 from dynotune.model.lora import install
 from tests.model.head.plain import VARIANTS, batch_of, labelled, objective, plain_loss
@@ -180,3 +180,38 @@ def test_a_disabled_adapter_is_not_there() -> None:
             without = ours(model)
         with torch.no_grad():
             assert abs(float(without - ours(model))) > 1e-4, name
+
+
+def sequences(model: Any, plainly: bool) -> torch.Tensor:
+    """A bent function of two sequences' log-probabilities; one row predicts for both."""
+    ids = torch.from_numpy(DOCUMENTS[0][0]).long()
+    predictors_N, sequences_N = torch.tensor([5, 6, 7, 7, 20, 21, 22]), torch.tensor([0, 0, 0, 1, 1, 1, 1])
+    targets_N = ids.roll(-1)[predictors_N]
+    if plainly:
+        logps_NV = model(input_ids=ids[None]).logits[0].log_softmax(-1)[predictors_N]
+        logps_Q = torch.zeros(2).index_add(0, sequences_N, logps_NV.gather(1, targets_N[:, None])[:, 0].float())
+    else:
+        found = find_head(model, IDS)
+        assert found.head is not None, found.why_not
+        hidden_TD = text_decoder(model)(input_ids=ids[None], use_cache=False).last_hidden_state[0]
+        logps_Q = sequence_scores(found.head, hidden_TD, predictors_N, targets_N, sequences_N, 2).logps_Q
+    return -torch.nn.functional.logsigmoid(0.1 * (logps_Q[0] - logps_Q[1]))
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_sequences_gradients_and_one_update_are_the_plain_paths(
+    monkeypatch: pytest.MonkeyPatch, name: str, fused: bool
+) -> None:
+    for walk in (module_walk, linear):
+        monkeypatch.setattr(walk, "chunks", lambda n, *_: [(i, min(i + 3, n)) for i in range(0, n, 3)])
+    model = adapted(name)
+    twin = copy.deepcopy(model)
+    if fused:
+        install(model, torch.float32)
+    expected_loss, loss = sequences(twin, plainly=True), sequences(model, plainly=False)
+    torch.testing.assert_close(loss, expected_loss, rtol=1e-5, atol=0)
+    expected, got = stepped(twin, expected_loss), stepped(model, loss)
+    assert got.keys() == expected.keys()
+    for key, value in expected.items():
+        torch.testing.assert_close(got[key], value, rtol=1e-4, atol=1e-6, msg=lambda m, key=key: f"{key}: {m}")

@@ -97,7 +97,7 @@ def test_rows_without_a_label_do_not_meet_the_head() -> None:
 def test_no_float32_logits_of_the_batch_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     from dynotune.model.head import rows
 
-    monkeypatch.setattr(rows, "_BLOCK_BYTES", 4 * 3 * V)  # three rows at a time, where there are a few thousand
+    monkeypatch.setattr(rows, "BLOCK_BYTES", 4 * 3 * V)  # three rows at a time, where there are a few thousand
     documents, hidden_TD, layer = problem(precision=torch.bfloat16)
     batch = batch_of(documents, 64)
     with Watch() as watch:

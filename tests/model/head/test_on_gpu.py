@@ -7,7 +7,7 @@ import torch
 
 from dynotune.data.examples import IGNORE
 from dynotune.model.attention.decoder import text_decoder
-from dynotune.model.head import find_head
+from dynotune.model.head import find_head, sequence_scores
 from dynotune.model.head.kernel import row_function
 from dynotune.model.head.logit_map import LogitMap
 from dynotune.model.head.rows import rows_in_torch, statistics
@@ -75,3 +75,42 @@ def test_heads_with_adapters_are_right_and_the_host_never_waits(device: torch.de
             torch.cuda.set_sync_debug_mode("default")
         torch.testing.assert_close(loss, expected, rtol=1e-5, atol=0)
         torch.testing.assert_close(got, right, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_sequences_are_right_the_same_each_time_and_the_host_never_waits(device: torch.device, name: str) -> None:
+    """With rows that predict for two and for four sequences: their gradients are added in one order."""
+    model: Any = adapted(name).to(device)
+    ids = torch.from_numpy(labelled([200], 352, seed=5)[0][0]).long().to(device)
+    found = find_head(model, ids[:6])
+    assert found.head is not None, found.why_not
+    hidden_TD = text_decoder(model)(input_ids=ids[None], use_cache=False).last_hidden_state[0].detach().requires_grad_()
+    predictors_N = torch.cat([torch.arange(100), torch.arange(90, 190), torch.tensor([95, 95])]).to(device)
+    targets_N, sequences_N = ids.roll(-1)[predictors_N], (torch.arange(202) // 51).to(device)
+
+    def once() -> tuple[torch.Tensor, torch.Tensor]:
+        scores = sequence_scores(
+            found.head,  # type: ignore[arg-type]
+            hidden_TD,
+            predictors_N,
+            targets_N,
+            sequences_N,
+            4,
+            mean_logits=True,
+            aligned_logps=True,
+        )
+        (gradient_TD,) = torch.autograd.grad(torch.nn.functional.logsigmoid(0.01 * scores.logps_Q).sum(), hidden_TD)
+        return scores.logps_Q.detach(), gradient_TD
+
+    logps_NV = found.head.few_logits(hidden_TD).log_softmax(-1)[predictors_N]
+    right_Q = torch.zeros(4, device=device).index_add(0, sequences_N, logps_NV.gather(1, targets_N[:, None])[:, 0])
+    (right_TD,) = torch.autograd.grad(torch.nn.functional.logsigmoid(0.01 * right_Q).sum(), hidden_TD)
+    once()  # compiles
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        first, second = once(), once()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    for one, other, right in zip(first, second, (right_Q.detach(), right_TD), strict=True):
+        assert torch.equal(one, other)
+        torch.testing.assert_close(one, right, rtol=1e-3, atol=1e-5)

@@ -2,5 +2,6 @@
 
 from dynotune.model.head.find import Found, find_head
 from dynotune.model.head.head import Head
+from dynotune.model.head.sequences import SequenceScores, sequence_scores
 
-__all__ = ["Found", "Head", "find_head"]
+__all__ = ["Found", "Head", "SequenceScores", "find_head", "sequence_scores"]

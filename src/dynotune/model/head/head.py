@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from dynotune.model.head.formed import Formed
 from dynotune.model.head.kernel import row_function
-from dynotune.model.head.linear import compute_precision, through_linear
+from dynotune.model.head.linear import compute_precision, through_linear, trained_by_linear
 from dynotune.model.head.logit_map import LogitMap
-from dynotune.model.head.module import through_module
+from dynotune.model.head.module import through_module, trained_by_module
 from dynotune.model.head.projection import active, is_linear, own_rows
-from dynotune.model.head.rows import rows_in_torch
+from dynotune.model.head.rows import Rows, rows_in_torch
 from dynotune.model.head.walk import Done, Work
 from dynotune.model.packed import PackedBatch
 from dynotune.objectives.row_loss import ROW_SUMS
@@ -42,7 +42,7 @@ class Head:
         gradients to form (`torch.no_grad`, or nothing that wants one) half the work is done. One backward a call.
         """
         assert objective.sums == ROW_SUMS, objective.sums
-        done = self._walk(hidden_TD, batch, objective, form=torch.is_grad_enabled())
+        done = self.walk(self._work(hidden_TD, batch, objective, form=torch.is_grad_enabled()))
         totals = done.rows_3N.sum(1, dtype=torch.float64).to(done.rows_3N.dtype)
         loss, sums = totals[0], totals[1:]
         if done.gradient_ND is not None or done.trained:
@@ -53,7 +53,7 @@ class Head:
 
     def token_losses(self, hidden_TD: Tensor, batch: PackedBatch, objective: Objective) -> Tensor:
         """The loss of each label token [N], without gradient."""
-        return self._walk(hidden_TD, batch, objective, form=False).rows_3N[0]
+        return self.walk(self._work(hidden_TD, batch, objective, form=False)).rows_3N[0]
 
     def describe(self) -> list[str]:
         """What runs here, for the run's notes: which head, its scaling or cap, its row function."""
@@ -84,11 +84,8 @@ class Head:
             z_TV = module(rows_TD)
         return self.logits(z_TV.to(torch.promote_types(z_TV.dtype, torch.float32)))
 
-    def _walk(self, hidden_TD: Tensor, batch: PackedBatch, objective: Objective, form: bool) -> Done:
-        rows, _ = row_function(hidden_TD.device)
-        if hidden_TD.dtype is torch.float64:
-            rows = rows_in_torch
-        work = Work(hidden_TD, batch.predictors_N, batch.targets_N, objective.row_loss, self.logits, rows, form)
+    def walk(self, work: Work) -> Done:
+        """The labelled rows through the module that works at present, chunk by chunk, under the caller's autocast."""
         module = active(self.module)
         if is_linear(module):
             return through_linear(module.weight, module.bias, work)
@@ -96,3 +93,21 @@ class Head:
         if own is not None:
             return through_linear(own.weight_VD, None, work, own)
         return through_module(module, self.vocabulary, work)
+
+    def trained(self, hidden_TD: Tensor) -> list[Tensor]:
+        """The tensors by which a walk that forms gradients would form them, beside the hidden states."""
+        module = active(self.module)
+        if is_linear(module):
+            return trained_by_linear(module.weight, module.bias)
+        own = own_rows(module)
+        if own is not None:
+            return trained_by_linear(own.weight_VD, None, own)
+        return trained_by_module(module, hidden_TD)
+
+    def row_function(self, hidden_TD: Tensor) -> Rows:
+        """What turns rows of logits into losses where these hidden states are."""
+        return rows_in_torch if hidden_TD.dtype is torch.float64 else row_function(hidden_TD.device)[0]
+
+    def _work(self, hidden_TD: Tensor, batch: PackedBatch, objective: Objective, form: bool) -> Work:
+        rows = self.row_function(hidden_TD)
+        return Work(hidden_TD, batch.predictors_N, batch.targets_N, objective.row_loss, self.logits, rows, form)

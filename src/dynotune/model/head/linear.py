@@ -81,6 +81,11 @@ def through_linear(weight_VD: Tensor, bias_V: Tensor | None, work: Work, own: Ow
     return done
 
 
+def trained_by_linear(weight_VD: Tensor, bias_V: Tensor | None, own: OwnRows | None = None) -> list[Tensor]:
+    """What a walk that forms gradients gives gradients of, in its order."""
+    return [one.tensor for one in _trained(weight_VD, bias_V, own)]
+
+
 def _trained(weight_VD: Tensor, bias_V: Tensor | None, own: OwnRows | None) -> list[_Trained]:
     candidates = [_Trained(weight_VD, lambda total, z_CV, rows_CD: add_product(total, z_CV.t(), rows_CD))]
     if bias_V is not None:

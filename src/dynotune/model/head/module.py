@@ -69,6 +69,13 @@ def through_module(module: nn.Module, vocabulary: int, work: Work) -> Done:
     return done
 
 
+def trained_by_module(module: nn.Module, hidden_TD: Tensor) -> list[Tensor]:
+    """What a walk that forms gradients gives gradients of: asked of the module by a chunk without rows."""
+    with torch.enable_grad():
+        z_CV = module(hidden_TD.detach()[:0])
+    return list(leaves(z_CV))
+
+
 def leaves(result: Tensor) -> Iterator[Tensor]:
     """The tensors in which the graph of `result` begins, each once."""
     seen: set[object] = set()

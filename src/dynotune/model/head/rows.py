@@ -11,7 +11,7 @@ from torch import Tensor
 from dynotune.model.head.logit_map import LogitMap
 from dynotune.objectives.row_loss import ROW_SUMS, RowLoss
 
-_BLOCK_BYTES = 128 << 20
+BLOCK_BYTES = 128 << 20
 """Of one float32 temporary; a few of them live at once, whatever the chunk."""
 
 
@@ -40,7 +40,7 @@ def rows_in_torch(
     z_NV: Tensor, targets_N: Tensor, loss: RowLoss, logits: LogitMap, form_gradient: bool, out_3N: Tensor
 ) -> None:
     """A few hundred rows at a time, so that no float32 copy of the chunk exists."""
-    block = max(1, _BLOCK_BYTES // (z_NV.shape[1] * out_3N.element_size()))
+    block = max(1, BLOCK_BYTES // (z_NV.shape[1] * out_3N.element_size()))
     for i in range(0, len(z_NV), block):
         own = slice(i, i + block)
         _rows(z_NV[own], targets_N[own], loss, logits, form_gradient, out_3N[:, own])
