@@ -41,5 +41,12 @@ def test_the_same_losses_engaged_and_its_cost_said(
     assert verdicts["compiled_layers"] == verdicts["fused_lora"] == "engaged"
     said = console.export_text()
     assert "compiled layers: 2 of 2" in said
-    assert "(compile cache " in said
+    assert "compiling for micro-batches of" in said
+    assert "as written: it " in said  # has paid after so many steps, or does not pay
     assert "fault" not in said
+    assert said.count("(compile cache ") == 1  # nothing was compiled behind the warm-up
+    report = proof["facts"]["compiled_layers"]
+    tokens = {one["shape"]["tokens"] for one in report["compilations"]}
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert tokens == {int(rung) for rung in plan["layout"]["ladder"]}
+    assert report["comparison"]["tokens"] in tokens

@@ -5,7 +5,7 @@ needs of PyTorch it imports in its methods.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
@@ -156,6 +156,26 @@ class Site:
         return self.context.model
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """How a run will execute its steps, once that is decided."""
+
+    engaged: Callable[[], AbstractContextManager[Any]]
+    """What a forward pass and its backward run in."""
+
+    longest: int
+    """Tokens of the longest document that will come."""
+
+    micro_batches: Mapping[int, int]
+    """Token counts of micro-batches to how many of them an epoch has. Those with 0 may come in other epochs."""
+
+    tokens_a_step: float
+    """Processed tokens."""
+
+    say: Callable[[str], None]
+    """For what takes long: a sentence before it begins."""
+
+
 @dataclass(slots=True)
 class Installation:
     """A speed-up where it stands."""
@@ -171,6 +191,12 @@ class Installation:
 
     lines: tuple[str, ...] = ()
     """What is to be said at the start."""
+
+    warm_up: Callable[[Ahead], Sequence[str]] | None = None
+    """Does before the first step what a step would otherwise wait for; returns what is to be said."""
+
+    report: Callable[[], Mapping[str, Any]] | None = None
+    """What it has measured, for engagement.json."""
 
     notes: Callable[[], Sequence[str]] = lambda: ()
     """What is to be said when the run is over."""

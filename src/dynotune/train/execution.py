@@ -24,7 +24,7 @@ from dynotune.parallel.ranks import Ranks
 from dynotune.plan.memory import StepMemory, live_memory
 from dynotune.plan.plan import Plan
 from dynotune.speedups.choose import Decision, decide, settle
-from dynotune.speedups.contract import Context, No, Site
+from dynotune.speedups.contract import Ahead, Context, No, Site
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.registry import speedups
 from dynotune.speedups.remembered import Remembered
@@ -104,10 +104,12 @@ def choose_execution(
             path = PlainPath(model, objective)
             plan = plan.executed(None, cost=document_cost(model, plan, labelled_rows_head=False))
             says = [_why_plain(installed)]
+        says += [*installed.lines(), *site.says]
+        if site.packed:
+            says += _warmed_up(installed, path, plan, longest, say)
         undo.push(putting_in.pop_all())
     look = partial(look_at_memory, config, precision, site, path)
     ways = Ways(model, objective, path, installed, plain_autocast)
-    says += [*installed.lines(), *site.says]
     return Execution(path, plan, installed, says, lambda: look()[0], remembered, ways)
 
 
@@ -176,6 +178,16 @@ def _packed_in_words(config: SFTConfig, plan: Plan, choice: MemoryChoice, instal
             f"note: `{asked}` is for the plain path and for generations; packed execution has its own attention"
         )
     return says
+
+
+def _warmed_up(
+    installed: Installed, path: ExecutionPath, plan: Plan, longest: int, say: Callable[[str], None]
+) -> list[str]:
+    """What speed-ups do before the first step, in words."""
+    layout = plan.layout
+    ahead = Ahead(path.engaged, longest, layout.used, float(layout.processed_tokens.mean()), say)
+    every = [one.installed.warm_up for one in installed if one.installed and one.installed.warm_up]
+    return [line for warm_up in every for line in warm_up(ahead)]
 
 
 def look_at_memory(config: SFTConfig, precision: Precision, site: Site, path: ExecutionPath) -> tuple[StepMemory, int]:

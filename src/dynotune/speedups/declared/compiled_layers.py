@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from dynotune.measure.evidence import Evidence, Phase
 from dynotune.speedups.activation import asked_policy
-from dynotune.speedups.contract import Context, Installation, No, Order, Setting, Site, Speedup
+from dynotune.speedups.contract import Ahead, Context, Installation, No, Order, Setting, Site, Speedup
 from dynotune.speedups.expectation import Expectation, Expected, Holds
 from dynotune.speedups.registry import register
 
 if TYPE_CHECKING:
     from dynotune.config.sft import SFTConfig
+    from dynotune.model.compiled import Regions
 
 KERNELS = (r"^triton_(poi|red|per|tem|for|mm)_",)
 """As Inductor names what it writes."""
@@ -84,14 +85,25 @@ class CompiledLayers(Speedup):
             regions.uninstall()
             cache.close()
 
-        lines = [f"compiled layers: {len(layers)} of {len(layers)}, compiled when a token count first comes"]
+        said: list[str] = []
+
+        def before_the_first_step(ahead: Ahead) -> list[str]:
+            said[:] = _compile_ahead(site, regions, ahead)
+            return said
+
+        def behind_the_last() -> list[str]:
+            return [line for line in regions.report().lines() if line not in said]
+
+        lines = [f"compiled layers: {len(layers)} of {len(layers)}"]
         if cache.note:
             lines.append(cache.note)
         return Installation(
             uninstall,
             places=tuple(layers),
             lines=tuple(lines),
-            notes=lambda: regions.report().lines(),
+            warm_up=before_the_first_step,
+            report=lambda: regions.report().to_json(),
+            notes=behind_the_last,
             aside=regions.aside,
             without=regions.as_written,
             detail=regions,
@@ -128,6 +140,18 @@ class CompiledLayers(Speedup):
     def _is_demanded(self, config: "SFTConfig") -> bool:
         asked = self.asked(config)
         return config.speedups.get(self.name, asked[0] if asked else self.default) == "on"
+
+
+def _compile_ahead(site: Site, regions: "Regions", ahead: Ahead) -> list[str]:
+    """Every token count of the ladder, so that no step waits; the one that takes most of the time is run both ways."""
+    from dynotune.model.compiled.warm_up import dummy_run, warm_up
+
+    compare = max(ahead.micro_batches, key=lambda tokens: tokens * ahead.micro_batches[tokens])
+    counts = ", ".join(f"{tokens:,}" for tokens in ahead.micro_batches)
+    ahead.say(f"compiled layers: compiling for micro-batches of {counts} tokens before the first step")
+    run = dummy_run(site.model, ahead.longest, site.autocast, ahead.engaged)
+    warm_up(regions, run, list(ahead.micro_batches), compare)
+    return regions.report().lines(ahead.tokens_a_step)
 
 
 def _why_not_worth(context: Context) -> No | None:
