@@ -27,10 +27,10 @@ class Places:
     targets_N: Tensor
     sequences_N: Tensor
     count: int
-    weights_N: Tensor | None = None
+    tails_N: Tensor | None = None
 
 
-def places(n: int = 40, count: int = 6, seed: int = 0, weighted: bool = False, vocabulary: int = V) -> Places:
+def places(n: int = 40, count: int = 6, seed: int = 0, tails: bool = False, vocabulary: int = V) -> Places:
     """Repeated predictors, sequences in any order, one of them without a label token."""
     random = torch.Generator().manual_seed(seed)
     return Places(
@@ -38,7 +38,7 @@ def places(n: int = 40, count: int = 6, seed: int = 0, weighted: bool = False, v
         torch.randint(0, vocabulary, (n,), generator=random),
         torch.randint(0, max(1, count - 1), (n,), generator=random),
         count,
-        torch.rand(n, generator=random) if weighted else None,
+        torch.randint(0, 2, (n,), generator=random) if tails else None,
     )
 
 
@@ -62,7 +62,7 @@ def ours(
         at.targets_N,
         at.sequences_N,
         at.count,
-        weights_N=at.weights_N,
+        tails_N=at.tails_N,
         **more,
     )
 
@@ -79,16 +79,19 @@ def plain(layer: Any, hidden_TD: Tensor, at: Places, logits: LogitMap | None = N
         return torch.stack([values_N[at.sequences_N == q].sum() for q in range(at.count)])
 
     return SequenceScores(
-        by_sequence_of(logps_N if at.weights_N is None else logps_N * at.weights_N),
+        by_sequence_of(logps_N),
         by_sequence_of((x_NV.argmax(-1) == at.targets_N).to(logps_N.dtype)),
         by_sequence_of(-(logps_NV.exp() * logps_NV).sum(-1)),
+        None if at.tails_N is None else by_sequence_of(logps_N * at.tails_N),
         by_sequence_of(x_NV.mean(-1)),
         by_sequence_of(logps_N - (2 * logps_NV).logsumexp(-1)),
     )
 
 
-def objective(logps_Q: Tensor) -> Tensor:
-    """Pairs of sequences, bent: every sequence gets a coefficient of its own."""
+def objective(logps_Q: Tensor, tails_Q: Tensor | None = None) -> Tensor:
+    """Pairs of sequences, bent: every sequence gets a coefficient of its own, and its tail another one."""
+    if tails_Q is not None:
+        logps_Q = logps_Q - 0.7 * tails_Q
     return -torch.nn.functional.logsigmoid(0.1 * (logps_Q[0::2] - logps_Q[1::2])).mean()
 
 
@@ -97,15 +100,15 @@ def gradients(loss: Tensor, *tensors: Tensor) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("logits", MAPS, ids=str)
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("tails", [False, True])
 @pytest.mark.parametrize(("trained", "bias"), [(False, False), (False, True), (True, False), (True, True)])
 def test_values_and_gradients_are_log_softmaxs_in_float64(
-    monkeypatch: pytest.MonkeyPatch, trained: bool, bias: bool, weighted: bool, logits: LogitMap
+    monkeypatch: pytest.MonkeyPatch, trained: bool, bias: bool, tails: bool, logits: LogitMap
 ) -> None:
     monkeypatch.setattr(linear, "chunks", lambda n, *_: [(i, min(i + 7, n)) for i in range(0, n, 7)])
     for precision, close in ((torch.float64, 1e-10), (torch.float32, 1e-4)):
         hidden_TD, layer = hidden_and_layer(trained, precision, bias=bias)
-        at = places(weighted=weighted)
+        at = places(tails=tails)
         exact = nn.Linear(D, V, bias=bias).double()
         exact.load_state_dict(layer.state_dict())
         exact.requires_grad_(trained)
@@ -114,14 +117,20 @@ def test_values_and_gradients_are_log_softmaxs_in_float64(
         got = ours(layer, hidden_TD, at, logits, mean_logits=True, aligned_logps=True)
         for name in SequenceScores.__slots__:
             value, expected = getattr(got, name), getattr(right, name)
+            if name == "tails_Q" and not tails:
+                assert value is None
+                continue
             assert value.dtype is precision
             assert value.shape == (at.count,)
             torch.testing.assert_close(value, expected.to(precision), rtol=close, atol=close, msg=name)
         assert not float(got.logps_Q[-1].detach())  # a sequence without a label token
-        assert [n for n in SequenceScores.__slots__ if getattr(got, n).requires_grad] == ["logps_Q"]
-        expected_gradients = gradients(objective(right.logps_Q), exact_TD, *exact.parameters())
+        differentiable = {n for n in SequenceScores.__slots__ if getattr(getattr(got, n), "requires_grad", False)}
+        assert differentiable == ({"logps_Q", "tails_Q"} if tails else {"logps_Q"})
+        expected_gradients = gradients(objective(right.logps_Q, right.tails_Q), exact_TD, *exact.parameters())
         for one, expected in zip(
-            gradients(objective(got.logps_Q), hidden_TD, *layer.parameters()), expected_gradients, strict=True
+            gradients(objective(got.logps_Q, got.tails_Q), hidden_TD, *layer.parameters()),
+            expected_gradients,
+            strict=True,
         ):
             assert one.dtype is precision
             assert (one - expected).norm() <= close * expected.norm()
@@ -129,16 +138,18 @@ def test_values_and_gradients_are_log_softmaxs_in_float64(
 
 @given(st.integers(0, 60), st.integers(1, 9), st.integers(1, 70), st.booleans(), st.booleans(), st.integers(0, 1000))
 @settings(max_examples=60, deadline=None)
-def test_any_labels_and_chunks(n: int, pairs: int, chunk: int, trained: bool, weighted: bool, seed: int) -> None:
-    at = places(n, 2 * pairs, seed, weighted)
+def test_any_labels_and_chunks(n: int, pairs: int, chunk: int, trained: bool, tails: bool, seed: int) -> None:
+    at = places(n, 2 * pairs, seed, tails)
     hidden_TD, layer = hidden_and_layer(trained, torch.float64, seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(linear, "chunks", lambda n, *_: [(i, min(i + chunk, n)) for i in range(0, n, chunk)])
         got = ours(layer, hidden_TD, at)
-        found = gradients(objective(got.logps_Q), hidden_TD, layer.weight)
+        found = gradients(objective(got.logps_Q, got.tails_Q), hidden_TD, layer.weight)
     right = plain(layer, hidden_TD, at)
     torch.testing.assert_close(got.logps_Q, right.logps_Q, rtol=1e-10, atol=1e-10)
-    for one, expected in zip(found, gradients(objective(right.logps_Q), hidden_TD, layer.weight), strict=True):
+    for one, expected in zip(
+        found, gradients(objective(right.logps_Q, right.tails_Q), hidden_TD, layer.weight), strict=True
+    ):
         torch.testing.assert_close(one, expected, rtol=1e-9, atol=1e-12)
 
 
@@ -281,13 +292,13 @@ def test_a_head_with_an_adapter(monkeypatch: pytest.MonkeyPatch, trained: bool, 
     monkeypatch.setattr(module_walk, "chunks", lambda n, *_: [(i, min(i + 7, n)) for i in range(0, n, 7)])
     module = Adapted(trained, dropout=0.0)
     hidden_TD, _ = hidden_and_layer()
-    for at in (places(), places(weighted=True), places(0)):
+    for at in (places(), places(tails=True), places(0)):
         got, right = ours(module, hidden_TD, at, logits, mean_logits=True), plain(module, hidden_TD, at, logits)
         torch.testing.assert_close(got.logps_Q, right.logps_Q, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(got.mean_logits_Q, right.mean_logits_Q, rtol=1e-5, atol=1e-5)
         for one, expected in zip(
-            gradients(objective(got.logps_Q), hidden_TD, *module.parameters()),
-            gradients(objective(right.logps_Q), hidden_TD, *module.parameters()),
+            gradients(objective(got.logps_Q, got.tails_Q), hidden_TD, *module.parameters()),
+            gradients(objective(right.logps_Q, right.tails_Q), hidden_TD, *module.parameters()),
             strict=True,
         ):
             torch.testing.assert_close(one, expected, rtol=1e-4, atol=1e-6)

@@ -29,12 +29,11 @@ class FormedBySequence(torch.autograd.Function):
         logps_Q: Tensor,
         predictors_N: Tensor,
         sequences_N: Tensor,
-        weights_N: Tensor | None,
         gradient_ND: Tensor,
         hidden_TD: Tensor,
     ) -> Tensor:
         """`gradient_ND`: of the *negative* log-probability of each label token, by its predictor's row of `hidden_TD`."""
-        ctx.places = predictors_N, sequences_N, weights_N
+        ctx.places = predictors_N, sequences_N
         ctx.gradient_ND = gradient_ND
         ctx.tokens, ctx.precision = len(hidden_TD), hidden_TD.dtype
         return logps_Q.clone()
@@ -46,10 +45,10 @@ class FormedBySequence(torch.autograd.Function):
         if ctx.gradient_ND is None:
             raise RuntimeError(_SPENT)
         gradient_ND, ctx.gradient_ND = ctx.gradient_ND, None
-        predictors_N, sequences_N, weights_N = ctx.places
-        factors_N = factors(upstream_Q, sequences_N, weights_N)
+        predictors_N, sequences_N = ctx.places
+        factors_N = factors(upstream_Q, sequences_N)
         rows_ND = gradient_ND.mul_(factors_N[:, None]).to(ctx.precision)
-        return None, None, None, None, None, summed(rows_ND, predictors_N, ctx.tokens)
+        return None, None, None, None, summed(rows_ND, predictors_N, ctx.tokens)
 
 
 class RecomputedBySequence(torch.autograd.Function):
@@ -61,13 +60,12 @@ class RecomputedBySequence(torch.autograd.Function):
         logps_Q: Tensor,
         predictors_N: Tensor,
         sequences_N: Tensor,
-        weights_N: Tensor | None,
         again: Callable[[Tensor], Done],
         hidden_TD: Tensor,
         *trained: Tensor,
     ) -> Tensor:
         """`again`: the walk with each label token's factor [N], under the same autocast and random numbers."""
-        ctx.places = predictors_N, sequences_N, weights_N
+        ctx.places = predictors_N, sequences_N
         ctx.again, ctx.trained = again, trained
         ctx.save_for_backward(
             hidden_TD, *trained
@@ -78,18 +76,17 @@ class RecomputedBySequence(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, upstream_Q: Tensor) -> tuple[Tensor | None, ...]:
         hidden_TD, *_ = ctx.saved_tensors
-        predictors_N, sequences_N, weights_N = ctx.places
-        done = ctx.again(factors(upstream_Q, sequences_N, weights_N))
+        predictors_N, sequences_N = ctx.places
+        done = ctx.again(factors(upstream_Q, sequences_N))
         by_hidden = None
         if done.gradient_ND is not None:
             by_hidden = summed(done.gradient_ND.to(hidden_TD.dtype), predictors_N, len(hidden_TD))
             done.gradient_ND = None
         found = {id(tensor): gradient for tensor, gradient in zip(done.trained, done.gradients, strict=True)}
         assert found.keys() == {id(tensor) for tensor in ctx.trained}, "the head trains other tensors than it did"
-        return None, None, None, None, None, by_hidden, *(found[id(t)].to(t.dtype) for t in ctx.trained)
+        return None, None, None, None, by_hidden, *(found[id(t)].to(t.dtype) for t in ctx.trained)
 
 
-def factors(upstream_Q: Tensor, sequences_N: Tensor, weights_N: Tensor | None) -> Tensor:
+def factors(upstream_Q: Tensor, sequences_N: Tensor) -> Tensor:
     """What each label token's negative log-probability is multiplied by [N]."""
-    factors_N = upstream_Q.neg().index_select(0, sequences_N)
-    return factors_N if weights_N is None else factors_N * weights_N
+    return upstream_Q.neg().index_select(0, sequences_N)

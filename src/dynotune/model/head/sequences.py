@@ -25,7 +25,7 @@ class SequenceScores:
     """Sums over the label tokens of each sequence, float32 (float64 where the hidden states are). Zeros without any."""
 
     logps_Q: Tensor
-    """Nats, each token times its weight. The only one with a gradient."""
+    """Nats, with gradient."""
 
     hits_Q: Tensor
     """Label tokens that have the largest logit. The first of equal ones has it."""
@@ -33,12 +33,14 @@ class SequenceScores:
     entropies_Q: Tensor
     """Nats."""
 
+    tails_Q: Tensor | None = None
+    """The part of `logps_Q` on the tokens that were named as a tail, with gradient."""
+
     mean_logits_Q: Tensor | None = None
     """Of the mean over the vocabulary of a token's logits, scaled and soft-capped: TRL's `logits/*`, not yet divided."""
 
     aligned_logps_Q: Tensor | None = None
-    """Of log p - log(sum over the vocabulary of p squared), unweighted: what WPO's weights are made of (arXiv 2406.11827,
-    equation 2)."""
+    """Of log p - log(sum over the vocabulary of p squared): what WPO's weights are made of (arXiv 2406.11827, eq. 2)."""
 
 
 def sequence_scores(
@@ -49,7 +51,7 @@ def sequence_scores(
     sequences_N: Tensor,
     sequences: int,
     *,
-    weights_N: Tensor | None = None,
+    tails_N: Tensor | None = None,
     mean_logits: bool = False,
     aligned_logps: bool = False,
 ) -> SequenceScores:
@@ -79,29 +81,38 @@ def sequence_scores(
         observed = rows = Observed(
             rows, len(targets_N), hidden_TD, mean_logits=mean_logits, log_sum_squares=aligned_logps
         )
+    if tails_N is not None:  # a sequence in two: its tail is one of its own, until the end
+        sequences_N = sequences_N + tails_N * sequences
+    parts = sequences if tails_N is None else 2 * sequences
     replay = Replay(head.module, hidden_TD.device)
     done = head.walk(Work(hidden_TD, predictors_N, targets_N, RowLoss(), head.logits, rows, form=forms and not trained))
     nll_N, hits_N, entropies_N = done.rows_3N
-    columns = [-nll_N if weights_N is None else -nll_N * weights_N, hits_N, entropies_N]
+    columns = [-nll_N, hits_N, entropies_N]
     if observed is not None and observed.mean_logits_N is not None:
         columns.append(observed.mean_logits_N)
     if observed is not None and observed.log_sum_squares_N is not None:
         columns.append(-nll_N - observed.log_sum_squares_N)
-    sums_QK = summed(torch.stack(columns, 1).double(), sequences_N, sequences).to(nll_N.dtype)
+    sums_QK = summed(torch.stack(columns, 1).double(), sequences_N, parts).to(nll_N.dtype)
     logps_Q, hits_Q, entropies_Q, *more = sums_QK.unbind(1)
     if done.gradient_ND is not None:
         logps_Q = FormedBySequence.apply(  # type: ignore[no-untyped-call]
-            logps_Q, predictors_N, sequences_N, weights_N, done.gradient_ND, hidden_TD
+            logps_Q, predictors_N, sequences_N, done.gradient_ND, hidden_TD
         )
     elif trained:
         again = _again(head, hidden_TD, predictors_N, targets_N, replay)
         logps_Q = RecomputedBySequence.apply(  # type: ignore[no-untyped-call]
-            logps_Q, predictors_N, sequences_N, weights_N, again, hidden_TD, *trained
+            logps_Q, predictors_N, sequences_N, again, hidden_TD, *trained
         )
+    tails_Q = None if tails_N is None else logps_Q[sequences:]
+    logps_Q, hits_Q, entropies_Q, *more = (
+        sums_Q if tails_N is None else sums_Q[:sequences] + sums_Q[sequences:]
+        for sums_Q in (logps_Q, hits_Q, entropies_Q, *more)
+    )
     return SequenceScores(
         logps_Q,
         hits_Q,
         entropies_Q,
+        tails_Q,
         mean_logits_Q=more.pop(0) if mean_logits else None,
         aligned_logps_Q=more.pop(0) if aligned_logps else None,
     )
