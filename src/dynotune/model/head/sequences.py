@@ -59,8 +59,9 @@ def sequence_scores(
 
     hidden_TD: what the inner model returns, in any floating precision. predictors_N: int64, the row of `hidden_TD` that
     predicts a label token; it may repeat, where sequences share their beginning. targets_N: int64, the label tokens.
-    sequences_N: int64, to which sequence each belongs. weights_N: a factor of each token's log-probability (LD-DPO's). Sums
-    are made in float64 in an order that does not vary, and the host never waits.
+    sequences_N: int64, to which sequence each belongs. tails_N: int64, 1 for the tokens that make `tails_Q`, else 0 (for
+    LD-DPO those behind the length of the pair's shorter answer). Sums are made in float64 in an order that does not vary,
+    and the host never waits.
 
     **A head that trains nothing** (LoRA elsewhere): gradients of each token's log-probability by its row are formed in the
     forward pass and kept, [N, D] in float32; the backward pass scales them. Two products a chunk, 4DVN FLOPs, none again.
