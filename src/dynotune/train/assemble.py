@@ -154,6 +154,7 @@ def assemble(
             execution.ways,
             lambda report: folder.write_json("nonfinite.json", report),
             lambda row: str(examples.places[row]),
+            execution.remembered.keep_failure,
         ),
         engagement=Engagement(
             execution.installed,

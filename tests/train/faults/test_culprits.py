@@ -15,6 +15,7 @@ from dynotune.errors import TrainingError
 from dynotune.model.attention.call import NAME
 from dynotune.model.head import Head
 from dynotune.model.lora.linear import FusedLinear
+from dynotune.speedups.remembered import Remembered
 from tests.tiny import chats, tiny_model
 
 LORA: dict[str, Any] = {"use_peft": True, "lora_r": 4, "lora_dropout": 0.3, "lora_target_modules": "all-linear"}
@@ -143,6 +144,29 @@ def test_a_speed_up(kind: str, run_tiny: Any, tmp_path: Path, monkeypatch: pytes
     assert tried["as executed"] is False
     assert tried["the plain path"] is True
     assert [way for way, finite in tried.items() if finite and way.startswith("without")] == [f"without {kind}"]
+    assert f"{kind} is left out of later runs on this machine" in text
+    failure = Remembered.here("cpu").failure(kind)
+    assert failure is not None
+    assert failure.reason == "step 3 of a run was not finite with it, and finite without it"
+    bad.on = False
+    again = run_tiny(**LORA, overwrite_output_dir=True)
+    record = json.loads((again.folder / "engagement.json").read_text())
+    [row] = [row for row in record["rows"] if row["name"] == kind]
+    assert "failed on this machine" in json.dumps(row)
+
+
+def test_a_speed_up_that_was_demanded_is_not_forgotten_for_it(run_tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad, head = From(3), Head.__call__
+
+    def spoiled_head(*args: Any) -> Any:
+        loss, sums = head(*args)
+        return (loss * math.nan if bad.on else loss), sums
+
+    monkeypatch.setattr(Head, "__call__", spoiled_head)
+    text = fails(run_tiny, callbacks=[bad], speedups={"labelled_rows_head": "on"})
+    assert "Likely culprit: labelled_rows_head" in text
+    assert "left out of later runs" not in text
+    assert Remembered.here("cpu").failure("labelled_rows_head") is None
 
 
 def test_what_does_not_repeat_is_not_pinned_on_anything(run_tiny: Any, tmp_path: Path) -> None:

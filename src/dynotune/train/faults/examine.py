@@ -51,6 +51,9 @@ class Examination:
     culprit: str = ""
     """For people: what is most likely at fault. Empty where nothing can be said."""
 
+    speedup: str = ""
+    """The one without which alone the step is finite, by name; empty where it is none or several."""
+
     facts: list[str] = field(default_factory=list)
     place: dict[str, Any] | None = None
     not_done: list[str] = field(default_factory=list)
@@ -201,6 +204,9 @@ def _which_speed_up(repeat: _Repeat, ways: Ways, found: Examination) -> None:
             named.append(way.name)
     if named:
         found.culprit = f"{' or '.join(named)}: without it the step is finite"
+        # Without packed execution its attention is gone, too.
+        narrower = [name for name in named if name != "packed_execution"] or named
+        found.speedup = narrower[0] if len(narrower) == 1 else ""
     else:
         found.culprit = "the speed-ups together: on the plain path the step is finite"
     found.facts.append("`packed_execution: off` takes the plain path until it is mended; please report it")

@@ -60,6 +60,9 @@ class NonFinite:
     place_of: Callable[[int], str]
     """Where the example of a row index stands in the data."""
 
+    remember: Callable[[str, str], None] = lambda name, reason: None
+    """Has this machine leave a speed-up out from now on: its name, and the reason as the end of a sentence."""
+
     history: deque[StepRecord] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     _before: deque[Before] = field(default_factory=deque)
 
@@ -90,7 +93,19 @@ class NonFinite:
         every = [Examination.from_json(found) for found in run.ranks.gather(examination.to_json())]
         if run.ranks.is_first:
             self.keep_report(self._to_json(record, every))
-        return verdict(every).lines()
+        told = verdict(every)
+        return told.lines() + self._left_out_from_now_on(told.speedup, record.step.number, run.ranks.is_first)
+
+    def _left_out_from_now_on(self, name: str, number: int, is_first: bool) -> list[str]:
+        """A culprit that nobody demanded is not tried again on this machine; in words."""
+        one = self.ways.installed.get(name)
+        if one is None or one.setting != "auto":
+            return []
+        if is_first:
+            self.remember(name, f"step {number} of a run was not finite with it, and finite without it")
+        return [
+            f"  {name} is left out of later runs on this machine; `dynotune engaged --forget {name}` has it tried again"
+        ]
 
     def _to_json(self, record: StepRecord, every: list[Examination]) -> dict[str, Any]:
         steps = [
