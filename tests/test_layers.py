@@ -9,7 +9,7 @@ import pytest
 import dynotune
 
 SOURCE = Path(dynotune.__file__).parent
-BELOW_THE_LOOP = ("config", "data", "execution", "measure", "model", "objectives", "plan")
+BELOW_THE_LOOP = ("config", "data", "execution", "measure", "model", "objectives", "plan", "reference")
 
 
 def imports(code: str) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""Reference log-probabilities: computed once, kept by pair, checked before they are used again."""
