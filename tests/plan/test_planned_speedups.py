@@ -42,6 +42,9 @@ def test_for_a_gpu_that_is_not_here_its_kernels_are_planned(tiny: Path, capsys: 
     assert rows["rms_norm_kernel"]["state"] == rows["fused_lora"]["state"] == "chosen"
     attention = [row["state"] for name, row in rows.items() if name.startswith("attention_")]
     assert attention.count("chosen") == 1
+    [chosen] = [row for name, row in rows.items() if name.startswith("attention_") and row["state"] == "chosen"]
+    assert chosen["evidence"].endswith("Where its package works on that GPU, else the next of its kind.")
+    assert "Where its package" not in rows["rms_norm_kernel"]["evidence"]
 
 
 def test_what_is_on_and_cannot_be_is_an_error_of_the_plan_too(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,7 @@
 """Which speed-ups a planned run will take, as far as its shapes and its configuration tell."""
 
+from dataclasses import replace
+
 from dynotune.config.sft import SFTConfig
 from dynotune.plan.memory import StepMemory, Target
 from dynotune.plan.plan import Plan
@@ -7,7 +9,7 @@ from dynotune.speedups.choose import decide
 from dynotune.speedups.contract import Context
 from dynotune.speedups.registry import speedups
 from dynotune.speedups.remembered import Remembered
-from dynotune.speedups.table import Row, planned_rows
+from dynotune.speedups.table import Row, State, planned_rows
 
 
 def planned_speedups(config: SFTConfig, memory: StepMemory, target: Target, longest: int, plan: Plan) -> list[Row]:
@@ -23,4 +25,13 @@ def planned_speedups(config: SFTConfig, memory: StepMemory, target: Target, long
         config, memory.model, device, memory.compute, memory.precision, longest, live=False, plan=plan if here else None
     )
     remembered = Remembered.here(device) if here else Remembered.nothing()
-    return planned_rows(decide(config, context, speedups(), remembered.refusal))
+    rows = planned_rows(decide(config, context, speedups(), remembered.refusal))
+    return rows if here else [_to_be_tried(row) for row in rows]
+
+
+def _to_be_tried(row: Row) -> Row:
+    """Which attention package works on a GPU is not known before they are tried there."""
+    one = speedups()[row.name]
+    if row.state is not State.CHOSEN or one.package is None or one.slot != "attention":
+        return row
+    return replace(row, evidence=f"{row.evidence} Where its package works on that GPU, else the next of its kind.")

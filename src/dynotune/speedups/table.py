@@ -204,7 +204,7 @@ def rendered(rows: Sequence[Row], width: int) -> "Table":
     if wide:
         table.add_column("kind", no_wrap=True)
     table.add_column("asked", no_wrap=True)
-    table.add_column("engaged", min_width=8, max_width=None if wide else 14)
+    table.add_column("engaged", min_width=8, max_width=None if wide or not has_evidence else 14)
     if has_evidence:
         table.add_column("evidence", overflow="fold")
     if wide:
