@@ -5,14 +5,10 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
+from dynotune.foreign import FOREIGN, in_a_line
 from dynotune.speedups.choose import Decision, candidates, settle
 from dynotune.speedups.contract import Installation, No, Site
 from dynotune.speedups.expectation import Expectation
-
-FOREIGN: tuple[type[Exception], ...] = (
-    ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError
-)  # fmt: skip
-"""What a speed-up's packages and kernels raise where they do not fit this machine or model."""
 
 
 class Installed:
@@ -97,8 +93,7 @@ class Installed:
         except (torch.OutOfMemoryError, torch.AcceleratorError):
             raise
         except FOREIGN as error:
-            first = (str(error).strip().splitlines() or [""])[0]
-            found = No(f"it failed to install ({type(error).__name__}: {first})")
+            found = No(f"it failed to install ({in_a_line(error)})")
         no = self.agree(found if isinstance(found, No) else None)
         if no is None:
             assert isinstance(found, Installation)

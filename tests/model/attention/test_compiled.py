@@ -34,7 +34,7 @@ def limits(asked: Asked) -> str | None:
     """As on a GPU: limits by shapes, and the device is asked for its capability."""
     if asked.head_dim != asked.value_dim or backend.capability_of(0) < (8, 0):
         return "old"
-    return backend.why_no_flash(asked._replace(device=torch.device("cuda", 0)), capability=(8, 0))
+    return backend.why_no_flash(asked._replace(device=torch.device("cuda", 0)), capability=(8, 0), softcap=False)
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dynotune.foreign import FOREIGN, first_line
 from dynotune.model.attention.backends import DEFAULT, KERNELS
 from dynotune.model.attention.call import BoundariesMissingError, Call
 from dynotune.model.attention.decoder import text_decoder
@@ -132,8 +133,8 @@ def _packed(probe: Probe, documents: Sequence[Document], calls: list[Call] | Non
         raise _CannotBePacked("its layers do not hand the boundaries of documents on to attention") from error
     except (torch.OutOfMemoryError, torch.AcceleratorError):
         raise
-    except (ValueError, TypeError, AttributeError, LookupError, RuntimeError) as error:
-        raise _CannotBePacked(f"documents side by side fail in it: {str(error).strip().splitlines()[0]}") from error
+    except FOREIGN as error:
+        raise _CannotBePacked(f"documents side by side fail in it: {first_line(error)}") from error
 
 
 def _refuse_noise(probe: Probe) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dynotune.foreign import FOREIGN, in_a_line
 from dynotune.model.attention.backends import Asked, Kernel, reference
 from dynotune.model.attention.segments import Segments, segments_of
 
@@ -74,9 +75,8 @@ def check(kernel: Kernel, asked: Asked, scaling: float, seed: int | None = None)
             reason = found.reason or trial.cold()
     except (torch.OutOfMemoryError, torch.AcceleratorError):
         raise
-    except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
-        first = (str(error).strip().splitlines() or [""])[0]
-        return Check(f"it fails here ({type(error).__name__}: {first})", seed=seed)
+    except FOREIGN as error:
+        return Check(f"it fails here ({in_a_line(error)})", seed=seed)
     return Check(reason, found.errors, found.allowed, seed)
 
 

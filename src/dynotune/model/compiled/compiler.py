@@ -5,6 +5,8 @@ from typing import NamedTuple
 from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 from torch._dynamo.utils import counters, get_compilation_metrics
 
+from dynotune.foreign import first_line
+
 COMPILER_ERRORS: tuple[type[Exception], ...] = (TorchDynamoException, FailOnRecompileLimitHit)
 """What compiling raises, by any backend. What a compiled graph raises while it runs is none of these."""
 
@@ -37,14 +39,14 @@ def why_compiled() -> str:
     """The guard that failed when a frame was compiled again last, in the compiler's words; empty where it was the first."""
     metrics = get_compilation_metrics()
     reason = next((one.recompile_reason for one in reversed(metrics) if one.is_forward is not False), None)
-    return first_line(reason or "")
+    return shortened(first_line(reason or ""))
 
 
 def why_failed(error: Exception) -> str:
     """What the compiler could not do, in a line."""
     cause = error.__cause__ if is_limit(error) and error.__cause__ is not None else error
     cause = getattr(cause, "inner_exception", None) or cause  # of a backend
-    return f"{type(cause).__name__}: {first_line(str(cause))}"
+    return f"{type(cause).__name__}: {shortened(first_line(cause))}"
 
 
 def is_limit(error: Exception) -> bool:
@@ -52,6 +54,5 @@ def is_limit(error: Exception) -> bool:
     return isinstance(error, FailOnRecompileLimitHit)
 
 
-def first_line(text: str) -> str:
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+def shortened(line: str) -> str:
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."

@@ -8,12 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from dynotune.foreign import FOREIGN, in_a_line
 from dynotune.model.aside import Aside
 from dynotune.model.elementwise import gate, norm, rotary
 from dynotune.model.elementwise.usable import Kernels, usable
-
-FOREIGN: tuple[type[Exception], ...] = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What other people's code raises when it is called in a way that it was not written for."""
 
 KINDS = {"RMSNorm": norm.is_candidate, "gated activation": gate.is_candidate, "rotary embedding": rotary.is_candidate}
 
@@ -141,6 +139,5 @@ def _replacement(
     except (torch.OutOfMemoryError, torch.AcceleratorError):
         raise
     except FOREIGN + kernels.failures as error:
-        first = (str(error).strip().splitlines() or [""])[0]
-        return f"it cannot be compared with the kernel ({type(error).__name__}: {first})"
+        return f"it cannot be compared with the kernel ({in_a_line(error)})"
     return found if isinstance(found, str) else (found, found)

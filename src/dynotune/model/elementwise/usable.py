@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from dynotune.foreign import in_a_line
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -69,8 +71,7 @@ def _tried(device: torch.device) -> str | None:
     try:
         off = _disagreement(found, device)
     except found.failures as error:
-        first = (str(error).strip().splitlines() or [""])[0]
-        return f"Triton does not work here ({type(error).__name__}: {first})"
+        return f"Triton does not work here ({in_a_line(error)})"
     return None if off < 1e-5 else f"Triton's kernels are wrong here (off by {off:.2g})"
 
 

@@ -4,6 +4,7 @@ from functools import cache
 
 import torch
 
+from dynotune.foreign import in_a_line
 from dynotune.model.head.logit_map import LogitMap
 from dynotune.model.head.rows import Rows, rows_in_torch, statistics
 from dynotune.objectives.row_loss import RowLoss
@@ -24,8 +25,7 @@ def row_function(device: torch.device) -> tuple[Rows, str | None]:
     try:
         off = disagreement(triton_rows.rows_in_triton, device)
     except triton_rows.FAILURES as error:
-        first = (str(error).strip().splitlines() or [""])[0]
-        return rows_in_torch, f"Triton does not work here ({type(error).__name__}: {first})"
+        return rows_in_torch, f"Triton does not work here ({in_a_line(error)})"
     if off > _TOLERANCE:
         return rows_in_torch, f"Triton's kernel is wrong here (off by {off:.2g})"
     return triton_rows.rows_in_triton, None

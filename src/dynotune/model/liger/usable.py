@@ -2,6 +2,7 @@
 
 from functools import cache
 
+from dynotune.foreign import in_a_line
 from dynotune.model.elementwise.usable import Kernels
 
 
@@ -15,7 +16,7 @@ def kernels() -> Kernels | str:
 
         from dynotune.model.liger import kernels as liger
     except (ImportError, OSError) as error:  # the latter: a library that it needs is not there
-        return f"Liger cannot be imported ({type(error).__name__}: {error})"
+        return f"Liger cannot be imported ({in_a_line(error)})"
     interpreted = not isinstance(rms_norm._rms_norm_forward_kernel, triton.runtime.JITFunction)
     return Kernels(
         liger.RmsNorm,

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from dynotune.execution.path import Document
+from dynotune.foreign import FOREIGN
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.plan import Step
 from dynotune.train.faults.draws import Draws
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
 SECONDS = 60.0
 """After which no other repetition begins."""
-
-FOREIGN: tuple[type[Exception], ...] = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What a model that is called in another way may raise."""
 
 
 @dataclass(frozen=True, slots=True)

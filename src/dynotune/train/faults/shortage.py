@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from dynotune.foreign import first_line
+
 UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50, "EiB": 1 << 60}
 
 SETTING = "PYTORCH_CUDA_ALLOC_CONF"
@@ -83,7 +85,7 @@ def shortage_of(error: BaseException) -> Shortage | None:
     others = [_size(*found) for found in re.findall(rf"Process \d+ has {_SIZE} memory in use", text)]
     setting = _SETTING.search(text)
     return Shortage(
-        message=_FIGURES.split((text.strip().splitlines() or [type(error).__name__])[0])[0],
+        message=_FIGURES.split(first_line(error) or type(error).__name__)[0],
         asked=next((size for pattern in _ASKED if (size := _find(pattern, text))), None),
         total=_find(rf"total capacity of {_SIZE}", text),
         free=_find(rf"of which {_SIZE} is free", text),

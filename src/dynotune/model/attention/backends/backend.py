@@ -73,12 +73,22 @@ def why_not(kernel: Kernel, asked: Asked) -> str | None:
     return kernel.limits(asked) or kernel.missing()
 
 
-def why_no_flash(
-    asked: Asked, *, capability: tuple[int, int], majors: frozenset[int] | None = None, largest: int = 256
-) -> str | None:
-    """Limits of kernels of FlashAttention's kind, but for soft-caps.
+def nothing_to_prepare(segments: Segments, decoder: nn.Module) -> None:
+    """`Kernel.prepare` of a kernel whose layers share nothing but the boundaries."""
 
-    capability: the least. majors: where given, of no other generation. largest: head dimension.
+
+def why_no_flash(
+    asked: Asked,
+    *,
+    capability: tuple[int, int],
+    softcap: bool,
+    majors: frozenset[int] | None = None,
+    largest: int = 256,
+) -> str | None:
+    """Limits of kernels of FlashAttention's kind.
+
+    capability: the least. softcap: whether it caps scores. majors: where given, of no other generation. largest: head
+    dimension.
     """
     if asked.device.type != "cuda" or torch.version.hip is not None:
         kind = "ROCm" if torch.version.hip is not None else asked.device.type.upper()
@@ -99,6 +109,8 @@ def why_no_flash(
         return f"the kernel takes head dimensions that are multiples of 8 up to {largest}, not {asked.head_dim}"
     if asked.heads % asked.key_heads:
         return f"{asked.heads} query heads do not share {asked.key_heads} key heads evenly"
+    if asked.softcap is not None and not softcap:
+        return "the kernel does not soft-cap scores"
     return None
 
 

@@ -12,10 +12,10 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from dynotune.model.attention.backends.backend import Asked, why_no_flash
-from dynotune.model.attention.segments import Segments
+from dynotune.foreign import UNLOADABLE, cannot_be_loaded
+from dynotune.model.attention.backends.backend import Asked, nothing_to_prepare, why_no_flash
 
 WORDS = "cuDNN"
 
@@ -32,14 +32,10 @@ def missing() -> str | None:
 def limits(asked: Asked) -> str | None:
     """As `Kernel.limits`."""
     # Above 128, support has come and gone with its versions (pytorch pull request 161210).
-    reason = why_no_flash(asked, capability=(9, 0), majors=frozenset({9, 10}), largest=128)
-    if reason is None and asked.softcap is not None:
-        return "the kernel does not soft-cap scores"
-    return reason
+    return why_no_flash(asked, capability=(9, 0), softcap=False, majors=frozenset({9, 10}), largest=128)
 
 
-def prepare(segments: Segments, decoder: nn.Module) -> None:
-    """Nothing."""
+prepare = nothing_to_prepare
 
 
 def attend(
@@ -79,9 +75,8 @@ def _load() -> str | None:
     try:
         importlib.import_module(_MODULE)
         schema = torch.ops.cudnn.sdpa_fwd.default._schema
-    except (ImportError, OSError, RuntimeError, AttributeError) as error:  # cuDNN itself is missing, or another version
-        first = (str(error).strip().splitlines() or [""])[0]
-        return f"nvidia-cudnn-frontend's operators cannot be loaded ({type(error).__name__}: {first})"
+    except UNLOADABLE as error:  # cuDNN itself is missing, or another version
+        return cannot_be_loaded("nvidia-cudnn-frontend's module of operators", error)
     known = {argument.name for argument in schema.arguments}
     lacking = [name for name in _NEEDED if name not in known]
     return f"nvidia-cudnn-frontend's operator does not know `{lacking[0]}`: take 1.32 or newer" if lacking else None

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from dynotune.model.attention.backends.backend import Asked, why_no_flash
+from dynotune.foreign import UNLOADABLE, cannot_be_loaded
+from dynotune.model.attention.backends.backend import Asked, nothing_to_prepare, why_no_flash
 from dynotune.model.attention.backends.operator import define
-from dynotune.model.attention.segments import Segments
 
 WORDS = "FlashAttention-3"
 VARIABLE = "DYNOTUNE_FLASH_ATTENTION_3"
@@ -37,11 +37,10 @@ def missing() -> str | None:
 
 def limits(asked: Asked) -> str | None:
     """As `Kernel.limits`."""
-    return why_no_flash(asked, capability=(9, 0), majors=frozenset({9}))
+    return why_no_flash(asked, capability=(9, 0), softcap=True, majors=frozenset({9}))
 
 
-def prepare(segments: Segments, decoder: nn.Module) -> None:
-    """Nothing."""
+prepare = nothing_to_prepare
 
 
 def attend(
@@ -89,9 +88,8 @@ def _failure(name: str) -> str | None:
             torch.ops.load_library(name)
         else:
             importlib.import_module(name)
-    except (ImportError, OSError, RuntimeError, AttributeError) as error:  # wheels for another CUDA, PyTorch or Python
-        first = (str(error).strip().splitlines() or [""])[0]
-        return f"{name} cannot be loaded ({type(error).__name__}: {first})"
+    except UNLOADABLE as error:  # wheels for another CUDA, PyTorch or Python
+        return cannot_be_loaded(name, error)
     return None if _registered() else f"{name} does not bring the operators torch.ops.flash_attn_3.fwd and bwd"
 
 

@@ -11,11 +11,11 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from dynotune.model.attention.backends.backend import Asked, why_no_flash
+from dynotune.foreign import UNLOADABLE, cannot_be_loaded
+from dynotune.model.attention.backends.backend import Asked, nothing_to_prepare, why_no_flash
 from dynotune.model.attention.backends.operator import define
-from dynotune.model.attention.segments import Segments
 
 WORDS = "FlashAttention-4"
 
@@ -24,21 +24,17 @@ _MODULE = "flash_attn.cute.interface"
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def missing() -> str | None:
-    """Why the kernels cannot be imported, as the end of a sentence; None once they are."""
+    """Why the kernels cannot be loaded, as the end of a sentence; None once they are."""
     return _load()
 
 
 def limits(asked: Asked) -> str | None:
     """As `Kernel.limits`."""
-    reason = why_no_flash(asked, capability=(9, 0), majors=frozenset({9, 10}))
-    if reason is None and asked.softcap is not None:
-        # It would be a function that its compiler sees anew at every call.
-        return "the kernel is not used with soft-capped scores"
-    return reason
+    # It would cap scores by a function that its compiler sees anew at every call.
+    return why_no_flash(asked, capability=(9, 0), softcap=False, majors=frozenset({9, 10}))
 
 
-def prepare(segments: Segments, decoder: nn.Module) -> None:
-    """Nothing."""
+prepare = nothing_to_prepare
 
 
 def attend(
@@ -66,14 +62,8 @@ def _load() -> str | None:
         return "the package flash-attn-4 is not installed"
     try:
         module = importlib.import_module(_MODULE)
-    except (
-        ImportError,
-        OSError,
-        RuntimeError,
-        AttributeError,
-    ) as error:  # its compiler is another package, its versions many
-        first = (str(error).strip().splitlines() or [""])[0]
-        return f"{_MODULE} cannot be imported ({type(error).__name__}: {first})"
+    except UNLOADABLE as error:  # its compiler is another package, its versions many
+        return cannot_be_loaded(_MODULE, error)
     lacking = [name for name in ("flash_attn_varlen_func", "_flash_attn_bwd") if not hasattr(module, name)]
     return f"{_MODULE} has no {lacking[0]}: another version is needed" if lacking else None
 

@@ -33,7 +33,7 @@ Plan = dict[int | None, "BlockMask"]
 
 def limits(asked: Asked) -> str | None:
     """As `Kernel.limits`."""
-    reason = why_no_flash(asked, capability=(8, 0))
+    reason = why_no_flash(asked, capability=(8, 0), softcap=True)
     if reason is None and asked.head_dim & (asked.head_dim - 1):
         return f"the kernel takes head dimensions that are powers of two, not {asked.head_dim}"
     return reason

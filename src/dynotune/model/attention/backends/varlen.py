@@ -6,11 +6,10 @@ Legend of shapes: T tokens of the row, S segments, H heads, K key and value head
 import inspect
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
-from dynotune.model.attention.backends.backend import Asked, why_no_flash
-from dynotune.model.attention.segments import Segments
+from dynotune.model.attention.backends.backend import Asked, nothing_to_prepare, why_no_flash
 
 WORDS = "PyTorch's variable-length kernel (FlashAttention-2)"
 
@@ -20,18 +19,14 @@ _SHARED: dict[str, Any] = {"enable_gqa": True} if "enable_gqa" in inspect.signat
 
 def limits(asked: Asked) -> str | None:
     """As `Kernel.limits`."""
-    reason = why_no_flash(asked, capability=(8, 0))
-    if reason is None and asked.softcap is not None:
-        return "the kernel does not soft-cap scores"
-    return reason
+    return why_no_flash(asked, capability=(8, 0), softcap=False)
+
+
+prepare = nothing_to_prepare
 
 
 def missing() -> None:
     """It is part of PyTorch."""
-
-
-def prepare(segments: Segments, decoder: nn.Module) -> None:
-    """Nothing."""
 
 
 def attend(
