@@ -11,7 +11,7 @@ from dynotune.config.fates.aliases import ALIASES
 from dynotune.config.fates.fate import Fate, Kind, is_empty, same
 from dynotune.config.fates.launcher import launcher_fate
 from dynotune.config.fates.legacy import LEGACY, RENAMED
-from dynotune.config.fates.table import SFT_FATES
+from dynotune.config.method import Method
 from dynotune.config.reading.forms import as_spelled, shaped, texts_only
 from dynotune.config.reading.values import taken
 from dynotune.config.secrets import names_a_secret
@@ -29,16 +29,16 @@ class Resolved:
     """Honoured key to the name by which it was given."""
 
 
-def resolve(model: type[BaseModel], given: Mapping[Any, Any], origins: Origins) -> Resolved:
+def resolve(model: type[BaseModel], method: Method, given: Mapping[Any, Any], origins: Origins) -> Resolved:
     """Give every key its fate: keep the honoured ones, note the superseded, find fault with the rest."""
     resolved = Resolved()
     named = [(str(raw), value) for raw, value in given.items()]
-    yielding = [key for key, _ in named if (fate := _fate(key)[1]) is not None and fate.yields]
+    yielding = [key for key, _ in named if (fate := _fate(method, key)[1]) is not None and fate.yields]
     for key, value in sorted(named, key=lambda one: one[0] in yielding):
-        if key in model.model_fields:
-            _keep(resolved, model, key, key, value, origins)
+        if key in model.model_fields and key not in method.without:
+            _keep(resolved, model, method, key, key, value, origins)
             continue
-        name, fate = _fate(key)
+        name, fate = _fate(method, key)
         if fate is not None and fate.value is not None:
             try:
                 value = fate.value(value)
@@ -51,9 +51,9 @@ def resolve(model: type[BaseModel], given: Mapping[Any, Any], origins: Origins) 
                 continue
             # A rename: transformers' or TRL's own, so the value means the same.
             if not (is_empty(value) or (key == "warmup_ratio" and same(value, 0))):
-                _rename(resolved, model, key, name, value, origins)
+                _rename(resolved, model, method, key, name, value, origins)
         elif fate is None:
-            resolved.problems.append(Problem((key,), _unknown(model, key, value), origins.place(key)))
+            resolved.problems.append(Problem((key,), _unknown(model, method, key, value), origins.place(key)))
         else:
             _apply(resolved, key, fate, value, origins)
     return resolved
@@ -81,17 +81,19 @@ def _try(model: type[BaseModel], values: Mapping[str, Any]) -> tuple[BaseModel |
     return instance, []
 
 
-def _fate(key: str) -> tuple[str | None, Fate | None]:
+def _fate(method: Method, key: str) -> tuple[str | None, Fate | None]:
     """A renamed key's new name, or the fate of a key that we do not have."""
     if key in RENAMED:
         return RENAMED[key], None
-    fate = SFT_FATES.get(key) or LEGACY.get(key) or launcher_fate(key)
+    fate = method.fates.get(key) or LEGACY.get(key) or launcher_fate(key)
     if fate is not None and fate.key is not None:
         return fate.key, fate
     return None, fate
 
 
-def _keep(resolved: Resolved, model: type[BaseModel], key: str, name: str, value: Any, origins: Origins) -> None:
+def _keep(
+    resolved: Resolved, model: type[BaseModel], method: Method, key: str, name: str, value: Any, origins: Origins
+) -> None:
     annotation = model.model_fields[key].annotation
     place = origins.place(name)
     in_file = origins.file if not place.startswith("flag ") else None
@@ -99,7 +101,7 @@ def _keep(resolved: Resolved, model: type[BaseModel], key: str, name: str, value
         value = as_spelled(value, name, in_file)
     try:
         value = shaped(value, annotation, spelled=in_file.spelled.get((name,)) if in_file is not None else None)
-        value, said = taken(key, value)
+        value, said = taken(key, value, method.rules)
     except ConfigError as error:
         text = f"`{name}: {shown(value, key=key)}`: {str(error).removeprefix('value').lstrip(', :')}"
         resolved.problems.append(Problem((key,), text, place))
@@ -121,12 +123,14 @@ def _keep(resolved: Resolved, model: type[BaseModel], key: str, name: str, value
     resolved.values[key] = value
 
 
-def _rename(resolved: Resolved, model: type[BaseModel], old: str, new: str, value: Any, origins: Origins) -> None:
+def _rename(
+    resolved: Resolved, model: type[BaseModel], method: Method, old: str, new: str, value: Any, origins: Origins
+) -> None:
     if old == "warmup_ratio" and _at_least_one(value):
         text = f"`warmup_ratio: {shown(value)}` must be below 1. Steps are given by `warmup_steps`."
         resolved.problems.append(Problem((new,), text, origins.place(old)))
         return
-    _keep(resolved, model, new, old, value, origins)
+    _keep(resolved, model, method, new, old, value, origins)
     if old in RENAMED and resolved.given_as.get(new) == old:
         more = " (below 1 it is a share of all steps)" if old == "warmup_ratio" else ""
         resolved.notices.append(f"`{old}` is the old name of `{new}`{more} and is taken as such.")
@@ -152,18 +156,23 @@ def _apply(resolved: Resolved, key: str, fate: Fate, value: Any, origins: Origin
     resolved.problems.append(Problem((key,), text, origins.place(key)))
 
 
-def _unknown(model: type[BaseModel], key: str, value: Any) -> str:
+def _unknown(model: type[BaseModel], method: Method, key: str, value: Any) -> str:
     # Nobody knows what an unknown key holds: `hub_tokn` must not end up in a log, so that text is not repeated.
     told = key in ALIASES and not names_a_secret(key)
     said = f"`{key}: {shown(value, key=key)}`" if told or isinstance(value, bool | int | float) else f"`{key}`"
     if key in ALIASES:
         trainer, suggestion = ALIASES[key]
+        suggestion = method.aliases.get(key, suggestion)
         if suggestion.startswith("nothing: "):
             return f"{said} is a name of {trainer}. Remove it: {suggestion.removeprefix('nothing: ')}."
         return f"{said} is a name of {trainer}. Write {suggestion}."
-    hint = did_you_mean(key, model.model_fields) or did_you_mean(key, _others(model))
-    return f"{said}: there is no key `{key}`.{hint or ' `dynotune sft --help` lists the keys.'}"
+    hint = did_you_mean(key, _declared(model, method)) or did_you_mean(key, _others(model, method))
+    return f"{said}: there is no key `{key}`.{hint or f' `dynotune {method.command} --help` lists the keys.'}"
 
 
-def _others(model: type[BaseModel]) -> Iterator[str]:
-    yield from (name for name in (*SFT_FATES, *RENAMED, *LEGACY) if name not in model.model_fields)
+def _declared(model: type[BaseModel], method: Method) -> Iterator[str]:
+    yield from (name for name in model.model_fields if name not in method.without)
+
+
+def _others(model: type[BaseModel], method: Method) -> Iterator[str]:
+    yield from (name for name in (*method.fates, *RENAMED, *LEGACY) if name not in model.model_fields)

@@ -3,22 +3,22 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from dynotune.config.checking.check import build, resolve
-from dynotune.config.checking.combinations import findings
 from dynotune.config.checking.problems import Origins, Problem, raise_problems, type_problems
 from dynotune.config.keys.topic import Topic
+from dynotune.config.method import Method
 from dynotune.config.secrets import hidden, is_secret, public
-
-if TYPE_CHECKING:
-    from dynotune.config.sft import SFTConfig
 
 
 class CheckedConfig(Topic):
     """A configuration whose every key has found its fate."""
+
+    method: ClassVar[Method]
+    """What is this method's own; set by each whole configuration."""
 
     _notices: list[str] = PrivateAttr(default_factory=list)
 
@@ -40,14 +40,15 @@ class CheckedConfig(Topic):
         return config
 
     def _fill(self, given: Mapping[str, Any], origins: Origins, found: Sequence[Problem] = ()) -> None:
-        resolved = resolve(type(self), given, origins)
+        resolved = resolve(type(self), self.method, given, origins)
         origins = replace(origins, given_as=resolved.given_as)
         checked, problems = build(type(self), resolved.values, origins)
         problems = [*found, *resolved.problems, *problems]
         notices = list(resolved.notices)
         broken = {key for problem in problems for key in problem.keys}
         if checked is not None:
-            for finding in findings(cast("SFTConfig", checked), frozenset(resolved.values)):
+            given_keys = frozenset(resolved.values)
+            for finding in (one for check in self.method.checks for one in check(checked, given_keys)):
                 if broken & set(finding.keys):
                     continue
                 if finding.is_error:

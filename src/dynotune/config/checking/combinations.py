@@ -12,12 +12,6 @@ if TYPE_CHECKING:
     from dynotune.config.sft import SFTConfig
 
 
-def findings(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
-    """All findings about a configuration; `given` are the keys that its author wrote."""
-    for check in CHECKS:
-        yield from check(config, given)
-
-
 def _data(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
     if config.datasets:
         for key in ("dataset_name", "dataset_config"):
@@ -223,13 +217,11 @@ def _run(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
             )
 
 
-CHECKS: tuple[Check, ...] = (
+OF_ALL: tuple[Check, ...] = (
     _data,
     _batch,
-    _packing,
     _activations,
     steps,
-    _objective,
     _adapter,
     _model,
     _schedule,
@@ -238,3 +230,7 @@ CHECKS: tuple[Check, ...] = (
     _run,
     speedups,
 )
+"""Of the topics that every method has."""
+
+OF_SFT: tuple[Check, ...] = (_packing, _objective)
+"""Of the keys that only SFT has."""

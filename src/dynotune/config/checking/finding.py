@@ -1,10 +1,9 @@
 """What a check of several keys finds: an error that names them all, or a sentence to say."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from dynotune.config.sft import SFTConfig
+from pydantic import BaseModel
 
 
 class Finding(NamedTuple):
@@ -15,11 +14,11 @@ class Finding(NamedTuple):
     is_error: bool = True
 
 
-Check = Callable[["SFTConfig", frozenset[str]], Iterator[Finding]]
-"""Takes the configuration and the keys that its author wrote."""
+Check = Callable[[Any, frozenset[str]], Iterator[Finding]]
+"""Takes a configuration with the topics that the check is about, and the keys that its author wrote."""
 
 
-def changed(config: "SFTConfig", key: str) -> bool:
+def changed(config: BaseModel, key: str) -> bool:
     """Whether a key differs from its default. A resolved configuration writes every key out, so that a key is written
     says little about what its author asked for."""
     return bool(getattr(config, key) != type(config).model_fields[key].get_default(call_default_factory=True))

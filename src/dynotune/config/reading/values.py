@@ -2,15 +2,13 @@
 
 import difflib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from dynotune.config.fates.names import DPO_LOSSES, OPTIMIZERS, SCHEDULES, SUPPORTED_OPTIMIZERS
 from dynotune.config.fates.trl import DPO, LATER_QLORA
+from dynotune.config.method import Rule, Said
 from dynotune.config.variables import refuse_variables
-
-Said = str | None
-"""What the user is told about a value that was changed; None if it means the same."""
 
 INIT_KWARGS_REFUSED: Mapping[str, str] = {
     "device_map": "the model is placed on one device, never spread by layers; remove it",
@@ -24,17 +22,18 @@ INIT_KWARGS_REFUSED: Mapping[str, str] = {
 }
 
 
-def taken(key: str, value: Any) -> tuple[Any, Said]:
-    """The value as it is honoured, and what to say about it.
+def taken(key: str, value: Any, own: Mapping[str, Rule]) -> tuple[Any, Said]:
+    """The value as it is honoured, and what to say about it. `own` are the rules of the method itself.
 
     Raises:
         ValueError: the value cannot be carried out; the message is the reason with the remedy.
     """
-    rule = _RULES.get(key)
+    rule = own.get(key) or _RULES.get(key)
     return rule(value) if rule is not None else (value, None)
 
 
-def _loss_type(value: Any) -> tuple[Any, Said]:
+def sft_loss(value: Any) -> tuple[Any, Said]:
+    """`loss_type` of SFT."""
     if value == "chunked_nll":
         return "nll", "`loss_type: chunked_nll` is TRL's old name of `nll`, which computes the same loss."
     names = value if isinstance(value, list) else [value]
@@ -79,7 +78,7 @@ def _max_steps(value: Any) -> tuple[Any, Said]:
     return value, None
 
 
-def _zero_is_unset(key: str, meaning: str) -> Callable[[Any], tuple[Any, Said]]:
+def _zero_is_unset(key: str, meaning: str) -> Rule:
     def rule(value: Any) -> tuple[Any, Said]:
         number = _number(value)
         if number is not None and number == 0:
@@ -115,7 +114,7 @@ def _output_dir(value: Any) -> tuple[Any, Said]:
     return (os.path.expanduser(value) if isinstance(value, str) else value), None  # noqa: PTH111
 
 
-def _one_of(known: tuple[str, ...], what: str) -> Callable[[Any], tuple[Any, Said]]:
+def _one_of(known: tuple[str, ...], what: str) -> Rule:
     def rule(value: Any) -> tuple[Any, Said]:
         if isinstance(value, str) and value not in known:
             close = difflib.get_close_matches(value.lower(), known, n=1, cutoff=0.6)
@@ -172,8 +171,7 @@ def _env(value: Any) -> tuple[Any, Said]:
     return value, None
 
 
-_RULES: Mapping[str, Callable[[Any], tuple[Any, Said]]] = {
-    "loss_type": _loss_type,
+_RULES: Mapping[str, Rule] = {
     "train_sampling_strategy": _train_sampling_strategy,
     "packing_strategy": _packing_strategy,
     "hub_strategy": _hub_strategy,

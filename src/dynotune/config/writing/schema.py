@@ -3,42 +3,43 @@
 import inspect
 from typing import Any
 
-from pydantic import BaseModel
-
+from dynotune.config.checking.checked import CheckedConfig
 from dynotune.config.fates.aliases import ALIASES
 from dynotune.config.fates.fate import Fate
 from dynotune.config.fates.launcher import LAUNCHER
 from dynotune.config.fates.legacy import LEGACY, RENAMED
-from dynotune.config.fates.table import SFT_FATES
 from dynotune.config.keys.topics import topics
 from dynotune.speedups.registry import speedups
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def json_schema(model: type[BaseModel]) -> dict[str, Any]:
+def json_schema(model: type[CheckedConfig]) -> dict[str, Any]:
     """The schema of a whole configuration file.
 
     Keys that are superseded, refused, renamed or another trainer's are there as deprecated, with the reason, so that an
     editor shows it where the key is written.
     """
     schema = model.model_json_schema()
-    properties: dict[str, Any] = schema["properties"]
+    method, properties = model.method, schema["properties"]
+    for key in method.without:
+        del properties[key]
     for topic in topics(model):
         for key in topic.fields:
             properties[key]["description"] = inspect.cleandoc(properties[key]["description"])
             _accept_spellings(properties[key])
     properties["speedups"].update(_speedups())
-    for key, fate in (*SFT_FATES.items(), *LEGACY.items(), *LAUNCHER.items()):
+    for key, fate in (*method.fates.items(), *LEGACY.items(), *LAUNCHER.items()):
         if key not in properties:
             properties[key] = _deprecated(_sentence(fate))
     for key, new in RENAMED.items():
         properties.setdefault(key, _deprecated(f"Old name of `{new}`, taken as such."))
     for key, (trainer, suggestion) in ALIASES.items():
-        properties.setdefault(key, {**_deprecated(f"A name of {trainer}; here: {suggestion}."), "not": {}})
+        said = _deprecated(f"A name of {trainer}; here: {method.aliases.get(key, suggestion)}.")
+        properties.setdefault(key, {**said, "not": {}})
     return {
         "$schema": DIALECT,
-        "title": "Dynotune SFT configuration",
+        "title": f"Dynotune {method.command.upper()} configuration",
         **{k: v for k, v in schema.items() if k != "title"},
     }
 
