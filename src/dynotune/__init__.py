@@ -7,12 +7,14 @@ from dynotune._version import __version__
 from dynotune.errors import ConfigError, DataError, DynotuneError, Interrupted, ModelError, TemplateError, TrainingError
 
 if TYPE_CHECKING:
+    from dynotune.config.dpo import DPOConfig
     from dynotune.config.load import load_config
     from dynotune.config.sft import SFTConfig
     from dynotune.train.sft import RunResult, train_sft
 
 # PyTorch and transformers take seconds to import, so what needs them is imported when it is first used.
 _LAZY = {
+    "DPOConfig": "dynotune.config.dpo",
     "SFTConfig": "dynotune.config.sft",
     "load_config": "dynotune.config.load",
     "train_sft": "dynotune.train.sft",
@@ -21,6 +23,7 @@ _LAZY = {
 
 __all__ = [
     "ConfigError",
+    "DPOConfig",
     "DataError",
     "DynotuneError",
     "Interrupted",

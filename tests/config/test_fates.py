@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from dynotune.config.dpo import DPOConfig
+from dynotune.config.fates.dpo import OLDER_DPO, REFUSED_IN_DPO, REFUSED_IN_SFT
 from dynotune.config.fates.fate import Kind, same
 from dynotune.config.fates.launcher import LAUNCHER, launcher_fate
 from dynotune.config.fates.legacy import LEGACY, RENAMED
 from dynotune.config.fates.names import OPTIMIZERS, SCHEDULES
-from dynotune.config.fates.table import FATES, NEWER_FIELDS, OTHER_DEFAULTS
+from dynotune.config.fates.table import DPO_FATES, FATES, NEWER_FIELDS, OTHER_DEFAULTS
 from dynotune.config.keys.data import DatasetEntry
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
@@ -17,7 +19,6 @@ from dynotune.errors import ConfigError
 trl = pytest.importorskip("trl", reason="the table is tested against the installed TRL")
 
 CLASSES = ["SFTConfig", "DPOConfig", "ModelConfig", "ScriptArguments", "DatasetMixtureConfig", "DatasetConfig"]
-DPO_DEFAULTS = {"learning_rate", "loss_type"}
 
 
 def fields_of(name: str) -> dict[str, Any]:
@@ -62,10 +63,15 @@ def test_the_walk_notices_a_new_and_a_dropped_field() -> None:
     assert without_fate(set(fields_of("SFTConfig")) - {"packing"}, table)[1] == {"packing"}
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_honoured_fields_are_declared_with_the_default_of_trl(name: str) -> None:
+SHARED_CLASSES = [(name, model) for name in CLASSES[2:5] for model in (SFTConfig, DPOConfig)]
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [("SFTConfig", SFTConfig), ("DPOConfig", DPOConfig), ("DatasetConfig", DatasetEntry), *SHARED_CLASSES],
+)
+def test_honoured_fields_are_declared_with_the_default_of_trl(name: str, model: Any) -> None:
     """What changes updates keeps TRL's default; any other default is listed with its reason."""
-    model = DatasetEntry if name == "DatasetConfig" else SFTConfig
     for field, default in fields_of(name).items():
         fate = FATES[name][field]
         assert fate.reason or fate.kind is Kind.HONOURED, f"{field}: a fate that is not honoured gives its reason"
@@ -78,7 +84,7 @@ def test_honoured_fields_are_declared_with_the_default_of_trl(name: str) -> None
             assert ours.is_required()
         elif field in OTHER_DEFAULTS:
             assert plain(ours.get_default(call_default_factory=True)) != plain(default)
-        elif not (name == "DPOConfig" and field in DPO_DEFAULTS):
+        else:
             assert plain(ours.get_default(call_default_factory=True)) == plain(default), field
 
 
@@ -91,21 +97,33 @@ def test_the_table_knows_the_defaults_of_other_fields(name: str) -> None:
             assert plain(fate.default) == plain(default), field
 
 
-def test_every_default_of_trl_written_out_is_accepted_without_a_word() -> None:
+@pytest.mark.parametrize("ours", [SFTConfig, DPOConfig])
+def test_every_default_of_trl_written_out_is_accepted_without_a_word(ours: Any) -> None:
     """A TRL file that spells out every default runs as it stands."""
     given = {}
-    for name in ["SFTConfig", "ModelConfig", "ScriptArguments", "DatasetMixtureConfig"]:
+    for name in [ours.__name__, "ModelConfig", "ScriptArguments", "DatasetMixtureConfig"]:
         given.update({field: getattr(value, "value", value) for field, value in fields_of(name).items()})
     # The one default that asks for something that Dynotune never does.
     filtered = given.pop("logging_nan_inf_filter")
-    assert SFTConfig(**given).notices == []
-    assert "never replaced" in SFTConfig(logging_nan_inf_filter=filtered).notices[0]
+    assert ours(**given).notices == []
+    assert "never replaced" in ours(logging_nan_inf_filter=filtered).notices[0]
 
 
-@pytest.mark.parametrize("field", [f for f, fate in FATES["SFTConfig"].items() if fate.kind is Kind.SUPERSEDED])
-def test_a_superseded_field_is_said_once(field: str) -> None:
+def fields_with(kind: Kind) -> list[tuple[Any, str]]:
+    """Every configuration with its fields of one fate."""
+    dpo = {**OLDER_DPO, **REFUSED_IN_DPO, **FATES["DPOConfig"]}
+    return [
+        (config, field)
+        for config, table in ((SFTConfig, FATES["SFTConfig"]), (DPOConfig, dpo))
+        for field, fate in table.items()
+        if fate.kind is kind
+    ]
+
+
+@pytest.mark.parametrize(("config", "field"), fields_with(Kind.SUPERSEDED))
+def test_a_superseded_field_is_said_once(config: Any, field: str) -> None:
     """Accepted is not the same as silent."""
-    fate = FATES["SFTConfig"][field]
+    fate = config.method.fates[field]
     candidates = [7, "text", True, {"a": 1}, False]
     told = [
         value for value in candidates if not fate.is_noop(value) and not any(same(value, bad) for bad in fate.refuses)
@@ -114,19 +132,19 @@ def test_a_superseded_field_is_said_once(field: str) -> None:
         assert fate.is_noop(True)
         assert fate.is_noop(False)
         return
-    notices = SFTConfig(**{field: told[0]}).notices
+    notices = config(**{field: told[0]}).notices
     assert len(notices) == 1
     assert field in notices[0]
     assert fate.reason in notices[0]
 
 
-@pytest.mark.parametrize("field", [f for f, fate in FATES["SFTConfig"].items() if fate.kind is Kind.REFUSED])
-def test_a_refused_field_says_why_and_what_instead(field: str) -> None:
+@pytest.mark.parametrize(("config", "field"), fields_with(Kind.REFUSED))
+def test_a_refused_field_says_why_and_what_instead(config: Any, field: str) -> None:
     """Refused with the reason; no quiet fallback."""
-    fate = FATES["SFTConfig"][field]
+    fate = config.method.fates[field]
     value = next(value for value in [True, "text", False] if not fate.is_noop(value))
     with pytest.raises(ConfigError, match=field) as caught:
-        SFTConfig(**{field: value})
+        config(**{field: value})
     assert fate.reason in str(caught.value)
     assert fate.instead[1:] in str(caught.value)
 
@@ -135,7 +153,7 @@ def test_a_refused_field_says_why_and_what_instead(field: str) -> None:
 def test_fields_of_dpo_are_refused_even_at_their_default(field: str) -> None:
     """`trl sft` does not know them either, so none is dropped quietly."""
     with pytest.raises(ConfigError, match="DPO arrives"):
-        SFTConfig(**{field: FATES["DPOConfig"][field].default})
+        SFTConfig(**{field: REFUSED_IN_SFT[field].default})
 
 
 def test_names_of_schedules_and_optimizers_are_those_of_transformers() -> None:
@@ -166,3 +184,20 @@ def test_old_names_lead_to_keys_that_exist_and_have_one_fate() -> None:
     for one in range(2, len(tables)):
         for other in range(one):
             assert not tables[one] & tables[other] - {"overwrite_output_dir"}
+    for older in OLDER_DPO:
+        assert older not in DPOConfig.model_fields
+        assert older not in fields_of("DPOConfig")
+        assert older not in LEGACY
+
+
+def test_each_method_refuses_what_only_the_other_has() -> None:
+    """What TRL's SFTConfig has and its DPOConfig lacks is refused in a DPO run, or is ours for both; and the reverse."""
+    sft, dpo = fields_of("SFTConfig"), fields_of("DPOConfig")
+    for_both = {"chat_template_path", "eos_token", "shuffle_dataset"}
+    assert set(sft) - set(dpo) == set(REFUSED_IN_DPO) | for_both
+    assert for_both <= set(DPOConfig.model_fields)
+    assert set(dpo) - set(sft) == set(REFUSED_IN_SFT)
+    for field in REFUSED_IN_SFT:
+        assert plain(REFUSED_IN_SFT[field].default) == plain(dpo[field])
+    assert DPOConfig.method.without == set(REFUSED_IN_DPO) & set(DPOConfig.model_fields)
+    assert set(DPO_FATES) >= set(dpo) | set(REFUSED_IN_DPO)

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from dynotune.config.dpo import DPOConfig
 from dynotune.config.fates.table import SFT_FATES
+from dynotune.config.keys.topics import topics
 from dynotune.config.sft import SFTConfig
 from dynotune.config.writing.docs import pages
 from dynotune.config.writing.schema import json_schema
@@ -24,6 +26,10 @@ def test_every_key_is_documented() -> None:
     for key, field in SFTConfig.model_fields.items():
         assert field.description, key
         assert f"### `{key}`" in page
+    dpo_page = pages()["reference/dpo-configuration.md"]
+    for key in (key for topic in topics(DPOConfig) for key in topic.fields):
+        assert DPOConfig.model_fields[key].description, key
+        assert f"### `{key}`" in (page if key in SFTConfig.model_fields else dpo_page), key
     fates = pages()["reference/trl-fields.md"]
     assert all(f"| `{key}` |" in fates for key in SFT_FATES)
 

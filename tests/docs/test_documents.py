@@ -12,7 +12,7 @@ import pytest
 import yaml
 from cyclopts import CycloptsError
 
-from dynotune import ConfigError, SFTConfig, load_config
+from dynotune import ConfigError, DPOConfig, SFTConfig, load_config
 from dynotune.cli import app
 from tests.tiny import chats, tiny_model, tiny_tokenizer
 
@@ -58,6 +58,16 @@ def test_every_configuration_loads(block: Block, tmp_path: Path, monkeypatch: py
     path.write_text(block.text + "\nlerning_rate: 1\n")
     with pytest.raises(ConfigError, match="learning_rate"):  # negative control: loading does check keys
         load_config(path, {})
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("yaml") if b.title.startswith("dpo.yaml")], ids=name)
+def test_every_configuration_of_dpo_loads(block: Block, tmp_path: Path) -> None:
+    path = tmp_path / "dpo.yaml"
+    path.write_text(block.text)
+    assert load_config(path, into=DPOConfig).notices == []
+    path.write_text(block.text + "\npacking: true\n")
+    with pytest.raises(ConfigError, match="a pair stays a pair"):  # negative control
+        load_config(path, into=DPOConfig)
 
 
 def test_the_axolotl_example_is_refused_with_our_names(tmp_path: Path) -> None:

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, overload
 
 from dynotune.config.checking.problems import Origins, Problem, did_you_mean
+from dynotune.config.dpo import DPOConfig
 from dynotune.config.reading.files import read_file
 from dynotune.config.reading.flags import Words, from_words
 from dynotune.config.sft import SFTConfig
@@ -28,18 +29,36 @@ def _speedup(given: Mapping[str, Any], flag: str, setting: Any) -> dict[str, Any
     return {"speedups": {**(others or {}), name: setting}}
 
 
+@overload
+def load_config(
+    path: Path | str | None, flags: Mapping[str, Any] = ..., *, spelled: Mapping[str, str] | None = ...
+) -> SFTConfig: ...
+
+
+@overload
+def load_config(
+    path: Path | str | None,
+    flags: Mapping[str, Any] = ...,
+    *,
+    spelled: Mapping[str, str] | None = ...,
+    into: type[DPOConfig],
+) -> DPOConfig: ...
+
+
 def load_config(
     path: Path | str | None,
     flags: Mapping[str, Any] = MappingProxyType({}),
     *,
     spelled: Mapping[str, str] | None = None,
-) -> SFTConfig:
+    into: type[SFTConfig] | type[DPOConfig] = SFTConfig,
+) -> SFTConfig | DPOConfig:
     """The configuration that a file and flags give, checked; then its `env:` is exported.
 
     Args:
         path: a YAML or JSON file (`.json`), or None.
         flags: key to value; `Words` come from a command line and are read by the key's type.
         spelled: key to the flag as it was typed, for messages. Default: `--key`.
+        into: the configuration that is read: `SFTConfig` or `DPOConfig`.
 
     Raises:
         ConfigError: with the key, value, file and line or flag, and the remedy of every problem.
@@ -51,10 +70,10 @@ def load_config(
     problems = []
     for key, value in flags.items():
         try:
-            read = from_words(SFTConfig, key, value) if isinstance(value, Words) else value
+            read = from_words(into, key, value) if isinstance(value, Words) else value
             given.update(_speedup(given, key, read) if key.startswith(ONE_SPEEDUP) else {key: read})
         except ValueError as error:
             problems.append(Problem((key,), f"{error}.", origins.place(key)))
-    config = SFTConfig.from_origins(given, origins, problems)
+    config = into.from_origins(given, origins, problems)
     export_env(config.env)
     return config

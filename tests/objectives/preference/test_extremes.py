@@ -55,8 +55,9 @@ def test_a_certain_answer_has_finite_odds() -> None:
 
 
 def test_discopop_far_below_its_margin() -> None:
-    """The exponential part fades faster than it grows: what is left is the logistic part, the margin itself. TRL has
-    0 x infinity there."""
+    """The exponential part fades faster than it grows: what is left is the logistic part, the margin itself."""
+    margin = torch.tensor(-900.0)
+    assert (torch.exp(-margin) * torch.sigmoid(margin / 0.05)).isnan()  # as TRL writes it: infinity x 0
     found = loss_and_gradients({"loss_type": ["discopop"]}, answers(-9000.0, 0.0, 3), answers(0.0, 0.0, 3))
     assert found.tolist() == pytest.approx([900.0, -0.1, 0.1])
 

@@ -68,6 +68,8 @@ class CheckedConfig(Topic):
         return obj if isinstance(obj, cls) else cls(**obj)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.method.without:
+            raise_problems([Problem((name,), f"`{name}` is no key of {type(self).__name__}. Leave it.")])
         try:
             super().__setattr__(name, value)
         except ValidationError as error:
@@ -94,7 +96,8 @@ class CheckedConfig(Topic):
     def public_dict(self) -> dict[str, Any]:
         """Every key, its value without secrets and fit for JSON: what trackers and the model card may hold."""
         return {
-            key: None if is_secret(key) else public(key, value) for key, value in self.model_dump(mode="json").items()
+            key: None if is_secret(key) else public(key, value)
+            for key, value in self.model_dump(mode="json", exclude=set(self.method.without)).items()
         }
 
     # Callbacks that are written for transformers ask `args` for itself in these three ways.

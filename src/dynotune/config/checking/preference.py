@@ -2,8 +2,10 @@
 by 0; what TRL ignores is said."""
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from dynotune.config.checking.finding import Finding, idle, wrong
+from dynotune.config.keys.batch import BatchConfig
 from dynotune.config.keys.preference import PreferenceConfig
 
 OF_THE_MARGIN = frozenset(
@@ -110,3 +112,20 @@ def _unread(config: PreferenceConfig) -> Iterator[Finding]:
 
 def _named(config: PreferenceConfig, which: Callable[[str], bool]) -> str:
     return ", ".join(name for name in config.loss_type if which(name))
+
+
+if TYPE_CHECKING:
+
+    class _PairsInBatches(PreferenceConfig, BatchConfig): ...
+
+
+def groups(config: "_PairsInBatches", given: frozenset[str]) -> Iterator[Finding]:
+    """A loss that sorts batches of one pair has nothing to sort."""
+    sorting = _named(config, SORTING.__contains__)
+    if sorting and config.per_device_train_batch_size == 1:
+        yield idle(
+            f"`loss_type: {sorting}` sorts the pairs of a batch, and `per_device_train_batch_size: 1` leaves it one: each"
+            " pair is trained as it is.",
+            "loss_type",
+            "per_device_train_batch_size",
+        )

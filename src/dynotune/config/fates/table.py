@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
+from dynotune.config.fates.dpo import DPO_CONFIG, DPO_ONLY, OLDER_DPO, REFUSED_IN_DPO, REFUSED_IN_SFT
 from dynotune.config.fates.fate import Fate
 from dynotune.config.fates.training import TRAINING_ARGUMENTS
 from dynotune.config.fates.trl import (
     DATASET_CONFIG,
-    DPO_CONFIG,
-    DPO_ONLY,
     MIXTURE_CONFIG,
     MODEL_CONFIG,
     SCRIPT_ARGUMENTS,
@@ -29,15 +28,26 @@ NEWER_FIELDS = frozenset({"activation_checkpointing", "activation_checkpointing_
 
 OTHER_DEFAULTS: Mapping[str, str] = {
     "dtype": MODEL_CONFIG["dtype"].reason,
+    "precompute_ref_log_probs": DPO_ONLY["precompute_ref_log_probs"].reason,
     "gradient_checkpointing": TRAINING_ARGUMENTS["gradient_checkpointing"].reason,
 }
 """Honoured keys whose default is not TRL's, and why. The test fails on any other difference."""
 
 SFT_FATES: Mapping[str, Fate] = {
-    **DPO_ONLY,
+    **REFUSED_IN_SFT,
     **FATES["SFTConfig"],
     **MODEL_CONFIG,
     **SCRIPT_ARGUMENTS,
     **MIXTURE_CONFIG,
 }
 """The flat keys as `dynotune sft` meets them."""
+
+DPO_FATES: Mapping[str, Fate] = {
+    **REFUSED_IN_DPO,
+    **OLDER_DPO,
+    **FATES["DPOConfig"],
+    **MODEL_CONFIG,
+    **SCRIPT_ARGUMENTS,
+    **MIXTURE_CONFIG,
+}
+"""The flat keys as a DPO run meets them."""

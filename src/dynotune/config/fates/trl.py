@@ -1,4 +1,4 @@
-"""The fate of every field that TRL itself declares: its SFT, DPO, model, script and data set configurations."""
+"""The fate of every field that TRL itself declares: its SFT, model, script and data set configurations."""
 
 from typing import Any
 
@@ -10,7 +10,6 @@ LATER_STREAMING = (
     "the whole epoch is planned ahead from the lengths of its examples, so every row is read before the first step"
 )
 STREAMING_INSTEAD = "remove it; shards are read one row at a time, and only token ids are kept"
-DPO = "DPO arrives with `dynotune dpo`"
 
 
 def _only_skips_preparation(value: Any) -> bool:
@@ -63,33 +62,6 @@ SFT_CONFIG: dict[str, Fate] = {
     "completion_only_loss": honoured(),
     "assistant_only_loss": honoured(),
     "loss_type": honoured("`chunked_nll` is TRL's old name of `nll` and is taken as `nll`"),
-}
-
-DPO_ONLY: dict[str, Fate] = {
-    name: refused(DPO, "remove it from a `dynotune sft` configuration", default=default, silent=())
-    for name, default in {
-        "disable_dropout": True,
-        "precompute_ref_log_probs": False,
-        "precompute_ref_batch_size": None,
-        "loss_weights": None,
-        "ld_alpha": None,
-        "f_divergence_type": "reverse_kl",
-        "f_alpha_divergence_coef": 0.5,
-        "label_smoothing": 0.0,
-        "beta": 0.1,
-        "use_weighting": False,
-        "discopop_tau": 0.05,
-        "sync_ref_model": False,
-        "ref_model_mixup_alpha": 0.6,
-        "ref_model_sync_steps": 512,
-    }.items()
-}
-
-DPO_CONFIG: dict[str, Fate] = {
-    **SHARED,
-    **DPO_ONLY,
-    "loss_type": honoured(f"SFT's losses; for `sigmoid` and the others: {DPO}"),
-    "learning_rate": honoured(f"with SFT's default, 2e-5; DPO's 1e-6 belongs to DPO: {DPO}"),
 }
 
 MODEL_CONFIG: dict[str, Fate] = {

@@ -5,8 +5,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from dynotune.config.fates.dpo import DPO
 from dynotune.config.fates.names import DPO_LOSSES, OPTIMIZERS, SCHEDULES, SUPPORTED_OPTIMIZERS
-from dynotune.config.fates.trl import DPO, LATER_QLORA
+from dynotune.config.fates.trl import LATER_QLORA
 from dynotune.config.method import Rule, Said
 from dynotune.config.variables import refuse_variables
 

@@ -9,7 +9,9 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from dynotune.config.checking.problems import expected
+from dynotune.config.dpo import DPOConfig
 from dynotune.config.fates.aliases import AXOLOTL_NAMES, DATASET_ALIASES, LLAMA_FACTORY_NAMES
+from dynotune.config.fates.dpo import OLDER_DPO, REFUSED_IN_DPO
 from dynotune.config.fates.fate import Fate, Kind
 from dynotune.config.fates.launcher import LAUNCHER, PREFIXES
 from dynotune.config.fates.legacy import LEGACY, RENAMED
@@ -27,6 +29,7 @@ def pages() -> Mapping[str, str]:
     """Path below the documentation's folder to content."""
     return {
         "reference/configuration.md": configuration(),
+        "reference/dpo-configuration.md": dpo_configuration(),
         "reference/trl-fields.md": trl_fields(),
         "reference/axolotl-llamafactory-names.md": other_names(),
         "reference/speedups.md": speedup_page(speedups(), WRITTEN),
@@ -51,6 +54,32 @@ def configuration() -> str:
     for key, field in DatasetEntry.model_fields.items():
         lines += _entry(key, field)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def dpo_configuration() -> str:
+    """The keys of a DPO run, where they are not SFT's."""
+    lines = [
+        "# Configuration keys of DPO",
+        "",
+        WRITTEN,
+        "The keys of `DPOConfig`, where they are not those of `SFTConfig`. All others are [the same](configuration.md),",
+        "with TRL's meaning: an example is a pair, so `per_device_train_batch_size` counts pairs. What each loss is:",
+        "[Preference losses](../losses.md).",
+    ]
+    for topic in topics(DPOConfig):
+        other = [key for key in topic.fields if _differs(key)]
+        if other:
+            lines += ["", f"## {topic.title}", "", topic.about, ""]
+        for key in other:
+            lines += _entry(key, DPOConfig.model_fields[key])
+    lines += ["", "## Keys of SFT that DPO lacks", "", *_table(REFUSED_IN_DPO)]
+    lines += ["", "## Names of older versions of TRL's DPOConfig", "", *_table(OLDER_DPO)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _differs(key: str) -> bool:
+    sft, dpo = SFTConfig.model_fields.get(key), DPOConfig.model_fields[key]
+    return sft is None or (sft.annotation, sft.default) != (dpo.annotation, dpo.default)
 
 
 def _entry(key: str, field: FieldInfo) -> Iterator[str]:

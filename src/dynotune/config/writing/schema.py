@@ -54,6 +54,10 @@ def _speedups() -> dict[str, Any]:
 
 
 def _accept_spellings(entry: dict[str, Any]) -> None:
+    if entry.get("type") == "array" and "enum" in entry.get("items", {}):
+        # A list of one, as TRL's files write it.
+        word = {"enum": entry["items"]["enum"]}
+        entry["anyOf"] = [{key: entry.pop(key) for key in ("type", "items", "minItems") if key in entry}, word]
     # YAML 1.1 reads an unquoted `no` or `off` as false; editors follow it, and so does the loader.
     words = set(entry.get("enum", ()))
     if {"no", "off"} & words:

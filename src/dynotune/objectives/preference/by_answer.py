@@ -16,13 +16,13 @@ def _rewards(pairs: Pairs, config: PreferenceConfig) -> tuple[Tensor, Tensor]:
 
 
 def nca_pair(pairs: Pairs, config: PreferenceConfig) -> Tensor:
-    """NCA (Chen et al., arXiv 2402.05369, eq. 11, with two answers): holds the chosen answer's likelihood up."""
+    """NCA (Chen et al., arXiv 2402.05369, with two answers): holds the chosen answer's likelihood up."""
     chosen_P, rejected_P = _rewards(pairs, config)
     return -F.logsigmoid(chosen_P) - 0.5 * F.logsigmoid(-chosen_P) - 0.5 * F.logsigmoid(-rejected_P)
 
 
 def bco_pair(pairs: Pairs, config: PreferenceConfig) -> Tensor:
-    """BCO of pairs (Jung et al., arXiv 2404.04656, eq. 4), without a shift of the reward and so without a state."""
+    """BCO of pairs (Jung et al., arXiv 2404.04656), without a shift of the reward and so without a state."""
     chosen_P, rejected_P = _rewards(pairs, config)
     return -F.logsigmoid(chosen_P) - F.logsigmoid(-rejected_P)
 

@@ -44,7 +44,7 @@ def exo_pair(pairs: Pairs, config: PreferenceConfig) -> Tensor:
 
 
 def robust(pairs: Pairs, config: PreferenceConfig) -> Tensor:
-    """Robust DPO (Chowdhury et al., arXiv 2403.00409, eq. 12): unbiased where `label_smoothing` of labels are flipped."""
+    """Robust DPO (Chowdhury et al., arXiv 2403.00409): unbiased where `label_smoothing` of labels are flipped."""
     logits_P, flipped = config.beta * margin(pairs, config), config.label_smoothing
     return (flipped * F.logsigmoid(-logits_P) - (1 - flipped) * F.logsigmoid(logits_P)) / (1 - 2 * flipped)
 
@@ -59,10 +59,10 @@ def discopop(pairs: Pairs, config: PreferenceConfig) -> Tensor:
 
 
 def sigmoid_norm(pairs: Pairs, config: PreferenceConfig) -> Tensor:
-    """DPO of scores per token (Lambert et al., Tulu 3, arXiv 2411.15124, eq. 6)."""
+    """DPO of scores per token (Lambert et al., Tulu 3, arXiv 2411.15124)."""
     return -F.logsigmoid(config.beta * margin_per_token(pairs, config))
 
 
 def dpo_norm(pairs: Pairs, config: PreferenceConfig) -> Tensor:
-    """open-instruct's `dpo_norm` (arXiv 2411.15124, eq. 6): `sigmoid_norm` that heeds `label_smoothing`."""
+    """open-instruct's `dpo_norm` (arXiv 2411.15124): `sigmoid_norm` that heeds `label_smoothing`."""
     return smoothed(config.beta * margin_per_token(pairs, config), config.label_smoothing)

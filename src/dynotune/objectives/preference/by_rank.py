@@ -21,7 +21,7 @@ def _sorted(values_P: Tensor, pairs: Pairs) -> Tensor:
 
 
 def aot(pairs: Pairs, config: PreferenceConfig) -> Tensor:
-    """AOT, paired: the policy's margins over the reference's, rank by rank (arXiv 2406.05882, section 3)."""
+    """AOT, paired: the policy's margins over the reference's, rank by rank (arXiv 2406.05882)."""
     assert pairs.chosen.reference_P is not None, "this loss needs the reference"
     assert pairs.rejected.reference_P is not None, "this loss needs the reference"
     policy_P = _sorted(pairs.chosen.logps_P - pairs.rejected.logps_P, pairs)

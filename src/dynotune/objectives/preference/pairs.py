@@ -82,7 +82,7 @@ class Pairs:
 
 
 def without_tails(answers: Answers, alpha: float) -> Answers:
-    """Log-probabilities in which the tail of the longer answer counts `alpha` only (LD-DPO, arXiv 2409.06411, eq. 9).
+    """Log-probabilities in which the tail of the longer answer counts `alpha` only (LD-DPO, arXiv 2409.06411).
 
     The gradient of a token in the tail is exactly `alpha` of what it was: 0 where `alpha` is 0.
     """

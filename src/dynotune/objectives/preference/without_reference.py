@@ -34,21 +34,21 @@ def sft(pairs: Pairs, config: PreferenceConfig) -> Tensor:
 
 
 def simpo(pairs: Pairs, config: PreferenceConfig) -> Tensor:
-    """SimPO (Meng et al., arXiv 2405.14734, eq. 6): log-probabilities per token, and a margin `simpo_gamma`."""
+    """SimPO (Meng et al., arXiv 2405.14734): log-probabilities per token, and a margin `simpo_gamma`."""
     chosen_P = pairs.chosen.logps_P / pairs.chosen.counts
     rejected_P = pairs.rejected.logps_P / pairs.rejected.counts
     return smoothed(config.beta * (chosen_P - rejected_P) - config.simpo_gamma, config.label_smoothing)
 
 
 def cpo(pairs: Pairs, config: PreferenceConfig) -> Tensor:
-    """CPO (Xu et al., arXiv 2401.08417, eq. 6): DPO with a uniform reference, and `cpo_alpha` times `sft`."""
+    """CPO (Xu et al., arXiv 2401.08417): DPO with a uniform reference, and `cpo_alpha` times `sft`."""
     logits_P = config.beta * (pairs.chosen.logps_P - pairs.rejected.logps_P)
     preference_P = smoothed(logits_P, config.label_smoothing)
     return preference_P + config.cpo_alpha * likelihood(pairs) if config.cpo_alpha else preference_P
 
 
 def orpo(pairs: Pairs, config: PreferenceConfig) -> Tensor:
-    """ORPO (Hong et al., arXiv 2403.07691, eq. 6): `sft`, and `beta` times the log of the odds ratio."""
+    """ORPO (Hong et al., arXiv 2403.07691): `sft`, and `beta` times the log of the odds ratio."""
     odds_P = _log_odds(pairs.chosen.logps_P / pairs.chosen.counts)
     against_P = _log_odds(pairs.rejected.logps_P / pairs.rejected.counts)
     return likelihood(pairs) - config.beta * F.logsigmoid(odds_P - against_P)
