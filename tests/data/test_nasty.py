@@ -21,6 +21,7 @@ from dynotune.data.read.readers import read_records
 from dynotune.data.tokens.encode import Encoder
 from dynotune.errors import DataError
 from dynotune.plan.make import NO_LABELS_LEFT, trainable_spans
+from tests.data.pairs import PairsConfig
 
 # How the words of expected.json (their beginning) are named here. "notice": the row trains. "bad": it does not.
 # "fault": the whole file. "plan": it goes when `max_length` is applied.
@@ -105,6 +106,21 @@ NAMES: dict[str, tuple[str, str]] = {
     "tool-arguments-not-json; ends without answer": ("notice", "tool-arguments-not-json"),
 }
 
+NAMES_OF_PAIRS: dict[str, tuple[str, str]] = {
+    "chosen-equals-rejected": ("bad", "chosen-equals-rejected"),
+    "missing-rejected": ("bad", "missing-rejected"),
+    "empty-chosen": ("bad", "empty-chosen"),
+    "plain-strings": ("notice", "prompt-chosen-rejected-text-row"),
+    "hh-rlhf implicit prompt": ("notice", "hh-rlhf-row"),
+    "implicit prompt differs between": ("bad", "prompts-differ"),
+    "implicit prompt, message form": ("notice", "implicit-prompt-row"),
+    "chosen far longer than max length": ("ok", ""),  # cut and counted: test_a_side_that_is_cut_is_counted
+    "differs only in the last character": ("notice", "sides-nearly-equal"),
+    "margin-not-a-number": ("notice", "margin-not-a-number"),
+    "empty-prompt": ("bad", "empty-prompt"),
+}
+"""The same for rows that are read as pairs."""
+
 
 def entries() -> list[Any]:
     shared = os.environ.get("DYNOTUNE_SHARED")
@@ -135,11 +151,12 @@ def every_place(ledger: Ledger, names: Iterable[str]) -> list[tuple[str, int | N
 
 
 @cache
-def outcome(path: Path, model: Path) -> Outcome:
+def outcome(path: Path, model: Path, *, pairs: bool = False) -> Outcome:
     tokenizer = AutoTokenizer.from_pretrained(model)
     # Truncation is looked at where a file is about it: there only the assistant's turns have labels.
     about_truncation = path.name.startswith("no_labels_after")
-    config = DataConfig(on_bad_row="skip", max_length=2048, assistant_only_loss=about_truncation)
+    kind = PairsConfig if pairs else DataConfig
+    config = kind(on_bad_row="skip", max_length=2048, assistant_only_loss=about_truncation)
     witness = Ledger()
     used: list[int | None] = []
     try:
@@ -178,11 +195,11 @@ def meets(found: Outcome, line: int | None, kind: str, name: str) -> bool:
     return noticed and line in found.used and line not in found.bad
 
 
-def named(expect: str) -> tuple[str, str]:
+def named(expect: str, names: dict[str, tuple[str, str]] = NAMES) -> tuple[str, str]:
     if expect == "ok" or expect.startswith("ok:"):
         return "ok", ""
-    fitting = [words for words in NAMES if expect.startswith(words)]
-    return NAMES[max(fitting, key=len)]
+    fitting = [words for words in names if expect.startswith(words)]
+    return names[max(fitting, key=len)]
 
 
 @pytest.mark.parametrize("entry", entries())
@@ -191,6 +208,10 @@ def test_expectation(entry: dict[str, Any], shared: Path, stories: Path) -> None
     if entry["format"] == "preference":
         # DPO has its own formats. Here it is refused by name, and says where it belongs.
         assert found.bad[entry["line"]] == "preference-row"
+        found = outcome(shared / "data" / "nasty" / entry["file"], stories, pairs=True)
+        kind, name = named(entry["expect"], NAMES_OF_PAIRS)
+        assert meets(found, entry["line"], kind, name), (kind, name, found)
+        assert found.used.count(entry["line"]) in (0, 2)
         return
     kind, name = named(entry["expect"])
     assert meets(found, entry["line"], kind, name), (kind, name, found)

@@ -42,3 +42,18 @@ def trl_prepare(
     )
     prepared = trainer._prepare_dataset(datasets.Dataset.from_list(rows), tokenizer, arguments, False, None, "test")
     return [(row["input_ids"], row["labels"]) for row in prepared]
+
+
+def trl_prepare_pairs(
+    tokenizer: Any, rows: list[dict[str, Any]], max_length: int | None = None, mode: str = "keep_start"
+) -> list[tuple[list[int], list[int], list[int]]]:
+    """Prompt, chosen and rejected token ids of each row by `DPOTrainer._prepare_dataset`, without those that it drops."""
+    import datasets
+    from trl import DPOTrainer
+
+    datasets.disable_progress_bars()
+    trainer = DPOTrainer.__new__(DPOTrainer)
+    trainer._tokenizer = tokenizer
+    arguments = SimpleNamespace(dataset_num_proc=None, max_length=max_length, truncation_mode=mode)
+    prepared = trainer._prepare_dataset(datasets.Dataset.from_list(rows), tokenizer, arguments, "test")
+    return [(row["prompt_ids"], row["chosen_ids"], row["rejected_ids"]) for row in prepared]

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from dynotune.config.keys.data import DataConfig
 from dynotune.data.account.ledger import PLACES_KEPT, Ledger, count_labels
-from dynotune.data.checks.duplicates import RowHashes, row_hashes
+from dynotune.data.checks.duplicates import RowHashes, pair_hashes, row_hashes
+from dynotune.data.checks.pairs import pair_notices
 from dynotune.data.checks.rows import row_notices
 from dynotune.data.checks.text_checks import ControlTokens
 from dynotune.data.checks.view import View
@@ -27,6 +28,7 @@ from dynotune.data.places import Places
 from dynotune.data.printable import printable, row_beginning
 from dynotune.data.rows import BadRow, Found, Place, Row
 from dynotune.data.sources.columns import parsed
+from dynotune.data.tokens.pairs import sides_of
 from dynotune.errors import DataError
 
 if TYPE_CHECKING:
@@ -93,13 +95,15 @@ class ChunkEncoder:
 
     def __init__(self, config: DataConfig, encoder: RowEncoder) -> None:
         self.config, self.encoder = config, encoder
-        self.setting = Setting(config.dataset_text_field, encoder.tokenizer.chat_template is not None)
+        self.setting = Setting(
+            config.dataset_text_field, encoder.tokenizer.chat_template is not None, pairs=config.per_example > 1
+        )
         self.control = ControlTokens.of(encoder.tokenizer)
 
     def encode(self, found_rows: Sequence[Found]) -> Chunk:
         """Raises `DataError` at the first bad row under `on_bad_row: error`."""
         rows = [parsed(row) for row in found_rows]
-        account = _Account(self.config.on_bad_row == "error")
+        account = _Account(self.config.on_bad_row == "error", self.config.per_example)
         before = self.encoder.notices.copy()
         recognised = [row if isinstance(row, BadRow) else normalise(row, self.setting) for row in rows]
         results = self._encode([found[1] for found in recognised if not isinstance(found, BadRow)])
@@ -122,9 +126,14 @@ class ChunkEncoder:
                 detail = "no token of the row carries loss"
                 account.refuse(BadRow(row.place, "no-labels", detail, row_beginning(values)), values)
                 continue
-            view = View(normal)
-            account.use(row.place, examples, row_notices(view, self.control), of_format)
-            hashes.add(row.place, row_hashes(view, values))
+            views = [View(side) for side in sides_of(normal)]
+            notices = [name for view in views for name in row_notices(view, self.control)]
+            if self.config.per_example == 1:
+                hashes.add(row.place, row_hashes(views[0], values))
+            else:
+                notices += pair_notices(views[0], views[1])
+                hashes.add(row.place, pair_hashes(views[0], views[1], values))
+            account.use(row.place, examples, list(dict.fromkeys(notices)), of_format)
         return Chunk(
             rows=len(rows),
             tokens=Tokens.of(account.examples),
@@ -152,8 +161,8 @@ class ChunkEncoder:
 
 
 class _Account:
-    def __init__(self, bad_rows_stop: bool) -> None:
-        self.bad_rows_stop = bad_rows_stop
+    def __init__(self, bad_rows_stop: bool, per_example: int) -> None:
+        self.bad_rows_stop, self.per_example = bad_rows_stop, per_example
         self.ledger = Ledger()
         self.examples: list[Example] = []
         self.formats: dict[tuple[str, str], FormatFound] = {}
@@ -169,7 +178,7 @@ class _Account:
         return found
 
     def use(self, place: Place, examples: list[Example], notices: list[str], of_format: FormatFound) -> None:
-        self.ledger.use(place, examples)
+        self.ledger.use(place, examples, self.per_example)
         self.ledger.notice(notices, place)
         self.examples += examples
         of_format.used += 1

@@ -43,7 +43,8 @@ class Examples:
     """An immutable list of examples.
 
     `ids` and `labels` [tokens] int32 are flat; example i is their slice from `starts[i]` to `ends[i]` (both [rows] int64).
-    `labels` may be the same array as `ids`, where every token carries loss.
+    `labels` may be the same array as `ids`, where every token carries loss. Where `per_example` is 2 they are the sides of
+    pairs: 2p is the chosen and 2p + 1 the rejected side of pair p.
     """
 
     def __init__(
@@ -53,8 +54,11 @@ class Examples:
         offsets: NDArray[np.int64],
         places: Places,
         digest: str | None = None,
+        per_example: int = 1,
     ) -> None:
         """offsets: [rows + 1] int64, ascending from 0. digest: that of these arrays, where it is known already."""
+        assert len(places) % per_example == 0
+        self.per_example = per_example
         assert len(ids) == len(labels) == offsets[-1]
         assert len(offsets) == len(places) + 1
         self.ids, self.labels, self.places = ids, labels, places
@@ -62,14 +66,14 @@ class Examples:
         self._digest = digest
 
     @classmethod
-    def from_list(cls, examples: Iterable[Example]) -> Self:
+    def from_list(cls, examples: Iterable[Example], per_example: int = 1) -> Self:
         kept = list(examples)
         offsets = np.zeros(len(kept) + 1, np.int64)
         np.cumsum([len(e.ids_T) for e in kept], out=offsets[1:])
         empty = [np.zeros(0, np.int32)]
         ids = np.concatenate([e.ids_T for e in kept] or empty).astype(np.int32, copy=False)
         labels = np.concatenate([e.labels_T for e in kept] or empty).astype(np.int32, copy=False)
-        return cls(ids, labels, offsets, Places.of(e.place for e in kept))
+        return cls(ids, labels, offsets, Places.of(e.place for e in kept), per_example=per_example)
 
     def __len__(self) -> int:
         return len(self.places)
@@ -79,13 +83,26 @@ class Examples:
         return Example(self.ids[start:end], self.labels[start:end], self.places[index])
 
     def take(self, rows: NDArray[np.int64]) -> Examples:
-        """The examples at these indices, in this order, over the same token arrays."""
+        """The documents at these indices, in this order, over the same token arrays. Of pairs see `take_rows`."""
         view = object.__new__(Examples)
+        view.per_example = 1
         view.ids, view.labels, view.places = self.ids, self.labels, self.places.take(rows)
         view.starts, view.ends = self.starts[rows], self.ends[rows]
         order = hashlib.blake2b(self.digest().encode(), digest_size=16)
         order.update(np.ascontiguousarray(rows, "<i8").data)
         view._digest = order.hexdigest()
+        return view
+
+    def documents_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The indices [rows * per_example] of all documents of these rows: of each pair both sides, chosen first."""
+        if self.per_example == 1:
+            return rows
+        return (rows[:, None] * self.per_example + np.arange(self.per_example)).ravel()
+
+    def take_rows(self, rows: NDArray[np.int64]) -> Examples:
+        """The examples of these rows, whole, in this order: where they are pairs, both sides of each."""
+        view = self.take(self.documents_of(rows))
+        view.per_example = self.per_example
         return view
 
     def parts(self, rows: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Examples:
@@ -103,6 +120,21 @@ class Examples:
                   for array, kind in ((self.ids, "<i4"), (self.labels, "<i4"), (self.ends, "<i8")))
             )  # fmt: skip
         return self._digest
+
+    @property
+    def rows(self) -> int:
+        """How many rows of training data these are: pairs, where they are sides of pairs."""
+        return len(self) // self.per_example
+
+    @property
+    def places_of_rows(self) -> Places:
+        """Where each row stands [rows]: both sides of a pair stand in one place."""
+        return self.places if self.per_example == 1 else self.places.take(np.arange(0, len(self), self.per_example))
+
+    def by_row(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Counts of documents [documents] summed over each row's [rows]."""
+        summed: NDArray[np.int64] = counts.reshape(-1, self.per_example).sum(1)
+        return summed
 
     @property
     def lengths(self) -> NDArray[np.int64]:

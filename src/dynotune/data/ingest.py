@@ -17,6 +17,7 @@ from dynotune.data.account.quarantine import Quarantine
 from dynotune.data.checks.duplicates import Duplicates
 from dynotune.data.chunk import Chunk, ChunkEncoder, RowEncoder, Tokens
 from dynotune.data.examples import Examples
+from dynotune.data.formats.preference import PREFERENCE_NAMES
 from dynotune.data.formats.recognise import Setting
 from dynotune.data.places import Places
 from dynotune.data.progress import loading_progress
@@ -85,9 +86,9 @@ class Loaded:
 class Memory:
     """A sink that keeps all tokens."""
 
-    def __init__(self, quarantine: Quarantine | None) -> None:
+    def __init__(self, quarantine: Quarantine | None, per_example: int = 1) -> None:
         self.kept: list[Tokens] = []
-        self.quarantine = quarantine
+        self.quarantine, self.per_example = quarantine, per_example
 
     def add(self, tokens: Tokens) -> None:
         self.kept.append(tokens)
@@ -103,7 +104,8 @@ class Memory:
         ids = _joined([tokens.ids for tokens in kept])
         same = all(tokens.labels is None for tokens in kept)
         labels = ids if same else _joined([t.ids if t.labels is None else t.labels for t in kept])
-        return Examples(ids, labels, np.cumsum(lengths), _joined_places([tokens.places for tokens in kept]))
+        places = _joined_places([tokens.places for tokens in kept])
+        return Examples(ids, labels, np.cumsum(lengths), places, per_example=self.per_example)
 
 
 def _joined(arrays: list[NDArray[np.int32]]) -> NDArray[np.int32]:
@@ -134,7 +136,7 @@ def load_examples(
     `quarantine` is the file for bad rows under `on_bad_row: skip`; with None they are only counted. Raises `DataError`
     at the first bad row under `on_bad_row: error`, and where no row is left.
     """
-    memory = Memory(Quarantine(quarantine) if quarantine else None)
+    memory = Memory(Quarantine(quarantine) if quarantine else None, config.per_example)
     here = map(ChunkEncoder(config, encoder).encode, chunks(rows, config))
     account = take_chunks(here, memory, ledger, encoder, name, config, show_progress=show_progress)
     return Loaded(memory.examples(), account.ledger, account.format)
@@ -172,7 +174,7 @@ def take_chunks(
 
     Raises `DataError` where no row is left.
     """
-    duplicates = Duplicates()
+    duplicates = Duplicates(pairs=config.per_example > 1)
     formats: Counter[str] = Counter()
     first_format: dict[str, str] = {}
     noticed: Counter[str] = Counter()
@@ -200,7 +202,9 @@ def take_chunks(
     ledger.check()
     if not used:
         raise DataError(f"{name}: no row is left to train on.\n{_as_text(ledger, name)}")
-    setting = Setting(config.dataset_text_field, encoder.tokenizer.chat_template is not None)
+    setting = Setting(
+        config.dataset_text_field, encoder.tokenizer.chat_template is not None, pairs=config.per_example > 1
+    )
     return Account(ledger, _format(formats, setting), noticed, probed)
 
 
@@ -211,8 +215,10 @@ def _format(formats: Counter[str], setting: Setting) -> str:
         if setting.has_chat_template
         else "Alpaca, with Alpaca's own prompt text (the tokenizer has no chat template)",
         "text": f"text in the column `{setting.text_field}`",
+        **PREFERENCE_NAMES,
     }
-    counted = [f"{names.get(form, form)} ({count:,} row{'s' * (count != 1)})" for form, count in formats.items()]
+    kind = "pair" if setting.pairs else "row"
+    counted = [f"{names.get(form, form)} ({count:,} {kind}{'s' * (count != 1)})" for form, count in formats.items()]
     return counted[0] if len(counted) == 1 else f"mixed formats: {'; '.join(counted)}"
 
 

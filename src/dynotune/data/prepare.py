@@ -66,7 +66,7 @@ def prepare_data(config: SFTConfig, options: PrepareOptions, console: "Console")
         content = make_content(loaded.examples, config, loaded.ledger, packing=strategy)
         for sentence in loaded.lines():
             say(f"{name}: {sentence}")
-        about = loaded.about or about_rows(loaded.examples.lengths)
+        about = loaded.about or about_rows(loaded.examples.lengths, loaded.examples.per_example)
         for sentence in in_words(about):
             say(f"{name}: {sentence}")
         console.print(loaded.ledger.summary(name))

@@ -260,7 +260,7 @@ def test_every_part_of_the_fingerprint_has_a_test_above(tmp_path: Path, cache: P
     assert set(Manifest.read(the_store(cache)).parts) == {
         "columns", "dataset_text_field", "on_bad_row", "completion_only_loss", "assistant_only_loss",
         "chat_template_kwargs", "tokenizer", "special_tokens", "chat_template", "date", "asked", "versions", "dynotune",
-        "store_format",
+        "store_format", "per_example",
     }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from transformers.tokenization_python import PreTrainedTokenizer
 from dynotune.config.keys.data import DataConfig
 from dynotune.data.examples import IGNORE, Example
 from dynotune.data.rows import BadRow, Place, Row
-from dynotune.data.tokens import encode as encode_module
+from dynotune.data.tokens import batches
 from dynotune.data.tokens.encode import Encoder
 from dynotune.data.tokens.tokenise import REMEMBERED, BatchTokeniser, remember_words
 from dynotune.errors import ModelError
@@ -44,7 +44,7 @@ def reason(result: Any) -> str:
 
 def test_results_stand_in_the_order_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever kind a row is, however the batch is divided, and wherever a bad one stands."""
-    monkeypatch.setattr(encode_module, "CHUNK_ROWS", 3)
+    monkeypatch.setattr(batches, "CHUNK_ROWS", 3)
     rows: list[Row] = []
     for i in range(20):
         kind = i % 4

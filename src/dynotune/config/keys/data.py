@@ -1,6 +1,6 @@
 """Which rows are read, how their columns are named, how they become tokens and labels."""
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -34,6 +34,10 @@ class DatasetEntry(Topic):
 
 
 class DataConfig(Topic):
+    per_example: ClassVar[int] = 1
+    """Documents that an example consists of. No key: 2 where rows are pairs of a chosen and a rejected answer, which the
+    configuration's class says."""
+
     dataset_name: str | None = None
     """Training data: a file, a folder, a glob of shards or a hub id."""
 

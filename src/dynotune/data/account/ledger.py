@@ -6,6 +6,7 @@ Two equations hold at any time, and `check` asserts them:
     tokens:  read = used + truncated + in skipped rows
 
 `unpacked` is 0 unless pre-tokenised rows hold several documents: such a row becomes an example for each.
+A row of preference data is a pair, whose tokens are those of both sides, each with the prompt.
 Rows that never became tokens (they could not be parsed, rendered or given a label) count as rows, with no tokens.
 """
 
@@ -105,13 +106,16 @@ class Ledger(Counts):
         for counts in self._of(place.file):
             counts.rows_read += rows
 
-    def use(self, place: Place, examples: Sequence[Example]) -> None:
-        """A row that was `read` became an example, or several where it held packed documents."""
+    def use(self, place: Place, examples: Sequence[Example], per_row: int = 1) -> None:
+        """A row that was `read` became an example, or several where it held packed documents.
+
+        per_row: documents that a row consists of (2 of a pair), so that rows are counted and not documents."""
+        rows = len(examples) // per_row
         n_tokens = sum(len(example.ids_T) for example in examples)
         n_labels = sum(count_labels(example) for example in examples)
         for counts in self._of(place.file):
-            counts.rows_unpacked += len(examples) - 1
-            counts.rows_used += len(examples)
+            counts.rows_unpacked += rows - 1
+            counts.rows_used += rows
             counts.tokens_read += n_tokens
             counts.tokens_used += n_tokens
             counts.label_tokens += n_labels

@@ -23,11 +23,14 @@ from dynotune.data.places import NO_LINE
 from dynotune.data.rows import Place
 
 _WITHIN, _BETWEEN = "\x1f", "\x1e"
+_SIDES = b"\x1d"
+"""Between a pair's sides."""
 
 
 @dataclass
 class RowHashes:
-    """The hashes of rows, four a row one after the other (whole row, content, near content, prompt), and their places."""
+    """The hashes of rows, four a row one after the other (whole row, content, near content, and the prompt or, of a pair,
+    both sides whichever is chosen), and their places."""
 
     hashes: array[int] = field(default_factory=lambda: array("Q"))
     files: dict[str, int] = field(default_factory=dict)
@@ -64,11 +67,25 @@ def row_hashes(view: View, values: Mapping[str, Any]) -> tuple[int, int, int, in
     )
 
 
+def pair_hashes(chosen: View, rejected: View, values: Mapping[str, Any]) -> tuple[int, int, int, int]:
+    """What tells equal pairs, and such as prefer the opposite: the last hash is the same whichever side is chosen."""
+    contents = ["".join(_asked_and_answered(side)) for side in (chosen, rejected)]
+    as_bytes = [_encoded(content) for content in contents]
+    near = [_near(content, raw) for content, raw in zip(contents, as_bytes, strict=True)]
+    return (
+        xxh3_64_intdigest(_canonical(values)),
+        xxh3_64_intdigest(_SIDES.join(as_bytes)),
+        xxh3_64_intdigest(_SIDES.join(near)),
+        xxh3_64_intdigest(_SIDES.join(sorted(near))),
+    )
+
+
 class Duplicates:
     """Takes the hashes of rows with `add`; `found` names the later rows of every group of equals."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, pairs: bool = False) -> None:
         self._rows = RowHashes()
+        self._contrary = "contradicting-pair" if pairs else "conflicting-answer"
 
     def add(self, hashes: RowHashes) -> None:
         self._rows.extend(hashes)
@@ -77,7 +94,8 @@ class Duplicates:
         """(notice, place) for every row that repeats an earlier one, wholly, in content, nearly, or in its prompt.
 
         The notices exclude each other, from the strictest on; `conflicting-answer` is the same prompt with another
-        answer than the first row that has it.
+        answer than the first row that has it. Of pairs, most prompts have several: there `contradicting-pair` is the same
+        two sides, of which the first row that has them prefers the other.
         """
         row, content, near, prompt = np.frombuffer(self._rows.hashes, np.uint64).reshape(-1, 4).T
         same_row, same_content, same_near = (_repeats(hashes) for hashes in (row, content, near))
@@ -87,7 +105,7 @@ class Duplicates:
             ("exact-duplicate", same_row),
             ("duplicate-content", same_content & ~same_row),
             ("near-duplicate", same_near & ~same_content & ~same_row),
-            ("conflicting-answer", conflict & ~same_near),
+            (self._contrary, conflict & ~same_near),
         ):
             for index in np.flatnonzero(where):
                 yield name, self._place(int(index))

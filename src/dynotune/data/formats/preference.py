@@ -148,6 +148,18 @@ PREFERENCE_FORMATS: dict[str, Conversion] = {
 }
 """The conversion of each format that `shape_of` names."""
 
+PREFERENCE_NAMES = {
+    "prompt-chosen-rejected": "prompt, chosen and rejected as messages",
+    "prompt-chosen-rejected-text": "prompt, chosen and rejected as text",
+    "sharegpt-preference": "ShareGPT conversations with a chosen and a rejected answer",
+    "messages-preference": "messages with a chosen and a rejected answer",
+    "alpaca-preference": "Alpaca with a chosen and a rejected answer",
+    "implicit-prompt": "chosen and rejected as conversations, which begin with the prompt",
+    "hh-rlhf": "hh-rlhf transcripts",
+    "implicit-prompt-text": "chosen and rejected as text, where the prompt is what both begin with",
+}
+"""What each format is called when it is said what was recognised."""
+
 
 def _is_conversation(value: Any) -> bool:
     """A list of messages, or one message alone."""

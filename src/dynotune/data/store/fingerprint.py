@@ -32,10 +32,12 @@ KEYS = (
     "completion_only_loss",
     "assistant_only_loss",
     "chat_template_kwargs",
+    "per_example",
 )
-"""Keys that decide how rows become tokens. Each is a part of its own."""
+"""What of the configuration decides how rows become tokens. Each is a part of its own."""
 
 WORDS = {
+    "per_example": "whether rows are pairs of answers",
     "tokenizer": "the tokenizer",
     "special_tokens": "the tokenizer's special tokens (end, padding, added tokens)",
     "chat_template": "the chat template",

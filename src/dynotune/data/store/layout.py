@@ -76,6 +76,9 @@ class Manifest:
     about: dict[str, Any] = field(default_factory=dict)
     """For people: the length histogram, how well the data packs, versions, when it was built."""
 
+    per_example: int = 1
+    """2 where rows are the sides of pairs, chosen and rejected in turn."""
+
     format: int = FORMAT
 
     def sizes(self) -> dict[str, int]:
@@ -116,6 +119,8 @@ class Manifest:
             counts = manifest.rows, manifest.tokens, manifest.label_tokens
             if not all(type(count) is int and 0 <= count < _LARGEST_COUNT for count in counts):
                 raise DamagedError(f"{MANIFEST} has impossible counts")
+            if manifest.per_example not in (1, 2) or manifest.rows % manifest.per_example:
+                raise DamagedError(f"{MANIFEST} tells of pairs that are not whole")
             if set(manifest.checksums) != {*manifest.sizes(), QUARANTINE}:
                 raise DamagedError(f"{MANIFEST} does not list the files of a store")
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -124,7 +124,8 @@ class Obtaining:
             "" if checked_whole(manifest) or self.verify else "; its tokens were not checked (`prepare --verify` does)"
         )
         place = f"{printable(str(store))}{_of_whom(store)}"
-        sentence = f"hit: {manifest.rows:,} rows in {seconds:.2f} s from {place}{how}{unchecked}"
+        rows = f"{examples.rows:,} {'pairs' if manifest.per_example > 1 else 'rows'}"
+        sentence = f"hit: {rows} in {seconds:.2f} s from {place}{how}{unchecked}"
         return Loaded(examples, account.ledger, account.format, manifest.statements, sentence, manifest.about)
 
     def _reads_into_memory(self, store: Path) -> tuple[bool, str]:
@@ -147,7 +148,7 @@ class Obtaining:
         quarantine = Quarantine(self.quarantine) if self.quarantine else None
         name = f".building-{os.getpid()}-{os.urandom(4).hex()}"
         try:
-            writer = StoreWriter(folder / name, quarantine)
+            writer = StoreWriter(folder / name, quarantine, self.config.per_example)
         except OSError as error:
             raise _UnwritableError(f"{printable(str(folder))} cannot be written ({error.strerror or error})") from error
         try:
@@ -155,7 +156,7 @@ class Obtaining:
             statements = self.stream.statements
             if writer.failure is not None:
                 return self._kept_in_memory(writer, account, statements)
-            about = {**about_rows(writer.lengths()), "made_from": self._made_from()}
+            about = {**about_rows(writer.lengths(), self.config.per_example), "made_from": self._made_from()}
             hashed = [state.__dict__ for state in contents.hashed]
             if (file := contents.changed_since()) is not None:
                 writer.give_up(f"{file} changed while it was read")
@@ -174,6 +175,7 @@ class Obtaining:
                 digest="",
                 checksums={},
                 about=about,
+                per_example=self.config.per_example,
             )
             place = folder / _store_name(manifest)
             if place.exists() or place.is_symlink():
@@ -208,7 +210,7 @@ class Obtaining:
         return Loaded(writer.memory.examples(), account.ledger, account.format, statements, sentence)
 
     def _in_memory(self, why: str) -> Loaded:
-        memory = Memory(Quarantine(self.quarantine) if self.quarantine else None)
+        memory = Memory(Quarantine(self.quarantine) if self.quarantine else None, self.config.per_example)
         account = self._tokenise(memory)
         sentence = f"{why}; tokenised in memory"
         return Loaded(memory.examples(), account.ledger, account.format, self.stream.statements, sentence)

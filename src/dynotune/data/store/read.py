@@ -46,7 +46,9 @@ def open_store(folder: Path, manifest: Manifest, *, in_memory: bool, verify: boo
         raise DamagedError(f"{OFFSETS} does not ascend from 0 to the number of tokens")
     if manifest.rows and not (numbers.min() >= 0 and numbers.max() < len(manifest.files)):
         raise DamagedError(f"{FILE_NUMBERS} names files that are not in {MANIFEST}")
-    examples = Examples(ids, labels, offsets, Places(manifest.files, numbers, lines), manifest.digest)
+    examples = Examples(
+        ids, labels, offsets, Places(manifest.files, numbers, lines), manifest.digest, manifest.per_example
+    )
     if not in_memory and (release := hold(folder)) is not None:
         weakref.finalize(ids.base if isinstance(ids.base, np.memmap) else examples, release)
     return examples

@@ -26,11 +26,11 @@ _COPY = 1 << 22
 class StoreWriter:
     """A sink that writes tokens to `folder`, which it makes, and from the first failure on keeps them in memory."""
 
-    def __init__(self, folder: Path, quarantine: Quarantine | None) -> None:
+    def __init__(self, folder: Path, quarantine: Quarantine | None, per_example: int = 1) -> None:
         """`quarantine`: the run's own, which gets refused rows at once. Raises `OSError` where nothing can be written."""
         folder.mkdir(mode=0o700)
         self.folder, self.quarantine = folder, quarantine
-        self.memory = Memory(None)
+        self.memory = Memory(None, per_example)
         self.failure: str | None = None
         """Why the tokens are kept in memory."""
         self.rows = self.tokens = self.label_tokens = 0

@@ -2,11 +2,11 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ from dynotune.data.templates.masks import (
 from dynotune.data.templates.probe import UNREAD, TemplateReport, probe
 from dynotune.data.templates.template import REFUSALS, ChatTemplate, Span
 from dynotune.data.templates.variables import reserved_for_rows
+from dynotune.data.tokens.batches import Here, batches_of
+from dynotune.data.tokens.pairs import is_other_side, joined, sides_of
 from dynotune.data.tokens.pretokenized import TokenRows
 from dynotune.data.tokens.tokenise import BatchTokeniser, Tokens
 from dynotune.errors import ModelError
@@ -34,14 +36,8 @@ from dynotune.errors import ModelError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-R = TypeVar("R")
-
 Encoded = Example | list[Example] | BadRow
-"""What a row became. A list where a pre-tokenised row held several packed documents."""
-
-CHUNK_ROWS = 256
-CHUNK_CHARACTERS = 2_000_000
-"""Rows rendered while the rows before them are tokenised in another thread."""
+"""What a row became. A list where a pre-tokenised row held several packed documents, and of a pair: chosen, rejected."""
 
 
 @dataclass(slots=True)
@@ -69,6 +65,7 @@ class Encoder:
         self.template = ChatTemplate(tokenizer, for_assistant_masks=config.assistant_only_loss)
         self._tokeniser = BatchTokeniser(tokenizer)
         self._token_rows = TokenRows(tokenizer, config)
+        self._last_prompt: tuple[Row, str] | None = None
 
     @cached_property
     def template_report(self) -> TemplateReport:
@@ -99,10 +96,26 @@ class Encoder:
         A row that cannot be rendered, tokenised or labelled becomes a `BadRow`. Raises `TemplateError` where no row
         could be: the tokenizer has no template for conversations, or assistant-only loss cannot be honoured.
         """
-        results: list[Encoded | None] = [None] * len(rows)
-        batches = list(_chunks(rows))
+        if not any(row.kind == "pair" for row in rows):
+            results = self._encode(rows)
+        else:
+            assert all(row.kind == "pair" for row in rows)
+            sides = self._encode([side for row in rows for side in sides_of(row)])
+            results = [
+                _Result(joined(row, chosen.made, rejected.made), chosen.notices | rejected.notices)
+                for row, chosen, rejected in zip(rows, sides[::2], sides[1::2], strict=True)
+            ]
+        for result in results:
+            if not isinstance(result.made, BadRow):  # a refused row is counted by its reason alone
+                self.notices.update(result.notices)
+        return [result.made for result in results]
+
+    def _encode(self, rows: Sequence[Row]) -> "list[_Result]":
+        results: list[_Result | None] = [None] * len(rows)
+        self._last_prompt = None  # what it was made from may have been mended in place
+        batches = list(batches_of(rows))
         # One batch has nothing to be tokenised beside, and a thread for it would take turns with this one.
-        with ThreadPoolExecutor(1) if len(batches) > 1 and self._tokeniser.thread_safe else _Here() as worker:
+        with ThreadPoolExecutor(1) if len(batches) > 1 and self._tokeniser.thread_safe else Here() as worker:
             waiting: tuple[dict[int, _Text], Future[list[_Encodings]]] | None = None
             for indices in batches:
                 texts: dict[int, _Text] = {}
@@ -111,7 +124,7 @@ class Encoder:
                     if isinstance(found, _Text):
                         texts[index] = found
                     else:
-                        results[index] = found
+                        results[index] = _Result(found)
                 following = worker.submit(self._tokenise, list(texts.values()))
                 if waiting is not None:
                     self._label(waiting, results)
@@ -187,8 +200,7 @@ class Encoder:
                 spans = AssistantSpans(self.template, tools, variables).find(messages, whole.text)
             before = None
             if prompt is not None and self._completion_only(row):
-                rendered = self.template.render(prompt, tools=tools, variables=variables, add_generation_prompt=True)
-                before = rendered.text
+                before = self._rendered_prompt(row, prompt, tools, variables)
         except NotVerified as error:
             return BadRow(row.place, "mask-not-verified", str(error))
         except REFUSALS as error:
@@ -201,7 +213,19 @@ class Encoder:
         notices |= {UNREAD} if len(read) < len(own) else set()
         return _Text(row, whole.text, True, before, spans, notices | unfaithful(messages, whole.text))
 
+    def _rendered_prompt(
+        self, row: Row, prompt: list[Message], tools: list[Any] | None, variables: dict[str, Any]
+    ) -> str:
+        """The prompt and the beginning of an answer, rendered once for a pair's sides, which follow each other."""
+        last = self._last_prompt
+        if last is None or not is_other_side(last[0], row):
+            text = self.template.render(prompt, tools=tools, variables=variables, add_generation_prompt=True).text
+            last = self._last_prompt = row, text
+        return last[1]
+
     def _completion_only(self, row: Row) -> bool:
+        if self.config.per_example > 1:
+            return True
         if self.config.completion_only_loss is None:
             return row.kind == "prompt_completion"
         return self.config.completion_only_loss
@@ -220,14 +244,18 @@ class Encoder:
                 made = encode([texts[i].text for i in some], special=not conversation, offsets=offsets)
                 whole.update(zip(some, made, strict=True))
             some = [i for i, t in enumerate(texts) if t.conversation == conversation and t.prompt is not None]
-            made = encode([texts[i].prompt or "" for i in some], special=not conversation)
-            prompts.update(zip(some, made, strict=True))
+            # A pair's sides have the same prompt.
+            different = list(dict.fromkeys(texts[i].prompt or "" for i in some))
+            by_text = dict(zip(different, encode(different, special=not conversation), strict=True))
+            prompts.update((i, by_text[texts[i].prompt or ""]) for i in some)
         return [_Encodings(whole[i], prompts.get(i)) for i in range(len(texts))]
 
-    def _label(self, chunk: "tuple[dict[int, _Text], Future[list[_Encodings]]]", results: list[Encoded | None]) -> None:
+    def _label(
+        self, chunk: "tuple[dict[int, _Text], Future[list[_Encodings]]]", results: "list[_Result | None]"
+    ) -> None:
         texts, tokens = chunk
         for (index, text), encodings in zip(texts.items(), tokens.result(), strict=True):
-            results[index] = self._example(text, encodings)
+            results[index] = _Result(self._example(text, encodings), text.notices)
 
     def _example(self, text: _Text, tokens: "_Encodings") -> Example | BadRow:
         ids_T = tokens.whole.ids_T
@@ -254,7 +282,6 @@ class Encoder:
         labelled = len(ids_T) > 1 if labels_T is ids_T else (labels_T[1:] != IGNORE).any()
         if not labelled:
             return BadRow(text.row.place, "no-labels", self._why_no_labels(text, len(ids_T)))
-        self.notices.update(text.notices)  # a refused row is counted by its reason alone
         return Example(ids_T, labels_T, text.row.place)
 
     def _assistant_mask(self, text: _Text, tokens: Tokens) -> NDArray[np.bool_]:
@@ -275,35 +302,15 @@ class Encoder:
         return "no token of it carries loss: its answer or completion is empty"
 
 
-class _Here(Executor):
-    """Does at once what it is given."""
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What a row became, and what was noticed about it."""
 
-    def submit(self, function: Callable[..., R], /, *given: Any, **named: Any) -> Future[R]:
-        done: Future[R] = Future()
-        done.set_result(function(*given, **named))
-        return done
+    made: Encoded
+    notices: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
 class _Encodings:
     whole: Tokens
     prompt: Tokens | None
-
-
-def _chunks(rows: Sequence[Row]) -> Iterator[list[int]]:
-    chunk: list[int] = []
-    characters = 0
-    for index, row in enumerate(rows):
-        chunk.append(index)
-        characters += _characters(row)
-        if len(chunk) >= CHUNK_ROWS or characters >= CHUNK_CHARACTERS:
-            yield chunk
-            chunk, characters = [], 0
-    if chunk:
-        yield chunk
-
-
-def _characters(row: Row) -> int:
-    """Roughly how much text a row holds."""
-    messages: Iterable[Message] = row.messages or ()
-    return len(row.text or "") + sum(len(str(message.get("content") or "")) for message in messages)
