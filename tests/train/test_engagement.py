@@ -14,7 +14,9 @@ from dynotune.errors import ConfigError, TrainingError
 from dynotune.execution.feed import Feed
 from dynotune.execution.packed import PackedPath
 from dynotune.model import lora
+from dynotune.speedups.judge import judge
 from dynotune.speedups.registry import speedups
+from dynotune.train.engagement import Engagement
 from dynotune.train.optimizer import Update
 from tests.tiny import chats
 
@@ -86,6 +88,29 @@ def one_by_one(self: PackedPath, batch: Any) -> Any:
 
 
 right = PackedPath.loss
+
+
+def test_a_step_of_the_plain_path_is_no_proof_of_packed_execution(
+    run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each document has a pass of its own there, in its own length."""
+    expected: list[Any] = []
+    seen: list[Any] = []
+    conclude = Engagement.conclude
+
+    def watched(engagement: Engagement, run: Any) -> list[str]:
+        if (packed := engagement.installed.get("packed_execution")) is not None:
+            expected.extend(engagement.installed.expectations(packed))
+        assert engagement._evidence is not None
+        seen.append(engagement._evidence)
+        return conclude(engagement, run)
+
+    monkeypatch.setattr(Engagement, "conclude", watched)
+    go(run_tiny, tmp_path)
+    go(run_tiny, tmp_path, packed_execution="off")
+    packed, plain = seen
+    assert judge(expected, packed, ()).verdict == "engaged"
+    assert judge(expected, plain, ()).verdict == "not engaged"
 
 
 def test_a_head_that_nobody_uses_is_taken_out_said_and_remembered(

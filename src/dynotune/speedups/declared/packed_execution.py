@@ -67,9 +67,12 @@ class PackedExecution(Speedup):
                 for i in range(evidence.micro_batches)
             ]
             if evidence.micro_batches >= evidence.facts.get("documents", 0):
-                return None  # a document each: plain execution would look the same
+                # A document each, as plainly; but the plain path takes its length as it is, and the ladder has even counts.
+                rungs = all(tokens == round_up(tokens) for tokens in evidence.facts.get("tokens", ()))
+                return None if rungs else False
             return all(0 < lookups <= installed.detail for lookups in passes)
 
+        from dynotune.plan.ladder import round_up
         from dynotune.speedups.absences import dense_masks
 
         return [
