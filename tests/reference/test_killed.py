@@ -1,4 +1,4 @@
-"""Promise: a kill costs what was computed since the last segment, and processes at the same work do not spoil each other's."""
+"""Promise: a kill costs what was computed since the last segment; processes at the same work do not spoil each other's."""
 
 import os
 import signal
