@@ -252,10 +252,8 @@ def test_no_document_sees_another(kind: str, which: int) -> None:
 def plant(monkeypatch: pytest.MonkeyPatch, lengths: Any = None, wider: int = 0) -> None:
     right = reference.attend
 
-    def wrong(
-        q: Tensor, k: Tensor, v: Tensor, n: Any, scaling: float, window: int | None, softcap: float | None
-    ) -> Tensor:
-        return right(q, k, v, lengths(n) if lengths else n, scaling, window + wider if window else None, softcap)
+    def wrong(q: Tensor, k: Tensor, v: Tensor, n: Any, scaling: float, window: int | None, *more: Any) -> Tensor:
+        return right(q, k, v, lengths(n) if lengths else n, scaling, window + wider if window else None, *more)
 
     monkeypatch.setattr(reference, "attend", wrong)
 

@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dynotune.data.examples import IGNORE
+from dynotune.model.one_copy import Index, apart, together
+
+Document = tuple[NDArray[np.int32], NDArray[np.int32]]
+"""Ids and labels, unshifted, with `IGNORE` where there is no loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +64,20 @@ class SideBySide:
 
     def buffer(self, pin: bool) -> Tensor:
         """Everything in one int64 tensor, pinned where asked, so that it travels in one copy."""
-        ends = np.full(-(-len(self.boundaries_S1) // 2) * 2, self.boundaries_S1[-1], np.int32)
-        ends[: len(self.boundaries_S1)] = self.boundaries_S1
-        parts = [self.ids_T, self.positions_T, self.predictors_N, self.targets_N, ends.view(np.int64)]
-        buffer = torch.empty(sum(map(len, parts)), dtype=torch.int64, pin_memory=pin)
-        np.concatenate(parts, out=buffer.numpy())
-        return buffer
+        return together(self._arrays(), pin)
 
     def unpack(self, buffer: Tensor) -> PackedBatch:
         """`buffer`, wherever it is by now, as the tensors that it holds: views, so that nothing is launched."""
-        tokens, labels, ends = len(self.ids_T), len(self.targets_N), len(self.boundaries_S1)
-        ids_T, positions_T, predictors_N, targets_N, rest = buffer.split(
-            [tokens, tokens, labels, labels, len(buffer) - 2 * (tokens + labels)]
-        )
-        boundaries_S1 = rest.view(torch.int32)[:ends]
-        return PackedBatch(ids_T, positions_T, boundaries_S1, predictors_N, targets_N, self.lengths, self.documents)
+        ids_T, positions_T, ends_S1, predictors_N, targets_N = apart(buffer, self._arrays())
+        return PackedBatch(ids_T, positions_T, ends_S1, predictors_N, targets_N, self.lengths, self.documents)
+
+    def _arrays(self) -> list[Index]:
+        """In the order of `PackedBatch`."""
+        return [self.ids_T, self.positions_T, self.boundaries_S1, self.predictors_N, self.targets_N]
 
 
-def lay_side_by_side(documents: Sequence[tuple[NDArray[np.int32], NDArray[np.int32]]], tokens: int) -> SideBySide:
-    """Lay `documents`, pairs of ids and labels (unshifted, `IGNORE` where no loss), out in `tokens` tokens."""
+def lay_side_by_side(documents: Sequence[Document], tokens: int) -> SideBySide:
+    """Lay `documents` out in `tokens` tokens, the rest of which is padding."""
     lengths = [len(ids) for ids, _ in documents]
     real = sum(lengths)
     assert real <= tokens, (real, tokens)
@@ -104,9 +103,7 @@ def lay_side_by_side(documents: Sequence[tuple[NDArray[np.int32], NDArray[np.int
     )
 
 
-def pack(
-    documents: Sequence[tuple[NDArray[np.int32], NDArray[np.int32]]], tokens: int, device: torch.device
-) -> PackedBatch:
+def pack(documents: Sequence[Document], tokens: int, device: torch.device) -> PackedBatch:
     """`documents` laid out in `tokens` tokens, on the device."""
     laid = lay_side_by_side(documents, tokens)
     return laid.unpack(laid.buffer(pin=False).to(device))

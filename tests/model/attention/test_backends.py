@@ -1,6 +1,8 @@
 """Promise: each backend computes causal attention within segments, as transformers' own masks define it."""
 
 import inspect
+import itertools
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +15,7 @@ from transformers.masking_utils import causal_mask_function, sliding_window_caus
 
 from dynotune.model.attention.backends import Asked, reference, varlen
 from dynotune.model.attention.call import Call, packed_attention_call
-from dynotune.model.attention.segments import Segments, segments_of
+from dynotune.model.attention.segments import Segments, segments_of, segments_with_keys
 
 
 def dense(
@@ -25,7 +27,7 @@ def dense(
     window: int | None,
     cap: float | None,
 ) -> Tensor:
-    """[T, H, D] by one mask over all of the row, asked of transformers key by key."""
+    """[T, H, D] of documents by one mask over all of the row, asked of transformers key by key."""
     sees = causal_mask_function if window is None else sliding_window_causal_mask_function(window)
     T = q_HTD.shape[1]
     document = [i for i, n in enumerate(lengths) for _ in range(n)]
@@ -46,6 +48,7 @@ def dense(
 @st.composite
 def cases(draw: st.DrawFn) -> dict[str, Any]:
     lengths = draw(st.lists(st.integers(0, 9), min_size=1, max_size=5).filter(any))
+    trunks = draw(st.none() | st.just([draw(st.integers(0, 5)) if n else 0 for n in lengths]))
     k_heads = draw(st.sampled_from([1, 2]))
     T, H, D = sum(lengths), k_heads * draw(st.sampled_from([1, 3])), 8
     torch.manual_seed(draw(st.integers(0, 99)))
@@ -54,6 +57,7 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
         "k": torch.randn(k_heads, T, D, dtype=torch.float64, requires_grad=True),
         "v": torch.randn(k_heads, T, D, dtype=torch.float64, requires_grad=True),
         "lengths": lengths,
+        "trunks": trunks,
         "window": draw(st.none() | st.integers(1, 11)),
         "cap": draw(st.none() | st.just(0.7)),
     }  # fmt: skip
@@ -62,7 +66,10 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
 def call(case: dict[str, Any], **more: Any) -> Tensor:
     """Through the function that transformers calls, with the boundaries as `hidden_states` makes them."""
     ends = torch.tensor([0, *case["lengths"]]).cumsum(0).int()
-    keywords = segments_of(ends, case["lengths"]).keywords()
+    segments = segments_of(ends, case["lengths"])
+    if case.get("trunks"):
+        segments = segments_behind_trunks(case["lengths"], case["trunks"])
+    keywords = segments.keywords()
     out, _ = packed_attention_call(
         nn.Identity(), case["q"][None], case["k"][None], case["v"][None], None, scaling=0.4,
         sliding_window=case["window"], softcap=case["cap"], **keywords, **more,
@@ -70,9 +77,37 @@ def call(case: dict[str, Any], **more: Any) -> Tensor:
     return out[0]
 
 
+def segments_behind_trunks(lengths: Sequence[int], trunks: Sequence[int]) -> Segments:
+    """Segment s of queries behind `trunks[s]` keys, which are those of the row's first tokens, whatever these are."""
+    ends, rows, end = [0, *itertools.accumulate(lengths)], [], 0
+    for n, trunk in zip(lengths, trunks, strict=True):
+        rows += [row % ends[-1] for row in range(trunk)] + list(range(end, end + n))
+        end += n
+    key_lengths = [n + trunk for n, trunk in zip(lengths, trunks, strict=True)]
+    key_ends = torch.tensor([0, *key_lengths]).cumsum(0).int()
+    return segments_with_keys(torch.tensor(ends).int(), lengths, torch.tensor(rows), key_ends, key_lengths)
+
+
+def document_by_document(case: dict[str, Any]) -> Tensor:
+    """[T, H, D]: each document with its trunk as a row of its own, of whose outputs the trunk's are left out."""
+    q, k, v = case["q"], case["k"], case["v"]
+    out, end = [], 0
+    for n, trunk in zip(case["lengths"], case["trunks"], strict=True):
+        if not n:
+            continue
+        rows = torch.tensor([row % q.shape[1] for row in range(trunk)] + list(range(end, end + n)), dtype=torch.int64)
+        whole = dense(q[:, rows], k[:, rows], v[:, rows], (n + trunk,), 0.4, case["window"], case["cap"])
+        out.append(whole[trunk:])
+        end += n
+    return torch.cat(out)
+
+
 def assert_like_dense(case: dict[str, Any], ours: Tensor) -> None:
     q, k, v = case["q"], case["k"], case["v"]
-    theirs = dense(q, k, v, case["lengths"], 0.4, case["window"], case["cap"])
+    if case.get("trunks"):
+        theirs = document_by_document(case)
+    else:
+        theirs = dense(q, k, v, case["lengths"], 0.4, case["window"], case["cap"])
     torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
     weights = torch.randn(ours.shape, dtype=torch.float64)
     ours_grads = torch.autograd.grad((ours * weights).sum(), [q, k, v])
@@ -89,7 +124,8 @@ def test_the_reference_is_what_the_masks_say(case: dict[str, Any]) -> None:
 
 class FakeKernel:
     """The variable-length kernel by its documentation: key j is seen by query i of the same segment if
-    i - left <= j <= i + right, where -1 is no bound. It records what it was given."""
+    i - left <= j <= i + right, where -1 is no bound and i counts such that the last query stands at the last key. It
+    records what it was given."""
 
     def __init__(self) -> None:
         self.given: list[dict[str, Any]] = []
@@ -101,16 +137,17 @@ class FakeKernel:
         assert enable_gqa or query.shape[1] == key.shape[1]
         assert type(max_q) is type(max_k) is int
         assert cu_seq_q.dtype == torch.int32
-        ends = cu_seq_q.tolist()
+        ends, key_ends = cu_seq_q.tolist(), cu_seq_k.tolist()
         assert max_q >= max(b - a for a, b in pairwise(ends))
+        assert max_k >= max(b - a for a, b in pairwise(key_ends))
         self.given.append({"ends": ends, "longest": max_q, "window": window_size})
         left, right = window_size
         out = []
-        for a, b in pairwise(ends):
-            i, j = torch.arange(b - a)[:, None], torch.arange(b - a)[None, :]
+        for (a, b), (c, d) in zip(pairwise(ends), pairwise(key_ends), strict=True):
+            i, j = torch.arange(d - c - (b - a), d - c)[:, None], torch.arange(d - c)[None, :]  # bottom right
             seen = (j <= i + right) & ((j >= i - left) if left >= 0 else torch.tensor(True))
             shared = query.shape[1] // key.shape[1]
-            q, k, v = (x[a:b].transpose(0, 1) for x in (query, key, value))
+            q, k, v = (x.transpose(0, 1) for x in (query[a:b], key[c:d], value[c:d]))
             scores = q @ k.repeat_interleave(shared, 0).mT * scale
             weights = scores.masked_fill(~seen, float("-inf")).softmax(-1)
             out.append((weights @ v.repeat_interleave(shared, 0)).transpose(0, 1))

@@ -49,10 +49,8 @@ def planted(monkeypatch: pytest.MonkeyPatch, lengths: Any = None, wider: int = 0
     """A wrong attention in the place of the right one."""
     right = reference.attend
 
-    def wrong(
-        q: Tensor, k: Tensor, v: Tensor, n: Any, scaling: float, window: int | None, softcap: float | None
-    ) -> Tensor:
-        return right(q, k, v, lengths(n) if lengths else n, scaling, window + wider if window else None, softcap)
+    def wrong(q: Tensor, k: Tensor, v: Tensor, n: Any, scaling: float, window: int | None, *more: Any) -> Tensor:
+        return right(q, k, v, lengths(n) if lengths else n, scaling, window + wider if window else None, *more)
 
     monkeypatch.setattr(reference, "attend", wrong)
 

@@ -17,23 +17,26 @@ from torch import Tensor
 from dynotune.model.attention.backends import KERNELS, Asked, cudnn, fa3, fa4, flex, reference
 from dynotune.model.attention.call import Call
 from dynotune.model.attention.segments import segments_of
-from tests.model.attention.test_backends import assert_like_dense, call, cases
+from tests.model.attention.test_backends import assert_like_dense, call, cases, segments_behind_trunks
 
 SHAPES = "Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_k=None"
 
 
 def exactly(
-    q: Tensor, k: Tensor, v: Tensor, ends: Tensor, scale: float, left: int | None, right: int | None, cap: float = 0.0
-) -> Tensor:
-    """Key j is seen by query i of the same segment if i - left <= j <= i + right; None is no bound."""
+    q: Tensor, k: Tensor, v: Tensor, ends: Tensor, scale: float, left: int | None, right: int | None, cap: float = 0.0,
+    key_ends: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Key j is seen by query i of the same segment if i - left <= j <= i + right; None is no bound. i counts such that
+    the last query stands at the last key."""
     out = []
-    for a, b in pairwise(ends.tolist()):
-        i, j = torch.arange(b - a)[:, None], torch.arange(b - a)[None]
-        seen = torch.ones(b - a, b - a, dtype=torch.bool)
+    segments = zip(pairwise(ends.tolist()), pairwise((ends if key_ends is None else key_ends).tolist()), strict=True)
+    for (a, b), (c, d) in segments:
+        i, j = torch.arange(d - c - (b - a), d - c)[:, None], torch.arange(d - c)[None]
+        seen = torch.ones(b - a, d - c, dtype=torch.bool)
         seen &= True if left is None else j >= i - left
         seen &= True if right is None else j <= i + right
         shared = q.shape[1] // k.shape[1]
-        qs, ks, vs = (x[a:b].transpose(0, 1) for x in (q, k, v))
+        qs, ks, vs = (x.transpose(0, 1) for x in (q[a:b], k[c:d], v[c:d]))
         scores = qs @ ks.repeat_interleave(shared, 0).mT * scale
         scores = cap * torch.tanh(scores / cap) if cap else scores
         out.append(
@@ -79,9 +82,10 @@ def flash_attn_3() -> Iterator[list[Any]]:
         softmax_scale: Any = None, is_causal: bool = False, window_size_left: int = -1, window_size_right: int = -1,
         softcap: float = 0.0, num_splits: int = 0,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        given.append({"max_seqlen_q": max_seqlen_q, "num_splits": num_splits})
+        given.append({"max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k, "num_splits": num_splits})
         seen = bounds(is_causal, window_size_left, window_size_right)
-        return exactly(q, k, v, cu_seqlens_q, softmax_scale, *seen, softcap), no_lse(q), q.new_zeros(0), q.new_zeros(0)
+        out = exactly(q, k, v, cu_seqlens_q, softmax_scale, *seen, softcap, cu_seqlens_k)
+        return out, no_lse(q), q.new_zeros(0), q.new_zeros(0)
 
     def bwd(
         dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, softmax_lse: Tensor, dq: Any = None, dk: Any = None,
@@ -90,7 +94,7 @@ def flash_attn_3() -> Iterator[list[Any]]:
         window_size_right: int = -1, softcap: float = 0.0, deterministic: bool = False,
     ) -> Tensor:  # fmt: skip
         seen = bounds(is_causal, window_size_left, window_size_right)
-        made = gradients(dout, q, k, v, cu_seqlens_q, softmax_scale, *seen, softcap)
+        made = gradients(dout, q, k, v, cu_seqlens_q, softmax_scale, *seen, softcap, cu_seqlens_k)
         for place, gradient in zip((dq, dk, dv), made, strict=True):
             place.copy_(gradient)
         return softmax_lse.clone()
@@ -137,23 +141,25 @@ def stand_in_for_fa4() -> Any:
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         assert return_lse
         assert not q.requires_grad
-        return exactly(q, k, v, cu_seqlens_q, softmax_scale, *bounds(causal, window_size)), no_lse(q)
+        return exactly(q, k, v, cu_seqlens_q, softmax_scale, *bounds(causal, window_size), 0.0, cu_seqlens_k), no_lse(q)
 
     def _flash_attn_bwd(
         q: Tensor, k: Tensor, v: Tensor, out: Tensor, dout: Tensor, lse: Tensor, *, softmax_scale: float, causal: bool,
-        window_size_left: Any, window_size_right: Any, cu_seqlens_q: Tensor, deterministic: bool, **lengths: Any,
+        window_size_left: Any, window_size_right: Any, cu_seqlens_q: Tensor, cu_seqlens_k: Tensor, deterministic: bool,
+        **lengths: Any,
     ) -> tuple[Tensor, ...]:  # fmt: skip
         left, right = bounds(causal, (window_size_left, window_size_right))
-        return gradients(dout, q, k, v, cu_seqlens_q, softmax_scale, left, right)
+        return gradients(dout, q, k, v, cu_seqlens_q, softmax_scale, left, right, 0.0, cu_seqlens_k)
 
     return SimpleNamespace(flash_attn_varlen_func=flash_attn_varlen_func, _flash_attn_bwd=_flash_attn_bwd)
 
 
-def check(name: str, softcap: bool = False) -> None:
+def check(name: str, softcap: bool = False, shared: bool = True) -> None:
     @settings(max_examples=40, deadline=None)
     @given(case=cases())
     def property_(case: dict[str, Any]) -> None:
         case["cap"] = case["cap"] if softcap else None
+        case["trunks"] = case["trunks"] if shared else None
         calls: list[Call] = []
         assert_like_dense(case, call(case, attention_backend=name, attention_calls=calls))
         assert [(c.backend, c.why_reference) for c in calls] == [(name, None)]
@@ -166,11 +172,11 @@ def check(name: str, softcap: bool = False) -> None:
 
 def test_flash_attention_3(flash_attn_3: list[Any]) -> None:
     check("fa3", softcap=True)
-    assert {how["max_seqlen_q"] for how in flash_attn_3} == {64}
+    assert {how["max_seqlen_q"] for how in flash_attn_3} == {how["max_seqlen_k"] for how in flash_attn_3} == {64}
 
 
 def test_cudnn(cudnn_operators: None) -> None:
-    check("cudnn")
+    check("cudnn", shared=False)
 
 
 def test_flash_attention_4(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,13 +184,14 @@ def test_flash_attention_4(monkeypatch: pytest.MonkeyPatch) -> None:
     check("fa4")
 
 
+@pytest.mark.parametrize("trunks", [None, [0, 3]])
 def test_the_comparison_sees_a_window_that_is_off_by_one(
-    flash_attn_3: list[Any], monkeypatch: pytest.MonkeyPatch
+    trunks: list[int] | None, flash_attn_3: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control of those above."""
     torch.manual_seed(0)
     q, k, v = (torch.randn(heads, 9, 8, dtype=torch.float64, requires_grad=True) for heads in (2, 1, 1))
-    case = {"q": q, "k": k, "v": v, "lengths": [9], "window": 4, "cap": None}
+    case = {"q": q, "k": k, "v": v, "lengths": [5, 4], "trunks": trunks, "window": 4, "cap": None}
     monkeypatch.setattr(fa3, "limits", lambda asked: None)
     assert_like_dense(case, call(case, attention_backend="fa3"))
     monkeypatch.setattr(fa3, "_left", lambda window: window)
@@ -216,13 +223,19 @@ def test_flex_attention(case: dict[str, Any]) -> None:
 
     segments = segments_of(torch.tensor([0, *case["lengths"]]).cumsum(0).int(), case["lengths"])
     q, k, v = (case[name].detach() for name in "qkv")
+    key_lengths = None
+    if case["trunks"]:
+        segments = segments_behind_trunks(case["lengths"], case["trunks"])
+        assert segments.gathered is not None
+        k, v = k[:, segments.gathered.rows_R], v[:, segments.gathered.rows_R]
+        key_lengths = segments.gathered.lengths
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flex, "_compiled", lambda: flex_attention)
         ours = flex.attend(
             q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1), segments.boundaries_S1, segments.longest, 0.4,
-            case["window"], case["cap"], None,
+            case["window"], case["cap"], None, segments.keys,
         )  # fmt: skip
-    right = reference.attend(q, k, v, segments.lengths, 0.4, case["window"], case["cap"])
+    right = reference.attend(q, k, v, segments.lengths, 0.4, case["window"], case["cap"], key_lengths)
     torch.testing.assert_close(ours, right, rtol=1e-10, atol=1e-12)
 
 
@@ -237,6 +250,21 @@ def test_flex_blocks_are_those_that_the_mask_says(window: int | None) -> None:
         theirs = create_block_mask(ours.mask_mod, None, None, tokens, tokens, device="cpu", BLOCK_SIZE=flex.BLOCK)
         for kind in ("kv", "full_kv", "q", "full_q"):
             assert blocks(ours, kind) == blocks(theirs, kind), (lengths, kind)
+
+
+@pytest.mark.parametrize("window", [None, 1, 100, 129])
+def test_flex_blocks_of_gathered_keys_leave_none_out(window: int | None) -> None:
+    """With a window a block may be touched that no query of the block sees, where a trunk is longer than the window."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    for lengths, trunks in (([300, 200, 0, 129, 11], [0, 170, 0, 1, 400]), ([1, 639], [0, 1]), ([64, 64], [0, 50])):
+        segments, tokens, rows = segments_behind_trunks(lengths, trunks), sum(lengths), sum(lengths) + sum(trunks)
+        ours = flex.block_mask(segments.boundaries_S1, tokens, window, segments.keys, rows)
+        theirs = create_block_mask(ours.mask_mod, None, None, tokens, rows, device="cpu", BLOCK_SIZE=flex.BLOCK)
+        for mine, right in zip(blocks(ours, "full_kv"), blocks(theirs, "full_kv"), strict=True):
+            assert mine == right
+        for mine, right in zip(blocks(ours, "kv"), blocks(theirs, "kv"), strict=True):
+            assert mine == right if window is None else mine >= right
 
 
 def blocks(mask: Any, kind: str) -> list[set[int]]:
@@ -255,9 +283,36 @@ def test_flex_masks_are_made_once_for_each_window_of_a_model() -> None:
 GPU = Asked(torch.device("cuda", 0), torch.bfloat16, 28, 4, 128, 128, None, None)
 
 
+def test_the_comparison_sees_keys_that_are_aligned_at_the_first(
+    flash_attn_3: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Negative control: what cuDNN would do with gathered keys, were it asked."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(heads, 9, 8, dtype=torch.float64, requires_grad=True) for heads in (2, 1, 1))
+    case = {"q": q, "k": k, "v": v, "lengths": [5, 4], "trunks": [0, 3], "window": None, "cap": None}
+    monkeypatch.setattr(fa3, "limits", lambda asked: None)
+    assert_like_dense(case, call(case, attention_backend="fa3"))
+    right = exactly
+
+    def top_left(q: Tensor, k: Tensor, v: Tensor, ends: Tensor, *rest: Any) -> Tensor:
+        """Query i sees keys 0 to i of its segment: what stands behind them is nobody's."""
+        starts = zip(rest[-1].tolist(), ends.diff().tolist(), strict=False)
+        rows = torch.cat([torch.arange(start, start + n) for start, n in starts])
+        return right(q, k[rows], v[rows], ends, *rest[:-1])
+
+    monkeypatch.setattr(sys.modules[__name__], "exactly", top_left)
+    with pytest.raises(AssertionError):
+        assert_like_dense(case, call(case, attention_backend="fa3"))
+
+
 @pytest.mark.parametrize(
     ("name", "capability", "changes", "words"),
     [
+        ("fa3", (9, 0), {"shared": True}, None),
+        ("fa4", (9, 0), {"shared": True}, None),
+        ("varlen", (9, 0), {"shared": True, "window": 512}, None),
+        ("flex", (9, 0), {"shared": True, "softcap": 30.0}, None),
+        ("cudnn", (9, 0), {"shared": True}, "behind a shared beginning"),
         ("fa3", (9, 0), {}, None),
         ("fa3", (9, 0), {"softcap": 30.0, "window": 512, "head_dim": 256, "value_dim": 256}, None),
         ("fa3", (10, 0), {}, "made for compute capability 9.x"),

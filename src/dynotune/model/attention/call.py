@@ -1,6 +1,6 @@
 """The attention function that transformers calls, and what it refuses.
 
-Legend of shapes: T tokens of the row, H heads, K key and value heads, D head dimension.
+Legend of shapes: T tokens of the row, R rows of gathered keys, H heads, K key and value heads, D head dimension.
 """
 
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from dynotune.errors import ModelError
 from dynotune.model.attention.backends import DEFAULT, KERNELS, REFERENCE, Asked, reference, traced_reference, why_not
+from dynotune.model.attention.segments import Keys
 
 NAME = "dynotune_packed"
 """As registered. It must stay out of transformers' mask functions: for a name that has none no mask is made, and the
@@ -18,7 +19,7 @@ device is not asked whether the row is packed."""
 
 _IRRELEVANT = frozenset(
     {
-        "cache_position", "cu_seq_lens_k", "is_causal", "max_length_k", "num_items_in_batch", "output_attentions",
+        "cache_position", "is_causal", "num_items_in_batch", "output_attentions",
         "output_hidden_states", "output_router_logits", "position_embeddings", "position_ids", "return_dict", "use_cache",
     }
 )  # fmt: skip
@@ -65,6 +66,10 @@ def packed_attention_call(
     cu_seq_lens_q: Tensor | None = None,
     max_length_q: int | None = None,
     segment_lengths: tuple[int, ...] | None = None,
+    cu_seq_lens_k: Tensor | None = None,
+    max_length_k: int | None = None,
+    key_rows: Tensor | None = None,
+    key_segment_lengths: tuple[int, ...] | None = None,
     attention_backend: str = DEFAULT,
     attention_plan: Any = None,
     attention_calls: list[Call] | None = None,
@@ -74,7 +79,8 @@ def packed_attention_call(
 
     `sliding_window` w as in transformers: a token sees itself and the w - 1 before it. `softcap` c: scores become
     c * tanh(scores / c). `attention_backend`: a name of `backends`; what it cannot take, the reference does.
-    `attention_plan`: what its `prepare` made of this row. Raises `ModelError` for what cannot be done exactly.
+    `attention_plan`: what its `prepare` made of this row. `key_rows` [R]: keys and values are gathered from these tokens
+    first, and their segments are those of `cu_seq_lens_k`. Raises `ModelError` for what cannot be done exactly.
     """
     if cu_seq_lens_q is None or max_length_q is None:
         raise BoundariesMissingError(
@@ -84,29 +90,38 @@ def packed_attention_call(
     _refuse(module, attention_mask, dropout, more)
     query, key, value = _in_compute_dtype(query, key, value)
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    asked = _asked(query, key, value, sliding_window, softcap)
+    keys = None
+    if key_rows is not None:
+        assert cu_seq_lens_k is not None and max_length_k is not None  # noqa: PT018  they come together
+        keys = Keys(cu_seq_lens_k, max_length_k)
+        key, value = _gathered(key, key_rows), _gathered(value, key_rows)
+    asked = _asked(query, key, value, sliding_window, softcap, shared=keys is not None)
     kernel = KERNELS.get(attention_backend)
     why_reference = "no kernel is chosen" if kernel is None else why_not(kernel, asked)
     if attention_calls is not None:
         backend = REFERENCE if why_reference else attention_backend
         attention_calls.append(Call(module, backend, why_reference, asked, scaling))
     if kernel is not None and why_reference is None:
-        query_THD, key_TKD, value_TKD = (x[0].transpose(0, 1) for x in (query, key, value))
+        query_THD, key_RKD, value_RKD = (x[0].transpose(0, 1) for x in (query, key, value))
         out_THD = kernel.attend(
             query_THD,
-            key_TKD,
-            value_TKD,
+            key_RKD,
+            value_RKD,
             cu_seq_lens_q,
             max_length_q,
             scaling,
             sliding_window,
             softcap,
             attention_plan,
+            keys,
         )
     elif segment_lengths is None:  # compiled layers hand boundaries down as a tensor only
-        out_THD = traced_reference.attend(query[0], key[0], value[0], cu_seq_lens_q, scaling, sliding_window, softcap)
+        ends = cu_seq_lens_q, cu_seq_lens_q if keys is None else keys.boundaries_S1
+        out_THD = traced_reference.attend(query[0], key[0], value[0], *ends, scaling, sliding_window, softcap)
     else:
-        out_THD = reference.attend(query[0], key[0], value[0], segment_lengths, scaling, sliding_window, softcap)
+        out_THD = reference.attend(
+            query[0], key[0], value[0], segment_lengths, scaling, sliding_window, softcap, key_segment_lengths
+        )
     return out_THD[None], None
 
 
@@ -125,9 +140,14 @@ def _refuse(module: nn.Module, attention_mask: Tensor | None, dropout: float, mo
         raise ModelError(f"{name} asks its attention for {', '.join(unknown)}, which packed attention does not know.")
 
 
-def _asked(query: Tensor, key: Tensor, value: Tensor, window: int | None, softcap: float | None) -> Asked:
+def _gathered(x: Tensor, key_rows: Tensor) -> Tensor:
+    """[1, K, T, D] to [1, K, R, D], stored row by row as kernels read it. Gradients of a token's copies add up."""
+    return x[0].transpose(0, 1).index_select(0, key_rows).transpose(0, 1)[None]
+
+
+def _asked(query: Tensor, key: Tensor, value: Tensor, window: int | None, softcap: float | None, shared: bool) -> Asked:
     heads, key_heads, head_dim, value_dim = query.shape[1], key.shape[1], query.shape[-1], value.shape[-1]
-    return Asked(query.device, query.dtype, heads, key_heads, head_dim, value_dim, window, softcap)
+    return Asked(query.device, query.dtype, heads, key_heads, head_dim, value_dim, window, softcap, shared)
 
 
 def _in_compute_dtype(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:

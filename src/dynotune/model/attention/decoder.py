@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from dynotune.model.attention.backends import DEFAULT, KERNELS
-from dynotune.model.attention.segments import segments_of
+from dynotune.model.attention.segments import Segments, segments_of, segments_with_keys
 from dynotune.model.base import base_of
+from dynotune.model.families import FamilyBatch
 from dynotune.model.packed import PackedBatch
 
 if TYPE_CHECKING:
@@ -26,13 +27,14 @@ def text_decoder(model: "PreTrainedModel") -> nn.Module:
     return decoder
 
 
-def hidden_states(model: "PreTrainedModel", batch: PackedBatch, **more: Any) -> Tensor:
+def hidden_states(model: "PreTrainedModel", batch: PackedBatch | FamilyBatch, **more: Any) -> Tensor:
     """What the head would get, [T, D], of every token of `batch`. Needs `packed_attention(model)`.
 
+    A `FamilyBatch` needs a model of which `why_not_shared` says nothing.
     Adapters are modules inside of the decoder, so they run. The device is not waited for.
     """
     decoder = text_decoder(model)
-    segments = segments_of(batch.boundaries_S1, batch.lengths)
+    segments = _segments(batch)
     installed: Any = getattr(decoder, KEPT, None)
     backend = DEFAULT if installed is None else installed.backend
     if backend in KERNELS and (plan := KERNELS[backend].prepare(segments, decoder)) is not None:
@@ -47,3 +49,11 @@ def hidden_states(model: "PreTrainedModel", batch: PackedBatch, **more: Any) -> 
     )
     hidden_1TD: Tensor = out.last_hidden_state
     return hidden_1TD[0]
+
+
+def _segments(batch: PackedBatch | FamilyBatch) -> Segments:
+    if isinstance(batch, PackedBatch):
+        return segments_of(batch.boundaries_S1, batch.lengths)
+    return segments_with_keys(
+        batch.boundaries_S1, batch.lengths, batch.key_rows_K, batch.key_boundaries_S1, batch.key_lengths
+    )

@@ -4,15 +4,50 @@ transformers hands every keyword that a decoder's `forward` does not know down t
 checkpointing keeps keywords for its recomputation. So the boundaries ride along as keywords, under transformers' own
 names where it has them, and no state lies outside of the call.
 
-Legend of shapes: T tokens of the row, S segments.
+In the ordinary case keys stand where queries do. Where documents share a beginning that is in the row once, keys and values
+are gathered first, and have segments of their own.
+
+Legend of shapes: T tokens of the row, S segments, R rows of gathered keys and values.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor
+
+
+class Keys(NamedTuple):
+    """Segments of gathered keys, as a kernel needs them. The last query of a segment sees its last key."""
+
+    boundaries_S1: Tensor
+    """int32 [S + 1], first 0 and last R. A segment has at least as many keys as queries, and none without queries."""
+
+    longest: int
+    """At least the keys of the longest segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeySegments:
+    """Which rows are gathered for keys and values, and their boundaries on the device and on the host."""
+
+    rows_R: Tensor
+    """int64: token of the row that each key is of."""
+
+    boundaries_S1: Tensor
+    longest: int
+    lengths: tuple[int, ...]
+    """Keys of each segment that is not empty."""
+
+    def keywords(self) -> dict[str, Any]:
+        """As keywords of a decoder's `forward`, besides those of `Segments`."""
+        return {
+            "cu_seq_lens_k": self.boundaries_S1,
+            "max_length_k": self.longest,
+            "key_rows": self.rows_R,
+            "key_segment_lengths": self.lengths,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +63,24 @@ class Segments:
     lengths: tuple[int, ...]
     """Tokens of each segment that is not empty."""
 
+    gathered: KeySegments | None = None
+    """Segments of the keys, where they are others than those of the queries."""
+
+    @property
+    def keys(self) -> Keys | None:
+        """What a kernel's `attend` is given of `gathered`."""
+        return None if self.gathered is None else Keys(self.gathered.boundaries_S1, self.gathered.longest)
+
     def keywords(self) -> dict[str, Any]:
         """As keywords of a decoder's `forward`."""
-        return {
+        own = {
             "cu_seq_lens_q": self.boundaries_S1,
             "cu_seq_lens_k": self.boundaries_S1,
             "max_length_q": self.longest,
             "max_length_k": self.longest,
             "segment_lengths": self.lengths,
         }
+        return own if self.gathered is None else own | self.gathered.keywords()
 
 
 def segments_of(boundaries_S1: Tensor, lengths: Sequence[int]) -> Segments:
@@ -44,15 +88,37 @@ def segments_of(boundaries_S1: Tensor, lengths: Sequence[int]) -> Segments:
 
     A longest length above the true one launches some blocks that find nothing to do; an empty segment costs as little.
     """
-    segments = len(boundaries_S1) - 1
-    spare = _power_of_two(segments, least=8) - segments
-    if spare:
-        boundaries_S1 = F.pad(boundaries_S1, (0, spare), value=sum(lengths))
     return Segments(
-        boundaries_S1=boundaries_S1,
+        boundaries_S1=_with_spare(boundaries_S1, sum(lengths)),
         longest=_power_of_two(max(lengths), least=64),
         lengths=tuple(n for n in lengths if n),
     )
+
+
+def segments_with_keys(
+    boundaries_S1: Tensor,
+    lengths: Sequence[int],
+    key_rows_R: Tensor,
+    key_boundaries_S1: Tensor,
+    key_lengths: Sequence[int],
+) -> Segments:
+    """As `segments_of`, with keys and values gathered from `key_rows_R`. Fields of the keys as in `FamilyBatch`."""
+    pairs = zip(lengths, key_lengths, strict=True)
+    assert all(queries <= keys and (queries or not keys) for queries, keys in pairs), (lengths, key_lengths)
+    gathered = KeySegments(
+        rows_R=key_rows_R,
+        boundaries_S1=_with_spare(key_boundaries_S1, sum(key_lengths)),
+        longest=_power_of_two(max(key_lengths), least=64),
+        lengths=tuple(n for n in key_lengths if n),
+    )
+    return replace(segments_of(boundaries_S1, lengths), gathered=gathered)
+
+
+def _with_spare(boundaries_S1: Tensor, end: int) -> Tensor:
+    """Followed by empty segments."""
+    segments = len(boundaries_S1) - 1
+    spare = _power_of_two(segments, least=8) - segments
+    return F.pad(boundaries_S1, (0, spare), value=end) if spare else boundaries_S1
 
 
 def _power_of_two(n: int, least: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from dynotune.model.attention.segments import Segments
+from dynotune.model.attention.segments import Keys, Segments
 
 SIXTEEN_BITS = (torch.bfloat16, torch.float16)
 
@@ -29,6 +29,9 @@ class Asked(NamedTuple):
 
     softcap: float | None
     """Scores become softcap * tanh(scores / softcap)."""
+
+    shared: bool = False
+    """Whether keys have segments of their own, longer than those of the queries: documents share a beginning."""
 
 
 class Kernel(Protocol):
@@ -60,10 +63,13 @@ class Kernel(Protocol):
         window: int | None,
         softcap: float | None,
         plan: Any,
+        keys: Keys | None = None,
     ) -> Tensor:
         """Causal attention [T, H, D] within each segment, differentiable by the first three.
 
         boundaries_S1: int32, first 0, last T; repeated ends are empty segments. longest: at least the tokens of the longest.
+        keys: segments of keys and values, which are [R, K, D] then. The last query of a segment sees its last key, the one
+        before it all but that one; a window counts keys back from there. None: they are those of the queries.
         """
         ...
 
@@ -82,13 +88,14 @@ def why_no_flash(
     *,
     capability: tuple[int, int],
     softcap: bool,
+    shared: bool = True,
     majors: frozenset[int] | None = None,
     largest: int = 256,
 ) -> str | None:
     """Limits of kernels of FlashAttention's kind.
 
-    capability: the least. softcap: whether it caps scores. majors: where given, of no other generation. largest: head
-    dimension.
+    capability: the least. softcap: whether it caps scores. shared: whether it takes segments of keys that are longer than
+    those of queries. majors: where given, of no other generation. largest: head dimension.
     """
     if asked.device.type != "cuda" or torch.version.hip is not None:
         kind = "ROCm" if torch.version.hip is not None else asked.device.type.upper()
@@ -111,6 +118,8 @@ def why_no_flash(
         return f"{asked.heads} query heads do not share {asked.key_heads} key heads evenly"
     if asked.softcap is not None and not softcap:
         return "the kernel does not soft-cap scores"
+    if asked.shared and not shared:
+        return "the kernel lets the first query of a document see one key, and behind a shared beginning it has to see more"
     return None
 
 

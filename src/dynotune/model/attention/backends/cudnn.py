@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dynotune.foreign import UNLOADABLE, cannot_be_loaded
 from dynotune.model.attention.backends.backend import Asked, nothing_to_prepare, why_no_flash
+from dynotune.model.attention.segments import Keys
 
 WORDS = "cuDNN"
 
@@ -32,7 +33,7 @@ def missing() -> str | None:
 def limits(asked: Asked) -> str | None:
     """As `Kernel.limits`."""
     # Above 128, support has come and gone with its versions (pytorch pull request 161210).
-    return why_no_flash(asked, capability=(9, 0), softcap=False, majors=frozenset({9, 10}), largest=128)
+    return why_no_flash(asked, capability=(9, 0), softcap=False, shared=False, majors=frozenset({9, 10}), largest=128)
 
 
 prepare = nothing_to_prepare
@@ -48,9 +49,10 @@ def attend(
     window: int | None,
     softcap: float | None,
     plan: Any,
+    keys: Keys | None = None,
 ) -> Tensor:
-    """As `Kernel.attend`."""
-    assert softcap is None
+    """As `Kernel.attend`, without `keys`: rows of segments are aligned at their first query and key."""
+    assert softcap is None and keys is None  # noqa: PT018  both by `limits`
     out_THD: Tensor
     out_THD, _ = torch.ops.cudnn.sdpa_fwd(
         query_THD,

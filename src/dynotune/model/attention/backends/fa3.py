@@ -20,6 +20,7 @@ from torch import Tensor
 from dynotune.foreign import UNLOADABLE, cannot_be_loaded
 from dynotune.model.attention.backends.backend import Asked, nothing_to_prepare, why_no_flash
 from dynotune.model.attention.backends.operator import define
+from dynotune.model.attention.segments import Keys
 
 WORDS = "FlashAttention-3"
 VARIABLE = "DYNOTUNE_FLASH_ATTENTION_3"
@@ -53,9 +54,11 @@ def attend(
     window: int | None,
     softcap: float | None,
     plan: Any,
+    keys: Keys | None = None,
 ) -> Tensor:
     """As `Kernel.attend`."""
-    return _operator(query_THD, key_TKD, value_TKD, boundaries_S1, longest, scaling, window or -1, softcap or 0.0)[0]
+    segments = boundaries_S1, longest, *(keys or (boundaries_S1, longest))
+    return _operator(query_THD, key_TKD, value_TKD, *segments, scaling, window or -1, softcap or 0.0)[0]
 
 
 @cache
@@ -121,6 +124,8 @@ def _forward(
     value: Tensor,
     boundaries: Tensor,
     longest: int,
+    key_boundaries: Tensor,
+    longest_key: int,
     scaling: float,
     window: int,
     softcap: float,
@@ -128,9 +133,9 @@ def _forward(
     out, logsumexp, *_ = torch.ops.flash_attn_3.fwd(
         *(_dense(x) for x in (query, key, value)),
         cu_seqlens_q=boundaries,
-        cu_seqlens_k=boundaries,
+        cu_seqlens_k=key_boundaries,
         max_seqlen_q=longest,
-        max_seqlen_k=longest,
+        max_seqlen_k=longest_key,
         softmax_scale=scaling,
         is_causal=True,
         window_size_left=_left(window),
@@ -149,6 +154,8 @@ def _backward(
     logsumexp: Tensor,
     boundaries: Tensor,
     longest: int,
+    key_boundaries: Tensor,
+    longest_key: int,
     scaling: float,
     window: int,
     softcap: float,
@@ -160,9 +167,9 @@ def _backward(
         logsumexp,
         *gradients,
         cu_seqlens_q=boundaries,
-        cu_seqlens_k=boundaries,
+        cu_seqlens_k=key_boundaries,
         max_seqlen_q=longest,
-        max_seqlen_k=longest,
+        max_seqlen_k=longest_key,
         softmax_scale=scaling,
         is_causal=True,
         window_size_left=_left(window),

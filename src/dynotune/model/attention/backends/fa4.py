@@ -16,6 +16,7 @@ from torch import Tensor
 from dynotune.foreign import UNLOADABLE, cannot_be_loaded
 from dynotune.model.attention.backends.backend import Asked, nothing_to_prepare, why_no_flash
 from dynotune.model.attention.backends.operator import define
+from dynotune.model.attention.segments import Keys
 
 WORDS = "FlashAttention-4"
 
@@ -47,10 +48,12 @@ def attend(
     window: int | None,
     softcap: float | None,
     plan: Any,
+    keys: Keys | None = None,
 ) -> Tensor:
     """As `Kernel.attend`."""
     assert softcap is None
-    return _operator(query_THD, key_TKD, value_TKD, boundaries_S1, longest, scaling, window or -1, 0.0)[0]
+    segments = boundaries_S1, longest, *(keys or (boundaries_S1, longest))
+    return _operator(query_THD, key_TKD, value_TKD, *segments, scaling, window or -1, 0.0)[0]
 
 
 @cache
@@ -74,6 +77,8 @@ def _forward(
     value: Tensor,
     boundaries: Tensor,
     longest: int,
+    key_boundaries: Tensor,
+    longest_key: int,
     scaling: float,
     window: int,
     softcap: float,
@@ -84,9 +89,9 @@ def _forward(
             key.detach(),
             value.detach(),
             cu_seqlens_q=boundaries,
-            cu_seqlens_k=boundaries,
+            cu_seqlens_k=key_boundaries,
             max_seqlen_q=longest,
-            max_seqlen_k=longest,
+            max_seqlen_k=longest_key,
             softmax_scale=scaling,
             causal=True,
             window_size=_window(window),
@@ -104,6 +109,8 @@ def _backward(
     logsumexp: Tensor,
     boundaries: Tensor,
     longest: int,
+    key_boundaries: Tensor,
+    longest_key: int,
     scaling: float,
     window: int,
     softcap: float,
@@ -122,9 +129,9 @@ def _backward(
             window_size_left=left,
             window_size_right=right,
             cu_seqlens_q=boundaries,
-            cu_seqlens_k=boundaries,
+            cu_seqlens_k=key_boundaries,
             max_seqlen_q=longest,
-            max_seqlen_k=longest,
+            max_seqlen_k=longest_key,
             deterministic=torch.are_deterministic_algorithms_enabled(),
         )
     return of_query.contiguous(), of_key.contiguous(), of_value.contiguous()

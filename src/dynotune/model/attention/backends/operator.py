@@ -9,17 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Forward = Callable[[Tensor, Tensor, Tensor, Tensor, int, float, int, float], tuple[Tensor, Tensor]]
-"""Of query, key, value, boundaries, longest, scaling, window (-1: none) and soft-cap (0: none): the output [T, H, D] and
-the logarithm of each row's sum of exponentials, float32 [H, T]."""
+Forward = Callable[[Tensor, Tensor, Tensor, Tensor, int, Tensor, int, float, int, float], tuple[Tensor, Tensor]]
+"""Of query, key, value, boundaries and longest of queries and of keys, scaling, window (-1: none) and soft-cap (0: none):
+the output [T, H, D] and the logarithm of each row's sum of exponentials, float32 [H, T]."""
 
 Backward = Callable[
-    [Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, int, float, int, float], tuple[Tensor, Tensor, Tensor]
+    [Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, int, Tensor, int, float, int, float],
+    tuple[Tensor, Tensor, Tensor],
 ]
-"""Of the output's gradient, query, key, value, output, logarithms, boundaries and the rest as above: three gradients."""
+"""Of the output's gradient, query, key, value, output, logarithms, the rest as above: three gradients."""
 
 _LIBRARY = torch.library.Library("dynotune", "FRAGMENT")
-_REST = "Tensor boundaries, SymInt longest, float scaling, int window, float softcap"
+_SEGMENTS = "Tensor boundaries, SymInt longest, Tensor key_boundaries, SymInt longest_key"
+_REST = f"{_SEGMENTS}, float scaling, int window, float softcap"
 
 
 def define(name: str, forward: Forward, backward: Backward) -> Callable[..., tuple[Tensor, Tensor]]:
@@ -39,9 +41,11 @@ def define(name: str, forward: Forward, backward: Backward) -> Callable[..., tup
     gradient_of = getattr(torch.ops.dynotune, f"{name}_backward").default
 
     def backpropagate(context: Any, gradient: Tensor, of_logsumexp: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, out, logsumexp, boundaries = context.saved_tensors
-        gradients = gradient_of(gradient, query, key, value, out, logsumexp, boundaries, *context.rest)
-        return *gradients, None, None, None, None, None
+        query, key, value, out, logsumexp, boundaries, key_boundaries = context.saved_tensors
+        longest, longest_key, *rest = context.rest
+        segments = boundaries, longest, key_boundaries, longest_key
+        gradients = gradient_of(gradient, query, key, value, out, logsumexp, *segments, *rest)
+        return *gradients, None, None, None, None, None, None, None
 
     torch.library.register_autograd(
         f"dynotune::{name}_forward", backpropagate, setup_context=_keep_for_backward, lib=_LIBRARY
@@ -51,13 +55,13 @@ def define(name: str, forward: Forward, backward: Backward) -> Callable[..., tup
 
 
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:  # torch names these
-    query, key, value, boundaries, *rest = inputs
-    ctx.save_for_backward(query, key, value, *output, boundaries)
+    query, key, value, boundaries, longest, key_boundaries, longest_key, *rest = inputs
+    ctx.save_for_backward(query, key, value, *output, boundaries, key_boundaries)
     ctx.mark_non_differentiable(output[1])
-    ctx.rest = rest
+    ctx.rest = longest, longest_key, *rest
 
 
-def _forward_shapes(query: Tensor, key: Tensor, value: Tensor, boundaries: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+def _forward_shapes(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     tokens, heads, _ = query.shape
     return query.new_empty(tokens, heads, value.shape[-1]), query.new_empty(heads, tokens, dtype=torch.float32)
 

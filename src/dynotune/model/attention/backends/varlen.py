@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
 from dynotune.model.attention.backends.backend import Asked, nothing_to_prepare, why_no_flash
+from dynotune.model.attention.segments import Keys
 
 WORDS = "PyTorch's variable-length kernel (FlashAttention-2)"
 
@@ -39,17 +40,19 @@ def attend(
     window: int | None,
     softcap: float | None,
     plan: Any,
+    keys: Keys | None = None,
 ) -> Tensor:
     """As `Kernel.attend`."""
     assert softcap is None
+    keys = keys or Keys(boundaries_S1, longest)
     out_THD = varlen_attn(
         query_THD,
         key_TKD,
         value_TKD,
         boundaries_S1,
-        boundaries_S1,
+        keys.boundaries_S1,
         longest,
-        longest,
+        keys.longest,
         scale=scaling,
         # The kernel's left bound counts the keys before the query itself; transformers' window counts the query too.
         window_size=(-1, 0) if window is None else (window - 1, 0),
