@@ -4,7 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 import dynotune
 from dynotune import ConfigError, DPOConfig, load_config
@@ -13,7 +16,8 @@ from dynotune.config.keys.preference import PREFERENCE_LOSSES
 from dynotune.config.keys.topics import topics
 from dynotune.config.writing.schema import json_schema
 from dynotune.objectives.preference.losses import LOSSES
-from dynotune.objectives.preference.pairs import Need
+from dynotune.objectives.preference.objective import PreferenceObjective
+from dynotune.objectives.preference.pairs import Answers, Need, Pairs
 
 TRL_FILE = """
 model_name_or_path: Qwen/Qwen2.5-0.5B-Instruct
@@ -155,3 +159,55 @@ def test_the_tables_of_checks_are_those_of_the_losses() -> None:
     free = {name for name, loss in LOSSES.items() if Need.REFERENCE not in loss.needs}
     assert free == tables.WITHOUT_REFERENCE | {"sft"}
     assert set(PREFERENCE_LOSSES) >= tables.OF_THE_MARGIN | tables.SMOOTHING
+
+
+@given(
+    losses=st.lists(st.sampled_from(PREFERENCE_LOSSES), min_size=1, max_size=3),
+    weights=st.none() | st.lists(st.floats(-2, 2), min_size=1, max_size=3),
+    smoothing=st.sampled_from([0.0, 0.001, 0.3, 0.5, 0.9]),
+    divergence=st.sampled_from(["reverse_kl", "forward_kl", "js_divergence", "alpha_divergence"]),
+    alpha=st.floats(-2, 2),
+    ld_alpha=st.none() | st.floats(0, 1),
+    weighting=st.booleans(),
+)
+def test_what_is_accepted_can_be_computed(
+    losses: list[str],
+    weights: list[float] | None,
+    smoothing: float,
+    divergence: str,
+    alpha: float,
+    ld_alpha: float | None,
+    weighting: bool,
+) -> None:
+    """Either the configuration is refused, or every loss of it has finite values and gradients."""
+    try:
+        config = DPOConfig(
+            loss_type=losses,
+            loss_weights=weights,
+            label_smoothing=smoothing,
+            f_divergence_type=divergence,
+            f_alpha_divergence_coef=alpha,
+            ld_alpha=ld_alpha,
+            use_weighting=weighting,
+        )
+    except ConfigError:
+        return
+    sides = []
+    for logps, reference, lengths in (([-9.0, -40.0], [-11.0, -30.0], [4, 9]), ([-8.0, -2.0], [-7.0, -5.0], [6, 1])):
+        logps_P = torch.tensor(logps, requires_grad=True)
+        tails_P, half = logps_P * 0.5, torch.tensor(reference) * 0.5
+        sides.append(
+            Answers(
+                logps_P,
+                torch.tensor(lengths),
+                torch.tensor(reference),
+                tails_P=tails_P,
+                reference_tails_P=half,
+                agreement_P=half,
+            )
+        )
+    pairs = Pairs(*sides, groups=(2,), token_shares_P=torch.tensor([0.15, 0.15]))
+    loss = PreferenceObjective(config, predictions=False).losses(pairs).sum()
+    gradients = torch.autograd.grad(loss, [side.logps_P for side in sides], allow_unused=True)
+    assert loss.isfinite()
+    assert all(gradient is None or gradient.isfinite().all() for gradient in gradients)

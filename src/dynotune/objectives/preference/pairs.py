@@ -3,7 +3,7 @@
 Legend of shapes: P pairs of a micro-batch.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from enum import StrEnum
 
 import torch
@@ -41,6 +41,8 @@ class Answers:
 
     reference_P: Tensor | None = None
     """By the reference, without gradient."""
+
+    _: KW_ONLY
 
     tails_P: Tensor | None = None
     """The part of `logps_P` on label tokens behind the length of the pair's shorter answer, with gradient."""
