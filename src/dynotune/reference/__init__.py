@@ -2,6 +2,18 @@
 
 from dynotune.reference.as_reference import as_reference
 from dynotune.reference.compute import Reference, ReferenceCache
+from dynotune.reference.invariants import StepZero, Suspects, stop_on_breach, why_not_checked
 from dynotune.reference.key import Key
+from dynotune.reference.noise import measured_noise
 
-__all__ = ["Key", "Reference", "ReferenceCache", "as_reference"]
+__all__ = [
+    "Key",
+    "Reference",
+    "ReferenceCache",
+    "StepZero",
+    "Suspects",
+    "as_reference",
+    "measured_noise",
+    "stop_on_breach",
+    "why_not_checked",
+]
