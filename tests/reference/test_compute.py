@@ -296,9 +296,9 @@ def test_the_second_time_100_000_pairs_take_less_than_two_seconds(tmp_path: Path
 
     cache(tmp_path, batch_tokens=1 << 20).obtain(examples, score)
     seconds = []
-    for _ in range(2):  # other things run here
-        began = time.perf_counter()
+    for _ in range(2):  # processor time: other things run here, too
+        began = time.process_time()
         found = cache(tmp_path).obtain(examples, lambda numbers: 1 / 0)
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.process_time() - began)
     assert (found.values_PC[:, 0] == -1.0 - np.arange(100_000)).all()
     assert min(seconds) < 2, seconds

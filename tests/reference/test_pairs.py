@@ -66,7 +66,7 @@ def test_no_pairs() -> None:
 
 @pytest.mark.long
 def test_100_000_pairs_take_well_under_a_second() -> None:
-    """A part of the two seconds in which a second run has its reference. Of two tries, since other things run here."""
+    """A part of the two seconds in which a second run has its reference. Processor time: other things run here, too."""
     rows, length = 200_000, 200
     ids = np.arange(rows * length, dtype=np.int32)
     offsets = np.arange(rows + 1, dtype=np.int64) * length
@@ -74,7 +74,7 @@ def test_100_000_pairs_take_well_under_a_second() -> None:
     examples = Examples(ids, ids.copy(), offsets, places)
     seconds = []
     for _ in range(2):
-        began = time.perf_counter()
+        began = time.process_time()
         assert len(distinct(pair_digests(examples))[0]) == 100_000
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.process_time() - began)
     assert min(seconds) < 1.0
