@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dynotune import SFTConfig
+from dynotune import DPOConfig, SFTConfig
 from dynotune.config.load import load_config
 from dynotune.errors import ConfigError, TrainingError
 from dynotune.train.checkpoints.decisions import DECISIONS, QUIET, Matter
@@ -17,13 +17,13 @@ SAVES = {"save_strategy": "steps", "save_steps": 3}
 
 
 def test_every_key_has_a_decision_and_no_decision_lacks_its_key() -> None:
-    assert set(DECISIONS) == set(SFTConfig.model_fields)
+    assert set(DECISIONS) == {*SFTConfig.model_fields, *DPOConfig.model_fields}
     assert set(DECISIONS) >= QUIET
     assert all(one.reason for one in DECISIONS.values())
 
 
 def test_a_difference_in_any_key_is_named_with_its_decision() -> None:
-    now = SFTConfig().public_dict()
+    now = {**DPOConfig().public_dict(), **SFTConfig().public_dict()}
     for key, decision in DECISIONS.items():
         found = differences({**now, key: "another"}, now)
         if key in QUIET:

@@ -54,13 +54,17 @@ DECISIONS: dict[str, Decision] = {
         "use_peft", "lora_r", "lora_alpha", "lora_target_modules", "lora_target_parameters", "lora_modules_to_save",
         "lora_task_type", "use_rslora", "use_dora", "init_lora_weights",
     ),
-    **_each(Matter.ERROR, OTHER_LOSS, "loss_type", "label_smoothing_factor"),
+    **_each(
+        Matter.ERROR, OTHER_LOSS,
+        "loss_type", "label_smoothing_factor", "loss_weights", "beta", "label_smoothing", "f_divergence_type",
+        "f_alpha_divergence_coef", "ld_alpha", "use_weighting", "discopop_tau", "simpo_gamma", "cpo_alpha",
+    ),
     **_each(Matter.ERROR, OTHER_STATES, "optim", "optim_args"),
     **_each(
         Matter.WARNING, FROM_HERE,
         "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "lr_scheduler_type",
         "lr_scheduler_kwargs", "warmup_steps", "lora_dropout", "neftune_noise_alpha", "on_nonfinite_step",
-        "max_nonfinite_steps", "max_consecutive_nonfinite_steps", "pad_token",
+        "max_nonfinite_steps", "max_consecutive_nonfinite_steps", "pad_token", "disable_dropout",
     ),
     **_each(
         Matter.WARNING, "the run gets another length, and its schedule with it", "num_train_epochs", "max_steps",
@@ -90,6 +94,7 @@ DECISIONS: dict[str, Decision] = {
         "dataset_num_proc", "token_cache", "token_cache_dir", "load_in_memory", "gpus", "ddp_timeout", "speedups",
         "padding_free", "use_liger_kernel", "liger_kernel_config", "torch_compile", "torch_compile_backend",
         "torch_compile_mode", "activation_memory", "activation_memory_budget", "activation_offloading",
+        "precompute_ref_log_probs",
     ),
     **_each(
         Matter.NOTHING, "it decides what is shown and kept",
