@@ -12,9 +12,12 @@ from dynotune.data.printable import beginning
 from dynotune.data.rows import BadRow
 from dynotune.errors import DataError
 from dynotune.plan.shuffle import shuffled
-from dynotune.plan.truncation import Spans, truncate
+from dynotune.plan.truncation import Spans, equal_sides, truncate
 
 NO_LABELS_LEFT = "no-labels-after-truncation"
+
+SIDES_EQUAL = "sides-equal-after-truncation"
+"""Notice of a pair that trains, as in TRL, though `max_length` cut away what tells its answers apart."""
 
 
 def trainable_spans(
@@ -25,36 +28,49 @@ def trainable_spans(
     text_of: Callable[[NDArray[np.int32]], str] | None = None,
     shuffle_seed: int | None = None,
 ) -> tuple[Spans, NDArray[np.int64]]:
-    """The used part of every example, and the indices [rows] of those that still have a label token, in order or
-    (`shuffle_dataset`) in the order that `shuffle_seed` gives.
+    """The used part of every document, and the indices of the documents of all rows that still train, in order or
+    (`shuffle_dataset`) in the order that `shuffle_seed` gives. Sides of pairs follow each other, chosen first.
 
     A row that loses its last label to `max_length` is left out, as in TRL; here it is counted, listed in the quarantine and
-    said. It is not a bad row: the setting makes it unusable, and another setting would not. Raises `DataError` where that
-    leaves nothing.
+    said. It is not a bad row: the setting makes it unusable, and another setting would not. A pair is left out whole, where
+    one side has no label left. Raises `DataError` where that leaves nothing.
     """
     spans = truncate(examples, config.max_length, config.truncation_mode)
-    full = examples.lengths
-    cut = np.flatnonzero(spans.cut_tokens)
-    full_labels = truncate(examples, None, config.truncation_mode).label_tokens if len(cut) else spans.label_tokens
-    cut = cut[spans.label_tokens[cut] > 0]
-    ledger.truncate(examples.places.take(cut), spans.cut_tokens[cut], (full_labels - spans.label_tokens)[cut])
-    empty = np.flatnonzero(spans.label_tokens == 0)
-    if len(empty) and len(empty) == len(examples):
+    per_row = examples.by_row
+    labelled = np.all(spans.label_tokens.reshape(-1, examples.per_example) > 0, axis=1)
+    cut_tokens, full, places = per_row(spans.cut_tokens), per_row(examples.lengths), examples.places_of_rows
+    cut = np.flatnonzero(cut_tokens)
+    full_labels = per_row(
+        truncate(examples, None, config.truncation_mode).label_tokens if len(cut) else spans.label_tokens
+    )
+    cut = cut[labelled[cut]]
+    ledger.truncate(places.take(cut), cut_tokens[cut], (full_labels - per_row(spans.label_tokens))[cut])
+    empty = np.flatnonzero(~labelled)
+    if len(empty) and len(empty) == examples.rows:
+        what = "row" if examples.per_example == 1 else "pair"
         raise DataError(
-            f"No row of {examples.places[0].file} has a label token left under `max_length: {config.max_length}` with"
+            f"No {what} of {examples.places[0].file} has a label token left under `max_length: {config.max_length}` with"
             f" `truncation_mode: {config.truncation_mode}`. Raise `max_length`."
         )
-    ledger.skip(NO_LABELS_LEFT, examples.places.take(empty), full[empty], full_labels[empty])
-    kept = spans.lengths_of(empty).tolist()
-    for row, length in zip(empty.tolist(), kept, strict=True):
-        if quarantine is None:
-            break
-        detail = f"no label token is left in the {length} of {full[row]} tokens that max_length keeps"
-        start = text_of(examples[row].ids_T[:64]) if text_of else ""
-        quarantine(BadRow(examples.places[row], NO_LABELS_LEFT, detail, beginning(start)))
+    ledger.skip(NO_LABELS_LEFT, places.take(empty), full[empty], full_labels[empty])
+    kept = per_row(spans.lengths)[empty].tolist() if len(empty) and quarantine is not None else []
+    for row, length in zip(empty.tolist(), kept, strict=False):
+        assert quarantine is not None
+        of = "" if examples.per_example == 1 else " of at least one side"
+        detail = f"no label token{of} is left in the {length} of {full[row]} tokens that max_length keeps"
+        start = text_of(examples[row * examples.per_example].ids_T[:64]) if text_of else ""
+        quarantine(BadRow(places[row], NO_LABELS_LEFT, detail, beginning(start)))
+    rows = np.flatnonzero(labelled)
+    if examples.per_example > 1:
+        equal = equal_sides(examples, spans, rows[cut_tokens[rows] > 0])
+        for row in equal.tolist():
+            ledger.notice([SIDES_EQUAL], places[row])
+        if shuffle_seed is not None:
+            rows = rows[np.random.default_rng(shuffle_seed).permutation(len(rows))]
+    elif shuffle_seed is not None:
+        rows = shuffled(examples, spans, rows, shuffle_seed)
     ledger.check()
-    rows = np.flatnonzero(spans.label_tokens)
-    return spans, rows if shuffle_seed is None else shuffled(examples, spans, rows, shuffle_seed)
+    return spans, examples.documents_of(rows)
 
 
 def rows_without_labels(ledger: Ledger, config: DataConfig) -> str | None:
@@ -62,7 +78,8 @@ def rows_without_labels(ledger: Ledger, config: DataConfig) -> str | None:
     lost = ledger.skipped[NO_LABELS_LEFT]
     if not lost:
         return None
-    have, first = ("row has" if lost == 1 else "rows have"), ", ".join(ledger.places[NO_LABELS_LEFT][:3])
+    what = "row" if config.per_example == 1 else "pair"
+    have, first = (f"{what} has" if lost == 1 else f"{what}s have"), ", ".join(ledger.places[NO_LABELS_LEFT][:3])
     return (
         f"{lost:,} {have} no label token left under `max_length: {config.max_length}` and will not train ({first}"
         f"{', ...' if lost > 3 else ''}); TRL leaves them out too. Raise `max_length` to train them"

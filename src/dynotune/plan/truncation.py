@@ -33,7 +33,11 @@ class Spans:
 
 
 def truncate(examples: Examples, max_length: int | None, mode: str) -> Spans:
-    """Cut every example to `max_length` tokens, keeping its start (`keep_start`) or its end (`keep_end`)."""
+    """Cut every example to `max_length` tokens, keeping its start (`keep_start`) or its end (`keep_end`).
+
+    Of a pair each side is cut for itself, with the prompt, as TRL does: so `keep_end` may cut the prompts of its sides to
+    different lengths, and what both begin with is to be looked for in the spans.
+    """
     start, end = examples.starts, examples.ends
     full = end - start
     if max_length is not None:
@@ -44,3 +48,21 @@ def truncate(examples: Examples, max_length: int | None, mode: str) -> Spans:
             start = np.maximum(start, end - max_length)
     label_tokens = examples.label_counts(np.minimum(start + 1, end), end)
     return Spans(start, end, label_tokens, full - (end - start))
+
+
+def equal_sides(examples: Examples, spans: Spans, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of `pairs` whose two sides are the same tokens within their spans."""
+    chosen, rejected = 2 * pairs, 2 * pairs + 1
+    lengths = spans.lengths_of(chosen)
+    ids, starts = examples.ids, spans.start
+    return np.array(
+        [
+            pair
+            for pair, one, other, length in zip(
+                pairs.tolist(), starts[chosen].tolist(), starts[rejected].tolist(), lengths.tolist(), strict=True
+            )
+            if length == spans.end[2 * pair + 1] - other
+            and np.array_equal(ids[one : one + length], ids[other : other + length])
+        ],
+        np.int64,
+    )
