@@ -1,14 +1,6 @@
-"""Preference data for tests: a configuration whose rows are pairs, and rows of words."""
+"""Preference data for tests."""
 
-from typing import Any, ClassVar
-
-from dynotune.config.sft import SFTConfig
-
-
-class PairsConfig(SFTConfig):
-    """All that reading data asks a configuration for, with rows that are pairs."""
-
-    per_example: ClassVar[int] = 2
+from typing import Any
 
 
 def pair_of(prompt: str, chosen: str, rejected: str, **more: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
+from dynotune.config.dpo import DPOConfig
 from dynotune.config.keys.data import DataConfig
 from dynotune.data import chunk, ingest
 from dynotune.data.account import ledger as ledger_module
@@ -21,7 +22,6 @@ from dynotune.data.read.readers import read_records
 from dynotune.data.tokens.encode import Encoder
 from dynotune.errors import DataError
 from dynotune.plan.make import NO_LABELS_LEFT, trainable_spans
-from tests.data.pairs import PairsConfig
 
 # How the words of expected.json (their beginning) are named here. "notice": the row trains. "bad": it does not.
 # "fault": the whole file. "plan": it goes when `max_length` is applied.
@@ -155,8 +155,9 @@ def outcome(path: Path, model: Path, *, pairs: bool = False) -> Outcome:
     tokenizer = AutoTokenizer.from_pretrained(model)
     # Truncation is looked at where a file is about it: there only the assistant's turns have labels.
     about_truncation = path.name.startswith("no_labels_after")
-    kind = PairsConfig if pairs else DataConfig
-    config = kind(on_bad_row="skip", max_length=2048, assistant_only_loss=about_truncation)
+    config: DataConfig = DataConfig(on_bad_row="skip", max_length=2048, assistant_only_loss=about_truncation)
+    if pairs:
+        config = DPOConfig(on_bad_row="skip", max_length=2048)
     witness = Ledger()
     used: list[int | None] = []
     try:

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dynotune.config.dpo import DPOConfig
+from dynotune.config.keys.data import DataConfig
+from dynotune.config.sft import SFTConfig
 from dynotune.data.account.ledger import Ledger
 from dynotune.data.examples import Example, Examples
 from dynotune.data.ingest import Loaded
@@ -15,9 +18,10 @@ from dynotune.data.rows import Place
 from dynotune.data.sources.arrange import hold_out
 from dynotune.data.store.layout import DamagedError, Manifest
 from dynotune.data.tokens.encode import Encoder
+from dynotune.data.workers.pool import setup_of
 from dynotune.errors import DataError
 from tests.data.made_tokenizer import made_tokenizer
-from tests.data.pairs import PairsConfig, pair_of
+from tests.data.pairs import pair_of
 
 ROWS = [pair_of(f"Question {n}", f"good {n}", f"bad {n}") for n in range(40)]
 
@@ -31,7 +35,7 @@ def load(
     path: Path, cache: Path | None = None, run: Path | None = None, **keys: Any
 ) -> tuple[Loaded, dict[str, Loaded]]:
     where = {"token_cache": "off"} if cache is None else {"token_cache_dir": str(cache)}
-    config = PairsConfig(dataset_name=str(path), model_name_or_path="m", disable_tqdm=True, **where, **keys)
+    config = DPOConfig(dataset_name=str(path), model_name_or_path="m", disable_tqdm=True, **where, **keys)
     return load_train_and_eval(config, Encoder(made_tokenizer(), config), run)
 
 
@@ -96,10 +100,7 @@ def test_the_store_keeps_pairs_and_never_serves_them_as_rows(tmp_path: Path) -> 
     assert (manifest.per_example, manifest.rows) == (2, 80)
     assert "per_example" in manifest.parts
 
-    class Rows(PairsConfig):
-        per_example = 1
-
-    config = Rows(dataset_name=str(path), token_cache_dir=str(cache), disable_tqdm=True)
+    config = SFTConfig(dataset_name=str(path), token_cache_dir=str(cache), disable_tqdm=True)
     with pytest.raises(DataError, match="preference-row"):
         load_train_and_eval(config, Encoder(made_tokenizer(), config), None)
 
@@ -119,6 +120,15 @@ def test_other_processes_and_threads_make_the_same_pairs(tmp_path: Path) -> None
     one, two = (load(path, dataset_num_proc=number)[0].examples for number in (1, 2))
     assert one.digest() == two.digest()
     assert one.rows == two.rows == 400
+
+
+@pytest.mark.parametrize(("config", "per_example"), [(DPOConfig(), 2), (SFTConfig(), 1)])
+def test_a_process_of_its_own_learns_that_rows_are_pairs(config: DataConfig, per_example: int) -> None:
+    import pickle
+
+    topic, _ = pickle.loads(setup_of(config, made_tokenizer(), []))
+    assert topic.per_example == per_example
+    assert topic == type(topic)()
 
 
 @pytest.mark.parametrize("size", [0.25, 7])
@@ -143,7 +153,7 @@ def test_a_mixture_keeps_pairs_together(tmp_path: Path) -> None:
         {"path": str(first), "fraction": 0.5},
         {"path": str(second), "fraction": 0.5, "columns": {"rejected": "bad"}},
     ]
-    config = PairsConfig(datasets=entries, token_cache="off", disable_tqdm=True)
+    config = DPOConfig(datasets=entries, token_cache="off", disable_tqdm=True)
     train, _ = load_train_and_eval(config, Encoder(made_tokenizer(), config), None)
     assert_whole(train.examples)
     assert train.examples.rows == 20

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from dynotune.config.dpo import DPOConfig
 from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.data.show import show_rows
 from tests.data.made_tokenizer import CHATML, made_tokenizer
+from tests.data.pairs import pair_of
 
 EVIL = "esc \x1b[31mred\x1b[0m nul \x00 bidi \u202eabc zero\u200bwidth [bold]markup[/bold]"
 
@@ -33,7 +36,7 @@ def config(tmp_path: Path) -> SFTConfig:
     )
 
 
-def shown(config: SFTConfig, n: int = 4, *, colour: bool = False, encoding: str = "utf-8", width: int = 400) -> str:
+def shown(config: WholeConfig, n: int = 4, *, colour: bool = False, encoding: str = "utf-8", width: int = 400) -> str:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding, newline="")
     console = Console(file=file, width=width, force_terminal=colour, color_system="standard" if colour else None)
@@ -91,3 +94,16 @@ def test_a_long_row_shows_its_beginning_and_end(config: SFTConfig, tmp_path: Pat
     assert "first word" in text
     assert "word last<|im_end|>" in text
     assert len(text) < 6000
+
+
+def test_a_pair_is_shown_side_by_side_with_what_each_trains(tmp_path: Path) -> None:
+    made_tokenizer(CHATML).save_pretrained(tmp_path / "tokenizer")
+    rows = [pair_of("What?", "Four.", "Five"), pair_of("What?", "Four.", "Four.")]
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    text = shown(DPOConfig(model_name_or_path=str(tmp_path / "tokenizer"), dataset_name=str(data)))
+    chosen, rejected = text.index("prompt-chosen-rejected, chosen"), text.index("prompt-chosen-rejected, rejected")
+    assert "What?" in text[chosen:rejected]
+    assert "assistant⏎\n⟦Four.<|im_end|>" in text[chosen:rejected]
+    assert "assistant⏎\n⟦Five<|im_end|>" in text[rejected:]
+    assert "chosen-equals-rejected" in text

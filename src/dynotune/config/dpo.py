@@ -11,7 +11,7 @@ from dynotune.config.fates.dpo import DPO_ALIASES, REFUSED_IN_DPO, dpo_loss
 from dynotune.config.fates.table import DPO_FATES
 from dynotune.config.keys.adapter import AdapterConfig
 from dynotune.config.keys.batch import BatchConfig
-from dynotune.config.keys.data import DataConfig
+from dynotune.config.keys.data import DataConfig, PreferenceDataConfig
 from dynotune.config.keys.evaluation import EvaluationConfig
 from dynotune.config.keys.logging import LoggingConfig
 from dynotune.config.keys.model import ModelConfig
@@ -37,7 +37,7 @@ class DPOConfig(
     RunConfig,
     ModelConfig,
     AdapterConfig,
-    DataConfig,
+    PreferenceDataConfig,
     PreferenceConfig,
     ReferenceConfig,
     BatchConfig,

@@ -95,9 +95,7 @@ class ChunkEncoder:
 
     def __init__(self, config: DataConfig, encoder: RowEncoder) -> None:
         self.config, self.encoder = config, encoder
-        self.setting = Setting(
-            config.dataset_text_field, encoder.tokenizer.chat_template is not None, pairs=config.per_example > 1
-        )
+        self.setting = Setting.of(config, encoder.tokenizer)
         self.control = ControlTokens.of(encoder.tokenizer)
 
     def encode(self, found_rows: Sequence[Found]) -> Chunk:

@@ -202,10 +202,7 @@ def take_chunks(
     ledger.check()
     if not used:
         raise DataError(f"{name}: no row is left to train on.\n{_as_text(ledger, name)}")
-    setting = Setting(
-        config.dataset_text_field, encoder.tokenizer.chat_template is not None, pairs=config.per_example > 1
-    )
-    return Account(ledger, _format(formats, setting), noticed, probed)
+    return Account(ledger, _format(formats, Setting.of(config, encoder.tokenizer)), noticed, probed)
 
 
 def _format(formats: Counter[str], setting: Setting) -> str:

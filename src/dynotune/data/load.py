@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.data.account.ledger import Ledger
 from dynotune.data.chunk import RowEncoder
 from dynotune.data.ingest import Loaded
@@ -18,7 +18,7 @@ __all__ = ["Loaded", "RowEncoder", "load_train_and_eval"]
 
 
 def load_train_and_eval(
-    config: SFTConfig,
+    config: WholeConfig,
     encoder: RowEncoder,
     run_folder: Path | None,
     *,

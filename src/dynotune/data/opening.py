@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.data.account.ledger import Ledger
 from dynotune.data.printable import printable
 from dynotune.data.rows import Found
@@ -63,14 +63,14 @@ class _Sliced:
 @dataclass
 class _Mixture:
     parts: list[Part]
-    config: SFTConfig
+    config: WholeConfig
     ledger: Ledger
 
     def __iter__(self) -> Iterator[Found]:
         return mixture_rows(self.parts, self.config, self.ledger)
 
 
-def refuse_contradictions(config: SFTConfig, train_dataset: Any, eval_dataset: Any) -> None:
+def refuse_contradictions(config: WholeConfig, train_dataset: Any, eval_dataset: Any) -> None:
     """Raises `ConfigError` where the training or the evaluation data is named twice, or no training data is."""
     given = {
         "train_dataset": train_dataset is not None,
@@ -96,7 +96,7 @@ def _at_most_one(given: Mapping[str, bool], what: str) -> None:
         raise ConfigError(f"{' and '.join(names)} both name the {what}. Give one of them.")
 
 
-def open_training(config: SFTConfig, passed: Any, ledger: Ledger) -> tuple[Stream, Source | None]:
+def open_training(config: WholeConfig, passed: Any, ledger: Ledger) -> tuple[Stream, Source | None]:
     """The training rows, and the source's own test split where it has one. Nothing is read yet."""
     if passed is not None:
         return _stream(open_object(passed, "train_dataset"), ["passed", "train_dataset"]), None
@@ -120,7 +120,7 @@ def open_training(config: SFTConfig, passed: Any, ledger: Ledger) -> tuple[Strea
     return stream, splits.get(config.dataset_test_split)
 
 
-def open_evaluation(config: SFTConfig, passed: Any, test_split: Source | None) -> dict[str, Stream]:
+def open_evaluation(config: WholeConfig, passed: Any, test_split: Source | None) -> dict[str, Stream]:
     """The evaluation rows by name. Nothing is read yet."""
     if passed is not None:
         sets = passed if isinstance(passed, Mapping) else {UNNAMED: passed}

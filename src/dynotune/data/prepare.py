@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.data.export.write import ExportKind, export_examples, refuse_existing
 from dynotune.data.load import load_train_and_eval
 from dynotune.data.show import show_rows
@@ -40,7 +40,7 @@ class PrepareOptions:
     """Tokens of an exported row that holds several documents; None: one document a row."""
 
 
-def prepare_data(config: SFTConfig, options: PrepareOptions, console: "Console") -> dict[str, Any]:
+def prepare_data(config: WholeConfig, options: PrepareOptions, console: "Console") -> dict[str, Any]:
     """Put the data into the token store and print what became of it.
 
     Returns the figures of each data set by name. With `on_bad_row: skip` bad rows are counted here, and written to the

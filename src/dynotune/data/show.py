@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.data.account.ledger import Ledger, count_labels
 from dynotune.data.checks.rows import row_notices
 from dynotune.data.checks.text_checks import ControlTokens
 from dynotune.data.checks.view import View
 from dynotune.data.examples import IGNORE, Example
+from dynotune.data.formats.preference import SIDES
 from dynotune.data.formats.recognise import Setting, normalise
 from dynotune.data.opening import open_training
 from dynotune.data.printable import printable
 from dynotune.data.rows import BadRow
 from dynotune.data.sources.columns import parsed, with_columns
 from dynotune.data.tokens.encode import Encoder
+from dynotune.data.tokens.pairs import sides_of
 from dynotune.model.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ class Marks:
         return "..." if self.ascii_only else "…"
 
 
-def show_rows(config: SFTConfig, n: int, console: "Console") -> None:
+def show_rows(config: WholeConfig, n: int, console: "Console") -> None:
     """Print the first `n` rows of the training data, tokenised and labelled, good or bad.
 
     Raises what loading the tokenizer and opening the data raise. Reads no more rows than it shows.
@@ -70,7 +72,7 @@ def show_rows(config: SFTConfig, n: int, console: "Console") -> None:
     _print_legend(console, marks)
     stream, _ = open_training(config, None, Ledger())
     columns = {} if stream.columns_applied else config.columns
-    setting = Setting(config.dataset_text_field, tokenizer.chat_template is not None)
+    setting = Setting.of(config, tokenizer)
     control = ControlTokens.of(tokenizer)
     shown = 0
     for record in map(parsed, stream.rows):
@@ -89,11 +91,16 @@ def show_rows(config: SFTConfig, n: int, console: "Console") -> None:
         if isinstance(result, BadRow):
             _print_bad(console, result)
             continue
-        notices = [*row_notices(View(row), control), *(encoder.notices - before)]
+        views = [View(side) for side in sides_of(row)]
+        notices = [*(name for view in views for name in row_notices(view, control)), *(encoder.notices - before)]
         examples = [result] if isinstance(result, Example) else result
         for number, example in enumerate(examples, 1):
             part = f"{name}, document {number} of {len(examples)}" if len(examples) > 1 else name
-            print_example(example, tokenizer, console, marks, config=config, title=part, notices=notices)
+            if row.kind == "pair":
+                part = f"{name}, {SIDES[number - 1]}"
+            print_example(
+                example, tokenizer, console, marks, config=config, title=part, notices=list(dict.fromkeys(notices))
+            )
     if not shown:
         console.print("The training data has no rows.")
     for sentence in encoder.report:
@@ -106,7 +113,7 @@ def print_example(
     console: "Console",
     marks: Marks,
     *,
-    config: SFTConfig,
+    config: WholeConfig,
     title: str,
     notices: list[str],
 ) -> None:
@@ -131,7 +138,7 @@ def print_example(
         console.print(f"notices: {', '.join(printable(notice) for notice in notices)}", style="yellow", markup=False)
 
 
-def _kept(tokens: int, config: SFTConfig) -> tuple[int, int]:
+def _kept(tokens: int, config: WholeConfig) -> tuple[int, int]:
     if config.max_length is None or tokens <= config.max_length:
         return 0, tokens
     if config.truncation_mode == "keep_start":

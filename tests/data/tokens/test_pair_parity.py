@@ -9,13 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dynotune.config.dpo import DPOConfig
 from dynotune.data.examples import IGNORE, Example
 from dynotune.data.formats.recognise import Setting, normalise
 from dynotune.data.rows import BadRow, Place, Record, Row
 from dynotune.data.tokens.encode import Encoder
 from dynotune.data.tokens.pairs import joined, sides_of
 from tests.data.made_tokenizer import CHATML, GENERATION, made_tokenizer
-from tests.data.pairs import PairsConfig, pair_of
+from tests.data.pairs import pair_of
 from tests.data.trl_oracle import bundled_template, trl_prepare_pairs
 
 TRIMMING = CHATML.replace("(m['content'] or '')", "m['content'] | trim")
@@ -30,7 +31,7 @@ unpacked = settings(max_examples=8, deadline=None, suppress_health_check=[Health
 
 
 def encoded(tokenizer: Any, rows: list[dict[str, Any]]) -> tuple[list[Any], Encoder]:
-    encoder = Encoder(tokenizer, PairsConfig())
+    encoder = Encoder(tokenizer, DPOConfig())
     normal: list[Row] = []
     for line, values in enumerate(rows):
         found = normalise(Record(Place("rows", line), values), Setting(pairs=True))
@@ -133,7 +134,7 @@ def test_one_bad_side_makes_a_bad_pair_that_is_counted_by_its_reason_alone() -> 
 
 def test_a_prompt_is_rendered_and_tokenised_once_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     renders: list[bool] = []
-    encoder = Encoder(made_tokenizer(), PairsConfig())
+    encoder = Encoder(made_tokenizer(), DPOConfig())
     _ = encoder.template_report
     real = encoder.template.render
 

@@ -35,8 +35,7 @@ class DatasetEntry(Topic):
 
 class DataConfig(Topic):
     per_example: ClassVar[int] = 1
-    """Documents that an example consists of. No key: 2 where rows are pairs of a chosen and a rejected answer, which the
-    configuration's class says."""
+    """Documents that an example consists of. No key: 2 where rows are pairs of a chosen and a rejected answer."""
 
     dataset_name: str | None = None
     """Training data: a file, a folder, a glob of shards or a hub id."""
@@ -113,3 +112,9 @@ class DataConfig(Topic):
 
     chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
     """More variables for the chat template (`{enable_thinking: false}`). A row's own column of this name wins."""
+
+
+class PreferenceDataConfig(DataConfig):
+    """Rows are pairs: a prompt with a chosen and a rejected answer. The keys are the same."""
+
+    per_example: ClassVar[int] = 2

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
+from dynotune.config.keys.data import DataConfig
 from dynotune.data.formats.alpaca import alpaca_messages, alpaca_text
 from dynotune.data.formats.messages import RefusedError, is_chat, normal_messages, normal_tools, text_of
 from dynotune.data.formats.preference import PREFERENCE_FORMATS, shape_of
@@ -17,6 +18,9 @@ from dynotune.data.formats.preference_unrecognised import why_no_pair
 from dynotune.data.formats.unrecognised import why_unrecognised
 from dynotune.data.printable import row_beginning
 from dynotune.data.rows import BadRow, Message, Record, Row
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,11 @@ class Setting:
 
     pairs: bool = False
     """Whether rows are to be pairs of a chosen and a rejected answer."""
+
+    @classmethod
+    def of(cls, config: DataConfig, tokenizer: PreTrainedTokenizerBase) -> Self:
+        """As a configuration and its tokenizer have it."""
+        return cls(config.dataset_text_field, tokenizer.chat_template is not None, config.per_example > 1)
 
 
 Values = Mapping[str, Any]

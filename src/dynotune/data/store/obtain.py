@@ -14,7 +14,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.data.account.ledger import Ledger
 from dynotune.data.account.quarantine import Quarantine
 from dynotune.data.chunk import Chunk, RowEncoder
@@ -45,7 +45,7 @@ class Obtaining:
     """One data set on its way. `say` gets what should be known at once."""
 
     stream: Stream
-    config: SFTConfig
+    config: WholeConfig
     encoder: RowEncoder
     quarantine: Path | None
     ledger: Ledger
@@ -235,7 +235,7 @@ class Obtaining:
             _ = self.encoder.template_report
         return account
 
-    def _settings(self) -> SFTConfig:
+    def _settings(self) -> WholeConfig:
         return self.config.model_copy(update={"columns": {}}) if self.stream.columns_applied else self.config
 
     @contextmanager

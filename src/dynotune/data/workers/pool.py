@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from dynotune.config.keys.data import DataConfig
+from dynotune.config.keys.data import DataConfig, PreferenceDataConfig
 from dynotune.data.chunk import Chunk, ChunkEncoder
 from dynotune.data.templates.bounds import end_watch
 from dynotune.data.tokens.encode import Encoder
@@ -243,7 +243,8 @@ def setup_of(config: DataConfig, tokenizer: PreTrainedTokenizerBase, rows: Any) 
         raise CannotTravelError(
             f"the tokenizer's class, {type(tokenizer).__name__}, is not one that another process has"
         )
-    topic = DataConfig.model_construct(**{name: getattr(config, name) for name in DataConfig.model_fields})
+    kind = PreferenceDataConfig if isinstance(config, PreferenceDataConfig) else DataConfig
+    topic = kind.model_construct(**{name: getattr(config, name) for name in kind.model_fields})
     try:
         setup = pickle.dumps((topic, tokenizer), pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
