@@ -1,6 +1,7 @@
 """Promise: a kernel that is wrong in its output or in any gradient, or lets documents see each other, is found out."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,8 +10,8 @@ from torch import Tensor, nn
 
 from dynotune.model.attention import gradient_check
 from dynotune.model.attention.backends import Asked, reference
-from dynotune.model.attention.gradient_check import LENGTHS, check, name_of
-from dynotune.model.attention.segments import Segments
+from dynotune.model.attention.gradient_check import LENGTHS, TRUNKS, check, name_of
+from dynotune.model.attention.segments import Keys, Segments
 
 ASKED = Asked(torch.device("cpu"), torch.bfloat16, 4, 2, 16, 16, None, None)
 
@@ -33,25 +34,33 @@ class Kernel:
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, ends: Tensor, longest: int, scaling: float, window: int | None,
-        softcap: float | None, plan: Segments,
+        softcap: float | None, plan: Segments, keys: Keys | None = None,
     ) -> Tensor:  # fmt: skip
         assert longest >= max(plan.lengths)
+        assert (keys is None) == (plan.gathered is None)
+        key_lengths = None
+        if keys is not None and plan.gathered is not None:
+            key_lengths = plan.gathered.lengths
+            assert keys.longest >= max(key_lengths)
+            assert len(keys.boundaries_S1) == len(ends)
         assert len(ends) == 17  # as in use: padded by empty segments
         parts = [x.transpose(0, 1) for x in (q, k, v)]
-        return self.wrong(reference.attend(*parts, plan.lengths, scaling, window, softcap), q, k, v)
+        return self.wrong(reference.attend(*parts, plan.lengths, scaling, window, softcap, key_lengths), q, k, v)
 
 
 @pytest.fixture(autouse=True)
 def _fewer_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processor cores take seconds for what a GPU does at once."""
     monkeypatch.setattr(gradient_check, "LENGTHS", (1, 63, 64, 65, 0, 33, 2, 16, 129, 5))
+    monkeypatch.setattr(gradient_check, "TRUNKS", (0, 5, 64, 40, 0, 0, 1, 30, 33, 3))
     monkeypatch.setattr(gradient_check, "COLD", (64, 1, 0, 0, 0, 0, 0, 0, 0, 3))
     monkeypatch.setattr(gradient_check, "LONGEST_WINDOW", 40)
 
 
+@pytest.mark.parametrize("shared", [False, True], ids=["", "shared"])
 @pytest.mark.parametrize("changes", [{}, {"window": 4096}, {"window": 7, "softcap": 5.0}, {"heads": 7, "key_heads": 1}])
-def test_a_right_kernel_passes(changes: dict[str, Any]) -> None:
-    found = check(Kernel(), ASKED._replace(**changes), 0.25)
+def test_a_right_kernel_passes(changes: dict[str, Any], shared: bool) -> None:
+    found = check(Kernel(), ASKED._replace(**changes, shared=shared), 0.25)
     assert found.reason is None
     assert all(0 < found.errors[name] < allowed for name, allowed in found.allowed.items())
 
@@ -83,9 +92,28 @@ class Leaking(Kernel):
     """Two documents in one segment."""
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, ends: Tensor, *rest: Any) -> Tensor:
-        plan = rest[-1]
+        *how, plan, keys = rest
         merged = Segments(ends, plan.longest * 2, (plan.lengths[0], sum(plan.lengths[1:3]), *plan.lengths[3:]))
-        return super().attend(q, k, v, ends, plan.longest * 2, *rest[1:-1], merged)
+        return super().attend(q, k, v, ends, plan.longest * 2, *how[1:], merged, keys)
+
+
+class TopLeft(Kernel):
+    """Aligned at the first query and key: right for documents that share nothing."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, ends: Tensor, *rest: Any) -> Tensor:
+        *how, plan, keys = rest
+        if keys is not None:
+            at = [torch.arange(n) + start for n, start in zip(ends.diff(), keys.boundaries_S1, strict=False)]
+            k, v = k[torch.cat(at)], v[torch.cat(at)]
+        return super().attend(q, k, v, ends, *how, replace(plan, gathered=None))
+
+
+class WindowFromTheTrunk(Kernel):
+    """A window that is right where keys are as many as queries, and leaves a token out elsewhere."""
+
+    def attend(self, *args: Any) -> Tensor:
+        *first, window, softcap, plan, keys = args
+        return super().attend(*first, window if keys is None else window - 1, softcap, plan, keys)
 
 
 class Touching(Kernel):
@@ -123,6 +151,26 @@ def test_a_wrong_one_does_not(kernel: Kernel, words: str) -> None:
     assert words in str(check(kernel, ASKED, 0.25).reason)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "words"),
+    [(TopLeft(), "is off by"), (WindowFromTheTrunk(), "is off by"), (Lost(1), "gradient of keys is off by 1.0e+00")],
+    ids=["top left", "window", "no dk"],
+)
+def test_one_that_is_wrong_behind_a_shared_beginning_does_not(kernel: Kernel, words: str) -> None:
+    asked = ASKED._replace(window=20)
+    assert words in str(check(kernel, asked._replace(shared=True), 0.25).reason)
+    if not isinstance(kernel, Lost):
+        assert check(kernel, asked, 0.25).reason is None  # the ordinary check cannot see it
+
+
+def test_documents_that_see_each_other_behind_shared_beginnings_are_found() -> None:
+    """The spoiled kernel moves by a sign that a change leaves as it is half of the times."""
+    asked = ASKED._replace(shared=True)
+    reasons = [check(Touching(), asked, 0.25, seed=seed).reason for seed in range(5, 10)]
+    assert any("changes when another document does" in str(reason) for reason in reasons)
+    assert [check(Kernel(), asked, 0.25, seed=seed).reason for seed in range(5, 7)] == [None, None]
+
+
 def test_one_document_among_many_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradient_check, "SLACK", 1e9)
     assert "in a document of 1 tokens" in str(check(Kernel(one_document), ASKED, 0.25).reason)
@@ -145,11 +193,14 @@ def test_each_time_other_documents_and_the_random_state_stays() -> None:
 
 def test_results_of_other_shapes_are_told_apart() -> None:
     asked = [ASKED._replace(**{field: 8}) for field in ("heads", "key_heads", "head_dim", "window", "softcap")]
-    names = {name_of(one, 0.25) for one in [ASKED, *asked, ASKED._replace(dtype=torch.float16)]}
-    assert len(names) == 7
+    others = [ASKED._replace(dtype=torch.float16), ASKED._replace(shared=True)]
+    names = {name_of(one, 0.25) for one in [ASKED, *asked, *others]}
+    assert len(names) == 8
     assert name_of(ASKED, 0.25) != name_of(ASKED, 0.5)
 
 
 def test_lengths_stand_around_the_sizes_of_tiles() -> None:
     assert {0, 1, 63, 64, 65, 127, 128, 129} < set(LENGTHS)
     assert max(LENGTHS) > 1000
+    assert len(TRUNKS) == len(LENGTHS)
+    assert {0, 64, 300} < set(TRUNKS)
