@@ -12,6 +12,7 @@ from dynotune.config.keys.model import ModelConfig
 from dynotune.errors import ModelError
 from dynotune.model.load import load_model
 from dynotune.model.precision import Precision
+from dynotune.model.weight_files import weight_paths
 from tests.tiny import tiny_model
 
 
@@ -109,3 +110,26 @@ def test_an_index_that_is_none_says_so(sharded: Path, content: str) -> None:
     (sharded / "model.safetensors.index.json").write_text(content)
     with pytest.raises(ModelError, match=r"index\.json .*Download the file again"):
         load(sharded)
+
+
+def test_the_files_that_a_loader_reads_are_named(sharded: Path, tmp_path: Path) -> None:
+    """What the digest of the weights is made of: a file that it lacked could change unseen."""
+    parts = sorted(sharded.glob("*.safetensors"))
+    assert weight_paths(str(sharded), "main", {}) == parts
+    (sharded / "other.safetensors").touch()  # not the model's
+    assert weight_paths(str(sharded), "main", {}) == parts
+    assert weight_paths(str(sharded.parent), "main", {"subfolder": sharded.name}) == parts
+    parts[1].unlink()
+    with pytest.raises(ModelError, match=f"lacks {parts[1].name}"):
+        weight_paths(str(sharded), "main", {})
+    whole = tmp_path / "whole"
+    tiny_model().save_pretrained(whole)
+    assert weight_paths(str(whole), "main", {}) == [whole / "model.safetensors"]
+    (whole / "model.safetensors").rename(whole / "model.fp16.safetensors")
+    assert weight_paths(str(whole), "main", {"variant": "fp16"}) == [whole / "model.fp16.safetensors"]
+    assert weight_paths(str(whole), "main", {}) == []
+    assert weight_paths(str(whole / "config.json"), "main", {}) == []
+    settings = json.loads((whole / "config.json").read_text())
+    (whole / "config.json").write_text(json.dumps({**settings, "transformers_weights": "model.fp16.safetensors"}))
+    assert weight_paths(str(whole), "main", {}) == [whole / "model.fp16.safetensors"]
+    assert load(whole) is not None

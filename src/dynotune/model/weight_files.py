@@ -46,6 +46,33 @@ def require_safetensors(name: str, revision: str, arguments: dict[str, Any]) -> 
             )
 
 
+def weight_paths(name: str, revision: str, arguments: dict[str, Any]) -> list[Path]:
+    """The safetensors files of a model (a folder or hub id) that `from_pretrained` reads, in the order of their names.
+
+    `arguments` are those given to `from_pretrained`. Empty where it has none of its own, as where a `config.json` was named.
+    Raises `ModelError` where its index names a file that is not here: of a model that was loaded, none is.
+    """
+    settings = _json(fetched(name, "config.json", revision, arguments)) or {}
+    variant = arguments.get("variant")
+    explicit = arguments.get("transformers_weights") or settings.get("transformers_weights")
+    single = str(explicit) if explicit else f"model.{variant}.safetensors" if variant else "model.safetensors"
+    if not single.endswith(".json"):
+        found = fetched(name, single, revision, arguments)
+        if found is not None:
+            return [found]
+    index = single if single.endswith(".json") else _with_variant(variant)
+    content = _json(fetched(name, index, revision, arguments)) or {}
+    paths = []
+    for part in sorted({str(part) for part in content.get("weight_map", {}).values()}):
+        found = fetched(name, part, revision, arguments)
+        if found is None:
+            raise ModelError(
+                f"`{printable(name)}` lacks {printable(part)}, which its {index} names. Download it again."
+            )
+        paths.append(found)
+    return paths
+
+
 def stands_here(path: Path) -> bool:
     """Whether a file or folder is there; False too for a name (a hub id, a typing error) that none can have."""
     try:

@@ -250,6 +250,8 @@ def test_what_runs_is_said() -> None:
     assert head_of(layer).describe() == ["head on label tokens only, frozen: two products a chunk"]
     _, _, layer = problem(trained=True)
     assert "trained: three" in head_of(layer, LogitMap(cap=30.0)).describe()[0]
+    by_sequence = head_of(layer).describe_sequences()[0]
+    assert "four matrix products a chunk, three of them in the backward pass" in by_sequence
     assert "soft-capped at 30" in head_of(layer, LogitMap(cap=30.0)).describe()[0]
     layer.register_forward_hook(lambda module, args, output: None)
     assert "a Linear of torch: its own forward and backward" in head_of(layer).describe()[0]

@@ -57,15 +57,26 @@ class Head:
 
     def describe(self) -> list[str]:
         """What runs here, for the run's notes: which head, its scaling or cap, its row function."""
+        return self._described(by_sequence=False)
+
+    def describe_sequences(self) -> list[str]:
+        """The same where `sequence_scores` runs it."""
+        return self._described(by_sequence=True)
+
+    def _described(self, by_sequence: bool) -> list[str]:
         module = active(self.module)
         if is_linear(module):
-            how = (
-                "trained: three matrix products a chunk"
-                if module.weight.requires_grad
-                else "frozen: two products a chunk"
-            )
+            if not module.weight.requires_grad:
+                how = "frozen: two products a chunk"
+            elif by_sequence:
+                how = "trained: four matrix products a chunk, three of them in the backward pass"
+            else:
+                how = "trained: three matrix products a chunk"
         elif (own := own_rows(module)) is not None:
-            how = f"frozen but for {sum(len(rows) for rows, _ in own.rows)} rows: two products a chunk, one for them"
+            products = "two products a chunk, one for them"
+            if by_sequence:
+                products = "a product a chunk, and in the backward pass two, and one for them"
+            how = f"frozen but for {sum(len(rows) for rows, _ in own.rows)} rows: {products}"
         else:
             origin = type(module).__module__.partition(".")[0]
             how = f"a {type(module).__name__} of {origin}: its own forward and backward, chunk by chunk"
