@@ -1,11 +1,13 @@
 """Pairs from a file to the token store: whole, counted as pairs, and kept together wherever rows are moved."""
 
 import json
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from dynotune.config.dpo import DPOConfig
 from dynotune.config.keys.data import DataConfig
@@ -14,12 +16,13 @@ from dynotune.data.account.ledger import Ledger
 from dynotune.data.examples import Example, Examples
 from dynotune.data.ingest import Loaded
 from dynotune.data.load import load_train_and_eval
+from dynotune.data.prepare import PrepareOptions, prepare_data
 from dynotune.data.rows import Place
 from dynotune.data.sources.arrange import hold_out
 from dynotune.data.store.layout import DamagedError, Manifest
 from dynotune.data.tokens.encode import Encoder
 from dynotune.data.workers.pool import setup_of
-from dynotune.errors import DataError
+from dynotune.errors import ConfigError, DataError
 from tests.data.made_tokenizer import made_tokenizer
 from tests.data.pairs import pair_of
 
@@ -144,6 +147,43 @@ def test_held_out_pairs_are_whole(tmp_path: Path, size: float) -> None:
     assert train.ledger.tokens_used == int(train.examples.lengths.sum())
     lines = {place.line for place in train.examples.places} | {place.line for place in held_out.examples.places}
     assert lines == set(range(1, 41))
+
+
+def test_prepare_tells_of_pairs_and_exports_none(tmp_path: Path) -> None:
+    made_tokenizer().save_pretrained(tmp_path / "tokenizer")
+    path = write(tmp_path / "a.jsonl", [*ROWS, pair_of("Q " * 60, "long good", "long bad")])
+    config = DPOConfig(
+        dataset_name=str(path),
+        model_name_or_path=str(tmp_path / "tokenizer"),
+        token_cache_dir=str(tmp_path / "cache"),
+        max_length=60,
+        disable_tqdm=True,
+    )
+    out = StringIO()
+    told = prepare_data(config, PrepareOptions(show=1), Console(file=out, width=200))["training data"]
+    assert told["format"] == "prompt, chosen and rejected as messages (41 pairs)"
+    assert told["ledger"]["rows_used"] == 40
+    assert told["ledger"]["skipped"] == {"no-labels-after-truncation": 1}
+    assert "lengths before `max_length` (sides of pairs of tokens)" in out.getvalue()
+    assert "prompt-chosen-rejected, rejected" in out.getvalue()
+    with pytest.raises(ConfigError, match="holds no pair"):
+        prepare_data(config, PrepareOptions(export=tmp_path / "rows.parquet"), Console(file=out))
+
+
+def test_a_table_of_datasets_is_read_like_its_file(tmp_path: Path) -> None:
+    """Arrow gives every turn the keys of all turns, and tables of several forms every column, with nulls."""
+    import datasets
+
+    rows = [*ROWS[:3], {"chosen": [*ROWS[3]["prompt"], *ROWS[3]["chosen"]], "rejected": None, "prompt": None}]
+    rows[3]["rejected"] = [*ROWS[3]["prompt"], *ROWS[3]["rejected"]]
+    config = DPOConfig(token_cache="off", disable_tqdm=True)
+    passed = datasets.Dataset.from_list(rows)
+    table, _ = load_train_and_eval(config, Encoder(made_tokenizer(), config), None, train_dataset=passed)
+    file, _ = load(write(tmp_path / "a.jsonl", rows))
+    assert table.examples.digest() == file.examples.digest()
+    assert table.format.startswith(
+        "mixed formats: prompt, chosen and rejected as messages (3 pairs); chosen and rejected"
+    )
 
 
 def test_a_mixture_keeps_pairs_together(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from dynotune.data.store.describe import about_rows, in_words
 from dynotune.data.store.location import cache_folder
 from dynotune.data.store.prune import prune
 from dynotune.data.tokens.encode import Encoder
+from dynotune.errors import ConfigError
 from dynotune.model.tokenizer import load_tokenizer
 from dynotune.plan.content import make_content
 from dynotune.say import sayer
@@ -50,6 +51,11 @@ def prepare_data(config: WholeConfig, options: PrepareOptions, console: "Console
     for sentence in config.notices:
         say(f"note: {sentence}")
     kind = ExportKind.of(options.export, options.export_packed) if options.export else None
+    if kind is not None and config.per_example > 1:
+        raise ConfigError(
+            "flag --export: a row of other trainers holds no pair. Leave the flag out: what is prepared is kept in the token"
+            " store either way."
+        )
     if kind is not None and options.export is not None:
         refuse_existing(kind.file(options.export))  # before the work
     if options.show:
