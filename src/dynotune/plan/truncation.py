@@ -52,17 +52,13 @@ def truncate(examples: Examples, max_length: int | None, mode: str) -> Spans:
 
 def equal_sides(examples: Examples, spans: Spans, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
     """Those of `pairs` whose two sides are the same tokens within their spans."""
+    start, end, ids = spans.start, spans.end, examples.ids
     chosen, rejected = 2 * pairs, 2 * pairs + 1
-    lengths = spans.lengths_of(chosen)
-    ids, starts = examples.ids, spans.start
-    return np.array(
-        [
-            pair
-            for pair, one, other, length in zip(
-                pairs.tolist(), starts[chosen].tolist(), starts[rejected].tolist(), lengths.tolist(), strict=True
-            )
-            if length == spans.end[2 * pair + 1] - other
-            and np.array_equal(ids[one : one + length], ids[other : other + length])
-        ],
-        np.int64,
-    )
+    # Most pairs differ in length or in their last token, and need no look at all tokens.
+    alike = (spans.lengths_of(chosen) == spans.lengths_of(rejected)) & (ids[end[chosen] - 1] == ids[end[rejected] - 1])
+    found = [
+        pair
+        for pair in pairs[alike].tolist()
+        if np.array_equal(ids[start[2 * pair] : end[2 * pair]], ids[start[2 * pair + 1] : end[2 * pair + 1]])
+    ]
+    return np.array(found, np.int64)
