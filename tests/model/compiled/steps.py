@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dynotune.model.attention import hidden_states, packed_attention
 from dynotune.model.compiled import Regions, compile_layers, decoder_layers
+from dynotune.model.families import FamilyBatch, pack_families
 from dynotune.model.packed import PackedBatch, pack
 from tests.model.lora.adapted import fill
 from tests.tiny import tiny_model
@@ -37,6 +38,16 @@ def batch_of(lengths: Sequence[int], tokens: int, seed: int = 0) -> PackedBatch:
     return pack(documents, tokens, CPU)
 
 
+def families_of(lengths: Sequence[int], tokens: int, seed: int = 0) -> FamilyBatch:
+    """Families of two documents with a common beginning, or one, that fill about as many tokens."""
+    draws, families = np.random.default_rng([seed, *lengths]), []
+    for n in lengths:
+        trunk, branch = draws.integers(2, 340, n // (8 if seed % 2 else 2), dtype=np.int32), n // 4
+        both = [np.concatenate([trunk, np.full(max(1, branch), 340 + i, np.int32)]) for i in range(2 if n > 3 else 1)]
+        families.append([(ids, ids) for ids in both])
+    return pack_families(families, tokens, CPU)
+
+
 def lengths_within(tokens: int, seed: int) -> list[int]:
     """Lengths of random documents that fill at most `tokens`, sometimes one, sometimes many."""
     draws = np.random.default_rng(seed)
@@ -47,11 +58,12 @@ def lengths_within(tokens: int, seed: int) -> list[int]:
     return lengths or [tokens]
 
 
-def gradients(model: Any, batch: PackedBatch) -> tuple[Tensor, dict[str, Tensor]]:
+def gradients(model: Any, batch: PackedBatch | FamilyBatch) -> tuple[Tensor, dict[str, Tensor]]:
     """Hidden states [T, D] of the documents' tokens, and gradients of a sum that weighs them at random."""
     model.zero_grad()
     hidden_TD = hidden_states(model, batch)
-    real = int(sum(batch.lengths[: batch.documents]))
+    documents = batch.documents if isinstance(batch, PackedBatch) else batch.sequences
+    real = int(sum(batch.lengths[:documents]))
     weights = torch.randn(hidden_TD.shape, generator=torch.Generator().manual_seed(1))
     (hidden_TD * weights)[:real].sum().backward()  # type: ignore[no-untyped-call]
     return hidden_TD.detach()[:real].clone(), {

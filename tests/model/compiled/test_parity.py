@@ -9,7 +9,7 @@ import torch
 
 from dynotune.model.attention import packed_attention
 from dynotune.model.lora import install
-from tests.model.compiled.steps import batch_of, compiled, gradients, lengths_within, model_of
+from tests.model.compiled.steps import batch_of, compiled, families_of, gradients, lengths_within, model_of
 from tests.model.lora.adapted import gap, largest_gap
 
 COUNTS = (128, 64)
@@ -19,7 +19,9 @@ def packings(tokens: int, n: int) -> list[Any]:
     return [batch_of(lengths_within(tokens, seed), tokens, seed) for seed in range(n)]
 
 
-def differences(model: Any, packings_a_count: int, counts: Sequence[int] = COUNTS) -> tuple[Any, float, float]:
+def differences(
+    model: Any, packings_a_count: int, counts: Sequence[int] = COUNTS, packings: Any = packings
+) -> tuple[Any, float, float]:
     """The report of so many micro-batches, and how far hidden states and gradients are off at most."""
     batches = [batch for count in counts for batch in packings(count, packings_a_count)]
     with packed_attention(model):
@@ -40,7 +42,7 @@ def differences(model: Any, packings_a_count: int, counts: Sequence[int] = COUNT
 def test_full_training_twenty_packings_one_graph_a_token_count() -> None:
     report, hidden, gradient = differences(model_of("qwen3", num_hidden_layers=2), packings_a_count=10)
     assert max(hidden, gradient) < 1e-5
-    assert [one.shape for one in report.compilations] == [(count, True) for count in COUNTS]
+    assert [one.shape for one in report.compilations] == [(count, True, False) for count in COUNTS]
     assert report.recompilations == ()
     assert report.eager == ()
 
@@ -50,9 +52,26 @@ def test_fused_lora_one_graph_more_for_the_first_layer_whose_input_needs_no_grad
     fused = install(model, torch.float32)
     report, hidden, gradient = differences(model, packings_a_count=20, counts=(64,))
     assert max(hidden, gradient) < 1e-5
-    assert [one.shape for one in report.compilations] == [(64, False), (64, True)]
+    assert [one.shape for one in report.compilations] == [(64, False, False), (64, True, False)]
     assert report.recompilations == ()
     assert fused.calls_to_peft == 0
+
+
+def of_families(tokens: int, n: int) -> list[Any]:
+    return [families_of(lengths_within(tokens, seed), tokens, seed) for seed in range(n)]
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "gemma2"])
+def test_shared_beginnings_one_graph_a_token_count_however_many_keys(kind: str) -> None:
+    model = model_of(kind, num_hidden_layers=2)
+    batches = of_families(256, 6)
+    assert len({len(batch.key_rows_K) for batch in batches}) > 1
+    assert len({batch.key_lengths for batch in batches}) == 6
+    report, hidden, gradient = differences(model, 6, (256,), of_families)
+    assert max(hidden, gradient) < 1e-5
+    assert [one.shape for one in report.compilations] == [(256, True, True)] * (1 + (kind == "gemma2"))
+    assert report.recompilations == ()
+    assert report.eager == ()
 
 
 @pytest.mark.long
@@ -77,7 +96,7 @@ def test_gradient_checkpointing(adapter: bool) -> None:
         model.enable_input_require_grads()
     report, hidden, gradient = differences(model, packings_a_count=3)
     assert max(hidden, gradient) < 1e-5
-    assert [one.shape for one in report.compilations] == [(count, True) for count in COUNTS]
+    assert [one.shape for one in report.compilations] == [(count, True, False) for count in COUNTS]
 
 
 @pytest.mark.long

@@ -52,6 +52,16 @@ def test_faults_and_layers_that_are_not_alike() -> None:
 
 def test_json() -> None:
     found = CompileReport(28, (made(FIRST, found=True),), comparison=Comparison(64, 1.0, 0.5)).to_json()
-    assert found["compilations"][0]["shape"] == {"tokens": 16_384, "with_gradient": False}
+    assert found["compilations"][0]["shape"] == {"tokens": 16_384, "with_gradient": False, "gathered": False}
     assert (found["graphs"], found["found_on_disk"]) == (1, 1)
     assert found["comparison"] == {"tokens": 64, "eager_seconds": 1.0, "compiled_seconds": 0.5}
+
+
+def test_shapes_are_told_apart_in_words() -> None:
+    shapes = [Shape(64, gradient, gathered) for gradient in (True, False) for gathered in (False, True)]
+    assert list(map(str, shapes)) == [
+        "64 tokens",
+        "64 tokens (shared beginnings)",
+        "64 tokens (no gradient of the input)",
+        "64 tokens (shared beginnings, no gradient of the input)",
+    ]

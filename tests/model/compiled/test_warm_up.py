@@ -9,7 +9,7 @@ import torch
 from dynotune.model.attention.install import installed_in
 from dynotune.model.compiled import Regions, compile_layers
 from dynotune.model.compiled.warm_up import TIMED, dummy_run, warm_up
-from tests.model.compiled.steps import compiled, model_of
+from tests.model.compiled.steps import batch_of, compiled, families_of, gradients, model_of
 
 
 def regions_of_nothing() -> Regions:
@@ -51,13 +51,14 @@ def test_other_errors_are_raised() -> None:
         warm_up(regions_of_nothing(), run, [64])
 
 
-def test_what_is_compiled_serves_training_and_nothing_stays_behind() -> None:
+@pytest.mark.parametrize("shared", [False, True], ids=["", "shared"])
+def test_what_is_compiled_serves_training_and_nothing_stays_behind(shared: bool) -> None:
     model: Any = model_of("llama", adapter=True, dropout=0.5).eval()
     with compiled(model, "eager") as regions:
         packed = installed_in(model)
         assert packed is not None
         state = torch.get_rng_state()
-        run = dummy_run(model, 50, lambda: torch.autocast("cpu", enabled=False), packed.engaged)
+        run = dummy_run(model, 50, lambda: torch.autocast("cpu", enabled=False), packed.engaged, shared)
         warm_up(regions, run, [64], compare=64)
         assert torch.equal(torch.get_rng_state(), state)
         assert all(p.grad is None for p in model.parameters())
@@ -66,4 +67,7 @@ def test_what_is_compiled_serves_training_and_nothing_stays_behind() -> None:
         assert regions.comparison is not None
         model.train()
         run(64)
+        gradients(model, families_of([30, 20], 64) if shared else batch_of([30, 20], 64))
         assert regions.report().graphs == graphs
+        gradients(model, batch_of([30, 20], 64) if shared else families_of([30, 20], 64))
+        assert regions.report().graphs > graphs  # the other layout is another graph

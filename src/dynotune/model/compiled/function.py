@@ -2,10 +2,11 @@
 
 Three things change besides the numbers in tensors. The token count takes the few values of the ladder, and each has a
 function, and so a graph, of its own. The count of boundaries and the longest length are sizes of tensors whose size is
-marked as one that changes: the graph takes them as they come. The lengths as a tuple stay outside: compiled code gets
-boundaries on the device only.
+marked as one that changes: the graph takes them as they come. So are the rows of gathered keys and their boundaries, where
+documents share a beginning. The lengths as a tuple stay outside: compiled code gets boundaries on the device only.
 
-Legend of shapes: T tokens of the micro-batch, D hidden, S segments, L at least the tokens of the longest segment.
+Legend of shapes: T tokens of the micro-batch, D hidden, S segments, L at least the tokens of the longest segment, R rows of
+gathered keys.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,8 +26,26 @@ class Shape(NamedTuple):
     """Whether the layer's input needs a gradient. The first layer's does not where the embeddings are frozen: its backward
     pass computes less, which is another graph."""
 
+    gathered: bool = False
+    """Whether keys are gathered, since documents share a beginning."""
+
     def __str__(self) -> str:
-        return f"{self.tokens:,} tokens{'' if self.with_gradient else ' (no gradient of the input)'}"
+        more = ["shared beginnings"] * self.gathered + ["no gradient of the input"] * (not self.with_gradient)
+        return f"{self.tokens:,} tokens" + (f" ({', '.join(more)})" if more else "")
+
+
+class Gathered(NamedTuple):
+    """What a layer is told of gathered keys, sizes as tensors."""
+
+    rows_R: Tensor
+    boundaries_S1: Tensor
+    ruler_L: Tensor
+    """Longer than the longest segment of keys by `LONGER`."""
+
+
+LONGER = 2
+"""Sizes that are equal when a graph is made, the compiler takes for one, and makes another graph when they part. Lengths of
+queries are powers of two, counts of boundaries one more: lengths of keys stand beside both."""
 
 
 def function_of(shape: Shape, compiler: str, mode: str | None) -> Callable[..., Any]:
@@ -42,15 +61,21 @@ def function_of(shape: Shape, compiler: str, mode: str | None) -> Callable[..., 
 
 
 def _call_layer(
-    layer: nn.Module, hidden_1TD: Tensor, boundaries_S1: Tensor, ruler_L: Tensor, others: Mapping[str, Any]
+    layer: nn.Module,
+    hidden_1TD: Tensor,
+    boundaries_S1: Tensor,
+    ruler_L: Tensor,
+    gathered: Gathered | None,
+    others: Mapping[str, Any],
 ) -> Any:
     longest = ruler_L.shape[0]
     return layer._call_impl(
         hidden_1TD,
         cu_seq_lens_q=boundaries_S1,
-        cu_seq_lens_k=boundaries_S1,
+        cu_seq_lens_k=boundaries_S1 if gathered is None else gathered.boundaries_S1,
         max_length_q=longest,
-        max_length_k=longest,
+        max_length_k=longest if gathered is None else gathered.ruler_L.shape[0] - LONGER,
+        key_rows=None if gathered is None else gathered.rows_R,
         **others,
     )
 

@@ -8,13 +8,18 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
 from dynotune.model.compiled.compiler import COMPILER_ERRORS, graphs_made
-from dynotune.model.compiled.function import Shape, of_any_size
+from dynotune.model.compiled.function import LONGER, Gathered, Shape, of_any_size
 from dynotune.model.lora.linear import hook_tables
 
 if TYPE_CHECKING:
     from dynotune.model.compiled.regions import Regions
 
-OWN = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "segment_lengths")
+OWN = frozenset(
+    {
+        "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "segment_lengths", "key_rows",
+        "key_segment_lengths",
+    }
+)  # fmt: skip
 """Keywords that reach the layer in another form, see `function.py`."""
 
 RUNG = 64
@@ -48,16 +53,17 @@ class CompiledLayer:
         if len(args) != 1 or not _is_packed(args[0], kwargs) or any(self.hooks) or _has_any_global_hook():
             return self._as_written(*args, **kwargs)
         hidden_1TD: Tensor = args[0]
-        shape = Shape(hidden_1TD.shape[1], hidden_1TD.requires_grad)
+        shape = Shape(hidden_1TD.shape[1], hidden_1TD.requires_grad, kwargs.get("key_rows") is not None)
         if regions.broken is not None or shape in self.eager:
             return self._as_written(*args, **kwargs)
         others = {key: value for key, value in kwargs.items() if key not in OWN}
         boundaries_S1 = of_any_size(kwargs["cu_seq_lens_q"])
         ruler_L = regions.rulers[kwargs["max_length_q"]]
+        gathered = self._gathered(kwargs) if shape.gathered else None
         began, graphs = perf_counter(), graphs_made()
         failure: Exception | None = None
         try:
-            return regions.function(shape)(self.layer, hidden_1TD, boundaries_S1, ruler_L, others)
+            return regions.function(shape)(self.layer, hidden_1TD, boundaries_S1, ruler_L, gathered, others)
         except COMPILER_ERRORS as error:
             failure = error
         finally:
@@ -67,6 +73,10 @@ class CompiledLayer:
         # The compiler raises before it runs anything of the layer, so that it can be run as it is written.
         regions.failed(self, shape, failure)
         return self._as_written(*args, **kwargs)
+
+    def _gathered(self, kwargs: dict[str, Any]) -> Gathered:
+        rows_R, boundaries_S1 = of_any_size(kwargs["key_rows"]), of_any_size(kwargs["cu_seq_lens_k"])
+        return Gathered(rows_R, boundaries_S1, self.regions.rulers[kwargs["max_length_k"] + LONGER])
 
     def _as_written(self, *args: Any, **kwargs: Any) -> Any:
         self.regions.aside.calls += 1
@@ -81,7 +91,8 @@ def _is_packed(hidden: Any, kwargs: dict[str, Any]) -> bool:
         and hidden.shape[0] == 1
         and hidden.shape[1] % RUNG == 0
         and boundaries is not None
-        and boundaries is kwargs.get("cu_seq_lens_k")
+        and (boundaries is kwargs.get("cu_seq_lens_k") or kwargs.get("key_rows") is not None)
         and isinstance(kwargs.get("max_length_q"), int)
+        and isinstance(kwargs.get("max_length_k"), int)
         and "attention_calls" not in kwargs
     )

@@ -14,7 +14,8 @@ import torch
 from dynotune.model.attention import hidden_states
 from dynotune.model.compiled.regions import Regions
 from dynotune.model.compiled.report import Comparison
-from dynotune.model.packed import pack
+from dynotune.model.families import FamilyBatch, pack_families
+from dynotune.model.packed import PackedBatch, pack
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -48,17 +49,19 @@ def dummy_run(
     longest: int,
     autocast: Callable[[], AbstractContextManager[Any]],
     engaged: Callable[[], AbstractContextManager[Any]],
+    shared: bool = False,
 ) -> Run:
     """A `Run` through the layers of `model` with made-up documents of at most `longest` tokens.
 
-    autocast, engaged: what a training step's forward runs in. Gradients, random states and modes stay as they are.
+    autocast, engaged: what a training step's forward runs in. shared: documents come in pairs that share their beginning,
+    which is another graph. Gradients, random states and modes stay as they are.
     """
     device = next(model.parameters()).device
     trained = [p for p in model.parameters() if p.requires_grad]
 
     def run(tokens: int) -> None:
         lengths = [longest] * (tokens // longest) + ([tokens % longest] if tokens % longest else [])
-        batch = pack([(ids := np.ones(n, np.int32), ids) for n in lengths], tokens, device)
+        batch = _pairs(lengths, tokens, device) if shared else _documents(lengths, tokens, device)
         was_training = model.training
         model.train()
         try:
@@ -72,6 +75,17 @@ def dummy_run(
             model.train(was_training)
 
     return run
+
+
+def _documents(lengths: Sequence[int], tokens: int, device: torch.device) -> PackedBatch:
+    return pack([(ids := np.ones(n, np.int32), ids) for n in lengths], tokens, device)
+
+
+def _pairs(lengths: Sequence[int], tokens: int, device: torch.device) -> FamilyBatch:
+    """Two documents that take each of `lengths` together and part at their last token."""
+    return pack_families(
+        [[(ids := np.ones(max(1, n - 1), np.int32), ids)] * min(n, 2) for n in lengths], tokens, device
+    )
 
 
 def _eager(regions: Regions, run: Run, compare: int | None) -> float | None:
