@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynotune.data.examples import IGNORE, Example, Examples
+from dynotune.data.pairs import Pairs
 from dynotune.data.rows import Place
 from dynotune.reference.key import Key
 
@@ -17,17 +18,22 @@ Side = tuple[Sequence[int], int]
 """Tokens, and how many of the first carry no label."""
 
 
-def pairs_of(*sides: tuple[Side, Side]) -> Examples:
+def pairs_of(*sides: tuple[Side, Side]) -> Pairs:
     rows = [side for pair in sides for side in pair]
     examples = []
     for i, (ids, prompt) in enumerate(rows):
         array = np.array(ids, np.int32)
         labels = np.where(np.arange(len(array)) < prompt, IGNORE, array).astype(np.int32)
         examples.append(Example(array, labels, Place("pairs.jsonl", i // 2 + 1)))
-    return Examples.from_list(examples)
+    return Pairs(Examples.from_list(examples, per_example=2))
 
 
-def many(count: int, seed: int = 0, longest: int = 20) -> Examples:
+def taken(pairs: Pairs, numbers: Sequence[int] | NDArray[np.int64]) -> Pairs:
+    """These pairs, in this order."""
+    return Pairs(pairs.examples.take_rows(np.asarray(numbers, np.int64)))
+
+
+def many(count: int, seed: int = 0, longest: int = 20) -> Pairs:
     """Random pairs with a common prompt each."""
     random = np.random.default_rng(seed)
     made = []
@@ -45,7 +51,7 @@ def many(count: int, seed: int = 0, longest: int = 20) -> Examples:
 class Reference:
     """Stands for a model: log-probabilities of what it is given, and a note of what it was asked for."""
 
-    def __init__(self, pairs: Examples, columns: int = 2, off: float = 0.0) -> None:
+    def __init__(self, pairs: Pairs, columns: int = 2, off: float = 0.0) -> None:
         self.pairs, self.columns, self.off = pairs, columns, off
         self.asked: list[int] = []
 
@@ -56,7 +62,7 @@ class Reference:
     def right(self, numbers: Sequence[int] | NDArray[np.int64]) -> NDArray[np.float64]:
         found = []
         for p in numbers:
-            rows = [self.pairs[2 * int(p)], self.pairs[2 * int(p) + 1]]
+            rows = self.pairs[int(p)]
             sums = [-(1 + (e.ids_T[e.labels_T != IGNORE].astype(float) + 1) ** 0.5).sum() for e in rows]
             found.append([*sums, *(value / 3 for value in sums)][: self.columns])
         return np.array(found).reshape(-1, self.columns) * (1 + self.off)

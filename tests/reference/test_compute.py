@@ -17,21 +17,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynotune.data.examples import Examples
+from dynotune.data.pairs import Pairs
 from dynotune.data.places import Places
 from dynotune.errors import TrainingError
 from dynotune.parallel.ranks import Ranks
 from dynotune.reference import Key, ReferenceCache
 from dynotune.reference.compute import _decoded, _encoded
 from dynotune.reference.segments import paths
-from tests.reference.pairs import KEY, MADE_BY, Reference, damage, many, pairs_of
+from tests.reference.pairs import KEY, MADE_BY, Reference, damage, many, pairs_of, taken
 
 
 def cache(root: Path, key: Key = KEY, **more: Any) -> ReferenceCache:
     return ReferenceCache(key, **{"made_by": MADE_BY, "noise": 1e-6, "root": root, "batch_tokens": 60, **more})
 
 
-def right(pairs: Examples, columns: int = 2) -> np.ndarray:
-    return Reference(pairs, columns).right(range(len(pairs) // 2))
+def right(pairs: Pairs, columns: int = 2) -> np.ndarray:
+    return Reference(pairs, columns).right(range(len(pairs)))
 
 
 def test_first_made_then_hit_whatever_the_order_of_the_pairs(tmp_path: Path) -> None:
@@ -44,7 +45,7 @@ def test_first_made_then_hit_whatever_the_order_of_the_pairs(tmp_path: Path) -> 
     assert made.sentences[0].startswith("reference: made anew: first time; 50 of 50 pairs computed in ")
     assert f"kept in {first.folder}" in made.sentences[0]
     order = np.random.default_rng(0).permutation(50)
-    shuffled = pairs.take(np.stack([2 * order, 2 * order + 1], 1).reshape(-1))
+    shuffled = taken(pairs, order)
     again = Reference(shuffled)
     hit = cache(tmp_path).obtain(shuffled, again)
     assert again.asked == []
@@ -72,18 +73,17 @@ def test_another_truncation_is_made_anew_for_the_pairs_that_it_cuts(tmp_path: Pa
     """The first poisoning of TRL's cache: with `keep_end` its key lacks `max_length`."""
     pairs = many(40)
 
-    def cut(most: int) -> Examples:
-        rows = np.arange(len(pairs))
+    def cut(most: int) -> Pairs:
         if mode == "keep_end":
-            return pairs.parts(rows, np.maximum(pairs.starts, pairs.ends - most), pairs.ends)
-        return pairs.parts(rows, pairs.starts, np.minimum(pairs.ends, pairs.starts + most))
+            return Pairs(pairs.examples, np.maximum(pairs.start, pairs.end - most), pairs.end)
+        return Pairs(pairs.examples, pairs.start, np.minimum(pairs.end, pairs.start + most))
 
     cache(tmp_path).obtain(cut(30), Reference(cut(30)))
     shorter, score = cut(12), Reference(cut(12))
     found = cache(tmp_path).obtain(shorter, score)
     assert (found.values_PC == right(shorter)).all()
     assert (found.values_PC != right(cut(30))).any()  # negative control: the old values would be wrong
-    same = ((cut(30).lengths <= 12).reshape(-1, 2)).all(1)
+    same = (cut(30).lengths <= 12).all(1)
     assert sorted(score.asked) == np.flatnonzero(~same).tolist()
     assert f"made anew for {40 - int(same.sum())} of 40 distinct pairs" in found.sentences[0]
 
@@ -194,7 +194,7 @@ def test_any_batches_in_the_order_that_is_asked_for(count: int, most: int, seed:
         found = cache(Path(root), batch_tokens=most).obtain(pairs, noted, order)
     assert (found.values_PC == right(pairs)).all()
     assert score.asked == order.tolist()
-    tokens = pairs.lengths.reshape(-1, 2).sum(1)
+    tokens = pairs.lengths.sum(1)
     assert all(len(call) == 1 or tokens[call].sum() <= most for call in calls)
     for one, after in pairwise(calls):
         assert tokens[[*one, after[0]]].sum() > most  # no batch is smaller than it must be
@@ -289,16 +289,17 @@ def test_the_second_time_100_000_pairs_take_less_than_two_seconds(tmp_path: Path
     rows, length = 200_000, 60
     ids = np.arange(rows * length, dtype=np.int32)
     places = Places(["x"], np.zeros(rows, np.int32), np.arange(rows, dtype=np.int64))
-    examples = Examples(ids, ids.copy(), np.arange(rows + 1, dtype=np.int64) * length, places)
+    offsets = np.arange(rows + 1, dtype=np.int64) * length
+    pairs = Pairs(Examples(ids, ids.copy(), offsets, places, per_example=2))
 
     def score(numbers: Any) -> Any:
         return np.stack([-1.0 - numbers, -2.0 - numbers], 1)
 
-    cache(tmp_path, batch_tokens=1 << 20).obtain(examples, score)
+    cache(tmp_path, batch_tokens=1 << 20).obtain(pairs, score)
     seconds = []
     for _ in range(2):  # processor time: other things run here, too
         began = time.process_time()
-        found = cache(tmp_path).obtain(examples, lambda numbers: 1 / 0)
+        found = cache(tmp_path).obtain(pairs, lambda numbers: 1 / 0)
         seconds.append(time.process_time() - began)
     assert (found.values_PC[:, 0] == -1.0 - np.arange(100_000)).all()
     assert min(seconds) < 2, seconds

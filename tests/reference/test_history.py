@@ -1,6 +1,7 @@
 """Promise: whatever happened to the cache before, a run gets the values of its own pairs by its own backend."""
 
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynotune.reference.segments import paths
-from tests.reference.pairs import KEY, Reference, damage, many
+from tests.reference.pairs import KEY, Reference, damage, many, taken
 from tests.reference.test_compute import cache
 
 PAIRS = many(15)
@@ -43,7 +44,7 @@ def test_any_history(events: list[tuple]) -> None:
             mine = {"made_by": {"backend": str(which)}, "noise": NOISE, "batch_tokens": 30, "seconds": 0}
             if event == "run":
                 numbers = np.array(sorted(more))
-                pairs = PAIRS.take(np.stack([2 * numbers, 2 * numbers + 1], 1).reshape(-1))
+                pairs = taken(PAIRS, numbers)
                 score = Reference(pairs, off=BACKENDS[which])
                 found = cache(Path(root), KEY, **mine).obtain(pairs, score)
                 right = score.right(range(len(numbers)))
@@ -54,10 +55,8 @@ def test_any_history(events: list[tuple]) -> None:
             elif event == "killed":
                 killed = Killed(PAIRS, off=BACKENDS[which])
                 killed.most = more
-                try:
+                with suppress(KeyboardInterrupt):
                     cache(Path(root), KEY, **mine).obtain(PAIRS, killed)
-                except KeyboardInterrupt:
-                    pass
             elif there := paths(cache(Path(root)).folder):
                 path = there[which % len(there)]
                 if event == "removed":

@@ -8,7 +8,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from dynotune.data.examples import Examples
+from dynotune.data.pairs import Pairs
 from dynotune.errors import TrainingError
 from dynotune.model.attention.decoder import text_decoder
 from dynotune.model.head import find_head, sequence_scores
@@ -27,11 +27,11 @@ def policy() -> Any:
     return get_peft_model(tiny_model(), config).train()
 
 
-def logps(model: Any, pairs: Examples, numbers: Any) -> torch.Tensor:
+def logps(model: Any, pairs: Pairs, numbers: Any) -> torch.Tensor:
     """[n, 2], one document after another through the model, all of them through the head at once."""
     found = find_head(model, torch.tensor([5, 9, 300, 17]))
     assert found.head is not None
-    rows = [pairs[2 * int(p) + side] for p in numbers for side in (0, 1)]
+    rows = [side for p in numbers for side in pairs[int(p)]]
     documents = [(row.ids_T, row.labels_T) for row in rows]
     hidden = [
         text_decoder(model)(input_ids=torch.from_numpy(ids).long()[None], use_cache=False).last_hidden_state[0]

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynotune.cache_folder import cache_folder
-from dynotune.data.examples import Examples
+from dynotune.data.pairs import Pairs
 from dynotune.data.printable import printable
 from dynotune.parallel.ranks import Ranks
 from dynotune.reference.check import Score, agreement, changes, spread
 from dynotune.reference.key import Key
 from dynotune.reference.nearest import why_new
-from dynotune.reference.pairs import as_bytes
+from dynotune.reference.pairs import as_bytes, by_prompt
 from dynotune.reference.segments import Segment, folder_of, read_all, write
 from dynotune.reference.wanted import Wanted
 
@@ -76,13 +76,13 @@ class ReferenceCache:
     def folder(self) -> Path:
         return folder_of(self.root, self.key)
 
-    def obtain(self, pairs: Examples, score: Score, order: NDArray[np.int64] | None = None) -> Reference:
-        """The values of all `pairs` (rows 2p and 2p + 1, as they are fed: truncated). All ranks call it together.
+    def obtain(self, pairs: Pairs, score: Score, order: NDArray[np.int64] | None = None) -> Reference:
+        """The values of all `pairs`, as they are fed: truncated. All ranks call it together.
 
         score: of the numbers of some pairs; each distinct pair that is missing is asked for once, on one rank, and up to 32
         more for each other backend or version whose values are kept. order: all pairs in the order in which they are best
-        scored, such as equal prompts together. What is finished is kept every `seconds`, and a computation that was killed
-        goes on from there.
+        scored; by default equal prompts together. What is finished is kept every `seconds`: a computation that was killed goes
+        on from there.
 
         Raises `TrainingError` for a value that is not finite.
         """
@@ -156,6 +156,7 @@ class ReferenceCache:
     # Making what is missing
 
     def _make(self, wanted: Wanted, missing: NDArray[np.int64], order: NDArray[np.int64] | None) -> None:
+        order = by_prompt(wanted.pairs) if order is None else order
         batches = list(wanted.batches(missing, self.batch_tokens, order))[self.ranks.rank :: self.ranks.world]
         tokens = [int(wanted.tokens_U[batch].sum()) for batch in batches]
         unkept: list[NDArray[np.int64]] = []

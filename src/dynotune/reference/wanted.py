@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dynotune.data.examples import Examples
+from dynotune.data.pairs import Pairs
 from dynotune.errors import TrainingError
 from dynotune.reference.check import Score
 from dynotune.reference.pairs import as_bytes, distinct, pair_digests
@@ -19,12 +19,12 @@ from dynotune.reference.segments import Segment
 class Wanted:
     """Values are NaN until they are known."""
 
-    def __init__(self, pairs: Examples, columns: int, score: Score) -> None:
+    def __init__(self, pairs: Pairs, columns: int, score: Score) -> None:
         self.pairs, self.score = pairs, score
         self.digests_P = pair_digests(pairs)
         self.firsts_U, self.which_P = distinct(self.digests_P)
         self.digests_U = self.digests_P[self.firsts_U]
-        self.tokens_U: NDArray[np.int64] = pairs.lengths.reshape(-1, 2).sum(1)[self.firsts_U]
+        self.tokens_U: NDArray[np.int64] = pairs.lengths.sum(1)[self.firsts_U]
         self.values_UC = np.full((len(self.firsts_U), columns), np.nan)
 
     @cached_property
@@ -53,7 +53,7 @@ class Wanted:
         assert values.shape == (len(at), self.values_UC.shape[1]), (values.shape, len(at), self.values_UC.shape)
         bad = np.flatnonzero(~np.isfinite(values).all(1))
         if len(bad):
-            place = self.pairs.places[2 * int(numbers[bad[0]])]
+            place = self.pairs.examples.places[2 * int(numbers[bad[0]])]
             raise TrainingError(
                 f"The reference gives {values[bad[0]].tolist()} as log-probabilities of the pair at {place}"
                 f" ({len(bad):,} of the {len(numbers):,} pairs of this batch have such values). None of them was kept."
@@ -61,12 +61,11 @@ class Wanted:
             )
         return values
 
-    def batches(self, at: NDArray[np.int64], most: int, order: NDArray[np.int64] | None) -> Iterator[NDArray[np.int64]]:
+    def batches(self, at: NDArray[np.int64], most: int, order: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
         """Runs of these distinct pairs of at most `most` tokens; a longer pair is one by itself. `order`: of all pairs."""
-        if order is not None:
-            rank_P = np.empty(len(self.which_P), np.int64)
-            rank_P[order] = np.arange(len(order))
-            at = at[np.argsort(rank_P[self.firsts_U[at]], kind="stable")]
+        rank_P = np.empty(len(self.which_P), np.int64)
+        rank_P[order] = np.arange(len(order))
+        at = at[np.argsort(rank_P[self.firsts_U[at]], kind="stable")]
         first, total = 0, 0
         for i, tokens in enumerate(self.tokens_U[at].tolist()):
             if total and total + tokens > most:
