@@ -81,8 +81,8 @@ class ReferenceCache:
 
         score: of the numbers of some pairs; each distinct pair that is missing is asked for once, on one rank, and up to 32
         more for each other backend or version whose values are kept. order: all pairs in the order in which they are best
-        scored; by default equal prompts together. What is finished is kept every `seconds`: a computation that was killed goes
-        on from there.
+        scored; by default equal prompts together. What is finished is kept every `seconds`, and a killed computation
+        goes on from there.
 
         Raises `TrainingError` for a value that is not finite.
         """
