@@ -81,16 +81,28 @@ def why_not_packed(
     return examine(model, longest=longest, autocast=autocast).reason
 
 
+def why_not_shared(
+    model: "PreTrainedModel", *, longest: int, autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
+) -> str | None:
+    """Why documents that begin alike cannot be executed with their beginning once (`FamilyBatch`), or None.
+
+    What cannot be packed cannot share. Arguments as of `why_not_packed`.
+    """
+    return examine(model, longest=longest, autocast=autocast, shared=True).reason
+
+
 def examine(
     model: "PreTrainedModel",
     *,
     longest: int,
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     backend: str = DEFAULT,
+    shared: bool = False,
 ) -> Examination:
     """Structure first, then eight to fifteen forward passes of at most 64 tokens. `model` is left as it was.
 
-    backend: of attention, as in `PackedAttention`; where that is installed, its own is examined.
+    backend: of attention, as in `PackedAttention`; where that is installed, its own is examined. shared: with documents that
+    begin alike, laid out with their beginning once.
 
     What fails on the plain path as well is raised, and so is what the device itself cannot do any more.
     """
@@ -98,7 +110,7 @@ def examine(
     if reason:
         return Examination(reason)
     device = next(model.parameters()).device
-    probe = Probe(model, autocast, device, backend)
+    probe = Probe(model, autocast, device, backend, shared)
     try:
         with untouched(model, device):
             calls = _try_out(probe)

@@ -16,15 +16,17 @@ if TYPE_CHECKING:
 
 
 def observed_calls(
-    model: "PreTrainedModel", autocast: Callable[[], AbstractContextManager[Any]]
+    model: "PreTrainedModel", autocast: Callable[[], AbstractContextManager[Any]], shared: bool = False
 ) -> list[tuple[str, Call]]:
     """Each call of packed execution, with the name of the module that made it. The model is left as it was.
+
+    shared: with documents that begin alike, laid out with their beginning once: calls are `asked` for that, then.
 
     Raises whatever a model raises that cannot be packed.
     """
     device = next(model.parameters()).device
     installed = installed_in(model)
-    probe = Probe(model, autocast, device, REFERENCE)
+    probe = Probe(model, autocast, device, REFERENCE, shared)
     calls: list[Call] = []
     before = None if installed is None else installed.backend
     try:

@@ -17,14 +17,18 @@ from dynotune.model.attention.call import Call
 from dynotune.model.attention.decoder import hidden_states, text_decoder
 from dynotune.model.attention.install import installed_in, packed_attention, stock_attention
 from dynotune.model.base import base_of
+from dynotune.model.families import FamilyBatch, pack_families
 from dynotune.model.forward import logits_of_document
-from dynotune.model.packed import pack
+from dynotune.model.packed import PackedBatch, pack
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 LENGTHS = (13, 1, 7, 19)
 TOKENS = 64
+FAMILIES = ((8, (13, 9)), (0, (7,)), (11, (19, 12)))
+"""The same with documents that begin alike: tokens that a family shares, and those of each of its documents."""
+
 WINDOW = 4
 """Sliding windows are cut to this while they are probed: documents that cross a window of thousands would cost too much."""
 
@@ -41,21 +45,42 @@ class Probe:
     backend: str = DEFAULT
     """Of packed attention, where none is installed in the model; else it is the one of what is installed."""
 
+    shared: bool = False
+    """Whether documents begin alike, and are laid out with their beginning once."""
+
     def documents(self, seed: int) -> list[Document]:
-        """Documents of random ids, none of which the configuration gives a meaning."""
+        """Documents of random ids, none of which the configuration gives a meaning. Beginnings are those of every seed."""
         config: Any = text_decoder(self.model).config
         special = {v for k, v in config.to_dict().items() if k.endswith("token_id") and isinstance(v, int)}
         ordinary = np.setdiff1d(np.arange(config.vocab_size), list(special))
         generator = np.random.default_rng(seed)
-        return [generator.choice(ordinary, n).astype(np.int32) for n in LENGTHS]
+        if not self.shared:
+            return [generator.choice(ordinary, n).astype(np.int32) for n in LENGTHS]
+        made: list[Document] = []
+        for trunk, lengths in FAMILIES:
+            beginning = np.random.default_rng(trunk).choice(ordinary, trunk)
+            for n in lengths:
+                parting = ordinary[2 * len(made) + seed % 2]  # so that a beginning is no longer than it should be
+                rest = generator.choice(ordinary, n - trunk - 1)
+                made.append(np.concatenate([beginning, [parting], rest]).astype(np.int32))
+        return made
 
     def packed(self, documents: Sequence[Document], calls: list[Call] | None = None) -> list[Tensor]:
-        """Hidden states [n, D] of each document, all in one row with some padding."""
-        batch = pack([(ids, ids) for ids in documents], TOKENS, self.device)
+        """Hidden states [n, D] of each document, all in one row with some padding, shared ones for each that has them."""
+        batch = self._laid_out(documents)
         installed = installed_in(self.model)
         with packed_attention(self.model, self.backend) if installed is None else installed.engaged(), self.autocast():
             hidden_TD = hidden_states(self.model, batch, attention_calls=calls)
-        return list(hidden_TD.split([*map(len, documents), TOKENS - sum(map(len, documents))])[: len(documents)])
+        if isinstance(batch, FamilyBatch):  # a document's keys are its tokens
+            return list(hidden_TD[batch.key_rows_K].split(batch.key_lengths)[: len(documents)])
+        return list(hidden_TD.split(batch.lengths)[: len(documents)])
+
+    def _laid_out(self, documents: Sequence[Document]) -> PackedBatch | FamilyBatch:
+        labelled = [(ids, ids) for ids in documents]
+        if not self.shared:
+            return pack(labelled, TOKENS, self.device)
+        left = iter(labelled)
+        return pack_families([[next(left) for _ in lengths] for _, lengths in FAMILIES], TOKENS, self.device)
 
     def stock(self, ids_n: Document) -> Tensor:
         """Hidden states [n, D] of one document on the plain path: the whole model as transformers runs it."""
