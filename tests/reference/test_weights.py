@@ -150,3 +150,10 @@ def test_a_rope_base_counts_and_where_the_model_lies_does_not() -> None:
     assert config_digest(config.to_dict()) == first
     config.rope_parameters = {"rope_type": "default", "rope_theta": 12345.0}
     assert config_digest(config.to_dict()) != first
+
+
+def test_a_set_counts_by_what_it_holds() -> None:
+    """Its order is another one in another process."""
+    names = [f"layer{i}" for i in range(50)]
+    assert config_digest({"targets": set(names)}) == config_digest({"targets": sorted(names)})
+    assert config_digest({"targets": set(names[1:])}) != config_digest({"targets": set(names)})

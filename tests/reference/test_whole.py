@@ -12,9 +12,17 @@ from dynotune.data.pairs import Pairs
 from dynotune.errors import TrainingError
 from dynotune.model.attention.decoder import text_decoder
 from dynotune.model.head import find_head, sequence_scores
-from dynotune.reference import Key, ReferenceCache, StepZero, Suspects, as_reference, measured_noise, stop_on_breach
+from dynotune.reference import (
+    Key,
+    ReferenceCache,
+    StepZero,
+    Suspects,
+    as_reference,
+    key_of,
+    measured_noise,
+    stop_on_breach,
+)
 from dynotune.reference.pairs import pair_digests
-from dynotune.reference.weights import config_digest, tensors_digest
 from tests.model.head.plain import batch_of
 from tests.reference.pairs import MADE_BY, many
 from tests.tiny import tiny_model
@@ -22,9 +30,11 @@ from tests.tiny import tiny_model
 PAIRS = many(6, longest=9)
 
 
-def policy() -> Any:
+def policy(seed: int = 0) -> Any:
+    base = tiny_model()
+    torch.manual_seed(seed)
     config = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], lora_dropout=0.5, task_type="CAUSAL_LM")
-    return get_peft_model(tiny_model(), config).train()
+    return get_peft_model(base, config).train()
 
 
 def logps(model: Any, pairs: Pairs, numbers: Any) -> torch.Tensor:
@@ -44,11 +54,6 @@ def logps(model: Any, pairs: Pairs, numbers: Any) -> torch.Tensor:
     return scores.logps_Q.view(-1, 2)
 
 
-def key(model: Any) -> Key:
-    base = [(name, tensor) for name, tensor in model.state_dict().items() if "lora_" not in name]
-    return Key(tensors_digest(base), config_digest(model.config.to_dict()), "float32")
-
-
 def scorer(model: Any, **how: Any) -> Any:
     def score(numbers: Any) -> Any:
         with as_reference(model, **how):
@@ -61,13 +66,13 @@ def checked(model: Any, reference: Any, then: Key, numbers: Any) -> StepZero:
     step = StepZero(logps(model, PAIRS, numbers).detach().double().numpy(), reference.values_PC[numbers], 1e-6)
     again, own = scorer(model)(numbers), scorer(model, keep_adapter=True)(numbers)
     digests = pair_digests(PAIRS)[numbers]
-    stop_on_breach(step, Suspects(digests, reference.digests_P[numbers], key(model), then, again, own))
+    stop_on_breach(step, Suspects(digests, reference.digests_P[numbers], key_of(model), then, again, own))
     return step
 
 
 def test_step_0_in_float32_and_what_a_moved_policy_says(tmp_path: Path) -> None:
     model = policy()
-    cache = ReferenceCache(key(model), MADE_BY, noise=1e-6, root=tmp_path)
+    cache = ReferenceCache(key_of(model), MADE_BY, noise=1e-6, root=tmp_path)
     reference = cache.obtain(PAIRS, scorer(model))
     assert reference.computed == 6
     numbers = np.arange(6)
@@ -78,9 +83,8 @@ def test_step_0_in_float32_and_what_a_moved_policy_says(tmp_path: Path) -> None:
     loss = np.logaddexp(0, -0.1 * (ratios[:, 0] - ratios[:, 1])).mean()
     assert abs(loss - np.log(2)) < 1e-6
     # Another random start of the adapter has the same reference.
-    torch.manual_seed(77)
-    other = policy()
-    assert ReferenceCache(key(other), MADE_BY, noise=1e-6, root=tmp_path).obtain(PAIRS, scorer(other)).computed == 0
+    other = policy(seed=77)
+    assert ReferenceCache(key_of(other), MADE_BY, noise=1e-6, root=tmp_path).obtain(PAIRS, scorer(other)).computed == 0
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
             parameter.data.normal_(std=0.1)

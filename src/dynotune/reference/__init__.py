@@ -2,6 +2,7 @@
 
 from dynotune.reference.as_reference import as_reference
 from dynotune.reference.compute import Reference, ReferenceCache
+from dynotune.reference.identify import key_of
 from dynotune.reference.invariants import StepZero, Suspects, stop_on_breach, why_not_checked
 from dynotune.reference.key import Key
 from dynotune.reference.noise import measured_noise
@@ -13,6 +14,7 @@ __all__ = [
     "StepZero",
     "Suspects",
     "as_reference",
+    "key_of",
     "measured_noise",
     "stop_on_breach",
     "why_not_checked",

@@ -72,7 +72,12 @@ def tensors_digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
 def config_digest(config: Mapping[str, Any]) -> str:
     """Of a model's configuration (`config.to_dict()`): a rope base or a soft-cap changes what the same weights compute."""
     told = {key: value for key, value in config.items() if key not in NOT_MATHEMATICS}
-    return blake2b(json.dumps(told, sort_keys=True, default=str).encode(), digest_size=16).hexdigest()
+    return blake2b(json.dumps(told, sort_keys=True, default=_plain).encode(), digest_size=16).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """Of what JSON does not know. A set has another order in another process."""
+    return sorted(map(str, value)) if isinstance(value, set | frozenset) else str(value)
 
 
 def _read(files: list[tuple[str, int]]) -> list[str]:
