@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dynotune.data.examples import IGNORE
@@ -135,6 +135,33 @@ def test_however_it_is_cut(cut: Cut, kind: str) -> None:
 @given(padding=st.integers(1, 70), spare_keys=st.integers(0, 70))
 def test_any_padding_of_tokens_and_keys(padding: int, spare_keys: int) -> None:
     assert_same(shared(make("mistral"), documents(), ONE_ROW, padding, spare_keys), expected("mistral", False))
+
+
+@st.composite
+def drawn_documents(draw: st.DrawFn) -> list[Document]:
+    """Five families of two documents of one to twenty tokens, that have any beginning in common and label any tokens."""
+    made = []
+    for family in range(5):
+        generator = np.random.default_rng([family, draw(st.integers(0, 99))])
+        trunk = generator.integers(5, 350, draw(st.integers(0, 12)))
+        for _ in range(2):
+            ids = np.concatenate([trunk, generator.integers(5, 350, draw(st.integers(1, 8)))]).astype(np.int32)
+            masked = draw(st.integers(0, len(ids) - 1))
+            made.append((ids, np.where(np.arange(len(ids)) < masked, IGNORE, ids).astype(np.int32)))
+    made[0][1][:] = made[0][0]  # there is a label, unless the document is of one token
+    return made if denominator(made) else [*made[:-1], (np.array([7, 8], np.int32), np.array([7, 8], np.int32))]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(docs=drawn_documents(), adapter=st.booleans(), padding=st.integers(1, 40), spare_keys=st.integers(0, 70))
+def test_any_families_of_any_architecture(
+    kind: str, docs: list[Document], adapter: bool, padding: int, spare_keys: int
+) -> None:
+    cut: Cut = [[(0, 1), (2, 3)], [(4, 5, 6), (7, 8, 9)]]
+    ours = shared(make(kind, adapter), docs, cut, padding, spare_keys)
+    assert_same(ours, plain(make(kind, adapter), docs))
 
 
 def test_without_padding() -> None:
