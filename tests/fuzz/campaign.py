@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tests.fuzz.judge import Verdict, judge
-from tests.fuzz.targets import Checkpoints, Configurations, Models, Rows, Stores, Target, Tokenizers
+from tests.fuzz.targets import Checkpoints, Configurations, Models, PairRows, Rows, Stores, Target, Tokenizers
 
 KINDS: dict[str, Callable[[Path], Target]] = {
     "configurations": lambda made: Configurations(),
     "rows": lambda made: Rows(),
+    "pairs": lambda made: PairRows(),
     "tokenizers": Tokenizers,
     "stores": Stores,
     "checkpoints": Checkpoints,

@@ -12,7 +12,9 @@ import numpy as np
 from rich.console import Console
 
 from dynotune import SFTConfig, train_sft
+from dynotune.config.dpo import DPOConfig
 from dynotune.config.load import load_config
+from dynotune.config.whole import WholeConfig
 from dynotune.data.load import load_train_and_eval
 from dynotune.data.tokens.encode import Encoder
 from dynotune.model.load import load_model
@@ -142,7 +144,7 @@ ROWS = [
 ]
 
 
-def told(folder: Path, config: SFTConfig, encoder: Encoder) -> Any:
+def told(folder: Path, config: WholeConfig, encoder: Encoder) -> Any:
     """Load the data of a configuration; everything that is said and shown must be fit for a terminal."""
     said: list[str] = []
     train, _ = load_train_and_eval(config, encoder, folder / "run", say=said.append)
@@ -161,11 +163,12 @@ class Rows(Target):
 
     name = "rows"
     strict = False
+    rows: ClassVar[list[dict[str, Any]]] = ROWS
 
     def __init__(self) -> None:
         self.tokenizer = tiny_tokenizer()
         # A file has one format; which is drawn, so the mutations need a base for each.
-        self.bases = [b"\n".join(json.dumps(row).encode() for row in (one, one, one)) for one in ROWS]
+        self.bases = [b"\n".join(json.dumps(row).encode() for row in (one, one, one)) for one in self.rows]
         self.meant = {"data.jsonl": b""}
         self.ways = {"data.jsonl": self._mutated}
 
@@ -175,15 +178,50 @@ class Rows(Target):
     def run(self, folder: Path, chance: Chance) -> Any:
         if chance.random() < 0.1:
             (folder / "data.jsonl").rename(folder / "data.json")
-        config = SFTConfig(
+        config = self._config(
+            chance,
             dataset_name=str(next(folder.glob("data.*"))),
             on_bad_row=chance.choice(("error", "skip")),
             token_cache="off",
-            assistant_only_loss=chance.random() < 0.3,
             max_length=chance.choice((16, 1024)),
             dataset_num_proc=1,
         )
         return told(folder, config, Encoder(self.tokenizer, config))
+
+    def _config(self, chance: Chance, **keys: Any) -> WholeConfig:
+        return SFTConfig(assistant_only_loss=chance.random() < 0.3, **keys)
+
+
+_ASKED, _GOOD, _BAD = (
+    {"role": r, "content": c} for r, c in (("user", "q"), ("assistant", "good"), ("assistant", "bad"))
+)
+
+PAIRS: list[dict[str, Any]] = [
+    {"prompt": [_ASKED], "chosen": [_GOOD], "rejected": [_BAD], "margin": 1.5},
+    {"prompt": "q ", "chosen": "good", "rejected": "bad"},
+    {"prompt": "q", "chosen": [_ASKED, _GOOD], "rejected": [_ASKED, _BAD]},
+    {"chosen": [_ASKED, _GOOD], "rejected": [_ASKED, _BAD], "tools": "[]"},
+    {"chosen": "\n\nHuman: q\n\nAssistant: good", "rejected": "\n\nHuman: q\n\nAssistant: bad"},
+    {"chosen": "say good", "rejected": "say bad"},
+    {
+        "conversations": [{"from": "human", "value": "q"}],
+        "chosen": {"from": "gpt", "value": "good"},
+        "rejected": {"from": "gpt", "value": "bad"},
+        "system": "s",
+    },
+    {"messages": [_ASKED], "chosen": _GOOD, "rejected": _BAD},
+    {"instruction": "q", "input": "i", "history": [["a", "b"]], "chosen": "good", "rejected": "bad"},
+]
+
+
+class PairRows(Rows):
+    """JSON lines: preference rows of every format."""
+
+    name = "pairs"
+    rows = PAIRS
+
+    def _config(self, chance: Chance, **keys: Any) -> WholeConfig:
+        return DPOConfig(truncation_mode=chance.choice(("keep_start", "keep_end")), **keys)
 
 
 TEMPLATES = (

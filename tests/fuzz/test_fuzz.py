@@ -19,10 +19,18 @@ from dynotune.errors import ConfigError
 from tests.fuzz import mutate
 from tests.fuzz.campaign import campaign
 from tests.fuzz.judge import Verdict, judge
-from tests.fuzz.targets import Configurations, Rows, Target
+from tests.fuzz.targets import Configurations, PairRows, Rows, Target
 
 ROOT = Path(__file__).parents[2]
-CASES = {"rows": 5000, "checkpoints": 2500, "configurations": 1300, "tokenizers": 500, "stores": 400, "models": 300}
+CASES = {
+    "rows": 4000,
+    "pairs": 1000,
+    "checkpoints": 2500,
+    "configurations": 1300,
+    "tokenizers": 500,
+    "stores": 400,
+    "models": 300,
+}
 
 
 def test_there_are_ten_thousand_cases() -> None:
@@ -53,7 +61,7 @@ def test_mutated_files_are_taken_or_refused_in_words(kind: str, tmp_path: Path) 
     print(done.stdout)
 
 
-@pytest.mark.parametrize("kind", [Configurations, Rows])
+@pytest.mark.parametrize("kind", [Configurations, PairRows, Rows])
 def test_some_cases_of_the_fastest_kinds(kind: type[Target], tmp_path: Path) -> None:
     """A part of it in every run of the suite."""
     verdict = campaign(kind(), range(20_000, 20_060), tmp_path / "yard")

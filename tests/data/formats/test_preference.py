@@ -157,6 +157,7 @@ def test_a_transcript_ends_its_prompt_at_the_last_marker_however_answers_begin()
             {"chosen": "\n\nHuman: a\n\nAssistant: c", "rejected": "\n\nHuman: a\n\nAssistant: c\n\nHuman: d"},
         ),
         ("content-bool", {"prompt": "Q", "chosen": True, "rejected": "b"}),
+        ("history-not-pairs", {"instruction": "Q", "history": True, "chosen": "a", "rejected": "b"}),
         ("unrecognised-format", {"question": "Q", "chosen_response": "a", "rejected_response": "b"}),
         ("misspelt-key", {"prompt": "Q", "chosen": "a", "rejcted": "b"}),
         ("unpaired-preference", {"prompt": "Q", "completion": "a", "label": True}),

@@ -23,7 +23,10 @@ def alpaca_messages(values: Mapping[str, Any], notices: list[str]) -> tuple[list
     prompt: list[Message] = []
     if system := _text(values, "system", notices):
         prompt.append({"role": "system", "content": system})
-    for number, turn in enumerate(values.get("history") or []):
+    history = values.get("history") or []
+    if not isinstance(history, list | tuple):
+        raise RefusedError("history-not-pairs", "`history` must be a list of pairs of instruction and answer")
+    for number, turn in enumerate(history):
         if not (isinstance(turn, list | tuple) and len(turn) == 2):
             raise RefusedError("history-not-pairs", f"history[{number}] must be a pair of instruction and answer")
         for role, text in zip(("user", "assistant"), turn, strict=True):
