@@ -5,28 +5,30 @@ Shapes: T tokens of one document, V vocabulary, N label tokens.
 
 from typing import Protocol
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dynotune.config.keys.objective import SFTObjectiveConfig
 from dynotune.data.examples import IGNORE
 from dynotune.errors import ConfigError
 from dynotune.objectives.row_loss import ROW_SUMS, RowLoss
-from dynotune.plan.plan import Step
+from dynotune.plan.truncation import Spans
 
 
 class Objective(Protocol):
     """What the loop minimises: a sum over a step's micro-batches, divided by the step's denominator."""
 
     sums: tuple[str, ...]
-    """Names of what `__call__` returns beside the loss; each is divided by the denominator when it is logged."""
+    """Names of what `__call__` returns beside the loss."""
 
     row_loss: RowLoss
     """The same loss in explicit form, for the labelled-rows head."""
 
-    def denominator(self, step: Step) -> int:
-        """What the loss is normalised by, known from the plan."""
+    def counts(self, spans: Spans, rows: NDArray[np.int64]) -> tuple[int, ...]:
+        """What the summed loss, then each of `sums` is divided by, over these rows of the plan. None is 0."""
         ...
 
     def __call__(self, logits_TV: Tensor, labels_T: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,9 +58,10 @@ class SFTObjective:
         self.loss_type, self.smoothing = config.loss_type, config.label_smoothing_factor
         self.row_loss = RowLoss(smoothing=self.smoothing, by_probability=self.loss_type == "dft")
 
-    def denominator(self, step: Step) -> int:
+    def counts(self, spans: Spans, rows: NDArray[np.int64]) -> tuple[int, ...]:
         # TRL's packing may cut bins so that a whole step holds no label: its loss and gradient are 0, not 0 / 0.
-        return max(1, step.label_tokens)
+        labels = max(1, int(spans.label_tokens[rows].sum()))
+        return (labels,) * (1 + len(self.sums))
 
     def __call__(self, logits_TV: Tensor, labels_T: Tensor) -> tuple[Tensor, Tensor]:
         # Position t predicts token t + 1. Rows without a label stay in the sum as zeros: choosing them by a boolean

@@ -134,6 +134,7 @@ def assemble(
         checkpoints=checkpoints,
         journal=Journal(
             objective.sums,
+            lambda step: objective.counts(plan.spans, step.rows)[1:],
             progress,
             examples,
             device,

@@ -103,9 +103,9 @@ class Evaluator:
         of_all = self.ranks.sum(totals).tolist()
         metrics: dict[str, float] = {}
         for (name, held), sums_of in zip(self.held_out.items(), of_all, strict=True):
-            labels = int(held.spans.label_tokens[held.rows].sum())
-            names = ("loss", *self.objective.sums)
-            metrics |= {f"{_prefix(name)}_{key}": value / labels for key, value in zip(names, sums_of, strict=True)}
+            names, counts = ("loss", *self.objective.sums), self.objective.counts(held.spans, held.rows)
+            for key, total, count in zip(names, sums_of, counts, strict=True):
+                metrics[f"{_prefix(name)}_{key}"] = total / count
         return metrics
 
     def lower(self, ladder: Ladder | None) -> int | None:

@@ -10,6 +10,7 @@ from dynotune.data.examples import Examples
 from dynotune.measure.totals import Totals
 from dynotune.measure.utilisation import Utilisation
 from dynotune.measure.words import DEFINITIONS, Counts
+from dynotune.plan.plan import Step
 from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.faults.limits import Limits, in_a_row
 from dynotune.train.meter import StepRecord, WindowRecord
@@ -22,19 +23,13 @@ WARM_UP_STEPS = 10
 is, compilation and allocation seen to end, this number does not know; so the figures of all steps stand beside them."""
 
 
-def _done(record: StepRecord) -> DoneStep:
-    step = record.step
-    return DoneStep(
-        step.number, step.epoch, step.label_tokens, record.learning_rate, record.loss, record.grad_norm, record.sums
-    )
-
-
 class Journal:
     """Accumulates windows until a log is due, then hands a row to the listeners (file, progress display, trackers)."""
 
     def __init__(
         self,
         sums: Sequence[str],
+        counts: Callable[[Step], Sequence[int]],
         progress: Progress,
         examples: Examples,
         device: torch.device,
@@ -42,6 +37,8 @@ class Journal:
         listeners: Sequence[Callable[[Row], None]],
         utilisation: Utilisation | None = None,
     ) -> None:
+        """sums, counts: names of what the objective sums, and what each is divided by in a step."""
+        self.counts = counts
         self.sums, self.progress, self.examples, self.device = sums, progress, examples, device
         self.limits, self.listeners = limits, listeners
         self.utilisation = utilisation or Utilisation(why_not="it was not asked for")
@@ -59,7 +56,7 @@ class Journal:
         measured, open_row, ends = Totals(), self.progress.open_row, None
         for record in window.steps:
             if record.finite:
-                open_row.steps.append(_done(record))
+                open_row.steps.append(self._done(record))
                 measured.add_step(Counts.of(record.step), self.utilisation.of_step(record.step))
                 self.progress.tokens += record.step.real_tokens
                 self.progress.label_tokens += record.step.label_tokens
@@ -84,6 +81,19 @@ class Journal:
             self._nonfinite(ends)
         return ends
 
+    def _done(self, record: StepRecord) -> DoneStep:
+        step = record.step
+        return DoneStep(
+            step.number,
+            step.epoch,
+            step.label_tokens,
+            record.learning_rate,
+            record.loss,
+            record.grad_norm,
+            record.sums,
+            tuple(self.counts(step)),
+        )
+
     def _is_one_too_many(self, record: StepRecord) -> bool:
         skipped, number = self.progress.skipped_steps, record.step.number
         return self.limits.exceeded(in_a_row(skipped, number - 1) + 1, len(skipped) + 1)
@@ -98,7 +108,8 @@ class Journal:
         return [self.progress.steady] if self.steps_here >= WARM_UP_STEPS else []
 
     def _row(self) -> Row:
-        """`loss` is the mean of the steps' losses, as in transformers; token metrics are means over label tokens."""
+        """`loss` is the mean of the steps' losses, as in transformers; what the objective sums is a mean over all steps of
+        what it counts: token metrics over label tokens."""
         since = self.progress.open_row
         last, labels = since.steps[-1], sum(done.label_tokens for done in since.steps)
         row: Row = {
@@ -109,7 +120,7 @@ class Journal:
             "learning_rate": last.learning_rate,
         }
         for i, name in enumerate(self.sums):
-            row[name] = math.fsum(done.sums[i] * done.label_tokens for done in since.steps) / max(1, labels)
+            row[name] = math.fsum(done.sums[i] for done in since.steps) / sum(done.counts[i] for done in since.steps)
         row |= {
             "num_tokens": self.progress.tokens,
             "label_tokens": labels,

@@ -133,8 +133,8 @@ def take_step(run: Run, meter: Meter, step: Step, batches: Iterator[Any]) -> Ord
 
 
 def forward_backward(run: Run, step: Step, batches: Iterator[Any]) -> tuple[Tensor, Tensor]:
-    """Accumulate the step's gradient. Returns its loss [] and the objective's sums, both over the denominator."""
-    denominator = run.objective.denominator(step)
+    """Accumulate the step's gradient. Returns its loss [], over what the objective counts, and its sums as they are."""
+    denominator = run.objective.counts(run.plan.spans, step.rows)[0]
     loss = torch.zeros((), device=run.device)
     sums = torch.zeros(len(run.objective.sums), device=run.device)
     for i, batch in enumerate(batches):
@@ -144,7 +144,7 @@ def forward_backward(run: Run, step: Step, batches: Iterator[Any]) -> tuple[Tens
         micro_loss, micro_sums = forward_backward_micro_batch(run, batch, denominator, i)
         loss += micro_loss
         sums += micro_sums
-    return loss / denominator, sums / denominator
+    return loss / denominator, sums
 
 
 def forward_backward_micro_batch(run: Run, batch: Any, denominator: int, number: int = 0) -> tuple[Tensor, Tensor]:

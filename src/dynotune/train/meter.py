@@ -24,7 +24,7 @@ class StepRecord:
     grad_norm: float
     finite: bool
     sums: tuple[float, ...]
-    """The objective's sums, already divided by the step's denominator."""
+    """The objective's sums, not divided by what it counts."""
 
 
 @dataclass(frozen=True, slots=True)

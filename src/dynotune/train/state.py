@@ -24,6 +24,10 @@ class DoneStep:
     loss: float
     grad_norm: float
     sums: tuple[float, ...]
+    """Of the objective, each as it is summed over the step."""
+
+    counts: tuple[int, ...]
+    """What each of them is divided by."""
 
 
 @dataclass(slots=True)
@@ -84,8 +88,13 @@ class Progress:
                 setattr(self, name, _totals_of(sums))
         row: Any = self.open_row
         if isinstance(row, dict):
-            steps = [DoneStep(**{**step, "sums": tuple(step["sums"])}) for step in row["steps"]]
-            self.open_row = OpenRow(steps, row["taken"], row["seconds"], _totals_of(row["totals"]))
+            self.open_row = OpenRow()
+            if all("counts" in step for step in row["steps"]):  # else of a version whose sums were divided already
+                steps = [
+                    DoneStep(**{**step, "sums": tuple(step["sums"]), "counts": tuple(step["counts"])})
+                    for step in row["steps"]
+                ]
+                self.open_row = OpenRow(steps, row["taken"], row["seconds"], _totals_of(row["totals"]))
 
     def forget_best(self) -> None:
         """The next evaluation is the first one that counts."""

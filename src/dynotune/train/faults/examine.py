@@ -88,7 +88,7 @@ class _Repeat:
 
     def __init__(self, run: "Run", step: Step, draws: Draws, place_of: Callable[[int], str]) -> None:
         self.run, self.step, self.draws, self.place_of = run, step, draws, place_of
-        self.denominator = run.objective.denominator(step)
+        self.denominator = run.objective.counts(run.plan.spans, step.rows)[0]
         self.ends = time.perf_counter() + SECONDS
         self.longest = 0.0
 
