@@ -128,6 +128,23 @@ def test_one_that_could_not_be_beside_it_comes_in_where_the_winner_fails() -> No
     assert standing == ["kernel"]
 
 
+def test_what_would_run_instead_is_there_for_a_comparison_and_gone_behind_it() -> None:
+    standing: list[str] = []
+    one = installed(
+        Toy("compiled", standing, order=Order.COMPILE, conflicts=("kernel", "other"), asks=("on", "c: on")),
+        Toy("kernel", standing, slot="s"),
+        Toy("second", standing, slot="s", rank=1, conflicts=("compiled",)),
+        Toy("other", standing, fails=OSError("no such symbol")),
+        Toy("beside", standing),
+    )
+    assert standing == ["beside", "compiled"]
+    winner = one.get("compiled")
+    assert winner is not None
+    with one.instead(winner):
+        assert standing == ["beside", "compiled", "kernel"]  # a toy that is aside stays in its list
+    assert standing == ["beside", "compiled"]
+
+
 def test_what_is_on_and_fails_ends_with_an_error_and_leaves_nothing() -> None:
     standing: list[str] = []
     with pytest.raises(ConfigError, match=r"`k: on`: b cannot run: it failed to install \(OSError: no such symbol\)"):

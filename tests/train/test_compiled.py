@@ -42,7 +42,7 @@ def test_the_same_losses_engaged_and_its_cost_said(
     said = console.export_text()
     assert "compiled layers: 2 of 2" in said
     assert "compiling for micro-batches of" in said
-    assert "as written: it " in said  # has paid after so many steps, or does not pay
+    assert "ms without them: it " in said  # has paid after so many steps, or does not pay
     assert "fault" not in said
     assert said.count("(compile cache ") == 1  # nothing was compiled behind the warm-up
     report = proof["facts"]["compiled_layers"]

@@ -172,6 +172,9 @@ class Ahead:
     tokens_a_step: float
     """Processed tokens."""
 
+    instead: Callable[[], AbstractContextManager[Any]]
+    """Inside, what would run if the speed-up that is asked did not: what to compare with."""
+
     say: Callable[[str], None]
     """For what takes long: a sentence before it begins."""
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 import torch
 
 from dynotune.foreign import FOREIGN, in_a_line
-from dynotune.speedups.choose import Decision, candidates, settle
+from dynotune.speedups.choose import Decision, candidates, conflict, settle
 from dynotune.speedups.contract import Installation, No, Site
 from dynotune.speedups.expectation import Expectation
 
@@ -76,6 +76,21 @@ class Installed:
         with one.installed.without() if one.installed.without else own_forwards(one.installed):
             yield
 
+    @contextmanager
+    def instead(self, one: Decision) -> Iterator[None]:
+        """Inside, it is out of the way, and who stood back behind it is there. The state on exit is that on entry."""
+        put: list[Decision] = []
+        with self.without(one), ExitStack() as back:
+            behind = [other for other in self.decisions if other.behind is one]
+            for other in sorted(behind, key=lambda other: (other.speedup.order, other.speedup.rank(self.site.context))):
+                if any(conflict(other.speedup, there.speedup) for there in put):
+                    continue
+                found = self._made(other)
+                if isinstance(found, Installation):
+                    put.append(other)
+                    back.callback(found.uninstall)
+            yield
+
     def close(self) -> None:
         """Everything out, the last first."""
         for one in reversed(list(self)):
@@ -86,14 +101,17 @@ class Installed:
         while left := candidates(self.decisions):
             self._try(left[0])
 
-    def _try(self, one: Decision) -> None:
-        found: Installation | No
+    def _made(self, one: Decision) -> Installation | No:
+        """What its installation gives; an error of its packages or kernels is a reason."""
         try:
-            found = one.speedup.install(self.site)
+            return one.speedup.install(self.site)
         except (torch.OutOfMemoryError, torch.AcceleratorError):
             raise
         except FOREIGN as error:
-            found = No(f"it failed to install ({in_a_line(error)})")
+            return No(f"it failed to install ({in_a_line(error)})")
+
+    def _try(self, one: Decision) -> None:
+        found = self._made(one)
         no = self.agree(found if isinstance(found, No) else None)
         if no is None:
             assert isinstance(found, Installation)

@@ -184,10 +184,13 @@ def _warmed_up(
     installed: Installed, path: ExecutionPath, plan: Plan, longest: int, say: Callable[[str], None]
 ) -> list[str]:
     """What speed-ups do before the first step, in words."""
-    layout = plan.layout
-    ahead = Ahead(path.engaged, longest, layout.used, float(layout.processed_tokens.mean()), say)
-    every = [one.installed.warm_up for one in installed if one.installed and one.installed.warm_up]
-    return [line for warm_up in every for line in warm_up(ahead)]
+    layout, lines = plan.layout, list[str]()
+    for one in installed:
+        if one.installed and one.installed.warm_up:
+            instead = partial(installed.instead, one)
+            ahead = Ahead(path.engaged, longest, layout.used, float(layout.processed_tokens.mean()), instead, say)
+            lines += one.installed.warm_up(ahead)
+    return lines
 
 
 def look_at_memory(config: SFTConfig, precision: Precision, site: Site, path: ExecutionPath) -> tuple[StepMemory, int]:

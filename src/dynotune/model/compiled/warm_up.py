@@ -27,19 +27,26 @@ Run = Callable[[int], None]
 """Forward and backward of a micro-batch of so many tokens. Leaves nothing behind, and waits for the device."""
 
 
-def warm_up(regions: Regions, run: Run, tokens: Sequence[int], compare: int | None = None) -> None:
-    """Compile for each of `tokens`. compare: one of them, run both ways for `regions.comparison`.
+def warm_up(
+    regions: Regions,
+    run: Run,
+    tokens: Sequence[int],
+    compare: int | None = None,
+    instead: Callable[[], AbstractContextManager[Any]] | None = None,
+) -> None:
+    """Compile for each of `tokens`. compare: one of them, run both ways for `regions.comparison`. instead: what it runs in
+    without compiled layers; default the layers as they are written.
 
     The largest comes first, so that the device's memory is laid out by it. What does not fit is left out: the step that
     needs it runs out of memory itself, and is dealt with there. Other errors of the model are raised.
     """
     assert compare is None or compare in tokens, (compare, tokens)
     try:
-        eager_seconds = _eager(regions, run, compare)
+        other_seconds = _otherwise(instead or regions.as_written, run, compare)
         for count in sorted(set(tokens), reverse=True):
             run(count)
-        if compare is not None and eager_seconds is not None and regions.broken is None:
-            regions.comparison = Comparison(compare, eager_seconds, _fastest(run, compare))
+        if compare is not None and other_seconds is not None and regions.broken is None:
+            regions.comparison = Comparison(compare, other_seconds, _fastest(run, compare))
     except torch.OutOfMemoryError:
         torch.cuda.empty_cache()
 
@@ -88,10 +95,10 @@ def _pairs(lengths: Sequence[int], tokens: int, device: torch.device) -> FamilyB
     )
 
 
-def _eager(regions: Regions, run: Run, compare: int | None) -> float | None:
+def _otherwise(instead: Callable[[], AbstractContextManager[Any]], run: Run, compare: int | None) -> float | None:
     if compare is None:
         return None
-    with regions.as_written():
+    with instead():
         run(compare)
         return _fastest(run, compare)
 

@@ -143,14 +143,15 @@ class CompiledLayers(Speedup):
 
 
 def _compile_ahead(site: Site, regions: "Regions", ahead: Ahead) -> list[str]:
-    """Every token count of the ladder, so that no step waits; the one that takes most of the time is run both ways."""
+    """Every token count of the ladder, so that no step waits; the one that takes most of the time is run
+    as it would be otherwise, too."""
     from dynotune.model.compiled.warm_up import dummy_run, warm_up
 
     compare = max(ahead.micro_batches, key=lambda tokens: tokens * ahead.micro_batches[tokens])
     counts = ", ".join(f"{tokens:,}" for tokens in ahead.micro_batches)
     ahead.say(f"compiled layers: compiling for micro-batches of {counts} tokens before the first step")
     run = dummy_run(site.model, ahead.longest, site.autocast, ahead.engaged)
-    warm_up(regions, run, list(ahead.micro_batches), compare)
+    warm_up(regions, run, list(ahead.micro_batches), compare, ahead.instead)
     return regions.report().lines(ahead.tokens_a_step)
 
 
