@@ -1,11 +1,11 @@
 """`attn_implementation: flash_attention_2` and its like where transformers finds no package for it."""
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 
 _NUMBERS = {"flash_attention_2": 2, "flash_attention_3": 3, "flash_attention_4": 4}
 
 
-def loadable(config: SFTConfig) -> tuple[SFTConfig, list[str]]:
+def loadable(config: WholeConfig) -> tuple[WholeConfig, list[str]]:
     """`config` as the model can be loaded with, and what to say of it.
 
     The name asks packed execution for a kernel, which it brings without such a package; transformers needs the package for

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.errors import ConfigError, ModelError
 from dynotune.model.adapter import add_adapter, lora_config, not_fused, refuse_mixed_products, say_where
 from dynotune.model.describe import ModelFacts, describe_model
@@ -36,7 +36,7 @@ class Prepared:
 
 
 def prepare_model(
-    config: SFTConfig,
+    config: WholeConfig,
     precision: Precision,
     device: "torch.device",
     tokenizer: "PreTrainedTokenizerBase",
@@ -58,7 +58,7 @@ def prepare_model(
 
 
 def _prepare(
-    config: SFTConfig,
+    config: WholeConfig,
     precision: Precision,
     device: "torch.device",
     tokenizer: "PreTrainedTokenizerBase",

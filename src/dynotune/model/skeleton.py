@@ -5,7 +5,7 @@ It has the shapes that training will have, costs no memory, and is what a plan i
 
 from typing import TYPE_CHECKING, Any
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.errors import ConfigError, ModelError
 from dynotune.model.adapter import add_adapter, lora_config
 from dynotune.model.base import base_of
@@ -21,7 +21,7 @@ SHAPES_ONLY = "dynotune_shapes_only"
 """Name of the attention of skeletons: it keeps what a flash kernel keeps, and computes nothing."""
 
 
-def skeleton(config: SFTConfig, precision: Precision, *, for_compute: bool = False) -> "PreTrainedModel":
+def skeleton(config: WholeConfig, precision: Precision, *, for_compute: bool = False) -> "PreTrainedModel":
     """The model of `config` on the meta device, its adapter in place.
 
     for_compute: in the precision that products run in instead of the one that weights are kept in: what autograd keeps then
@@ -55,7 +55,7 @@ def skeleton(config: SFTConfig, precision: Precision, *, for_compute: bool = Fal
     return model
 
 
-def _not_made(config: SFTConfig, error: BaseException) -> ModelError:
+def _not_made(config: WholeConfig, error: BaseException) -> ModelError:
     return ModelError(f"`{config.model_name_or_path}`: its shapes cannot be read: {words_of(error)}")
 
 

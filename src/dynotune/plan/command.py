@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.data.load import load_train_and_eval
 from dynotune.data.tokens.encode import Encoder
 from dynotune.errors import ModelError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def plan_run(
-    config: SFTConfig,
+    config: WholeConfig,
     console: "Console",
     rate: float | None = None,
     memory_gib: float | None = None,
@@ -137,7 +137,7 @@ def plan_run(
 
 
 def memory_question(
-    config: SFTConfig, plan: Plan, memory: StepMemory, free: int | None, longest: int, share: float
+    config: WholeConfig, plan: Plan, memory: StepMemory, free: int | None, longest: int, share: float
 ) -> Question:
     """What there is to choose from, by estimate."""
     asked = asked_policy(config)
@@ -186,7 +186,7 @@ def _execution(plan: Plan, capacity: Capacity | None, asked_by: str) -> str:
     )
 
 
-def _updates(plan: Plan, config: SFTConfig, examples: "Examples", seed: int | None) -> dict[str, Any]:
+def _updates(plan: Plan, config: WholeConfig, examples: "Examples", seed: int | None) -> dict[str, Any]:
     """Updates of an epoch here, in TRL with the same settings, and in TRL with its packing the other way."""
     import numpy as np
 
@@ -208,7 +208,7 @@ def _updates(plan: Plan, config: SFTConfig, examples: "Examples", seed: int | No
     }
 
 
-def _time(plan: Plan, config: SFTConfig, rate: float | None) -> dict[str, Any]:
+def _time(plan: Plan, config: WholeConfig, rate: float | None) -> dict[str, Any]:
     source = "given"
     if rate is None and config.output_dir is not None:
         source = str(Path(config.output_dir) / "summary.json")

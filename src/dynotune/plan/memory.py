@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.measure.memory import (
     GIB,
     WORKING_COPIES,
@@ -45,7 +45,7 @@ class StepMemory:
     model: Any
     """The model or its skeleton."""
 
-    config: SFTConfig
+    config: WholeConfig
     precision: Precision
     counted: PerToken
     """With nothing done about activations."""
@@ -102,7 +102,7 @@ class StepMemory:
 
 
 def live_memory(
-    model: Any, config: SFTConfig, precision: Precision, run: Callable[[int], Any]
+    model: Any, config: WholeConfig, precision: Precision, run: Callable[[int], Any]
 ) -> tuple[StepMemory, int]:
     """Of a model that is loaded and ready to train, and the bytes that are free for it on its GPU (0 without one).
 
@@ -129,7 +129,7 @@ def live_memory(
     return memory, free
 
 
-def target_of(config: SFTConfig, memory_gib: float | None = None) -> Target:
+def target_of(config: WholeConfig, memory_gib: float | None = None) -> Target:
     """The GPU here; the CPU where `use_cpu` asks for it; else a GPU that computes in bfloat16, of unknown memory."""
     import torch
 
@@ -142,7 +142,7 @@ def target_of(config: SFTConfig, memory_gib: float | None = None) -> Target:
     return Target("cuda", "a GPU that computes in bfloat16 (there is none here)", asked)
 
 
-def step_memory(config: SFTConfig, target: Target) -> StepMemory:
+def step_memory(config: WholeConfig, target: Target) -> StepMemory:
     """Of the model that `config` names, from its shapes. Raises `ModelError` where they cannot be read."""
     import torch
 

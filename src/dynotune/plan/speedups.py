@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.plan.memory import StepMemory, Target
 from dynotune.plan.plan import Plan
 from dynotune.speedups.choose import decide
@@ -12,7 +12,7 @@ from dynotune.speedups.remembered import Remembered
 from dynotune.speedups.table import Row, State, planned_rows
 
 
-def planned_speedups(config: SFTConfig, memory: StepMemory, target: Target, longest: int, plan: Plan) -> list[Row]:
+def planned_speedups(config: WholeConfig, memory: StepMemory, target: Target, longest: int, plan: Plan) -> list[Row]:
     """Rows for the table. What failed on this machine counts where this machine is the one that is planned for.
 
     longest: tokens of the longest document. Raises `ConfigError` where something is `on` and cannot be, as the run would.

@@ -8,7 +8,7 @@ from dynotune.speedups.contract import Context, No, Order, Setting, Speedup
 from dynotune.speedups.expectation import Expected
 
 if TYPE_CHECKING:
-    from dynotune.config.sft import SFTConfig
+    from dynotune.config.whole import WholeConfig
 
 PREFIX = "activation_"
 POLICIES = ("none", "selective", "full", "offload")
@@ -30,7 +30,7 @@ class ActivationPolicy(Speedup):
     order = Order.CHECKPOINTING
     slot = "activation_memory"
 
-    def asked(self, config: "SFTConfig") -> tuple[Setting, str] | None:
+    def asked(self, config: "WholeConfig") -> tuple[Setting, str] | None:
         asked = asked_policy(config)
         return None if asked is None else ("on" if asked[0] == self.policy else "off", asked[1])
 
@@ -49,7 +49,7 @@ class ActivationPolicy(Speedup):
         return None
 
 
-def asked_policy(config: "SFTConfig") -> tuple[str, str] | None:
+def asked_policy(config: "WholeConfig") -> tuple[str, str] | None:
     """The policy that keys other than `speedups` ask for, and the key as written; None where it is to be chosen."""
     named = [name for name, setting in config.speedups.items() if setting == "on" and name.startswith(PREFIX)]
     if named and (policy := named[0].removeprefix(PREFIX)) in POLICIES:

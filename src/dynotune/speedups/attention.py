@@ -9,7 +9,7 @@ from dynotune.speedups.contract import Context, Installation, No, Setting, Site,
 from dynotune.speedups.expectation import Absent, Expectation, Expected
 
 if TYPE_CHECKING:
-    from dynotune.config.sft import SFTConfig
+    from dynotune.config.whole import WholeConfig
     from dynotune.model.attention.call import Call
 
 ORDER = {9: ("fa3", "varlen", "cudnn", "fa4", "flex"), 10: ("fa4", "cudnn", "varlen", "flex")}
@@ -53,7 +53,7 @@ class AttentionBackend(Speedup):
     slot = "attention"
     requires = ("packed_execution",)
 
-    def asked(self, config: "SFTConfig") -> tuple[Setting, str] | None:
+    def asked(self, config: "WholeConfig") -> tuple[Setting, str] | None:
         """On the plain path the key names transformers' own implementation."""
         asked = config.attn_implementation
         if asked is None or asked != self.implementation or config.execution[0] == "off":

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.errors import ConfigError
 from dynotune.speedups.contract import Context, Installation, No, Setting, Speedup
 
@@ -55,7 +55,7 @@ class Decision:
 
 
 def decide(
-    config: SFTConfig,
+    config: WholeConfig,
     context: Context,
     registry: Mapping[str, Speedup],
     refusal: Refusal = lambda speedup, context: None,
@@ -84,7 +84,7 @@ def candidates(decisions: Iterable[Decision]) -> list[Decision]:
     return sorted(left, key=lambda one: (one.speedup.order, one.name))
 
 
-def _asked(config: SFTConfig, speedup: Speedup) -> Decision:
+def _asked(config: WholeConfig, speedup: Speedup) -> Decision:
     by_name = config.speedups.get(speedup.name)
     if by_name is not None:
         return Decision(speedup, by_name, f"speedups: {{{speedup.name}: {by_name}}}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedModel
 
-    from dynotune.config.sft import SFTConfig
+    from dynotune.config.whole import WholeConfig
     from dynotune.model.aside import Aside
     from dynotune.model.head import Head
     from dynotune.model.precision import Precision
@@ -94,7 +94,7 @@ class No:
 class Context:
     """What a speed-up may ask before anything is installed."""
 
-    config: "SFTConfig"
+    config: "WholeConfig"
     model: "PreTrainedModel"
     """Where `live` is False its skeleton on the meta device."""
 
@@ -247,7 +247,7 @@ class Speedup(ABC):
     package: ClassVar[str | None] = None
     """The optional package that it needs, by its name in `dynotune.accelerators`."""
 
-    def asked(self, config: "SFTConfig") -> tuple[Setting, str] | None:
+    def asked(self, config: "WholeConfig") -> tuple[Setting, str] | None:
         """What another key of the configuration asks of it (`use_liger_kernel: true`), and that key as written; None where
         none does. `speedups:` wins over it."""
         return None

@@ -8,7 +8,7 @@ from dynotune.speedups.elementwise import ElementwiseKernel
 from dynotune.speedups.measured import faster, figures, in_words
 
 if TYPE_CHECKING:
-    from dynotune.config.sft import SFTConfig
+    from dynotune.config.whole import WholeConfig
     from dynotune.model.elementwise import Engaged
     from dynotune.model.elementwise.usable import Kernels
 
@@ -33,7 +33,7 @@ class LigerKernel(Speedup):
     of_the_layers: ClassVar[bool] = True
     """Whether `use_liger_kernel: true` by itself asks for it, as in TRL: for kernels of the layers, not for the loss."""
 
-    def asked(self, config: "SFTConfig") -> tuple[Setting, str] | None:
+    def asked(self, config: "WholeConfig") -> tuple[Setting, str] | None:
         if not config.use_liger_kernel:
             return None
         named = {key: config.liger_kernel_config[key] for key in self.keys if key in config.liger_kernel_config}

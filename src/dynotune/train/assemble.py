@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from rich.console import Console
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.data.examples import Examples
 from dynotune.errors import ConfigError
 from dynotune.execution.feed import Documents, Feed
@@ -45,7 +45,7 @@ SHOWN = 80
 
 
 def assemble(
-    config: SFTConfig,
+    config: WholeConfig,
     *,
     folder: RunFolder,
     examples: Examples,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.environment import collect
 from dynotune.parallel.alike import begin_alike
 from dynotune.train.execution import Execution
@@ -15,7 +15,7 @@ from dynotune.train.run_folder import RunFolder
 
 def begin(
     run: Run,
-    config: SFTConfig,
+    config: WholeConfig,
     folder: RunFolder,
     resume_from: Path | None,
     model: Mapping[str, Any],
@@ -53,7 +53,7 @@ def begin(
 
 def _write_start(
     folder: RunFolder,
-    config: SFTConfig,
+    config: WholeConfig,
     model: Mapping[str, Any],
     execution: Execution,
     material: Material,

@@ -7,7 +7,7 @@ out where transformers carries them out. `docs/metrics.md`, "Callbacks", lists w
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.errors import ConfigError
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.plan import Plan
@@ -38,7 +38,7 @@ class Events:
     def __init__(
         self,
         callbacks: "Sequence[TrainerCallback | type[TrainerCallback]]",
-        config: SFTConfig,
+        config: WholeConfig,
         trainee: Trainee,
         plan: Plan,
         ranks: Ranks | None = None,
@@ -138,7 +138,7 @@ class Events:
         return self.asked("training_stop")
 
 
-def _check(callback: Any, config: SFTConfig) -> None:
+def _check(callback: Any, config: WholeConfig) -> None:
     from transformers import TrainerCallback
 
     if not isinstance(callback, TrainerCallback):

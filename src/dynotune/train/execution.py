@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.execution.packed import PackedPath
 from dynotune.execution.path import ExecutionPath
 from dynotune.execution.plain import PlainPath
@@ -64,7 +64,7 @@ class Execution:
 
 
 def choose_execution(
-    config: SFTConfig,
+    config: WholeConfig,
     plan: Plan,
     model: "PreTrainedModel",
     objective: Objective,
@@ -114,7 +114,7 @@ def choose_execution(
 
 
 def context_of(
-    config: SFTConfig,
+    config: WholeConfig,
     model: "PreTrainedModel",
     precision: Precision,
     longest: int,
@@ -127,7 +127,7 @@ def context_of(
     return Context(config, model, next(model.parameters()).device, compute, precision, longest, live, plan)
 
 
-def _decisions(config: SFTConfig, context: Context, remembered: Remembered, ranks: Ranks) -> list[Decision]:
+def _decisions(config: WholeConfig, context: Context, remembered: Remembered, ranks: Ranks) -> list[Decision]:
     """Of the registry; what another rank left out is left out here too, since ranks put in the same, in the same order."""
     decisions = decide(config, context, speedups(), remembered.refusal)
     refused = {one.name: one.no for one in decisions if one.no and not one.behind}
@@ -165,7 +165,7 @@ def _asides(installed: Installed) -> dict[str, Aside]:
     return {one.name: one.installed.aside for one in installed if one.installed and one.installed.aside}
 
 
-def _packed_in_words(config: SFTConfig, plan: Plan, choice: MemoryChoice, installed: Installed) -> list[str]:
+def _packed_in_words(config: WholeConfig, plan: Plan, choice: MemoryChoice, installed: Installed) -> list[str]:
     """What is to be said of packed execution where it stands. plan: laid out."""
     assert plan.ladder is not None
     apart = "documents" if plan.packing is None or plan.packing.isolated else "bins"
@@ -193,7 +193,9 @@ def _warmed_up(
     return lines
 
 
-def look_at_memory(config: SFTConfig, precision: Precision, site: Site, path: ExecutionPath) -> tuple[StepMemory, int]:
+def look_at_memory(
+    config: WholeConfig, precision: Precision, site: Site, path: ExecutionPath
+) -> tuple[StepMemory, int]:
     """What a step takes, by what autograd keeps of a few tokens under `path`, and bytes that the device has free for it."""
     model, device = site.model, site.context.device
     was_training = model.training

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.measure.words import BEST_POSSIBLE, DEFINITIONS
 from dynotune.report.curves import read_curves
 from dynotune.report.model_card import write_model_card
@@ -22,7 +22,7 @@ from dynotune.train.run import Run
 from dynotune.train.run_folder import RunFolder
 
 
-def finish(run: Run, config: SFTConfig, folder: RunFolder, hub: HubPusher | None, began: float) -> dict[str, Any]:
+def finish(run: Run, config: WholeConfig, folder: RunFolder, hub: HubPusher | None, began: float) -> dict[str, Any]:
     """Write what the run leaves behind, show the curve, and return the figures of the whole run; on every rank, of which
     the first one writes."""
     of_ranks = run.ranks.gather(_of_this_rank(run))
@@ -35,7 +35,7 @@ def finish(run: Run, config: SFTConfig, folder: RunFolder, hub: HubPusher | None
 
 def _write(
     run: Run,
-    config: SFTConfig,
+    config: WholeConfig,
     folder: RunFolder,
     hub: HubPusher | None,
     began: float,
@@ -103,7 +103,7 @@ def leave(run: Run, folder: RunFolder, began: float) -> tuple[Left, dict[str, An
     return Left(why, checkpoint, text), figures
 
 
-def take_best(run: Run, config: SFTConfig) -> None:
+def take_best(run: Run, config: WholeConfig) -> None:
     """With `load_best_model_at_end` the model becomes the best one that was saved."""
     trainee, progress = run.trainee, run.trainee.progress
     if config.load_best_model_at_end and progress.best_step not in (None, progress.step):

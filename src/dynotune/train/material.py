@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.data.account.quarantine import Quarantine
 from dynotune.data.examples import Examples
 from dynotune.data.load import Loaded, load_train_and_eval
@@ -50,7 +50,7 @@ class Material:
 
 
 def read_material(
-    config: SFTConfig,
+    config: WholeConfig,
     folder: RunFolder,
     tokenizer: "PreTrainedTokenizerBase",
     ranks: Ranks,
@@ -79,7 +79,7 @@ def read_material(
 
 
 def _make_plan(
-    config: SFTConfig,
+    config: WholeConfig,
     folder: RunFolder,
     tokenizer: "PreTrainedTokenizerBase",
     data: Loaded,
@@ -126,7 +126,12 @@ def _make_plan(
 
 
 def _report_data(
-    config: SFTConfig, console: Console, encoder: Encoder, data: Loaded, held_out_data: Mapping[str, Loaded], plan: Plan
+    config: WholeConfig,
+    console: Console,
+    encoder: Encoder,
+    data: Loaded,
+    held_out_data: Mapping[str, Loaded],
+    plan: Plan,
 ) -> None:
     """What was read, what became of it, and what a step will contain."""
     say = sayer(console)
@@ -142,7 +147,7 @@ def _report_data(
         say(sentence)
 
 
-def named_paths(config: SFTConfig) -> dict[str, str]:
+def named_paths(config: WholeConfig) -> dict[str, str]:
     """Values of the keys that may name files or folders which the run reads."""
     keys = ("model_name_or_path", "tokenizer_name_or_path", "dataset_name", "chat_template_path")
     named = {key: str(value) for key in keys if (value := getattr(config, key))}

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from dynotune.command_line import SHOW_MEMORY
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.execution.path import ExecutionPath
 from dynotune.measure.memory import GIB, optimizer_states
 from dynotune.model.activations.cheap import adapter_drops_out
@@ -60,7 +60,7 @@ class MemoryChoice:
 
 
 def choose_memory(
-    config: SFTConfig,
+    config: WholeConfig,
     plan: Plan,
     path: ExecutionPath,
     installed: Installed,
@@ -105,7 +105,7 @@ def choose_memory(
 
 
 def _choose(
-    config: SFTConfig,
+    config: WholeConfig,
     plan: Plan,
     path: ExecutionPath,
     installed: Installed,
@@ -181,7 +181,7 @@ def _least(every: list[Any]) -> Setting:
     return Setting(policy, min(tokens for _, tokens in every))
 
 
-def _key(config: SFTConfig, installed: Installed, of: Question) -> str:
+def _key(config: WholeConfig, installed: Installed, of: Question) -> str:
     """Everything besides the machine on which what fits depends."""
     model = installed.site.model
     tensors = [(name, list(p.shape), str(p.dtype), p.requires_grad) for name, p in model.named_parameters()]

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.parallel.group import RankGroup
 from dynotune.parallel.ranks import Ranks
 from dynotune.train.checkpoints.checkpoints import Checkpoints
@@ -11,8 +12,10 @@ from dynotune.train.checkpoints.contents import read_state
 from dynotune.train.checkpoints.differences import with_batch_of
 from dynotune.train.run_folder import RunFolder
 
+Config = TypeVar("Config", bound=WholeConfig)
 
-def open_folder(config: SFTConfig, ranks: Ranks) -> RunFolder:
+
+def open_folder(config: WholeConfig, ranks: Ranks) -> RunFolder:
     """The run folder, which the first rank makes and locks; others write nothing there but their own logs."""
     folder = None
     if ranks.is_first:
@@ -26,8 +29,8 @@ def open_folder(config: SFTConfig, ranks: Ranks) -> RunFolder:
 
 
 def go_on_from(
-    config: SFTConfig, checkpoints: Checkpoints, ranks: Ranks, say: Callable[[str], None]
-) -> tuple[SFTConfig, Path | None]:
+    config: Config, checkpoints: Checkpoints, ranks: Ranks, say: Callable[[str], None]
+) -> tuple[Config, Path | None]:
     """The checkpoint to go on from, where one was asked for, and the configuration with its examples a step: a run goes on
     with the steps that it was planned with.
 

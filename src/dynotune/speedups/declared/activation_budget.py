@@ -9,7 +9,7 @@ from dynotune.speedups.expectation import Expectation, Holds
 from dynotune.speedups.registry import register
 
 if TYPE_CHECKING:
-    from dynotune.config.sft import SFTConfig
+    from dynotune.config.whole import WholeConfig
 
 
 @register
@@ -21,7 +21,7 @@ class ActivationBudget(Speedup):
     requires = ("compiled_layers",)
     conflicts = ("activation_full", "activation_offload", "activation_selective")
 
-    def asked(self, config: "SFTConfig") -> tuple[Setting, str] | None:
+    def asked(self, config: "WholeConfig") -> tuple[Setting, str] | None:
         share = config.activation_memory_budget
         return None if share is None else ("on", f"activation_memory_budget: {share:g}")
 

@@ -10,7 +10,7 @@ from dynotune.speedups.expectation import Expectation, Expected, Holds
 from dynotune.speedups.registry import register
 
 if TYPE_CHECKING:
-    from dynotune.config.sft import SFTConfig
+    from dynotune.config.whole import WholeConfig
     from dynotune.model.compiled import Regions
 
 KERNELS = (r"^triton_(poi|red|per|tem|for|mm)_",)
@@ -33,7 +33,7 @@ class CompiledLayers(Speedup):
     # The compiler fuses what these kernels compute with what stands around it, and cannot look into their launches.
     conflicts = ("rms_norm_kernel", "gated_activation_kernel", "rotary_kernel")
 
-    def asked(self, config: "SFTConfig") -> tuple[Setting, str] | None:
+    def asked(self, config: "WholeConfig") -> tuple[Setting, str] | None:
         """As in transformers, a backend or a mode asks for it, too."""
         for key in ("torch_compile", "torch_compile_backend", "torch_compile_mode"):
             if value := getattr(config, key):
@@ -137,7 +137,7 @@ class CompiledLayers(Speedup):
             Holds("no layer runs as it is written because the compiler could not", none_eager),
         ]
 
-    def _is_demanded(self, config: "SFTConfig") -> bool:
+    def _is_demanded(self, config: "WholeConfig") -> bool:
         asked = self.asked(config)
         return config.speedups.get(self.name, asked[0] if asked else self.default) == "on"
 

@@ -9,7 +9,7 @@ from dynotune.speedups.expectation import Expectation, Expected
 from dynotune.speedups.registry import register
 
 if TYPE_CHECKING:
-    from dynotune.config.sft import SFTConfig
+    from dynotune.config.whole import WholeConfig
 
 KERNELS = {"adamw_torch_fused": "FusedAdam", "adamw_torch": "FusedAdam", "sgd": "FusedSgd"}
 """By `optim`: the functor in the name of PyTorch's kernel."""
@@ -25,7 +25,7 @@ class FusedOptimizer(Speedup):
     scope = Scope.STEP
     order = Order.STEP
 
-    def asked(self, config: "SFTConfig") -> tuple[Setting, str] | None:
+    def asked(self, config: "WholeConfig") -> tuple[Setting, str] | None:
         if "fused=False" in (config.optim_args or "").replace(" ", ""):
             return "off", f"optim_args: {config.optim_args}"
         return None

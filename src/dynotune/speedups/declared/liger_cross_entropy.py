@@ -24,15 +24,19 @@ class LigerCrossEntropy(LigerKernel):
     of_the_layers = False
 
     def install(self, site: Site) -> Installation | No:
+        from dynotune.config.keys.objective import SFTObjectiveConfig
         from dynotune.model.liger.head import LigerHead, why_not
         from dynotune.objectives.sft import SFTObjective
 
+        config = site.context.config
+        if not isinstance(config, SFTObjectiveConfig):
+            return No("a preference loss needs log-probabilities by sequence, which it does not give", expected=True)
         kernels = ligers_kernels(site.context)
         if isinstance(kernels, No):
             return kernels
         before = site.head
         assert before is not None
-        reason = why_not(before, SFTObjective(site.context.config).row_loss, site.context.compute)
+        reason = why_not(before, SFTObjective(config).row_loss, site.context.compute)
         if reason is not None:
             return No(reason)
         mine = LigerHead(before.module, before.logits, before.vocabulary)

@@ -9,7 +9,7 @@ from dynotune.speedups.expectation import Expectation, Holds
 from dynotune.speedups.registry import register
 
 if TYPE_CHECKING:
-    from dynotune.config.sft import SFTConfig
+    from dynotune.config.whole import WholeConfig
 
 PROBED_TOKENS = 16
 """Tokens on which the head is compared with the model's own."""
@@ -25,7 +25,7 @@ class PackedExecution(Speedup):
     scope = Scope.PLAN
     order = Order.EXECUTION
 
-    def asked(self, config: "SFTConfig") -> tuple[Setting, str] | None:
+    def asked(self, config: "WholeConfig") -> tuple[Setting, str] | None:
         return config.execution_asked
 
     def applicable(self, context: Context) -> No | None:

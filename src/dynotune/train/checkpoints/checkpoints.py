@@ -14,7 +14,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from dynotune.config.keys.saving import SavingConfig
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.errors import TrainingError
 from dynotune.parallel.ranks import Ranks
 from dynotune.train.cadence import Every
@@ -73,7 +73,7 @@ class Checkpoints:
     def expect(
         self,
         trainee: Trainee,
-        config: SFTConfig,
+        config: WholeConfig,
         save: Every,
         evaluate: Every,
         *,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.errors import TrainingError
 from dynotune.measure.memory import optimizer_states
 from dynotune.train.cadence import Every
@@ -40,7 +40,7 @@ class Sizes:
     """In memory: what is copied before training goes on."""
 
 
-def sizes_of(trainee: Trainee, config: SFTConfig) -> Sizes:
+def sizes_of(trainee: Trainee, config: WholeConfig) -> Sizes:
     """From the live tensors and from the states that the optimizer will make."""
     trained = {id(p): p for p in trainee.model.parameters() if p.requires_grad}
     whole = trained if trainee.is_adapter else {id(p): p for p in trainee.model.parameters()}
@@ -82,7 +82,7 @@ def most_at_once(to_come: int, present: int, limit: int | None, with_best: bool)
 
 
 def require_disk(
-    folder: Path, config: SFTConfig, sizes: Sizes, at_once: int, replaced: Iterable[Path] = ()
+    folder: Path, config: WholeConfig, sizes: Sizes, at_once: int, replaced: Iterable[Path] = ()
 ) -> str | None:
     """Raises `TrainingError` where the checkpoints and the model will not fit; else what to say.
 

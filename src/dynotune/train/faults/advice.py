@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.plan.ladder import round_down, round_up
 from dynotune.plan.memory import StepMemory
 from dynotune.train.faults.shortage import Shortage, gib
@@ -20,7 +20,7 @@ class Circumstances:
     """What the advice depends on."""
 
     phase: str
-    config: SFTConfig
+    config: WholeConfig
     packed: bool
     tokens: int | None = None
     """Of the largest micro-batch."""

@@ -4,7 +4,7 @@ from types import TracebackType
 
 import torch
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.errors import ModelError
 from dynotune.train.faults.explain import Explainer, Where
 from dynotune.train.faults.shortage import shortage_of
@@ -13,7 +13,7 @@ from dynotune.train.faults.shortage import shortage_of
 class out_of_memory_explained:  # noqa: N801  (reads as a statement)
     """Inside, an out-of-memory error becomes a `ModelError` that says what to change."""
 
-    def __init__(self, phase: str, config: SFTConfig, device: torch.device) -> None:
+    def __init__(self, phase: str, config: WholeConfig, device: torch.device) -> None:
         self.phase, self.explainer = phase, Explainer(config, device)
 
     def __enter__(self) -> None:

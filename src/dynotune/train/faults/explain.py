@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.plan.memory import StepMemory
 from dynotune.plan.plan import Plan
 from dynotune.train.faults.advice import Circumstances, help_with, no_help
@@ -39,7 +39,7 @@ class Where:
 class Explainer:
     """Knows the run whose memory ran out. Each part that is None is not spoken of."""
 
-    config: SFTConfig
+    config: WholeConfig
     device: torch.device
     model: Any = None
     estimate: Callable[[], StepMemory] | None = None
