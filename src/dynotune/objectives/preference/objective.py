@@ -5,15 +5,18 @@ Legend of shapes: P pairs of a micro-batch.
 
 from dataclasses import replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dynotune.config.checking.preference import preference
 from dynotune.config.keys.preference import PreferenceConfig
 from dynotune.errors import ConfigError
-from dynotune.objectives.preference.logged import OF_PAIRS, OF_TOKENS, Over, Predictions, pair_sums, token_sums
+from dynotune.objectives.preference.logged import OF_PAIRS, OF_TOKENS, Counts, Over, Predictions, pair_sums, token_sums
 from dynotune.objectives.preference.losses import LOSSES, needs_of
 from dynotune.objectives.preference.pairs import Answers, Need, Pairs, own_likelihood, without_tails
+from dynotune.plan.pairs import PairSpans
 
 _PER_TOKEN = frozenset({"simpo", "orpo"})
 
@@ -46,6 +49,12 @@ class PreferenceObjective:
         self.sums = OF_PAIRS | OF_TOKENS if predictions else dict(OF_PAIRS)
         weights = config.loss_weights or [1.0] * len(config.loss_type)
         self._losses = [(LOSSES[name].function, weight) for name, weight in zip(config.loss_type, weights, strict=True)]
+
+    def counts(self, spans: PairSpans, rows: NDArray[np.int64]) -> tuple[int, ...]:
+        """What is divided by, over these pairs of the plan: the summed loss by the pairs, then each of `sums`."""
+        chosen, rejected = spans.side_labels[rows].sum(0).tolist()
+        counted = Counts(len(rows), chosen, rejected)
+        return tuple(counted.of(over) for over in (Over.PAIRS, *self.sums.values()))
 
     def losses(self, pairs: Pairs) -> Tensor:
         """The loss of each pair [P], with gradient. Losses that sort put the p-th smallest of a group in place p."""

@@ -1,0 +1,60 @@
+"""What all paths share that lay documents side by side: packed attention in the model, and the head that runs."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from dynotune.model.aside import Aside
+from dynotune.model.attention import packed_attention
+from dynotune.model.head import Head
+
+if TYPE_CHECKING:
+    from dynotune.speedups.contract import Site
+
+
+class SideBySidePath:
+    """Engages packed attention, with the backend that stands at each time."""
+
+    def __init__(self, site: "Site", asides: Mapping[str, Aside] | None = None) -> None:
+        """Call `close` when the run is over.
+
+        site: says, at each micro-batch, what runs: which attention, whether the head sees label tokens only.
+        asides: by name of a speed-up, the count of calls that it left to the modules it stands in for.
+        """
+        assert site.head is not None
+        self.site = site
+        self.model = site.model
+        self.asides = asides or {}
+        self.left = Counter[str]()
+        """What kernels left to the modules in packed execution itself, not where generation or callbacks call the model."""
+
+        self._attention = packed_attention(self.model)
+        self._attention.disengage()  # from here on only inside `engaged`
+
+    @property
+    def head(self) -> Head:
+        """The one that runs at present."""
+        assert self.site.head is not None
+        return self.site.head
+
+    def close(self) -> None:
+        """The model as it was."""
+        self._attention.uninstall()
+
+    @contextmanager
+    def engaged(self) -> Iterator[None]:
+        self._attention.backend = self.site.attention
+        before = [aside.calls for aside in self.asides.values()]
+        with self._attention.engaged():
+            yield
+        for (kind, aside), then in zip(self.asides.items(), before, strict=True):
+            self.left[kind] += aside.calls - then
+
+    def notes(self) -> list[str]:
+        return [
+            f"note: {kind}: {calls:,} calls in training and evaluation stepped aside: the modules' own operations answered"
+            " (the same result, slower), for adapters, dtypes, hooks or arguments that the kernels were not made for"
+            for kind, calls in self.left.items()
+            if calls
+        ]

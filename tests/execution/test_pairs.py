@@ -1,0 +1,189 @@
+"""Promise: a step of pairs has the loss, gradient and metrics of its sides run one by one, whatever the micro-batches."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dynotune.config.dpo import DPOConfig
+from dynotune.data.examples import IGNORE, Example, Examples
+from dynotune.data.pairs import Pairs
+from dynotune.data.rows import Place
+from dynotune.execution.pairs import Pair, PairItems, PairsPath
+from dynotune.model.forward import logits_of_document
+from dynotune.model.precision import Precision
+from dynotune.objectives.preference.objective import PreferenceObjective
+from dynotune.plan.pairs import PairSpans, pair_spans
+from dynotune.plan.plan import Plan
+from dynotune.speedups.choose import decide
+from dynotune.speedups.contract import Context, Site
+from dynotune.speedups.installed import Installed
+from dynotune.speedups.registry import speedups
+from tests.tiny import tiny_model
+
+CPU, FULL = torch.device("cpu"), Precision(torch.float32, False)
+SHAPES = ((9, 4, 7), (14, 6, 1), (3, 11, 11), (20, 2, 9), (1, 5, 3), (8, 8, 8))
+"""Tokens of prompt, chosen and rejected answer."""
+
+
+@pytest.fixture(scope="module")
+def pairs() -> Pairs:
+    rng, made = np.random.default_rng(0), []
+    for row, (prompt, *answers) in enumerate(SHAPES):
+        asked = rng.integers(5, 350, prompt)
+        sides = [np.concatenate([asked, rng.integers(5, 350, n)]).astype(np.int32) for n in answers]
+        if row == 2:  # answers that begin alike
+            sides[1][: prompt + 4] = sides[0][: prompt + 4]
+        for ids_T in sides:
+            labels_T = ids_T.copy()
+            labels_T[:prompt] = IGNORE
+            made.append(Example(ids_T, labels_T, Place("pairs.jsonl", row + 1)))
+    return Pairs(Examples.from_list(made, per_example=2))
+
+
+@pytest.fixture
+def paths() -> Iterator[Any]:
+    with ExitStack() as stack:
+
+        def make(model: Any, **keys: Any) -> PairsPath:
+            config = DPOConfig(packed_execution="on", **keys)
+            context = Context(config, model, CPU, torch.float32, FULL, longest=64)
+            site = Site(context, lambda: torch.autocast("cpu", enabled=False))
+            stack.callback(Installed(decide(config, context, speedups()), site).close)
+            path = PairsPath(site, PreferenceObjective(config))
+            stack.callback(path.close)
+            return path
+
+        yield make
+
+
+def of_step(path: PairsPath, items: PairItems, layout: Sequence[tuple[Sequence[int], int]], spans: PairSpans) -> Any:
+    """Loss, gradient and metrics of all pairs, in these micro-batches: numbers of pairs, and tokens."""
+    model = path.model
+    model.zero_grad()
+    rows = np.concatenate([np.array(some, np.int64) for some, _ in layout])
+    counts = path.objective.counts(spans, rows)
+    total, sums = torch.zeros(()), torch.zeros(len(path.objective.sums))
+    for some, tokens in layout:
+        host = path.host_batch(items.at(np.array(some, np.int64)), tokens, pin=False)
+        with path.engaged():
+            loss, more = path.loss(host.unpack(host.buffer))
+            (loss / counts[0]).backward()
+        total += loss.detach()
+        sums += more
+    gradient = torch.cat([torch.zeros(p.numel()) if p.grad is None else p.grad.flatten() for p in model.parameters()])
+    metrics = {name: float(s) / n for name, s, n in zip(path.objective.sums, sums, counts[1:], strict=True)}
+    return total / counts[0], gradient, metrics
+
+
+def one_by_one(model: Any, items: PairItems, beta: float) -> tuple[Tensor, Tensor, dict[str, float]]:
+    """DPO's loss from its paper, every side in a pass of its own through stock transformers."""
+    model.zero_grad()
+    losses, chosen, rejected = [], [], []
+    for pair in items.at(np.arange(len(items.pairs))):
+        policy = [logps(model, *side) for side in (pair.chosen, pair.rejected)]
+        rewards = [beta * (mine - their) for mine, their in zip(policy, pair.reference_C.tolist(), strict=True)]
+        losses.append(-F.logsigmoid(rewards[0] - rewards[1]))
+        chosen.append(float(rewards[0]))
+        rejected.append(float(rewards[1]))
+    loss = torch.stack(losses).mean()
+    loss.backward()
+    gradient = torch.cat([torch.zeros(p.numel()) if p.grad is None else p.grad.flatten() for p in model.parameters()])
+    right = {"rewards/chosen": np.mean(chosen), "rewards/rejected": np.mean(rejected),
+             "rewards/accuracies": np.mean(np.array(chosen) > np.array(rejected))}  # fmt: skip
+    return loss.detach(), gradient, {name: float(value) for name, value in right.items()}
+
+
+def logps(model: Any, ids: np.ndarray, labels: np.ndarray) -> Tensor:
+    logits_TV = logits_of_document(model, torch.from_numpy(ids).long())
+    targets_T = torch.from_numpy(labels).long()[1:]
+    kept = targets_T != IGNORE
+    return logits_TV[:-1].log_softmax(-1)[kept].gather(-1, targets_T[kept][:, None]).sum()
+
+
+LAYOUTS: dict[str, Sequence[tuple[Sequence[int], int]]] = {
+    "one micro-batch": [(range(6), 192)],
+    "without padding": [(range(6), 133)],
+    "three, in another order, and an empty one": [((5, 0), 64), ((4, 1, 3), 128), ((), 64), ((2,), 64)],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_any_micro_batching_is_the_step_of_sides_one_by_one(layout: Any, pairs: Pairs, paths: Any) -> None:
+    model = tiny_model().train()
+    spans = pair_spans(pairs)
+    rng = np.random.default_rng(1)
+    items = PairItems(pairs, -rng.uniform(10, 60, (len(pairs), 2)))
+    right = one_by_one(model, items, beta=0.3)
+    tokens = int(spans.lengths.sum())
+    layout = [(some, max(size, tokens) if size == 133 else size) for some, size in layout]
+    found = of_step(paths(model, beta=0.3), items, layout, spans)
+    assert float(found[0]) == pytest.approx(float(right[0]), rel=1e-5)
+    assert float((found[1] - right[1]).norm() / right[1].norm()) < 1e-4
+    for name, value in right[2].items():
+        assert found[2][name] == pytest.approx(value, rel=1e-4, abs=1e-5)
+
+
+def test_the_reference_counts(pairs: Pairs, paths: Any) -> None:
+    """Negative control: of other pairs it gives another loss."""
+    model = tiny_model().train()
+    reference_PC = -np.random.default_rng(1).uniform(10, 60, (len(pairs), 2))
+    spans, path, layout = pair_spans(pairs), paths(model, beta=0.3), [(range(6), 192)]
+    right = of_step(path, PairItems(pairs, reference_PC), layout, spans)
+    wrong = of_step(path, PairItems(pairs, reference_PC[::-1].copy()), layout, spans)
+    assert abs(float(right[0] - wrong[0])) > 0.01
+
+
+@pytest.mark.parametrize("keys", [{"ld_alpha": 0.5}, {"use_weighting": True}, {"loss_type": ["simpo"], "beta": 2.0}])
+def test_what_losses_ask_for_reaches_them_in_any_micro_batching(keys: Any, pairs: Pairs, paths: Any) -> None:
+    model = tiny_model().train()
+    columns = 4 if "ld_alpha" in keys else 2
+    items = PairItems(pairs, -np.random.default_rng(1).uniform(10, 60, (len(pairs), columns)))
+    path, spans = paths(model, **keys), pair_spans(pairs)
+    one, *others = (
+        of_step(path, items, layout, spans) for layout in ([(range(6), 192)], [((3, 1), 128), ((0, 2, 5, 4), 128)])
+    )
+    for other in others:
+        assert float(other[0]) == pytest.approx(float(one[0]), rel=1e-5)
+        assert float((other[1] - one[1]).norm() / one[1].norm()) < 1e-4
+        assert other[2] == pytest.approx(one[2], rel=1e-4, abs=1e-5)
+
+
+def test_losses_that_need_whole_groups_are_not_run_without_them(paths: Any) -> None:
+    with pytest.raises(AssertionError, match="does not carry"):
+        paths(tiny_model(), loss_type=["aot"])
+
+
+def test_a_plan_of_pairs_keeps_them_whole_and_counts_what_they_share(pairs: Pairs) -> None:
+    spans = pair_spans(pairs)
+    shared = [9, 14, 7, 20, 1, 8]
+    assert spans.shared_tokens.tolist() == shared
+    assert spans.lengths.tolist() == [p + p + c + r - s for (p, c, r), s in zip(SHAPES, shared, strict=True)]
+    assert spans.side_labels.tolist() == [[c, r] for _, c, r in SHAPES]
+    config = DPOConfig(per_device_train_batch_size=2, gradient_accumulation_steps=2)
+    plan = Plan(spans, np.arange(len(pairs)), config, 0).executed(128)  # type: ignore[arg-type]
+    steps = list(plan.steps())
+    assert [len(step.rows) for step in steps[:2]] == [4, 2]
+    for step in steps:
+        assert sorted(row for batch in step.micro_batches for row in batch.rows.tolist()) == sorted(step.rows.tolist())
+        assert all(int(spans.lengths_of(batch.rows).sum()) <= batch.tokens for batch in step.micro_batches)
+
+
+def test_a_side_that_begins_the_other_keeps_a_token_of_its_own() -> None:
+    ids_T = np.arange(5, 15, dtype=np.int32)
+    sides = [Example(ids, ids, Place("pairs.jsonl", 1)) for ids in (ids_T, ids_T[:6])]
+    spans = pair_spans(Pairs(Examples.from_list(sides, per_example=2)))
+    assert (spans.shared_tokens.tolist(), spans.lengths.tolist()) == ([5], [11])
+
+
+def test_pairs_come_with_their_reference(pairs: Pairs) -> None:
+    reference_PC = np.arange(12.0).reshape(6, 2)
+    found = PairItems(pairs, reference_PC).at(np.array([4, 0]))
+    assert [pair.reference_C.tolist() for pair in found] == [[8.0, 9.0], [0.0, 1.0]]
+    assert isinstance(found[0], Pair)
+    assert len(found[0].chosen[0]) == 6
