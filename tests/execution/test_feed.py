@@ -116,7 +116,7 @@ def test_an_evaluation_that_fails_leaves_no_thread_behind() -> None:
             raise RuntimeError("out of memory")
 
     model: Any = tiny_model()
-    held_out = {"eval": HeldOut(documents.examples, documents.spans, np.arange(1, 10))}
+    held_out = {"eval": HeldOut(documents, documents.spans, np.arange(1, 10))}
     cpu = torch.device("cpu")
     evaluate = Evaluator(
         held_out, Fails(model, objective), objective, tiny_tokenizer(), cpu, samples=0, max_new_tokens=1

@@ -99,7 +99,7 @@ def test_rows_without_labels_stay_under_packing_and_go_without_it() -> None:
     assert content_of(examples, None).rows.tolist() == [1, 2]
     packed = content_of(examples, "bfd")
     assert sorted(packed.rows.tolist()) == [0, 1, 2]
-    assert sorted(packed.labelled.tolist()) == [1, 2]
+    assert sorted(packed.rows[packed.spans.label_tokens[packed.rows] > 0].tolist()) == [1, 2]
 
 
 def test_packing_that_leaves_no_label_is_refused() -> None:

@@ -6,10 +6,10 @@ event, on the device. What the loop itself waited is counted.
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +28,18 @@ AHEAD = 2
 """Micro-batches that are ready or being made while one is worked on, besides the one that is next."""
 
 
+class Items(Protocol):
+    """What micro-batches are made of, as the plan numbers it: documents, or pairs."""
+
+    def at(self, rows: NDArray[np.int64]) -> Sequence[Any]:
+        """What an `ExecutionPath` lays out, for these rows."""
+        ...
+
+    def prompted(self, row: int) -> Document:
+        """A document whose prompt a generation may answer."""
+        ...
+
+
 class Documents:
     """The documents of a data set under `max_length`, as views of its flat arrays."""
 
@@ -39,13 +51,16 @@ class Documents:
         bounds = zip(self.spans.start[rows].tolist(), self.spans.end[rows].tolist(), strict=True)
         return [(self.examples.ids[start:end], self.examples.labels[start:end]) for start, end in bounds]
 
+    def prompted(self, row: int) -> Document:
+        return self.at(np.array([row]))[0]
+
 
 class Feed:
-    """Micro-batches of `documents` for `path`, on `device`."""
+    """Micro-batches of `items` for `path`, on `device`."""
 
-    def __init__(self, documents: Documents, path: ExecutionPath, device: torch.device, ahead: int = AHEAD) -> None:
+    def __init__(self, items: Items, path: ExecutionPath, device: torch.device, ahead: int = AHEAD) -> None:
         """ahead: 0 makes each micro-batch when it is asked for, in the thread that asks."""
-        self.documents, self.path, self.device, self.ahead = documents, path, device, ahead
+        self.items, self.path, self.device, self.ahead = items, path, device, ahead
         self.wait_seconds = 0.0
         """How long whoever asked for a micro-batch had to wait for it, in all."""
 
@@ -66,7 +81,7 @@ class Feed:
 
     def _make(self, batch: MicroBatch) -> "_Sent":
         """Runs in the worker's thread."""
-        host = self.path.host_batch(self.documents.at(batch.rows), batch.tokens, pin=self._stream is not None)
+        host = self.path.host_batch(self.items.at(batch.rows), batch.tokens, pin=self._stream is not None)
         if self._stream is None:
             return _Sent(host, host.buffer, None)
         with torch.cuda.stream(self._stream):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dynotune.data.examples import IGNORE
-from dynotune.execution.path import Document, HostBatch
+from dynotune.execution.path import Document, HostBatch, made_up_documents
 from dynotune.execution.side_by_side import SideBySidePath
 from dynotune.model.aside import Aside
 from dynotune.model.attention import hidden_states
@@ -30,9 +30,15 @@ class PackedPath(SideBySidePath):
         """Whether the LM head sees label tokens only: what its FLOPs are counted for."""
         return self.site.labelled_rows
 
-    def host_batch(self, documents: Sequence[Document], tokens: int, pin: bool) -> HostBatch:
-        laid = lay_side_by_side(documents, tokens)
+    def host_batch(self, items: Sequence[Document], tokens: int, pin: bool) -> HostBatch:
+        laid = lay_side_by_side(items, tokens)
         return HostBatch(laid.buffer(pin), laid.unpack)
+
+    def tokens_of(self, item: Document) -> int:
+        return len(item[0])
+
+    def made_up(self, lengths: Sequence[int], vocabulary: int) -> list[Document]:
+        return made_up_documents(lengths, vocabulary)
 
     def loss(self, batch: PackedBatch) -> tuple[Tensor, Tensor]:
         hidden_TD = hidden_states(self.model, batch)

@@ -19,7 +19,7 @@ from dynotune.execution.path import Document, HostBatch
 from dynotune.execution.side_by_side import SideBySidePath
 from dynotune.model.aside import Aside
 from dynotune.model.attention import hidden_states
-from dynotune.model.families import FamilyBatch, lay_families
+from dynotune.model.families import FamilyBatch, lay_families, trunk_of
 from dynotune.model.head.sequences import SequenceScores, sequence_scores
 from dynotune.model.one_copy import Index, apart, together
 from dynotune.objectives.preference.from_scores import pairs_of, predictions_of
@@ -57,6 +57,10 @@ class PairItems:
             )
         return found
 
+    def prompted(self, row: int) -> Document:
+        """The chosen side."""
+        return self.at(np.array([row]))[0].chosen
+
 
 @dataclass(frozen=True, slots=True)
 class PairBatch:
@@ -84,7 +88,8 @@ class PairsPath(SideBySidePath):
         missing = objective.needs & {Need.WHOLE_GROUPS, Need.TOKEN_SHARES}
         assert not missing, f"a micro-batch does not carry {missing} yet"
 
-    def host_batch(self, pairs: Sequence[Pair], tokens: int, pin: bool) -> HostBatch:
+    def host_batch(self, items: Sequence[Pair], tokens: int, pin: bool) -> HostBatch:
+        pairs = items
         laid = lay_families([(pair.chosen, pair.rejected) for pair in pairs], tokens)
         lengths_Q = np.array(
             [np.count_nonzero(labels[1:] != IGNORE) for pair in pairs for _, labels in (pair.chosen, pair.rejected)],
@@ -107,6 +112,13 @@ class PairsPath(SideBySidePath):
             )
 
         return HostBatch(together(arrays, pin), unpack)
+
+    def tokens_of(self, item: Pair) -> int:
+        ids = [ids for ids, _ in (item.chosen, item.rejected)]
+        return sum(map(len, ids)) - trunk_of(ids)
+
+    def made_up(self, lengths: Sequence[int], vocabulary: int) -> list[Pair]:
+        return [_made_up(n, vocabulary, self.objective) for n in lengths]
 
     def scores(self, batch: PairBatch) -> SequenceScores:
         """Log-probabilities of all answers, with gradient where it is wanted, and what the losses need beside them."""
@@ -132,3 +144,18 @@ class PairsPath(SideBySidePath):
             tails_Q = reference_PC[:, 2:].reshape(-1) if batch.tails_N is not None else None
         pairs = pairs_of(scores, batch.lengths_Q, logps_Q, tails_Q)
         return self.objective(pairs, predictions_of(scores))
+
+
+def _made_up(tokens: int, vocabulary: int, objective: PreferenceObjective) -> Pair:
+    """A pair of so many tokens, half of them a common prompt."""
+    prompt = max(0, min(tokens // 2, tokens - 2))
+    of_chosen = (tokens - prompt + 1) // 2
+    sides = []
+    for side, answer in enumerate((of_chosen, tokens - prompt - of_chosen)):
+        ids = np.arange(prompt + answer, dtype=np.int32)
+        ids[prompt:] += side  # answers differ from their first token on
+        labels = ids % vocabulary
+        labels[:prompt] = IGNORE
+        sides.append((ids % vocabulary, labels))
+    columns = 4 if Need.TAILS in objective.needs else 2
+    return Pair(sides[0], sides[1], np.zeros(columns if Need.REFERENCE in objective.needs else 0))

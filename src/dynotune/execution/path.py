@@ -32,8 +32,16 @@ class ExecutionPath(Protocol):
         """Whether the LM head sees label tokens only: what its FLOPs are counted for."""
         ...
 
-    def host_batch(self, documents: Sequence[Document], tokens: int, pin: bool) -> HostBatch:
-        """Lay documents out in `tokens` tokens. Runs in the feed's thread and touches no device."""
+    def host_batch(self, items: Sequence[Any], tokens: int, pin: bool) -> HostBatch:
+        """Lay documents or pairs out in `tokens` tokens. Runs in the feed's thread and touches no device."""
+        ...
+
+    def tokens_of(self, item: Any) -> int:
+        """Tokens that it takes in a micro-batch."""
+        ...
+
+    def made_up(self, lengths: Sequence[int], vocabulary: int) -> list[Any]:
+        """As many items that take so many tokens each, with labels wherever there may be some."""
         ...
 
     def engaged(self) -> AbstractContextManager[Any]:
@@ -48,3 +56,9 @@ class ExecutionPath(Protocol):
     def loss(self, batch: Any) -> tuple[Tensor, Tensor]:
         """The micro-batch's summed loss [] and the objective's detached sums, from what `unpack` gave."""
         ...
+
+
+def made_up_documents(lengths: Sequence[int], vocabulary: int) -> list[Document]:
+    """Documents of so many tokens, all with a label."""
+    ids = [np.arange(n, dtype=np.int32) % vocabulary for n in lengths]
+    return [(one, one) for one in ids]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dynotune.data.examples import IGNORE
-from dynotune.execution.path import Document, HostBatch
+from dynotune.execution.path import Document, HostBatch, made_up_documents
 from dynotune.model.forward import logits_of_document
 from dynotune.model.masked_attention import without_cudnn_attention
 from dynotune.objectives.sft import Objective
@@ -29,7 +29,8 @@ class PlainPath:
     def __init__(self, model: "PreTrainedModel", objective: Objective) -> None:
         self.model, self.objective = model, objective
 
-    def host_batch(self, documents: Sequence[Document], tokens: int, pin: bool) -> HostBatch:
+    def host_batch(self, items: Sequence[Document], tokens: int, pin: bool) -> HostBatch:
+        documents = items
         if not documents:  # a rank that has none in this micro-batch computes a loss of zero, with gradients of zero
             documents = [(np.zeros(tokens, np.int32), np.full(tokens, IGNORE, np.int32))]
         lengths = [len(ids) for ids, _ in documents]
@@ -41,6 +42,12 @@ class PlainPath:
             return list(zip(both[0].split(lengths), both[1].split(lengths), strict=True))
 
         return HostBatch(buffer, unpack)
+
+    def tokens_of(self, item: Document) -> int:
+        return len(item[0])
+
+    def made_up(self, lengths: Sequence[int], vocabulary: int) -> list[Document]:
+        return made_up_documents(lengths, vocabulary)
 
     def engaged(self) -> AbstractContextManager[Any]:
         return without_cudnn_attention()  # what is recomputed in the backward pass, too

@@ -114,7 +114,8 @@ class Flops:
         """
         real = int(step.lengths.sum(dtype=np.int64))
         head = self.per_logit_row * (step.label_tokens if labelled_rows_head else real)
-        pairs = [(kind, kind.reach.twice_pairs(step.lengths)) for kind in self.attention]
+        once, again = step.attention or (step.lengths, step.lengths[:0])
+        pairs = [(kind, kind.reach.twice_pairs(once) - kind.reach.twice_pairs(again)) for kind in self.attention]
         model_flops = self.per_token * real + head + sum(kind.model * n for kind, n in pairs)
         processed = step.processed_tokens
         hardware = (self.per_token + self.recomputed_per_token) * processed + head

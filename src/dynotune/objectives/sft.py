@@ -14,22 +14,16 @@ from torch import Tensor
 from dynotune.config.keys.objective import SFTObjectiveConfig
 from dynotune.data.examples import IGNORE
 from dynotune.errors import ConfigError
+from dynotune.objectives.counted import Counted
 from dynotune.objectives.row_loss import ROW_SUMS, RowLoss
-from dynotune.plan.truncation import Spans
+from dynotune.plan.truncation import Units
 
 
-class Objective(Protocol):
-    """What the loop minimises: a sum over a step's micro-batches, divided by the step's denominator."""
-
-    sums: tuple[str, ...]
-    """Names of what `__call__` returns beside the loss."""
+class Objective(Counted, Protocol):
+    """A loss of documents, token by token."""
 
     row_loss: RowLoss
     """The same loss in explicit form, for the labelled-rows head."""
-
-    def counts(self, spans: Spans, rows: NDArray[np.int64]) -> tuple[int, ...]:
-        """What the summed loss, then each of `sums` is divided by, over these rows of the plan. None is 0."""
-        ...
 
     def __call__(self, logits_TV: Tensor, labels_T: Tensor) -> tuple[Tensor, Tensor]:
         """By autograd, from a document's logits: the plain path, and what the explicit form is tested against.
@@ -58,7 +52,7 @@ class SFTObjective:
         self.loss_type, self.smoothing = config.loss_type, config.label_smoothing_factor
         self.row_loss = RowLoss(smoothing=self.smoothing, by_probability=self.loss_type == "dft")
 
-    def counts(self, spans: Spans, rows: NDArray[np.int64]) -> tuple[int, ...]:
+    def counts(self, spans: Units, rows: NDArray[np.int64]) -> tuple[int, ...]:
         # TRL's packing may cut bins so that a whole step holds no label: its loss and gradient are 0, not 0 / 0.
         labels = max(1, int(spans.label_tokens[rows].sum()))
         return (labels,) * (1 + len(self.sums))

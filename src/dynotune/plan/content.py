@@ -50,11 +50,6 @@ class Content:
     packing: Packing | None = None
     """None where each document is a row of its own."""
 
-    @property
-    def labelled(self) -> NDArray[np.int64]:
-        """The documents that carry loss: what an evaluation needs."""
-        return self.rows[self.spans.label_tokens[self.rows] > 0]
-
 
 def make_content(
     examples: Examples,

@@ -27,12 +27,16 @@ class PairSpans:
     shared_tokens: NDArray[np.int64]
     """Tokens that are computed once for both sides."""
 
-    squares: NDArray[np.int64]
-    """What stands for the sum of n^2 over documents in the FLOPs of causal attention."""
+    side_lengths: NDArray[np.int64]
+    """Tokens of either side [pairs, 2], the common beginning in both."""
 
     def lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Tokens of the pairs at `rows`."""
         return np.asarray(self.lengths[rows], np.int64)
+
+    def attention_of(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Each side attends to itself, and the common beginning is computed once."""
+        return self.side_lengths[rows].reshape(-1), self.shared_tokens[rows]
 
 
 def pair_spans(pairs: Pairs) -> PairSpans:
@@ -40,6 +44,4 @@ def pair_spans(pairs: Pairs) -> PairSpans:
     lengths, labels = pairs.lengths, pairs.label_counts
     # Each side keeps a token of its own, where one is the beginning of the other.
     shared = np.maximum(0, np.minimum(pairs.shared, lengths.min(1) - 1))
-    # The queries behind a common beginning see it, too: n^2 - shared^2 each.
-    squares = (lengths**2).sum(1) - shared**2
-    return PairSpans(lengths.sum(1) - shared, labels.sum(1), labels, shared, squares)
+    return PairSpans(lengths.sum(1) - shared, labels.sum(1), labels, shared, lengths)

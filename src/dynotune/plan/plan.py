@@ -25,7 +25,7 @@ from dynotune.plan.sampler import epoch_order
 from dynotune.plan.spread import Cost
 from dynotune.plan.summary import PACKED, PLAIN, figures, layout_line, lines, ranks_line
 from dynotune.plan.trl_packing import members
-from dynotune.plan.truncation import Spans
+from dynotune.plan.truncation import Units
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,9 @@ class Step:
 
     real_tokens: int
     label_tokens: int
+    attention: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+    """What attends to what (`Units.attention_of`); None: each document to itself."""
+
     elsewhere: tuple[MicroBatch, ...] = ()
     """The micro-batches of other ranks: with them each document stands in exactly one."""
 
@@ -68,7 +71,7 @@ class Plan:
 
     def __init__(
         self,
-        spans: Spans,
+        spans: Units,
         rows: NDArray[np.int64],
         config: BatchConfig,
         seed: int,
@@ -140,6 +143,7 @@ class Plan:
             micro_batches=every[self.rank],
             real_tokens=int(lengths.sum()),
             label_tokens=int(self.spans.label_tokens[rows].sum()),
+            attention=self.spans.attention_of(rows),
             elsewhere=tuple(one for rank, own in enumerate(every) if rank != self.rank for one in own),
         )
 

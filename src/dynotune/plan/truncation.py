@@ -4,11 +4,29 @@ Truncation belongs to the plan and not to the tokens: the same tokenised data se
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dynotune.data.examples import Examples
+
+
+class Units(Protocol):
+    """What a plan must know of what it lays out, documents or pairs. Arrays are [rows]."""
+
+    @property
+    def label_tokens(self) -> NDArray[np.int64]:
+        """Tokens that carry loss."""
+        ...
+
+    def lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Tokens that these rows take in a micro-batch."""
+        ...
+
+    def attention_of(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Lengths of documents that attend to themselves, and lengths of those parts of them that are counted twice so."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +48,9 @@ class Spans:
     def lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Tokens of the documents at `rows`, without the lengths of all others."""
         return self.end[rows] - self.start[rows]
+
+    def attention_of(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return self.lengths_of(rows), np.zeros(0, np.int64)
 
 
 def truncate(examples: Examples, max_length: int | None, mode: str) -> Spans:

@@ -8,11 +8,11 @@ import torch
 from rich.console import Console
 
 from dynotune.config.whole import WholeConfig
-from dynotune.data.examples import Examples
+from dynotune.data.rows import Place
 from dynotune.errors import ConfigError
-from dynotune.execution.feed import Documents, Feed
+from dynotune.execution.feed import Feed, Items
 from dynotune.measure.utilisation import Utilisation
-from dynotune.objectives.sft import Objective
+from dynotune.objectives.counted import Counted
 from dynotune.parallel.ranks import Ranks
 from dynotune.say import sayer
 from dynotune.speedups.record import NAME as ENGAGEMENT
@@ -48,11 +48,12 @@ def assemble(
     config: WholeConfig,
     *,
     folder: RunFolder,
-    examples: Examples,
+    items: Items,
+    places: Sequence[Place],
     held_out: Mapping[str, HeldOut],
     model: "PreTrainedModel",
     tokenizer: "PreTrainedTokenizerBase",
-    objective: Objective,
+    objective: Counted,
     execution: Execution,
     device: torch.device,
     callbacks: "Sequence[TrainerCallback]",
@@ -113,7 +114,7 @@ def assemble(
     run = Run(
         plan=plan,
         path=path,
-        feed=Feed(Documents(examples, plan.spans), path, device, site.ahead),
+        feed=Feed(items, path, device, site.ahead),
         trainee=trainee,
         objective=objective,
         update=Update(
@@ -133,10 +134,10 @@ def assemble(
         save_best=config.save_strategy == "best" or config.load_best_model_at_end,
         checkpoints=checkpoints,
         journal=Journal(
-            objective.sums,
+            tuple(objective.sums),
             lambda step: objective.counts(plan.spans, step.rows)[1:],
             progress,
-            examples,
+            places,
             device,
             limits,
             [],
@@ -154,7 +155,7 @@ def assemble(
         nonfinite=NonFinite(
             execution.ways,
             lambda report: folder.write_json("nonfinite.json", report),
-            lambda row: str(examples.places[row]),
+            lambda row: str(places[row]),
             execution.remembered.keep_failure,
         ),
         engagement=Engagement(

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 
 from dynotune.execution.path import ExecutionPath
@@ -126,8 +125,8 @@ class DryRun:
         lengths = self.plan.spans.lengths_of(largest(self.plan.executed(tokens, self.longest)).rows)
         embedding: Any = self.site.model.get_input_embeddings()
         vocabulary = embedding.weight.shape[0]
-        ids = [np.arange(n, dtype=np.int32) % vocabulary for n in lengths.tolist()]
-        host = self.path.host_batch([(one, one) for one in ids], tokens, pin=False)
+        items = self.path.made_up(lengths.tolist(), vocabulary)
+        host = self.path.host_batch(items, tokens, pin=False)
         return host.unpack(host.buffer.to(self.site.context.device))
 
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from dynotune.data.examples import IGNORE, Examples
-from dynotune.execution.feed import AHEAD, Documents, Feed
+from dynotune.data.examples import IGNORE
+from dynotune.execution.feed import AHEAD, Feed, Items
 from dynotune.execution.path import ExecutionPath
-from dynotune.objectives.sft import Objective
+from dynotune.objectives.counted import Counted
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.ladder import Ladder, round_up
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.packing import lay_out
 from dynotune.plan.ranked import empty_tokens, on_ranks
 from dynotune.plan.spread import Cost
-from dynotune.plan.truncation import Spans
+from dynotune.plan.truncation import Units
 from dynotune.train.faults.memory import lower_ladder
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ LAID_OUT_AT_ONCE = 1024
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """One held-out data set. `rows` are the indices with label tokens."""
+    """One held-out data set. `rows` are the numbers of what has label tokens."""
 
-    examples: Examples
-    spans: Spans
+    items: Items
+    spans: Units
     rows: np.ndarray
 
 
@@ -50,7 +50,7 @@ class Evaluator:
         self,
         held_out: Mapping[str, HeldOut],
         path: ExecutionPath,
-        objective: Objective,
+        objective: Counted,
         tokenizer: "PreTrainedTokenizerBase",
         device: torch.device,
         samples: int,
@@ -90,7 +90,7 @@ class Evaluator:
         model.eval()
         with torch.no_grad(), autocast:
             for place, held in enumerate(self.held_out.values()):
-                feed = Feed(Documents(held.examples, held.spans), self.path, self.device, self.ahead)
+                feed = Feed(held.items, self.path, self.device, self.ahead)
                 with closing(feed.batches(self._micro_batches(held, ladder))) as batches:
                     for batch in batches:
                         with self.path.engaged():
@@ -143,8 +143,7 @@ class Evaluator:
         with torch.no_grad(), autocast:
             for name, held in self.held_out.items():
                 for row in held.rows[: self.samples]:
-                    ids = held.examples.ids[held.spans.start[row] : held.spans.end[row]]
-                    labels = held.examples.labels[held.spans.start[row] : held.spans.end[row]]
+                    ids, labels = held.items.prompted(int(row))
                     cut = int(np.argmax(labels != IGNORE))
                     if cut < 2:  # nothing, or a begin token alone, stands before the first trained token
                         continue
@@ -172,7 +171,7 @@ class Evaluator:
         return [
             name
             for name, held in self.held_out.items()
-            if self.samples and (held.examples.labels[held.spans.start[held.rows[0]] :][:2] != IGNORE).any()
+            if self.samples and (held.items.prompted(int(held.rows[0]))[1][:2] != IGNORE).any()
         ]
 
     def _text(self, ids: Any) -> str:

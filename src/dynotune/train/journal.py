@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from dynotune.data.examples import Examples
+from dynotune.data.rows import Place
 from dynotune.measure.totals import Totals
 from dynotune.measure.utilisation import Utilisation
 from dynotune.measure.words import DEFINITIONS, Counts
@@ -31,7 +31,7 @@ class Journal:
         sums: Sequence[str],
         counts: Callable[[Step], Sequence[int]],
         progress: Progress,
-        examples: Examples,
+        places: Sequence[Place],
         device: torch.device,
         limits: Limits,
         listeners: Sequence[Callable[[Row], None]],
@@ -39,7 +39,7 @@ class Journal:
     ) -> None:
         """sums, counts: names of what the objective sums, and what each is divided by in a step."""
         self.counts = counts
-        self.sums, self.progress, self.examples, self.device = sums, progress, examples, device
+        self.sums, self.progress, self.places, self.device = sums, progress, places, device
         self.limits, self.listeners = limits, listeners
         self.utilisation = utilisation or Utilisation(why_not="it was not asked for")
         self.steps_here = 0
@@ -140,7 +140,7 @@ class Journal:
 
     def _nonfinite(self, record: StepRecord) -> None:
         """The row of a step that was kept from the weights."""
-        places = [str(self.examples.places[i]) for i in record.step.rows]
+        places = [str(self.places[i]) for i in record.step.rows]
         what = f"loss {record.loss}, gradient norm {record.grad_norm}"
         number = record.step.number
         self.write({"step": number, "epoch": round(record.step.epoch, 6), "nonfinite": what, "examples": places})

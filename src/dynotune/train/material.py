@@ -1,20 +1,27 @@
 """What a run is trained and evaluated on: its data read, planned and accounted for."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
 from dynotune.config.whole import WholeConfig
 from dynotune.data.account.quarantine import Quarantine
-from dynotune.data.examples import Examples
 from dynotune.data.load import Loaded, load_train_and_eval
+from dynotune.data.pairs import Pairs
+from dynotune.data.rows import Place
 from dynotune.data.tokens.encode import Encoder
+from dynotune.execution.feed import Documents, Items
+from dynotune.execution.pairs import PairItems
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.content import Content, make_content
 from dynotune.plan.make import check_vocabulary, rows_without_labels
+from dynotune.plan.pairs import pair_spans
 from dynotune.plan.plan import Plan
+from dynotune.plan.truncation import Units
 from dynotune.say import sayer
 from dynotune.train.evaluate import HeldOut
 from dynotune.train.run_folder import RunFolder
@@ -30,8 +37,11 @@ class Material:
     data: Loaded
     held_out_data: Mapping[str, Loaded]
     plan: Plan
-    examples: Examples
-    """What the plan's rows are: documents, or pieces of them where they are packed."""
+    items: Items
+    """What the plan's rows are: documents, pieces of them where they are packed, or pairs."""
+
+    places: Sequence[Place]
+    """Where each of them stands in the data."""
 
     held_out: Mapping[str, HeldOut]
 
@@ -73,9 +83,9 @@ def read_material(
             eval_dataset=eval_dataset,
             say=say,
         )
-    plan, examples, held_out = _make_plan(config, folder, tokenizer, data, held_out_data, ranks)
+    plan, train, held_out = _make_plan(config, folder, tokenizer, data, held_out_data, ranks)
     _report_data(config, console, encoder, data, held_out_data, plan)
-    return Material(data, held_out_data, plan, examples, held_out)
+    return Material(data, held_out_data, plan, train.items, train.places, held_out)
 
 
 def _make_plan(
@@ -85,10 +95,10 @@ def _make_plan(
     data: Loaded,
     held_out_data: Mapping[str, Loaded],
     ranks: Ranks,
-) -> tuple[Plan, Examples, dict[str, HeldOut]]:
+) -> tuple[Plan, "_Units", dict[str, HeldOut]]:
     """Apply `max_length` and packing to every data set, account for what they cut, and plan the run.
 
-    Returns the plan, the documents that it is made of, and the held-out data.
+    Returns the plan, what it is made of, and the held-out data.
     """
     quarantine = Quarantine(folder.starting / "quarantine.jsonl").write if folder.writes else None
 
@@ -105,7 +115,8 @@ def _make_plan(
             packing=config.packing_strategy if packed else None,
         )
 
-    train = content_of(data, config.packing)
+    content = content_of(data, config.packing)
+    train = _units_of(content)
     # Shuffled rows make other steps, so a checkpoint must not go on under them.
     digest = data.examples.digest() + ("" if shuffle_seed is None else f", shuffled by {shuffle_seed}")
     plan = Plan(
@@ -114,15 +125,34 @@ def _make_plan(
         config,
         config.seed,
         digest,
-        packing=train.packing,
+        packing=content.packing,
         rank=ranks.rank,
         world=ranks.world,
     )
     held_out = {}
     for name, loaded in held_out_data.items():
-        content = content_of(loaded, config.packing_of_evaluation)
-        held_out[name] = HeldOut(content.examples, content.spans, content.labelled)
-    return plan, train.examples, held_out
+        held = _units_of(content_of(loaded, config.packing_of_evaluation))
+        held_out[name] = HeldOut(held.items, held.spans, held.rows[held.spans.label_tokens[held.rows] > 0])
+    return plan, train, held_out
+
+
+@dataclass(frozen=True, slots=True)
+class _Units:
+    """A data set as a plan numbers it."""
+
+    items: Items
+    spans: Units
+    rows: NDArray[np.int64]
+    places: Sequence[Place]
+
+
+def _units_of(content: Content) -> _Units:
+    """Documents, or pairs where the data's rows are pairs."""
+    examples = content.examples
+    if examples.per_example == 1:
+        return _Units(Documents(examples, content.spans), content.spans, content.rows, examples.places)
+    pairs = Pairs(examples, content.spans.start, content.spans.end)
+    return _Units(PairItems(pairs), pair_spans(pairs), content.rows[::2] // 2, examples.places_of_rows)
 
 
 def _report_data(

@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from dynotune.errors import ConfigError
 from dynotune.execution.feed import Feed
 from dynotune.execution.path import ExecutionPath
-from dynotune.objectives.sft import Objective
+from dynotune.objectives.counted import Counted
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.plan import Plan
 from dynotune.train.best import BestTracker
@@ -39,7 +39,7 @@ class Run:
     path: ExecutionPath
     feed: Feed
     trainee: Trainee
-    objective: Objective
+    objective: Counted
     update: Update
     autocast: Callable[[], Any]
     device: torch.device

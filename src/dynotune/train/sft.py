@@ -190,7 +190,8 @@ def _train(
         run = assemble(
             config,
             folder=folder,
-            examples=material.examples,
+            items=material.items,
+            places=material.places,
             held_out=material.held_out,
             model=prepared.model,
             tokenizer=tokenizer,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from dynotune.execution.path import Document
 from dynotune.foreign import FOREIGN
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.plan import Step
@@ -121,7 +120,7 @@ class _Repeat:
         run = self.run
         total = torch.zeros((), device=run.device)
         for batch in batches:
-            documents = run.feed.documents.at(batch.rows)
+            documents = run.feed.items.at(batch.rows)
             for some, tokens in self._laid_out(way, documents, batch.tokens):
                 host = way.path.host_batch(some, tokens, pin=False)
                 on_device = host.unpack(host.buffer.to(run.device))
@@ -135,12 +134,12 @@ class _Repeat:
         norm = torch.nn.utils.get_total_norm(gradients)
         return f"{float(total):.6g}", bool(torch.isfinite(total) & torch.isfinite(norm))
 
-    def _laid_out(self, way: Way, documents: list[Document], tokens: int) -> Iterator[tuple[list[Document], int]]:
+    def _laid_out(self, way: Way, items: Sequence[Any], tokens: int) -> Iterator[tuple[Sequence[Any], int]]:
         if way.path is self.run.path:
-            yield documents, tokens
-        else:  # the plain path takes one document at a time
-            for one in documents:
-                yield [one], len(one[0])
+            yield items, tokens
+        else:  # the plain path takes one at a time
+            for one in items:
+                yield [one], way.path.tokens_of(one)
 
 
 def examine(run: "Run", ways: Ways, step: Step, draws: Draws, place_of: Callable[[int], str]) -> Examination:
@@ -221,7 +220,7 @@ def _which_document(repeat: _Repeat, ways: Ways, found: Examination, executed: P
             break
         watch = FirstBad(repeat.run.trainee.model)
         only = np.array([row])
-        batch = [MicroBatch(only, int(repeat.run.feed.documents.spans.lengths_of(only)[0]))]
+        batch = [MicroBatch(only, int(repeat.run.plan.spans.lengths_of(only)[0]))]
         outcome = repeat.by(ways.plain(), batch, repeat.place_of(row), watch)
         found.outcomes.append(outcome)
         if outcome.finite is False:
