@@ -10,6 +10,7 @@ import torch
 
 from dynotune import SFTConfig
 from dynotune.command_line import SHOW_MEMORY
+from dynotune.errors import TrainingError
 from dynotune.execution.packed import PackedPath
 from dynotune.model.activations.policy import policy_of
 from dynotune.model.precision import Precision
@@ -149,6 +150,24 @@ def test_what_was_found_is_remembered_and_said_with_its_date(bench: Any) -> None
     other = bench(optim="sgd")
     other.notebook = one.notebook
     assert other.choose(10**9, ROOMY)[1].runs  # another configuration is no news of this one
+
+
+def test_what_was_found_for_steps_of_one_micro_batch_is_no_news_of_steps_of_several(bench: Any) -> None:
+    """Gradients of the first stand beside the activations of the second."""
+    several = bench(micro_batch_tokens=256)
+    assert several.choose(10**9, ROOMY)[1].runs
+    assert not several.choose(10**9, ROOMY)[1].runs
+    one = bench(micro_batch_tokens=256)
+    one.notebook = several.notebook
+    one.plan = Plan(spans_of(LENGTHS), np.arange(len(LENGTHS)), SFTConfig(global_batch_size=2), 0)
+    assert one.choose(10**9, ROOMY)[1].runs
+
+
+def test_a_policy_that_cannot_be_put_in_any_more_stops_the_run(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = bench()
+    monkeypatch.setattr(one.installed, "put_in", lambda decision: False)
+    with pytest.raises(TrainingError, match="activation_full could be put into the model when memory was tried out"):
+        one.choose(int(6_000 * 128 / (1 - SPARED)), ROOMY)
 
 
 def test_no_trace_is_left(bench: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from dynotune.command_line import SHOW_MEMORY
 from dynotune.config.whole import WholeConfig
+from dynotune.errors import TrainingError
 from dynotune.execution.path import ExecutionPath
 from dynotune.measure.memory import GIB, optimizer_states
 from dynotune.model.activations.cheap import adapter_drops_out
@@ -98,7 +99,12 @@ def choose_memory(
         setting, why = shared, "what the fullest GPU holds"
     if setting.policy != policy_there:
         one = next(one for one in installed.decisions if one.name == f"{PREFIX}{setting.policy}")
-        assert installed.put_in(one), one.no
+        if not installed.put_in(one):
+            raise TrainingError(
+                f"{one.name} could be put into the model when memory was tried out, and cannot now:"
+                f" {one.no.reason if one.no else 'no reason was given'}. Write `activation_memory: {policy_there}`, with"
+                " `micro_batch_tokens` as far as that fits."
+            )
     points = curve(of, setting)
     shown = lines(points, of.free) if SHOW_MEMORY.get() else []
     return MemoryChoice(Capacity(setting.tokens, why), setting.policy, points, shown)
@@ -115,7 +121,8 @@ def _choose(
     gauge: Gauge,
 ) -> tuple[Setting, str]:
     """The setting for this device, and why."""
-    key = _key(config, installed, of)
+    step = largest_step(plan)
+    key = _key(config, installed, of, step)
     known = notebook.check(NAME, key)
     if known is not None and of.least <= known["tokens"] <= of.most and known["bytes"] <= of.limit():
         setting = Setting(known["policy"], known["tokens"])
@@ -123,7 +130,6 @@ def _choose(
         return setting, f"{_words(of, setting)}, measured here on {known['date']}"
     model = installed.site.model
     states = optimizer_states(model, config.optim, config.optim_args).bytes
-    step = largest_step(plan)
     began = time.perf_counter()
     run = DryRun(installed.site, path, plan, longest, states, lambda size: step > size, gauge)
     found = try_out(of, run)
@@ -181,8 +187,8 @@ def _least(every: list[Any]) -> Setting:
     return Setting(policy, min(tokens for _, tokens in every))
 
 
-def _key(config: WholeConfig, installed: Installed, of: Question) -> str:
-    """Everything besides the machine on which what fits depends."""
+def _key(config: WholeConfig, installed: Installed, of: Question, step: int) -> str:
+    """Everything besides the machine on which what fits depends. step: tokens of the largest."""
     model = installed.site.model
     tensors = [(name, list(p.shape), str(p.dtype), p.requires_grad) for name, p in model.named_parameters()]
     facts = {
@@ -195,5 +201,7 @@ def _key(config: WholeConfig, installed: Installed, of: Question) -> str:
         "dropout": config.lora_dropout if config.use_peft else None,
         "policies": [*of.costs],
         "tokens": [of.least, of.most],
+        # Of several micro-batches the later ones find the gradients of the first.
+        "accumulates": step > of.most,
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
