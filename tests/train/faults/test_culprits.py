@@ -155,6 +155,29 @@ def test_a_speed_up(kind: str, run_tiny: Any, tmp_path: Path, monkeypatch: pytes
     assert "failed on this machine" in json.dumps(row)
 
 
+def test_nothing_is_left_out_for_what_was_not_told_apart_from_others(
+    run_tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time is over after the first of several."""
+    bad, head, asked = From(3), Head.__call__, [0]
+
+    def spoiled_head(*args: Any) -> Any:
+        loss, sums = head(*args)
+        return (loss * math.nan if bad.on else loss), sums
+
+    def in_time(repeat: Any) -> bool:
+        asked[0] += 1
+        return asked[0] <= 3  # the plain path, without LoRA's functions, without the head
+
+    monkeypatch.setattr(Head, "__call__", spoiled_head)
+    monkeypatch.setattr("dynotune.train.faults.examine._Repeat.in_time", in_time)
+    text = fails(run_tiny, callbacks=[bad], **LORA)
+    assert "Likely culprit: labelled_rows_head" in text
+    assert "not examined: without packed_execution: no time was left" in text
+    assert "left out of later runs" not in text
+    assert Remembered.here("cpu").failure("labelled_rows_head") is None
+
+
 def test_a_speed_up_that_was_demanded_is_not_forgotten_for_it(run_tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     bad, head = From(3), Head.__call__
 

@@ -49,7 +49,7 @@ class Examination:
     """For people: what is most likely at fault. Empty where nothing can be said."""
 
     speedup: str = ""
-    """The one without which alone the step is finite, by name; empty where it is none or several."""
+    """The one without which alone the step is finite, by name; empty where it is none or several, or not all were tried."""
 
     facts: list[str] = field(default_factory=list)
     place: dict[str, Any] | None = None
@@ -190,20 +190,22 @@ def _plainly(repeat: _Repeat, ways: Ways, found: Examination) -> Outcome | None:
 
 def _which_speed_up(repeat: _Repeat, ways: Ways, found: Examination) -> None:
     """Plainly the step is finite: leave speed-ups out one at a time."""
-    named = []
+    named, all_tried = [], True
     for way in ways.without_one():
         if not repeat.in_time():
             found.not_done.append(f"without {way.name}: no time was left")
+            all_tried = False
             continue
         outcome = repeat.by(way, repeat.step.micro_batches)
         found.outcomes.append(Outcome(**{**asdict(outcome), "way": f"without {way.name}"}))
         if outcome.finite:
             named.append(way.name)
+        all_tried &= outcome.finite is not None
     if named:
         found.culprit = f"{' or '.join(named)}: without it the step is finite"
         # Without packed execution its attention is gone, too.
         narrower = [name for name in named if name != "packed_execution"] or named
-        found.speedup = narrower[0] if len(narrower) == 1 else ""
+        found.speedup = narrower[0] if len(narrower) == 1 and all_tried else ""
     else:
         found.culprit = "the speed-ups together: on the plain path the step is finite"
     found.facts.append("`packed_execution: off` takes the plain path until it is mended; please report it")
