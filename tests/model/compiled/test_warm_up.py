@@ -39,7 +39,21 @@ def test_a_count_that_does_not_fit_is_left_to_the_step_that_needs_it() -> None:
     def run(tokens: int) -> None:
         raise torch.OutOfMemoryError("no room")
 
-    warm_up(regions, run, [64, 128], compare=128)
+    assert warm_up(regions, run, [64, 128], compare=128) == [128, 64]
+    assert regions.comparison is None
+
+
+def test_where_one_count_or_the_comparison_does_not_fit_the_others_are_compiled() -> None:
+    regions = regions_of_nothing()
+    made: list[int] = []
+
+    def run(tokens: int) -> None:
+        if regions.paused or tokens == 256:
+            raise torch.OutOfMemoryError("no room")
+        made.append(tokens)
+
+    assert warm_up(regions, run, [64, 256, 128], compare=128) == [256]
+    assert made == [128, 64]
     assert regions.comparison is None
 
 
@@ -71,3 +85,14 @@ def test_what_is_compiled_serves_training_and_nothing_stays_behind(shared: bool)
         assert regions.report().graphs == graphs
         gradients(model, batch_of([30, 20], 64) if shared else families_of([30, 20], 64))
         assert regions.report().graphs > graphs  # the other layout is another graph
+
+
+def test_a_model_that_trains_its_head_alone_is_run_forward() -> None:
+    model: Any = model_of("llama", adapter=False, dropout=0.0)
+    for name, p in model.named_parameters():
+        p.requires_grad_("lm_head" in name)
+    with compiled(model, "eager"):
+        packed = installed_in(model)
+        assert packed is not None
+        dummy_run(model, 50, lambda: torch.autocast("cpu", enabled=False), packed.engaged)(64)
+    assert all(p.grad is None for p in model.parameters())

@@ -33,22 +33,24 @@ def warm_up(
     tokens: Sequence[int],
     compare: int | None = None,
     instead: Callable[[], AbstractContextManager[Any]] | None = None,
-) -> None:
+) -> list[int]:
     """Compile for each of `tokens`. compare: one of them, run both ways for `regions.comparison`. instead: what it runs in
     without compiled layers; default the layers as they are written.
 
-    The largest comes first, so that the device's memory is laid out by it. What does not fit is left out: the step that
-    needs it runs out of memory itself, and is dealt with there. Other errors of the model are raised.
+    The largest comes first, so that the memory is laid out by it. A count that does not fit is left out and returned:
+    the step that needs it runs out of memory itself, and is dealt with there. Other errors of the model are raised.
     """
     assert compare is None or compare in tokens, (compare, tokens)
-    try:
-        other_seconds = _otherwise(instead or regions.as_written, run, compare)
-        for count in sorted(set(tokens), reverse=True):
-            run(count)
-        if compare is not None and other_seconds is not None and regions.broken is None:
-            regions.comparison = Comparison(compare, other_seconds, _fastest(run, compare))
-    except torch.OutOfMemoryError:
-        torch.cuda.empty_cache()
+    other_seconds = None
+    if compare is not None:
+        with (instead or regions.as_written)():
+            other_seconds = _fastest(run, compare) if _fits(run, compare) else None
+    left_out = [count for count in sorted(set(tokens), reverse=True) if not _fits(run, count)]
+    if compare is not None and other_seconds is not None and compare not in left_out and regions.broken is None:
+        seconds = _fastest(run, compare)
+        if seconds is not None:
+            regions.comparison = Comparison(compare, other_seconds, seconds)
+    return left_out
 
 
 def dummy_run(
@@ -75,7 +77,8 @@ def dummy_run(
             with torch.random.fork_rng([device] if device.type == "cuda" else []):
                 with engaged(), autocast():
                     hidden_TD = hidden_states(model, batch)
-                    torch.autograd.grad(hidden_TD, trained, torch.ones_like(hidden_TD), allow_unused=True)
+                    if hidden_TD.requires_grad:  # not where the head alone is trained
+                        torch.autograd.grad(hidden_TD, trained, torch.ones_like(hidden_TD), allow_unused=True)
                 if device.type == "cuda":
                     torch.cuda.synchronize(device)
         finally:
@@ -95,18 +98,21 @@ def _pairs(lengths: Sequence[int], tokens: int, device: torch.device) -> FamilyB
     )
 
 
-def _otherwise(instead: Callable[[], AbstractContextManager[Any]], run: Run, compare: int | None) -> float | None:
-    if compare is None:
-        return None
-    with instead():
-        run(compare)
-        return _fastest(run, compare)
+def _fits(run: Run, tokens: int) -> bool:
+    try:
+        run(tokens)
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        return False
+    return True
 
 
-def _fastest(run: Run, tokens: int) -> float:
+def _fastest(run: Run, tokens: int) -> float | None:
+    """Seconds; None where memory ran out."""
     times = []
     for _ in range(TIMED):
         began = perf_counter()
-        run(tokens)
+        if not _fits(run, tokens):
+            return None
         times.append(perf_counter() - began)
     return min(times)

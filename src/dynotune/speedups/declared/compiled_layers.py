@@ -151,8 +151,14 @@ def _compile_ahead(site: Site, regions: "Regions", ahead: Ahead) -> list[str]:
     counts = ", ".join(f"{tokens:,}" for tokens in ahead.micro_batches)
     ahead.say(f"compiled layers: compiling for micro-batches of {counts} tokens before the first step")
     run = dummy_run(site.model, ahead.longest, site.autocast, ahead.engaged)
-    warm_up(regions, run, list(ahead.micro_batches), compare, ahead.instead)
-    return regions.report().lines(ahead.tokens_a_step)
+    left_out = warm_up(regions, run, list(ahead.micro_batches), compare, ahead.instead)
+    lines = regions.report().lines(ahead.tokens_a_step)
+    if left_out:
+        counts = ", ".join(f"{tokens:,}" for tokens in left_out)
+        lines.append(
+            f"note: compiled layers: memory ran out when they were compiled for {counts} tokens; a step does it"
+        )
+    return lines
 
 
 def _why_not_worth(context: Context) -> No | None:
