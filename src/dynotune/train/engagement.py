@@ -98,7 +98,8 @@ class Engagement:
                 continue
             if one.setting == "on":
                 # A step whose micro-batches hold a document each looks the same packed and plain, and is the same.
-                if not (one.speedup.scope is Scope.PLAN and seen.verdict is Verdict.UNKNOWN):
+                alike = 0 < evidence.facts["documents"] <= evidence.micro_batches
+                if not (one.speedup.scope is Scope.PLAN and seen.verdict is Verdict.UNKNOWN and alike):
                     stop.append(_why_stop(one, seen))
             elif seen.verdict is Verdict.NOT_ENGAGED:
                 if one.speedup.scope in (Scope.PLAN, Scope.PROCESS):
