@@ -1,5 +1,6 @@
 """Reference log-probabilities: computed once, kept by pair, checked before they are used again."""
 
+from dynotune.reference.adapter_start import start_changes_base
 from dynotune.reference.as_reference import as_reference
 from dynotune.reference.compute import Reference, ReferenceCache
 from dynotune.reference.identify import key_of
@@ -16,6 +17,7 @@ __all__ = [
     "as_reference",
     "key_of",
     "measured_noise",
+    "start_changes_base",
     "stop_on_breach",
     "why_not_checked",
 ]

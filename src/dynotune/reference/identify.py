@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from dynotune.model.base import base_of
+from dynotune.reference.adapter_start import start_changes_base
 from dynotune.reference.key import Key
 from dynotune.reference.weights import config_digest, files_digest, tensors_digest
 
@@ -32,8 +33,13 @@ def key_of(
     whose training goes on is a part of the reference. memory: see `files_digest`.
 
     An adapter that is switched off in the reference is no part of the key, and its random start then no part either: under
-    PEFT what is frozen counts. Raises `OSError` where a file cannot be read.
+    PEFT what is frozen counts. One whose start was taken out of the weights under it (`start_changes_base`) is a part in any
+    case, and the model's tensors are then read even where `files` are given: no file holds these weights.
+
+    Raises `OSError` where a file cannot be read.
     """
+    if start_changes_base(model):
+        files, keep_adapter = (), True
     counts_all = keep_adapter or not hasattr(model, "peft_config")
     counted = {name: p for name, p in model.named_parameters() if counts_all or not p.requires_grad}
     in_memory = () if files else [*counted.items(), *base_of(model).named_buffers()]

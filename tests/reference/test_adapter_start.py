@@ -1,0 +1,95 @@
+"""Promise: where an adapter's start was taken out of the weights under it, the reference has it, and its key says so."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import save_file
+
+from dynotune.reference import Key, as_reference, key_of, start_changes_base
+from tests.tiny import tiny_model
+
+IDS = torch.tensor([[5, 9, 300, 17, 2, 41]])
+CHANGES_BASE = ("pissa", "pissa_niter_4", "olora")
+LEAVES_BASE = (True, False, "gaussian", "orthogonal", "mica")
+
+
+def adapted(start: Any, seed: int = 0, **config: Any) -> Any:
+    base = tiny_model()
+    torch.manual_seed(seed)
+    targets = {"r": 4, "target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM"}
+    return get_peft_model(base, LoraConfig(**{**targets, "init_lora_weights": start, **config}))
+
+
+def of_model(model: Any) -> torch.Tensor:
+    with torch.no_grad():
+        logits: torch.Tensor = model.eval()(input_ids=IDS).logits
+    return logits
+
+
+def of_reference(model: Any) -> torch.Tensor:
+    with as_reference(model):
+        logits: torch.Tensor = model(input_ids=IDS).logits
+    return logits
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Any:
+    file = tmp_path / "model.safetensors"
+    save_file({name: value.clone() for name, value in tiny_model().state_dict().items()}, file)
+
+    def given(model: Any, **how: Any) -> Key:
+        return key_of(model, [file], memory=tmp_path / "weights.json", **how)
+
+    return given
+
+
+@pytest.mark.parametrize("start", CHANGES_BASE + LEAVES_BASE)
+def test_what_is_said_of_a_start_is_what_peft_did(start: Any) -> None:
+    model, base = adapted(start), of_model(tiny_model())
+    with model.disable_adapter():
+        off = (of_model(model) - base).abs().max()
+    assert start_changes_base(model) is bool(off > 1e-3) is (start in CHANGES_BASE)
+
+
+@pytest.mark.parametrize("start", [*CHANGES_BASE, True])
+def test_the_reference_is_what_the_run_begins_at(start: Any) -> None:
+    model = adapted(start, lora_dropout=0.5).train()
+    reference = of_reference(model)
+    torch.testing.assert_close(reference, of_model(tiny_model()), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(reference, of_model(model), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("start", CHANGES_BASE)
+def test_its_key_is_of_its_tensors_and_never_of_the_files(start: Any, key: Any) -> None:
+    usual, kept = key(adapted(True)), key(adapted(start))
+    assert kept.weights != usual.weights
+    assert kept.config != usual.config
+    assert key_of(adapted(start)) == kept == key(adapted(start), keep_adapter=True)
+    assert key(adapted(start, r=2)).weights != kept.weights
+    moved = adapted(start)
+    next(p for name, p in moved.named_parameters() if "lora_B" in name).data[0, 0] += 1e-2
+    assert key(moved).weights != kept.weights
+
+
+def test_other_starts_keep_the_key_of_the_files(key: Any) -> None:
+    assert key(adapted("gaussian")) == key(adapted(True, seed=7)) == key(adapted("orthogonal"))
+
+
+@pytest.mark.parametrize(("start", "changes"), [("loftq", True), ("corda", True), ("new", True), ("eva", False)])
+def test_starts_that_need_data_or_are_not_known(start: str, changes: bool) -> None:
+    model = adapted(True)
+    assert not start_changes_base(model)
+    model.peft_config["default"].init_lora_weights = start
+    assert start_changes_base(model) is changes
+    assert not start_changes_base(tiny_model())
+
+
+def test_kasa_cuts_the_weights_under_it() -> None:
+    config = pytest.importorskip("peft.tuners.lora.config")
+    if not hasattr(config, "KasaConfig"):
+        pytest.skip("this version of PEFT has no KaSA")
+    model = adapted(True, kasa_config=config.KasaConfig())
+    assert start_changes_base(model)
