@@ -1,10 +1,11 @@
 """Rows in batches, one of which is rendered while the one before it is tokenised in another thread."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
-from dynotune.data.rows import Message, Row
+from dynotune.data.rows import Row
+from dynotune.data.tokens.pairs import is_other_side
 
 R = TypeVar("R")
 
@@ -14,13 +15,14 @@ CHUNK_CHARACTERS = 2_000_000
 
 
 def batches_of(rows: Sequence[Row]) -> Iterator[list[int]]:
-    """The indices of each batch."""
+    """The indices of each batch. Both sides of a pair are in one batch: their prompt is tokenised once."""
     chunk: list[int] = []
     characters = 0
     for index, row in enumerate(rows):
         chunk.append(index)
         characters += _characters(row)
-        if len(chunk) >= CHUNK_ROWS or characters >= CHUNK_CHARACTERS:
+        full = len(chunk) >= CHUNK_ROWS or characters >= CHUNK_CHARACTERS
+        if full and not (index + 1 < len(rows) and is_other_side(row, rows[index + 1])):
             yield chunk
             chunk, characters = [], 0
     if chunk:
@@ -29,8 +31,13 @@ def batches_of(rows: Sequence[Row]) -> Iterator[list[int]]:
 
 def _characters(row: Row) -> int:
     """Roughly how much text a row holds."""
-    messages: Iterable[Message] = row.messages or ()
-    return len(row.text or "") + sum(len(str(message.get("content") or "")) for message in messages)
+    total = 0
+    for part in (row.text, row.messages, row.prompt, row.completion, row.chosen, row.rejected):
+        if isinstance(part, str):
+            total += len(part)
+        elif part is not None:
+            total += sum(len(str(message.get("content") or "")) for message in part)
+    return total
 
 
 class Here(Executor):
