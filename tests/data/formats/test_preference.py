@@ -44,6 +44,10 @@ def refused(values: dict[str, Any]) -> BadRow:
         ("implicit-prompt", {"chosen": [USER, GOOD], "rejected": [USER, BAD]}),
         ("implicit-prompt", {"prompt": None, "chosen": [USER, GOOD], "rejected": [USER, BAD]}),
         ("messages-preference", {"messages": [USER], "chosen": GOOD, "rejected": BAD}),
+        ("messages-preference", {"messages": [USER], "chosen": [USER, GOOD], "rejected": [USER, BAD]}),
+        ("messages-preference", {"messages": [USER, GOOD], "chosen": [USER, GOOD], "rejected": [USER, BAD]}),
+        ("messages-preference", {"messages": [USER, BAD], "chosen": [USER, GOOD], "rejected": [USER, BAD]}),
+        ("prompt-chosen-rejected", {"prompt": [USER, GOOD], "chosen": [USER, GOOD], "rejected": [USER, BAD]}),
         (
             "sharegpt-preference",
             {
@@ -67,6 +71,8 @@ def test_every_conversation_becomes_the_same_pair(name: str, values: dict[str, A
         ({"prompt": "2+2?", "chosen": [GOOD], "rejected": [BAD]}, "prompt-as-user-turn"),
         ({"prompt": [USER], "chosen": "4", "rejected": "5"}, "answers-as-assistant-turns"),
         ({"prompt": [USER], "chosen": [USER, GOOD], "rejected": [USER, BAD]}, "prompt-repeated-in-answers"),
+        ({"messages": [USER, GOOD], "chosen": [USER, GOOD], "rejected": [USER, BAD]}, "prompt-repeated-in-answers"),
+        ({"prompt": "2+2?", "chosen": "2+2? 4", "rejected": "2+2? 5"}, "prompt-repeated-in-answers"),
         ({"prompt": [USER], "chosen": [GOOD, USER, GOOD], "rejected": [BAD]}, "user-turn-in-answer"),
         ({"prompt": [USER], "chosen": [GOOD], "rejected": [BAD], "margin": 2.5}, "margin-not-used"),
         ({"prompt": [USER], "chosen": [GOOD], "rejected": [BAD], "margin": "high"}, "margin-not-a-number"),
@@ -87,6 +93,30 @@ def test_nothing_is_said_of_an_ordinary_row() -> None:
 def test_text_stays_text() -> None:
     form, row = recognised({"prompt": "Q ", "chosen": "a", "rejected": "b"})
     assert (form, row.prompt, row.chosen, row.rejected) == ("prompt-chosen-rejected-text", "Q ", "a", "b")
+
+
+def test_a_prompt_that_both_texts_repeat_is_taken_once() -> None:
+    asked = "Human: 2+2?\nAssistant:"
+    _, row = recognised({"prompt": asked, "chosen": asked + " 4", "rejected": asked + " 5"})
+    assert (row.prompt, row.chosen, row.rejected) == (asked, " 4", " 5")
+
+
+@pytest.mark.parametrize(("chosen", "rejected"), [("ha!", "ho"), ("haha", "haste"), ("ha", "ha ha")])
+def test_answers_that_only_begin_like_the_prompt_stay_whole(chosen: str, rejected: str) -> None:
+    _, row = recognised({"prompt": "ha", "chosen": chosen, "rejected": rejected})
+    assert (row.prompt, row.chosen, row.rejected, row.notices) == ("ha", chosen, rejected, [])
+
+
+def test_a_repeated_prompt_need_not_repeat_its_system() -> None:
+    conversation = {"conversations": [USER], "system": "s", "chosen": [USER, GOOD], "rejected": [USER, BAD]}
+    _, row = recognised(conversation)
+    assert (row.prompt, row.chosen, row.rejected) == ([{"role": "system", "content": "s"}, USER], [GOOD], [BAD])
+
+
+def test_the_prompt_is_not_cut_to_what_asks_nothing() -> None:
+    system = {"role": "system", "content": "s"}
+    _, row = recognised({"prompt": [system, GOOD], "chosen": [system, USER, GOOD], "rejected": [system, USER, BAD]})
+    assert row.prompt == [system, GOOD]
 
 
 def test_alpaca_without_a_chat_template_is_alpacas_own_text() -> None:
@@ -144,6 +174,10 @@ def test_a_transcript_ends_its_prompt_at_the_last_marker_however_answers_begin()
             "prompts-differ",
             {"chosen": [USER, GOOD, USER, GOOD], "rejected": [USER, GOOD, {**USER, "content": "?"}, BAD]},
         ),
+        ("prompts-differ", {"prompt": [USER], "chosen": [USER, GOOD], "rejected": [BAD]}),
+        ("prompts-differ", {"messages": [USER], "chosen": [GOOD], "rejected": [USER, BAD]}),
+        ("answer-in-prompt", {"messages": [USER, GOOD], "chosen": [GOOD], "rejected": [BAD]}),
+        ("answer-in-prompt", {"prompt": [USER, BAD], "chosen": "4", "rejected": "5"}),
         ("missing-prompt", {"chosen": [GOOD], "rejected": [BAD]}),
         ("missing-prompt", {"chosen": "a", "rejected": "b"}),
         ("missing-prompt", {"chosen": " a", "rejected": " b"}),

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from dynotune.data.formats.alpaca import alpaca_messages, alpaca_text
 from dynotune.data.formats.messages import RefusedError, is_chat, normal_messages, text_of
+from dynotune.data.formats.preference_repeated import text_once, turns_once
 from dynotune.data.formats.preference_text import is_transcript, shared_beginning, transcript_sides
 from dynotune.data.printable import printable
 from dynotune.data.rows import Message, Record, Row
@@ -61,19 +62,17 @@ def _explicit(record: Record, *, has_chat_template: bool) -> Row:
     if not chat[0]:
         chosen, rejected = (text_of(values[side], f"`{side}`", notices) for side in SIDES)
         if isinstance(prompt, str):
+            chosen, rejected = text_once(prompt, chosen, rejected, notices)
             return _pair(record, prompt, chosen, rejected, notices)
         notices.append("answers-as-assistant-turns")
-        return _pair(record, prompt, _said("assistant", chosen), _said("assistant", rejected), notices)
+        return _turns_pair(record, prompt, _said("assistant", chosen), _said("assistant", rejected), notices)
     first, second = (_turns(values[side], side, notices) for side in SIDES)
     if isinstance(prompt, str):
         if (first[0]["role"], second[0]["role"]) != ("assistant", "assistant"):
             return _whole_conversations(record, prompt, first, second, notices)
         notices.append("prompt-as-user-turn")
         prompt = _said("user", prompt) if prompt else []
-    elif all(len(side) > len(prompt) and side[: len(prompt)] == prompt for side in (first, second)) and prompt:
-        notices.append("prompt-repeated-in-answers")
-        first, second = first[len(prompt) :], second[len(prompt) :]
-    return _pair(record, prompt, first, second, notices)
+    return _turns_pair(record, prompt, first, second, notices)
 
 
 def _implicit(record: Record, *, has_chat_template: bool) -> Row:
@@ -120,7 +119,7 @@ def _sharegpt(record: Record, *, has_chat_template: bool) -> Row:
     ]
     if column == "conversations":  # in this format these names are the rule and not remarkable
         notices = [name for name in notices if name != "sharegpt-role-names"]
-    return _pair(record, prompt, sides[0], sides[1], notices)
+    return _turns_pair(record, prompt, sides[0], sides[1], notices)
 
 
 def _alpaca(record: Record, *, has_chat_template: bool) -> Row:
@@ -206,6 +205,15 @@ def _whole_conversations(
         )
         raise RefusedError("prompt-not-in-conversation", f"{detail}. Remove the column, or mend it")
     return row
+
+
+def _turns_pair(
+    record: Record, prompt: list[Message], chosen: list[Message], rejected: list[Message], notices: list[str]
+) -> Row:
+    """A prompt of messages in a column of its own, beside answers or whole conversations."""
+    for side, turns in (("chosen", chosen), ("rejected", rejected)):
+        _refuse_end(turns, side)
+    return _pair(record, *turns_once(prompt, chosen, rejected, notices), notices)
 
 
 def _pair(record: Record, prompt: Side, chosen: Side, rejected: Side, notices: list[str]) -> Row:
