@@ -209,6 +209,36 @@ def test_the_way_out_is_a_line_to_copy() -> None:
     assert "dynotune sft" in refused({"messages": [USER, GOOD]}).detail
 
 
+@pytest.mark.parametrize("column", ["question", "query", "input", "Question", "Instruction", "promt", "Prompt"])
+@pytest.mark.parametrize(
+    "sides",
+    [
+        {"chosen": "Paris", "rejected": "Prague"},
+        {"chosen": "Paris", "rejected": "Lyon"},
+        {"chosen": [GOOD], "rejected": [BAD]},
+    ],
+)
+def test_a_question_in_another_column_is_never_dropped(column: str, sides: dict[str, Any]) -> None:
+    bad = refused({column: "Capital of France?", **sides})
+    assert bad.reason == "missing-prompt"
+    assert f"`columns: {{prompt: {column}}}`" in bad.detail
+    assert recognised({"prompt": "Capital of France?", **sides})  # what the line makes of it
+
+
+@pytest.mark.parametrize(
+    "more", [{"source": "web"}, {"question": None}, {"question": " "}, {"input": ""}, {"query": 7}]
+)
+def test_columns_that_ask_nothing_leave_the_implicit_prompt(more: dict[str, Any]) -> None:
+    """Negative control of the refusal."""
+    assert recognised({"chosen": "Say: cat", "rejected": "Say: dog", **more})[1].prompt == "Say:"
+
+
+def test_whole_conversations_need_no_other_column() -> None:
+    assert recognised({"question": "2+2?", "chosen": [USER, GOOD], "rejected": [USER, BAD]})[0] == "implicit-prompt"
+    turns = "\n\nHuman: 2+2?\n\nAssistant:"
+    assert recognised({"question": "2+2?", "chosen": turns + " 4", "rejected": turns + " 5"})[0] == "hh-rlhf"
+
+
 def test_formats_of_pairs_and_of_examples_are_kept_apart() -> None:
     values = {"prompt": [USER], "chosen": [GOOD], "rejected": [BAD]}
     row = normalise(Record(Place("f", 1), values), Setting())

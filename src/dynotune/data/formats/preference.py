@@ -13,6 +13,7 @@ from dynotune.data.formats.alpaca import alpaca_messages, alpaca_text
 from dynotune.data.formats.messages import RefusedError, is_chat, normal_messages, text_of
 from dynotune.data.formats.preference_repeated import text_once, turns_once
 from dynotune.data.formats.preference_text import is_transcript, shared_beginning, transcript_sides
+from dynotune.data.formats.preference_unrecognised import asking_column, prompt_elsewhere
 from dynotune.data.printable import printable
 from dynotune.data.rows import Message, Record, Row
 
@@ -98,6 +99,8 @@ def _texts(record: Record, *, has_chat_template: bool) -> Row:
         if not text:
             raise RefusedError(f"empty-{side}", f"`{side}` is empty")
     _refuse_equal(chosen, rejected)
+    if column := asking_column(record.values):  # what both texts begin with is then no prompt, or one of two
+        raise RefusedError("missing-prompt", f"the row has no `prompt`. {prompt_elsewhere(column)}")
     end = shared_beginning(chosen, rejected, notices)
     return _pair(record, chosen[:end], chosen[end:], rejected[end:], notices)
 
@@ -188,8 +191,9 @@ def _parted(record: Record, chosen: list[Message], rejected: list[Message], noti
             )
             raise RefusedError("prompts-differ", f"{detail}: they answer different prompts")
     if not shared:
-        detail = "`chosen` and `rejected` hold answers alone; give what they answer in a column `prompt`"
-        raise RefusedError("missing-prompt", detail)
+        column = asking_column(record.values)
+        remedy = prompt_elsewhere(column) if column else "Give what they answer in a column `prompt`"
+        raise RefusedError("missing-prompt", f"`chosen` and `rejected` hold answers alone. {remedy}")
     return _pair(record, chosen[:shared], chosen[shared:], rejected[shared:], notices)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from dynotune.data.formats.messages import is_chat
 from dynotune.data.printable import printable
 
 _KNOWN = ("prompt", "chosen", "rejected")
@@ -28,6 +29,24 @@ _PROMPTS = ("prompt", "question", "query", "instruction", "input")
 
 _UNUSUAL = frozenset({"messages", "conversations", "completion", "text", "output", "input_ids", "response", "answer"})
 """Columns of training data without a choice."""
+
+
+def asking_column(values: Mapping[str, Any]) -> str | None:
+    """The column that seems to be the prompt under another name, of a row without `prompt`. None where there is none.
+
+    `values`: the columns that are not null.
+    """
+    for column, value in values.items():
+        name = str(column).strip().lower()
+        meant = name in _PROMPTS or get_close_matches(name, ("prompt",), cutoff=0.8)
+        if meant and column != "prompt" and (value.strip() if isinstance(value, str) else is_chat(value) and value):
+            return str(column)
+    return None
+
+
+def prompt_elsewhere(column: str) -> str:
+    """What to do about it, as a sentence."""
+    return f"The row has '{printable(column, 40)}'. Did you mean `columns: {{prompt: {printable(column, 40)}}}`?"
 
 
 def why_no_pair(values: Mapping[str, Any]) -> tuple[str, str]:
