@@ -119,6 +119,13 @@ def test_the_prompt_is_not_cut_to_what_asks_nothing() -> None:
     assert row.prompt == [system, GOOD]
 
 
+def test_a_prompt_with_any_content_is_one() -> None:
+    """Negative control of `empty-prompt`: a question in `input`, and a call without content."""
+    assert recognised({"instruction": "", "input": "2+2?", "chosen": "4", "rejected": "5"})[1].prompt == [USER]
+    call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "add", "arguments": {}}}]}
+    assert recognised({"prompt": [call], "chosen": [GOOD], "rejected": [BAD]})
+
+
 def test_alpaca_without_a_chat_template_is_alpacas_own_text() -> None:
     _, row = recognised(
         {"instruction": "Add.", "input": "2 2", "chosen": "4", "rejected": "5"}, has_chat_template=False
@@ -167,6 +174,16 @@ def test_a_transcript_ends_its_prompt_at_the_last_marker_however_answers_begin()
         ("empty-rejected", {"prompt": "Q", "chosen": "a", "rejected": ""}),
         ("empty-prompt", {"prompt": "", "chosen": "a", "rejected": "b"}),
         ("empty-prompt", {"prompt": [], "chosen": [GOOD], "rejected": [BAD]}),
+        ("empty-prompt", {"prompt": "   ", "chosen": "a", "rejected": "b"}),
+        ("empty-prompt", {"prompt": [{**USER, "content": ""}], "chosen": [GOOD], "rejected": [BAD]}),
+        ("empty-prompt", {"messages": [{**USER, "content": " \n"}], "chosen": GOOD, "rejected": BAD}),
+        ("empty-prompt", {"chosen": [{**USER, "content": " "}, GOOD], "rejected": [{**USER, "content": " "}, BAD]}),
+        ("empty-prompt", {"instruction": "", "chosen": "a", "rejected": "b"}),
+        ("empty-prompt", {"instruction": " ", "input": "", "chosen": "a", "rejected": "b"}),
+        ("empty-prompt", {"chosen": "\n\nHuman: \n\nAssistant: a", "rejected": "\n\nHuman: \n\nAssistant: b"}),
+        ("empty-chosen", {"prompt": "Q", "chosen": "  ", "rejected": "b"}),
+        ("empty-rejected", {"prompt": [USER], "chosen": [GOOD], "rejected": [{**BAD, "content": "\n"}]}),
+        ("missing-prompt", {"chosen": "\n\na", "rejected": "\n\nb"}),
         ("chosen-ends-wrongly", {"prompt": [USER], "chosen": [GOOD, USER], "rejected": [BAD]}),
         ("rejected-ends-wrongly", {"chosen": [USER, GOOD], "rejected": [USER]}),
         ("prompts-differ", {"chosen": [USER, GOOD], "rejected": [{**USER, "content": "3+3?"}, BAD]}),
@@ -256,8 +273,9 @@ def test_a_shared_beginning_is_cut_where_trl_cuts_it(shared: str, chosen: str, r
     row = found(values)
     if isinstance(row, BadRow):
         assert row.reason in ("missing-prompt", "chosen-equals-rejected", "empty-chosen", "empty-rejected")
-        alike = len(shared + chosen) and values["chosen"][:1] == values["rejected"][:1]
-        assert row.reason != "missing-prompt" or not alike or min(map(len, values.values())) < 2 or shared[:1] == " "
+        pieces = (values["chosen"][:end] for end in range(min(map(len, values.values()))))
+        alike = [piece for piece in pieces if values["rejected"].startswith(piece)]
+        assert row.reason != "missing-prompt" or not alike[-1].strip()
         return
     theirs = extract_prompt(values)
     assert {"prompt": row[1].prompt, "chosen": row[1].chosen, "rejected": row[1].rejected} == theirs

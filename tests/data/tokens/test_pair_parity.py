@@ -27,6 +27,7 @@ texts = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30),
     st.sampled_from([" ", "\n", "  two  spaces ", "\n\nanswer\n", "<|im_end|>", "{{ 1 + 1 }}", "👩‍👩‍👧", "é\u0301"]),
 )
+questions = texts.filter(str.strip)
 unpacked = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 
@@ -61,7 +62,7 @@ def assert_equal_to_trl(tokenizer: Any, rows: list[dict[str, Any]]) -> Encoder:
 
 @pytest.mark.parametrize("family", ["chatml", "thoughtful", "qwen3", "llama3", "gemma"])
 @unpacked
-@given(st.lists(st.tuples(texts, texts), min_size=1, max_size=6))
+@given(st.lists(st.tuples(questions, texts), min_size=1, max_size=6))
 def test_messages_have_trls_tokens(family: str, pairs: list[Any]) -> None:
     template = {"chatml": CHATML, "thoughtful": THOUGHTFUL}.get(family) or bundled_template(family)
     rows = [pair_of(prompt, "A" + answer, "B" + answer) for prompt, answer in pairs]
@@ -70,7 +71,7 @@ def test_messages_have_trls_tokens(family: str, pairs: list[Any]) -> None:
 
 @pytest.mark.parametrize("adds_bos", [False, True])
 @unpacked
-@given(st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=6))
+@given(st.lists(st.tuples(questions, texts, texts), min_size=1, max_size=6))
 def test_text_has_trls_tokens_and_end(adds_bos: bool, some: list[Any]) -> None:
     rows = [{"prompt": p, "chosen": "x" + a, "rejected": "y" + b} for p, a, b in some]
     rows.append({"prompt": "ends already", "chosen": "a<|im_end|>", "rejected": "b"})

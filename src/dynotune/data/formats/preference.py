@@ -130,6 +130,9 @@ def _alpaca(record: Record, *, has_chat_template: bool) -> Row:
     notices: list[str] = []
     for side in SIDES:
         text_of(record.values[side], f"`{side}`", [])  # an error names the column that it is about
+    asked = [record.values.get(column) for column in ("instruction", "input")]
+    if not any(text_of(text, "`instruction` or `input`", []).strip() for text in asked if text is not None):
+        raise RefusedError("empty-prompt", "`instruction` and `input` are empty: the answers answer nothing")
     both = [{**record.values, "output": record.values[side]} for side in SIDES]
     if has_chat_template:
         (prompt, chosen), (_, rejected) = (alpaca_messages(values, notices) for values in both)
@@ -222,12 +225,12 @@ def _turns_pair(
 
 def _pair(record: Record, prompt: Side, chosen: Side, rejected: Side, notices: list[str]) -> Row:
     """The row in normal form. Raises `RefusedError` for what makes a pair useless whatever its format."""
-    if not prompt:
-        raise RefusedError("empty-prompt", "`prompt` is empty: there is nothing that the answers answer")
+    if not (prompt.strip() if isinstance(prompt, str) else any(_says_something(turn) for turn in prompt)):
+        raise RefusedError("empty-prompt", "the prompt is empty: there is nothing that the answers answer")
     for column, side in zip(SIDES, (chosen, rejected), strict=True):
         if isinstance(side, list):
             _refuse_end(side, column)
-        if not (side if isinstance(side, str) else _says_something(side[-1])):
+        if not (side.strip() if isinstance(side, str) else _says_something(side[-1])):
             raise RefusedError(f"empty-{column}", f"the answer in `{column}` is empty")
     _refuse_equal(chosen, rejected)
     if any(turn["role"] == "user" for side in (chosen, rejected) if isinstance(side, list) for turn in side):
@@ -252,4 +255,4 @@ def _refuse_equal(chosen: Side, rejected: Side) -> None:
 
 
 def _says_something(turn: Message) -> bool:
-    return bool(turn.get("content")) or any(turn.get(key) for key in _CALLS)
+    return bool(str(turn.get("content") or "").strip()) or any(turn.get(key) for key in _CALLS)

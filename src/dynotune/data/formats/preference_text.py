@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from dynotune.data.formats.messages import RefusedError
@@ -36,6 +37,8 @@ def transcript_sides(chosen: str, rejected: str) -> tuple[str, str, str]:
             "the transcripts in `chosen` and `rejected` differ before their last answer: they answer different prompts"
         )
         raise RefusedError("prompts-differ", detail)
+    if not re.sub("^(Human|Assistant):", "", prompts[0], flags=re.MULTILINE).strip():
+        raise RefusedError("empty-prompt", "the transcripts in `chosen` and `rejected` hold nothing but their answers")
     return prompts[0], answers[0], answers[1]
 
 
@@ -43,7 +46,7 @@ def shared_beginning(chosen: str, rejected: str, notices: list[str]) -> int:
     """Characters of the prompt that two texts begin with, cut where TRL's `extract_prompt` cuts: before the space that both
     may have in front of their answers, and, where one text is the beginning of the other, before its last character.
 
-    Raises `RefusedError` where they share nothing.
+    Raises `RefusedError` where they share nothing but space.
     """
     shorter = min(len(chosen), len(rejected))
     low, high = 0, shorter
@@ -59,7 +62,9 @@ def shared_beginning(chosen: str, rejected: str, notices: list[str]) -> int:
         end = low - 1 if chosen[:low].endswith(" ") else low
         if f"{chosen[:low][-1:]}{chosen[low]}{rejected[low]}".isalnum():
             notices.append("prompt-ends-inside-a-word")
-    if end < 1:
-        detail = "`chosen` and `rejected` begin differently, so they hold no prompt; give it in a column `prompt`"
+    if not chosen[:end].strip():
+        detail = (
+            "`chosen` and `rejected` share no beginning but space, so they hold no prompt; give it in a column `prompt`"
+        )
         raise RefusedError("missing-prompt", detail)
     return end
