@@ -8,14 +8,21 @@ from dynotune.config.checking.finding import Finding, idle, wrong
 from dynotune.config.keys.batch import BatchConfig
 from dynotune.config.keys.preference import PreferenceConfig
 
+# `objectives.preference.losses` says the same of each loss, and needs PyTorch. Tests hold the two against each other.
+
 OF_THE_MARGIN = frozenset(
     {"sigmoid", "sigmoid_norm", "dpo_norm", "hinge", "ipo", "exo_pair", "robust", "discopop", "sft"}
 )
-"""Losses for which a divergence other than `reverse_kl` has a meaning: its unknown constant cancels in the margin."""
+"""Losses that take a divergence other than `reverse_kl`, as in TRL: those of a difference of scores, and `sft`, which reads
+none. f' is known up to a constant. The margin cancels it; a margin per token (`ipo`, `sigmoid_norm`, `dpo_norm`) does so
+where both answers are of one length, and else depends on the constant that is taken, which is TRL's."""
 
 SORTING = frozenset({"aot", "aot_unpaired"})
 WITH_LIKELIHOOD = frozenset({"sft", "orpo", "cpo"})
 """Losses with a mean over the tokens of many pairs, which has no weight of one pair."""
+
+BY_BATCH = SORTING | WITH_LIKELIHOOD
+"""Losses that are defined on the pairs of a batch, so that `per_device_train_batch_size` is a part of the objective."""
 
 WITHOUT_REFERENCE = frozenset({"simpo", "orpo", "cpo"})
 SMOOTHING = frozenset({"exo_pair", "robust", "aot", "aot_unpaired", "dpo_norm", "simpo", "cpo"})
@@ -42,9 +49,9 @@ def _losses(config: PreferenceConfig) -> Iterator[Finding]:
     others = _named(config, lambda name: name not in OF_THE_MARGIN)
     if config.f_divergence_type != "reverse_kl" and others:
         yield wrong(
-            f"`f_divergence_type: {config.f_divergence_type}` has no meaning for `loss_type: {others}`: the divergence is"
-            f" known up to a constant, which cancels in the margin only. Take one of {', '.join(sorted(OF_THE_MARGIN))},"
-            " or `reverse_kl`.",
+            f"`f_divergence_type: {config.f_divergence_type}` has no meaning for `loss_type: {others}`, which is no"
+            " function of the difference of the two answers' scores: the divergence gives scores up to a constant. Take one"
+            f" of {', '.join(sorted(OF_THE_MARGIN))}, or `reverse_kl`.",
             "f_divergence_type",
             "loss_type",
         )

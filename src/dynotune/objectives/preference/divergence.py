@@ -18,7 +18,8 @@ _LARGEST_EXPONENT_OF_FLOAT32 = 80.0
 
 
 def score(answers: Answers, config: PreferenceConfig) -> Tensor:
-    """f'(u) at u = policy / reference [P], up to a constant that the difference of two rewards cancels."""
+    """f'(u) at u = policy / reference [P], with TRL's constant. `margin` cancels it; `margin_per_token` does not, unless
+    both answers are of one length."""
     ratios_P = answers.ratios
     match config.f_divergence_type:
         case "reverse_kl":  # f'(u) = log u

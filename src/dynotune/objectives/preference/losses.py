@@ -1,4 +1,5 @@
-"""The table of preference losses: name, function, and what each needs and allows. Checks and documents read it."""
+"""The table of preference losses: name, function, and what each needs. The checks of a configuration import no
+PyTorch, so they have sets of their own (`config.checking.preference`), and a test holds them against this table."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
