@@ -8,10 +8,13 @@ import pytest
 from rich.console import Console
 
 from dynotune import DPOConfig, SFTConfig
+from dynotune.config.keys.preference import PREFERENCE_LOSSES
 from dynotune.config.load import load_config
 from dynotune.errors import ConfigError, TrainingError
+from dynotune.objectives.preference.losses import LOSSES
+from dynotune.objectives.preference.pairs import Need
 from dynotune.train.checkpoints.decisions import DECISIONS, QUIET, Matter
-from dynotune.train.checkpoints.differences import differences, said_of
+from dynotune.train.checkpoints.differences import differences, said_of, with_batch_of
 
 SAVES = {"save_strategy": "steps", "save_steps": 3}
 
@@ -31,6 +34,20 @@ def test_a_difference_in_any_key_is_named_with_its_decision() -> None:
             continue
         assert [(one.key, one.matter) for one in found] == [(key, decision.matter)]
         assert decision.matter is Matter.ERROR or key in " ".join(said_of(found))
+
+
+@pytest.mark.parametrize("loss", PREFERENCE_LOSSES)
+def test_another_batch_is_another_objective_where_a_loss_is_defined_on_it(loss: str) -> None:
+    needs = LOSSES[loss].needs
+    by_batch = bool(needs & {Need.WHOLE_GROUPS, Need.TOKEN_SHARES})
+    then = DPOConfig(loss_type=["sigmoid", loss], label_smoothing=0.1, per_device_train_batch_size=8)
+    [found] = differences(then.public_dict(), then.replace(per_device_train_batch_size=4).public_dict())
+    assert found.matter is (Matter.ERROR if by_batch else Matter.NOTHING)
+    # On other GPUs a step keeps its pairs, and its batches theirs where they count.
+    kept, _ = with_batch_of(then, Path("step-3"), 32, given=False, world=2)
+    assert kept.examples_on(2) == 32
+    assert kept.per_device_train_batch_size * kept.gradient_accumulation_steps == 32
+    assert not by_batch or kept.per_device_train_batch_size == 8
 
 
 def test_a_key_of_another_version_is_said() -> None:

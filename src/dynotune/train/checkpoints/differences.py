@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
+from dynotune.config.checking.preference import BY_BATCH
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError, TrainingError
-from dynotune.train.checkpoints.decisions import DECISIONS, QUIET, Matter
+from dynotune.train.checkpoints.decisions import DECISIONS, OTHER_LOSS, QUIET, Matter
 
 LENGTH = {"steps", "epochs"}
 """Values of the plan that may differ: a run may be made longer."""
@@ -29,6 +30,7 @@ class Difference(NamedTuple):
 
 class _Batch(Protocol):
     global_batch_size: int | None
+    per_device_train_batch_size: int
 
     def examples_on(self, world: int) -> int: ...
 
@@ -50,6 +52,8 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[Differe
         reason = known.reason if known else "this version does not have it"
         if key == "seed" and now.get("random_weights") and now.get("use_peft"):
             matter, reason = Matter.ERROR, "the weights under the adapter are drawn from it"
+        if key == "per_device_train_batch_size" and (_by_batch(then) or _by_batch(now)):
+            matter, reason = Matter.ERROR, OTHER_LOSS
         found.append(Difference(key, before, after, matter, reason))
     return found
 
@@ -109,13 +113,22 @@ def with_batch_of(config: Config, path: Path, examples: int, given: bool, world:
     if asked == examples:
         return config, None
     # The product of the two is made to agree, so that the written configuration does not contradict itself.
+    size = config.per_device_train_batch_size
+    if not (_by_batch({"loss_type": getattr(config, "loss_type", None)}) and examples % size == 0):
+        size = examples
     changed = config.replace(
-        global_batch_size=examples, per_device_train_batch_size=examples, gradient_accumulation_steps=1
+        global_batch_size=examples, per_device_train_batch_size=size, gradient_accumulation_steps=examples // size
     )
     return changed, (
         f"note: a step keeps the {examples} examples that it has in {path}; this configuration alone would make it"
         f" {asked}. How they are spread over {world} rank{'s' * (world > 1)} and micro-batches changes nothing"
     )
+
+
+def _by_batch(settings: Mapping[str, Any]) -> bool:
+    """Whether a loss is defined on the pairs of a batch, whose size is then a part of the objective."""
+    losses = settings.get("loss_type")
+    return isinstance(losses, list) and not BY_BATCH.isdisjoint(losses)
 
 
 def _shown(value: Any) -> str:
