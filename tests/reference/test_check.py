@@ -8,13 +8,14 @@ import pytest
 
 from dynotune.reference.check import SAMPLE, agreement, changes, relative, spread
 from dynotune.reference.pairs import pair_digests
-from tests.reference.pairs import MADE_BY, Reference, many
+from dynotune.reference.segments import paths, read, read_all
+from tests.reference.pairs import MADE_BY, Reference, many, taken
 from tests.reference.test_compute import cache, right
 
 LATER = {"backend": "fa3", "torch": "2.14.0"}
 
 
-def test_values_that_agree_are_used_and_then_are_this_versions_own(tmp_path: Path) -> None:
+def test_values_that_agree_are_used_and_not_checked_again(tmp_path: Path) -> None:
     pairs = many(100)
     cache(tmp_path).obtain(pairs, Reference(pairs))
     score = Reference(pairs, off=1e-8)
@@ -32,6 +33,22 @@ def test_values_that_agree_are_used_and_then_are_this_versions_own(tmp_path: Pat
     assert again.asked == []
 
 
+def test_values_that_were_taken_over_stay_those_of_what_made_them(tmp_path: Path) -> None:
+    pairs = many(100)
+    cache(tmp_path).obtain(pairs, Reference(pairs))
+    later = cache(tmp_path, made_by=LATER)
+    later.obtain(pairs, Reference(pairs, off=8e-7))
+    assert {segment.made_by["torch"] for segment in read_all(later.folder)[0]} == {MADE_BY["torch"]}
+    for path in paths(later.folder):  # what the first version wrote is lost, and its values are not
+        if not read(path).checked_by:
+            path.unlink()
+    score = Reference(pairs, off=16e-7)
+    found = cache(tmp_path, made_by={"torch": "3.0"}).obtain(pairs, score)
+    assert found.computed == 100
+    assert "torch 2.13.0 instead of 3.0" in found.sentences[0]
+    assert cache(tmp_path).obtain(pairs, Reference(pairs)).computed == 0
+
+
 @pytest.mark.parametrize("off", [1e-4, np.nan])
 def test_values_that_disagree_are_made_anew_and_the_figure_is_said(tmp_path: Path, off: float) -> None:
     pairs = many(100)
@@ -40,11 +57,24 @@ def test_values_that_disagree_are_made_anew_and_the_figure_is_said(tmp_path: Pat
     found = cache(tmp_path, made_by=LATER).obtain(pairs, score)
     assert found.computed == 100
     assert (found.values_PC == right(pairs)).all()
-    assert "differ by up to 0.0001 of their log-probability (beyond 1e-06), so they are made anew" in found.sentences[1]
+    assert "differ by up to 0.0001 of their log-probability (beyond 1e-06); 100 of 100 pairs" in found.sentences[0]
+    assert found.sentences[0].startswith("reference: made anew: 100 pairs were made with backend reference instead of")
+    assert len(found.sentences) == 1
     assert cache(tmp_path, made_by=LATER).obtain(pairs, Reference(pairs)).computed == 0
     old = cache(tmp_path).obtain(pairs, Reference(pairs, off=1e-4))  # both versions keep their own
     assert old.computed == 0
     assert (old.values_PC == right(pairs) * (1 + 1e-4)).all()
+
+
+def test_some_that_disagree_are_the_reason_for_making_some_anew(tmp_path: Path) -> None:
+    pairs = many(100)
+    some = taken(pairs, range(40))
+    cache(tmp_path).obtain(some, Reference(some, off=1e-4))
+    rest = taken(pairs, range(40, 100))
+    cache(tmp_path, made_by=LATER).obtain(rest, Reference(rest))
+    [sentence] = cache(tmp_path, made_by=LATER).obtain(pairs, Reference(pairs)).sentences
+    assert sentence.startswith("reference: made anew for 40 of 100 distinct pairs: 40 pairs were made with backend")
+    assert "not among those kept" not in sentence
 
 
 def test_what_this_version_made_counts_before_what_another_made(tmp_path: Path) -> None:

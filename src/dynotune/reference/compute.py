@@ -71,6 +71,8 @@ class ReferenceCache:
     """Of the pairs that are scored in one call."""
 
     _unkept: str = field(default="", init=False)
+    _refused: list[str] = field(default_factory=list, init=False)
+    """What did not agree when it was checked, on the first rank: why values are made anew."""
 
     @property
     def folder(self) -> Path:
@@ -110,13 +112,17 @@ class ReferenceCache:
         """Fill in what any rank has. The first rank's cache counts; others add what it lacks, where theirs lie elsewhere."""
         segments, damaged = read_all(self.folder)
         notes = [f"damaged, and its pairs made anew: {text}" for text in damaged]
-        mine_UC = wanted.found_in([segment for segment in segments if segment.made_by == dict(self.made_by)])
+        self._refused = []
+        mine, me = [], dict(self.made_by)
+        others: dict[tuple[tuple[str, str], ...], list[Segment]] = {}
+        for segment in segments:
+            if me in (segment.made_by, segment.checked_by):
+                mine.append(segment)
+            else:
+                others.setdefault(tuple(sorted(segment.made_by.items())), []).append(segment)
+        mine_UC = wanted.found_in(sorted(mine, key=lambda segment: segment.made_by == me))  # what it made counts
         if self.ranks.is_first:
             wanted.values_UC = mine_UC
-            others: dict[tuple[tuple[str, str], ...], list[Segment]] = {}
-            for segment in segments:
-                if segment.made_by != dict(self.made_by):
-                    others.setdefault(tuple(sorted(segment.made_by.items())), []).append(segment)
             notes += [said for by, theirs in others.items() if (said := self._check(wanted, dict(by), theirs))]
         wanted.values_UC = _decoded(self.ranks.from_first(_encoded(wanted.values_UC)), wanted.values_UC.shape)
         unknown = wanted.unknown()
@@ -125,7 +131,8 @@ class ReferenceCache:
         return list(dict.fromkeys(text for texts in self.ranks.gather(notes) for text in texts))
 
     def _check(self, wanted: Wanted, made_by: dict[str, str], segments: list[Segment]) -> str:
-        """Take values that something else made, where a sample of them agrees with what is made now. Says which it was."""
+        """Take values that something else made, where a sample of them agrees with what is made now. Says that;
+        why they are not taken is kept for `_why`."""
         offered_UC = wanted.found_in(segments)
         unknown = wanted.unknown()
         new = unknown[~np.isnan(offered_UC[unknown, 0])]
@@ -136,17 +143,18 @@ class ReferenceCache:
         checked = agreement(offered_UC[sample], wanted.scored(sample), self.noise)
         what = f"{len(new):,} pairs were made with {printable(changes(made_by, self.made_by))}: {checked}"
         if not checked.holds:
-            return f"{what}, so they are made anew"
+            self._refused.append(what)
+            return ""
         wanted.values_UC[new] = offered_UC[new]
-        self._keep(wanted, new)
+        self._keep(wanted, new, checked_of=made_by)
         return f"{what}, so they are used"
 
     def _why(self, missing: int, wanted: Wanted) -> str:
+        refused: str = self.ranks.from_first("; ".join(self._refused))
         if missing < len(wanted.firsts_U):
-            return (
-                f"made anew for {missing:,} of {len(wanted.firsts_U):,} distinct pairs, which are not among those kept"
-            )
-        return f"made anew: {self.ranks.from_first(why_new(self.root, self.key, wanted.numbers))}"
+            some = f"made anew for {missing:,} of {len(wanted.firsts_U):,} distinct pairs"
+            return f"{some}: {refused}" if refused else f"{some}, which are not among those kept"
+        return f"made anew: {refused or self.ranks.from_first(why_new(self.root, self.key, wanted.numbers))}"
 
     @staticmethod
     def _repeated(wanted: Wanted) -> str:
@@ -185,11 +193,13 @@ class ReferenceCache:
         if unseen:
             self._keep(wanted, np.array(unseen, np.int64))
 
-    def _keep(self, wanted: Wanted, at: NDArray[np.int64]) -> None:
+    def _keep(self, wanted: Wanted, at: NDArray[np.int64], checked_of: Mapping[str, str] | None = None) -> None:
+        """checked_of: what made them, where they were taken over after a check, which is then not repeated each time."""
         if self._unkept:
             return
+        made_by, checked_by = (self.made_by, None) if checked_of is None else (checked_of, self.made_by)
         try:
-            write(self.folder, self.key, self.made_by, wanted.digests_U[at], wanted.values_UC[at])
+            write(self.folder, self.key, made_by, wanted.digests_U[at], wanted.values_UC[at], checked_by)
         except OSError as error:
             self._unkept = f"{printable(str(self.folder))} cannot be written ({error.strerror or error})"
             self.say(f"reference: not kept: {self._unkept}")

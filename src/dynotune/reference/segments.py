@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,9 @@ class Segment:
 
     date: str
 
+    checked_by: dict[str, str] = field(default_factory=dict)
+    """What found a sample of them to be what it makes, too; empty where nothing was asked."""
+
 
 def folder_of(root: Path, key: Key) -> Path:
     """Where the segments of `key` lie. A version that writes another format has folders of its own."""
@@ -58,7 +61,12 @@ def folder_of(root: Path, key: Key) -> Path:
 
 
 def write(
-    folder: Path, key: Key, made_by: Mapping[str, str], digests: NDArray[np.uint8], values: NDArray[np.float64]
+    folder: Path,
+    key: Key,
+    made_by: Mapping[str, str],
+    digests: NDArray[np.uint8],
+    values: NDArray[np.float64],
+    checked_by: Mapping[str, str] | None = None,
 ) -> Path:
     """A new segment in `folder`, which is made where it is not there. Whole and durable, or `OSError`."""
     assert values.shape == (len(digests), key.columns), values.shape
@@ -67,6 +75,7 @@ def write(
         "format": FORMAT,
         "key": key.told(),
         "made_by": dict(made_by),
+        "checked_by": dict(checked_by or {}),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "count": len(digests),
         "columns": key.columns,
@@ -114,12 +123,15 @@ def read(path: Path, *, expected: str | None = None) -> Segment:
             raise DamagedError(f"{printable(path.name)} differs from its checksum")
         if expected is not None and folder_of(Path(), Key(**header["key"])).name != expected:
             raise DamagedError(f"{printable(path.name)} belongs to another folder")
-        made_by = {str(name): str(value) for name, value in header["made_by"].items()}
+        made_by, checked_by = (
+            {str(name): str(value) for name, value in told.items()}
+            for told in (header["made_by"], header.get("checked_by", {}))
+        )
         digests = np.frombuffer(payload, np.uint8, count * WIDTH).reshape(count, WIDTH)
         values = np.frombuffer(payload, "<f8", count * columns, count * WIDTH).reshape(count, columns)
         if not np.isfinite(values).all():
             raise DamagedError(f"{printable(path.name)} holds values that are not finite")
-        return Segment(digests, values.astype(np.float64), made_by, header["key"], str(header["date"]))
+        return Segment(digests, values.astype(np.float64), made_by, header["key"], str(header["date"]), checked_by)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DamagedError(f"{printable(path.name)} is no segment ({type(error).__name__})") from error
 
