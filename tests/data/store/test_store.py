@@ -614,3 +614,12 @@ def test_an_error_at_a_bad_row_leaves_nothing(tmp_path: Path, cache: Path) -> No
         load(data, on_bad_row="error")
     assert not [path for path in cache.rglob("*") if path.is_file() and path.name != obtain.LOCK]
     assert not [path for path in cache.glob("*/*") if path.is_dir()]
+
+
+def test_names_that_a_manifest_brings_do_not_reach_the_terminal_raw() -> None:
+    from dynotune.data.store.fingerprint import in_words
+
+    said = in_words(["tokenizer", "\x1b]0;title\x07" + "x" * 500])
+    assert "\x1b" not in said
+    assert "\x07" not in said
+    assert len(said) < 200

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynotune._version import __version__
+from dynotune.data.printable import printable
 from dynotune.data.store.layout import FORMAT
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def differing(known: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 def in_words(parts: list[str]) -> str:
     """`the chat template and chat_template_kwargs`."""
-    said = [WORDS.get(part, f"`{part}`") for part in sorted(parts)]
+    # A name that is none of ours stood in a file that anybody may have written.
+    said = [WORDS.get(part, f"`{printable(part, 40)}`") for part in sorted(parts)]
     return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
 
 
