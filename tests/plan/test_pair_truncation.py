@@ -48,7 +48,7 @@ def test_what_is_kept_is_what_trls_collator_makes(tmp_path: Path, mode: str, max
     import torch
     from trl.trainer.dpo_trainer import DataCollatorForPreference
 
-    rows = [pair_of("Q" * (n % 7), "good answer " * (1 + n % 3), "bad " * (1 + n % 5)) for n in range(1, 20)]
+    rows = [pair_of("Q" * (1 + n % 7), "good answer " * (1 + n % 3), "bad " * (1 + n % 5)) for n in range(1, 20)]
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     tokenizer = made_tokenizer()
