@@ -240,13 +240,11 @@ def test_the_model_is_given_back_as_it_was(use_peft: bool) -> None:
     ids = torch.arange(5, 25)
     own.train()
     before = own(ids[None]).logits
-    prepared = prepare(own, neftune_noise_alpha=5.0, gradient_checkpointing=True, **lora)
+    prepared = prepare(own, neftune_noise_alpha=5.0, **lora)
     assert own.config.use_cache is False
-    assert own.is_gradient_checkpointing
     assert not torch.equal(logits_of_document(prepared.model, ids), before[0])  # the noise is there
     prepared.restore()
     assert own.config.use_cache is True
-    assert not own.is_gradient_checkpointing
     assert not own.get_input_embeddings()._forward_hooks
     torch.testing.assert_close(logits_of_document(prepared.model, ids), before[0])
     prepared.restore()  # twice does no harm
@@ -256,9 +254,8 @@ def test_an_error_gives_the_model_back_too() -> None:
     own: Any = tiny_model()
     own.requires_grad_(False)
     with pytest.raises(ModelError, match="unfreeze some"):
-        prepare(own, neftune_noise_alpha=5.0, gradient_checkpointing=True)
+        prepare(own, neftune_noise_alpha=5.0)
     assert own.config.use_cache is True
-    assert not own.is_gradient_checkpointing
     assert not own.get_input_embeddings()._forward_hooks
 
 
