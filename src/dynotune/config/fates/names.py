@@ -1,5 +1,7 @@
 """transformers' names of optimizers and schedules, so that a misspelled one is caught before anything is loaded."""
 
+from dynotune.config.keys.preference import PREFERENCE_LOSSES
+
 SCHEDULES = (
     "linear",
     "cosine",
@@ -64,23 +66,5 @@ OPTIMIZERS = (
 SUPPORTED_OPTIMIZERS = ("adamw_torch_fused", "adamw_torch", "sgd", "adagrad", "rmsprop", "adafactor")
 """Those that Dynotune has (`train/optimizer.py`)."""
 
-DPO_LOSSES = frozenset(
-    {
-        "sigmoid",
-        "hinge",
-        "ipo",
-        "exo_pair",
-        "nca_pair",
-        "robust",
-        "bco_pair",
-        "sppo_hard",
-        "aot",
-        "aot_unpaired",
-        "discopop",
-        "apo_zero",
-        "apo_down",
-        "sft",
-        "sigmoid_norm",
-    }
-)
+DPO_LOSSES = frozenset(PREFERENCE_LOSSES) - {"dpo_norm", "simpo", "orpo", "cpo"}
 """TRL's `loss_type` of DPO."""
