@@ -89,23 +89,23 @@ class PairsPath(SideBySidePath):
         assert not missing, f"a micro-batch does not carry {missing} yet"
 
     def host_batch(self, items: Sequence[Pair], tokens: int, pin: bool) -> HostBatch:
-        pairs = items
-        laid = lay_families([(pair.chosen, pair.rejected) for pair in pairs], tokens)
+        laid = lay_families([(pair.chosen, pair.rejected) for pair in items], tokens)
         lengths_Q = np.array(
-            [np.count_nonzero(labels[1:] != IGNORE) for pair in pairs for _, labels in (pair.chosen, pair.rejected)],
+            [np.count_nonzero(labels[1:] != IGNORE) for pair in items for _, labels in (pair.chosen, pair.rejected)],
             np.int64,
         )
-        reference_PC = np.stack([pair.reference_C for pair in pairs]) if pairs else np.zeros((0, 0))
+        reference_PC = np.stack([pair.reference_C for pair in items]) if items else np.zeros((0, 0))
         more: list[Index] = [lengths_Q, np.ascontiguousarray(reference_PC, np.float64).reshape(-1).view(np.int64)]
         if Need.TAILS in self.objective.needs:
             more.append(in_tail(laid.sequences_N, lengths_Q).astype(np.int64))
-        own = laid.buffer(pin=False)
-        arrays: list[Index] = [own.numpy(), *more]
+        own = laid.arrays
+        arrays = [*own, *more]
 
         def unpack(buffer: Tensor) -> PairBatch:
-            families, lengths_Q, reference, *tails = apart(buffer, arrays)
+            tensors = apart(buffer, arrays)
+            lengths_Q, reference, *tails = tensors[len(own) :]
             return PairBatch(
-                laid.unpack(families),
+                laid.of(tensors[: len(own)]),
                 lengths_Q,
                 tails[0] if tails else None,
                 reference.view(torch.float64).reshape(reference_PC.shape),

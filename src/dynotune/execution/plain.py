@@ -30,13 +30,12 @@ class PlainPath:
         self.model, self.objective = model, objective
 
     def host_batch(self, items: Sequence[Document], tokens: int, pin: bool) -> HostBatch:
-        documents = items
-        if not documents:  # a rank that has none in this micro-batch computes a loss of zero, with gradients of zero
-            documents = [(np.zeros(tokens, np.int32), np.full(tokens, IGNORE, np.int32))]
-        lengths = [len(ids) for ids, _ in documents]
+        if not items:  # a rank that has none in this micro-batch computes a loss of zero, with gradients of zero
+            items = [(np.zeros(tokens, np.int32), np.full(tokens, IGNORE, np.int32))]
+        lengths = [len(ids) for ids, _ in items]
         buffer = torch.empty((2, sum(lengths)), dtype=torch.int64, pin_memory=pin)
-        np.concatenate([ids for ids, _ in documents], out=buffer[0].numpy())
-        np.concatenate([labels for _, labels in documents], out=buffer[1].numpy())
+        np.concatenate([ids for ids, _ in items], out=buffer[0].numpy())
+        np.concatenate([labels for _, labels in items], out=buffer[1].numpy())
 
         def unpack(both: Tensor) -> list[tuple[Tensor, Tensor]]:
             return list(zip(both[0].split(lengths), both[1].split(lengths), strict=True))

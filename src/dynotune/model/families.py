@@ -88,12 +88,15 @@ class FamiliesSideBySide:
 
     def buffer(self, pin: bool) -> Tensor:
         """Everything in one int64 tensor, pinned where asked, so that it travels in one copy."""
-        return together(self._arrays(), pin)
+        return together(self.arrays, pin)
 
     def unpack(self, buffer: Tensor) -> FamilyBatch:
         """`buffer`, wherever it is by now, as the tensors that it holds: views, so that nothing is launched."""
-        found = apart(buffer, self._arrays())
-        ids_T, positions_T, ends_S1, predictors_N, targets_N, key_rows_K, key_ends_S1, sequences_N = found
+        return self.of(apart(buffer, self.arrays))
+
+    def of(self, tensors: Sequence[Tensor]) -> FamilyBatch:
+        """`tensors` like `arrays`, as a batch."""
+        ids_T, positions_T, ends_S1, predictors_N, targets_N, key_rows_K, key_ends_S1, sequences_N = tensors
         return FamilyBatch(
             ids_T,
             positions_T,
@@ -108,8 +111,9 @@ class FamiliesSideBySide:
             self.sequences,
         )
 
-    def _arrays(self) -> list[Index]:
-        """In the order of `FamilyBatch`."""
+    @property
+    def arrays(self) -> list[Index]:
+        """What travels, in the order of `FamilyBatch`."""
         labels: list[Index] = [self.predictors_N, self.targets_N]
         keys: list[Index] = [self.key_rows_K, self.key_boundaries_S1, self.sequences_N]
         return [self.ids_T, self.positions_T, self.boundaries_S1, *labels, *keys]
