@@ -13,6 +13,7 @@ import torch
 
 from dynotune.execution.path import ExecutionPath
 from dynotune.model.activations.policy import policy_of
+from dynotune.model.as_it_was import as_it_was
 from dynotune.plan.fastest import Measured, Setting
 from dynotune.plan.plan import Plan
 from dynotune.speedups.activation import PREFIX, ActivationPolicy
@@ -152,16 +153,9 @@ def policy_in_place(site: Site, policy: str) -> Iterator[bool]:
 def no_trace(model: Any, device: torch.device) -> Iterator[None]:
     """Behind it gradients, random states, buffers and mode of `model` are as before. There must be no gradients yet."""
     assert all(p.grad is None for p in model.parameters())
-    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    was_training = model.training
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+    with as_it_was(model, device):
         model.train()
         try:
             yield
         finally:
             model.zero_grad(set_to_none=True)
-            model.train(was_training)
-            with torch.no_grad():
-                for buffer, before in buffers:
-                    if not torch.equal(buffer, before):
-                        buffer.copy_(before)

@@ -14,6 +14,7 @@ from dynotune.execution.packed import PackedPath
 from dynotune.execution.path import ExecutionPath
 from dynotune.execution.plain import PlainPath
 from dynotune.measure.document_cost import document_cost
+from dynotune.model.as_it_was import as_it_was
 from dynotune.model.aside import Aside
 from dynotune.model.attention import hidden_states
 from dynotune.model.base import base_of
@@ -87,13 +88,16 @@ def choose_execution(
     site = Site(context, plain_autocast)
     remembered = Remembered.here(context.device, say)
     path: ExecutionPath
+
+    def look() -> tuple[StepMemory, int]:
+        return look_at_memory(config, precision, site, path)
+
     with ExitStack() as putting_in:
         installed = Installed(_decisions(config, context, remembered, ranks), site, lambda no: _on_any_rank(no, ranks))
         putting_in.callback(installed.close)
         if site.packed:
             path = packed = PackedPath(site, objective, _asides(installed))
             putting_in.callback(packed.close)
-            look = partial(look_at_memory, config, precision, site, path)
             choice = choose_memory(
                 config, plan, path, installed, longest=longest, look=look, ranks=ranks, notebook=remembered
             )
@@ -108,7 +112,6 @@ def choose_execution(
         if site.packed:
             says += _warmed_up(installed, path, plan, longest, say)
         undo.push(putting_in.pop_all())
-    look = partial(look_at_memory, config, precision, site, path)
     ways = Ways(model, objective, path, installed, plain_autocast)
     return Execution(path, plan, installed, says, lambda: look()[0], remembered, ways)
 
@@ -198,7 +201,6 @@ def look_at_memory(
 ) -> tuple[StepMemory, int]:
     """What a step takes, by what autograd keeps of a few tokens under `path`, and bytes that the device has free for it."""
     model, device = site.model, site.context.device
-    was_training = model.training
 
     def run(tokens: int) -> Any:
         document = np.ones(tokens, np.int32), np.ones(tokens, np.int32)
@@ -208,8 +210,6 @@ def look_at_memory(
             decoder = base_of(model).get_decoder()
             return decoder(input_ids=torch.ones(1, tokens, dtype=torch.int64, device=device), use_cache=False)
 
-    model.train()
-    try:
+    with as_it_was(model, device):
+        model.train()
         return live_memory(model, config, precision, run)
-    finally:
-        model.train(was_training)

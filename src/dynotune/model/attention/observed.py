@@ -4,8 +4,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from dynotune.model.attention.backends import REFERENCE
 from dynotune.model.attention.call import Call
 from dynotune.model.attention.install import installed_in
@@ -32,7 +30,7 @@ def observed_calls(
     try:
         if installed is not None:
             installed.backend = REFERENCE
-        with untouched(model, device), torch.no_grad():
+        with untouched(model, device):
             probe.packed(probe.documents(seed=0), calls)
     finally:
         if installed is not None and before is not None:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dynotune.model.as_it_was import as_it_was
 from dynotune.model.attention.backends import DEFAULT
 from dynotune.model.attention.call import Call
 from dynotune.model.attention.decoder import hidden_states, text_decoder
@@ -99,18 +100,9 @@ class Probe:
 @contextmanager
 def untouched(model: "PreTrainedModel", device: torch.device) -> Iterator[None]:
     """Inside, `model` is in evaluation mode without gradients. Mode, buffers and random states come back."""
-    modes = [(m, m.training) for m in model.modules()]
-    buffers = [(m, name, b, b.clone()) for m in model.modules() for name, b in m.named_buffers(recurse=False)]
-    with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
+    with as_it_was(model, device), torch.no_grad():
         model.eval()
-        try:
-            yield
-        finally:
-            for module, training in modes:
-                module.training = training
-            for module, name, buffer, value in buffers:
-                buffer.copy_(value)
-                module._buffers[name] = buffer  # rotary embeddings put a new tensor here
+        yield
 
 
 @contextmanager

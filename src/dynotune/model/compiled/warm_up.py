@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from dynotune.model.as_it_was import as_it_was
 from dynotune.model.attention import hidden_states
 from dynotune.model.compiled.regions import Regions
 from dynotune.model.compiled.report import Comparison
@@ -63,7 +64,8 @@ def dummy_run(
     """A `Run` through the layers of `model` with made-up documents of at most `longest` tokens.
 
     autocast, engaged: what a training step's forward runs in. shared: documents come in pairs that share their beginning,
-    which is another graph. Gradients, random states and modes stay as they are.
+    which is another graph. Gradients, buffers, random states and modes stay as they
+    are.
     """
     device = next(model.parameters()).device
     trained = [p for p in model.parameters() if p.requires_grad]
@@ -71,18 +73,14 @@ def dummy_run(
     def run(tokens: int) -> None:
         lengths = [longest] * (tokens // longest) + ([tokens % longest] if tokens % longest else [])
         batch = _pairs(lengths, tokens, device) if shared else _documents(lengths, tokens, device)
-        was_training = model.training
-        model.train()
-        try:
-            with torch.random.fork_rng([device] if device.type == "cuda" else []):
-                with engaged(), autocast():
-                    hidden_TD = hidden_states(model, batch)
-                    if hidden_TD.requires_grad:  # not where the head alone is trained
-                        torch.autograd.grad(hidden_TD, trained, torch.ones_like(hidden_TD), allow_unused=True)
-                if device.type == "cuda":
-                    torch.cuda.synchronize(device)
-        finally:
-            model.train(was_training)
+        with as_it_was(model, device):
+            model.train()
+            with engaged(), autocast():
+                hidden_TD = hidden_states(model, batch)
+                if hidden_TD.requires_grad:  # not where the head alone is trained
+                    torch.autograd.grad(hidden_TD, trained, torch.ones_like(hidden_TD), allow_unused=True)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
 
     return run
 
