@@ -124,7 +124,7 @@ def test_a_head_that_is_not_understood_means_the_plain_path_too(run_tiny: Any, s
 
 def test_off_is_plain_and_says_so(run_tiny: Any, said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     console, text = said
-    monkeypatch.setattr(choose, "PackedPath", None)  # is not even tried
+    monkeypatch.setattr(PackedPath, "__init__", None)  # is not even tried
     run_tiny(console=console, packed_execution="off", max_steps=1)
     assert "execution: plain, one document at a time, as `packed_execution: off` asks" in text()
 

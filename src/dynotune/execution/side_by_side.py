@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from dynotune.execution.path import ExecutionPath
 from dynotune.model.aside import Aside
 from dynotune.model.attention import packed_attention
 from dynotune.model.head import Head
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from dynotune.speedups.contract import Site
 
 
-class SideBySidePath:
+class SideBySidePath(ExecutionPath):
     """Engages packed attention, with the backend that stands at each time."""
 
     def __init__(self, site: "Site", asides: Mapping[str, Aside] | None = None) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from dynotune.config.whole import WholeConfig
-from dynotune.execution.packed import PackedPath
 from dynotune.execution.path import ExecutionPath
-from dynotune.execution.plain import PlainPath
+from dynotune.execution.paths import Paths
+from dynotune.execution.side_by_side import SideBySidePath
 from dynotune.measure.document_cost import document_cost
 from dynotune.model.as_it_was import as_it_was
 from dynotune.model.aside import Aside
@@ -20,7 +20,6 @@ from dynotune.model.attention import hidden_states
 from dynotune.model.base import base_of
 from dynotune.model.packed import pack
 from dynotune.model.precision import Precision
-from dynotune.objectives.sft import Objective
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.memory import StepMemory, live_memory
 from dynotune.plan.plan import Plan
@@ -68,9 +67,10 @@ def choose_execution(
     config: WholeConfig,
     plan: Plan,
     model: "PreTrainedModel",
-    objective: Objective,
+    paths: Paths,
     *,
     longest: int,
+    longest_sequence: int | None = None,
     precision: Precision,
     undo: ExitStack,
     ranks: Ranks,
@@ -78,12 +78,15 @@ def choose_execution(
 ) -> Execution:
     """Put the speed-ups in that are asked for and can be, and lay the plan out. `undo` gives the model back as it was.
 
-    longest: tokens of the longest document that will come, held-out ones among them.
+    paths: makes the path that is taken.
+    longest: tokens of the longest document or pair that will come, held-out ones among them: what a micro-batch must hold.
+    longest_sequence: of the longest that the model sees; default `longest`, and less where that is a pair.
     ranks: those that execute it together, all alike: what one cannot, none does.
 
     Raises `ConfigError` where a speed-up is demanded and cannot be.
     """
-    context = context_of(config, model, precision, longest, plan=plan)
+    sequence = longest if longest_sequence is None else longest_sequence
+    context = context_of(config, model, precision, sequence, plan=plan)
     plain_autocast = autocast_of(precision, context.device)
     site = Site(context, plain_autocast)
     remembered = Remembered.here(context.device, say)
@@ -96,7 +99,7 @@ def choose_execution(
         installed = Installed(_decisions(config, context, remembered, ranks), site, lambda no: _on_any_rank(no, ranks))
         putting_in.callback(installed.close)
         if site.packed:
-            path = packed = PackedPath(site, objective, _asides(installed))
+            path = packed = paths.packed(site, _asides(installed))
             putting_in.callback(packed.close)
             choice = choose_memory(
                 config, plan, path, installed, longest=longest, look=look, ranks=ranks, notebook=remembered
@@ -105,14 +108,14 @@ def choose_execution(
             plan = plan.executed(choice.capacity.tokens, longest, cost)
             says = _packed_in_words(config, plan, choice, installed)
         else:
-            path = PlainPath(model, objective)
+            path = paths.plain(model)
             plan = plan.executed(None, cost=document_cost(model, plan, labelled_rows_head=False))
             says = [_why_plain(installed)]
         says += [*installed.lines(), *site.says]
         if site.packed:
-            says += _warmed_up(installed, path, plan, longest, say)
+            says += _warmed_up(installed, path, plan, sequence, say)
         undo.push(putting_in.pop_all())
-    ways = Ways(model, objective, path, installed, plain_autocast)
+    ways = Ways(model, paths, path, installed, plain_autocast)
     return Execution(path, plan, installed, says, lambda: look()[0], remembered, ways)
 
 
@@ -205,7 +208,7 @@ def look_at_memory(
     def run(tokens: int) -> Any:
         document = np.ones(tokens, np.int32), np.ones(tokens, np.int32)
         with path.engaged(), site.autocast():
-            if isinstance(path, PackedPath):
+            if isinstance(path, SideBySidePath):
                 return hidden_states(model, pack([document], tokens, device))
             decoder = base_of(model).get_decoder()
             return decoder(input_ids=torch.ones(1, tokens, dtype=torch.int64, device=device), use_cache=False)

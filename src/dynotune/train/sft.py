@@ -12,6 +12,7 @@ from rich.console import Console
 from dynotune.config.sft import SFTConfig
 from dynotune.config.variables import export_env
 from dynotune.errors import Interrupted, TrainingError
+from dynotune.execution.paths import DocumentPaths
 from dynotune.model.precision import choose_precision
 from dynotune.model.prepare import Prepared, prepare_model
 from dynotune.model.saveable import make_saveable
@@ -173,7 +174,7 @@ def _train(
                 config,
                 material.plan,
                 prepared.model,
-                objective,
+                DocumentPaths(objective),
                 longest=material.longest(),
                 precision=precision,
                 undo=prepared.undo,

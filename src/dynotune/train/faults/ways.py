@@ -10,10 +10,9 @@ from torch import Tensor
 
 from dynotune.execution.packed import PackedPath
 from dynotune.execution.path import ExecutionPath
-from dynotune.execution.plain import PlainPath
+from dynotune.execution.paths import Paths
 from dynotune.model.attention import stock_attention, text_decoder
 from dynotune.model.packed import PackedBatch
-from dynotune.objectives.sft import Objective
 from dynotune.speedups.choose import Decision
 from dynotune.speedups.contract import Scope
 from dynotune.speedups.installed import Installed
@@ -42,7 +41,7 @@ class Ways:
     """Those of one run."""
 
     model: "PreTrainedModel"
-    objective: Objective
+    paths: Paths
     path: ExecutionPath
     installed: Installed
     plain_autocast: Callable[[], Any]
@@ -52,7 +51,7 @@ class Ways:
 
     def plain(self) -> Way:
         """Stock transformers, one document at a time."""
-        plain = PlainPath(self.model, self.objective)
+        plain = self.paths.plain(self.model)
 
         @contextmanager
         def around() -> Iterator[None]:
@@ -98,4 +97,4 @@ class Ways:
         with stock_attention(self.model):
             segments = batch.ids_T.split(list(batch.lengths))
             parts = [decoder(input_ids=ids_T[None], use_cache=False).last_hidden_state[0] for ids_T in segments]
-        return path.head(torch.cat(parts), batch, self.objective)[0]
+        return path.head(torch.cat(parts), batch, path.objective)[0]

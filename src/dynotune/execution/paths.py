@@ -1,0 +1,41 @@
+"""The two paths that a run may take, packed and plain, for what its micro-batches are made of."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from dynotune.execution.packed import PackedPath
+from dynotune.execution.path import ExecutionPath
+from dynotune.execution.plain import PlainPath
+from dynotune.execution.side_by_side import SideBySidePath
+from dynotune.model.aside import Aside
+from dynotune.objectives.sft import Objective
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from dynotune.speedups.contract import Site
+
+
+class Paths(Protocol):
+    """Makes the paths of one objective. Both give the same loss, gradient and sums."""
+
+    def packed(self, site: "Site", asides: Mapping[str, Aside] | None = None) -> SideBySidePath:
+        """Side by side, as speed-ups have put it into `site`. To be closed."""
+        ...
+
+    def plain(self, model: "PreTrainedModel") -> ExecutionPath:
+        """One sequence at a time, stock transformers forward."""
+        ...
+
+
+class DocumentPaths:
+    """Of documents."""
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+
+    def packed(self, site: "Site", asides: Mapping[str, Aside] | None = None) -> PackedPath:
+        return PackedPath(site, self.objective, asides)
+
+    def plain(self, model: "PreTrainedModel") -> PlainPath:
+        return PlainPath(model, self.objective)
