@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from dynotune.report.speed import SHARES, percent
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCard
+    from pydantic.fields import FieldInfo
 
     from dynotune.model.merge_proof import MergeReport
 
@@ -32,6 +34,30 @@ LOCATIONS |= {"chat_template_path", "resume_from_checkpoint"}
 PACKAGES = ("dynotune", "torch", "transformers", "peft", "tokenizers")
 NOT_ABOUT_TRAINING = {"output_dir", "overwrite_output_dir", "run_name", "report_to", "project", "disable_tqdm"}
 NOT_ABOUT_TRAINING |= {"push_to_hub", "hub_model_id", "hub_private_repo", "hub_strategy", "hub_revision"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Trained:
+    """What a card says of a way of training."""
+
+    tag: str
+    name: str
+
+    def told(self, config: Mapping[str, Any]) -> str:
+        losses = config.get("loss_type")
+        return f"{self.name} ({', '.join(map(str, losses))})" if isinstance(losses, list) else self.name
+
+    def fields(self) -> "Mapping[str, FieldInfo]":
+        if self.tag == "dpo":
+            from dynotune.config.dpo import DPOConfig
+
+            return DPOConfig.model_fields
+        from dynotune.config.sft import SFTConfig
+
+        return SFTConfig.model_fields
+
+
+_METHODS = {"sft": _Trained("sft", "supervised fine-tuning"), "dpo": _Trained("dpo", "preference training")}
 
 
 def write_model_card(run: Path, summary: Mapping[str, Any]) -> None:
@@ -51,13 +77,14 @@ def model_card(run: Path, summary: Mapping[str, Any]) -> "ModelCard":
     """The card of a run folder's model or adapter."""
     config = _read_config(run)
     lora = (run / "adapter").is_dir()
+    method = _METHODS[summary.get("method", "sft")]
     base = public_name(config["model_name_or_path"]) if config.get("model_name_or_path") else None
     kind = "A LoRA adapter for" if lora else "A full fine-tune of"
     if config.get("random_weights"):
         kind = "A model trained from random weights in the shape of"
     body = [
         f"# {_title(config, run)}",
-        f"{kind} **{base or 'a model that was passed in from Python'}**, made by supervised fine-tuning with "
+        f"{kind} **{base or 'a model that was passed in from Python'}**, made by {method.told(config)} with "
         f"Dynotune {__version__}.",
         _use(lora, base),
         "## Data",
@@ -65,11 +92,11 @@ def model_card(run: Path, summary: Mapping[str, Any]) -> "ModelCard":
         "## Results",
         _results(run, summary),
         "## Settings",
-        _settings(config),
+        _settings(config, method),
         "## Versions",
         _versions(_read_json(run / "environment.json")),
     ]
-    return _card(config, lora, body)
+    return _card(config, [method.tag, *(["lora"] if lora else [])], body)
 
 
 def write_merged_card(folder: Path, run: Path, report: "MergeReport") -> None:
@@ -96,7 +123,7 @@ def write_merged_card(folder: Path, run: Path, report: "MergeReport") -> None:
         ),
         *_run_card_sections(run),
     ]
-    _card({**config, "model_name_or_path": report.base}, False, body).save(folder / "README.md")
+    _card({**config, "model_name_or_path": report.base}, [], body).save(folder / "README.md")
 
 
 def public_name(name: str) -> str:
@@ -121,7 +148,7 @@ def _public(value: Any) -> Any:
     return public_name(value) if isinstance(value, str) else value
 
 
-def _card(config: Mapping[str, Any], lora: bool, body: list[str]) -> "ModelCard":
+def _card(config: Mapping[str, Any], tags: Sequence[str], body: list[str]) -> "ModelCard":
     from huggingface_hub import ModelCard, ModelCardData
 
     base = config.get("model_name_or_path")
@@ -129,9 +156,9 @@ def _card(config: Mapping[str, Any], lora: bool, body: list[str]) -> "ModelCard"
     data = ModelCardData(
         base_model=base if _is_hub_id(base) else None,
         datasets=[name for name in names if _is_hub_id(name)] or None,
-        library_name="peft" if lora else "transformers",
+        library_name="peft" if "lora" in tags else "transformers",
         pipeline_tag="text-generation",
-        tags=["dynotune", "sft", *(["lora"] if lora else [])],
+        tags=["dynotune", *tags],
     )
     text = "\n\n".join(part for part in body if part)
     return ModelCard(f"---\n{data.to_yaml()}\n---\n\n{text}\n")
@@ -178,7 +205,7 @@ def _results(run: Path, summary: Mapping[str, Any]) -> str:
     rows = [
         (_spelt(name), percent(value) if name in SHARES else _figure(value))
         for name, value in summary.items()
-        if value not in (None, [])
+        if value not in (None, []) and name != "method"
     ]
     metrics = run / "metrics.jsonl"
     for curve in read_curves(metrics) if metrics.is_file() else []:
@@ -198,13 +225,12 @@ def _figure(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def _settings(config: Mapping[str, Any]) -> str:
+def _settings(config: Mapping[str, Any], method: _Trained) -> str:
     """Every setting that is not the default, as YAML that can be used again."""
-    from dynotune.config.sft import SFTConfig
-
+    fields = method.fields()
     shown = {}
     for key, value in without_secrets(config).items():
-        field = SFTConfig.model_fields.get(key)
+        field = fields.get(key)
         is_default = field is not None and value == field.get_default(call_default_factory=True)
         if key not in NOT_ABOUT_TRAINING and not is_default:
             shown[key] = _public(value) if key in LOCATIONS else without_local_paths(value)

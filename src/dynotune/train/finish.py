@@ -136,6 +136,7 @@ def summary(run: Run, seconds: float, of_ranks: Sequence[Mapping[str, float]]) -
     """Figures of the whole run, each defined once: docs, "Metrics". Of ranks the largest counts."""
     p = run.trainee.progress
     out: dict[str, Any] = {
+        "method": run.events.config.method.command,
         "definitions": DEFINITIONS,
         "steps": p.step,
         "epochs": p.step / run.plan.steps_per_epoch,

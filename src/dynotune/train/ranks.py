@@ -19,7 +19,9 @@ def open_folder(config: WholeConfig, ranks: Ranks) -> RunFolder:
     """The run folder, which the first rank makes and locks; others write nothing there but their own logs."""
     folder = None
     if ranks.is_first:
-        folder = RunFolder.open(config.output_dir, config.overwrite_output_dir, config.resume_from_checkpoint)
+        folder = RunFolder.open(
+            config.output_dir, config.overwrite_output_dir, config.resume_from_checkpoint, config.method.command
+        )
     path = Path(ranks.from_first(None if folder is None else str(folder.path)))
     if isinstance(ranks, RankGroup):
         ranks.output.keep_in(path / "logs")

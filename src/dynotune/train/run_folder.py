@@ -96,7 +96,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, output_dir: str | None, overwrite: bool, resume: str | bool | None, kind: str = "sft") -> "RunFolder":
-        """Make the folder, or refuse one that holds another run which would be lost."""
+        """Make the folder, or refuse one that holds another run which would be lost. kind: begins a new one's name."""
         path = Path(output_dir) if output_dir else fresh_folder(kind)
         if not str(path).isprintable():
             raise ConfigError(
