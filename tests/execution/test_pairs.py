@@ -15,6 +15,8 @@ from dynotune.data.examples import IGNORE, Example, Examples
 from dynotune.data.pairs import Pairs
 from dynotune.data.rows import Place
 from dynotune.execution.pairs import Pair, PairItems, PairsPath
+from dynotune.execution.paths import PairPaths
+from dynotune.execution.plain_pairs import PlainPairsPath
 from dynotune.model.forward import logits_of_document
 from dynotune.model.precision import Precision
 from dynotune.objectives.preference.objective import PreferenceObjective
@@ -62,7 +64,9 @@ def paths() -> Iterator[Any]:
         yield make
 
 
-def of_step(path: PairsPath, items: PairItems, layout: Sequence[tuple[Sequence[int], int]], spans: PairSpans) -> Any:
+def of_step(
+    path: PairsPath | PlainPairsPath, items: PairItems, layout: Sequence[tuple[Sequence[int], int]], spans: PairSpans
+) -> Any:
     """Loss, gradient and metrics of all pairs, in these micro-batches: numbers of pairs, and tokens."""
     model = path.model
     model.zero_grad()
@@ -152,6 +156,74 @@ def test_what_losses_ask_for_reaches_them_in_any_micro_batching(keys: Any, pairs
         assert float(other[0]) == pytest.approx(float(one[0]), rel=1e-5)
         assert float((other[1] - one[1]).norm() / one[1].norm()) < 1e-4
         assert other[2] == pytest.approx(one[2], rel=1e-4, abs=1e-5)
+
+
+ASKED: dict[str, dict[str, Any]] = {
+    "sigmoid": {"beta": 0.3},
+    "tails": {"ld_alpha": 0.5},
+    "weighted": {"use_weighting": True},
+    "without a reference": {"loss_type": ["simpo"], "beta": 2.0},
+}
+
+
+def items_for(keys: dict[str, Any], pairs: Pairs) -> PairItems:
+    columns = {"ld_alpha": 4, "loss_type": 0}.get(next(iter(keys)), 2)
+    return PairItems(pairs, -np.random.default_rng(1).uniform(10, 60, (len(pairs), columns)))
+
+
+def equal(found: Any, right: Any) -> None:
+    """Loss, gradient and metrics of a step, to P1."""
+    assert float(found[0]) == pytest.approx(float(right[0]), rel=1e-5)
+    assert float((found[1] - right[1]).norm() / right[1].norm()) < 1e-4
+    assert found[2] == pytest.approx(right[2], rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("keys", ASKED.values(), ids=ASKED)
+def test_the_plain_path_is_the_packed_one(keys: Any, pairs: Pairs, paths: Any) -> None:
+    model = tiny_model().train()
+    packed, spans, items = paths(model, **keys), pair_spans(pairs), items_for(keys, pairs)
+    plain = PairPaths(packed.objective).plain(model)
+    right = of_step(plain, items, [((row,), int(spans.side_lengths[row].sum())) for row in range(6)], spans)
+    assert len(right[2]) == len(packed.objective.sums)
+    equal(of_step(packed, items, [(range(6), 192)], spans), right)
+    equal(of_step(plain, items, [((3, 1), 60), ((), 64), ((5, 2, 0, 4), 200)], spans), right)
+
+
+def test_a_model_that_cannot_be_packed_is_trained_plainly(pairs: Pairs) -> None:
+    model = tiny_model("bloom").train()
+    path, items = PlainPairsPath(model, PreferenceObjective(DPOConfig(beta=0.3))), items_for(ASKED["sigmoid"], pairs)
+    found = of_step(path, items, [((row,), 64) for row in range(6)], pair_spans(pairs))
+    right = one_by_one(model, items, beta=0.3)
+    assert float(found[0]) == pytest.approx(float(right[0]), rel=1e-5)
+    assert float((found[1] - right[1]).norm() / right[1].norm()) < 1e-4
+
+
+@pytest.mark.parametrize("keys", ASKED.values(), ids=ASKED)
+def test_pairs_are_the_same_with_all_logits_and_one_by_one(keys: Any, pairs: Pairs, paths: Any) -> None:
+    """What the search for a culprit runs instead of the head on label tokens, and instead of packed execution."""
+    model = tiny_model().train()
+    path, spans, items = paths(model, **keys), pair_spans(pairs), items_for(keys, pairs)
+    right = of_step(path, items, [(range(6), 192)], spans)
+    path.site.labelled_rows = False
+    assert not path.labelled_rows_head
+    equal(of_step(path, items, [(range(6), 192)], spans), right)
+    model.zero_grad()
+    host = path.host_batch(items.at(np.arange(6)), 192, pin=False)
+    loss = path.loss_one_by_one(host.unpack(host.buffer)) / 6
+    loss.backward()
+    gradient = torch.cat([torch.zeros(p.numel()) if p.grad is None else p.grad.flatten() for p in model.parameters()])
+    equal((loss, gradient, right[2]), right)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("tokens", [2, 3, 4, 5, 17, 64])
+def test_made_up_pairs_take_the_tokens_that_are_asked(tokens: int, shared: bool, paths: Any) -> None:
+    model = tiny_model()
+    path = paths(model)
+    path = path if shared else PairPaths(path.objective).plain(model)
+    (pair,) = path.made_up([tokens], 300)
+    assert path.tokens_of(pair) == tokens
+    assert all(len(ids) >= 1 and (labels[-1] != IGNORE or len(ids) == 1) for ids, labels in (pair[0], pair[1]))
 
 
 def test_losses_that_need_whole_groups_are_not_run_without_them(paths: Any) -> None:

@@ -25,11 +25,6 @@ class PackedPath(SideBySidePath):
         super().__init__(site, asides)
         self.objective = objective
 
-    @property
-    def labelled_rows_head(self) -> bool:
-        """Whether the LM head sees label tokens only: what its FLOPs are counted for."""
-        return self.site.labelled_rows
-
     def host_batch(self, items: Sequence[Document], tokens: int, pin: bool) -> HostBatch:
         laid = lay_side_by_side(items, tokens)
         return HostBatch(laid.buffer(pin), laid.unpack)
@@ -51,3 +46,7 @@ class PackedPath(SideBySidePath):
         labels_T = torch.full_like(batch.ids_T, IGNORE)
         labels_T[batch.predictors_N + 1] = batch.targets_N
         return self.objective(self.head.few_logits(hidden_TD), labels_T)
+
+    def loss_one_by_one(self, batch: PackedBatch) -> Tensor:
+        hidden_TD = self._hidden_one_by_one(batch.ids_T.split(list(batch.lengths)))
+        return self.head(hidden_TD, batch, self.objective)[0]

@@ -20,8 +20,10 @@ from dynotune.execution.side_by_side import SideBySidePath
 from dynotune.model.aside import Aside
 from dynotune.model.attention import hidden_states
 from dynotune.model.families import FamilyBatch, lay_families, trunk_of
+from dynotune.model.head.plain_sequences import plain_sequence_scores
 from dynotune.model.head.sequences import SequenceScores, sequence_scores
 from dynotune.model.one_copy import Index, apart, together
+from dynotune.model.packed import PackedBatch
 from dynotune.objectives.preference.from_scores import pairs_of, predictions_of
 from dynotune.objectives.preference.groups import in_tail
 from dynotune.objectives.preference.objective import PreferenceObjective
@@ -63,10 +65,12 @@ class PairItems:
 
 
 @dataclass(frozen=True, slots=True)
-class PairBatch:
-    """Pairs on the device."""
+class PairValues:
+    """What stands beside the tokens of a micro-batch of pairs, on the device."""
 
-    families: FamilyBatch
+    sequences_N: Tensor
+    """int64. The sequence of each label token."""
+
     lengths_Q: Tensor
     """int64. Label tokens of each sequence."""
 
@@ -76,11 +80,53 @@ class PairBatch:
     reference_PC: Tensor
     """float64."""
 
+    @property
+    def sequences(self) -> int:
+        return len(self.lengths_Q)
+
+    def loss_of(self, scores: SequenceScores, objective: PreferenceObjective) -> tuple[Tensor, Tensor]:
+        """The summed loss [] of the policy's `scores` and the objective's detached sums."""
+        logps_Q = tails_Q = None
+        if Need.REFERENCE in objective.needs:
+            reference_PC = self.reference_PC.to(scores.logps_Q.dtype)
+            logps_Q = reference_PC[:, :2].reshape(-1)
+            tails_Q = reference_PC[:, 2:].reshape(-1) if self.tails_N is not None else None
+        pairs = pairs_of(scores, self.lengths_Q, logps_Q, tails_Q)
+        return objective(pairs, predictions_of(scores))
+
+
+class HostValues:
+    """The same on the host, for the buffer of a micro-batch."""
+
+    def __init__(self, items: Sequence[Pair], objective: PreferenceObjective) -> None:
+        lengths_Q = np.array([np.count_nonzero(labels[1:] != IGNORE) for _, labels in sides_of(items)], np.int64)
+        sequences_N = np.repeat(np.arange(len(lengths_Q)), lengths_Q)
+        reference_PC = np.stack([pair.reference_C for pair in items]) if items else np.zeros((0, 0))
+        self._columns = reference_PC.shape[1]
+        words = np.ascontiguousarray(reference_PC, np.float64).reshape(-1).view(np.int64)
+        self.arrays: list[Index] = [sequences_N, lengths_Q, words]
+        if Need.TAILS in objective.needs:
+            self.arrays.append(in_tail(sequences_N, lengths_Q).astype(np.int64))
+
+    def of(self, tensors: Sequence[Tensor]) -> PairValues:
+        """`tensors` like `arrays`, as values."""
+        sequences_N, lengths_Q, words, *tails = tensors
+        reference_PC = words.view(torch.float64).reshape(len(lengths_Q) // 2, self._columns)
+        return PairValues(sequences_N, lengths_Q, tails[0] if tails else None, reference_PC)
+
+
+@dataclass(frozen=True, slots=True)
+class PairBatch:
+    """Pairs on the device."""
+
+    laid: FamilyBatch | PackedBatch
+    """A family of each pair; documents, two for each pair, where beginnings are not shared."""
+
+    values: PairValues
+
 
 class PairsPath(SideBySidePath):
     """Micro-batches of whole pairs: one forward pass through the layers, the log-probability of each answer, the losses."""
-
-    labelled_rows_head = True
 
     def __init__(self, site: "Site", objective: PreferenceObjective, asides: Mapping[str, Aside] | None = None) -> None:
         super().__init__(site, asides)
@@ -90,68 +136,72 @@ class PairsPath(SideBySidePath):
 
     def host_batch(self, items: Sequence[Pair], tokens: int, pin: bool) -> HostBatch:
         laid = lay_families([(pair.chosen, pair.rejected) for pair in items], tokens)
-        lengths_Q = np.array(
-            [np.count_nonzero(labels[1:] != IGNORE) for pair in items for _, labels in (pair.chosen, pair.rejected)],
-            np.int64,
-        )
-        reference_PC = np.stack([pair.reference_C for pair in items]) if items else np.zeros((0, 0))
-        more: list[Index] = [lengths_Q, np.ascontiguousarray(reference_PC, np.float64).reshape(-1).view(np.int64)]
-        if Need.TAILS in self.objective.needs:
-            more.append(in_tail(laid.sequences_N, lengths_Q).astype(np.int64))
-        own = laid.arrays
-        arrays = [*own, *more]
+        values = HostValues(items, self.objective)
+        first = len(laid.arrays)
+        arrays = [*laid.arrays, *values.arrays]
 
         def unpack(buffer: Tensor) -> PairBatch:
             tensors = apart(buffer, arrays)
-            lengths_Q, reference, *tails = tensors[len(own) :]
-            return PairBatch(
-                laid.of(tensors[: len(own)]),
-                lengths_Q,
-                tails[0] if tails else None,
-                reference.view(torch.float64).reshape(reference_PC.shape),
-            )
+            return PairBatch(laid.of(tensors[:first]), values.of(tensors[first:]))
 
         return HostBatch(together(arrays, pin), unpack)
 
     def tokens_of(self, item: Pair) -> int:
-        ids = [ids for ids, _ in (item.chosen, item.rejected)]
+        ids = [ids for ids, _ in sides_of([item])]
         return sum(map(len, ids)) - trunk_of(ids)
 
     def made_up(self, lengths: Sequence[int], vocabulary: int) -> list[Pair]:
-        return [_made_up(n, vocabulary, self.objective) for n in lengths]
+        return [made_up_pair(n, vocabulary, self.objective, shared=True) for n in lengths]
 
     def scores(self, batch: PairBatch) -> SequenceScores:
         """Log-probabilities of all answers, with gradient where it is wanted, and what the losses need beside them."""
-        families = batch.families
+        laid, values = batch.laid, batch.values
+        hidden_TD = hidden_states(self.model, laid)
+        if self.site.labelled_rows:
+            return self._scored(hidden_TD, laid.predictors_N, batch)
+        logits_NV = self.head.few_logits(hidden_TD).index_select(0, laid.predictors_N)
+        return plain_sequence_scores(
+            logits_NV, laid.targets_N, values.sequences_N, values.sequences, tails_N=values.tails_N
+        )
+
+    def loss(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
+        return batch.values.loss_of(self.scores(batch), self.objective)
+
+    def loss_one_by_one(self, batch: PairBatch) -> Tensor:
+        laid, values = batch.laid, batch.values
+        rows_N, ids_S = laid.predictors_N, laid.ids_T.split(list(laid.lengths))
+        if isinstance(laid, FamilyBatch):  # a sequence's keys are its tokens
+            ids_S = laid.ids_T[laid.key_rows_K].split(list(laid.key_lengths))
+            rows_N = laid.key_boundaries_S1[values.sequences_N] + laid.positions_T[rows_N]
+        hidden_KD = self._hidden_one_by_one(ids_S)
+        return values.loss_of(self._scored(hidden_KD, rows_N, batch), self.objective)[0]
+
+    def _scored(self, hidden_TD: Tensor, predictors_N: Tensor, batch: PairBatch) -> SequenceScores:
         return sequence_scores(
             self.head,
-            hidden_states(self.model, families),
-            families.predictors_N,
-            families.targets_N,
-            families.sequences_N,
-            families.sequences,
-            tails_N=batch.tails_N,
+            hidden_TD,
+            predictors_N,
+            batch.laid.targets_N,
+            batch.values.sequences_N,
+            batch.values.sequences,
+            tails_N=batch.values.tails_N,
             mean_logits=True,
             aligned_logps=Need.AGREEMENT in self.objective.needs,
         )
 
-    def loss(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
-        scores = self.scores(batch)
-        logps_Q = tails_Q = None
-        if Need.REFERENCE in self.objective.needs:
-            reference_PC = batch.reference_PC.to(scores.logps_Q.dtype)
-            logps_Q = reference_PC[:, :2].reshape(-1)
-            tails_Q = reference_PC[:, 2:].reshape(-1) if batch.tails_N is not None else None
-        pairs = pairs_of(scores, batch.lengths_Q, logps_Q, tails_Q)
-        return self.objective(pairs, predictions_of(scores))
+
+def sides_of(items: Sequence[Pair]) -> list[Document]:
+    """The documents of these pairs in the order of their sequences."""
+    return [side for pair in items for side in (pair.chosen, pair.rejected)]
 
 
-def _made_up(tokens: int, vocabulary: int, objective: PreferenceObjective) -> Pair:
-    """A pair of so many tokens, half of them a common prompt."""
-    prompt = max(0, min(tokens // 2, tokens - 2))
-    of_chosen = (tokens - prompt + 1) // 2
+def made_up_pair(tokens: int, vocabulary: int, objective: PreferenceObjective, shared: bool) -> Pair:
+    """A pair that takes so many tokens, half of them in answers. shared: the prompt is counted once."""
+    prompt = max(0, min(tokens // 2, tokens - 2)) if shared else tokens // 4
+    answers = tokens - prompt if shared else tokens - 2 * prompt
+    of_chosen = (answers + 1) // 2
     sides = []
-    for side, answer in enumerate((of_chosen, tokens - prompt - of_chosen)):
+    for side, answer in enumerate((of_chosen, answers - of_chosen)):
         ids = np.arange(prompt + answer, dtype=np.int32)
         ids[prompt:] += side  # answers differ from their first token on
         labels = ids % vocabulary

@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from dynotune.execution.packed import PackedPath
+from dynotune.execution.pairs import PairsPath
 from dynotune.execution.path import ExecutionPath
 from dynotune.execution.plain import PlainPath
+from dynotune.execution.plain_pairs import PlainPairsPath
 from dynotune.execution.side_by_side import SideBySidePath
 from dynotune.model.aside import Aside
+from dynotune.objectives.preference.objective import PreferenceObjective
 from dynotune.objectives.sft import Objective
 
 if TYPE_CHECKING:
@@ -39,3 +42,16 @@ class DocumentPaths:
 
     def plain(self, model: "PreTrainedModel") -> PlainPath:
         return PlainPath(model, self.objective)
+
+
+class PairPaths:
+    """Of preference pairs."""
+
+    def __init__(self, objective: PreferenceObjective) -> None:
+        self.objective = objective
+
+    def packed(self, site: "Site", asides: Mapping[str, Aside] | None = None) -> PairsPath:
+        return PairsPath(site, self.objective, asides)
+
+    def plain(self, model: "PreTrainedModel") -> PlainPairsPath:
+        return PlainPairsPath(model, self.objective)

@@ -1,13 +1,17 @@
 """What all paths share that lay documents side by side: packed attention in the model, and the head that runs."""
 
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
 
 from dynotune.execution.path import ExecutionPath
 from dynotune.model.aside import Aside
-from dynotune.model.attention import packed_attention
+from dynotune.model.attention import packed_attention, stock_attention, text_decoder
 from dynotune.model.head import Head
 
 if TYPE_CHECKING:
@@ -38,6 +42,24 @@ class SideBySidePath(ExecutionPath):
         """The one that runs at present."""
         assert self.site.head is not None
         return self.site.head
+
+    @property
+    def labelled_rows_head(self) -> bool:
+        """Whether the LM head sees label tokens only: what its FLOPs are counted for."""
+        return self.site.labelled_rows
+
+    @abstractmethod
+    def loss_one_by_one(self, batch: Any) -> Tensor:
+        """The loss [] of `loss`, each sequence in a pass of its own under transformers' own attention, then the head. Not
+        inside of `engaged`."""
+
+    def _hidden_one_by_one(self, sequences: Iterable[Tensor]) -> Tensor:
+        """What the head would get of these token ids, each in a pass of its own: [tokens of all, D]."""
+        decoder = text_decoder(self.model)
+        with stock_attention(self.model):
+            return torch.cat(
+                [decoder(input_ids=ids_n[None], use_cache=False).last_hidden_state[0] for ids_n in sequences]
+            )
 
     def close(self) -> None:
         """The model as it was."""

@@ -64,15 +64,20 @@ class SideBySide:
 
     def buffer(self, pin: bool) -> Tensor:
         """Everything in one int64 tensor, pinned where asked, so that it travels in one copy."""
-        return together(self._arrays(), pin)
+        return together(self.arrays, pin)
 
     def unpack(self, buffer: Tensor) -> PackedBatch:
         """`buffer`, wherever it is by now, as the tensors that it holds: views, so that nothing is launched."""
-        ids_T, positions_T, ends_S1, predictors_N, targets_N = apart(buffer, self._arrays())
+        return self.of(apart(buffer, self.arrays))
+
+    def of(self, tensors: Sequence[Tensor]) -> PackedBatch:
+        """`tensors` like `arrays`, as a batch."""
+        ids_T, positions_T, ends_S1, predictors_N, targets_N = tensors
         return PackedBatch(ids_T, positions_T, ends_S1, predictors_N, targets_N, self.lengths, self.documents)
 
-    def _arrays(self) -> list[Index]:
-        """In the order of `PackedBatch`."""
+    @property
+    def arrays(self) -> list[Index]:
+        """What travels, in the order of `PackedBatch`."""
         return [self.ids_T, self.positions_T, self.boundaries_S1, self.predictors_N, self.targets_N]
 
 

@@ -5,14 +5,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
-from dynotune.execution.packed import PackedPath
 from dynotune.execution.path import ExecutionPath
 from dynotune.execution.paths import Paths
-from dynotune.model.attention import stock_attention, text_decoder
-from dynotune.model.packed import PackedBatch
+from dynotune.execution.side_by_side import SideBySidePath
 from dynotune.speedups.choose import Decision
 from dynotune.speedups.contract import Scope
 from dynotune.speedups.installed import Installed
@@ -66,11 +63,8 @@ class Ways:
         """As executed, but for one speed-up, by whose name the way goes."""
         for one in self._reversible():
             yield self._without(one)
-        if isinstance(self.path, PackedPath):
-            path = self.path
-            yield Way(
-                "packed_execution", path, lambda batch: self._one_by_one(path, batch), nullcontext, self._autocast
-            )
+        if isinstance(self.path, SideBySidePath):
+            yield Way("packed_execution", self.path, self.path.loss_one_by_one, nullcontext, self._autocast)
 
     def _reversible(self) -> list[Decision]:
         """What stands in the model and can be taken out for a moment."""
@@ -90,11 +84,3 @@ class Ways:
 
     def _autocast(self) -> AbstractContextManager[Any]:
         return self.installed.site.autocast()
-
-    def _one_by_one(self, path: PackedPath, batch: PackedBatch) -> Tensor:
-        """The documents of a packed micro-batch one after another under transformers' own attention, then the head."""
-        decoder = text_decoder(self.model)
-        with stock_attention(self.model):
-            segments = batch.ids_T.split(list(batch.lengths))
-            parts = [decoder(input_ids=ids_T[None], use_cache=False).last_hidden_state[0] for ids_T in segments]
-        return path.head(torch.cat(parts), batch, path.objective)[0]
