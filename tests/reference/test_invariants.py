@@ -105,9 +105,14 @@ def test_why_it_is_not_checked() -> None:
     assert why(model, reference_free=True) == "the loss has no reference"
     assert why(model, resumed=True) == "the run goes on from a later step"
     assert why(model, other_reference=True) == "the reference is another model than the policy"
-    model.config.attention_dropout = 0.25
+    model.config.attention_dropout = 0.25  # what a module was made from decides nothing any more
+    assert why(model) is None
+    model.model.layers[1].self_attn.attention_dropout = 0.25
     assert why(model) == "dropout is on in training and off in the reference (attention_dropout: 0.25)"
-    model.config.attention_dropout = 0.0
+    model.model.layers[1].self_attn.attention_dropout = 0.0
+    model.model.layers[0].mlp.jitter_noise = 0.01
+    assert why(model) == "dropout is on in training and off in the reference (jitter_noise: 0.01)"
+    model.model.layers[0].mlp.jitter_noise = 0.0
     model.model.layers[0].mlp.drop = torch.nn.Dropout(0.1)
     model.model.layers[1].mlp.drop = torch.nn.Dropout(0.0)
     assert why(model) == "dropout is on in training and off in the reference (drop: 0.1)"

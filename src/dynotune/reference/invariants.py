@@ -5,14 +5,12 @@ Legend of shapes: P pairs of the first step, C columns (chosen, rejected and, wh
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
 from dynotune.errors import TrainingError
-from dynotune.model.base import base_of
 from dynotune.reference.check import relative
 from dynotune.reference.key import Key, differing
 from dynotune.reference.pairs import as_bytes
@@ -166,20 +164,18 @@ def why_not_checked(
 
 
 def dropouts(model: nn.Module) -> list[str]:
-    """Where the model drops values in training, `name: probability`, each name once: modules, and its configuration's."""
-    found = {
-        next((part for part in reversed(path.split(".")) if "drop" in part), path): module.p
-        for path, module in model.named_modules()
-        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0
-    }
-    config: Any = getattr(base_of(model), "config", None)
-    told = config.get_text_config().to_dict() if config is not None else {}
-    said = {
-        name: value
-        for name, value in told.items()
-        if ("dropout" in name or "pdrop" in name) and isinstance(value, int | float) and value > 0
-    }
-    return [f"{name}: {value:g}" for name, value in {**said, **found}.items()]
+    """What the model does at random in training, `name: probability`, each name once: modules that drop values, and numbers
+    that modules keep of what they drop or shake themselves (attention's dropout, a router's jitter)."""
+    found: dict[str, float] = {}
+    for path, module in model.named_modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd):
+            kept = {next((part for part in reversed(path.split(".")) if "drop" in part), path): module.p}
+        else:
+            kept = {name: value for name, value in vars(module).items() if "drop" in name or "jitter" in name}
+        for name, value in kept.items():
+            if isinstance(value, int | float):
+                found[name] = max(value, found.get(name, 0.0))
+    return [f"{name}: {value:g}" for name, value in found.items() if value > 0]
 
 
 def _close(ours: NDArray[np.float64], theirs: NDArray[np.float64], bound: float) -> bool:
