@@ -56,6 +56,16 @@ def test_all_pairs_at_once_are_each_pair_alone(
             prompt = tuple(sides[0].ids_T[: pairs.prompt_lengths[pair]].tolist())
             assert prompts.setdefault(int(digests[pair]), prompt) == prompt
         assert len(prompts) == len(set(prompts.values()))
+        backwards = np.arange(len(pairs))[::-1]
+        taken = pairs.taken(backwards)
+        assert np.array_equal(taken.label_counts, pairs.label_counts[backwards])
+        for pair, other in enumerate(backwards.tolist()):
+            for mine, theirs in zip(taken[pair], pairs[other], strict=True):
+                assert (mine.ids_T.tolist(), mine.labels_T.tolist()) == (
+                    theirs.ids_T.tolist(),
+                    theirs.labels_T.tolist(),
+                )
+                assert mine.place == theirs.place
 
 
 def test_an_answer_that_begins_like_the_other_is_shared_and_no_prompt() -> None:

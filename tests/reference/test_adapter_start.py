@@ -8,7 +8,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
 
-from dynotune.reference import Key, as_reference, key_of, start_changes_base
+from dynotune.reference import Key, as_reference, begins_at_zero, key_of, start_changes_base
 from tests.tiny import tiny_model
 
 IDS = torch.tensor([[5, 9, 300, 17, 2, 41]])
@@ -93,3 +93,20 @@ def test_kasa_cuts_the_weights_under_it() -> None:
         pytest.skip("this version of PEFT has no KaSA")
     model = adapted(True, kasa_config=config.KasaConfig())
     assert start_changes_base(model)
+
+
+@pytest.mark.parametrize(
+    ("start", "more"), [(True, {}), (True, {"target_modules": ["q_proj", "embed_tokens"]}), ("gaussian", {})]
+)
+def test_an_adapter_that_begins_at_zero_is_seen_to_until_it_is_trained(start: Any, more: dict[str, Any]) -> None:
+    model = adapted(start, **more)
+    assert begins_at_zero(model)
+    factors = [p for name, p in model.named_parameters() if "lora_B" in name or "lora_embedding_A" in name]
+    factors[-1].data.view(-1)[0] = 1e-4
+    assert not begins_at_zero(model)
+
+
+@pytest.mark.parametrize(("start", "more"), [(True, {"modules_to_save": ["lm_head"]}), (False, {})])
+def test_what_may_not_begin_at_zero_does_not_count_as_if_it_did(start: bool, more: dict[str, Any]) -> None:
+    assert not begins_at_zero(adapted(start, **more))
+    assert begins_at_zero(tiny_model())

@@ -31,6 +31,11 @@ class Pairs:
     def __len__(self) -> int:
         return self.examples.rows
 
+    def taken(self, rows: Ints) -> "Pairs":
+        """These pairs, in this order, over the same token arrays."""
+        documents = self.examples.documents_of(rows)
+        return Pairs(self.examples.take_rows(rows), self.start[documents], self.end[documents])
+
     def __getitem__(self, pair: int) -> tuple[Example, Example]:
         """The chosen and the rejected side, as far as they are used."""
         if not 0 <= pair < len(self):

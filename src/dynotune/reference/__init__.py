@@ -1,6 +1,6 @@
 """Reference log-probabilities: computed once, kept by pair, checked before they are used again."""
 
-from dynotune.reference.adapter_start import start_changes_base
+from dynotune.reference.adapter_start import begins_at_zero, start_changes_base
 from dynotune.reference.as_reference import as_reference
 from dynotune.reference.compute import Reference, ReferenceCache
 from dynotune.reference.identify import key_of
@@ -15,6 +15,7 @@ __all__ = [
     "StepZero",
     "Suspects",
     "as_reference",
+    "begins_at_zero",
     "key_of",
     "measured_noise",
     "start_changes_base",

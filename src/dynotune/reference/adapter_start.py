@@ -1,5 +1,7 @@
 """Whether an adapter's start was taken out of the weights under it, which are then no longer those of the files."""
 
+from typing import Any
+
 from torch import nn
 
 _LEAVES_BASE = frozenset({"gaussian", "eva", "orthogonal", "mica"})
@@ -15,6 +17,27 @@ def start_changes_base(model: nn.Module) -> bool:
     """
     adapters = getattr(model, "peft_config", {}).values()
     return any(map(_changes_base, adapters))
+
+
+def begins_at_zero(model: nn.Module) -> bool:
+    """Whether `model` computes the same with its adapters as without them: LoRA of which one factor is zero, and nothing
+    else. True without an adapter. Waits for the device.
+    """
+    if not hasattr(model, "peft_config"):
+        return True
+    from peft.tuners.lora import LoraLayer
+    from peft.tuners.tuners_utils import BaseTunerLayer
+    from peft.utils.other import AuxiliaryTrainingWrapper
+
+    parts: list[nn.Module] = [
+        one for one in model.modules() if isinstance(one, BaseTunerLayer | AuxiliaryTrainingWrapper)
+    ]
+    return all(isinstance(one, LoraLayer) and _is_zero(one) for one in parts)
+
+
+def _is_zero(layer: Any) -> bool:
+    """PEFT begins with a zero B, with a bias perhaps, and for embeddings with a zero A."""
+    return not any(bool(p.any()) for factor in (layer.lora_B, layer.lora_embedding_A) for p in factor.parameters())
 
 
 def _changes_base(adapter: object) -> bool:

@@ -27,6 +27,8 @@ from dynotune.reference.wanted import Wanted
 SECONDS = 30.0
 """Between two segments: what a kill costs."""
 
+BATCH_TOKENS = 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -66,8 +68,11 @@ class ReferenceCache:
     progress: Callable[[int, int], None] = lambda done, of: None
     """Gets the tokens that this rank has scored, and of how many."""
 
+    name: str = "reference"
+    """What sentences begin with."""
+
     seconds: float = SECONDS
-    batch_tokens: int = 1 << 16
+    batch_tokens: int = BATCH_TOKENS
     """Of the pairs that are scored in one call."""
 
     _unkept: str = field(default="", init=False)
@@ -97,13 +102,13 @@ class ReferenceCache:
             told = f"hit: {count:,} pairs in {time.perf_counter() - began:.2f} s from {place}"
         else:
             why = self._why(len(missing), wanted)
-            self.say(f"reference: {why}")
+            self.say(f"{self.name}: {why}")
             self._make(wanted, missing, order)
             kept = f"not kept: {self._unkept}" if self._unkept else f"kept in {place}"
             distinct = f"{len(missing):,} of {count:,} pairs computed" + self._repeated(wanted)
             told = f"{why}; {distinct} in {time.perf_counter() - began:.2f} s, {kept}"
         assert np.isfinite(wanted.values_UC).all(), "a pair without a reference"
-        sentences = [f"reference: {text}" for text in (told, *notes)]
+        sentences = [f"{self.name}: {text}" for text in (told, *notes)]
         return Reference(wanted.values_UC[wanted.which_P], wanted.digests_P, len(missing), sentences)
 
     # Taking what is there
@@ -202,7 +207,7 @@ class ReferenceCache:
             write(self.folder, self.key, made_by, wanted.digests_U[at], wanted.values_UC[at], checked_by)
         except OSError as error:
             self._unkept = f"{printable(str(self.folder))} cannot be written ({error.strerror or error})"
-            self.say(f"reference: not kept: {self._unkept}")
+            self.say(f"{self.name}: not kept: {self._unkept}")
 
     def _gather(self, wanted: Wanted, at: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Every rank gets the values [n, C] that each has for some distinct pairs [n]."""
