@@ -189,6 +189,8 @@ def _train(
                 ranks=ranks,
                 resumed=resume_from is not None,
                 continued_adapter=given.model is not None and hasattr(given.model, "peft_config"),
+                as_in_files=given.model is None and not config.random_weights and not changes.new_ids,
+                rehearsal=rehearsal,
                 say=say,
                 console=console,
             )

@@ -31,6 +31,13 @@ class Start:
     continued_adapter: bool
     """Whether the adapter came with the model: it is a part of what the run starts from."""
 
+    as_in_files: bool
+    """Whether the model's weights are those of the files that `model_name_or_path` names, but for a new adapter: none was
+    passed in, drawn at random or added to its embedding."""
+
+    rehearsal: bool
+    """Whether one process stands for all of them, and no run is written."""
+
     say: Callable[[str], None]
     console: Console
 

@@ -1,0 +1,86 @@
+"""Log-probabilities of a run's pairs by the path that trains them, in micro-batches of the plan's own sizes.
+
+So whatever memory a training step has is enough, and the reference comes from the kernels that the policy comes from.
+Legend of shapes: P pairs, Q = 2 P sequences (2p chosen, 2p + 1 rejected), C values of a pair (chosen, rejected and, where
+tails are kept, the tail of either).
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dynotune.execution.feed import Feed
+from dynotune.execution.pairs import PairItems
+from dynotune.execution.path import ExecutionPath
+from dynotune.model.as_it_was import as_it_was
+from dynotune.model.head.sequences import SequenceScores
+from dynotune.plan.ladder import Ladder
+from dynotune.plan.layout import MicroBatch
+from dynotune.plan.packing import lay_out
+from dynotune.plan.truncation import Units
+from dynotune.speedups.contract import Site
+
+
+class ScoringPath(ExecutionPath, Protocol):
+    """A path of pairs."""
+
+    def scores(self, batch: Any) -> SequenceScores:
+        """Of all answers of a micro-batch, with gradient where it is wanted."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """How micro-batches of pairs are scored in this run."""
+
+    path: ScoringPath
+    site: Site
+    ladder: Ladder | None
+    device: torch.device
+    columns: int
+    """C."""
+
+    def of(
+        self, items: PairItems, spans: Units, context: Callable[[], AbstractContextManager[Any]]
+    ) -> Callable[[NDArray[np.int64]], NDArray[np.float64]]:
+        """What gives the values [n, C] in nats of the pairs of `items` with these numbers [n], each computed inside
+        `context`. Random states, buffers and modes stay as they are."""
+
+        def score(numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+            laid_out = lay_out(np.arange(len(numbers)), spans.lengths_of(numbers), self.ladder)
+            with as_it_was(self.site.model, self.device), context():
+                found, _ = self.run(items, [MicroBatch(numbers[one.rows], one.tokens) for one in laid_out])
+            values_PC = np.empty_like(found)
+            values_PC[np.concatenate([numbers[:0], *(one.rows for one in laid_out)])] = found
+            return values_PC
+
+        return score
+
+    def run(
+        self, items: PairItems, micro_batches: Sequence[MicroBatch]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The values [P, C] of the pairs of these micro-batches, one after another, by one pass each as things stand; and
+        those of the reference that came with them [P, C or 0]."""
+        found, came = [torch.zeros(0, self.columns, device=self.device)], []
+        with closing(Feed(items, self.path, self.device, self.site.ahead).batches(micro_batches)) as arriving:
+            for batch in arriving:
+                with self.path.engaged(), self.site.autocast():
+                    scores = self.path.scores(batch)
+                found.append(values_of(scores).detach())
+                came.append(batch.values.reference_PC)
+                del scores  # with the graph, before the next pass
+        with_them = [one for one in came if len(one)]  # an empty micro-batch does not know how many columns there are
+        reference_PC = torch.cat(with_them) if with_them else torch.zeros(0, 0)
+        return torch.cat(found).double().cpu().numpy(), reference_PC.double().cpu().numpy()
+
+
+def values_of(scores: SequenceScores) -> Tensor:
+    """[P, C]."""
+    sides = [scores.logps_Q] if scores.tails_Q is None else [scores.logps_Q, scores.tails_Q]
+    return torch.cat([values_Q.view(-1, 2) for values_Q in sides], 1)

@@ -1,0 +1,127 @@
+"""Runs of pairs that stand before their first step, put together as the flow does, around a small model."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from peft import LoraConfig, get_peft_model
+from rich.console import Console
+
+from dynotune.config.dpo import DPOConfig
+from dynotune.data.pairs import Pairs
+from dynotune.execution.pairs import PairItems, PairsPath
+from dynotune.model.precision import Precision
+from dynotune.objectives.preference.objective import PreferenceObjective
+from dynotune.parallel.ranks import Ranks
+from dynotune.plan.pairs import pair_spans
+from dynotune.plan.plan import Plan
+from dynotune.speedups.choose import decide
+from dynotune.speedups.contract import Context, Site
+from dynotune.speedups.installed import Installed
+from dynotune.speedups.registry import speedups
+from dynotune.train.evaluate import HeldOut
+from dynotune.train.preference.bring import bring_reference
+from dynotune.train.recipe import Start
+from tests.tiny import tiny_model
+
+CPU, FULL = torch.device("cpu"), Precision(torch.float32, False)
+
+
+def adapted(seed: int = 0, model: Any = None, **changes: Any) -> Any:
+    """A small model, or this one, with a LoRA adapter."""
+    base = tiny_model() if model is None else model
+    torch.manual_seed(seed)
+    config = {"r": 4, "target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM", **changes}
+    return get_peft_model(base, LoraConfig(**config))
+
+
+class Beginning:
+    """`bring()` does what a run does before its first step; `said` is what it told."""
+
+    def __init__(self, start: Start, config: DPOConfig, objective: PreferenceObjective) -> None:
+        self.start, self.config, self.objective = start, config, objective
+        self.said: list[str] = []
+
+    @property
+    def items(self) -> Any:
+        return self.start.material.items
+
+    @property
+    def path(self) -> Any:
+        return self.start.execution.path
+
+    def bring(self) -> list[str]:
+        self.said = bring_reference(self.config, self.objective, self.start)
+        return self.said
+
+
+@contextmanager
+def beginning(
+    model: Any,
+    pairs: Pairs,
+    *,
+    held_out: Mapping[str, Pairs] | None = None,
+    ranks: Ranks | None = None,
+    tokens: int = 192,
+    precision: Precision = FULL,
+    console: Console | None = None,
+    start: Mapping[str, Any] | None = None,
+    **keys: Any,
+) -> Iterator[Beginning]:
+    """start: fields of `Start` that differ. keys: of the configuration."""
+    ranks = ranks or Ranks()
+    config = DPOConfig(**{"per_device_train_batch_size": 4, "packed_execution": "on", "max_steps": 4, **keys})
+    objective = PreferenceObjective(config)
+    spans = pair_spans(pairs)
+    others = {name: (PairItems(some), pair_spans(some)) for name, some in (held_out or {}).items()}
+    held = {name: HeldOut(items, of, np.arange(len(items.pairs))) for name, (items, of) in others.items()}
+    longest = max(int(of.lengths.max()) for of in [spans, *(one.spans for one in held.values())])  # type: ignore[attr-defined]
+    plan = Plan(spans, np.arange(len(pairs)), config, 0, rank=ranks.rank, world=ranks.world).executed(tokens, longest)
+    compute = torch.bfloat16 if precision.compute_bf16 else next(model.parameters()).dtype
+    context = Context(config, model, CPU, compute, precision, longest)
+    site = Site(context, lambda: torch.autocast("cpu", torch.bfloat16, enabled=precision.compute_bf16))
+    installed = Installed(decide(config, context, speedups()), site)
+    path = PairsPath(site, objective)
+    begun = Start(
+        execution=SimpleNamespace(path=path, plan=plan, site=site, installed=installed),  # type: ignore[arg-type]
+        material=SimpleNamespace(items=PairItems(pairs), held_out=held),  # type: ignore[arg-type]
+        model=model,
+        device=CPU,
+        ranks=ranks,
+        **{  # type: ignore[arg-type]
+            "resumed": False,
+            "continued_adapter": False,
+            "as_in_files": False,
+            "rehearsal": False,
+            "say": lambda line: None,
+            "console": console or Console(quiet=True),
+            **(start or {}),
+        },
+    )
+    try:
+        yield Beginning(begun, config, objective)
+    finally:
+        path.close()
+        installed.close()
+
+
+def one_by_one(model: Any, pairs: Pairs, numbers: Sequence[int]) -> np.ndarray:
+    """Log-probabilities [n, 2] through stock transformers, a side at a time, with the adapter off."""
+    from contextlib import nullcontext
+
+    from dynotune.data.examples import IGNORE
+    from dynotune.model.forward import logits_of_document
+
+    found = []
+    with torch.no_grad(), model.disable_adapter() if hasattr(model, "peft_config") else nullcontext():
+        for number in numbers:
+            for side in pairs[number]:
+                logits_TV = logits_of_document(model, torch.from_numpy(side.ids_T).long())
+                targets_T = torch.from_numpy(side.labels_T).long()[1:]
+                kept = targets_T != IGNORE
+                log_p = logits_TV[:-1].log_softmax(-1)[kept].gather(-1, targets_T[kept][:, None])
+                found.append(float(log_p.sum()))
+    return np.array(found).reshape(-1, 2)
