@@ -1,6 +1,7 @@
 """Compiled decoder layers beside our own kernels, on a GPU: gradients, time, host, memory, graphs, seconds cold and warm.
 
-    python benchmarks/gpu_compile.py --output OUT.json
+    python -m benchmarks.gpu_compile --output OUT.json
+    python -m benchmarks.gpu_compile --output OUT.json --parts lora --tokens 258 --ways "kernels,compiled,kernels again"
 
 Packed micro-batches through all layers of the shape of Qwen2.5-7B with random weights, forward and backward from a fixed
 gradient of the hidden states; the LM head, the loss and the update are other parts' work. LoRA r=32 on all linears of a
@@ -65,7 +66,7 @@ TINY = {
 }  # fmt: skip
 BF16 = torch.bfloat16
 FAILURES = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, OSError, RuntimeError, TypeError,
-            ValueError, torch._dynamo.exc.TorchDynamoException)  # fmt: skip
+            ValueError, subprocess.SubprocessError, torch._dynamo.exc.TorchDynamoException)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,8 @@ class Way:
     compiled: bool = False
     skip_guards: bool = False
 
+
+PARTS = ("gradients", "lora", "full", "warm")
 
 WAYS = [
     Way("kernels", kernels=True),
@@ -92,6 +95,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, required=True, help="where the JSON goes")
     parser.add_argument("--commit", default="")
+    parser.add_argument("--parts", default=",".join(PARTS), help="with commas; `warm` finds the cache of `lora`")
+    parser.add_argument("--ways", default=",".join(way.name for way in WAYS), help="of the part `lora`, with commas")
     parser.add_argument("--layers", type=int, default=28, help="of the LoRA model")
     parser.add_argument("--full-layers", type=int, default=8)
     parser.add_argument("--tokens", default="16384,2048,258")
@@ -113,10 +118,8 @@ def main() -> int:
         "shape": bench.shape, "attention": args.attention, "compiler": bench.compiler,
     }  # fmt: skip
     args.output.parent.mkdir(parents=True, exist_ok=True)
-    parts: dict[str, Callable[[], Any]] = {
-        "gradients": bench.gradients, "lora": bench.lora, "warm": bench.warm, "full": bench.full,
-    }  # fmt: skip
-    for name, part in parts.items():
+    for name in args.parts.split(","):
+        part: Callable[[], Any] = getattr(bench, name)
         began = time.perf_counter()
         try:
             result[name] = part()
@@ -174,7 +177,7 @@ class Bench:
             "compiled, PEFT's LoRA": self.tokens[:1],
             "PEFT": self.tokens[:1],
         }
-        for way in WAYS:
+        for way in (one for one in WAYS if one.name in self.args.ways.split(",")):
             rows += self.measured(model, way, few.get(way.name, self.tokens))
         return rows
 
@@ -367,18 +370,17 @@ class Installed:
 
 def show(result: dict[str, Any]) -> list[str]:
     """The table; returns what is wrong."""
-    wrong = [
-        f"{name}: {_failed(result[name])}" for name in ("gradients", "lora", "warm", "full") if _failed(result[name])
-    ]
-    checked = result["gradients"]
-    if not _failed(checked):
+    there = {name: result[name] for name in PARTS if name in result}
+    wrong = [f"{name}: {_failed(part)}" for name, part in there.items() if _failed(part)]
+    there = {name: part for name, part in there.items() if not _failed(part)}
+    if checked := there.get("gradients"):
         for name, one in checked["errors"].items():
             print(f"{name:24} errors: " + "  ".join(f"{kind} {value:.2e}" for kind, value in one.items()))
         wrong += [f"gradients of {name}" for name in checked["wrong"]]
         wrong += [] if checked["control_is_caught"] else ["gradients: the negative control was not caught"]
     print(f"{'':31} {'tokens':>6} {'ms':>9} {'host ms':>8} {'GiB':>6} {'first s':>8} {'compile s':>9}")
     for part in ("lora", "full"):
-        for row in [] if _failed(result[part]) else result[part]:
+        for row in there.get(part, []):
             name = f"{part}: {row['way']}"
             if "failed" in row:
                 print(f"{name:31} {row['tokens']:>6} {row['failed'][:90]}")
@@ -388,10 +390,10 @@ def show(result: dict[str, Any]) -> list[str]:
                 f" {row['first_step_seconds']:8.2f} {row.get('compile_seconds', 0):9.2f}"
             )
             wrong += _faults(name, row.get("report"))
-    if not _failed(result["warm"]):
-        report = result["warm"]["report"]
+    if warm := there.get("warm"):
+        report = warm["report"]
         print(
-            f"warm: first steps {result['warm']['first_step_seconds']} s; {report['graphs']} graphs in"
+            f"warm: first steps {warm['first_step_seconds']} s; {report['graphs']} graphs in"
             f" {report['seconds']:.1f} s, {report['found_on_disk']} found on disk"
         )
     return wrong

@@ -151,7 +151,8 @@ def main() -> int:
             if one.slot in ("attention", "activation_memory") or one.default == "off" or one.name == "compiled_layers"
         ]
         asked = {name: {name: "on"} for name in optional}
-        for name, which in {**asked, "liger": PEERS}.items():
+        together = {"liger": PEERS, "compiled_layers with liger": {"compiled_layers": "on", **PEERS}}
+        for name, which in {**asked, **together}.items():
             if wanted is None or name in wanted:
                 runs[f"{name} on"], _ = run(shape, {**settings, "speedups": which}, tokens)
                 print_run(f"{case}, {name} on", runs[f"{name} on"])
