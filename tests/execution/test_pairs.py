@@ -20,7 +20,7 @@ from dynotune.execution.plain_pairs import PlainPairsPath
 from dynotune.model.forward import logits_of_document
 from dynotune.model.precision import Precision
 from dynotune.objectives.preference.objective import PreferenceObjective
-from dynotune.plan.pairs import PairSpans, pair_spans
+from dynotune.plan.pairs import Groups, PairSpans, pair_spans
 from dynotune.plan.plan import Plan
 from dynotune.speedups.choose import decide
 from dynotune.speedups.contract import Context, Site
@@ -31,6 +31,8 @@ from tests.tiny import tiny_model
 CPU, FULL = torch.device("cpu"), Precision(torch.float32, False)
 SHAPES = ((9, 4, 7), (14, 6, 1), (3, 11, 11), (20, 2, 9), (1, 5, 3), (8, 8, 8))
 """Tokens of prompt, chosen and rejected answer."""
+
+ALONE = Groups(1, whole=False)
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +122,9 @@ LAYOUTS: dict[str, Sequence[tuple[Sequence[int], int]]] = {
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_any_micro_batching_is_the_step_of_sides_one_by_one(layout: Any, pairs: Pairs, paths: Any) -> None:
     model = tiny_model().train()
-    spans = pair_spans(pairs)
+    spans = pair_spans(pairs, ALONE)
     rng = np.random.default_rng(1)
-    items = PairItems(pairs, -rng.uniform(10, 60, (len(pairs), 2)))
+    items = PairItems(pairs, spans, -rng.uniform(10, 60, (len(pairs), 2)))
     right = one_by_one(model, items, beta=0.3)
     tokens = int(spans.lengths.sum())
     layout = [(some, max(size, tokens) if size == 133 else size) for some, size in layout]
@@ -137,9 +139,9 @@ def test_the_reference_counts(pairs: Pairs, paths: Any) -> None:
     """Negative control: of other pairs it gives another loss."""
     model = tiny_model().train()
     reference_PC = -np.random.default_rng(1).uniform(10, 60, (len(pairs), 2))
-    spans, path, layout = pair_spans(pairs), paths(model, beta=0.3), [(range(6), 192)]
-    right = of_step(path, PairItems(pairs, reference_PC), layout, spans)
-    wrong = of_step(path, PairItems(pairs, reference_PC[::-1].copy()), layout, spans)
+    spans, path, layout = pair_spans(pairs, ALONE), paths(model, beta=0.3), [(range(6), 192)]
+    right = of_step(path, PairItems(pairs, spans, reference_PC), layout, spans)
+    wrong = of_step(path, PairItems(pairs, spans, reference_PC[::-1].copy()), layout, spans)
     assert abs(float(right[0] - wrong[0])) > 0.01
 
 
@@ -147,8 +149,8 @@ def test_the_reference_counts(pairs: Pairs, paths: Any) -> None:
 def test_what_losses_ask_for_reaches_them_in_any_micro_batching(keys: Any, pairs: Pairs, paths: Any) -> None:
     model = tiny_model().train()
     columns = 4 if "ld_alpha" in keys else 2
-    items = PairItems(pairs, -np.random.default_rng(1).uniform(10, 60, (len(pairs), columns)))
-    path, spans = paths(model, **keys), pair_spans(pairs)
+    items = PairItems(pairs, pair_spans(pairs, ALONE), -np.random.default_rng(1).uniform(10, 60, (len(pairs), columns)))
+    path, spans = paths(model, **keys), pair_spans(pairs, ALONE)
     one, *others = (
         of_step(path, items, layout, spans) for layout in ([(range(6), 192)], [((3, 1), 128), ((0, 2, 5, 4), 128)])
     )
@@ -168,7 +170,7 @@ ASKED: dict[str, dict[str, Any]] = {
 
 def items_for(keys: dict[str, Any], pairs: Pairs) -> PairItems:
     columns = {"ld_alpha": 4, "loss_type": 0}.get(next(iter(keys)), 2)
-    return PairItems(pairs, -np.random.default_rng(1).uniform(10, 60, (len(pairs), columns)))
+    return PairItems(pairs, pair_spans(pairs, ALONE), -np.random.default_rng(1).uniform(10, 60, (len(pairs), columns)))
 
 
 def equal(found: Any, right: Any) -> None:
@@ -181,7 +183,7 @@ def equal(found: Any, right: Any) -> None:
 @pytest.mark.parametrize("keys", ASKED.values(), ids=ASKED)
 def test_the_plain_path_is_the_packed_one(keys: Any, pairs: Pairs, paths: Any) -> None:
     model = tiny_model().train()
-    packed, spans, items = paths(model, **keys), pair_spans(pairs), items_for(keys, pairs)
+    packed, spans, items = paths(model, **keys), pair_spans(pairs, ALONE), items_for(keys, pairs)
     plain = PairPaths(packed.objective).plain(model)
     right = of_step(plain, items, [((row,), int(spans.side_lengths[row].sum())) for row in range(6)], spans)
     assert len(right[2]) == len(packed.objective.sums)
@@ -192,7 +194,7 @@ def test_the_plain_path_is_the_packed_one(keys: Any, pairs: Pairs, paths: Any) -
 def test_a_model_that_cannot_be_packed_is_trained_plainly(pairs: Pairs) -> None:
     model = tiny_model("bloom").train()
     path, items = PlainPairsPath(model, PreferenceObjective(DPOConfig(beta=0.3))), items_for(ASKED["sigmoid"], pairs)
-    found = of_step(path, items, [((row,), 64) for row in range(6)], pair_spans(pairs))
+    found = of_step(path, items, [((row,), 64) for row in range(6)], pair_spans(pairs, ALONE))
     right = one_by_one(model, items, beta=0.3)
     assert float(found[0]) == pytest.approx(float(right[0]), rel=1e-5)
     assert float((found[1] - right[1]).norm() / right[1].norm()) < 1e-4
@@ -202,7 +204,7 @@ def test_a_model_that_cannot_be_packed_is_trained_plainly(pairs: Pairs) -> None:
 def test_pairs_are_the_same_with_all_logits_and_one_by_one(keys: Any, pairs: Pairs, paths: Any) -> None:
     """What the search for a culprit runs instead of the head on label tokens, and instead of packed execution."""
     model = tiny_model().train()
-    path, spans, items = paths(model, **keys), pair_spans(pairs), items_for(keys, pairs)
+    path, spans, items = paths(model, **keys), pair_spans(pairs, ALONE), items_for(keys, pairs)
     right = of_step(path, items, [(range(6), 192)], spans)
     path.site.labelled_rows = False
     assert not path.labelled_rows_head
@@ -226,13 +228,8 @@ def test_made_up_pairs_take_the_tokens_that_are_asked(tokens: int, shared: bool,
     assert all(len(ids) >= 1 and (labels[-1] != IGNORE or len(ids) == 1) for ids, labels in (pair[0], pair[1]))
 
 
-def test_losses_that_need_whole_groups_are_not_run_without_them(paths: Any) -> None:
-    with pytest.raises(AssertionError, match="does not carry"):
-        paths(tiny_model(), loss_type=["aot"])
-
-
 def test_a_plan_of_pairs_keeps_them_whole_and_counts_what_they_share(pairs: Pairs) -> None:
-    spans = pair_spans(pairs)
+    spans = pair_spans(pairs, ALONE)
     shared = [9, 14, 7, 20, 1, 8]
     assert spans.shared_tokens.tolist() == shared
     assert spans.lengths.tolist() == [p + p + c + r - s for (p, c, r), s in zip(SHAPES, shared, strict=True)]
@@ -249,13 +246,13 @@ def test_a_plan_of_pairs_keeps_them_whole_and_counts_what_they_share(pairs: Pair
 def test_a_side_that_begins_the_other_keeps_a_token_of_its_own() -> None:
     ids_T = np.arange(5, 15, dtype=np.int32)
     sides = [Example(ids, ids, Place("pairs.jsonl", 1)) for ids in (ids_T, ids_T[:6])]
-    spans = pair_spans(Pairs(Examples.from_list(sides, per_example=2)))
+    spans = pair_spans(Pairs(Examples.from_list(sides, per_example=2)), ALONE)
     assert (spans.shared_tokens.tolist(), spans.lengths.tolist()) == ([5], [11])
 
 
 def test_pairs_come_with_their_reference(pairs: Pairs) -> None:
     reference_PC = np.arange(12.0).reshape(6, 2)
-    found = PairItems(pairs, reference_PC).at(np.array([4, 0]))
+    found = PairItems(pairs, pair_spans(pairs, ALONE), reference_PC).at(np.array([4, 0]))
     assert [pair.reference_C.tolist() for pair in found] == [[8.0, 9.0], [0.0, 1.0]]
     assert isinstance(found[0], Pair)
     assert len(found[0].chosen[0]) == 6

@@ -32,7 +32,11 @@ class Items(Protocol):
     """What micro-batches are made of, as the plan numbers it: documents, or pairs."""
 
     def at(self, rows: NDArray[np.int64]) -> Sequence[Any]:
-        """What an `ExecutionPath` lays out, for these rows."""
+        """What an `ExecutionPath` lays out, for these rows by themselves."""
+        ...
+
+    def of(self, batch: MicroBatch) -> Sequence[Any]:
+        """The same for a micro-batch, with what follows from the step that its rows belong to."""
         ...
 
     def prompted(self, row: int) -> Document:
@@ -50,6 +54,9 @@ class Documents:
         """Ids and labels of the documents at these row indices."""
         bounds = zip(self.spans.start[rows].tolist(), self.spans.end[rows].tolist(), strict=True)
         return [(self.examples.ids[start:end], self.examples.labels[start:end]) for start, end in bounds]
+
+    def of(self, batch: MicroBatch) -> list[Document]:
+        return self.at(batch.rows)
 
     def prompted(self, row: int) -> Document:
         return self.at(np.array([row]))[0]
@@ -81,7 +88,7 @@ class Feed:
 
     def _make(self, batch: MicroBatch) -> "_Sent":
         """Runs in the worker's thread."""
-        host = self.path.host_batch(self.items.at(batch.rows), batch.tokens, pin=self._stream is not None)
+        host = self.path.host_batch(self.items.of(batch), batch.tokens, pin=self._stream is not None)
         if self._stream is None:
             return _Sent(host, host.buffer, None)
         with torch.cuda.stream(self._stream):

@@ -6,6 +6,7 @@ tokens, C values of the reference for a pair: chosen, rejected, and where tails 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,9 +26,11 @@ from dynotune.model.head.sequences import SequenceScores, sequence_scores
 from dynotune.model.one_copy import Index, apart, together
 from dynotune.model.packed import PackedBatch
 from dynotune.objectives.preference.from_scores import pairs_of, predictions_of
-from dynotune.objectives.preference.groups import in_tail
+from dynotune.objectives.preference.groups import in_tail, token_shares
 from dynotune.objectives.preference.objective import PreferenceObjective
 from dynotune.objectives.preference.pairs import Need
+from dynotune.plan.layout import MicroBatch
+from dynotune.plan.pairs import PairSpans
 
 if TYPE_CHECKING:
     from dynotune.speedups.contract import Site
@@ -41,22 +44,37 @@ class Pair(NamedTuple):
     reference_C: NDArray[np.float64]
     """Nats; empty where the objective needs no reference, or none is known yet."""
 
+    group: int
+    """Number of its group in the step."""
+
+    token_share: float
+    """Pairs over chosen label tokens, both of its group (`objectives.preference.groups.token_shares`)."""
+
 
 class PairItems:
     """The pairs of a data set, as far as they are used, with their reference."""
 
-    def __init__(self, pairs: Pairs, reference_PC: NDArray[np.float64] | None = None) -> None:
-        self.pairs = pairs
+    def __init__(self, pairs: Pairs, spans: PairSpans, reference_PC: NDArray[np.float64] | None = None) -> None:
+        self.pairs, self.spans = pairs, spans
         self.reference_PC = np.zeros((len(pairs), 0)) if reference_PC is None else reference_PC
 
     def at(self, rows: NDArray[np.int64]) -> list[Pair]:
-        """The pairs of these numbers, as views of the flat arrays."""
+        """The pairs of these numbers, as views of the flat arrays, as though they were a step."""
+        return self.of(MicroBatch(rows, 0))
+
+    def of(self, batch: MicroBatch) -> list[Pair]:
+        """The pairs of a micro-batch, whose rows keep the order of its step."""
+        step = batch.rows if batch.step_rows is None else batch.step_rows
+        size = self.spans.groups.size
+        places = np.flatnonzero(np.isin(step, batch.rows))
+        if self.spans.groups.whole:
+            there, of = np.unique(places // size, return_counts=True)
+            assert (of == np.minimum(size, len(step) - there * size)).all(), "a group stands in two micro-batches"
+        shares = token_shares(self.spans.side_labels[step, 0], size)[places].tolist()
         found = []
-        for row in rows.tolist():
-            chosen, rejected = self.pairs[row]
-            found.append(
-                Pair((chosen.ids_T, chosen.labels_T), (rejected.ids_T, rejected.labels_T), self.reference_PC[row])
-            )
+        for row, place, share in zip(batch.rows.tolist(), places.tolist(), shares, strict=True):
+            chosen, rejected = ((side.ids_T, side.labels_T) for side in self.pairs[row])
+            found.append(Pair(chosen, rejected, self.reference_PC[row], place // size, share))
         return found
 
     def prompted(self, row: int) -> Document:
@@ -80,6 +98,12 @@ class PairValues:
     reference_PC: Tensor
     """float64."""
 
+    token_shares_P: Tensor
+    """float64."""
+
+    groups: tuple[int, ...]
+    """Pairs in each group, on the host."""
+
     @property
     def sequences(self) -> int:
         return len(self.lengths_Q)
@@ -91,7 +115,8 @@ class PairValues:
             reference_PC = self.reference_PC.to(scores.logps_Q.dtype)
             logps_Q = reference_PC[:, :2].reshape(-1)
             tails_Q = reference_PC[:, 2:].reshape(-1) if self.tails_N is not None else None
-        pairs = pairs_of(scores, self.lengths_Q, logps_Q, tails_Q)
+        shares_P = self.token_shares_P.to(scores.logps_Q.dtype)
+        pairs = pairs_of(scores, self.lengths_Q, logps_Q, tails_Q, groups=self.groups, token_shares_P=shares_P)
         return objective(pairs, predictions_of(scores))
 
 
@@ -103,16 +128,18 @@ class HostValues:
         sequences_N = np.repeat(np.arange(len(lengths_Q)), lengths_Q)
         reference_PC = np.stack([pair.reference_C for pair in items]) if items else np.zeros((0, 0))
         self._columns = reference_PC.shape[1]
-        words = np.ascontiguousarray(reference_PC, np.float64).reshape(-1).view(np.int64)
-        self.arrays: list[Index] = [sequences_N, lengths_Q, words]
+        self._groups = tuple(len(list(pairs)) for _, pairs in groupby(items, key=lambda pair: pair.group))
+        words = _words(reference_PC), _words(np.array([pair.token_share for pair in items], np.float64))
+        self.arrays: list[Index] = [sequences_N, lengths_Q, *words]
         if Need.TAILS in objective.needs:
             self.arrays.append(in_tail(sequences_N, lengths_Q).astype(np.int64))
 
     def of(self, tensors: Sequence[Tensor]) -> PairValues:
         """`tensors` like `arrays`, as values."""
-        sequences_N, lengths_Q, words, *tails = tensors
-        reference_PC = words.view(torch.float64).reshape(len(lengths_Q) // 2, self._columns)
-        return PairValues(sequences_N, lengths_Q, tails[0] if tails else None, reference_PC)
+        sequences_N, lengths_Q, reference, shares, *tails = tensors
+        reference_PC = reference.view(torch.float64).reshape(len(lengths_Q) // 2, self._columns)
+        tails_N = tails[0] if tails else None
+        return PairValues(sequences_N, lengths_Q, tails_N, reference_PC, shares.view(torch.float64), self._groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +158,6 @@ class PairsPath(SideBySidePath):
     def __init__(self, site: "Site", objective: PreferenceObjective, asides: Mapping[str, Aside] | None = None) -> None:
         super().__init__(site, asides)
         self.objective = objective
-        missing = objective.needs & {Need.WHOLE_GROUPS, Need.TOKEN_SHARES}
-        assert not missing, f"a micro-batch does not carry {missing} yet"
 
     def host_batch(self, items: Sequence[Pair], tokens: int, pin: bool) -> HostBatch:
         laid = lay_families([(pair.chosen, pair.rejected) for pair in items], tokens)
@@ -208,4 +233,10 @@ def made_up_pair(tokens: int, vocabulary: int, objective: PreferenceObjective, s
         labels[:prompt] = IGNORE
         sides.append((ids % vocabulary, labels))
     columns = 4 if Need.TAILS in objective.needs else 2
-    return Pair(sides[0], sides[1], np.zeros(columns if Need.REFERENCE in objective.needs else 0))
+    reference_C = np.zeros(columns if Need.REFERENCE in objective.needs else 0)
+    return Pair(sides[0], sides[1], reference_C, group=0, token_share=1 / max(1, of_chosen))
+
+
+def _words(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The same bits, to travel with the rest of a micro-batch."""
+    return np.ascontiguousarray(values).reshape(-1).view(np.int64)

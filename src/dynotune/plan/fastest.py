@@ -142,14 +142,14 @@ def question(
 
 def largest_step(plan: Plan) -> int:
     """Tokens of the largest step of the first epoch on one rank, if they were spread evenly."""
-    _, lengths, steps = plan.first_epoch
+    lengths, steps = plan.first_units
     totals = np.add.reduceat(lengths, steps[:-1])
     return math.ceil(int(totals.max()) / plan.world)
 
 
 def most_useful(plan: Plan) -> int:
     """Tokens beyond which a micro-batch is not made: larger ones are hardly faster, or no step has them. A rung."""
-    uneven = int(plan.spans.lengths_of(plan.rows).max()) if plan.world > 1 else 0
+    uneven = plan.longest if plan.world > 1 else 0
     return min(DEFAULT_TOKENS, round_up(largest_step(plan) + uneven))
 
 

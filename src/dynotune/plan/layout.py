@@ -15,3 +15,6 @@ class MicroBatch:
 
     tokens: int
     """Processed tokens: real ones and padding. One of the plan's ladder; the document's own length on the plain path."""
+
+    step_rows: NDArray[np.int64] | None = None
+    """All rows of the step in its order, for what follows from them; None: those of `rows`, which are no step of a plan."""

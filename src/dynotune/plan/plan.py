@@ -17,15 +17,18 @@ from dynotune.config.keys.batch import BatchConfig
 from dynotune.errors import DataError
 from dynotune.plan.content import Packing
 from dynotune.plan.epoch import Layout, ladder_of, layout_of
-from dynotune.plan.ladder import Ladder
+from dynotune.plan.ladder import Ladder, round_down, round_up
 from dynotune.plan.layout import MicroBatch
-from dynotune.plan.packing import lay_out
-from dynotune.plan.ranked import empty_tokens, ladder_on_ranks, layout_on_ranks, on_ranks
+from dynotune.plan.ranked import ladder_on_ranks, layout_on_ranks
 from dynotune.plan.sampler import epoch_order
 from dynotune.plan.spread import Cost
 from dynotune.plan.summary import PACKED, PLAIN, figures, layout_line, lines, ranks_line
+from dynotune.plan.together import lay_out_step, units_of
 from dynotune.plan.trl_packing import members
 from dynotune.plan.truncation import Units
+
+MOST_LOOKED_AT = 10_000_000
+"""Rows in all epochs together whose order is gone through for the largest group: beyond, a bound is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ class Plan:
         other = copy(self)
         other.micro_batch_tokens, other._longest_elsewhere = micro_batch_tokens, longest
         other.cost = cost or self.cost
-        for known in ("ladder", "layout"):
+        for known in ("ladder", "layout", "first_units"):
             other.__dict__.pop(known, None)
         return other
 
@@ -134,7 +137,7 @@ class Plan:
         first = within * self.examples_per_step
         rows, _ = self._documents(self._epoch(epoch)[first : first + self.examples_per_step])
         lengths = self.spans.lengths_of(rows)
-        every = on_ranks(rows, lengths, self.world, self.cost, self._lay_out, empty_tokens(self.ladder))
+        every = lay_out_step(self.spans, rows, self.ladder, self.world, self.cost)
         return Step(
             number=number,
             epoch=number / self.steps_per_epoch,
@@ -147,9 +150,6 @@ class Plan:
             elsewhere=tuple(one for rank, own in enumerate(every) if rank != self.rank for one in own),
         )
 
-    def _lay_out(self, rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[MicroBatch]:
-        return lay_out(rows, lengths, self.ladder)
-
     def steps(self, after: int = 0) -> Iterator[Step]:
         """All steps behind step `after`."""
         for number in range(after + 1, self.total_steps + 1):
@@ -160,10 +160,10 @@ class Plan:
         """The token counts of micro-batches, chosen from the first epoch and valid for all. None on the plain path."""
         if self.micro_batch_tokens is None:
             return None
-        _, lengths, steps = self.first_epoch
+        lengths, steps = self.first_units
         tokens = self._row_tokens()
         most = int(np.partition(tokens, -min(self.examples_per_step, len(tokens)))[-self.examples_per_step :].sum())
-        longest = max(int(self.spans.lengths_of(self.rows).max()), self._longest_elsewhere)
+        longest = max(self.longest, self._longest_elsewhere)
         if self.world > 1:
             return ladder_on_ranks(lengths, steps, self.micro_batch_tokens, most, longest, self.world, self.cost)
         return ladder_of(lengths, steps, self.micro_batch_tokens, most, longest)
@@ -171,7 +171,7 @@ class Plan:
     @cached_property
     def layout(self) -> Layout:
         """How the steps of the first epoch are executed."""
-        _, lengths, steps = self.first_epoch
+        lengths, steps = self.first_units
         if self.world > 1:
             return layout_on_ranks(lengths, steps, self.ladder, self.world, self.cost)
         return layout_of(lengths, steps, self.ladder)
@@ -179,9 +179,34 @@ class Plan:
     @cached_property
     def first_epoch(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Its documents in order, their lengths, and the offsets [steps + 1] at which steps begin among them."""
-        documents, offsets = self._documents(self._epoch(0))
-        steps = offsets[np.append(np.arange(0, self.rows_per_epoch, self.examples_per_step), self.rows_per_epoch)]
+        documents, steps = self._in_steps(0)
         return documents, self.spans.lengths_of(documents), steps
+
+    @cached_property
+    def first_units(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Tokens of what is laid out in the first epoch: documents, or several that stand together. Then where steps begin
+        among them [steps + 1]."""
+        documents, _, steps = self.first_epoch
+        most = self.micro_batch_tokens
+        if most is not None:
+            most = max(round_down(most), round_up(max(self.longest, self._longest_elsewhere)))
+        return units_of(self.spans, documents, steps, most)
+
+    @cached_property
+    def longest(self) -> int:
+        """Tokens that a micro-batch must hold: of the longest document, or of the most that stand together undivided."""
+        lengths = self.spans.lengths_of(self.rows)
+        if self.spans.together(self.rows[:1], None) is None:
+            return int(lengths.max())
+        epochs = 1 if self.strategy == "sequential" else math.ceil(self.total_steps / self.steps_per_epoch)
+        if epochs * len(lengths) > MOST_LOOKED_AT:  # the longest all in one, which is more than any order makes
+            return self.spans.largest(self.rows[np.argsort(-lengths)], np.array([0, len(lengths)]))
+        return max(self.spans.largest(*self._in_steps(epoch)) for epoch in range(epochs))
+
+    def _in_steps(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The documents of an epoch in order, and the offsets [steps + 1] at which steps begin among them."""
+        documents, offsets = self._documents(self._epoch(epoch))
+        return documents, offsets[np.append(np.arange(0, len(offsets) - 1, self.examples_per_step), len(offsets) - 1)]
 
     def _epoch(self, epoch: int) -> NDArray[np.int64]:
         """The order of an epoch's rows."""

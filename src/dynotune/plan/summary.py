@@ -27,9 +27,9 @@ DEFAULT_EXAMPLES = 64
 
 def figures(plan: Plan) -> dict[str, Any]:
     """How the first epoch is executed; the others differ by chance only."""
-    documents, lengths, steps = plan.first_epoch
+    documents, _, steps = plan.first_epoch
     layout, labels = plan.layout, plan.spans.label_tokens[documents]
-    real, processed = int(lengths.sum()), int(layout.processed_tokens.sum())
+    real, processed = int(layout.real_tokens.sum()), int(layout.processed_tokens.sum())
     no_labels = int((np.add.reduceat(labels, steps[:-1]) == 0).sum())
     filled = int(layout.micro_batches.sum()) - (layout.empty if isinstance(layout, RankedLayout) else 0)
     return {
@@ -37,7 +37,7 @@ def figures(plan: Plan) -> dict[str, Any]:
         "micro_batches_per_step": _spread(layout.micro_batches),
         "documents_per_micro_batch": len(documents) / filled,
         "documents_per_step": _spread(np.diff(steps)),
-        "documents_lost": len(documents) - int(layout.documents.sum()),
+        "documents_lost": len(plan.first_units[0]) - int(layout.documents.sum()),
         "tokens_per_step": _spread(layout.real_tokens),
         "ladder": {str(rung): count for rung, count in layout.used.items()},
         "fill": layout.fill,

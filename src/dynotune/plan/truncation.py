@@ -4,12 +4,15 @@ Truncation belongs to the plan and not to the tokens: the same tokenised data se
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dynotune.data.examples import Examples
+
+if TYPE_CHECKING:
+    from dynotune.plan.together import Together
 
 
 class Units(Protocol):
@@ -26,6 +29,23 @@ class Units(Protocol):
 
     def attention_of(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Lengths of documents that attend to themselves, and lengths of those parts of them that are counted twice so."""
+        ...
+
+    @property
+    def group(self) -> int:
+        """How many rows that follow each other in a step may depend on each other, from its first row on."""
+        ...
+
+    def together(self, rows: NDArray[np.int64], most: int | None) -> "Together | None":
+        """How the rows of a step stand together. None where none of any step do: each is a unit by itself.
+
+        most: tokens of the largest micro-batch; None on the plain path.
+        """
+        ...
+
+    def largest(self, rows: NDArray[np.int64], steps: NDArray[np.int64]) -> int:
+        """Tokens, at most, of what is never divided, over rows in their order; a step begins at each of `steps`
+        [steps + 1]."""
         ...
 
 
@@ -51,6 +71,16 @@ class Spans:
 
     def attention_of(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         return self.lengths_of(rows), np.zeros(0, np.int64)
+
+    @property
+    def group(self) -> int:
+        return 1
+
+    def together(self, rows: NDArray[np.int64], most: int | None) -> None:
+        return None
+
+    def largest(self, rows: NDArray[np.int64], steps: NDArray[np.int64]) -> int:
+        return int(self.lengths_of(rows).max())
 
 
 def truncate(examples: Examples, max_length: int | None, mode: str) -> Spans:

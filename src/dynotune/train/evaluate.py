@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +15,8 @@ from dynotune.objectives.counted import Counted
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.ladder import Ladder, round_up
 from dynotune.plan.layout import MicroBatch
-from dynotune.plan.packing import lay_out
-from dynotune.plan.ranked import empty_tokens, on_ranks
 from dynotune.plan.spread import Cost
+from dynotune.plan.together import lay_out_step
 from dynotune.plan.truncation import Units
 from dynotune.train.faults.memory import lower_ladder
 
@@ -37,6 +35,18 @@ class HeldOut:
     items: Items
     spans: Units
     rows: np.ndarray
+
+    @property
+    def longest(self) -> int:
+        """Tokens that a micro-batch must hold."""
+        return self.spans.largest(self.rows, np.array([0, len(self.rows)]))
+
+    def parts(self) -> Iterator[np.ndarray]:
+        """The rows a part at a time, groups whole: what is on its way to the device must not grow with the data set."""
+        firsts = np.arange(0, len(self.rows), self.spans.group)
+        for some in np.array_split(firsts, max(1, len(self.rows) // LAID_OUT_AT_ONCE)):
+            if len(some):
+                yield self.rows[some[0] : some[-1] + self.spans.group]
 
 
 class Evaluator:
@@ -111,21 +121,16 @@ class Evaluator:
     def lower(self, ladder: Ladder | None) -> int | None:
         """Lay out smaller from here on: the new most. None where nothing smaller holds the longest document."""
         if ladder is not None:
-            longest = max(int(held.spans.lengths_of(held.rows).max()) for held in self.held_out.values())
+            longest = max(held.longest for held in self.held_out.values())
             most = lower_ladder(ladder, self.most, longest)
             self.most = most or self.most
             return most
         return None
 
     def _micro_batches(self, held: HeldOut, ladder: Ladder | None) -> Iterator[MicroBatch]:
-        """Laid out a part at a time: what is on its way to the device must not grow with the data set."""
-        for rows in np.array_split(held.rows, max(1, len(held.rows) // LAID_OUT_AT_ONCE)):
-            lengths = held.spans.lengths_of(rows)
-            fitting = self._ladder_for(int(lengths.max(initial=0)), ladder)
-            every = on_ranks(
-                rows, lengths, self.ranks.world, Cost(), partial(lay_out, ladder=fitting), empty_tokens(fitting)
-            )
-            yield from every[self.ranks.rank]
+        for rows in held.parts():
+            fitting = self._ladder_for(held.spans.largest(rows, np.array([0, len(rows)])), ladder)
+            yield from lay_out_step(held.spans, rows, fitting, self.ranks.world, Cost())[self.ranks.rank]
 
     def _ladder_for(self, longest: int, ladder: Ladder | None) -> Ladder | None:
         """The plan's ladder as far as evaluation goes up on it, and a rung for what is longer."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from dynotune.config.dpo import DPOConfig
 from dynotune.config.whole import WholeConfig
 from dynotune.data.account.quarantine import Quarantine
 from dynotune.data.load import Loaded, load_train_and_eval
@@ -19,7 +20,7 @@ from dynotune.execution.pairs import PairItems
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.content import Content, make_content
 from dynotune.plan.make import check_vocabulary, rows_without_labels
-from dynotune.plan.pairs import pair_spans
+from dynotune.plan.pairs import groups_of, pair_spans
 from dynotune.plan.plan import Plan
 from dynotune.plan.truncation import Units
 from dynotune.say import sayer
@@ -51,12 +52,8 @@ class Material:
             check_vocabulary(loaded.examples, size)
 
     def longest(self) -> int:
-        """Tokens of the longest document, held-out ones among them."""
-        documents = [
-            (self.plan.spans, self.plan.rows),
-            *((held.spans, held.rows) for held in self.held_out.values()),
-        ]
-        return max(int(spans.lengths_of(rows).max()) for spans, rows in documents)
+        """Tokens that a micro-batch must hold, held-out data among them: of the longest document, pair or group of pairs."""
+        return max(self.plan.longest, *(held.longest for held in self.held_out.values()), 0)
 
 
 def read_material(
@@ -116,7 +113,7 @@ def _make_plan(
         )
 
     content = content_of(data, config.packing)
-    train = _units_of(content)
+    train = _units_of(content, config)
     # Shuffled rows make other steps, so a checkpoint must not go on under them.
     digest = data.examples.digest() + ("" if shuffle_seed is None else f", shuffled by {shuffle_seed}")
     plan = Plan(
@@ -131,7 +128,7 @@ def _make_plan(
     )
     held_out = {}
     for name, loaded in held_out_data.items():
-        held = _units_of(content_of(loaded, config.packing_of_evaluation))
+        held = _units_of(content_of(loaded, config.packing_of_evaluation), config, held_out=True)
         held_out[name] = HeldOut(held.items, held.spans, held.rows[held.spans.label_tokens[held.rows] > 0])
     return plan, train, held_out
 
@@ -146,13 +143,14 @@ class _Units:
     places: Sequence[Place]
 
 
-def _units_of(content: Content) -> _Units:
-    """Documents, or pairs where the data's rows are pairs."""
+def _units_of(content: Content, config: WholeConfig, held_out: bool = False) -> _Units:
+    """Documents, or pairs where preferences are learned."""
     examples = content.examples
-    if examples.per_example == 1:
+    if not isinstance(config, DPOConfig):
         return _Units(Documents(examples, content.spans), content.spans, content.rows, examples.places)
     pairs = Pairs(examples, content.spans.start, content.spans.end)
-    return _Units(PairItems(pairs), pair_spans(pairs), content.rows[::2] // 2, examples.places_of_rows)
+    spans = pair_spans(pairs, groups_of(config, held_out))
+    return _Units(PairItems(pairs, spans), spans, content.rows[::2] // 2, examples.places_of_rows)
 
 
 def _report_data(

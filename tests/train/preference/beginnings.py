@@ -16,7 +16,7 @@ from dynotune.execution.pairs import PairItems, PairsPath
 from dynotune.model.precision import Precision
 from dynotune.objectives.preference.objective import PreferenceObjective
 from dynotune.parallel.ranks import Ranks
-from dynotune.plan.pairs import pair_spans
+from dynotune.plan.pairs import groups_of, pair_spans
 from dynotune.plan.plan import Plan
 from dynotune.speedups.choose import decide
 from dynotune.speedups.contract import Context, Site
@@ -75,10 +75,12 @@ def beginning(
     ranks = ranks or Ranks()
     config = DPOConfig(**{"per_device_train_batch_size": 4, "packed_execution": "on", "max_steps": 4, **keys})
     objective = PreferenceObjective(config)
-    spans = pair_spans(pairs)
-    others = {name: (PairItems(some), pair_spans(some)) for name, some in (held_out or {}).items()}
-    held = {name: HeldOut(items, of, np.arange(len(items.pairs))) for name, (items, of) in others.items()}
-    longest = max(int(of.lengths.max()) for of in [spans, *(one.spans for one in held.values())])  # type: ignore[attr-defined]
+    spans = pair_spans(pairs, groups_of(config))
+    others = [
+        (name, some, pair_spans(some, groups_of(config, held_out=True))) for name, some in (held_out or {}).items()
+    ]
+    held = {name: HeldOut(PairItems(some, of), of, np.arange(len(some))) for name, some, of in others}
+    longest = max([int(spans.lengths.max()), *(one.longest for one in held.values())])
     plan = Plan(spans, np.arange(len(pairs)), config, 0, rank=ranks.rank, world=ranks.world).executed(tokens, longest)
     compute = torch.bfloat16 if precision.compute_bf16 else next(model.parameters()).dtype
     context = Context(config, model, CPU, compute, precision, longest)
@@ -87,7 +89,7 @@ def beginning(
     path = PairsPath(site, objective)
     begun = Start(
         execution=SimpleNamespace(path=path, plan=plan, site=site, installed=installed),  # type: ignore[arg-type]
-        material=SimpleNamespace(items=PairItems(pairs), held_out=held),  # type: ignore[arg-type]
+        material=SimpleNamespace(items=PairItems(pairs, spans), held_out=held),  # type: ignore[arg-type]
         model=model,
         device=CPU,
         ranks=ranks,

@@ -4,7 +4,7 @@ by 0; what TRL ignores is said."""
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from dynotune.config.checking.finding import Finding, idle, wrong
+from dynotune.config.checking.finding import Finding, changed, idle, wrong
 from dynotune.config.keys.batch import BatchConfig
 from dynotune.config.keys.preference import PreferenceConfig
 
@@ -127,7 +127,7 @@ if TYPE_CHECKING:
 
 
 def groups(config: "_PairsInBatches", given: frozenset[str]) -> Iterator[Finding]:
-    """A loss that sorts batches of one pair has nothing to sort."""
+    """A loss that sorts batches of one pair has nothing to sort, and other losses than those of batches know none."""
     sorting = _named(config, SORTING.__contains__)
     if sorting and config.per_device_train_batch_size == 1:
         yield idle(
@@ -135,4 +135,11 @@ def groups(config: "_PairsInBatches", given: frozenset[str]) -> Iterator[Finding
             " pair is trained as it is.",
             "loss_type",
             "per_device_train_batch_size",
+        )
+    if changed(config, "per_device_eval_batch_size") and BY_BATCH.isdisjoint(config.loss_type):
+        yield idle(
+            f"`per_device_eval_batch_size` does nothing with `loss_type: {', '.join(config.loss_type)}`: the evaluation loss"
+            " is the mean over all pairs.",
+            "per_device_eval_batch_size",
+            "loss_type",
         )

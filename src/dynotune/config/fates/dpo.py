@@ -48,10 +48,9 @@ DPO_CONFIG: dict[str, Fate] = {
     "average_tokens_across_devices": superseded(
         "the loss is always the mean over the pairs of the whole step", default=True, silent=(True, False, None)
     ),
-    "per_device_eval_batch_size": superseded(
-        "the evaluation loss is the mean over all pairs; losses that sort or average over tokens take them in groups of "
-        "`per_device_train_batch_size`",
-        default=8,
+    "per_device_eval_batch_size": honoured(
+        "losses that sort or average over tokens take held-out pairs in batches of this size; a smaller one counts by its "
+        "pairs (TRL: as much as a whole one)"
     ),
 }
 

@@ -74,3 +74,7 @@ class PreferenceConfig(Topic):
 
     cpo_alpha: float = Field(default=1.0, ge=0)
     """Weight of the negative log-likelihood in `cpo`."""
+
+    per_device_eval_batch_size: int = Field(default=8, gt=0)
+    """Held-out pairs in a batch, where a loss sorts a batch (`aot`, `aot_unpaired`) or averages over its tokens (`sft`,
+    `orpo`, `cpo`). No other loss depends on it, and nothing else does."""

@@ -74,7 +74,7 @@ DECISIONS: dict[str, Decision] = {
         Matter.WARNING, EVALUATIONS,
         "eval_dataset_name", "dataset_test_split", "eval_packing", "eval_strategy", "eval_steps", "eval_delay",
         "metric_for_best_model", "greater_is_better", "load_best_model_at_end", "early_stopping_patience",
-        "early_stopping_threshold",
+        "early_stopping_threshold", "per_device_eval_batch_size",
     ),
     **_each(
         Matter.PLAN, "what it decides is in the plan and the tokens",

@@ -53,7 +53,7 @@ class Explainer:
             self.config,
             packed,
             _most_tokens(plan),
-            None if plan is None else int(plan.spans.lengths_of(plan.rows).max()),
+            None if plan is None else plan.longest,
             self._memory(),
         )
         return [
@@ -122,4 +122,4 @@ def _parts(at: Circumstances) -> list[str]:
 def _most_tokens(plan: Plan | None) -> int | None:
     if plan is None:
         return None
-    return plan.ladder.top if plan.ladder is not None else int(plan.spans.lengths_of(plan.rows).max())
+    return plan.ladder.top if plan.ladder is not None else plan.longest
