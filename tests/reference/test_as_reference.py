@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import IA3Config, LoraConfig, get_peft_model
 
 from dynotune.reference import as_reference
 from tests.tiny import tiny_model
@@ -20,6 +20,45 @@ def with_adapter() -> Any:
         if "lora_B" in name:
             parameter.data.normal_()
     return model.train()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"use_dora": True},
+        {"modules_to_save": ["lm_head"], "target_modules": ["q_proj"]},
+        {"trainable_token_indices": [5, 9, 300], "target_modules": ["q_proj"]},
+        {"target_modules": ["embed_tokens", "q_proj"]},
+    ],
+)
+def test_what_is_switched_off_is_what_peft_switches_off(changes: dict[str, Any]) -> None:
+    config = {"r": 4, "target_modules": ["q_proj", "lm_head"], "task_type": "CAUSAL_LM", **changes}
+    model = get_peft_model(tiny_model(tie_word_embeddings=False), LoraConfig(**config)).eval()
+    torch.manual_seed(0)
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.data.normal_(std=0.3)
+    with torch.no_grad(), model.disable_adapter():
+        right = model(input_ids=IDS).logits
+    with as_reference(model):
+        assert torch.equal(model(input_ids=IDS).logits, right)
+    with torch.no_grad():
+        assert (model(input_ids=IDS).logits - right).abs().max() > 1e-3  # negative control
+
+
+def test_an_adapter_that_is_not_lora_is_switched_off_too() -> None:
+    config = IA3Config(target_modules=["k_proj"], feedforward_modules=[], task_type="CAUSAL_LM")
+    model: Any = get_peft_model(tiny_model(), config).train()
+    before = state(model)
+    for name, parameter in model.named_parameters():
+        if "ia3" in name:
+            parameter.data.fill_(3.0)
+    with torch.no_grad():
+        right = tiny_model()(input_ids=IDS).logits
+    with as_reference(model):
+        assert torch.equal(model(input_ids=IDS).logits, right)
+    assert state(model) == before
 
 
 def state(model: Any) -> list[Any]:
