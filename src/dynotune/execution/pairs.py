@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dynotune.data.examples import IGNORE
 from dynotune.data.pairs import Pairs
+from dynotune.execution.in_step import ReferenceInStep
 from dynotune.execution.path import Document, HostBatch
 from dynotune.execution.side_by_side import SideBySidePath
 from dynotune.model.aside import Aside
@@ -155,9 +156,15 @@ class PairBatch:
 class PairsPath(SideBySidePath):
     """Micro-batches of whole pairs: one forward pass through the layers, the log-probability of each answer, the losses."""
 
-    def __init__(self, site: "Site", objective: PreferenceObjective, asides: Mapping[str, Aside] | None = None) -> None:
+    def __init__(
+        self,
+        site: "Site",
+        objective: PreferenceObjective,
+        asides: Mapping[str, Aside] | None = None,
+        in_step: ReferenceInStep | None = None,
+    ) -> None:
         super().__init__(site, asides)
-        self.objective = objective
+        self.objective, self.in_step = objective, in_step or ReferenceInStep()
 
     def host_batch(self, items: Sequence[Pair], tokens: int, pin: bool) -> HostBatch:
         laid = lay_families([(pair.chosen, pair.rejected) for pair in items], tokens)
@@ -178,19 +185,19 @@ class PairsPath(SideBySidePath):
     def made_up(self, lengths: Sequence[int], vocabulary: int) -> list[Pair]:
         return [made_up_pair(n, vocabulary, self.objective, shared=True) for n in lengths]
 
-    def scores(self, batch: PairBatch) -> SequenceScores:
+    def scores(self, batch: PairBatch, *, logps_only: bool = False) -> SequenceScores:
         """Log-probabilities of all answers, with gradient where it is wanted, and what the losses need beside them."""
         laid, values = batch.laid, batch.values
         hidden_TD = hidden_states(self.model, laid)
         if self.site.labelled_rows:
-            return self._scored(hidden_TD, laid.predictors_N, batch)
+            return self._scored(hidden_TD, laid.predictors_N, batch, logps_only)
         logits_NV = self.head.few_logits(hidden_TD).index_select(0, laid.predictors_N)
         return plain_sequence_scores(
             logits_NV, laid.targets_N, values.sequences_N, values.sequences, tails_N=values.tails_N
         )
 
     def loss(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
-        return batch.values.loss_of(self.scores(batch), self.objective)
+        return self.in_step.values(self, batch).loss_of(self.scores(batch), self.objective)
 
     def loss_one_by_one(self, batch: PairBatch) -> Tensor:
         laid, values = batch.laid, batch.values
@@ -199,9 +206,11 @@ class PairsPath(SideBySidePath):
             ids_S = laid.ids_T[laid.key_rows_K].split(list(laid.key_lengths))
             rows_N = laid.key_boundaries_S1[values.sequences_N] + laid.positions_T[rows_N]
         hidden_KD = self._hidden_one_by_one(ids_S)
-        return values.loss_of(self._scored(hidden_KD, rows_N, batch), self.objective)[0]
+        return self.in_step.values(self, batch).loss_of(self._scored(hidden_KD, rows_N, batch), self.objective)[0]
 
-    def _scored(self, hidden_TD: Tensor, predictors_N: Tensor, batch: PairBatch) -> SequenceScores:
+    def _scored(
+        self, hidden_TD: Tensor, predictors_N: Tensor, batch: PairBatch, logps_only: bool = False
+    ) -> SequenceScores:
         return sequence_scores(
             self.head,
             hidden_TD,
@@ -210,8 +219,8 @@ class PairsPath(SideBySidePath):
             batch.values.sequences_N,
             batch.values.sequences,
             tails_N=batch.values.tails_N,
-            mean_logits=True,
-            aligned_logps=Need.AGREEMENT in self.objective.needs,
+            mean_logits=not logps_only,
+            aligned_logps=not logps_only and Need.AGREEMENT in self.objective.needs,
         )
 
 

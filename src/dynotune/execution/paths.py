@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from dynotune.execution.in_step import ReferenceInStep
 from dynotune.execution.packed import PackedPath
 from dynotune.execution.pairs import PairsPath
 from dynotune.execution.path import ExecutionPath
@@ -48,10 +49,10 @@ class PairPaths:
     """Of preference pairs."""
 
     def __init__(self, objective: PreferenceObjective) -> None:
-        self.objective = objective
+        self.objective, self.in_step = objective, ReferenceInStep()
 
     def packed(self, site: "Site", asides: Mapping[str, Aside] | None = None) -> PairsPath:
-        return PairsPath(site, self.objective, asides)
+        return PairsPath(site, self.objective, asides, self.in_step)
 
     def plain(self, model: "PreTrainedModel") -> PlainPairsPath:
-        return PlainPairsPath(model, self.objective)
+        return PlainPairsPath(model, self.objective, self.in_step)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from dynotune.data.examples import IGNORE
+from dynotune.execution.in_step import ReferenceInStep
 from dynotune.execution.pairs import HostValues, Pair, PairValues, made_up_pair, sides_of
 from dynotune.execution.path import Document, HostBatch
 from dynotune.model.forward import logits_of_document
@@ -48,8 +49,10 @@ class PlainPairsPath:
 
     labelled_rows_head = False
 
-    def __init__(self, model: "PreTrainedModel", objective: PreferenceObjective) -> None:
-        self.model, self.objective = model, objective
+    def __init__(
+        self, model: "PreTrainedModel", objective: PreferenceObjective, in_step: ReferenceInStep | None = None
+    ) -> None:
+        self.model, self.objective, self.in_step = model, objective, in_step or ReferenceInStep()
 
     def host_batch(self, items: Sequence[Pair], tokens: int, pin: bool) -> HostBatch:
         values = HostValues(items, self.objective)
@@ -85,8 +88,8 @@ class PlainPairsPath:
     def notes(self) -> list[str]:
         return []
 
-    def scores(self, batch: Sides) -> SequenceScores:
-        """As `PairsPath.scores`."""
+    def scores(self, batch: Sides, *, logps_only: bool = False) -> SequenceScores:
+        """As `PairsPath.scores`; all of them in any case."""
         rows = [
             logits_of_document(self.model, ids_T).index_select(0, predictors_n)
             for ids_T, predictors_n in zip(batch.ids_T, batch.predictors_n, strict=True)
@@ -97,4 +100,4 @@ class PlainPairsPath:
         )
 
     def loss(self, batch: Sides) -> tuple[Tensor, Tensor]:
-        return batch.values.loss_of(self.scores(batch), self.objective)
+        return self.in_step.values(self, batch).loss_of(self.scores(batch), self.objective)

@@ -74,6 +74,17 @@ class SideBySidePath(ExecutionPath):
         for (kind, aside), then in zip(self.asides.items(), before, strict=True):
             self.left[kind] += aside.calls - then
 
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Inside, what kernels leave to modules is nothing to tell: a reference has no adapter that they could compute."""
+        before, left = [aside.calls for aside in self.asides.values()], self.left.copy()
+        try:
+            yield
+        finally:
+            self.left = left
+            for aside, calls in zip(self.asides.values(), before, strict=True):
+                aside.calls = calls
+
     def notes(self) -> list[str]:
         return [
             f"note: {kind}: {calls:,} calls in training and evaluation stepped aside: the modules' own operations answered"

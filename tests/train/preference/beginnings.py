@@ -1,7 +1,7 @@
 """Runs of pairs that stand before their first step, put together as the flow does, around a small model."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +11,10 @@ from peft import LoraConfig, get_peft_model
 from rich.console import Console
 
 from dynotune.config.dpo import DPOConfig
+from dynotune.data.examples import IGNORE
 from dynotune.data.pairs import Pairs
 from dynotune.execution.pairs import PairItems, PairsPath
+from dynotune.model.forward import logits_of_document
 from dynotune.model.precision import Precision
 from dynotune.objectives.preference.objective import PreferenceObjective
 from dynotune.parallel.ranks import Ranks
@@ -110,15 +112,11 @@ def beginning(
         installed.close()
 
 
-def one_by_one(model: Any, pairs: Pairs, numbers: Sequence[int]) -> np.ndarray:
-    """Log-probabilities [n, 2] through stock transformers, a side at a time, with the adapter off."""
-    from contextlib import nullcontext
-
-    from dynotune.data.examples import IGNORE
-    from dynotune.model.forward import logits_of_document
-
+def one_by_one(model: Any, pairs: Pairs, numbers: Sequence[int], adapter: bool = False) -> np.ndarray:
+    """Log-probabilities [n, 2] through stock transformers, a side at a time, with the adapter off or on."""
     found = []
-    with torch.no_grad(), model.disable_adapter() if hasattr(model, "peft_config") else nullcontext():
+    off = hasattr(model, "peft_config") and not adapter
+    with torch.no_grad(), model.disable_adapter() if off else nullcontext():
         for number in numbers:
             for side in pairs[number]:
                 logits_TV = logits_of_document(model, torch.from_numpy(side.ids_T).long())

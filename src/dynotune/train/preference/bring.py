@@ -12,21 +12,22 @@ from typing import cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.console import Console
+from torch import nn
 
 from dynotune.config.dpo import DPOConfig
+from dynotune.execution.feed import Items
 from dynotune.execution.pairs import PairItems
 from dynotune.objectives.preference.objective import PreferenceObjective
 from dynotune.objectives.preference.pairs import Need
 from dynotune.plan.plan import Plan
-from dynotune.reference import ReferenceCache, as_reference, begins_at_zero, measured_noise, why_not_checked
+from dynotune.reference import Key, ReferenceCache, begins_at_zero, measured_noise, start_changes_base, why_not_checked
 from dynotune.reference.check import Score
 from dynotune.reference.compute import BATCH_TOKENS
 from dynotune.reference.noise import EXACT
 from dynotune.reference.pairs import pair_digests
 from dynotune.train.preference.identity import files_of, is_exact, key_here, made_by, of_first_rank
 from dynotune.train.preference.progress import scoring_progress
-from dynotune.train.preference.scoring import Scoring, ScoringPath
+from dynotune.train.preference.scoring import Scoring, ScoringPath, reference_on
 from dynotune.train.preference.step_zero import Check, Known, sample_of
 from dynotune.train.recipe import Start
 from dynotune.train.rehearse import largest
@@ -39,66 +40,140 @@ def bring_reference(config: DPOConfig, objective: PreferenceObjective, start: St
     Returns what was said, for the run's record. Raises `TrainingError` where a value is not finite, or where policy and
     reference differ.
     """
-    lines: list[str] = []
+    told: list[str] = []
 
     def tell(line: str) -> None:
-        lines.append(line)
+        told.append(line)
         start.say(line)
 
     if Need.REFERENCE not in objective.needs:
         tell("step 0: not checked: the loss has no reference")
-        return lines
-    if config.precompute_ref_log_probs is False:
-        tell(
-            "note: `precompute_ref_log_probs: false`: the reference is computed once nonetheless, with the same values"
-        )
-    model, device, ranks = start.model, start.device, start.ranks
-    plan, site = start.execution.plan, start.execution.site
-    train = start.material.items
-    assert isinstance(train, PairItems)
-    tails, exact = Need.TAILS in objective.needs, is_exact(site)
-    zero = begins_at_zero(model)
-    keep_adapter = start.continued_adapter and not zero
-    context = partial(as_reference, model, keep_adapter=keep_adapter)
-    scoring = Scoring(cast(ScoringPath, start.execution.path), site, plan.ladder, device, 4 if tails else 2)
-    score = scoring.of(train, plan.spans, context)
-    first = plan.step(1)
-    own = np.concatenate([batch.rows for batch in first.micro_batches])
-    sampled = sample_of(train.pairs.taken(own).label_counts, own)
-    bound = EXACT if exact else max(ranks.gather(measured_noise(score, sampled)))
-    files = files_of(config) if start.as_in_files else ()
-    key_now = partial(key_here, model, files, site, keep_adapter=keep_adapter, tails=tails)
-    key = of_first_rank(key_now, ranks)
-    if start.rehearsal:
-        rows = np.union1d(own, largest(plan).rows)
-        known = Known.of(train, rows, score(rows), pair_digests(train.pairs.taken(rows)))
-    else:
-        cache = ReferenceCache(key, made_by(site, start.execution.installed), bound, ranks, say=start.say)
-        cache.batch_tokens = max(BATCH_TOKENS, 4 * plan.ladder.top if plan.ladder else 0)
-        off = bool(config.disable_tqdm)
-        known = _obtained(cache, train, rows_of_run(plan), score, tell, start.console, off)
-        for name, held in start.material.held_out.items():
-            of_held = replace(cache, name=f"reference of {name}")
-            items = held.items
-            assert isinstance(items, PairItems)
-            score_held = scoring.of(items, held.spans, context)
-            found = _obtained(of_held, items, held.rows, score_held, tell, start.console, off)
-            items.reference_PC = found.values_PC
-    train.reference_PC = known.values_PC
-    _let_go(device)
-    why = why_not_checked(
-        model, other_reference=False, reference_free=False, resumed=start.resumed, adapter_begins_at_zero=zero
-    )
-    if config.neftune_noise_alpha:
-        why = why or "noise is added to embeddings in training (`neftune_noise_alpha`)"
-    if why:
+        return told
+    bringing = Bringing(config, start, Need.TAILS in objective.needs, tell)
+    known = bringing.known()
+    _let_go(start.device)
+    if why := bringing.why_not_checked():
         tell(f"step 0: not checked: {why}")
-        return lines
-    policy = scoring.of(train, plan.spans, partial(as_reference, model, keep_adapter=True))
-    check = Check(model, scoring, train, known, score, policy, key, key_now, bound, exact, ranks, tell)
-    check(first)
-    _let_go(device)
-    return lines
+        return told
+    bringing.check(known)
+    _let_go(start.device)
+    return told
+
+
+class Bringing:
+    """The reference of one run, before its first step."""
+
+    def __init__(self, config: DPOConfig, start: Start, tails: bool, tell: Callable[[str], None]) -> None:
+        """tails: whether the losses need them. tell: for what is to be known of the run afterwards."""
+        self.config, self.start, self.tails, self.tell = config, start, tails, tell
+        self.model, self.ranks = start.model, start.ranks
+        self.plan, self.site = start.execution.plan, start.execution.site
+        self.path = cast(ScoringPath, start.execution.path)
+        self.train = _pairs(start.material.items)
+        self.zero = begins_at_zero(self.model)
+        self.keep_adapter = start.continued_adapter and not self.zero
+        self.context = partial(reference_on, self.path, self.model, self.keep_adapter)
+        self.scoring = Scoring(self.path, self.site, self.plan.ladder, start.device, 4 if tails else 2)
+        self.score = self.scoring.of(self.train, self.plan.spans, self.context)
+        self.first = self.plan.step(1)
+        self.own = np.concatenate([batch.rows for batch in self.first.micro_batches])
+        """Pairs of the first step that this rank trains."""
+
+        self.exact = is_exact(self.site)
+        self.bound = EXACT if self.exact else self._noise()
+        self.files = files_of(config) if start.as_in_files else ()
+        self.key = of_first_rank(self.key_now, self.ranks)
+
+    def key_now(self) -> Key:
+        return key_here(self.model, self.files, self.site, keep_adapter=self.keep_adapter, tails=self.tails)
+
+    def known(self) -> Known:
+        """The reference, of all pairs that the run meets where it is not computed in each step."""
+        if self.config.precompute_ref_log_probs is False:
+            why = why_not_in_step(self.model, self.keep_adapter)
+            if why is None:
+                self.path.in_step.context = self.context
+                self.tell("reference: computed in every step, as `precompute_ref_log_probs: false` asks")
+                return self._computed(self.own)
+            self.tell(f"note: `precompute_ref_log_probs: false`: the reference is computed once all the same: {why}")
+        known = self._computed(np.union1d(self.own, largest(self.plan).rows)) if self.start.rehearsal else self._kept()
+        self.train.reference_PC = known.values_PC
+        return known
+
+    def why_not_checked(self) -> str | None:
+        """Why the policy of this run need not agree with its reference in the first step; None where it must."""
+        why = why_not_checked(
+            self.model,
+            other_reference=False,
+            reference_free=False,
+            resumed=self.start.resumed,
+            adapter_begins_at_zero=self.zero,
+        )
+        if why is None and self.config.neftune_noise_alpha:
+            return "noise is added to embeddings in training (`neftune_noise_alpha`)"
+        return why
+
+    def check(self, known: Known) -> None:
+        """Raises `TrainingError` where the policy does not agree."""
+        as_policy = partial(reference_on, self.path, self.model, keep_adapter=True)
+        check = Check(
+            self.model,
+            self.scoring,
+            self.train,
+            known,
+            reference=self.score,
+            policy=self.scoring.of(self.train, self.plan.spans, as_policy),
+            key_then=self.key,
+            key_now=self.key_now,
+            bound=self.bound,
+            exact=self.exact,
+            ranks=self.ranks,
+            say=self.tell,
+        )
+        check(self.first)
+
+    def _noise(self) -> float:
+        sampled = sample_of(self.train.pairs.taken(self.own).label_counts, self.own)
+        return float(max(self.ranks.gather(measured_noise(self.score, sampled))))
+
+    def _computed(self, rows: NDArray[np.int64]) -> Known:
+        """Of these pairs of the training data, without the cache."""
+        return Known.of(self.train, rows, self.score(rows), pair_digests(self.train.pairs.taken(rows)))
+
+    def _kept(self) -> Known:
+        """Of all pairs, those of held-out data (which get it here) among them, from the cache as far as it is there."""
+        cache = ReferenceCache(
+            self.key, made_by(self.site, self.start.execution.installed), self.bound, self.ranks, say=self.start.say
+        )
+        cache.batch_tokens = max(BATCH_TOKENS, 4 * self.plan.ladder.top if self.plan.ladder else 0)
+        known = self._obtained(cache, self.train, rows_of_run(self.plan), self.score)
+        for name, held in self.start.material.held_out.items():
+            items = _pairs(held.items)
+            score = self.scoring.of(items, held.spans, self.context)
+            of_held = replace(cache, name=f"reference of {name}")
+            items.reference_PC = self._obtained(of_held, items, held.rows, score).values_PC
+        return known
+
+    def _obtained(self, cache: ReferenceCache, items: PairItems, rows: NDArray[np.int64], score: Score) -> Known:
+        with scoring_progress(self.start.console, cache.say, bool(self.config.disable_tqdm)) as cache.progress:
+            found = cache.obtain(items.pairs.taken(rows), lambda numbers: score(rows[numbers]))
+        for sentence in found.sentences:
+            self.tell(sentence)
+        return Known.of(items, rows, found.values_PC, found.digests_P)
+
+
+def _pairs(items: Items) -> PairItems:
+    assert isinstance(items, PairItems)
+    return items
+
+
+def why_not_in_step(model: nn.Module, keep_adapter: bool) -> str | None:
+    """Why steps cannot compute the reference that they need; None where they can."""
+    if not hasattr(model, "peft_config"):
+        return "without an adapter to switch off, a step would need a second model in memory"
+    if keep_adapter or start_changes_base(model):
+        return "the adapter as it is now is a part of it"
+    return None
 
 
 def rows_of_run(plan: Plan) -> NDArray[np.int64]:
@@ -107,23 +182,6 @@ def rows_of_run(plan: Plan) -> NDArray[np.int64]:
         return np.unique(plan.rows)
     documents, _, steps = plan.first_epoch
     return np.unique(documents[: steps[plan.total_steps]])
-
-
-def _obtained(
-    cache: ReferenceCache,
-    items: PairItems,
-    rows: NDArray[np.int64],
-    score: Score,
-    tell: Callable[[str], None],
-    console: Console,
-    off: bool,
-) -> Known:
-    """The reference of the pairs `rows`, from the cache as far as it is there."""
-    with scoring_progress(console, cache.say, off) as cache.progress:
-        found = cache.obtain(items.pairs.taken(rows), lambda numbers: score(rows[numbers]))
-    for sentence in found.sentences:
-        tell(sentence)
-    return Known.of(items, rows, found.values_PC, found.digests_P)
 
 
 def _let_go(device: torch.device) -> None:

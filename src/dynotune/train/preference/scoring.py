@@ -5,34 +5,34 @@ Legend of shapes: P pairs, Q = 2 P sequences (2p chosen, 2p + 1 rejected), C val
 tails are kept, the tail of either).
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import nn
 
 from dynotune.execution.feed import Feed
+from dynotune.execution.in_step import ReferenceInStep, Scorer, by_pair
 from dynotune.execution.pairs import PairItems
 from dynotune.execution.path import ExecutionPath
+from dynotune.execution.side_by_side import SideBySidePath
 from dynotune.model.as_it_was import as_it_was
-from dynotune.model.head.sequences import SequenceScores
 from dynotune.plan.ladder import Ladder
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.packing import lay_out
 from dynotune.plan.truncation import Units
+from dynotune.reference import as_reference
 from dynotune.speedups.contract import Site
 
 
-class ScoringPath(ExecutionPath, Protocol):
-    """A path of pairs."""
+class ScoringPath(ExecutionPath, Scorer, Protocol):
+    """Runs pairs, and can say their log-probabilities."""
 
-    def scores(self, batch: Any) -> SequenceScores:
-        """Of all answers of a micro-batch, with gradient where it is wanted."""
-        ...
+    in_step: ReferenceInStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class Scoring:
         with closing(Feed(items, self.path, self.device, self.site.ahead).batches(micro_batches)) as arriving:
             for batch in arriving:
                 with self.path.engaged(), self.site.autocast():
-                    scores = self.path.scores(batch)
-                found.append(values_of(scores).detach())
+                    scores = self.path.scores(batch, logps_only=True)
+                found.append(by_pair(scores).detach())
                 came.append(batch.values.reference_PC)
                 del scores  # with the graph, before the next pass
         with_them = [one for one in came if len(one)]  # an empty micro-batch does not know how many columns there are
@@ -80,7 +80,9 @@ class Scoring:
         return torch.cat(found).double().cpu().numpy(), reference_PC.double().cpu().numpy()
 
 
-def values_of(scores: SequenceScores) -> Tensor:
-    """[P, C]."""
-    sides = [scores.logps_Q] if scores.tails_Q is None else [scores.logps_Q, scores.tails_Q]
-    return torch.cat([values_Q.view(-1, 2) for values_Q in sides], 1)
+@contextmanager
+def reference_on(path: ExecutionPath, model: nn.Module, keep_adapter: bool) -> Iterator[None]:
+    """`as_reference`, of which kernels that stand in for an adapter's layers tell nothing."""
+    uncounted = path.uncounted() if isinstance(path, SideBySidePath) else nullcontext()
+    with as_reference(model, keep_adapter=keep_adapter), uncounted:
+        yield
