@@ -1,6 +1,7 @@
 """Promise: compiled layers are proved by a trace of a real step, at every layer, forward and backward; what only looks like
 it is not; and transformers' keys ask for it or are refused by name."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -9,16 +10,22 @@ import pytest
 import torch
 
 from dynotune.config.sft import SFTConfig
+from dynotune.errors import ConfigError
+from dynotune.model import elementwise
 from dynotune.model.attention import packed_attention
 from dynotune.model.precision import Precision
+from dynotune.speedups.choose import decide
 from dynotune.speedups.contract import Context, Installation, No, Site
 from dynotune.speedups.declared import compiled_layers
 from dynotune.speedups.declared.compiled_layers import CompiledLayers
 from dynotune.speedups.declared.fused_lora import FusedLora
+from dynotune.speedups.declared.liger_rms_norm import LigerRmsNorm
+from dynotune.speedups.elementwise import ElementwiseKernel
 from dynotune.speedups.expectation import Observation, Verdict
 from dynotune.speedups.judge import judge
 from dynotune.speedups.registry import speedups
 from tests.model.compiled.steps import CPU, batch_of, gradients, model_of
+from tests.model.elementwise.stand_ins import stand_ins
 from tests.speedups.traced_steps import step_of
 
 SPEEDUP = CompiledLayers()
@@ -159,8 +166,39 @@ def test_refused_with_a_remedy(config: dict[str, Any], words: str) -> None:
 
 
 def test_kernels_that_the_compiler_fuses_by_itself_stand_aside() -> None:
-    assert set(SPEEDUP.conflicts) <= set(speedups())
-    assert SPEEDUP.default == "off"
+    """Each that stands in for operations of a layer, ours and Liger's, is declared; none runs in a compiled layer."""
+    kernels = {name for name, one in speedups().items() if isinstance(one, ElementwiseKernel)}
+    assert set(SPEEDUP.conflicts) == kernels
+    model, ours = model_of("llama"), stand_ins()
+    engaged = elementwise.install(model, torch.float32, kernels=ours)
+    compared = calls_of(ours)
+    with installed(model):
+        gradients(model, BATCH)
+    assert calls_of(ours) - compared == {"rms_norm": 1}, "the last norm, which is outside of the layers"
+    compared = calls_of(ours)
+    with packed_attention(model):
+        gradients(model, BATCH)
+    engaged.uninstall()
+    assert calls_of(ours) - compared == {"rms_norm": 7, "gated": 3, "rotary": 3}, (
+        "negative control: as they are written"
+    )
+
+
+def test_it_cannot_be_asked_for_together_with_ligers_kernels() -> None:
+    registry = {name: speedups()[name] for name in ("packed_execution", "compiled_layers", "liger_rms_norm")}
+    context = context_of(model_of("llama"), use_liger_kernel=True, torch_compile=True)
+    registry["liger_rms_norm"] = Everywhere()
+    with pytest.raises(ConfigError, match="`torch_compile: true` and `use_liger_kernel: true` cannot be together"):
+        decide(context.config, context, registry)
+
+
+class Everywhere(LigerRmsNorm):
+    def applicable(self, context: Context) -> None:
+        return None
+
+
+def calls_of(kernels: Any) -> Counter[str]:
+    return Counter({name: getattr(kernels, name).calls for name in ("rms_norm", "gated", "rotary")})
 
 
 def test_what_is_compiled_already_is_not_compiled_once_more() -> None:

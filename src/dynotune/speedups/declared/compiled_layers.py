@@ -28,10 +28,13 @@ class CompiledLayers(Speedup):
     summary = "Compiles the decoder layers, one graph for each token count: elementwise operations become few kernels."
     proof = "compiled code at every layer, forward and backward; nothing compiled again, nothing run as it is written."
     order = Order.COMPILE
-    default = "off"  # a cold start costs seconds, and what it gains over our own kernels is measured first
+    default = "off"  # slower than our own kernels wherever it was measured with large micro-batches (`expected_gain`)
     requires = ("packed_execution",)
-    # The compiler fuses what these kernels compute with what stands around it, and cannot look into their launches.
-    conflicts = ("rms_norm_kernel", "gated_activation_kernel", "rotary_kernel")
+    # While it compiles, modules run as they are written: what these kernels compute is fused with what stands around it.
+    conflicts = (
+        *("rms_norm_kernel", "gated_activation_kernel", "rotary_kernel"),
+        *("liger_rms_norm", "liger_swiglu", "liger_rope"),
+    )
 
     def asked(self, config: "WholeConfig") -> tuple[Setting, str] | None:
         """As in transformers, a backend or a mode asks for it, too."""
