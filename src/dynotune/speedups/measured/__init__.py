@@ -26,7 +26,7 @@ NEAR = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Kernels of one slot on one GPU, forward and backward."""
+    """Kernels of one slot on one GPU, forward and backward: what the device takes for them, launches apart."""
 
     gpu: str
     """Its name as PyTorch gives it; `*` stands for anything."""
