@@ -1,6 +1,7 @@
 """Promise: the batch settings fix what a step contains, every row is seen once an epoch, and resuming is an index."""
 
 import math
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,21 @@ def test_the_execution_changes_nothing_of_what_steps_contain(
         assert sorted(np.concatenate([m.rows for m in other.micro_batches]).tolist()) == sorted(one.rows.tolist())
         assert one.processed_tokens == one.real_tokens <= other.processed_tokens
         assert all(m.tokens in packed.ladder.rungs for m in other.micro_batches)
+
+
+@given(rows=st.integers(1, 60), max_steps=st.integers(1, 9), world=st.integers(1, 3))
+def test_what_a_run_executes_is_known_ahead_and_a_short_one_does_not_wait_for_other_steps(
+    rows: int, max_steps: int, world: int
+) -> None:
+    """Each token count is compiled for before the first step: a run of few steps needs few of them."""
+    spans = spans_of([2 + 40 * i % 97 for i in range(rows)])
+    batch = BatchConfig(global_batch_size=7, max_steps=max_steps)
+    plan = Plan(spans, np.arange(rows), batch, 0, micro_batch_tokens=256, world=world)
+    found = Counter(one.tokens for step in plan.steps() for one in step.all_micro_batches)
+    if max_steps <= plan.steps_per_epoch:
+        assert plan.layout_of_run.used == found
+    else:
+        assert found.keys() <= plan.layout_of_run.used.keys() == {*plan.ladder.rungs}
 
 
 def test_a_packed_step_needs_no_step_before_it() -> None:

@@ -6,7 +6,7 @@ So totals are known before the first step, and resuming is an index.
 import math
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -171,7 +171,21 @@ class Plan:
     @cached_property
     def layout(self) -> Layout:
         """How the steps of the first epoch are executed."""
+        return self._layout_until(self.steps_per_epoch)
+
+    @cached_property
+    def layout_of_run(self) -> Layout:
+        """How the run's steps of the first epoch are executed; without the rungs that none takes where it has no others."""
+        if self.total_steps > self.steps_per_epoch:
+            return self.layout
+        found = self._layout_until(self.total_steps)
+        return replace(found, used={rung: count for rung, count in found.used.items() if count})
+
+    def _layout_until(self, step: int) -> Layout:
+        """Of the first epoch up to this step."""
         lengths, steps = self.first_units
+        steps = steps[: step + 1]
+        lengths = lengths[: steps[-1]]
         if self.world > 1:
             return layout_on_ranks(lengths, steps, self.ladder, self.world, self.cost)
         return layout_of(lengths, steps, self.ladder)

@@ -167,7 +167,7 @@ class Ahead:
     """Tokens of the longest document that will come."""
 
     micro_batches: Mapping[int, int]
-    """Token counts of micro-batches to how many of them an epoch has. Those with 0 may come in other epochs."""
+    """Token counts of micro-batches to how many of them the run has, or its first epoch. Those with 0 may come in others."""
 
     tokens_a_step: float
     """Processed tokens."""

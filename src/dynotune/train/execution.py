@@ -190,7 +190,7 @@ def _warmed_up(
     installed: Installed, path: ExecutionPath, plan: Plan, longest: int, say: Callable[[str], None]
 ) -> list[str]:
     """What speed-ups do before the first step, in words."""
-    layout, lines = plan.layout, list[str]()
+    layout, lines = plan.layout_of_run, list[str]()
     for one in installed:
         if one.installed and one.installed.warm_up:
             instead = partial(installed.instead, one)
