@@ -1,6 +1,6 @@
 """Policies of activation memory on a GPU: memory, time and gradients of each, beside the estimate, and what would be chosen.
 
-    python benchmarks/gpu_activation_memory.py --output OUT/gpu_activation_memory.json [--commit COMMIT] [--tiny]
+    python -m benchmarks.gpu_activation_memory --output OUT.json [--commit COMMIT] [--shapes "7B, 12 layers, LoRA"] [--tiny]
 
 Two shapes: 0.5B trained in full (float32 masters, computed in bfloat16) and 12 layers of a 7B shape under LoRA r=32 on all
 linears without dropout, fused, with the elementwise kernels. For each policy and micro-batches of 2,048 to 32,768 tokens:
@@ -221,6 +221,11 @@ def measure(name: str, device: torch.device, sizes: tuple[int, ...], repeats: in
                     beside = int(case["peak_gib"] * GIB) - bed.weights
                     trials[Setting(policy, tokens)] = Measured(beside, beside, case["ms"] / 1e3)
                 result["cases"].append(case)
+                print(
+                    f"{name}: {policy}, {tokens:,} tokens: {case.get('ms', case.get('error'))}",
+                    file=sys.stderr,
+                    flush=True,
+                )
             if not there:
                 result["cases"].append({"policy": policy, "error": "it cannot be put in here"})
     result["chosen"] = chosen(memory, bed, trials, sizes)
@@ -257,27 +262,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, required=True, help="the JSON file to write")
     parser.add_argument("--commit", default="")
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, help="default those of a GPU, or the tiny ones")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
     device = torch.device("cpu") if args.tiny else torch.device("cuda", 0)
-    names = ["tiny full", "tiny LoRA"] if args.tiny else ["0.5B full", "7B, 12 layers, LoRA"]
+    names = args.shapes or [name for name in SHAPES if name.startswith("tiny") == args.tiny]
     sizes = (128, 256) if args.tiny else SIZES
-    began, shapes = time.perf_counter(), []
-    for name in names:
-        shapes.append(tried(lambda name=name: measure(name, device, sizes, args.repeats)))  # type: ignore[misc]
-        gc.collect()
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
-    result = {
+    began = time.perf_counter()
+    result: dict[str, Any] = {
         "command": " ".join(["python", *sys.argv]), "commit": args.commit,
         "hardware": "cpu" if args.tiny else torch.cuda.get_device_name(),
         "versions": {p: metadata.version(p) for p in ("torch", "transformers", "peft")}
         | {"python": platform.python_version()},
-        "seconds": time.perf_counter() - began, "shapes": shapes,
+        "shapes": [],
     }  # fmt: skip
     args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(result, indent=1) + "\n")
+    for name in names:
+        result["shapes"].append(tried(lambda name=name: measure(name, device, sizes, args.repeats)))  # type: ignore[misc]
+        result["seconds"] = time.perf_counter() - began
+        args.output.write_text(json.dumps(result, indent=1) + "\n")  # what is stopped leaves the shapes before
+        gc.collect()
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
     return show(result)
 
 

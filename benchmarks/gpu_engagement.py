@@ -134,6 +134,11 @@ def main() -> int:
         | {"python": platform.python_version()},
         "cases": {},
     }  # fmt: skip
+    args.output.mkdir(parents=True, exist_ok=True)
+
+    def keep() -> None:  # what is stopped leaves what it has
+        (args.output / "gpu_engagement.json").write_text(json.dumps(result, indent=1, default=str) + "\n")
+
     tokens = 512 if args.tiny else TOKENS
     failed = []
     for case in args.cases.split(","):
@@ -144,6 +149,7 @@ def main() -> int:
         wanted = args.only.split(",") if args.only else None
         base, watch = run(shape, settings, tokens)
         runs["as it comes"] = base
+        keep()
         print_run(f"{case}, as it comes", base)
         optional = [
             one.name
@@ -155,6 +161,7 @@ def main() -> int:
         for name, which in {**asked, **together}.items():
             if wanted is None or name in wanted:
                 runs[f"{name} on"], _ = run(shape, {**settings, "speedups": which}, tokens)
+                keep()
                 print_run(f"{case}, {name} on", runs[f"{name} on"])
         controls = runs["negative controls"] = {}
         for name, (expectations, places) in watch.expected.items():
@@ -171,8 +178,7 @@ def main() -> int:
             print(f"   off: {name:<26} proof says {said} {'' if held else '<-- NOT CAUGHT'}", flush=True)
             if not held:
                 failed.append(name)
-    args.output.mkdir(parents=True, exist_ok=True)
-    (args.output / "gpu_engagement.json").write_text(json.dumps(result, indent=1, default=str) + "\n")
+            keep()
     return int(bool(failed))
 
 
