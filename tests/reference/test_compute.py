@@ -225,6 +225,9 @@ class Together(Ranks):
         self.barrier.wait(20)
         return told
 
+    def agree(self, *flags: bool) -> tuple[bool, ...]:
+        return tuple(any(column) for column in zip(*self.gather(flags), strict=True))
+
 
 def on_ranks(world: int, each: Callable[[Ranks], None]) -> None:
     board, barrier, errors = [None] * world, Barrier(world), []

@@ -3,7 +3,6 @@
 Legend of shapes: P pairs of a data set, C values of a pair (chosen, rejected and, where tails are kept, the tail of either).
 """
 
-import gc
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -51,12 +50,12 @@ def bring_reference(config: DPOConfig, objective: PreferenceObjective, start: St
         return told
     bringing = Bringing(config, start, Need.TAILS in objective.needs, tell)
     known = bringing.known()
-    _let_go(start.device)
     if why := bringing.why_not_checked():
         tell(f"step 0: not checked: {why}")
-        return told
-    bringing.check(known)
-    _let_go(start.device)
+    else:
+        bringing.check(known)
+    if start.device.type == "cuda":
+        torch.cuda.empty_cache()  # blocks of these passes may lie where training needs larger ones
     return told
 
 
@@ -182,10 +181,3 @@ def rows_of_run(plan: Plan) -> NDArray[np.int64]:
         return np.unique(plan.rows)
     documents, _, steps = plan.first_epoch
     return np.unique(documents[: steps[plan.total_steps]])
-
-
-def _let_go(device: torch.device) -> None:
-    """What the allocator keeps of these passes may lie where training needs larger blocks."""
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
