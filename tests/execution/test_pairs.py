@@ -217,15 +217,43 @@ def test_pairs_are_the_same_with_all_logits_and_one_by_one(keys: Any, pairs: Pai
     equal((loss, gradient, right[2]), right)
 
 
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("tokens", [2, 3, 4, 5, 17, 64])
-def test_made_up_pairs_take_the_tokens_that_are_asked(tokens: int, shared: bool, paths: Any) -> None:
-    model = tiny_model()
-    path = paths(model)
-    path = path if shared else PairPaths(path.objective).plain(model)
-    (pair,) = path.made_up([tokens], 300)
-    assert path.tokens_of(pair) == tokens
-    assert all(len(ids) >= 1 and (labels[-1] != IGNORE or len(ids) == 1) for ids, labels in (pair[0], pair[1]))
+APART = {"speedups": {"shared_prompt": "off"}}
+
+
+@pytest.mark.parametrize("keys", ASKED.values(), ids=ASKED)
+def test_sides_that_share_nothing_are_the_same_step(keys: Any, pairs: Pairs, paths: Any) -> None:
+    """What a model runs that cannot compute a common beginning once."""
+    items = items_for(keys, pairs)
+    shared, apart = paths(tiny_model().train(), **keys), paths(tiny_model().train(), **keys, **APART)
+    spans = pair_spans(pairs, ALONE)
+    right = of_step(shared, items, [(range(6), 192)], spans)
+    longer = apart.units(spans)
+    assert shared.units(spans) is spans
+    assert longer.lengths.tolist() == [2 * p + c + r for p, c, r in SHAPES]
+    assert [apart.tokens_of(pair) for pair in items.at(np.arange(6))] == longer.lengths.tolist()
+    equal(of_step(apart, items, [(range(6), 192)], longer), right)
+    equal(of_step(apart, items, [((5, 0), 128), ((4, 1, 3), 128), ((), 64), ((2,), 64)], longer), right)
+    host = apart.host_batch(items.at(np.arange(6)), 192, pin=False)
+    assert float(apart.loss_one_by_one(host.unpack(host.buffer)) / 6) == pytest.approx(float(right[0]), rel=1e-5)
+
+
+def test_one_by_one_the_reference_of_the_step_is_computed_so_too(pairs: Pairs, paths: Any) -> None:
+    """The model is its own reference here, so sigmoid's loss is ln 2: packed attention is not in its place meanwhile."""
+    path = paths(tiny_model().train(), beta=0.3)
+    path.in_step.context = torch.no_grad
+    host = path.host_batch(items_for(ASKED["sigmoid"], pairs).at(np.arange(6)), 192, pin=False)
+    assert float(path.loss_one_by_one(host.unpack(host.buffer)) / 6) == pytest.approx(np.log(2), rel=1e-7)
+
+
+@pytest.mark.parametrize("more", [{}, APART])
+def test_made_up_pairs_have_the_shapes_of_rows(more: Any, pairs: Pairs, paths: Any) -> None:
+    path = paths(tiny_model(), ld_alpha=0.5, **more)
+    units, rows = path.units(pair_spans(pairs, ALONE)), np.array([4, 0, 2])
+    made = path.made_up(units, rows, vocabulary=300)
+    assert [path.tokens_of(pair) for pair in made] == units.lengths_of(rows).tolist()
+    assert [[len(ids) for ids, _ in pair[:2]] for pair in made] == units.side_lengths[rows].tolist()
+    assert all(labels[-1] != IGNORE for pair in made for _, labels in pair[:2])
+    assert [pair.reference_C.shape for pair in made] == [(4,)] * 3
 
 
 def test_a_plan_of_pairs_keeps_them_whole_and_counts_what_they_share(pairs: Pairs) -> None:

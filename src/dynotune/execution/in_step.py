@@ -34,13 +34,13 @@ class ReferenceInStep:
     context: Callable[[], AbstractContextManager[Any]] | None = None
     """What the model is its own reference in. None: values come with the pairs."""
 
-    def values(self, path: Scorer, batch: Any) -> "PairValues":
-        """What stands beside the tokens of `batch`, its reference included."""
+    def values(self, scores: Callable[..., SequenceScores], batch: Any) -> "PairValues":
+        """What stands beside the tokens of `batch`, its reference included. scores: as `Scorer.scores`."""
         values: PairValues = batch.values
         if self.context is None:
             return values
         with self.context():
-            return replace(values, reference_PC=by_pair(path.scores(batch, logps_only=True)).double())
+            return replace(values, reference_PC=by_pair(scores(batch, logps_only=True)).double())
 
 
 def by_pair(scores: SequenceScores) -> Tensor:

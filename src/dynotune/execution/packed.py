@@ -3,16 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dynotune.data.examples import IGNORE
-from dynotune.execution.path import Document, HostBatch, made_up_documents
+from dynotune.execution.path import Document, HostBatch
 from dynotune.execution.side_by_side import SideBySidePath
 from dynotune.model.aside import Aside
 from dynotune.model.attention import hidden_states
 from dynotune.model.packed import PackedBatch, lay_side_by_side
 from dynotune.objectives.sft import Objective
+from dynotune.plan.truncation import Units
 
 if TYPE_CHECKING:
     from dynotune.speedups.contract import Site
@@ -32,8 +35,12 @@ class PackedPath(SideBySidePath):
     def tokens_of(self, item: Document) -> int:
         return len(item[0])
 
-    def made_up(self, lengths: Sequence[int], vocabulary: int) -> list[Document]:
-        return made_up_documents(lengths, vocabulary)
+    def units(self, units: Units) -> Units:
+        return units
+
+    def made_up(self, units: Units, rows: NDArray[np.int64], vocabulary: int) -> list[Document]:
+        ids = [np.arange(n, dtype=np.int32) % vocabulary for n in units.lengths_of(rows).tolist()]
+        return [(one, one) for one in ids]
 
     def loss(self, batch: PackedBatch) -> tuple[Tensor, Tensor]:
         hidden_TD = hidden_states(self.model, batch)

@@ -1,4 +1,4 @@
-"""The packed path of preference pairs: what both sides of a pair begin with stands once in a micro-batch.
+"""The packed path of preference pairs: what both sides of a pair begin with stands once in a micro-batch, where it can.
 
 Legend of shapes: T tokens of the micro-batch, D hidden, P pairs, Q = 2 P sequences (2p chosen, 2p + 1 rejected), N label
 tokens, C values of the reference for a pair: chosen, rejected, and where tails are kept the tail of either.
@@ -21,11 +21,11 @@ from dynotune.execution.path import Document, HostBatch
 from dynotune.execution.side_by_side import SideBySidePath
 from dynotune.model.aside import Aside
 from dynotune.model.attention import hidden_states
-from dynotune.model.families import FamilyBatch, lay_families, trunk_of
+from dynotune.model.families import FamiliesSideBySide, FamilyBatch, lay_families, trunk_of
 from dynotune.model.head.plain_sequences import plain_sequence_scores
 from dynotune.model.head.sequences import SequenceScores, sequence_scores
 from dynotune.model.one_copy import Index, apart, together
-from dynotune.model.packed import PackedBatch
+from dynotune.model.packed import PackedBatch, SideBySide, lay_side_by_side
 from dynotune.objectives.preference.from_scores import pairs_of, predictions_of
 from dynotune.objectives.preference.groups import in_tail, token_shares
 from dynotune.objectives.preference.objective import PreferenceObjective
@@ -165,9 +165,14 @@ class PairsPath(SideBySidePath):
     ) -> None:
         super().__init__(site, asides)
         self.objective, self.in_step = objective, in_step or ReferenceInStep()
+        self.shared = site.shared_beginnings
+        """Whether what both sides begin with stands once."""
 
     def host_batch(self, items: Sequence[Pair], tokens: int, pin: bool) -> HostBatch:
-        laid = lay_families([(pair.chosen, pair.rejected) for pair in items], tokens)
+        if self.shared:
+            laid: FamiliesSideBySide | SideBySide = lay_families([(one.chosen, one.rejected) for one in items], tokens)
+        else:
+            laid = lay_side_by_side(sides_of(items), tokens)
         values = HostValues(items, self.objective)
         first = len(laid.arrays)
         arrays = [*laid.arrays, *values.arrays]
@@ -180,10 +185,16 @@ class PairsPath(SideBySidePath):
 
     def tokens_of(self, item: Pair) -> int:
         ids = [ids for ids, _ in sides_of([item])]
-        return sum(map(len, ids)) - trunk_of(ids)
+        return sum(map(len, ids)) - (trunk_of(ids) if self.shared else 0)
 
-    def made_up(self, lengths: Sequence[int], vocabulary: int) -> list[Pair]:
-        return [made_up_pair(n, vocabulary, self.objective, shared=True) for n in lengths]
+    def units(self, units: PairSpans) -> PairSpans:
+        return units if self.shared else units.apart()
+
+    def made_up(self, units: PairSpans, rows: NDArray[np.int64], vocabulary: int) -> list[Pair]:
+        needs = self.objective.needs
+        columns = (4 if Need.TAILS in needs else 2) if Need.REFERENCE in needs else 0
+        sides, shared, size = units.side_lengths[rows].tolist(), units.shared_tokens[rows].tolist(), units.groups.size
+        return [_made_up(sides[i], shared[i], vocabulary, columns, i // size) for i in range(len(rows))]
 
     def scores(self, batch: PairBatch, *, logps_only: bool = False) -> SequenceScores:
         """Log-probabilities of all answers, with gradient where it is wanted, and what the losses need beside them."""
@@ -197,16 +208,19 @@ class PairsPath(SideBySidePath):
         )
 
     def loss(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
-        return self.in_step.values(self, batch).loss_of(self.scores(batch), self.objective)
+        return self.in_step.values(self.scores, batch).loss_of(self.scores(batch), self.objective)
 
     def loss_one_by_one(self, batch: PairBatch) -> Tensor:
+        values = self.in_step.values(self._scores_one_by_one, batch)
+        return values.loss_of(self._scores_one_by_one(batch), self.objective)[0]
+
+    def _scores_one_by_one(self, batch: PairBatch, *, logps_only: bool = False) -> SequenceScores:
         laid, values = batch.laid, batch.values
         rows_N, ids_S = laid.predictors_N, laid.ids_T.split(list(laid.lengths))
         if isinstance(laid, FamilyBatch):  # a sequence's keys are its tokens
             ids_S = laid.ids_T[laid.key_rows_K].split(list(laid.key_lengths))
             rows_N = laid.key_boundaries_S1[values.sequences_N] + laid.positions_T[rows_N]
-        hidden_KD = self._hidden_one_by_one(ids_S)
-        return self.in_step.values(self, batch).loss_of(self._scored(hidden_KD, rows_N, batch), self.objective)[0]
+        return self._scored(self._hidden_one_by_one(ids_S), rows_N, batch, logps_only)
 
     def _scored(
         self, hidden_TD: Tensor, predictors_N: Tensor, batch: PairBatch, logps_only: bool = False
@@ -229,21 +243,17 @@ def sides_of(items: Sequence[Pair]) -> list[Document]:
     return [side for pair in items for side in (pair.chosen, pair.rejected)]
 
 
-def made_up_pair(tokens: int, vocabulary: int, objective: PreferenceObjective, shared: bool) -> Pair:
-    """A pair that takes so many tokens, half of them in answers. shared: the prompt is counted once."""
-    prompt = max(0, min(tokens // 2, tokens - 2)) if shared else tokens // 4
-    answers = tokens - prompt if shared else tokens - 2 * prompt
-    of_chosen = (answers + 1) // 2
-    sides = []
-    for side, answer in enumerate((of_chosen, answers - of_chosen)):
-        ids = np.arange(prompt + answer, dtype=np.int32)
-        ids[prompt:] += side  # answers differ from their first token on
+def _made_up(sides: Sequence[int], shared: int, vocabulary: int, columns: int, group: int) -> Pair:
+    """A pair of so many tokens a side, `shared` of them the same, with a label on all others."""
+    made = []
+    for side, n in enumerate(sides):
+        ids = np.arange(n, dtype=np.int32)
+        ids[shared:] += side  # sides differ in their first token behind what they share
         labels = ids % vocabulary
-        labels[:prompt] = IGNORE
-        sides.append((ids % vocabulary, labels))
-    columns = 4 if Need.TAILS in objective.needs else 2
-    reference_C = np.zeros(columns if Need.REFERENCE in objective.needs else 0)
-    return Pair(sides[0], sides[1], reference_C, group=0, token_share=1 / max(1, of_chosen))
+        labels[:shared] = IGNORE
+        made.append((ids % vocabulary, labels))
+    share = 1 / max(1, int(np.count_nonzero(made[0][1][1:] != IGNORE)))
+    return Pair(made[0], made[1], np.zeros(columns), group, share)
 
 
 def _words(values: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -40,8 +40,8 @@ class ExecutionPath(Protocol):
         """Tokens that it takes in a micro-batch."""
         ...
 
-    def made_up(self, lengths: Sequence[int], vocabulary: int) -> list[Any]:
-        """As many items that take so many tokens each, with labels wherever there may be some."""
+    def units(self, units: Any) -> Any:
+        """`units` of a plan (`Units`), as they take up micro-batches on this path."""
         ...
 
     def engaged(self) -> AbstractContextManager[Any]:
@@ -56,9 +56,3 @@ class ExecutionPath(Protocol):
     def loss(self, batch: Any) -> tuple[Tensor, Tensor]:
         """The micro-batch's summed loss [] and the objective's detached sums, from what `unpack` gave."""
         ...
-
-
-def made_up_documents(lengths: Sequence[int], vocabulary: int) -> list[Document]:
-    """Documents of so many tokens, all with a label."""
-    ids = [np.arange(n, dtype=np.int32) % vocabulary for n in lengths]
-    return [(one, one) for one in ids]

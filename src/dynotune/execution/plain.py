@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from dynotune.data.examples import IGNORE
-from dynotune.execution.path import Document, HostBatch, made_up_documents
+from dynotune.execution.path import Document, HostBatch
 from dynotune.model.forward import logits_of_document
 from dynotune.model.masked_attention import without_cudnn_attention
 from dynotune.objectives.sft import Objective
+from dynotune.plan.truncation import Units
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -45,8 +46,8 @@ class PlainPath:
     def tokens_of(self, item: Document) -> int:
         return len(item[0])
 
-    def made_up(self, lengths: Sequence[int], vocabulary: int) -> list[Document]:
-        return made_up_documents(lengths, vocabulary)
+    def units(self, units: Units) -> Units:
+        return units
 
     def engaged(self) -> AbstractContextManager[Any]:
         return without_cudnn_attention()  # what is recomputed in the backward pass, too

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dynotune.data.examples import IGNORE
 from dynotune.execution.in_step import ReferenceInStep
-from dynotune.execution.pairs import HostValues, Pair, PairValues, made_up_pair, sides_of
+from dynotune.execution.pairs import HostValues, Pair, PairValues, sides_of
 from dynotune.execution.path import Document, HostBatch
 from dynotune.model.forward import logits_of_document
 from dynotune.model.head.plain_sequences import plain_sequence_scores
@@ -23,6 +23,7 @@ from dynotune.model.head.sequences import SequenceScores
 from dynotune.model.masked_attention import without_cudnn_attention
 from dynotune.model.one_copy import Index, apart, together
 from dynotune.objectives.preference.objective import PreferenceObjective
+from dynotune.plan.pairs import PairSpans
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -79,8 +80,8 @@ class PlainPairsPath:
     def tokens_of(self, item: Pair) -> int:
         return sum(len(ids) for ids, _ in sides_of([item]))
 
-    def made_up(self, lengths: Sequence[int], vocabulary: int) -> list[Pair]:
-        return [made_up_pair(n, vocabulary, self.objective, shared=False) for n in lengths]
+    def units(self, units: PairSpans) -> PairSpans:
+        return units.apart()
 
     def engaged(self) -> AbstractContextManager[Any]:
         return without_cudnn_attention()  # what is recomputed in the backward pass, too
@@ -100,4 +101,4 @@ class PlainPairsPath:
         )
 
     def loss(self, batch: Sides) -> tuple[Tensor, Tensor]:
-        return self.in_step.values(self, batch).loss_of(self.scores(batch), self.objective)
+        return self.in_step.values(self.scores, batch).loss_of(self.scores(batch), self.objective)

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dynotune.execution.path import ExecutionPath
@@ -47,6 +49,10 @@ class SideBySidePath(ExecutionPath):
     def labelled_rows_head(self) -> bool:
         """Whether the LM head sees label tokens only: what its FLOPs are counted for."""
         return self.site.labelled_rows
+
+    @abstractmethod
+    def made_up(self, units: Any, rows: NDArray[np.int64], vocabulary: int) -> list[Any]:
+        """Items of the shapes of these rows of `units`, as they are laid out here, with labels wherever some may be."""
 
     @abstractmethod
     def loss_one_by_one(self, batch: Any) -> Tensor:

@@ -88,7 +88,8 @@ class Evidence:
     """Names of modules that had a range of their own."""
 
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What the run knows of this step: `documents`, `tokens` (of each micro-batch), `real_tokens`, `label_tokens`,
+    """What the run knows of this step: `documents` (two of a pair), `sequence_tokens` (of all of them), `laid_out_tokens`
+    (what pairs share counted once), `tokens` and `labels` (of each micro-batch), `real_tokens`, `label_tokens`,
     `vocabulary`, `waits` (the feed's, in seconds), `compile` (counters of torch._dynamo) ..."""
 
     seconds: float = 0.0

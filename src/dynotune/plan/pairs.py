@@ -3,8 +3,9 @@
 So steps of pairs, their micro-batches and their ladder are planned as those of documents are, and a pair is never cut.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,10 @@ class PairSpans:
     @property
     def group(self) -> int:
         return self.groups.size
+
+    def apart(self) -> Self:
+        """Where both sides are laid out whole, each by itself."""
+        return replace(self, lengths=self.side_lengths.sum(1), shared_tokens=np.zeros_like(self.shared_tokens))
 
     def lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Tokens of the pairs at `rows`."""

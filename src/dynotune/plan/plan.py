@@ -131,6 +131,14 @@ class Plan:
             other.__dict__.pop(known, None)
         return other
 
+    def of_units(self, units: Units) -> Self:
+        """The same steps, whose rows take up what `units` says: the same rows, in another layout."""
+        other = copy(self)
+        other.spans = units
+        for known in ("ladder", "layout", "first_epoch", "first_units", "longest"):
+            other.__dict__.pop(known, None)
+        return other
+
     def step(self, number: int) -> Step:
         """The step of this 1-based number."""
         epoch, within = divmod(number - 1, self.steps_per_epoch)
@@ -240,8 +248,10 @@ class Plan:
         return lengths if self.packing is None else np.add.reduceat(lengths, self.packing.offsets[:-1])
 
     def content(self) -> dict[str, Any]:
-        """What steps contain. A run goes on only under the same; how steps are executed may change."""
-        documents, lengths, _ = self.first_epoch
+        """What steps contain. A run goes on only under the same; how steps are executed may change: so tokens are those of
+        whole documents, whatever two of them share."""
+        documents, _, _ = self.first_epoch
+        lengths, _ = self.spans.attention_of(documents)
         content: dict[str, Any] = {
             "steps": self.total_steps,
             "steps_per_epoch": self.steps_per_epoch,

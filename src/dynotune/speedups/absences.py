@@ -108,13 +108,14 @@ def full_precision_products(compute: "torch.dtype | None" = None) -> Absent:
 
 
 def full_logits() -> Absent:
-    """No logits of as many rows as the micro-batch has tokens. Of label tokens there are always fewer: nothing precedes a
-    document's first token."""
+    """No logits of as many rows as the micro-batch has tokens. Of label tokens there are fewer: nothing precedes the first
+    token of a document. Where two sides of a pair label what they share there may be as many: of those nothing is said."""
 
     def found(evidence: Evidence) -> str | None:
         vocabulary, tokens = evidence.facts.get("vocabulary"), evidence.facts.get("tokens", [])
         if not vocabulary:
             return None
+        labels = evidence.facts.get("labels", [0] * len(tokens))
         hidden = {
             one.shapes[0][1]
             for one in _operators(evidence, (Phase.FORWARD,))
@@ -124,6 +125,7 @@ def full_logits() -> Absent:
             one
             for one in _operators(evidence, COMPUTATION)
             if 0 <= one.micro_batch < len(tokens)
+            and labels[one.micro_batch] < tokens[one.micro_batch]
             and any(rows >= tokens[one.micro_batch] for rows in _rows_of_logits(one, vocabulary, hidden))
         )
 

@@ -112,11 +112,13 @@ class AttentionBackend(Speedup):
         missing = kernel.missing()
         if missing is not None:
             return No(missing, "install another build of its package, or take another backend")
-        calls = observed_calls(site.model, site.autocast)
+        calls = observed_calls(site.model, site.autocast, shared=site.shared_beginnings)
         refused = {name: why for name, call in calls if (why := kernel.limits(call.asked)) is not None}
         taken = {name: call for name, call in calls if name not in refused}
         if not taken:
             reasons = "; ".join(sorted(set(refused.values()))) or "the model's attention cannot be replaced"
+            if any(kernel.limits(call.asked._replace(shared=False)) is None for _, call in calls):
+                return No(reasons, "take another backend, or write `speedups: {shared_prompt: off}`")
             return No(reasons, "take another backend", expected=True)
         checked = self._checked([call for name, call in calls if name in taken], site)
         if isinstance(checked, No):

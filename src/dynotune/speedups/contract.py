@@ -60,6 +60,9 @@ class Scope(StrEnum):
 class Order(IntEnum):
     """When it is installed. Within one, in the order of the registry."""
 
+    LAYOUT = 5
+    """What kernels must be able to take."""
+
     KERNELS = 10
     LORA = 20
     CHECKPOINTING = 30
@@ -142,6 +145,9 @@ class Site:
 
     packed: bool = False
     """Whether documents of a step lie side by side."""
+
+    shared_beginnings: bool = False
+    """Whether documents that begin alike lie there with their beginning once."""
 
     ahead: int = 0
     """Micro-batches that are made and sent while one is worked on."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
-from dynotune.execution.path import ExecutionPath
+from dynotune.execution.side_by_side import SideBySidePath
 from dynotune.model.activations.policy import policy_of
 from dynotune.model.as_it_was import as_it_was
 from dynotune.plan.fastest import Measured, Setting
@@ -64,7 +64,7 @@ class DryRun:
     def __init__(
         self,
         site: Site,
-        path: ExecutionPath,
+        path: SideBySidePath,
         plan: Plan,
         longest: int,
         states: int,
@@ -122,11 +122,11 @@ class DryRun:
         return time.perf_counter() - began
 
     def _batch(self, tokens: int) -> Any:
-        """The longest documents of the plan, as many as fit, of made-up tokens that all carry a label."""
-        lengths = self.plan.spans.lengths_of(largest(self.plan.executed(tokens, self.longest)).rows)
+        """The longest documents or pairs of the plan, as many as fit, of made-up tokens with a label where one may be."""
+        rows = largest(self.plan.executed(tokens, self.longest)).rows
         embedding: Any = self.site.model.get_input_embeddings()
         vocabulary = embedding.weight.shape[0]
-        items = self.path.made_up(lengths.tolist(), vocabulary)
+        items = self.path.made_up(self.plan.spans, rows, vocabulary)
         host = self.path.host_batch(items, tokens, pin=False)
         return host.unpack(host.buffer.to(self.site.context.device))
 

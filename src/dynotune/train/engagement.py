@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from dynotune.measure.clock import WindowClock
@@ -151,8 +152,14 @@ class Engagement:
 
     def _facts(self, run: "Run", step: Step) -> dict[str, Any]:
         head = run.trainee.model.get_output_embeddings()
+        units = run.plan.spans
+        own = np.concatenate([np.zeros(0, np.int64), *(batch.rows for batch in step.micro_batches)])
+        sequences, _ = units.attention_of(own)
         return {
-            "documents": sum(len(batch.rows) for batch in step.micro_batches),
+            "documents": len(sequences),
+            "sequence_tokens": int(sequences.sum()),
+            "laid_out_tokens": int(units.lengths_of(own).sum()),
+            "labels": [int(units.label_tokens[batch.rows].sum()) for batch in step.micro_batches],
             "tokens": [batch.tokens for batch in step.micro_batches],
             "real_tokens": int(step.lengths.sum()),
             "label_tokens": step.label_tokens,

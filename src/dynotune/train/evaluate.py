@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -36,6 +36,10 @@ class HeldOut:
     spans: Units
     rows: np.ndarray
 
+    def on(self, path: ExecutionPath) -> Self:
+        """The same as it is laid out there."""
+        return replace(self, spans=path.units(self.spans))
+
     @property
     def longest(self) -> int:
         """Tokens that a micro-batch must hold."""
@@ -67,7 +71,8 @@ class Evaluator:
         max_new_tokens: int,
         ranks: Ranks | None = None,
     ) -> None:
-        self.held_out, self.path, self.objective = held_out, path, objective
+        self.held_out = {name: held.on(path) for name, held in held_out.items()}
+        self.path, self.objective = path, objective
         self.tokenizer, self.device = tokenizer, device
         self.samples, self.max_new_tokens = samples, max_new_tokens
         self.ranks = ranks or Ranks()

@@ -1,6 +1,6 @@
 """How a run's steps are executed: the speed-ups that it takes, put into the model, and the plan laid out for them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import astuple, dataclass, replace
 from functools import partial
@@ -18,10 +18,12 @@ from dynotune.model.as_it_was import as_it_was
 from dynotune.model.aside import Aside
 from dynotune.model.attention import hidden_states
 from dynotune.model.base import base_of
-from dynotune.model.packed import pack
+from dynotune.model.families import FamilyBatch, pack_families
+from dynotune.model.packed import PackedBatch, pack
 from dynotune.model.precision import Precision
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.memory import StepMemory, live_memory
+from dynotune.plan.pairs import PairSpans
 from dynotune.plan.plan import Plan
 from dynotune.speedups.choose import Decision, decide, settle
 from dynotune.speedups.contract import Ahead, Context, No, Site
@@ -29,6 +31,7 @@ from dynotune.speedups.installed import Installed
 from dynotune.speedups.registry import speedups
 from dynotune.speedups.remembered import Remembered
 from dynotune.train.device import autocast_of
+from dynotune.train.evaluate import HeldOut
 from dynotune.train.faults.ways import Ways
 from dynotune.train.memory_choice import MemoryChoice, choose_memory
 
@@ -69,8 +72,7 @@ def choose_execution(
     model: "PreTrainedModel",
     paths: Paths,
     *,
-    longest: int,
-    longest_sequence: int | None = None,
+    held_out: Mapping[str, HeldOut],
     precision: Precision,
     undo: ExitStack,
     ranks: Ranks,
@@ -79,13 +81,13 @@ def choose_execution(
     """Put the speed-ups in that are asked for and can be, and lay the plan out. `undo` gives the model back as it was.
 
     paths: makes the path that is taken.
-    longest: tokens of the longest document or pair that will come, held-out ones among them: what a micro-batch must hold.
-    longest_sequence: of the longest that the model sees; default `longest`, and less where that is a pair.
+    held_out: what is evaluated, by the same path.
     ranks: those that execute it together, all alike: what one cannot, none does.
 
     Raises `ConfigError` where a speed-up is demanded and cannot be.
     """
-    sequence = longest if longest_sequence is None else longest_sequence
+    every = [(plan.spans, plan.rows), *((held.spans, held.rows) for held in held_out.values())]
+    sequence = max(int(units.attention_of(rows)[0].max()) for units, rows in every)
     context = context_of(config, model, precision, sequence, plan=plan)
     plain_autocast = autocast_of(precision, context.device)
     site = Site(context, plain_autocast)
@@ -101,14 +103,17 @@ def choose_execution(
         if site.packed:
             path = packed = paths.packed(site, _asides(installed))
             putting_in.callback(packed.close)
+            plan = plan.of_units(path.units(plan.spans))
+            longest = max(plan.longest, *(held.on(path).longest for held in held_out.values()), 0)
             choice = choose_memory(
-                config, plan, path, installed, longest=longest, look=look, ranks=ranks, notebook=remembered
+                config, plan, packed, installed, longest=longest, look=look, ranks=ranks, notebook=remembered
             )
             cost = document_cost(model, plan, labelled_rows_head=site.labelled_rows)
             plan = plan.executed(choice.capacity.tokens, longest, cost)
             says = _packed_in_words(config, plan, choice, installed)
         else:
             path = paths.plain(model)
+            plan = plan.of_units(path.units(plan.spans))
             plan = plan.executed(None, cost=document_cost(model, plan, labelled_rows_head=False))
             says = [_why_plain(installed)]
         says += [*installed.lines(), *site.says]
@@ -175,6 +180,8 @@ def _packed_in_words(config: WholeConfig, plan: Plan, choice: MemoryChoice, inst
     """What is to be said of packed execution where it stands. plan: laid out."""
     assert plan.ladder is not None
     apart = "documents" if plan.packing is None or plan.packing.isolated else "bins"
+    if isinstance(plan.spans, PairSpans):
+        apart = "pairs, the beginning of both sides once" if installed.site.shared_beginnings else "sides of pairs"
     first = f"execution: packed, isolated {apart}: {plan.layout_summary()}"
     most = f"a micro-batch holds up to {plan.ladder.top:,} tokens: {choice.capacity.why_of(plan.ladder.top)}"
     says = [first, most, *choice.says]
@@ -206,13 +213,22 @@ def look_at_memory(
     model, device = site.model, site.context.device
 
     def run(tokens: int) -> Any:
-        document = np.ones(tokens, np.int32), np.ones(tokens, np.int32)
         with path.engaged(), site.autocast():
             if isinstance(path, SideBySidePath):
-                return hidden_states(model, pack([document], tokens, device))
+                return hidden_states(model, _made_up(tokens, site.shared_beginnings, device))
             decoder = base_of(model).get_decoder()
             return decoder(input_ids=torch.ones(1, tokens, dtype=torch.int64, device=device), use_cache=False)
 
     with as_it_was(model, device):
         model.train()
         return live_memory(model, config, precision, run)
+
+
+def _made_up(tokens: int, shared: bool, device: torch.device) -> PackedBatch | FamilyBatch:
+    """A document of so many tokens, or two of three quarters as many that have half of all in common."""
+    ids = np.ones(tokens, np.int32)
+    if not shared or tokens < 4:
+        return pack([(ids, ids)], tokens, device)
+    common, answer = tokens - 2 * (tokens // 4), tokens // 4
+    sides = [np.append(ids[:common], np.full(answer, side, np.int32)) for side in (0, 1)]
+    return pack_families([[(side, side) for side in sides]], tokens, device)

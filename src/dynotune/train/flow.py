@@ -170,7 +170,7 @@ def _train(
                 material.plan,
                 prepared.model,
                 recipe.paths,
-                longest=material.longest(),
+                held_out=material.held_out,
                 precision=precision,
                 undo=prepared.undo,
                 ranks=ranks,

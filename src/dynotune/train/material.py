@@ -51,10 +51,6 @@ class Material:
         for loaded in (self.data, *self.held_out_data.values()):
             check_vocabulary(loaded.examples, size)
 
-    def longest(self) -> int:
-        """Tokens that a micro-batch must hold, held-out data among them: of the longest document, pair or group of pairs."""
-        return max(self.plan.longest, *(held.longest for held in self.held_out.values()), 0)
-
 
 def read_material(
     config: WholeConfig,

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from dynotune.command_line import SHOW_MEMORY
 from dynotune.config.whole import WholeConfig
 from dynotune.errors import TrainingError
-from dynotune.execution.path import ExecutionPath
+from dynotune.execution.side_by_side import SideBySidePath
 from dynotune.measure.memory import GIB, optimizer_states
 from dynotune.model.activations.cheap import adapter_drops_out
 from dynotune.model.activations.policy import policy_of
@@ -63,7 +63,7 @@ class MemoryChoice:
 def choose_memory(
     config: WholeConfig,
     plan: Plan,
-    path: ExecutionPath,
+    path: SideBySidePath,
     installed: Installed,
     *,
     longest: int,
@@ -113,7 +113,7 @@ def choose_memory(
 def _choose(
     config: WholeConfig,
     plan: Plan,
-    path: ExecutionPath,
+    path: SideBySidePath,
     installed: Installed,
     of: Question,
     longest: int,
@@ -122,7 +122,7 @@ def _choose(
 ) -> tuple[Setting, str]:
     """The setting for this device, and why."""
     step = largest_step(plan)
-    key = _key(config, installed, of, step)
+    key = _key(config, installed, of, step, plan)
     known = notebook.check(NAME, key)
     if known is not None and of.least <= known["tokens"] <= of.most and known["bytes"] <= of.limit():
         setting = Setting(known["policy"], known["tokens"])
@@ -187,9 +187,10 @@ def _least(every: list[Any]) -> Setting:
     return Setting(policy, min(tokens for _, tokens in every))
 
 
-def _key(config: WholeConfig, installed: Installed, of: Question, step: int) -> str:
+def _key(config: WholeConfig, installed: Installed, of: Question, step: int, plan: Plan) -> str:
     """Everything besides the machine on which what fits depends. step: tokens of the largest."""
     model = installed.site.model
+    sequences, _ = plan.spans.attention_of(plan.rows)
     tensors = [(name, list(p.shape), str(p.dtype), p.requires_grad) for name, p in model.named_parameters()]
     facts = {
         "model": type(model).__name__,
@@ -200,6 +201,9 @@ def _key(config: WholeConfig, installed: Installed, of: Question, step: int) -> 
         "optimizer": [config.optim, config.optim_args],
         "dropout": config.lora_dropout if config.use_peft else None,
         "policies": [*of.costs],
+        "method": config.method.command,
+        # Of pairs, which share their prompt: keys that a token has.
+        "keys": round(int(sequences.sum()) / int(plan.spans.lengths_of(plan.rows).sum()), 1),
         "tokens": [of.least, of.most],
         # Of several micro-batches the later ones find the gradients of the first.
         "accumulates": step > of.most,

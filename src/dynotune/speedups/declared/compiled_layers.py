@@ -153,7 +153,7 @@ def _compile_ahead(site: Site, regions: "Regions", ahead: Ahead) -> list[str]:
     compare = max(ahead.micro_batches, key=lambda tokens: tokens * ahead.micro_batches[tokens])
     counts = ", ".join(f"{tokens:,}" for tokens in ahead.micro_batches)
     ahead.say(f"compiled layers: compiling for micro-batches of {counts} tokens before the first step")
-    run = dummy_run(site.model, ahead.longest, site.autocast, ahead.engaged)
+    run = dummy_run(site.model, ahead.longest, site.autocast, ahead.engaged, shared=site.shared_beginnings)
     left_out = warm_up(regions, run, list(ahead.micro_batches), compare, ahead.instead)
     lines = regions.report().lines(ahead.tokens_a_step)
     if left_out:

@@ -8,8 +8,9 @@ from dynotune.speedups.contract import Context, Installation, No, Order, Site, S
 from dynotune.speedups.expectation import Expectation, Expected, Holds
 from dynotune.speedups.registry import register
 
-GIVEN = ("^Formed$",)
-"""The autograd function that hands gradients over which were formed in the forward pass."""
+GIVEN = ("^Formed$", "^FormedBySequence$", "^RecomputedBySequence$")
+"""The autograd functions that hand gradients over: formed in the forward pass, or by sequence, with a trained head when they
+are asked for."""
 
 
 @register
@@ -25,6 +26,8 @@ class LabelledRowsHead(Speedup):
         return None
 
     def install(self, site: Site) -> Installation | No:
+        from dynotune.config.keys.preference import PreferenceConfig
+
         assert site.head is not None
         site.labelled_rows = True
 
@@ -39,13 +42,15 @@ class LabelledRowsHead(Speedup):
             finally:
                 site.labelled_rows = was
 
-        return Installation(uninstall, lines=tuple(site.head.describe()), without=without)
+        by_sequence = isinstance(site.context.config, PreferenceConfig)
+        lines = site.head.describe_sequences() if by_sequence else site.head.describe()
+        return Installation(uninstall, lines=tuple(lines), without=without)
 
     def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
         from dynotune.speedups.absences import full_logits
 
         def once(evidence: Evidence) -> bool:
-            """With the loss formed in the forward pass, once in each micro-batch."""
+            """Once in each micro-batch."""
             return all(
                 evidence.count(GIVEN, source=Source.OPERATOR, phase=Phase.FORWARD, micro_batch=i) == 1
                 for i in range(evidence.micro_batches)
@@ -53,7 +58,11 @@ class LabelledRowsHead(Speedup):
 
         return [
             Expected("row kernel", Phase.FORWARD, kernels=("^dynotune_head_rows",), operators=GIVEN),
-            Expected("gradient handed over", Phase.BACKWARD, operators=("^FormedBackward$",)),
+            Expected(
+                "gradient handed over",
+                Phase.BACKWARD,
+                operators=tuple(name.replace("$", "Backward$") for name in GIVEN),
+            ),
             Holds("a loss for each micro-batch", once),
             full_logits(),
         ]

@@ -41,7 +41,13 @@ class PackedExecution(Speedup):
         from dynotune.model.head import find_head
 
         context, model = site.context, site.model
-        examined = examine(model, longest=context.longest, autocast=site.autocast, backend=site.attention)
+        examined = examine(
+            model,
+            longest=context.longest,
+            autocast=site.autocast,
+            backend=site.attention,
+            shared=site.shared_beginnings,
+        )
         no = _no(context, examined.reason)
         if no is not None:
             return no

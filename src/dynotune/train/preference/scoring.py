@@ -52,8 +52,10 @@ class Scoring:
         """What gives the values [n, C] in nats of the pairs of `items` with these numbers [n], each computed inside
         `context`. Random states, buffers and modes stay as they are."""
 
+        units = self.path.units(spans)
+
         def score(numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-            laid_out = lay_out(np.arange(len(numbers)), spans.lengths_of(numbers), self.ladder)
+            laid_out = lay_out(np.arange(len(numbers)), units.lengths_of(numbers), self.ladder)
             with as_it_was(self.site.model, self.device), context():
                 found, _ = self.run(items, [MicroBatch(numbers[one.rows], one.tokens) for one in laid_out])
             values_PC = np.empty_like(found)
