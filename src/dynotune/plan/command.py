@@ -5,6 +5,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dynotune.config.whole import WholeConfig
 from dynotune.data.load import load_train_and_eval
 from dynotune.data.tokens.encode import Encoder
@@ -18,6 +20,7 @@ from dynotune.plan.make import rows_without_labels
 from dynotune.plan.memory import CONTEXT, StepMemory, step_memory, target_of
 from dynotune.plan.memory_curve import curve
 from dynotune.plan.memory_curve import lines as curve_lines
+from dynotune.plan.numbered import numbered
 from dynotune.plan.plan import Plan
 from dynotune.plan.show import show
 from dynotune.plan.speedups import planned_speedups
@@ -57,22 +60,22 @@ def plan_run(
     seed = config.seed if config.shuffle_dataset else None
     strategy = config.packing_strategy if config.packing else None
     content = make_content(examples, config, ledger, shuffle_seed=seed, packing=strategy)
+    units = numbered(content, config)
     plan = Plan(
-        content.spans,
-        content.rows,
+        units.spans,
+        units.rows,
         config,
         config.seed,
         examples.digest(),
         packing=content.packing,
         world=config.gpus or 1,
     )  # plain until its execution is chosen
-    held_out = {
-        name: make_content(
-            one.examples, config, one.ledger, packing=config.packing_strategy if config.packing_of_evaluation else None
-        )
-        for name, one in evaluation.items()
-    }
-    longest = max(int(one.spans.lengths_of(one.rows).max()) for one in (content, *held_out.values()))
+    evaluated = config.packing_strategy if config.packing_of_evaluation else None
+    held_out = [
+        numbered(make_content(one.examples, config, one.ledger, packing=evaluated), config, held_out=True)
+        for one in evaluation.values()
+    ]
+    longest = max(plan.longest, *(one.spans.largest(one.rows, np.array([0, len(one.rows)])) for one in held_out), 0)
     target = target_of(config, memory_gib)
     try:
         memory: StepMemory | None = step_memory(config, target)
@@ -188,14 +191,12 @@ def _execution(plan: Plan, capacity: Capacity | None, asked_by: str) -> str:
 
 def _updates(plan: Plan, config: WholeConfig, examples: "Examples", seed: int | None) -> dict[str, Any]:
     """Updates of an epoch here, in TRL with the same settings, and in TRL with its packing the other way."""
-    import numpy as np
-
     rows = plan.all_rows if plan.packing is None else plan.packing.rows_unpacked
     world = config.gpus or 1
     without, packed = updates_per_epoch(rows, config, world), None
     if plan.packing is not None:
         packed = updates_per_epoch(plan.all_rows, config, world)
-    elif config.max_length is not None:
+    elif config.max_length is not None and examples.per_example == 1:
         order = np.arange(len(examples))
         if seed is not None:
             order = np.random.default_rng(seed).permutation(len(examples))
@@ -205,6 +206,7 @@ def _updates(plan: Plan, config: WholeConfig, examples: "Examples", seed: int | 
         "trl": without if plan.packing is None else packed,
         "trl_without_packing": without,
         "trl_with_packing": packed,
+        "trl_can_pack": examples.per_example == 1,
     }
 
 

@@ -93,6 +93,8 @@ def _fits(needed: int, there: int) -> str:
 def _updates(updates: dict[str, Any]) -> str:
     said = f"updates an epoch: {updates['here']:,} here, {updates['trl']:,} in TRL with the same settings"
     without, packed = updates["trl_without_packing"], updates["trl_with_packing"]
+    if not updates["trl_can_pack"]:
+        return said
     if packed is None:
         return f"{said}; TRL's `packing: true` needs a `max_length`"
     times = f"{without / packed:.1f} times fewer"

@@ -4,15 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 
-from dynotune.config.dpo import DPOConfig
 from dynotune.config.whole import WholeConfig
 from dynotune.data.account.quarantine import Quarantine
 from dynotune.data.load import Loaded, load_train_and_eval
-from dynotune.data.pairs import Pairs
 from dynotune.data.rows import Place
 from dynotune.data.tokens.encode import Encoder
 from dynotune.execution.feed import Documents, Items
@@ -20,9 +16,8 @@ from dynotune.execution.pairs import PairItems
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.content import Content, make_content
 from dynotune.plan.make import check_vocabulary, rows_without_labels
-from dynotune.plan.pairs import groups_of, pair_spans
+from dynotune.plan.numbered import NumberedDocuments, NumberedPairs, numbered
 from dynotune.plan.plan import Plan
-from dynotune.plan.truncation import Units
 from dynotune.say import sayer
 from dynotune.train.evaluate import HeldOut
 from dynotune.train.run_folder import RunFolder
@@ -78,7 +73,7 @@ def read_material(
         )
     plan, train, held_out = _make_plan(config, folder, tokenizer, data, held_out_data, ranks)
     _report_data(config, console, encoder, data, held_out_data, plan)
-    return Material(data, held_out_data, plan, train.items, train.places, held_out)
+    return Material(data, held_out_data, plan, _items_of(train), train.places, held_out)
 
 
 def _make_plan(
@@ -88,7 +83,7 @@ def _make_plan(
     data: Loaded,
     held_out_data: Mapping[str, Loaded],
     ranks: Ranks,
-) -> tuple[Plan, "_Units", dict[str, HeldOut]]:
+) -> tuple[Plan, NumberedDocuments | NumberedPairs, dict[str, HeldOut]]:
     """Apply `max_length` and packing to every data set, account for what they cut, and plan the run.
 
     Returns the plan, what it is made of, and the held-out data.
@@ -109,7 +104,7 @@ def _make_plan(
         )
 
     content = content_of(data, config.packing)
-    train = _units_of(content, config)
+    train = numbered(content, config)
     # Shuffled rows make other steps, so a checkpoint must not go on under them.
     digest = data.examples.digest() + ("" if shuffle_seed is None else f", shuffled by {shuffle_seed}")
     plan = Plan(
@@ -124,29 +119,15 @@ def _make_plan(
     )
     held_out = {}
     for name, loaded in held_out_data.items():
-        held = _units_of(content_of(loaded, config.packing_of_evaluation), config, held_out=True)
-        held_out[name] = HeldOut(held.items, held.spans, held.rows[held.spans.label_tokens[held.rows] > 0])
+        held = numbered(content_of(loaded, config.packing_of_evaluation), config, held_out=True)
+        held_out[name] = HeldOut(_items_of(held), held.spans, held.rows[held.spans.label_tokens[held.rows] > 0])
     return plan, train, held_out
 
 
-@dataclass(frozen=True, slots=True)
-class _Units:
-    """A data set as a plan numbers it."""
-
-    items: Items
-    spans: Units
-    rows: NDArray[np.int64]
-    places: Sequence[Place]
-
-
-def _units_of(content: Content, config: WholeConfig, held_out: bool = False) -> _Units:
-    """Documents, or pairs where preferences are learned."""
-    examples = content.examples
-    if not isinstance(config, DPOConfig):
-        return _Units(Documents(examples, content.spans), content.spans, content.rows, examples.places)
-    pairs = Pairs(examples, content.spans.start, content.spans.end)
-    spans = pair_spans(pairs, groups_of(config, held_out))
-    return _Units(PairItems(pairs, spans), spans, content.rows[::2] // 2, examples.places_of_rows)
+def _items_of(data: NumberedDocuments | NumberedPairs) -> Items:
+    if isinstance(data, NumberedPairs):
+        return PairItems(data.pairs, data.spans)
+    return Documents(data.content.examples, data.spans)
 
 
 def _report_data(
