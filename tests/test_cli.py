@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from dynotune import cli
+from dynotune.config.dpo import DPOConfig
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
 from dynotune.train.outside.signals import StoppedError
@@ -74,12 +75,12 @@ class TestHelp:
     def test_lists_what_exists_and_nothing_else(self) -> None:
         """A command that is listed works."""
         text = dynotune("--help").stdout
-        for name in ("sft", "prepare", "merge", "demo", "env", "config-schema"):
+        for name in ("sft", "dpo", "prepare", "merge", "demo", "env", "config-schema"):
             assert f" {name} " in text
         for name in cli.LATER:
             assert f" {name} " not in text
 
-    @pytest.mark.parametrize("command", ["sft", "prepare", "merge", "demo", "env", "config-schema"])
+    @pytest.mark.parametrize("command", ["sft", "dpo", "prepare", "plan", "merge", "demo", "env", "config-schema"])
     def test_every_command_has_an_example(self, command: str) -> None:
         """`--help` shows a line that can be typed."""
         done = dynotune(command, "--help")
@@ -109,7 +110,14 @@ class TestExitCodes:
             (["sft", "--fsdp_offload_params", "true"], "later work"),
             (["sft", "stray"], "stray"),
             (["prepare", "--show", "-1", "--model_name_or_path", "a", "--dataset_name", "b"], "--show"),
-            (["dpo", "--config", "x.yaml"], "`dynotune dpo` (preference training) is not in this version"),
+            (["dpo", "--config", "x.yaml"], "x.yaml"),
+            (["dpo"], "`dynotune dpo --help`"),
+            (["dpo", "--seed", "1"], "`model_name_or_path`"),
+            (["dpo", "--packing"], "a pair stays a pair"),
+            (["dpo", "--loss_type", "dop"], "loss_type"),
+            (["sft", "--beta", "0.2"], "Train by `dynotune dpo`"),
+            (["plan", "--beta", "0.2"], "`--method dpo`"),
+            (["plan", "--method", "dpo", "--completion_only_loss", "true"], "both answers are always labelled"),
             (["tune"], "not in this version"),
             (["merge", "x"], "--output"),
             (["nonsense"], "nonsense"),
@@ -215,6 +223,34 @@ class TestInterrupt:
         assert (number == signal.SIGUSR1) == ("interrupted" not in done.stderr)
 
 
+class TestDpo:
+    def test_a_trl_file_and_flags(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        """DPO's keys, from a file and from flags, with TRL's defaults for the rest."""
+        (tmp_path / "dpo.yaml").write_text("beta: 0.2\nloss_type: sigmoid\n")
+        words = ["dpo", "--config", str(tmp_path / "dpo.yaml"), "--loss_type", "sigmoid", "sft", "--ld-alpha", "0.5"]
+        assert cli.run([*words, "--print_config"]) == cli.DONE
+        printed = yaml.safe_load(capsys.readouterr().out)
+        expected = {"beta": 0.2, "loss_type": ["sigmoid", "sft"], "ld_alpha": 0.5, "learning_rate": 1e-6}
+        assert {key: printed[key] for key in expected} == expected
+        assert "packing" not in printed
+
+    @pytest.mark.parametrize("command", ["prepare", "plan"])
+    def test_other_commands_take_its_configuration(
+        self, command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        """`--method dpo` reads it with the same checks."""
+        (tmp_path / "dpo.yaml").write_text("beta: 0.2\n")
+        assert cli.run([command, "--method", "dpo", "--config", str(tmp_path / "dpo.yaml"), "--print_config"]) == 0
+        assert yaml.safe_load(capsys.readouterr().out)["beta"] == 0.2
+
+    def test_its_schema_is_its_own(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Editors complete `beta` in a DPO configuration and not in one of SFT."""
+        for method, there in (("dpo", True), ("sft", False)):
+            assert cli.run(["config-schema", "--method", method]) == cli.DONE
+            beta = json.loads(capsys.readouterr().out)["properties"]["beta"]
+            assert beta.get("deprecated", False) is not there
+
+
 class TestSft:
     def test_trl_spellings(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         """Underscores, hyphens, equal signs, switches with and without a word, lists, `--no_` and JSON."""
@@ -245,7 +281,8 @@ class TestSft:
 
     def test_flags_of_commands_are_no_keys(self) -> None:
         """A key of the configuration can never be shadowed by a command's own flag."""
-        assert not {"config", "json", "show", "print_config", "as_json"} & set(SFTConfig.model_fields)
+        own = {"config", "json", "show", "print_config", "as_json", "method"}
+        assert not own & {*SFTConfig.model_fields, *DPOConfig.model_fields}
 
     def test_json_keeps_stdout_for_the_result(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -10,15 +10,18 @@ if TYPE_CHECKING:
     from dynotune.config.dpo import DPOConfig
     from dynotune.config.load import load_config
     from dynotune.config.sft import SFTConfig
-    from dynotune.train.sft import RunResult, train_sft
+    from dynotune.train.dpo import train_dpo
+    from dynotune.train.flow import RunResult
+    from dynotune.train.sft import train_sft
 
 # PyTorch and transformers take seconds to import, so what needs them is imported when it is first used.
 _LAZY = {
     "DPOConfig": "dynotune.config.dpo",
     "SFTConfig": "dynotune.config.sft",
     "load_config": "dynotune.config.load",
+    "train_dpo": "dynotune.train.dpo",
     "train_sft": "dynotune.train.sft",
-    "RunResult": "dynotune.train.sft",
+    "RunResult": "dynotune.train.flow",
 }
 
 __all__ = [
@@ -34,6 +37,7 @@ __all__ = [
     "TrainingError",
     "__version__",
     "load_config",
+    "train_dpo",
     "train_sft",
 ]
 

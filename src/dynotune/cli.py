@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter, UnknownOptionError
 
@@ -33,7 +33,6 @@ END_SECONDS = 5.0
 ENDED_BY_SIGNAL = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 LATER = {
-    "dpo": "preference training",
     "profile": "a profile of a step",
     "bench": "paired measurements",
     "audit": "an audit of another trainer's run",
@@ -62,12 +61,23 @@ app.command(
     "--lora_target_modules q_proj v_proj",
 )
 app.command(
+    "dynotune.cli_config:dpo",
+    name="dpo",
+    help="Train a model on preferences: pairs of answers to the same prompt, one better than the other.\n\n"
+    "A TRL configuration runs as it stands. The reference is computed once and kept; the prompt of a pair runs once.",
+    help_epilogue="Examples:\n\n"
+    "dynotune dpo --config dpo.yaml --beta 0.05\n\n"
+    "dynotune dpo --model_name_or_path Qwen/Qwen2.5-0.5B-Instruct --dataset_name pairs.jsonl --use_peft "
+    "--loss_type sigmoid sft --loss_weights 1.0 0.2",
+)
+app.command(
     "dynotune.cli_config:prepare",
     name="prepare",
     help="Read, render and tokenise the data of a configuration, without training: the ledger, or rows to look at.\n\n"
     "The tokens are kept, and runs take them from there while nothing that made them has changed.",
     help_epilogue="Examples:\n\n"
     "dynotune prepare --config sft.yaml --show 3\n\n"
+    "dynotune prepare --method dpo --config dpo.yaml\n\n"
     "dynotune prepare --config sft.yaml --export rows.parquet --export_packed 4096\n\n"
     "dynotune prepare --prune --older_than 30",
 )
@@ -78,6 +88,7 @@ app.command(
     "Reads the data and the shapes of the model. Nothing trains, no weights are loaded, no GPU is needed.",
     help_epilogue="Examples:\n\n"
     "dynotune plan --config sft.yaml\n\n"
+    "dynotune plan --method dpo --config dpo.yaml\n\n"
     "dynotune plan --config sft.yaml --micro_batch_tokens 8192 --rate 15000 --json",
 )
 
@@ -210,12 +221,19 @@ def env(*, as_json: _Json = False) -> None:
     help_epilogue="Example: dynotune config-schema > dynotune.schema.json\n\n"
     "First line of sft.yaml: # yaml-language-server: $schema=dynotune.schema.json",
 )
-def config_schema() -> None:
-    """Print a JSON Schema (2020-12) of the configuration, for editors."""
+def config_schema(*, method: Literal["sft", "dpo"] = "sft") -> None:
+    """Print a JSON Schema (2020-12) of the configuration, for editors.
+
+    Parameters
+    ----------
+    method
+        Of `dynotune sft` or of `dynotune dpo`.
+    """
+    from dynotune.config.dpo import DPOConfig
     from dynotune.config.sft import SFTConfig
     from dynotune.config.writing.schema import json_schema
 
-    sys.stdout.write(json.dumps(json_schema(SFTConfig), indent=2) + "\n")
+    sys.stdout.write(json.dumps(json_schema(DPOConfig if method == "dpo" else SFTConfig), indent=2) + "\n")
 
 
 def _stdout_for_result(as_json: bool) -> AbstractContextManager[object]:

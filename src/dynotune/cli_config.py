@@ -1,36 +1,28 @@
-"""The commands that take a configuration: `sft`, `prepare`, `plan`. Every key is a flag, with the text of the key."""
+"""The commands that take a configuration: `sft`, `dpo`, `prepare`, `plan`. Every key is a flag, with the text of the key."""
 
 import contextlib
-import inspect
 import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 from rich.console import Console
 
+from dynotune.cli_keys import load, with_key_flags
 from dynotune.command_line import SHOW_MEMORY, WORDS
-from dynotune.config.checking.problems import expected
-from dynotune.config.fates.aliases import ALIASES
-from dynotune.config.fates.launcher import LAUNCHER
-from dynotune.config.fates.legacy import LEGACY, RENAMED
-from dynotune.config.fates.table import SFT_FATES
-from dynotune.config.keys.topics import topics
-from dynotune.config.load import ONE_SPEEDUP, load_config
-from dynotune.config.reading.flags import Words
-from dynotune.config.reading.forms import accepts
+from dynotune.config.dpo import DPOConfig
 from dynotune.config.sft import SFTConfig
+from dynotune.config.whole import WholeConfig
 from dynotune.errors import ConfigError, Interrupted
 from dynotune.parallel.launch import launch, must_be_launched
 from dynotune.say import sayer
-from dynotune.speedups.registry import speedups
 
-_ONE_SPEEDUP = "speedups__"
-"""As `ONE_SPEEDUP`, in the name of a Python parameter."""
+if TYPE_CHECKING:
+    from dynotune.train.flow import RunResult
 
 _OURS = Group("Command", sort_key=0)
 _ConfigFile = Annotated[
@@ -49,92 +41,6 @@ _PrintConfig = Annotated[
 _Json = Annotated[
     bool, Parameter(name="--json", negative=(), help="Print the result as one JSON object on stdout.", group=_OURS)
 ]
-
-
-def _with_key_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command one flag for every key. Keys that are not ours are hidden flags, so that their fate can be said."""
-    own = [one for one in inspect.signature(command).parameters.values() if one.kind is not one.VAR_KEYWORD]
-    shown = [
-        _flag(key, Group(topic.title, help=topic.about, sort_key=place))
-        for place, topic in enumerate(topics(SFTConfig), 1)
-        for key in topic.fields
-    ]
-    names = {*SFTConfig.model_fields, *(one.name for one in own)}
-    each = [_hidden_flag(f"{_ONE_SPEEDUP}{name}", f"{ONE_SPEEDUP}{name}") for name in speedups()]
-    switches = [f"no_{key}" for key in (*SFTConfig.model_fields, *SFT_FATES) if _is_switch(key)]
-    hidden = dict.fromkeys((*SFT_FATES, *RENAMED, *LEGACY, *LAUNCHER, *ALIASES, *switches))
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [*own, *shown, *each, *(_hidden_flag(name) for name in hidden if name not in names)]
-    )
-    return command
-
-
-def _flag(key: str, group: Group) -> inspect.Parameter:
-    field = SFTConfig.model_fields[key]
-    default = field.get_default(call_default_factory=True)
-    text = " ".join((field.description or "").split())
-    return _parameter(
-        key,
-        Parameter(
-            name=f"--{key}",
-            consume_multiple=True,
-            negative=(),
-            help=f"{text} [{expected(field.annotation)}; default: {json.dumps(default)}]",
-            group=group,
-            show_default=False,
-        ),
-    )
-
-
-def _hidden_flag(key: str, flag: str | None = None) -> inspect.Parameter:
-    return _parameter(key, Parameter(name=f"--{flag or key}", consume_multiple=True, negative=(), show=False))
-
-
-def _parameter(key: str, flag: Parameter) -> inspect.Parameter:
-    # Words stay words: the configuration reads them by the key's type, so that a file and a flag mean the same.
-    annotation = Annotated[list[str] | None, flag]
-    return inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-
-
-def _is_switch(key: str) -> bool:
-    if key in SFTConfig.model_fields:
-        return accepts(SFTConfig.model_fields[key].annotation).boolean
-    return isinstance(SFT_FATES[key].default, bool)
-
-
-def _load(config: Path | None, words: dict[str, list[str] | None], *, to_run: bool) -> SFTConfig:
-    flags: dict[str, Any] = {}
-    spelled: dict[str, str] = {}
-    for name, given in words.items():
-        if given is None:
-            continue
-        if name.startswith(_ONE_SPEEDUP):
-            name = ONE_SPEEDUP + name.removeprefix(_ONE_SPEEDUP)
-        negated = name.startswith("no_") and name not in {*SFTConfig.model_fields, *RENAMED, *LEGACY, *LAUNCHER}
-        key = name.removeprefix("no_") if negated else name
-        if key in flags:
-            raise ConfigError(f"flags --{key} and --no_{key} are both given. Keep one.")
-        if negated and given:
-            raise ConfigError(f"flag --{name}: takes no value.")
-        flags[key] = False if negated else Words(given)
-        spelled[key] = f"--{name}"
-    if config is None and not flags:
-        raise ConfigError("nothing to do: give `--config FILE` or flags. `dynotune sft --help` lists them.")
-    resolved = load_config(config, flags, spelled=spelled)
-    if to_run:
-        _require(resolved)
-    return resolved
-
-
-def _require(config: SFTConfig) -> None:
-    """What a command needs and a Python call may bring as objects."""
-    missing = []
-    if config.model_name_or_path is None:
-        missing.append("`model_name_or_path` (a hub id or a folder)")
-    if config.dataset_name is None and not config.datasets:
-        missing.append("`dataset_name` (a file, folder, glob or hub id) or `datasets`")
-    if missing:
-        raise ConfigError(f"missing: {' and '.join(missing)}.")
 
 
 @contextlib.contextmanager
@@ -178,7 +84,7 @@ _ShowMemory = Annotated[
 ]
 
 
-@_with_key_flags
+@with_key_flags(SFTConfig)
 def sft(
     *,
     config: _ConfigFile = None,
@@ -190,21 +96,77 @@ def sft(
     **keys: Any,
 ) -> int | None:
     """`dynotune sft`; its help stands where it is registered."""
-    resolved = _load(config, keys, to_run=not print_config)
+    resolved = load(config, keys, SFTConfig, to_run=not print_config)
     if print_config:
         sys.stdout.write(resolved.to_yaml())
         return None
-    SHOW_MEMORY.set(show_memory)
-    if prove_only:
-        _prove(resolved, as_json)
-        return None
-    if must_be_launched(resolved):
-        return _launch(resolved, prove=not no_prove, as_json=as_json)
-    with _console(as_json) as console:
+
+    def train(console: Console) -> "RunResult":
         from dynotune.train.sft import train_sft
 
+        return train_sft(resolved, console=console)
+
+    def prove(console: Console) -> dict[str, Any]:
+        from dynotune.train.sft import prove_sft
+
+        return prove_sft(resolved, console)
+
+    SHOW_MEMORY.set(show_memory)
+    return _train(resolved, train, prove, prove_only=prove_only, no_prove=no_prove, as_json=as_json)
+
+
+@with_key_flags(DPOConfig)
+def dpo(
+    *,
+    config: _ConfigFile = None,
+    print_config: _PrintConfig = False,
+    prove_only: _ProveOnly = False,
+    no_prove: _NoProve = False,
+    show_memory: _ShowMemory = False,
+    as_json: _Json = False,
+    **keys: Any,
+) -> int | None:
+    """`dynotune dpo`; its help stands where it is registered."""
+    resolved = load(config, keys, DPOConfig, to_run=not print_config)
+    if print_config:
+        sys.stdout.write(resolved.to_yaml())
+        return None
+
+    def train(console: Console) -> "RunResult":
+        from dynotune.train.dpo import train_dpo
+
+        return train_dpo(resolved, console=console)
+
+    def prove(console: Console) -> dict[str, Any]:
+        from dynotune.train.dpo import prove_dpo
+
+        return prove_dpo(resolved, console)
+
+    SHOW_MEMORY.set(show_memory)
+    return _train(resolved, train, prove, prove_only=prove_only, no_prove=no_prove, as_json=as_json)
+
+
+def _train(
+    config: WholeConfig,
+    train: "Callable[[Console], RunResult]",
+    prove: Callable[[Console], dict[str, Any]],
+    *,
+    prove_only: bool,
+    no_prove: bool,
+    as_json: bool,
+) -> int | None:
+    """Run, prove, or start the processes of `gpus`; returns their exit code."""
+    if prove_only:
+        with _console(as_json) as console:
+            figures = prove(console)
+        if as_json:
+            sys.stdout.write(json.dumps(figures) + "\n")
+        return None
+    if must_be_launched(config):
+        return _launch(config, prove=not no_prove, as_json=as_json)
+    with _console(as_json) as console:
         try:
-            result, left = train_sft(resolved, console=console), None
+            result, left = train(console), None
         except Interrupted as interruption:
             if not as_json:
                 raise
@@ -217,30 +179,27 @@ def sft(
     return None
 
 
-def _prove(config: SFTConfig, as_json: bool) -> None:
-    with _console(as_json) as console:
-        from dynotune.train.sft import prove_sft
-
-        figures = prove_sft(config, console)
-    if as_json:
-        sys.stdout.write(json.dumps(figures) + "\n")
-
-
-def _launch(config: SFTConfig, *, prove: bool, as_json: bool) -> int:
+def _launch(config: WholeConfig, *, prove: bool, as_json: bool) -> int:
     """Start the processes of `gpus`; each gets the words of this command line."""
     words = list(WORDS.get())
     folder = config.output_dir
     if folder is None:  # one name for all of them
-        folder = str(Path("runs") / time.strftime("sft-%Y%m%d-%H%M%S"))
+        folder = str(Path("runs") / time.strftime(f"{config.method.command}-%Y%m%d-%H%M%S"))
         words += ["--output_dir", folder]
     with _console(as_json) as console:
-        return launch(
-            config,
-            words,
-            Path(folder),
-            prove,
-            sayer(console),
-        )
+        return launch(config, words, Path(folder), prove, sayer(console))
+
+
+_Method = Annotated[
+    Literal["sft", "dpo"],
+    Parameter(name="--method", help="What the configuration is of: `dynotune sft` or `dynotune dpo`.", group=_OURS),
+]
+
+
+def _load_of(method: str, config: Path | None, words: dict[str, list[str] | None], *, to_run: bool) -> WholeConfig:
+    if method == "dpo":
+        return load(config, words, DPOConfig, to_run=to_run)
+    return load(config, words, SFTConfig, to_run=to_run)
 
 
 _Show = Annotated[
@@ -291,10 +250,11 @@ _ExportPacked = Annotated[
 ]
 
 
-@_with_key_flags
+@with_key_flags(SFTConfig, DPOConfig)
 def prepare(
     *,
     config: _ConfigFile = None,
+    method: _Method = "sft",
     show: _Show = 0,
     rebuild: _Rebuild = False,
     verify: _Verify = False,
@@ -308,9 +268,9 @@ def prepare(
 ) -> None:
     """`dynotune prepare`; its help stands where it is registered."""
     if prune and config is None and not any(value is not None for value in keys.values()):
-        resolved = SFTConfig()  # stores are pruned without any configuration, too
+        resolved: WholeConfig = SFTConfig()  # stores are pruned without any configuration, too
     else:
-        resolved = _load(config, keys, to_run=not (print_config or prune))
+        resolved = _load_of(method, config, keys, to_run=not (print_config or prune))
     if print_config:
         sys.stdout.write(resolved.to_yaml())
         return
@@ -349,10 +309,11 @@ _Memory = Annotated[
 ]
 
 
-@_with_key_flags
+@with_key_flags(SFTConfig, DPOConfig)
 def plan(
     *,
     config: _ConfigFile = None,
+    method: _Method = "sft",
     rate: _Rate = None,
     memory: _Memory = None,
     show_memory: _ShowMemory = False,
@@ -361,7 +322,7 @@ def plan(
     **keys: Any,
 ) -> None:
     """`dynotune plan`; its help stands where it is registered."""
-    resolved = _load(config, keys, to_run=not print_config)
+    resolved = _load_of(method, config, keys, to_run=not print_config)
     if print_config:
         sys.stdout.write(resolved.to_yaml())
         return

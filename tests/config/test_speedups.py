@@ -67,12 +67,12 @@ def test_on_and_off_are_words_also_where_yaml_reads_booleans(text: str, tmp_path
 
 def from_flags(*words: str) -> SFTConfig:
     """The configuration that a command line gives."""
-    from dynotune.cli_config import _load
+    from dynotune.cli_keys import load
 
     _, bound, _ = app.parse_args(["sft", *words], exit_on_error=False, print_error=False)
     own = ("print_config", "prove_only", "no_prove", "as_json")
     keys = {name: value for name, value in bound.arguments.items() if name != "config" and name not in own}
-    return _load(bound.arguments.get("config"), keys.get("keys", keys), to_run=False)
+    return load(bound.arguments.get("config"), keys.get("keys", keys), SFTConfig, to_run=False)
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from dynotune.config.checking.problems import Origins, Problem, did_you_mean
-from dynotune.config.dpo import DPOConfig
 from dynotune.config.reading.files import read_file
 from dynotune.config.reading.flags import Words, from_words
 from dynotune.config.sft import SFTConfig
 from dynotune.config.variables import export_env
+from dynotune.config.whole import WholeConfig
+
+Config = TypeVar("Config", bound=WholeConfig)
 
 ONE_SPEEDUP = "speedups."
 """A flag for one speed-up is this with its name: `speedups.packed_execution`."""
@@ -41,8 +43,8 @@ def load_config(
     flags: Mapping[str, Any] = ...,
     *,
     spelled: Mapping[str, str] | None = ...,
-    into: type[DPOConfig],
-) -> DPOConfig: ...
+    into: type[Config],
+) -> Config: ...
 
 
 def load_config(
@@ -50,8 +52,8 @@ def load_config(
     flags: Mapping[str, Any] = MappingProxyType({}),
     *,
     spelled: Mapping[str, str] | None = None,
-    into: type[SFTConfig] | type[DPOConfig] = SFTConfig,
-) -> SFTConfig | DPOConfig:
+    into: type[Any] = SFTConfig,
+) -> Any:
     """The configuration that a file and flags give, checked; then its `env:` is exported.
 
     Args:

@@ -29,6 +29,8 @@ class Prepared:
     facts: ModelFacts
     says: list[str]
     undo: ExitStack
+    as_in_files: bool
+    """Whether its weights are those of the files that `model_name_or_path` names, but for a new adapter."""
 
     def restore(self) -> None:
         """Take back what holds for the run only: noise on the embeddings, checkpointing, the cache that was off."""
@@ -46,14 +48,16 @@ def prepare_model(
 ) -> Prepared:
     """Make the model that `config` asks for, or take the caller's own. An error leaves the caller's as `restore` would."""
     with ExitStack() as undo:
-        model, says = _prepare(config, precision, device, tokenizer, changes, own_model, own_peft_config, undo)
+        model, says, as_in_files = _prepare(
+            config, precision, device, tokenizer, changes, own_model, own_peft_config, undo
+        )
         facts = describe_model(model, device)
         if not facts.trainable:
             is_peft = own_model is not None and hasattr(own_model, "peft_config")
             remedy = "load it with `is_trainable=True`" if is_peft else "unfreeze some, or set `use_peft: true`"
             raise ModelError(f"No parameter of the model is trainable: {remedy}.")
         says = [*state_precision(model, precision, device), *facts.lines(), *says]
-        return Prepared(model, facts, says, undo.pop_all())
+        return Prepared(model, facts, says, undo.pop_all(), as_in_files)
     raise AssertionError("an ExitStack lets errors through")
 
 
@@ -66,8 +70,9 @@ def _prepare(
     own_model: "PreTrainedModel | None",
     own_peft_config: "PeftConfig | None",
     undo: ExitStack,
-) -> "tuple[PreTrainedModel, list[str]]":
+) -> "tuple[PreTrainedModel, list[str], bool]":
     says: list[str] = []
+    as_in_files = own_model is None and not config.random_weights
     is_peft = own_model is not None and hasattr(own_model, "peft_config")
     if is_peft:
         _check_own_adapter(own_model, config.use_peft, own_peft_config)
@@ -85,6 +90,7 @@ def _prepare(
         note = fit_embedding(model, tokenizer, changes.new_ids)
         if note:
             says.append(note)
+            as_in_files = False
     agree_on_special_tokens(model, tokenizer, changes.new_eos)
     if wants_adapter:
         peft_config = own_peft_config or lora_config(config, model, changes.new_ids)
@@ -101,7 +107,7 @@ def _prepare(
     says += _router_loss(model)
     if own_model is None and not wants_adapter:
         check_model(model, config, precision, device)
-    return model, says
+    return model, says, as_in_files
 
 
 def _to(model: Any, device: "torch.device") -> "PreTrainedModel":

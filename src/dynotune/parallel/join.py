@@ -13,7 +13,7 @@ from dynotune.errors import ConfigError
 from dynotune.parallel.group import RankGroup
 from dynotune.parallel.ranks import Ranks
 
-HOW_TO_START = "`dynotune sft ... --gpus N` or `torchrun --nproc-per-node N -m dynotune sft ...`"
+HOW_TO_START = "`dynotune sft|dpo ... --gpus N` or `torchrun --nproc-per-node N -m dynotune sft|dpo ...`"
 
 
 def place(config: RunConfig, environment: Mapping[str, str] = os.environ) -> Ranks:

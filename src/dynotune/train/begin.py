@@ -1,13 +1,12 @@
 """The run folder's beginning: what stands in it before the first step, once no rank can refuse any more."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dynotune.config.whole import WholeConfig
 from dynotune.environment import collect
 from dynotune.parallel.alike import begin_alike
-from dynotune.train.execution import Execution
 from dynotune.train.material import Material
 from dynotune.train.run import Run
 from dynotune.train.run_folder import RunFolder
@@ -19,12 +18,13 @@ def begin(
     folder: RunFolder,
     resume_from: Path | None,
     model: Mapping[str, Any],
-    execution: Execution,
+    says: Sequence[str],
     material: Material,
     say: Callable[[str], None],
 ) -> None:
     """Agree with the other ranks, take an older run out of the folder as far as this one does not go on from it, and write
-    what is known. Until here a folder is as it was. model: facts of it, for the record."""
+    what is known. Until here a folder is as it was. model: facts of it, and says: what was
+    said of its execution, for the record."""
     step = run.trainee.progress.step
     begin_alike(
         run.ranks,
@@ -32,7 +32,7 @@ def begin(
         {
             "configuration": config.public_dict(),
             "plan": run.plan.to_json(),
-            "execution": {"path": type(execution.path).__name__},
+            "execution": {"path": type(run.path).__name__},
             "checkpoint": {"step": step},
         },
     )
@@ -47,7 +47,7 @@ def begin(
         run.events.remember(folder.forget_after(step, run.trainee.progress.owes_evaluation))
         for path in run.checkpoints.abandon_after(step):
             say(f"note: a checkpoint of the run that was left is now {path}")
-    _write_start(folder, config, model, execution, material)
+    _write_start(folder, config, model, says, material)
     folder.seal(step)
 
 
@@ -55,12 +55,12 @@ def _write_start(
     folder: RunFolder,
     config: WholeConfig,
     model: Mapping[str, Any],
-    execution: Execution,
+    says: Sequence[str],
     material: Material,
 ) -> None:
     """The files of the run folder that are known before the first step."""
     folder.write_text("config.yaml", config.to_yaml())
-    folder.write_json("environment.json", {**collect(), "model": model, "execution": execution.says})
+    folder.write_json("environment.json", {**collect(), "model": model, "execution": list(says)})
     evaluation = {name: loaded.ledger.to_json() for name, loaded in material.held_out_data.items()}
     folder.write_json(
         "ledger.json", {**material.data.ledger.to_json(), "format": material.data.format, "evaluation": evaluation}

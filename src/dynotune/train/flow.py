@@ -180,7 +180,7 @@ def _train(
             say(line)
         if ranks.is_first:
             show(planned_rows(execution.installed.decisions), console)
-        recipe.before_first_step(
+        before = recipe.before_first_step(
             Start(
                 execution=execution,
                 material=material,
@@ -188,8 +188,8 @@ def _train(
                 device=device,
                 ranks=ranks,
                 resumed=resume_from is not None,
+                as_in_files=prepared.as_in_files,
                 continued_adapter=given.model is not None and hasattr(given.model, "peft_config"),
-                as_in_files=given.model is None and not config.random_weights and not changes.new_ids,
                 rehearsal=rehearsal,
                 say=say,
                 console=console,
@@ -224,7 +224,7 @@ def _train(
             figures = rehearse(run)
             say(in_words(figures, ranks.world))
             return RunResult(folder.path, 0, [], figures, prepared.model, tokenizer), None
-        begin(run, config, folder, resume_from, prepared.facts.to_json(), execution, material, say)
+        begin(run, config, folder, resume_from, prepared.facts.to_json(), [*execution.says, *before], material, say)
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         try:

@@ -28,12 +28,13 @@ class Start:
     device: torch.device
     ranks: Ranks
     resumed: bool
-    continued_adapter: bool
-    """Whether the adapter came with the model: it is a part of what the run starts from."""
+    """Whether a checkpoint will be restored."""
 
     as_in_files: bool
-    """Whether the model's weights are those of the files that `model_name_or_path` names, but for a new adapter: none was
-    passed in, drawn at random or added to its embedding."""
+    """`Prepared.as_in_files`."""
+
+    continued_adapter: bool
+    """Whether the adapter came with the model: it is a part of what the run starts from."""
 
     rehearsal: bool
     """Whether one process stands for all of them, and no run is written."""
@@ -57,6 +58,7 @@ class Recipe(Protocol):
         """Change the model as the method needs it; `undo` gives it back. Returns what is to be said."""
         ...
 
-    def before_first_step(self, start: Start) -> None:
-        """Compute what every step needs. Raises `TrainingError` where it is not sound."""
+    def before_first_step(self, start: Start) -> list[str]:
+        """Compute what every step needs. Returns what was said of it, for the run's record; raises `TrainingError` where it
+        is not sound."""
         ...

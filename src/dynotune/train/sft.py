@@ -68,5 +68,5 @@ class SFTRecipe:
     def on_model(self, model: "PreTrainedModel", undo: ExitStack) -> list[str]:
         return []
 
-    def before_first_step(self, start: Start) -> None:
-        """Nothing: a step needs its documents only."""
+    def before_first_step(self, start: Start) -> list[str]:
+        return []  # a step needs its documents only

@@ -16,7 +16,7 @@ AXOLOTL, LLAMA_FACTORY, BOTH = "Axolotl", "LLaMA-Factory", "Axolotl and LLaMA-Fa
 
 _LATER_SHARDING = "nothing: sharding over several GPUs is later work"
 _LATER_QLORA = "nothing: QLoRA is later work; LoRA over a bfloat16 base is `use_peft: true`"
-_DPO = "nothing: DPO arrives with `dynotune dpo`"
+_DPO = "nothing: preferences are trained by `dynotune dpo`"
 _KERNELS = "nothing: speed-ups are chosen under `speedups`, and those that compute the same run without being asked"
 _ALWAYS = "nothing: this is always so"
 

@@ -5,7 +5,7 @@ from typing import Any
 from dynotune.config.fates.fate import Fate, honoured, refused, superseded
 from dynotune.config.fates.trl import SHARED
 
-DPO = "DPO arrives with `dynotune dpo`"
+DPO = "it belongs to preference training"
 NO_MOVING_REFERENCE = "the reference is computed once, by the weights that training starts from"
 _OF_SFT = "it belongs to supervised fine-tuning"
 _NO_SIDES = "both answers are always labelled, the prompt never"
@@ -55,7 +55,12 @@ DPO_CONFIG: dict[str, Fate] = {
 }
 
 REFUSED_IN_SFT: dict[str, Fate] = {
-    name: refused(DPO, "remove it from a `dynotune sft` configuration", default=default, silent=())
+    name: refused(
+        DPO,
+        "train by `dynotune dpo` (`prepare`, `plan`: with `--method dpo`), or remove it",
+        default=default,
+        silent=(),
+    )
     for name, default in {
         "disable_dropout": True,
         "precompute_ref_log_probs": False,

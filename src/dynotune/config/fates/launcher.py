@@ -11,7 +11,7 @@ MACHINES = "training on more than one machine is later work"
 BF16 = "`bf16` decides, in TRL too"
 ANY_ONE = (None, 1, 0, "")
 FREE_PORT = "the processes of one machine meet at a port that is free"
-LAUNCHED = "`dynotune sft --gpus` starts the processes"
+LAUNCHED = "`--gpus` starts the processes"
 
 SHIPPED = {"single_gpu": 1, "multi_gpu": 8}
 """Launcher files that TRL ships by name and that do not shard, with the processes that they start."""

@@ -1,0 +1,78 @@
+"""Preference training: pairs of answers, measured against the model that training starts from."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from dynotune.config.dpo import DPOConfig
+from dynotune.config.variables import export_env
+from dynotune.execution.paths import PairPaths
+from dynotune.model.dropout import without_dropout
+from dynotune.objectives.preference.objective import PreferenceObjective
+from dynotune.train.flow import Given, RunResult, fine_tune, prove
+from dynotune.train.outside.signals import listening
+from dynotune.train.preference.bring import bring_reference
+from dynotune.train.recipe import Start
+
+if TYPE_CHECKING:
+    from peft import PeftConfig
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+
+
+@listening()
+def train_dpo(
+    config: DPOConfig,
+    *,
+    model: "PreTrainedModel | None" = None,
+    tokenizer: "PreTrainedTokenizerBase | None" = None,
+    train_dataset: Any = None,
+    eval_dataset: Any = None,
+    callbacks: "Sequence[TrainerCallback]" = (),
+    peft_config: "PeftConfig | None" = None,
+    console: Console | None = None,
+) -> RunResult:
+    """Train on preferences by `config` and return where everything is.
+
+    The reference is the model that training starts from: with a new adapter the model without it, else the model as it is.
+
+    model, tokenizer: your own instead of `model_name_or_path`; a PeftModel is trained as it is.
+    train_dataset, eval_dataset: a `datasets.Dataset` or a list of dicts, a pair a row; eval_dataset may be several by name.
+    callbacks: instances of `transformers.TrainerCallback`.
+    peft_config: a PEFT configuration instead of the `lora_*` keys.
+    console: where to print; default the terminal.
+
+    Raises `ConfigError`, `DataError`, `TemplateError` or `ModelError` before the first step, and `TrainingError` after it or
+    where the policy and its reference differ before it. Raises `Interrupted` where SIGINT, SIGTERM or `max_time` ended the
+    run before its last step: it is saved (`train_sft` says more of signals).
+    """
+    export_env(config.env)
+    given = Given(model, tokenizer, train_dataset, eval_dataset, callbacks, peft_config)
+    return fine_tune(config, DPORecipe(config), given, console)
+
+
+def prove_dpo(config: DPOConfig, console: Console | None = None) -> dict[str, Any]:
+    """Do what a run of `config.gpus` processes does, on this one alone and up to the first update; write no run.
+
+    Returns the figures of the largest micro-batch. Raises what the run would.
+    """
+    export_env(config.env)
+    alone = config.replace(report_to="none", push_to_hub=False)
+    return prove(alone, DPORecipe(alone), console)
+
+
+class DPORecipe:
+    """Pairs, by losses of their answers' log-probabilities."""
+
+    def __init__(self, config: DPOConfig) -> None:
+        self.config = config
+        self.objective = PreferenceObjective(config)
+        self.paths = PairPaths(self.objective)
+
+    def on_model(self, model: "PreTrainedModel", undo: ExitStack) -> list[str]:
+        return without_dropout(model, undo) if self.config.disable_dropout else []
+
+    def before_first_step(self, start: Start) -> list[str]:
+        """The reference of every pair; and the policy, which is still its own reference, is seen to compute the same."""
+        return bring_reference(self.config, self.objective, start)
