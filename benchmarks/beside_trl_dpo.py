@@ -1,0 +1,283 @@
+"""DPO steps on a GPU beside TRL's best settings: the same pairs in the same order, from the same weights, 32 a step.
+
+    python -m benchmarks.beside_trl_dpo --shared SHARED --out results.json [--works probe,preference-mix]
+
+The Qwen2.5-7B shape with random weights, a new LoRA adapter r=32 on all linears, beta 0.1. `probe`: random words, prompts
+of about 128 and answers of about 102 tokens; `preference-mix`: rows of `preference_mix.jsonl.gz` in their order, `max_length`
+4096. Each arm runs in a process of its own; time is wall time over windows of steps behind the warm-up, with the reference
+computed before. TRL's `flash_attention_2` needs a package without a wheel: `--flash-attn FOLDER`, as in `beside_trl.py`.
+"""
+
+import argparse
+import gzip
+import json
+import math
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from benchmarks.beside_trl import QWEN_7B, TARGETS, WARM_UP
+
+PAIRS, WINDOW, WINDOWS = 32, 2, 3
+STEPS = WINDOW * (WARM_UP + WINDOWS)
+SPARE = 24
+"""Rows more than the steps take: `max_length` leaves some without a label, in both trainers."""
+FA2 = {"attn": "flash_attention_2", "use_liger_kernel": True, "precompute_ref_log_probs": True}
+TRL = {
+    "fa2 + Liger, 4 x 8, reference computed before": {
+        **FA2, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 4,
+    },
+    "fa2 + Liger, 2 x 16 padding-free, reference computed before": {
+        **FA2, "padding_free": True, "per_device_train_batch_size": 16, "gradient_accumulation_steps": 2,
+    },
+}  # fmt: skip
+WORKS = ("probe", "preference-mix")
+
+
+def common() -> dict[str, Any]:
+    return {
+        "max_length": 4096,
+        "max_steps": STEPS,
+        "logging_steps": WINDOW,
+        "learning_rate": 5e-6,
+        "max_grad_norm": 1.0,
+        "save_strategy": "no",
+        "train_sampling_strategy": "sequential",
+        "report_to": "none",
+        "seed": 17,
+        "bf16": True,
+        "gradient_checkpointing": False,
+        "disable_tqdm": True,
+    }
+
+
+def rows_of(work: str, shared: Path, tokenizer: Any) -> list[dict[str, Any]]:
+    """As many pairs as the steps take."""
+    if work == "preference-mix":
+        rows = []
+        with gzip.open(shared / "data" / "preference" / "preference_mix.jsonl.gz", "rt", encoding="utf-8") as source:
+            for line in source:
+                row = json.loads(line)
+                if "tools" in row:
+                    continue  # Qwen's template would drop them in one of the two trainers and not in the other
+                rows.append({key: row[key] for key in ("prompt", "chosen", "rejected")})
+                if len(rows) == PAIRS * STEPS + SPARE:
+                    return rows
+        raise SystemExit("the data set has too few rows")
+    draw = random.Random(0)
+    words = [word for word in (tokenizer.decode([i]) for i in range(1000, 12000)) if word.strip().isalpha()]
+
+    def text(median: int) -> str:
+        length = int(min(2000, max(8, draw.lognormvariate(math.log(median), 0.7))))
+        return "".join(f" {draw.choice(words).strip()}" for _ in range(length))
+
+    return [{"prompt": text(100), "chosen": text(80), "rejected": text(80)} for _ in range(PAIRS * STEPS)]
+
+
+def the_model(attention: str, layers: int) -> Any:
+    import torch
+    from transformers import AutoModelForCausalLM, Qwen2Config
+
+    torch.manual_seed(17)
+    with torch.device("cuda"):
+        return AutoModelForCausalLM.from_config(
+            Qwen2Config(**{**QWEN_7B, "num_hidden_layers": layers}),
+            dtype=torch.bfloat16,
+            attn_implementation=attention,
+        )
+
+
+def adapter() -> Any:
+    from peft import LoraConfig
+
+    return LoraConfig(r=32, lora_alpha=64, lora_dropout=0.0, target_modules=TARGETS, task_type="CAUSAL_LM")
+
+
+def same_start() -> Any:
+    """A callback that gives both sides' adapters the same first matrices."""
+    import torch
+    from transformers import TrainerCallback
+
+    class SameStart(TrainerCallback):
+        def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+            generator = torch.Generator(device="cuda").manual_seed(11)
+            with torch.no_grad():
+                for name, p in sorted(model.named_parameters()):
+                    if "lora_A" in name and p.requires_grad:
+                        drawn = torch.rand(p.shape, generator=generator, device="cuda")
+                        p.copy_((2 * drawn - 1) / p.shape[1] ** 0.5)
+
+    return SameStart()
+
+
+def arm_dynotune(layers: int, rows: list[Any], tokenizer: Any, folder: str) -> dict[str, Any]:
+    from dynotune import DPOConfig, train_dpo
+
+    began = time.perf_counter()
+    result = train_dpo(
+        DPOConfig(
+            **common(),
+            output_dir=f"{folder}/run",
+            per_device_train_batch_size=PAIRS,
+            on_bad_row="skip",
+        ),
+        model=the_model("sdpa", layers),
+        tokenizer=tokenizer,
+        train_dataset=rows,
+        peft_config=adapter(),
+        callbacks=[same_start()],
+    )
+    logged = [row for row in result.metrics if "loss" in row]
+    run = result.folder
+    return {
+        "seconds": [row["seconds_per_step"] * WINDOW for row in logged],
+        "losses": [row["loss"] for row in logged],
+        "margins": [row["rewards/margins"] for row in logged],
+        "grad_norms": [row["grad_norm"] for row in logged],
+        "peak_gib": logged[-1]["peak_memory_gib"],
+        "all_seconds": time.perf_counter() - began,
+        "figures": logged[-1],
+        "summary": result.summary,
+        "plan": json.loads((run / "plan.json").read_text()),
+        "said": json.loads((run / "environment.json").read_text())["execution"],
+        "engagement": json.loads((run / "engagement.json").read_text()),
+    }
+
+
+def arm_trl(layers: int, more: dict[str, Any], rows: list[Any], tokenizer: Any, folder: str) -> dict[str, Any]:
+    import torch
+    from datasets import Dataset
+    from transformers import TrainerCallback
+    from trl import DPOConfig, DPOTrainer
+
+    attention = more.pop("attn")
+    ends: list[float] = []
+
+    class Clock(TrainerCallback):
+        def on_train_begin(self, *_: Any, **__: Any) -> None:
+            torch.cuda.synchronize()
+            ends.append(time.perf_counter())
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.global_step % WINDOW == 0:
+                torch.cuda.synchronize()
+                ends.append(time.perf_counter())
+
+    began = time.perf_counter()
+    trainer = DPOTrainer(
+        model=the_model(attention, layers),
+        args=DPOConfig(output_dir=f"{folder}/trl", **{**common(), **more}),
+        train_dataset=Dataset.from_list(rows),
+        processing_class=tokenizer,
+        peft_config=adapter(),
+        callbacks=[same_start(), Clock()],
+    )
+    set_up = time.perf_counter() - began
+    torch.cuda.reset_peak_memory_stats()
+    trainer.train()
+    logged = [row for row in trainer.state.log_history if "loss" in row]
+    return {
+        "seconds": [b - a for a, b in pairwise(ends)],
+        "losses": [row["loss"] for row in logged],
+        "margins": [row["rewards/margins"] for row in logged],
+        "grad_norms": [row["grad_norm"] for row in logged],
+        "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
+        "set_up_seconds": set_up,
+        "all_seconds": time.perf_counter() - began,
+    }
+
+
+def figures(arm: dict[str, Any]) -> dict[str, Any]:
+    """Over the counted windows: milliseconds a step with their range, pairs a second."""
+    seconds = arm["seconds"][WARM_UP:]
+    steps = [1e3 * s / WINDOW for s in seconds]
+    return {
+        "ms_per_step": statistics.mean(steps),
+        "ms_per_step_min_max": [min(steps), max(steps)],
+        "pairs_per_second": PAIRS * WINDOW * len(seconds) / sum(seconds),
+        "first_window_s": arm["seconds"][0],
+    }
+
+
+def run_arm(args: argparse.Namespace) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(args.shared / "tokenizers" / "qwen-152k")
+    rows = rows_of(args.work, args.shared, tokenizer)
+    with tempfile.TemporaryDirectory() as folder:
+        if args.arm == "dynotune":
+            result = arm_dynotune(args.layers, rows, tokenizer, folder)
+        else:
+            result = arm_trl(args.layers, dict(TRL[args.arm]), rows, tokenizer, folder)
+    print("RESULT " + json.dumps({**figures(result), **result}), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shared", type=Path, required=True, help="the folder with `data/preference` and `tokenizers`")
+    parser.add_argument("--flash-attn", default="", help="a folder with a `flash_attn` package for TRL's arms")
+    parser.add_argument("--works", default=",".join(WORKS))
+    parser.add_argument("--only", choices=["dynotune", "trl"], help="one side, while working on it")
+    parser.add_argument("--layers", type=int, default=QWEN_7B["num_hidden_layers"])
+    parser.add_argument("--out", default="beside_trl_dpo.json")
+    parser.add_argument("--commit", default="", help="commit of the tree, where it is not a git checkout")
+    parser.add_argument("--work", choices=WORKS)
+    parser.add_argument("--arm")
+    args = parser.parse_args()
+    if args.arm:
+        run_arm(args)
+        return
+    import importlib.metadata as metadata
+
+    import torch
+
+    packages = ("torch", "transformers", "peft", "trl", "liger-kernel")
+    out: dict[str, Any] = {
+        "command": " ".join(["python -m benchmarks.beside_trl_dpo", *sys.argv[1:]]),
+        "commit": args.commit,
+        "hardware": torch.cuda.get_device_name(),
+        "versions": {p: metadata.version(p) for p in packages} | {"python": platform.python_version()},
+        "flash_attn": "stand-in over PyTorch's own FlashAttention-2" if args.flash_attn else "as installed",
+        "trl": TRL,
+        "settings": {**common(), "pairs_per_step": PAIRS, "layers": args.layers},
+        "works": {},
+    }
+    for work in args.works.split(","):
+        arms = ["dynotune", *TRL] if args.only is None else ["dynotune"] if args.only == "dynotune" else list(TRL)
+        results: dict[str, Any] = {}
+        for arm in arms:
+            env = {**os.environ, "HF_HUB_OFFLINE": "1"}
+            path = "" if arm == "dynotune" else args.flash_attn
+            env["PYTHONPATH"] = ":".join(filter(None, [path, env.get("PYTHONPATH", "")]))
+            own = ["--shared", str(args.shared), "--layers", str(args.layers), "--work", work, "--arm", arm]
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks.beside_trl_dpo", *own],
+                capture_output=True, text=True, env=env, check=False,
+            )  # fmt: skip
+            lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+            results[arm] = json.loads(lines[-1][7:]) if lines else {"failed": (done.stdout + done.stderr)[-4000:]}
+            out["works"][work] = results
+            Path(args.out).write_text(json.dumps(out, indent=1))
+            if not lines:
+                print(work, arm, results[arm]["failed"], flush=True)
+    print(f"{'work':15} {'arm':60} {'ms/step':>8} {'pairs/s':>8} {'GiB':>6}  losses")
+    for work, results in out["works"].items():
+        for arm, r in results.items():
+            if "failed" in r:
+                print(f"{work:15} {arm:60} failed")
+                continue
+            losses = " ".join(f"{loss:.4f}" for loss in r["losses"])
+            rates = f"{r['ms_per_step']:8.0f} {r['pairs_per_second']:8.1f} {r['peak_gib']:6.1f}"
+            print(f"{work:15} {arm:60} {rates}  {losses}")
+
+
+if __name__ == "__main__":
+    main()
