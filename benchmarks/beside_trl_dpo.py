@@ -2,8 +2,8 @@
 
     python -m benchmarks.beside_trl_dpo --shared SHARED --out results.json [--works probe,preference-mix]
 
-The Qwen2.5-7B shape with random weights, a new LoRA adapter r=32 on all linears, beta 0.1. `probe`: random words, prompts
-of about 128 and answers of about 102 tokens; `preference-mix`: rows of `preference_mix.jsonl.gz` in their order, `max_length`
+The Qwen2.5-7B shape with random weights, a new LoRA adapter r=32 on all linears, beta 0.1. `probe`: random words, prompts of
+about 128 and answers of about 102 tokens; `preference-mix`: rows of `preference_mix.jsonl.gz` in their order, `max_length`
 4096. Each arm runs in a process of its own; time is wall time over windows of steps behind the warm-up, with the reference
 computed before. TRL's `flash_attention_2` needs a package without a wheel: `--flash-attn FOLDER`, as in `beside_trl.py`.
 """
@@ -39,6 +39,10 @@ TRL = {
         **FA2, "padding_free": True, "per_device_train_batch_size": 16, "gradient_accumulation_steps": 2,
     },
 }  # fmt: skip
+OURS: dict[str, dict[str, Any]] = {
+    "dynotune": {},
+    "dynotune, within 45 GiB": {"micro_batch_tokens": 5632},
+}
 WORKS = ("probe", "preference-mix")
 
 
@@ -118,7 +122,7 @@ def same_start() -> Any:
     return SameStart()
 
 
-def arm_dynotune(layers: int, rows: list[Any], tokenizer: Any, folder: str) -> dict[str, Any]:
+def arm_dynotune(layers: int, more: dict[str, Any], rows: list[Any], tokenizer: Any, folder: str) -> dict[str, Any]:
     from dynotune import DPOConfig, train_dpo
 
     began = time.perf_counter()
@@ -128,6 +132,7 @@ def arm_dynotune(layers: int, rows: list[Any], tokenizer: Any, folder: str) -> d
             output_dir=f"{folder}/run",
             per_device_train_batch_size=PAIRS,
             on_bad_row="skip",
+            **more,
         ),
         model=the_model("sdpa", layers),
         tokenizer=tokenizer,
@@ -213,8 +218,8 @@ def run_arm(args: argparse.Namespace) -> None:
     tokenizer = AutoTokenizer.from_pretrained(args.shared / "tokenizers" / "qwen-152k")
     rows = rows_of(args.work, args.shared, tokenizer)
     with tempfile.TemporaryDirectory() as folder:
-        if args.arm == "dynotune":
-            result = arm_dynotune(args.layers, rows, tokenizer, folder)
+        if args.arm in OURS:
+            result = arm_dynotune(args.layers, OURS[args.arm], rows, tokenizer, folder)
         else:
             result = arm_trl(args.layers, dict(TRL[args.arm]), rows, tokenizer, folder)
     print("RESULT " + json.dumps({**figures(result), **result}), flush=True)
@@ -251,11 +256,11 @@ def main() -> None:
         "works": {},
     }
     for work in args.works.split(","):
-        arms = ["dynotune", *TRL] if args.only is None else ["dynotune"] if args.only == "dynotune" else list(TRL)
+        arms = [*(OURS if args.only != "trl" else ()), *(TRL if args.only != "dynotune" else ())]
         results: dict[str, Any] = {}
         for arm in arms:
             env = {**os.environ, "HF_HUB_OFFLINE": "1"}
-            path = "" if arm == "dynotune" else args.flash_attn
+            path = "" if arm in OURS else args.flash_attn
             env["PYTHONPATH"] = ":".join(filter(None, [path, env.get("PYTHONPATH", "")]))
             own = ["--shared", str(args.shared), "--layers", str(args.layers), "--work", work, "--arm", arm]
             done = subprocess.run(
