@@ -15,8 +15,9 @@ def step_of(
     n = np.array(lengths, np.int64)
     rows = np.arange(len(n))
     if tokens is None:
-        batches = [MicroBatch(rows[i : i + 1], int(n[i])) for i in range(len(n))]
+        batches = [MicroBatch(rows[i : i + 1], int(n[i]), real_tokens=int(n[i])) for i in range(len(n))]
     else:
-        batches = [MicroBatch(rows, tokens[0]), *(MicroBatch(rows[:0], t) for t in tokens[1:])]
+        first = MicroBatch(rows, tokens[0], real_tokens=int(n.sum()))
+        batches = [first, *(MicroBatch(rows[:0], t) for t in tokens[1:])]
     real = int(n.sum())
     return Step(number, 1.0, rows, n, batches, real, real if labels is None else labels)

@@ -211,9 +211,9 @@ def test_padding_is_found_in_each_micro_batch_whatever_the_order() -> None:
         step_of([3, 5, 2, 7]),
         rows=np.array([40, 10, 30, 20]),
         micro_batches=[
-            MicroBatch(np.array([20, 30]), 16),
+            MicroBatch(np.array([20, 30]), 16, real_tokens=9),
             MicroBatch(np.array([], np.int64), 8),
-            MicroBatch(np.array([10, 40]), 8),
+            MicroBatch(np.array([10, 40]), 8, real_tokens=8),
         ],
     )
     assert pads_of(step).tolist() == [16 - 9, 8, 0]

@@ -22,7 +22,7 @@ PACKED = step_of([3, 5, 2], labels=6, tokens=[16])
 
 
 def test_real_tokens_are_those_of_documents() -> None:
-    assert real_tokens(PACKED.lengths) == 10
+    assert real_tokens(PACKED) == 10
 
 
 def test_processed_tokens_hold_the_padding() -> None:
@@ -64,9 +64,9 @@ def test_a_step_counted_by_hand() -> None:
 
 
 def test_counts_do_not_wrap_at_32_bits() -> None:
-    lengths = np.full(3, 2**30, np.int32)
-    assert real_tokens(lengths) == 3 * 2**30
-    assert int(lengths.sum(dtype=np.int32)) != 3 * 2**30  # what a narrower sum says
+    step = step_of([2**30] * 3)
+    assert real_tokens(step) == processed_tokens(step) == 3 * 2**30
+    assert int(np.full(3, 2**30, np.int32).sum(dtype=np.int32)) != 3 * 2**30  # what a narrower sum says
 
 
 def test_what_was_measured_under_other_definitions_is_not_compared() -> None:

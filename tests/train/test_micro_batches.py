@@ -20,7 +20,8 @@ def lay_out(sizes: list[int], step: Step) -> Step:
     """The same step with its documents in micro-batches of these sizes."""
     cuts = np.cumsum(sizes)[:-1]
     parts = zip(np.split(step.rows, cuts), np.split(step.lengths, cuts), strict=True)
-    return replace(step, micro_batches=[MicroBatch(rows, int(lengths.sum())) for rows, lengths in parts])
+    sums = [(rows, int(lengths.sum())) for rows, lengths in parts]
+    return replace(step, micro_batches=[MicroBatch(rows, tokens, real_tokens=tokens) for rows, tokens in sums])
 
 
 def test_documents_come_in_the_plans_micro_batches() -> None:

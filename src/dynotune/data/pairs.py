@@ -100,6 +100,12 @@ class Pairs:
             [xxh3_64_intdigest(ids[a:b]) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)], np.uint64
         )
 
+    def side_digests(self, pairs: Ints) -> NDArray[np.uint64]:
+        """XXH3-64 of the tokens of both sides of these pairs [n, 2], as of `prompt_digests`."""
+        ids = np.ascontiguousarray(self.examples.ids, "<i4").data.cast("B")
+        bounds = np.stack([4 * self.start, 4 * self.end], 1).reshape(-1, 2, 2)[pairs].reshape(-1, 2).tolist()
+        return np.array([xxh3_64_intdigest(ids[a:b]) for a, b in bounds], np.uint64).reshape(-1, 2)
+
 
 def _in_chunks(lengths: Ints) -> Iterator[tuple[slice, Ints]]:
     """Neighbouring pairs of up to `CHUNK_TOKENS` tokens, one pair at least, and where each begins among their tokens."""

@@ -1,4 +1,5 @@
-"""The packed path of preference pairs: what both sides of a pair begin with stands once in a micro-batch, where it can.
+"""The packed path of preference pairs: what both sides of a pair begin with stands once in a micro-batch, where it can, and
+so does a prompt that several pairs have.
 
 Legend of shapes: T tokens of the micro-batch, D hidden, P pairs, Q = 2 P sequences (2p chosen, 2p + 1 rejected), N label
 tokens, C values of the reference for a pair: chosen, rejected, and where tails are kept the tail of either.
@@ -16,12 +17,13 @@ from torch import Tensor
 
 from dynotune.data.examples import IGNORE
 from dynotune.data.pairs import Pairs
+from dynotune.execution.beginnings import beginnings_of
 from dynotune.execution.in_step import ReferenceInStep
 from dynotune.execution.path import Document, HostBatch
 from dynotune.execution.side_by_side import SideBySidePath
 from dynotune.model.aside import Aside
 from dynotune.model.attention import hidden_states
-from dynotune.model.families import FamiliesSideBySide, FamilyBatch, lay_families, trunk_of
+from dynotune.model.families import FamiliesSideBySide, FamilyBatch, lay_branches, trunk_of
 from dynotune.model.head.plain_sequences import plain_sequence_scores
 from dynotune.model.head.sequences import SequenceScores, sequence_scores
 from dynotune.model.one_copy import Index, apart, together
@@ -170,7 +172,7 @@ class PairsPath(SideBySidePath):
 
     def host_batch(self, items: Sequence[Pair], tokens: int, pin: bool) -> HostBatch:
         if self.shared:
-            laid: FamiliesSideBySide | SideBySide = lay_families([(one.chosen, one.rejected) for one in items], tokens)
+            laid: FamiliesSideBySide | SideBySide = lay_branches(sides_of(items), beginnings_of(items), tokens)
         else:
             laid = lay_side_by_side(sides_of(items), tokens)
         values = HostValues(items, self.objective)
@@ -194,7 +196,7 @@ class PairsPath(SideBySidePath):
         needs = self.objective.needs
         columns = (4 if Need.TAILS in needs else 2) if Need.REFERENCE in needs else 0
         sides, shared, size = units.side_lengths[rows].tolist(), units.shared_tokens[rows].tolist(), units.groups.size
-        return [_made_up(sides[i], shared[i], vocabulary, columns, i // size) for i in range(len(rows))]
+        return [_made_up(sides[i], shared[i], vocabulary, columns, i, i // size) for i in range(len(rows))]
 
     def scores(self, batch: PairBatch, *, logps_only: bool = False) -> SequenceScores:
         """Log-probabilities of all answers, with gradient where it is wanted, and what the losses need beside them."""
@@ -243,11 +245,12 @@ def sides_of(items: Sequence[Pair]) -> list[Document]:
     return [side for pair in items for side in (pair.chosen, pair.rejected)]
 
 
-def _made_up(sides: Sequence[int], shared: int, vocabulary: int, columns: int, group: int) -> Pair:
-    """A pair of so many tokens a side, `shared` of them the same, with a label on all others."""
+def _made_up(sides: Sequence[int], shared: int, vocabulary: int, columns: int, first: int, group: int) -> Pair:
+    """A pair of so many tokens a side, `shared` of them the same, with a label on all others. first: of its tokens, so that
+    pairs have no prompt in common."""
     made = []
     for side, n in enumerate(sides):
-        ids = np.arange(n, dtype=np.int32)
+        ids = first + np.arange(n, dtype=np.int32)
         ids[shared:] += side  # sides differ in their first token behind what they share
         labels = ids % vocabulary
         labels[:shared] = IGNORE

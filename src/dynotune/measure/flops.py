@@ -22,6 +22,7 @@ from torch import nn
 from dynotune.measure.products import Product, base_of, decoder_and_layers, products_of
 from dynotune.measure.reach import Reach, head_sizes, reaches_of
 from dynotune.measure.recompute import recomputed_weights
+from dynotune.measure.words import real_tokens
 from dynotune.plan.plan import Step
 from dynotune.plan.spread import Cost
 
@@ -112,7 +113,7 @@ class Flops:
         Args:
             labelled_rows_head: logits are computed for label tokens only; otherwise for every token (the plain path).
         """
-        real = int(step.lengths.sum(dtype=np.int64))
+        real = real_tokens(step)
         head = self.per_logit_row * (step.label_tokens if labelled_rows_head else real)
         once, again = step.attention or (step.lengths, step.lengths[:0])
         pairs = [(kind, kind.reach.twice_pairs(once) - kind.reach.twice_pairs(again)) for kind in self.attention]
@@ -130,10 +131,7 @@ class Flops:
 
 def pads_of(step: Step) -> NDArray[np.int64]:
     """Pad tokens at the end of each micro-batch of all ranks [micro-batches]: one more document, for the hardware."""
-    # Plain Python: for the tens of documents of a step it is faster than sorting arrays.
-    length = dict(zip(step.rows.tolist(), step.lengths.tolist(), strict=True))
-    pads = [batch.tokens - sum(length[row] for row in batch.rows.tolist()) for batch in step.all_micro_batches]
-    return np.array(pads, np.int64)
+    return np.array([batch.tokens - batch.real_tokens for batch in step.all_micro_batches], np.int64)
 
 
 def _cost(product: Product, backward: bool) -> int:

@@ -8,9 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dynotune.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,9 +21,10 @@ BEST_POSSIBLE = 1.0
 """A share of the peak above this one shows a wrong peak, a wrong clock or a wrong count, and is said to be impossible."""
 
 
-def real_tokens(lengths: NDArray[np.integer]) -> int:
-    """Tokens of documents, from their `lengths` [documents]. Padding is not among them."""
-    return int(lengths.sum(dtype=np.int64))
+def real_tokens(step: "Step") -> int:
+    """Tokens of documents in the step's micro-batches, on all ranks. Padding is not among them, and what several documents
+    begin with counts as often as it is computed."""
+    return sum(int(micro_batch.real_tokens) for micro_batch in step.all_micro_batches)
 
 
 def processed_tokens(step: "Step") -> int:
@@ -79,7 +77,7 @@ class Counts:
     def of(cls, step: "Step") -> "Counts":
         """The whole step, all ranks together: from the plan, which every rank knows. Each example is one document."""
         documents = len(step.lengths)
-        return cls(documents, documents, real_tokens(step.lengths), int(step.label_tokens), processed_tokens(step))
+        return cls(documents, documents, real_tokens(step), int(step.label_tokens), processed_tokens(step))
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(

@@ -5,6 +5,9 @@ common, but leaves each of them a token of its own. Queries: segment 0 is trunk 
 values are gathered as [trunk, branch 0 | trunk, branch 1 | ...], so that one causal call whose last query sees the last key
 (bottom-right alignment) shows each document exactly itself. Positions of every branch go on where the trunk ends.
 
+A branch may branch again: what a document begins with may be of any document before it, wherever that lies. So the pairs of
+one prompt are [prompt | chosen | rejected | chosen | rejected], and two answers that begin alike share that, too.
+
 Prefix sharing for preference pairs: arXiv 2410.20305, there with a mask in one sequence; the gathered form needs none.
 
 Legend of shapes: T tokens of the micro-batch, padding included; K rows of keys; S segments: the documents and, where there
@@ -25,6 +28,9 @@ from dynotune.model.packed import Document
 
 Family = Sequence[Document]
 """One or more documents of at least a token each, a common beginning or not."""
+
+Beginning = tuple[int, int]
+"""What a document begins with: the number of a document before it, and how many of that one's tokens; with 0 of nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +140,25 @@ def trunk_of(documents: Sequence[NDArray[np.int32]]) -> int:
 def lay_families(families: Sequence[Family], tokens: int, keys: int | None = None) -> FamiliesSideBySide:
     """Lay `families` out in `tokens` tokens, the rest of which is padding, with `keys` rows of keys.
 
-    keys: at least `keys_of` all families and the padding. More of them stand in the padding's segment, so there must be
+    keys: as of `lay_branches`.
+    """
+    documents: list[Document] = []
+    beginnings: list[Beginning] = []
+    for family in families:
+        first, trunk = len(documents), trunk_of([ids_n for ids_n, _ in family])
+        beginnings += [(first, trunk if branch else 0) for branch in range(len(family))]
+        documents += family
+    return lay_branches(documents, beginnings, tokens, keys)
+
+
+def lay_branches(
+    documents: Sequence[Document], beginnings: Sequence[Beginning], tokens: int, keys: int | None = None
+) -> FamiliesSideBySide:
+    """Lay `documents` out in `tokens` tokens, the rest of which is padding, with `keys` rows of keys; of each document only
+    what stands behind its beginning.
+
+    beginnings: of each document, which keeps at least a token of its own; the two have the same tokens there.
+    keys: at least the tokens of all documents and the padding. More of them stand in the padding's segment, so there must be
     padding then. Default: what is needed, rounded up by `static_keys` where there is padding.
     """
     ids_T, positions_T = np.zeros(tokens, np.int64), np.zeros(tokens, np.int64)
@@ -143,22 +167,22 @@ def lay_families(families: Sequence[Family], tokens: int, keys: int | None = Non
     labelled: list[NDArray[np.int64]] = []
     targets: list[NDArray[np.int32]] = []
     end = 0
-    for family in families:
-        trunk, start = trunk_of([ids_n for ids_n, _ in family]), end
-        for branch, (ids_n, labels_n) in enumerate(family):
-            n = len(ids_n)
-            own = trunk if branch else 0
-            assert n > own, "a document without tokens"
-            assert end + n - own <= tokens, (end + n - own, tokens)
-            rows_n = np.concatenate([np.arange(start, start + own), np.arange(end, end + n - own)])
-            ids_T[end : end + n - own] = ids_n[own:]
-            positions_T[end : end + n - own] = np.arange(own, n)
-            at_N = np.flatnonzero(labels_n[1:] != IGNORE)  # nothing precedes a document's first token
-            labelled.append(rows_n[at_N])
-            targets.append(labels_n[at_N + 1])
-            lengths.append(n - own)
-            rows.append(rows_n)
-            end += n - own
+    for (ids_n, labels_n), (of, begun) in zip(documents, beginnings, strict=True):
+        n = len(ids_n)
+        own = n - begun
+        assert own > 0, "a document without tokens"
+        assert end + own <= tokens, (end + own, tokens)
+        before = rows[of][:begun] if begun else np.zeros(0, np.int64)
+        rows_n = np.concatenate([before, np.arange(end, end + own)])
+        assert len(rows_n) == n, "a document cannot begin with more than there is of another"
+        ids_T[end : end + own] = ids_n[begun:]
+        positions_T[end : end + own] = np.arange(begun, n)
+        at_N = np.flatnonzero(labels_n[1:] != IGNORE)  # nothing precedes a document's first token
+        labelled.append(rows_n[at_N])
+        targets.append(labels_n[at_N + 1])
+        lengths.append(own)
+        rows.append(rows_n)
+        end += own
     sequences, padding = len(lengths), tokens - end
     needed = sum(map(len, rows)) + padding
     if keys is None:

@@ -18,3 +18,6 @@ class MicroBatch:
 
     step_rows: NDArray[np.int64] | None = None
     """All rows of the step in its order, for what follows from them; None: those of `rows`, which are no step of a plan."""
+
+    real_tokens: int = 0
+    """Tokens of documents, what several begin with once; 0 where no plan has counted them."""

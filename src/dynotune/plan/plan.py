@@ -45,12 +45,14 @@ class Step:
     """Row indices of the step's documents, in the order of the sampler."""
 
     lengths: NDArray[np.int64]
-    """Tokens of each of them."""
+    """Tokens of each of them, by itself."""
 
     micro_batches: list[MicroBatch]
     """How this rank executes its share of them."""
 
     real_tokens: int
+    """Of documents, on all ranks; what several documents of a micro-batch begin with counts once."""
+
     label_tokens: int
     attention: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
     """What attends to what (`Units.attention_of`); None: each document to itself."""
@@ -152,11 +154,16 @@ class Plan:
             rows=rows,
             lengths=lengths,
             micro_batches=every[self.rank],
-            real_tokens=int(lengths.sum()),
+            real_tokens=sum(batch.real_tokens for own in every for batch in own),
             label_tokens=int(self.spans.label_tokens[rows].sum()),
-            attention=self.spans.attention_of(rows),
+            attention=self._attention([batch.rows for own in every for batch in own]),
             elsewhere=tuple(one for rank, own in enumerate(every) if rank != self.rank for one in own),
         )
+
+    def _attention(self, together: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """What attends to what in micro-batches that hold these rows."""
+        once, again = zip(*(self.spans.attention_of(rows) for rows in together), strict=True)
+        return np.concatenate(once), np.concatenate(again)
 
     def steps(self, after: int = 0) -> Iterator[Step]:
         """All steps behind step `after`."""

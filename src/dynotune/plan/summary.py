@@ -41,6 +41,7 @@ def figures(plan: Plan) -> dict[str, Any]:
         "tokens_per_step": _spread(layout.real_tokens),
         "ladder": {str(rung): count for rung, count in layout.used.items()},
         "fill": layout.fill,
+        **_shared(plan),
         "tokens_per_epoch": {
             "processed": processed,
             "real": real,
@@ -51,6 +52,13 @@ def figures(plan: Plan) -> dict[str, Any]:
         "steps_without_label_tokens": no_labels,
         **({"ranks": of_ranks(layout, plan.world)} if isinstance(layout, RankedLayout) else {}),
     }
+
+
+def _shared(plan: Plan) -> dict[str, Any]:
+    """Tokens of the first epoch that are computed once for several sequences, where any are."""
+    sequences, _ = plan.spans.attention_of(plan.first_epoch[0])
+    saved = int(sequences.sum()) - int(plan.layout.real_tokens.sum())
+    return {"tokens_saved_by_sharing": saved, "share_of_tokens_saved": saved / int(sequences.sum())} if saved else {}
 
 
 def of_ranks(layout: RankedLayout, world: int) -> dict[str, Any]:
@@ -95,6 +103,11 @@ def layout_line(plan: Plan) -> str:
     return (
         f"{per_step}{' on each rank' if plan.world > 1 else ''}, {j['documents_per_micro_batch']:.1f} documents in each, of"
         f" {', '.join(f'{int(rung):,}' for rung in j['ladder'])} tokens; fill {j['fill']:.1%} over an epoch"
+        + (
+            f"; {j['share_of_tokens_saved']:.1%} of all tokens stand once for several sequences"
+            if _shared(plan)
+            else ""
+        )
     )
 
 

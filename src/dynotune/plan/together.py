@@ -25,6 +25,10 @@ class Together:
     tokens: NDArray[np.int64]
     """[units] that each takes in a micro-batch."""
 
+    def places(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Of all rows of these units, ascending."""
+        return np.sort(np.concatenate([units[:0], *(self.members[unit] for unit in units.tolist())]))
+
 
 def lay_out_step(
     spans: Units, rows: NDArray[np.int64], ladder: Ladder | None, world: int, cost: Cost
@@ -34,20 +38,14 @@ def lay_out_step(
     Rows keep the order of the step inside a micro-batch.
     """
     units = spans.together(rows, None if ladder is None else ladder.top)
-    if units is None:
-        members, tokens = None, spans.lengths_of(rows)
-    else:
-        members, tokens = units.members, units.tokens
+    tokens = spans.lengths_of(rows) if units is None else units.tokens
     every = on_ranks(np.arange(len(tokens)), tokens, world, cost, partial(lay_out, ladder=ladder), empty_tokens(ladder))
-    return [[_of_rows(batch, rows, members) for batch in own] for own in every]
 
+    def of_rows(batch: MicroBatch) -> MicroBatch:
+        places = batch.rows if units is None else units.places(batch.rows)
+        return MicroBatch(rows[places], batch.tokens, rows, int(tokens[batch.rows].sum()))
 
-def _of_rows(batch: MicroBatch, rows: NDArray[np.int64], members: Sequence[NDArray[np.int64]] | None) -> MicroBatch:
-    """A micro-batch of units as one of rows."""
-    places = batch.rows
-    if members is not None:
-        places = np.sort(np.concatenate([places[:0], *(members[unit] for unit in places.tolist())]))
-    return MicroBatch(rows[places], batch.tokens, rows)
+    return [[of_rows(batch) for batch in own] for own in every]
 
 
 def units_of(

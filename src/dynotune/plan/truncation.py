@@ -28,7 +28,8 @@ class Units(Protocol):
         ...
 
     def attention_of(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Lengths of documents that attend to themselves, and lengths of those parts of them that are counted twice so."""
+        """Lengths of documents that attend to themselves, and lengths of those parts of them that are counted twice so, in a
+        micro-batch that holds these rows."""
         ...
 
     @property

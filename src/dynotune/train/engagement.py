@@ -161,7 +161,7 @@ class Engagement:
             "laid_out_tokens": int(units.lengths_of(own).sum()),
             "labels": [int(units.label_tokens[batch.rows].sum()) for batch in step.micro_batches],
             "tokens": [batch.tokens for batch in step.micro_batches],
-            "real_tokens": int(step.lengths.sum()),
+            "real_tokens": step.real_tokens,
             "label_tokens": step.label_tokens,
             "vocabulary": None if head is None else int(head.weight.shape[0]),
             "compute": str(self.installed.site.context.compute).removeprefix("torch."),
