@@ -55,3 +55,22 @@ def test_by_its_files_a_model_is_known_without_reading_its_tensors(tmp_path: Pat
     assert key_of(model, files, memory=tmp_path / "weights.json") == first
     model.save_pretrained(tmp_path / "model")
     assert key_of(model, files, memory=tmp_path / "weights.json").weights != first.weights
+
+
+def test_the_scales_of_quantised_weights_are_a_part_of_it() -> None:
+    """As bitsandbytes keeps them: neither parameters nor buffers, and saved beside the weights."""
+
+    class Quantised(torch.nn.Linear):
+        scales = torch.ones(4)
+
+        def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+            super()._save_to_state_dict(destination, prefix, keep_vars)
+            destination[f"{prefix}weight.absmax"] = self.scales
+
+    model: Any = tiny_model()
+    torch.manual_seed(0)
+    layer = model.model.layers[0].mlp.up_proj = Quantised(32, 64, bias=False)
+    first = key_of(model)
+    assert key_of(model) == first
+    layer.scales = 2 * layer.scales
+    assert key_of(model).weights != first.weights

@@ -1,11 +1,11 @@
 """The key of a model that is loaded, as it is before its first update."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dynotune.model.base import base_of
 from dynotune.reference.adapter_start import start_changes_base
@@ -42,7 +42,7 @@ def key_of(
         files, keep_adapter = (), True
     counts_all = keep_adapter or not hasattr(model, "peft_config")
     counted = {name: p for name, p in model.named_parameters() if counts_all or not p.requires_grad}
-    in_memory = () if files else [*counted.items(), *base_of(model).named_buffers()]
+    in_memory = () if files else [*counted.items(), *base_of(model).named_buffers(), *_beside(model)]
     config: dict[str, Any] = base_of(model).config.to_dict()
     if keep_adapter:  # its alpha and its kind are in no tensor
         adapters: Any = getattr(model, "peft_config", {})
@@ -58,6 +58,13 @@ def key_of(
         quantisation=str(quantised.get("quant_method", "")),
         tails=tails,
     )
+
+
+def _beside(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Tensors that a model saves beside its parameters and buffers: the scales of weights that are quantised."""
+    known = {name for name, _ in (*model.named_parameters(remove_duplicate=False), *model.named_buffers())}
+    saved = model.state_dict(keep_vars=True)
+    yield from ((name, value) for name, value in saved.items() if name not in known and isinstance(value, Tensor))
 
 
 def _without(settings: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:

@@ -177,7 +177,10 @@ def why_not_in_step(model: nn.Module, keep_adapter: bool) -> str | None:
 
 def rows_of_run(plan: Plan) -> NDArray[np.int64]:
     """Numbers of the pairs that the plan's steps meet, ascending."""
-    if plan.total_steps >= plan.steps_per_epoch:
-        return np.unique(plan.rows)
-    documents, _, steps = plan.first_epoch
-    return np.unique(documents[: steps[plan.total_steps]])
+    rows = plan.rows
+    if plan.total_steps < plan.steps_per_epoch:
+        documents, _, steps = plan.first_epoch
+        rows = documents[: steps[plan.total_steps]]
+    is_met = np.zeros(rows.max() + 1, bool)
+    is_met[rows] = True
+    return np.flatnonzero(is_met)
