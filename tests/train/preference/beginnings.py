@@ -13,7 +13,9 @@ from rich.console import Console
 from dynotune.config.dpo import DPOConfig
 from dynotune.data.examples import IGNORE
 from dynotune.data.pairs import Pairs
-from dynotune.execution.pairs import PairItems, PairsPath
+from dynotune.execution.pairs import PairItems
+from dynotune.execution.paths import PairPaths
+from dynotune.execution.side_by_side import SideBySidePath
 from dynotune.model.forward import logits_of_document
 from dynotune.model.precision import Precision
 from dynotune.objectives.preference.objective import PreferenceObjective
@@ -83,12 +85,14 @@ def beginning(
     ]
     held = {name: HeldOut(PairItems(some, of), of, np.arange(len(some))) for name, some, of in others}
     longest = max([int(spans.lengths.max()), *(one.longest for one in held.values())])
-    plan = Plan(spans, np.arange(len(pairs)), config, 0, rank=ranks.rank, world=ranks.world).executed(tokens, longest)
     compute = torch.bfloat16 if precision.compute_bf16 else next(model.parameters()).dtype
     context = Context(config, model, CPU, compute, precision, longest)
     site = Site(context, lambda: torch.autocast("cpu", torch.bfloat16, enabled=precision.compute_bf16))
     installed = Installed(decide(config, context, speedups()), site)
-    path = PairsPath(site, objective)
+    plan = Plan(spans, np.arange(len(pairs)), config, 0, rank=ranks.rank, world=ranks.world)
+    plan = plan.executed(tokens if site.packed else None, longest)
+    paths = PairPaths(objective)
+    path = paths.packed(site) if site.packed else paths.plain(model)
     begun = Start(
         execution=SimpleNamespace(path=path, plan=plan, site=site, installed=installed),  # type: ignore[arg-type]
         material=SimpleNamespace(items=PairItems(pairs, spans), held_out=held),  # type: ignore[arg-type]
@@ -108,7 +112,8 @@ def beginning(
     try:
         yield Beginning(begun, config, objective)
     finally:
-        path.close()
+        if isinstance(path, SideBySidePath):
+            path.close()
         installed.close()
 
 

@@ -1,11 +1,14 @@
 """Promise: before its first step a run has the reference of every pair it meets, and has seen that its policy agrees."""
 
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+from dynotune.train.preference import progress
 from tests.reference.pairs import many
 from tests.tiny import tiny_model
 from tests.train.preference.beginnings import adapted, beginning, one_by_one
@@ -30,3 +33,38 @@ def test_every_pair_gets_the_start_models_log_probabilities(make: Any) -> None:
     assert any(line.startswith("reference: made anew: first time; 14 of 14 pairs computed in") for line in said)
     assert any(line.startswith("reference of eval: made anew") for line in said)
     assert said[-1].startswith("step 0: log-ratios of 4 pairs are within")
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_the_plain_path_does_the_same(once: bool) -> None:
+    model = adapted()
+    with beginning(model, PAIRS, packed_execution="off", precompute_ref_log_probs=once, max_steps=-1) as run:
+        said = run.bring()
+        found = run.items.reference_PC
+    assert said[-1].startswith("step 0: log-ratios of 4 pairs are within")
+    if once:
+        assert np.abs(found / one_by_one(model, PAIRS, range(14)) - 1).max() < 1e-6
+
+
+def test_what_a_path_made_another_takes_after_a_check() -> None:
+    for execution, expected in (("on", "made anew: first time"), ("off", "hit")):
+        with beginning(tiny_model(), PAIRS, packed_execution=execution, max_steps=-1) as run:
+            said = run.bring()
+        assert said[0].rpartition("reference: ")[2].startswith(expected)
+    assert "14 pairs were made with attention" in said[1]
+    assert "so they are used" in said[1]
+
+
+def test_progress_is_shown_where_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "BETWEEN", 0.0)
+    monkeypatch.setattr("dynotune.train.preference.bring.BATCH_TOKENS", 1)
+    said: list[str] = []
+    with beginning(tiny_model(), PAIRS, tokens=64, max_steps=-1, start={"say": said.append}) as run:
+        run.bring()
+    lines = [line for line in said if "tokens are scored; about" in line]
+    assert lines
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    terminal = Console(file=io.StringIO(), force_terminal=True)
+    with beginning(tiny_model(seed=1), PAIRS, tokens=64, max_steps=-1, console=terminal) as run:
+        run.bring()
+    assert "reference" in terminal.file.getvalue()  # type: ignore[attr-defined]
