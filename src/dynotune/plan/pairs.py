@@ -68,6 +68,10 @@ class PairSpans:
         none = np.zeros_like(self.shared_tokens)
         return replace(self, lengths=self.side_lengths.sum(1), shared_tokens=none, alike=None)
 
+    def without_groups(self) -> Self:
+        """For pairs in any order, where no loss is computed of them."""
+        return replace(self, groups=Groups(1, whole=False))
+
     def lengths_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Tokens of the pairs at `rows`, each by itself."""
         return np.asarray(self.lengths[rows], np.int64)

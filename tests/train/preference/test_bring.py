@@ -1,6 +1,7 @@
 """Promise: before its first step a run has the reference of every pair it meets, and has seen that its policy agrees."""
 
 import io
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from dynotune.execution import pairs as pairs_module
 from dynotune.train.preference import progress
+from dynotune.train.preference.scoring import Scoring
+from tests.execution.test_pairs import CPU
+from tests.execution.test_shared_prompts import REPEATED
 from tests.reference.pairs import many
 from tests.tiny import tiny_model
 from tests.train.preference.beginnings import adapted, beginning, one_by_one
@@ -68,3 +73,22 @@ def test_progress_is_shown_where_it_takes_long(monkeypatch: pytest.MonkeyPatch) 
     with beginning(tiny_model(seed=1), PAIRS, tokens=64, max_steps=-1, console=terminal) as run:
         run.bring()
     assert "reference" in terminal.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_prompt_and_a_repeated_answer_are_scored_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In any order of the pairs, and with losses that sort batches of them."""
+    laid_out: list[int] = []
+    right = pairs_module.lay_branches
+
+    def watched(documents: Any, beginnings: Any, tokens: int) -> Any:
+        laid = right(documents, beginnings, tokens)
+        laid_out.append(sum(laid.lengths[: laid.sequences]))
+        return laid
+
+    monkeypatch.setattr(pairs_module, "lay_branches", watched)
+    model, numbers = tiny_model(), np.array([4, 1, 3, 0, 2])
+    with beginning(model, REPEATED, loss_type=["aot"], per_device_train_batch_size=2) as run:
+        scoring = Scoring(run.path, run.start.execution.site, run.start.execution.plan.ladder, CPU, 2)
+        found = scoring.of(run.items, run.start.execution.plan.spans, nullcontext)(numbers)
+    assert sum(laid_out) == 30  # of 96 tokens
+    assert np.abs(found / one_by_one(model, REPEATED, numbers.tolist()) - 1).max() < 1e-6

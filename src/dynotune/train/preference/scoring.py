@@ -23,7 +23,9 @@ from dynotune.execution.side_by_side import SideBySidePath
 from dynotune.model.as_it_was import as_it_was
 from dynotune.plan.ladder import Ladder
 from dynotune.plan.layout import MicroBatch
-from dynotune.plan.packing import lay_out
+from dynotune.plan.pairs import PairSpans
+from dynotune.plan.spread import Cost
+from dynotune.plan.together import lay_out_step
 from dynotune.plan.truncation import Units
 from dynotune.reference import as_reference
 from dynotune.speedups.contract import Site
@@ -50,16 +52,19 @@ class Scoring:
         self, items: PairItems, spans: Units, context: Callable[[], AbstractContextManager[Any]]
     ) -> Callable[[NDArray[np.int64]], NDArray[np.float64]]:
         """What gives the values [n, C] in nats of the pairs of `items` with these numbers [n], each computed inside
-        `context`. Random states, buffers and modes stay as they are."""
+        `context`. Random states, buffers and modes stay as they are. Those with one prompt compute it once."""
 
         units = self.path.units(spans)
+        assert isinstance(units, PairSpans)
+        units = units.without_groups()
 
         def score(numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-            laid_out = lay_out(np.arange(len(numbers)), units.lengths_of(numbers), self.ladder)
+            [laid_out] = lay_out_step(units, numbers, self.ladder, 1, Cost())
             with as_it_was(self.site.model, self.device), context():
-                found, _ = self.run(items, [MicroBatch(numbers[one.rows], one.tokens) for one in laid_out])
+                found, _ = self.run(items, [MicroBatch(one.rows, one.tokens) for one in laid_out])
+            scored = np.concatenate([numbers[:0], *(one.rows for one in laid_out)])
             values_PC = np.empty_like(found)
-            values_PC[np.concatenate([numbers[:0], *(one.rows for one in laid_out)])] = found
+            values_PC[np.argsort(numbers, kind="stable")] = found[np.argsort(scored, kind="stable")]
             return values_PC
 
         return score
