@@ -59,6 +59,14 @@ def test_groups_that_training_computes_one_by_one_are_not_announced(lora: Any, w
     assert lines == [first, f"linears of one input are computed one by one in {why}"]
 
 
+def test_dropout_that_was_switched_off_keeps_no_linears_apart() -> None:
+    model = adapted_model(lora_dropout=0.3)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    assert not any("one by one" in line for line in install(model, torch.float32).lines())
+
+
 def test_looking_leaves_no_trace() -> None:
     model = adapted_model(lora_dropout=0.3)
     model.base_model.model.lm_head.eval()

@@ -93,8 +93,9 @@ class FusedLinear:
         return self.drops_in_training() and self.dropouts[self.name].training
 
     def drops_in_training(self) -> bool:
-        """Whether the adapter has dropout: PEFT puts an identity where its probability is 0."""
-        return type(self.dropouts._modules[self.name]) is not nn.Identity
+        """Whether the adapter has dropout: an identity stands where it never had, 0 where it was switched off."""
+        dropout: Any = self.dropouts._modules[self.name]
+        return type(dropout) is not nn.Identity and dropout.p > 0
 
     def kind(self) -> tuple[Any, ...]:
         """What linears must have in common to be computed together."""
