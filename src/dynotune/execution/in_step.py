@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.profiler import record_function
 
+from dynotune.measure.evidence import Phase
+from dynotune.measure.trace_attribution import phase_mark
 from dynotune.model.head.sequences import SequenceScores
 
 if TYPE_CHECKING:
@@ -39,7 +42,8 @@ class ReferenceInStep:
         values: PairValues = batch.values
         if self.context is None:
             return values
-        with self.context():
+        # For a trace it is no part of the policy's forward pass, by which speed-ups are proved.
+        with record_function(phase_mark(Phase.OTHER)), self.context():
             return replace(values, reference_PC=by_pair(scores(batch, logps_only=True)).double())
 
 

@@ -1,0 +1,52 @@
+"""Promise: a whole run has the same metrics whether its reference is computed once or in its steps, and proves the same."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from dynotune import DPOConfig, train_dpo
+from tests.tiny import sentences, tiny_model, tiny_tokenizer
+
+FIGURES = ("loss", "grad_norm", "rewards/margins", "logps/rejected", "eval_loss", "eval_rewards/chosen")
+
+
+@pytest.mark.parametrize("keys", [{"lora_target_modules": "all-linear"}, {"packed_execution": "off"}])
+def test_once_and_in_steps(keys: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DYNOTUNE_CACHE", str(tmp_path / "cache"))
+    texts = sentences(90)
+    rows = [
+        {"prompt": f"{next(texts)}:", "chosen": f" {next(texts)}", "rejected": f" {next(texts)}"} for _ in range(16)
+    ]
+    found = {}
+    for once in (True, False):
+        config = DPOConfig(
+            output_dir=str(tmp_path / f"run {once}"),
+            precompute_ref_log_probs=once,
+            use_peft=True,
+            lora_r=4,
+            per_device_train_batch_size=4,
+            max_steps=4,
+            logging_steps=1,
+            save_strategy="no",
+            eval_strategy="steps",
+            eval_steps=4,
+            learning_rate=1e-2,
+            use_cpu=True,
+            **keys,
+        )
+        run = train_dpo(
+            config, model=tiny_model(), tokenizer=tiny_tokenizer(), train_dataset=rows, eval_dataset=rows[:5],
+            console=Console(quiet=True),
+        )  # fmt: skip
+        metrics = [[row.get(name) for name in FIGURES] for row in run.metrics]
+        proofs = json.loads((run.folder / "engagement.json").read_text())["rows"]
+        found[once] = metrics, {one["name"]: (one["state"], one["seen"]) for one in proofs}
+    assert found[True] == found[False]
+    metrics, proofs = found[False]
+    assert metrics[0][0] == pytest.approx(0.6931472, abs=1e-6)
+    assert metrics[3][2] != 0  # the policy has moved
+    if "packed_execution" not in keys:
+        assert {proofs[name][0] for name in ("packed_execution", "fused_lora", "shared_prompt")} == {"engaged"}
