@@ -32,7 +32,7 @@ def micro_batch_capacity(asked: int | Literal["auto"] | None, longest: int, devi
     if asked not in (None, "auto"):
         assert isinstance(asked, int)
         if needed > asked:
-            return Capacity(needed, f"more than the {asked:,} asked: the longest document has {longest:,} tokens")
+            return Capacity(needed, f"more than the {asked:,} asked: the longest document or pair takes {longest:,}")
         return Capacity(asked, "as asked")
     if device_type == "cpu":
         return Capacity(max(CPU_TOKENS, needed), "the default on the CPU")

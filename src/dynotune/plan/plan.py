@@ -232,6 +232,11 @@ class Plan:
             return self.spans.largest(self.rows[np.argsort(-lengths)], np.array([0, len(lengths)]))
         return max(self.spans.largest(*self._in_steps(epoch)) for epoch in range(epochs))
 
+    @property
+    def longest_document(self) -> int:
+        """Tokens of the longest sequence that attends to itself."""
+        return int(self.spans.attention_of(self.rows)[0].max())
+
     def _in_steps(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The documents of an epoch in order, and the offsets [steps + 1] at which steps begin among them."""
         documents, offsets = self._documents(self._epoch(epoch))

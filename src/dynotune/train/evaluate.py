@@ -45,6 +45,10 @@ class HeldOut:
         """Tokens that a micro-batch must hold."""
         return self.spans.largest(self.rows, np.array([0, len(self.rows)]))
 
+    @property
+    def longest_document(self) -> int:
+        return int(self.spans.attention_of(self.rows)[0].max(initial=0))
+
     def parts(self) -> Iterator[np.ndarray]:
         """The rows a part at a time, groups whole: what is on its way to the device must not grow with the data set."""
         firsts = np.arange(0, len(self.rows), self.spans.group)

@@ -86,8 +86,7 @@ def choose_execution(
 
     Raises `ConfigError` where a speed-up is demanded and cannot be.
     """
-    every = [(plan.spans, plan.rows), *((held.spans, held.rows) for held in held_out.values())]
-    sequence = max(int(units.attention_of(rows)[0].max()) for units, rows in every)
+    sequence = max(plan.longest_document, *(held.longest_document for held in held_out.values()), 0)
     context = context_of(config, model, precision, sequence, plan=plan)
     plain_autocast = autocast_of(precision, context.device)
     site = Site(context, plain_autocast)

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dynotune.config.dpo import DPOConfig
 from dynotune.config.sft import SFTConfig
 from dynotune.plan.ladder import Ladder
 from dynotune.plan.packing import lay_out
@@ -157,3 +158,11 @@ def test_a_shortage_elsewhere_lowers_alike() -> None:
     assert there.ran_out(step) == (False, False)
     here.micro_batch = 0
     assert here.ran_out(step) == (True, False)
+
+
+def test_max_length_cuts_the_sides_of_a_pair_not_the_pair() -> None:
+    """A pair of 1,000 tokens whose longer side has 600: half of that is what to write."""
+    found = shortage_of(torch.OutOfMemoryError(CUDA.format("PYTORCH_ALLOC_CONF")))
+    assert found is not None
+    at = Circumstances("forward", DPOConfig(), packed=True, tokens=1024, longest=1000, longest_document=600)
+    assert any(line.startswith("`max_length: 300`") for line in help_with(at, found))

@@ -26,7 +26,10 @@ class Circumstances:
     """Of the largest micro-batch."""
 
     longest: int | None = None
-    """Tokens of the longest document."""
+    """Tokens that a micro-batch must hold."""
+
+    longest_document: int | None = None
+    """Tokens of the longest one: what `max_length` cuts. A pair is two."""
 
     memory: StepMemory | None = None
     """None where it cannot be estimated."""
@@ -103,14 +106,14 @@ def _checkpointing(at: Circumstances) -> Iterator[str]:
 
 
 def _shorter(at: Circumstances) -> Iterator[str]:
-    """Only where the longest document is what makes the largest micro-batch."""
+    """Only where what is never divided is what makes the largest micro-batch."""
     if at.tokens is None or at.longest is None or (at.packed and round_up(at.longest) < at.tokens):
         return
-    half = at.longest // 2
-    if half:
+    document = at.longest_document or at.longest
+    if half := document // 2:
         yield (
-            f"`max_length: {half}`{_instead(at, half)} (another result: what is longer is cut; the longest document has"
-            f" {at.longest:,} tokens)"
+            f"`max_length: {half}`{_instead(at, at.longest // 2)} (another result: what is longer is cut; the longest"
+            f" document has {document:,} tokens)"
         )
 
 

@@ -54,6 +54,7 @@ class Explainer:
             packed,
             _most_tokens(plan),
             None if plan is None else plan.longest,
+            None if plan is None else plan.longest_document,
             self._memory(),
         )
         return [
