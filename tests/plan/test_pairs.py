@@ -1,5 +1,6 @@
 """Promise: pairs that belong together stand in one micro-batch, on any ranks, and the plan knows what that takes."""
 
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -81,3 +82,43 @@ def test_parts_of_held_out_pairs_keep_groups_whole(rows: int, size: int) -> None
     assert np.concatenate(parts).tolist() == list(range(rows))
     assert all(int(part[0]) % size == 0 for part in parts)
     assert max(map(len, parts)) < 2048 + 2 * size
+
+
+@given(
+    st.lists(st.integers(0, 6), min_size=1, max_size=60), st.sampled_from(["random", "sequential"]), st.integers(1, 9)
+)
+def test_a_set_follows_itself_in_every_epoch(sets: list[int], strategy: Any, batch: int) -> None:
+    spans, numbers = spans_of([10] * len(sets), Groups(1, whole=False)), np.array(sets)
+    config = BatchConfig(global_batch_size=batch, num_train_epochs=2, train_sampling_strategy=strategy)
+    plan = Plan(spans, np.arange(len(sets)), config, 0, sets=numbers)
+    steps = [step.rows for step in plan.steps()]
+    for epoch in (0, 1):
+        rows = np.concatenate(steps[epoch * plan.steps_per_epoch : (epoch + 1) * plan.steps_per_epoch])
+        assert sorted(rows.tolist()) == list(range(len(sets)))
+        seen = numbers[rows].tolist()
+        assert len(list(groupby(seen))) == len({*sets})
+        if strategy == "sequential":
+            assert seen == sorted(sets, key=sets.index)
+            assert all(rows[i] < rows[i + 1] for i in range(len(rows) - 1) if seen[i] == seen[i + 1])
+    assert "one prompt together" in plan.content()["order"]
+
+
+def test_sets_come_in_another_order_each_epoch() -> None:
+    """Negative control: what is together is not what makes the order."""
+    numbers = np.arange(60) // 3
+    config = BatchConfig(global_batch_size=60, num_train_epochs=2)
+    plan = Plan(spans_of([10] * 60, Groups(1, whole=False)), np.arange(60), config, 0, sets=numbers)
+    first, second = (step.rows for step in plan.steps())
+    assert numbers[first].tolist() != numbers[second].tolist()
+    assert first.reshape(-1, 3).tolist() != np.sort(first.reshape(-1, 3)).tolist()
+    apart = Plan(plan.spans, plan.rows, config, 0)
+    assert len(list(groupby(numbers[apart.step(1).rows].tolist()))) > 40
+
+
+def test_what_grouping_by_prompt_does_is_said() -> None:
+    def said(prompts: list[int]) -> str:
+        spans = spans_of([10] * len(prompts), Groups(1, whole=False))
+        return Plan(spans, np.arange(len(prompts)), BatchConfig(), 0, sets=np.array(prompts)).summary()[-1]
+
+    assert said([5, 6, 5, 7, 6]).startswith("behavioural: `group_by_prompt: true`: 4 of 5 pairs")
+    assert said([5, 6, 7]).startswith("note: `group_by_prompt: true` does nothing")

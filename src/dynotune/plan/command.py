@@ -68,6 +68,7 @@ def plan_run(
         config.seed,
         examples.digest(),
         packing=content.packing,
+        sets=units.sets,
         world=config.gpus or 1,
     )  # plain until its execution is chosen
     evaluated = config.packing_strategy if config.packing_of_evaluation else None

@@ -31,6 +31,10 @@ class NumberedDocuments:
         return self.content.rows
 
     @property
+    def sets(self) -> None:
+        """No two of them are kept together."""
+
+    @property
     def places(self) -> Sequence[Place]:
         """Where each stands in the data."""
         return self.content.examples.places
@@ -47,6 +51,9 @@ class NumberedPairs:
 
     places: Sequence[Place]
 
+    sets: NDArray[np.int64] | None
+    """Number of each row's prompt, where pairs with one prompt are to follow each other."""
+
 
 def numbered(content: Content, config: WholeConfig, held_out: bool = False) -> NumberedDocuments | NumberedPairs:
     """`content` by the numbers that a plan's rows are."""
@@ -55,4 +62,7 @@ def numbered(content: Content, config: WholeConfig, held_out: bool = False) -> N
     examples = content.examples
     pairs = Pairs(examples, content.spans.start, content.spans.end)
     spans = pair_spans(pairs, groups_of(config, held_out))
-    return NumberedPairs(pairs, spans, content.rows[::2] // 2, examples.places_of_rows)
+    rows = content.rows[::2] // 2
+    grouped = config.group_by_prompt and not held_out
+    prompts = np.arange(len(pairs)) if spans.alike is None else spans.alike.prompts
+    return NumberedPairs(pairs, spans, rows, examples.places_of_rows, prompts[rows] if grouped else None)

@@ -20,7 +20,7 @@ from dynotune.plan.epoch import Layout, ladder_of, layout_of
 from dynotune.plan.ladder import Ladder, round_down, round_up
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.ranked import ladder_on_ranks, layout_on_ranks
-from dynotune.plan.sampler import epoch_order
+from dynotune.plan.sampler import epoch_order, sets_together
 from dynotune.plan.spread import Cost
 from dynotune.plan.summary import PACKED, PLAIN, figures, layout_line, lines, ranks_line
 from dynotune.plan.together import lay_out_step, units_of
@@ -85,6 +85,7 @@ class Plan:
         packing: Packing | None = None,
         rank: int = 0,
         world: int = 1,
+        sets: NDArray[np.int64] | None = None,
     ) -> None:
         """`rows` are the documents that may be trained on: each a row with label tokens, or bin by bin under `packing`.
 
@@ -93,11 +94,13 @@ class Plan:
         one document at a time. It changes how a step is executed and never what it contains.
         rank, world: which of how many processes asks. A step's content depends on the number only where the configuration
         gives examples a device.
+        sets: to which set each of `rows` belongs; the rows of a set follow each other in every epoch.
         """
         if not len(rows):
             raise DataError("There is nothing to train on: no row is left. The ledger above says where they went.")
         assert packing or spans.label_tokens[rows].min() > 0
-        self.digest, self.packing = digest, packing
+        assert packing is None or sets is None
+        self.digest, self.packing, self.sets = digest, packing, sets
         self.spans, self.rows, self.seed = spans, rows, config.data_seed if config.data_seed is not None else seed
         self.strategy = config.train_sampling_strategy
         self.rank, self.world, self.cost = rank, world, Cost()
@@ -245,7 +248,10 @@ class Plan:
     def _epoch(self, epoch: int) -> NDArray[np.int64]:
         """The order of an epoch's rows."""
         if self._order is None or self._order[0] != epoch:
-            self._order = epoch, epoch_order(self.all_rows, epoch, self.seed, self.strategy)[: self.rows_per_epoch]
+            order = epoch_order(self.all_rows, epoch, self.seed, self.strategy)
+            if self.sets is not None:
+                order = sets_together(order, self.sets)
+            self._order = epoch, order[: self.rows_per_epoch]
         return self._order[1]
 
     def _documents(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -271,7 +277,7 @@ class Plan:
             "examples": self.all_rows,
             "examples_per_step": self.examples_per_step,
             "examples_left_out_by_drop_last": self.all_rows - self.rows_per_epoch,
-            "order": self.strategy,
+            "order": self.strategy if self.sets is None else f"{self.strategy}, those with one prompt together",
             "seed": self.seed,
             "data": self.digest,
             "real_tokens_per_epoch": int(lengths.sum()),

@@ -10,3 +10,9 @@ def epoch_order(rows: int, epoch: int, seed: int, strategy: str) -> NDArray[np.i
         return np.arange(rows)
     assert strategy == "random", strategy
     return np.random.default_rng([seed, epoch]).permutation(rows)
+
+
+def sets_together(order: NDArray[np.int64], sets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """`order` with the rows of a set behind the first of them, in the order that they have. sets: number of each row's."""
+    _, first, which = np.unique(sets[order], return_index=True, return_inverse=True)
+    return order[np.argsort(first[which], kind="stable")]

@@ -87,6 +87,8 @@ def lines(plan: Plan) -> list[str]:
             else f"{content['examples_per_step'] // plan.world} a rank"
         )
         said[0] += f", over {plan.world} ranks ({fixed})"
+    if plan.sets is not None:
+        said.append(prompts_line(plan.sets))
     return said if plan.packing is None else [*said, *packing_lines(plan)]
 
 
@@ -120,6 +122,18 @@ def ranks_line(plan: Plan) -> str:
         f"{plan.world} ranks: in the mean of an epoch's steps the most loaded one costs {mean - 1:.2%} more than an even"
         f" share (or than the longest document, where that is more), {most - 1:.2%} at most; {empty:,} of"
         f" {sum(plan.layout.micro_batches.tolist()):,} micro-batches are empty"
+    )
+
+
+def prompts_line(prompts: NDArray[np.int64]) -> str:
+    """What `group_by_prompt` does to the content of steps. prompts: number of each pair's."""
+    _, times = np.unique(prompts, return_counts=True)
+    several = times[times > 1]
+    if not len(several):
+        return "note: `group_by_prompt: true` does nothing: no two pairs have the same prompt"
+    return (
+        f"behavioural: `group_by_prompt: true`: {several.sum():,} of {len(prompts):,} pairs, those of {len(several):,}"
+        " prompts, stand beside another of their prompt: a step holds other pairs than in TRL, and more that are alike"
     )
 
 

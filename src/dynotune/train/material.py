@@ -114,6 +114,7 @@ def _make_plan(
         config.seed,
         digest,
         packing=content.packing,
+        sets=train.sets,
         rank=ranks.rank,
         world=ranks.world,
     )

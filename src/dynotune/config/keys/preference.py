@@ -75,6 +75,11 @@ class PreferenceConfig(Topic):
     cpo_alpha: float = Field(default=1.0, ge=0)
     """Weight of the negative log-likelihood in `cpo`."""
 
+    group_by_prompt: bool = False
+    """Let pairs with one prompt follow each other in every epoch, so that more of them meet in a step, which then computes
+    their prompt once. *Behavioural*: a step holds other pairs, and more that are alike. Pairs with one prompt that meet by
+    chance share it anyway."""
+
     per_device_eval_batch_size: int = Field(default=8, gt=0)
     """Held-out pairs in a batch, where a loss sorts a batch (`aot`, `aot_unpaired`) or averages over its tokens (`sft`,
     `orpo`, `cpo`). No other loss depends on it, and nothing else does."""

@@ -79,6 +79,7 @@ DECISIONS: dict[str, Decision] = {
     **_each(
         Matter.PLAN, "what it decides is in the plan and the tokens",
         "seed", "data_seed", "train_sampling_strategy", "dataloader_drop_last", "packing", "packing_strategy",
+        "group_by_prompt",
         "dataset_name", "dataset_config", "dataset_train_split", "datasets", "test_split_size", "columns",
         "dataset_text_field", "max_length", "truncation_mode", "shuffle_dataset", "on_bad_row", "chat_template_path",
         "completion_only_loss", "assistant_only_loss", "chat_template_kwargs", "tokenizer_name_or_path", "eos_token",
