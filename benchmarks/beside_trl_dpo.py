@@ -28,22 +28,36 @@ from benchmarks.beside_trl import QWEN_7B, TARGETS, WARM_UP
 
 PAIRS, WINDOW, WINDOWS = 32, 2, 3
 STEPS = WINDOW * (WARM_UP + WINDOWS)
+WORDS = 5000
+"""Of the probe's vocabulary."""
+
 SPARE = 24
 """Rows more than the steps take: `max_length` leaves some without a label, in both trainers."""
 FA2 = {"attn": "flash_attention_2", "use_liger_kernel": True, "precompute_ref_log_probs": True}
-TRL = {
-    "fa2 + Liger, 4 x 8, reference computed before": {
-        **FA2, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 4,
-    },
-    "fa2 + Liger, 2 x 16 padding-free, reference computed before": {
-        **FA2, "padding_free": True, "per_device_train_batch_size": 16, "gradient_accumulation_steps": 2,
-    },
-}  # fmt: skip
-OURS: dict[str, dict[str, Any]] = {
-    "dynotune": {},
-    "dynotune, within 45 GiB": {"micro_batch_tokens": 5632},
+
+
+def trl(pairs: int, **more: Any) -> dict[str, Any]:
+    """TRL's settings for batches of so many pairs, of which a step has 32 in all."""
+    return {**FA2, "per_device_train_batch_size": pairs, "gradient_accumulation_steps": PAIRS // pairs, **more}
+
+
+WORKS: dict[str, tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]] = {
+    "probe": (
+        {"dynotune, within 45 GiB": {"micro_batch_tokens": 6272}, "dynotune": {}},
+        {
+            "fa2 + Liger, 4 x 8": trl(8),
+            "fa2 + Liger, 2 x 16 padding-free": trl(16, padding_free=True),
+        },
+    ),
+    "preference-mix": (
+        {"dynotune": {}},
+        {
+            "fa2 + Liger, 4 x 8 padding-free": trl(8, padding_free=True),
+            "fa2 + Liger, 16 x 2": trl(2),
+        },
+    ),
 }
-WORKS = ("probe", "preference-mix")
+"""By work our arms and TRL's. Larger batches of TRL's run out of memory."""
 
 
 def common() -> dict[str, Any]:
@@ -63,7 +77,7 @@ def common() -> dict[str, Any]:
     }
 
 
-def rows_of(work: str, shared: Path, tokenizer: Any) -> list[dict[str, Any]]:
+def rows_of(work: str, shared: Path) -> list[dict[str, Any]]:
     """As many pairs as the steps take."""
     if work == "preference-mix":
         rows = []
@@ -77,13 +91,26 @@ def rows_of(work: str, shared: Path, tokenizer: Any) -> list[dict[str, Any]]:
                     return rows
         raise SystemExit("the data set has too few rows")
     draw = random.Random(0)
-    words = [word for word in (tokenizer.decode([i]) for i in range(1000, 12000)) if word.strip().isalpha()]
 
     def text(median: int) -> str:
         length = int(min(2000, max(8, draw.lognormvariate(math.log(median), 0.7))))
-        return "".join(f" {draw.choice(words).strip()}" for _ in range(length))
+        return " ".join(f"w{draw.randrange(WORDS)}" for _ in range(length))
 
-    return [{"prompt": text(100), "chosen": text(80), "rejected": text(80)} for _ in range(PAIRS * STEPS)]
+    return [{"prompt": text(100), "chosen": f" {text(80)}", "rejected": f" {text(80)}"} for _ in range(PAIRS * STEPS)]
+
+
+def tokenizer_of(work: str, shared: Path) -> Any:
+    """Of the probe one whose every word is a token."""
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    if work != "probe":
+        return AutoTokenizer.from_pretrained(shared / "tokenizers" / "qwen-152k")
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = {f"w{i}": i for i in range(WORDS)} | {"<pad>": WORDS, "<eos>": WORDS + 1, "<unk>": WORDS + 2}
+    tokens = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokens.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=tokens, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>")
 
 
 def the_model(attention: str, layers: int) -> Any:
@@ -213,15 +240,14 @@ def figures(arm: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_arm(args: argparse.Namespace) -> None:
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(args.shared / "tokenizers" / "qwen-152k")
-    rows = rows_of(args.work, args.shared, tokenizer)
+    ours, theirs = WORKS[args.work]
+    tokenizer = tokenizer_of(args.work, args.shared)
+    rows = rows_of(args.work, args.shared)
     with tempfile.TemporaryDirectory() as folder:
-        if args.arm in OURS:
-            result = arm_dynotune(args.layers, OURS[args.arm], rows, tokenizer, folder)
+        if args.arm in ours:
+            result = arm_dynotune(args.layers, ours[args.arm], rows, tokenizer, folder)
         else:
-            result = arm_trl(args.layers, dict(TRL[args.arm]), rows, tokenizer, folder)
+            result = arm_trl(args.layers, dict(theirs[args.arm]), rows, tokenizer, folder)
     print("RESULT " + json.dumps({**figures(result), **result}), flush=True)
 
 
@@ -251,16 +277,16 @@ def main() -> None:
         "hardware": torch.cuda.get_device_name(),
         "versions": {p: metadata.version(p) for p in packages} | {"python": platform.python_version()},
         "flash_attn": "stand-in over PyTorch's own FlashAttention-2" if args.flash_attn else "as installed",
-        "trl": TRL,
         "settings": {**common(), "pairs_per_step": PAIRS, "layers": args.layers},
         "works": {},
     }
     for work in args.works.split(","):
-        arms = [*(OURS if args.only != "trl" else ()), *(TRL if args.only != "dynotune" else ())]
+        ours, theirs = WORKS[work]
+        arms = [*(ours if args.only != "trl" else ()), *(theirs if args.only != "dynotune" else ())]
         results: dict[str, Any] = {}
         for arm in arms:
             env = {**os.environ, "HF_HUB_OFFLINE": "1"}
-            path = "" if arm in OURS else args.flash_attn
+            path = "" if arm in ours else args.flash_attn
             env["PYTHONPATH"] = ":".join(filter(None, [path, env.get("PYTHONPATH", "")]))
             own = ["--shared", str(args.shared), "--layers", str(args.layers), "--work", work, "--arm", arm]
             done = subprocess.run(
@@ -269,13 +295,13 @@ def main() -> None:
             )  # fmt: skip
             lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
             results[arm] = json.loads(lines[-1][7:]) if lines else {"failed": (done.stdout + done.stderr)[-4000:]}
-            out["works"][work] = results
+            out["works"][work] = {"arms": results, "settings": {**ours, **theirs}}
             Path(args.out).write_text(json.dumps(out, indent=1))
             if not lines:
-                print(work, arm, results[arm]["failed"], flush=True)
+                print(work, arm, results[arm]["failed"][-500:], flush=True)
     print(f"{'work':15} {'arm':60} {'ms/step':>8} {'pairs/s':>8} {'GiB':>6}  losses")
-    for work, results in out["works"].items():
-        for arm, r in results.items():
+    for work, measured in out["works"].items():
+        for arm, r in measured["arms"].items():
             if "failed" in r:
                 print(f"{work:15} {arm:60} failed")
                 continue
