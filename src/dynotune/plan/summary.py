@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynotune.plan.epoch import even_steps, ladder_of, layout_of
+from dynotune.plan.pairs import PairSpans
 from dynotune.plan.ranked import RankedLayout
 
 if TYPE_CHECKING:
@@ -102,8 +103,9 @@ def layout_line(plan: Plan) -> str:
     else:
         mean = j["micro_batches_per_epoch"] / plan.steps_per_epoch / plan.world
         per_step = f"{mean:.2f} micro-batches a step ({least} to {most})"
+    rows = "pairs" if isinstance(plan.spans, PairSpans) else "documents"
     return (
-        f"{per_step}{' on each rank' if plan.world > 1 else ''}, {j['documents_per_micro_batch']:.1f} documents in each, of"
+        f"{per_step}{' on each rank' if plan.world > 1 else ''}, {j['documents_per_micro_batch']:.1f} {rows} in each, of"
         f" {', '.join(f'{int(rung):,}' for rung in j['ladder'])} tokens; fill {j['fill']:.1%} over an epoch"
         + (
             f"; {j['share_of_tokens_saved']:.1%} of all tokens stand once for several sequences"
