@@ -31,6 +31,9 @@ AHEAD = 2
 class Items(Protocol):
     """What micro-batches are made of, as the plan numbers it: documents, or pairs."""
 
+    reference: str | None
+    """Names the weights that the values which come with them were computed by; None where none come."""
+
     def at(self, rows: NDArray[np.int64]) -> Sequence[Any]:
         """What an `ExecutionPath` lays out, for these rows by themselves."""
         ...
@@ -46,6 +49,8 @@ class Items(Protocol):
 
 class Documents:
     """The documents of a data set under `max_length`, as views of its flat arrays."""
+
+    reference: str | None = None
 
     def __init__(self, examples: Examples, spans: Spans) -> None:
         self.examples, self.spans = examples, spans

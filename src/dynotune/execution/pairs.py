@@ -60,6 +60,7 @@ class PairItems:
     def __init__(self, pairs: Pairs, spans: PairSpans, reference_PC: NDArray[np.float64] | None = None) -> None:
         self.pairs, self.spans = pairs, spans
         self.reference_PC = np.zeros((len(pairs), 0)) if reference_PC is None else reference_PC
+        self.reference: str | None = None
 
     def at(self, rows: NDArray[np.int64]) -> list[Pair]:
         """The pairs of these numbers, as views of the flat arrays, as though they were a step."""

@@ -21,6 +21,7 @@ from dynotune.speedups.table import show
 from dynotune.train.best import BestTracker
 from dynotune.train.cadence import cadences
 from dynotune.train.checkpoints.checkpoints import Checkpoints
+from dynotune.train.checkpoints.differences import check_reference
 from dynotune.train.engagement import Engagement
 from dynotune.train.evaluate import Evaluator, HeldOut
 from dynotune.train.events import Events
@@ -83,7 +84,9 @@ def assemble(
         restored = checkpoints.restore(resume_from, trainee)
         for line in (f"resumed from {resume_from}: step {progress.step} of {plan.total_steps}", *restored.lines()):
             say(line)
+        check_reference(resume_from, progress.reference, items.reference)
         plan = resumed(plan, progress, device, say)
+    progress.reference = items.reference
     log, evaluate, save = cadences(config, config, config, plan.steps_per_epoch, plan.total_steps)
     display = ProgressDisplay(console, plan.total_steps, progress.step, bool(config.disable_tqdm))
     watches = config.load_best_model_at_end or config.early_stopping_patience or config.save_strategy == "best"

@@ -72,6 +72,9 @@ class Progress:
     out_of_memory: list[dict[str, Any]] = field(default_factory=list)
     """Each time that memory ran out and the run went on: at which step, to how many tokens, what was asked for."""
 
+    reference: str | None = None
+    """Names the weights that the run is measured against; None where there are none."""
+
     open_row: OpenRow = field(default_factory=OpenRow)
 
     totals: Totals = field(default_factory=Totals)

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from dynotune import DPOConfig, train_dpo
+from dynotune.errors import TrainingError
 from tests.tiny import sentences, tiny_model, tiny_tokenizer
 
 FIGURES = ("loss", "grad_norm", "rewards/margins", "logps/rejected", "eval_loss", "eval_rewards/chosen")
@@ -50,3 +51,27 @@ def test_once_and_in_steps(keys: dict[str, Any], tmp_path: Path, monkeypatch: py
     assert metrics[3][2] != 0  # the policy has moved
     if "packed_execution" not in keys:
         assert {proofs[name][0] for name in ("packed_execution", "fused_lora", "shared_prompt")} == {"engaged"}
+
+
+def test_a_run_goes_on_against_the_reference_that_it_began_with_or_not_at_all(tmp_path: Path) -> None:
+    texts = sentences(60)
+    rows = [
+        {"prompt": f"{next(texts)}:", "chosen": f" {next(texts)}", "rejected": f" {next(texts)}"} for _ in range(12)
+    ]
+
+    def run(model: Any, folder: str, steps: int, **keys: Any) -> Any:
+        settings = {"per_device_train_batch_size": 2, "logging_steps": 1, "save_steps": 3, "learning_rate": 1e-2}
+        settings |= {"lr_scheduler_type": "constant", "use_cpu": True, **keys}
+        config = DPOConfig(output_dir=str(tmp_path / folder), max_steps=steps, **settings)
+        return train_dpo(
+            config, model=model, tokenizer=tiny_tokenizer(), train_dataset=rows, console=Console(quiet=True)
+        )
+
+    whole = run(tiny_model(), "whole", 6).metrics
+    trained = tiny_model()
+    begun = run(trained, "run", 3).metrics
+    with pytest.raises(TrainingError, match="the weights here are others"):
+        run(trained, "run", 6, resume_from_checkpoint=True)  # the same object, which has moved
+    rest = run(tiny_model(), "run", 6, resume_from_checkpoint=True).metrics
+    assert [row["loss"] for row in begun + rest] == [row["loss"] for row in whole]
+    assert whole[5]["rewards/margins"] != 0

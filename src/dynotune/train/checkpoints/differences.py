@@ -89,6 +89,18 @@ def check_same(
     return found
 
 
+def check_reference(path: Path, then: str | None, now: str | None) -> None:
+    """Raises `TrainingError` where a run would go on against another reference. What files and what tensors name
+    (`files ...`, `tensors ...`) cannot be compared, nor what an older version did not name."""
+    if then is None or now is None or then.split()[0] != now.split()[0] or then == now:
+        return
+    raise TrainingError(
+        f"The run of {path} is measured against the model that it began from, and the weights here are others ({then} then,"
+        f" {now} now): they were changed or trained since. Give the model as it was when the run began; the checkpoint"
+        " brings what was trained."
+    )
+
+
 def said_of(found: list[Difference]) -> list[str]:
     """What a person is told of differences that do not stop the run."""
     lines = [f"note: {one}: {one.reason}" for one in found if one.matter is Matter.WARNING]

@@ -82,6 +82,8 @@ class Bringing:
         self.bound = EXACT if self.exact else self._noise()
         self.files = files_of(config) if start.as_in_files else ()
         self.key = of_first_rank(self.key_now, self.ranks)
+        by_files = self.files and not start_changes_base(self.model)
+        self.train.reference = f"{'files' if by_files else 'tensors'} {self.key.weights}"
 
     def key_now(self) -> Key:
         return key_here(self.model, self.files, self.site, keep_adapter=self.keep_adapter, tails=self.tails)
