@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dynotune import SFTConfig, train_sft
+from dynotune import DPOConfig, SFTConfig, train_dpo, train_sft
 from dynotune.plan.command import _time, plan_run
-from tests.tiny import chats, tiny_model, tiny_tokenizer
+from tests.tiny import chats, sentences, tiny_model, tiny_tokenizer
 
 
 @pytest.fixture
@@ -61,6 +61,26 @@ def test_the_plan_is_the_runs_plan(folder: Path, keys: dict[str, Any]) -> None:
     again = plan_run(config, Console(quiet=True))["time"]
     assert again["tokens_per_second"] == rate
     assert again["seconds"] == pytest.approx(planned["tokens"]["real"] / rate)
+
+
+@pytest.mark.parametrize(
+    "keys", [{}, {"speedups": {"shared_prompt": "off"}, "loss_type": ["aot"]}, {"packed_execution": "off"}], ids=str
+)
+def test_the_plan_of_pairs_is_the_runs_plan(
+    folder: Path, keys: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever pairs share there."""
+    monkeypatch.setenv("DYNOTUNE_CACHE", str(folder / "cache"))
+    texts = sentences(90)
+    rows = [{"prompt": next(texts), "chosen": f" {next(texts)}", "rejected": f" {next(texts)}"} for _ in range(30)]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = DPOConfig(
+        model_name_or_path=str(folder / "model"), dataset_name=str(folder / "pairs.jsonl"), use_cpu=True, max_steps=3,
+        per_device_train_batch_size=8, output_dir=str(folder / "run"), save_strategy="no", **keys,
+    )  # fmt: skip
+    planned = plan_run(config, Console(quiet=True))
+    result = train_dpo(config, console=Console(quiet=True))
+    assert planned["plan"] == json.loads((result.folder / "plan.json").read_text())
 
 
 def test_how_ranks_share_the_steps_is_shown(folder: Path) -> None:

@@ -23,7 +23,7 @@ from dynotune.plan.memory_curve import lines as curve_lines
 from dynotune.plan.numbered import numbered
 from dynotune.plan.plan import Plan
 from dynotune.plan.show import show
-from dynotune.plan.speedups import planned_speedups
+from dynotune.plan.speedups import as_laid_out, planned_speedups
 from dynotune.plan.summary import updates_per_epoch
 from dynotune.plan.trl_packing import pack_rows
 from dynotune.say import sayer
@@ -76,14 +76,17 @@ def plan_run(
         numbered(make_content(one.examples, config, one.ledger, packing=evaluated), config, held_out=True)
         for one in evaluation.values()
     ]
-    longest = max(plan.longest, *(one.spans.largest(one.rows, np.array([0, len(one.rows)])) for one in held_out), 0)
     target = target_of(config, memory_gib)
     try:
         memory: StepMemory | None = step_memory(config, target)
         unknown = None
     except ModelError as error:
         memory, unknown = None, str(error)
-    rows = planned_speedups(config, memory, target, longest, plan) if memory is not None else []
+    document = max(plan.longest_document, *(int(one.spans.attention_of(one.rows)[0].max()) for one in held_out), 0)
+    rows = planned_speedups(config, memory, target, document, plan) if memory is not None else []
+    plan = plan.of_units(as_laid_out(plan.spans, config, rows))
+    evaluated_units = [(as_laid_out(one.spans, config, rows), one.rows) for one in held_out]
+    longest = max(plan.longest, *(units.largest(some, np.array([0, len(some)])) for units, some in evaluated_units), 0)
     capacity, points, free = None, [], None
     share = plan.content()["label_tokens_per_epoch"] / plan.content()["real_tokens_per_epoch"]
     if config.execution[0] != "off":

@@ -1,10 +1,13 @@
 """Which speed-ups a planned run will take, as far as its shapes and its configuration tell."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dynotune.config.whole import WholeConfig
 from dynotune.plan.memory import StepMemory, Target
+from dynotune.plan.pairs import PairSpans
 from dynotune.plan.plan import Plan
+from dynotune.plan.truncation import Units
 from dynotune.speedups.choose import decide
 from dynotune.speedups.contract import Context
 from dynotune.speedups.registry import speedups
@@ -27,6 +30,13 @@ def planned_speedups(config: WholeConfig, memory: StepMemory, target: Target, lo
     remembered = Remembered.here(device) if here else Remembered.nothing()
     rows = planned_rows(decide(config, context, speedups(), remembered.refusal))
     return rows if here else [_to_be_tried(row) for row in rows]
+
+
+def as_laid_out(units: Units, config: WholeConfig, rows: Sequence[Row]) -> Units:
+    """`units` as a run lays them out that takes the speed-ups of the table `rows`, empty where it is not known."""
+    left_out = any(row.name == "shared_prompt" and row.state is State.LEFT_OUT for row in rows)
+    whole = left_out or config.execution[0] == "off" or config.speedups.get("shared_prompt") == "off"
+    return units.apart() if whole and isinstance(units, PairSpans) else units
 
 
 def _to_be_tried(row: Row) -> Row:
