@@ -172,3 +172,4 @@ def test_a_plan_keeps_prompts_together_as_far_as_they_fit(
     assert figures["documents_lost"] == 0
     whole_tokens = int(pairs.lengths.sum())
     assert figures.get("tokens_saved_by_sharing", 0) == whole_tokens - sum(step.real_tokens for step in first)
+    assert figures["tokens_per_epoch"]["masked"] == whole_tokens - int(spans.label_tokens.sum())

@@ -31,6 +31,7 @@ def figures(plan: Plan) -> dict[str, Any]:
     documents, _, steps = plan.first_epoch
     layout, labels = plan.layout, plan.spans.label_tokens[documents]
     real, processed = int(layout.real_tokens.sum()), int(layout.processed_tokens.sum())
+    sequences = int(plan.spans.attention_of(documents)[0].sum())
     no_labels = int((np.add.reduceat(labels, steps[:-1]) == 0).sum())
     filled = int(layout.micro_batches.sum()) - (layout.empty if isinstance(layout, RankedLayout) else 0)
     return {
@@ -42,24 +43,17 @@ def figures(plan: Plan) -> dict[str, Any]:
         "tokens_per_step": _spread(layout.real_tokens),
         "ladder": {str(rung): count for rung, count in layout.used.items()},
         "fill": layout.fill,
-        **_shared(plan),
+        **({"tokens_saved_by_sharing": sequences - real} if sequences > real else {}),
         "tokens_per_epoch": {
             "processed": processed,
             "real": real,
             "pad": processed - real,
             "label": int(labels.sum()),
-            "masked": real - int(labels.sum()),
+            "masked": sequences - int(labels.sum()),
         },
         "steps_without_label_tokens": no_labels,
         **({"ranks": of_ranks(layout, plan.world)} if isinstance(layout, RankedLayout) else {}),
     }
-
-
-def _shared(plan: Plan) -> dict[str, Any]:
-    """Tokens of the first epoch that are computed once for several sequences, where any are."""
-    sequences, _ = plan.spans.attention_of(plan.first_epoch[0])
-    saved = int(sequences.sum()) - int(plan.layout.real_tokens.sum())
-    return {"tokens_saved_by_sharing": saved, "share_of_tokens_saved": saved / int(sequences.sum())} if saved else {}
 
 
 def of_ranks(layout: RankedLayout, world: int) -> dict[str, Any]:
@@ -104,14 +98,12 @@ def layout_line(plan: Plan) -> str:
         mean = j["micro_batches_per_epoch"] / plan.steps_per_epoch / plan.world
         per_step = f"{mean:.2f} micro-batches a step ({least} to {most})"
     rows = "pairs" if isinstance(plan.spans, PairSpans) else "documents"
+    saved = j.get("tokens_saved_by_sharing", 0)
+    share = saved / (saved + j["tokens_per_epoch"]["real"])
     return (
         f"{per_step}{' on each rank' if plan.world > 1 else ''}, {j['documents_per_micro_batch']:.1f} {rows} in each, of"
         f" {', '.join(f'{int(rung):,}' for rung in j['ladder'])} tokens; fill {j['fill']:.1%} over an epoch"
-        + (
-            f"; {j['share_of_tokens_saved']:.1%} of all tokens stand once for several sequences"
-            if _shared(plan)
-            else ""
-        )
+        + (f"; {share:.1%} of the tokens of all sequences are computed with another's" if saved else "")
     )
 
 

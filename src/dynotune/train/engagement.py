@@ -158,7 +158,7 @@ class Engagement:
         return {
             "documents": len(sequences),
             "sequence_tokens": int(sequences.sum()),
-            "laid_out_tokens": int(units.lengths_of(own).sum()),
+            "laid_out_tokens": sum(batch.real_tokens for batch in step.micro_batches),
             "labels": [int(units.label_tokens[batch.rows].sum()) for batch in step.micro_batches],
             "tokens": [batch.tokens for batch in step.micro_batches],
             "real_tokens": step.real_tokens,
