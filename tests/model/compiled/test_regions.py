@@ -9,7 +9,7 @@ import torch
 
 from dynotune.model.attention import hidden_states, packed_attention, stock_attention
 from dynotune.model.compiled import Regions
-from tests.model.compiled.steps import batch_of, compiled, gradients, model_of
+from tests.model.compiled.steps import batch_of, compiled, families_of, gradients, model_of
 from tests.model.lora.adapted import gap, largest_gap
 
 QUICK = "eager"
@@ -46,6 +46,17 @@ def test_a_new_token_count_and_a_layer_of_another_kind_are_no_recompilations() -
     report = regions.report()
     assert report.graphs == 4
     assert report.recompilations == ()
+
+
+@pytest.mark.parametrize("made", [(batch_of, [16] * 7, [16] * 3), (families_of, [16, 16, 16, 3], [16, 16])])
+def test_as_many_segments_as_boundaries_have_room_for_are_no_recompilation(made: Any) -> None:
+    """Eight of them, padding among them, need no empty ones behind; fewer do."""
+    model, (batch, eight, fewer) = model_of("llama"), made
+    with compiled(model, QUICK) as regions:
+        for lengths in (eight, fewer, eight):
+            gradients(model, batch(lengths, 128))
+    assert len(batch(eight, 128).lengths) == 8
+    assert regions.report().recompilations == ()
 
 
 def test_behind_the_limit_of_graphs_a_layer_runs_as_it_is_written_and_that_is_reported() -> None:

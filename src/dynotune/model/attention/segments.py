@@ -115,10 +115,10 @@ def segments_with_keys(
 
 
 def _with_spare(boundaries_S1: Tensor, end: int) -> Tensor:
-    """Followed by empty segments."""
+    """Followed by empty segments. Always a tensor of its own: at another place in a buffer compiled code is made again."""
     segments = len(boundaries_S1) - 1
     spare = _power_of_two(segments, least=8) - segments
-    return F.pad(boundaries_S1, (0, spare), value=end) if spare else boundaries_S1
+    return F.pad(boundaries_S1, (0, spare), value=end) if spare else boundaries_S1.clone()
 
 
 def _power_of_two(n: int, least: int) -> int:
