@@ -32,7 +32,8 @@ def micro_batch_capacity(asked: int | Literal["auto"] | None, longest: int, devi
     if asked not in (None, "auto"):
         assert isinstance(asked, int)
         if needed > asked:
-            return Capacity(needed, f"more than the {asked:,} asked: the longest document or pair takes {longest:,}")
+            whole = "the longest document, pair or sorted batch of pairs"
+            return Capacity(needed, f"more than the {asked:,} asked: {whole} takes {longest:,}")
         return Capacity(asked, "as asked")
     if device_type == "cpu":
         return Capacity(max(CPU_TOKENS, needed), "the default on the CPU")

@@ -137,8 +137,8 @@ def _choose(
     if found is None:
         smallest = of.smallest()
         return smallest, (
-            f"the longest document or pair takes {longest:,} tokens, and nothing that was tried fits ({seconds:.1f} s): if"
-            " it fails, set a smaller `max_length`"
+            f"the longest document, pair or sorted batch of pairs takes {longest:,} tokens, and nothing that was tried fits"
+            f" ({seconds:.1f} s): if it fails, set a smaller `max_length`"
         )
     measured = of.tried[found]
     assert measured is not None
