@@ -1,9 +1,13 @@
 """Promise: every word has one meaning. Each is counted by hand here."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from dynotune.errors import DataError
+from dynotune.measure.flops import StepFlops
+from dynotune.measure.totals import Totals
 from dynotune.measure.words import (
     DEFINITIONS,
     Counts,
@@ -13,6 +17,7 @@ from dynotune.measure.words import (
     processed_tokens,
     real_tokens,
     same_definitions,
+    saved_share,
     utilisation,
 )
 from tests.measure.steps import step_of
@@ -57,10 +62,33 @@ def test_utilisation_is_over_what_all_devices_could_have_done() -> None:
 
 def test_a_step_counted_by_hand() -> None:
     counts = Counts.of(PACKED)
-    assert counts == Counts(examples=3, documents=3, real_tokens=10, label_tokens=6, processed_tokens=16)
+    assert counts == Counts(
+        examples=3, documents=3, real_tokens=10, label_tokens=6, processed_tokens=16, sequence_tokens=10
+    )
     assert (counts.pad_tokens, counts.fill) == (6, 0.625)
     both = counts + Counts.of(step_of([4], labels=1))
-    assert both == Counts(examples=4, documents=4, real_tokens=14, label_tokens=7, processed_tokens=20)
+    assert both == Counts(
+        examples=4, documents=4, real_tokens=14, label_tokens=7, processed_tokens=20, sequence_tokens=14
+    )
+
+
+def test_a_step_of_pairs_counted_by_hand() -> None:
+    """Two pairs: [3 | 2 | 1] and [4 | 1 | 2]. Their sides would take 5 + 4 + 5 + 6 tokens one by one."""
+    step = step_of([6, 7], labels=6)
+    step = replace(step, attention=(np.array([5, 4, 5, 6]), np.array([3, 4])))
+    counts = Counts.of(step)
+    assert (counts.examples, counts.pairs, counts.documents) == (2, 2, 4)
+    assert (counts.real_tokens, counts.sequence_tokens) == (13, 20)
+    assert saved_share(13, 20) == pytest.approx(0.35)
+    assert saved_share(13, 13) is None
+    totals = Totals()
+    totals.add_step(counts, StepFlops(0, 0))
+    totals.add_time(4.0, 0.0)
+    figures = totals.figures()
+    assert (figures["pairs_per_second"], figures["share_of_tokens_saved"]) == (0.5, pytest.approx(0.35))
+    alone = Totals()
+    alone.add_step(Counts.of(PACKED), StepFlops(0, 0))
+    assert not {"pairs_per_second", "share_of_tokens_saved"} & set(alone.figures())
 
 
 def test_counts_do_not_wrap_at_32_bits() -> None:

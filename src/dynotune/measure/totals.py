@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dynotune.measure.flops import StepFlops
-from dynotune.measure.words import DEFINITIONS, Counts, fill, per_second, utilisation
+from dynotune.measure.words import DEFINITIONS, Counts, fill, per_second, saved_share, utilisation
 
 
 @dataclass(slots=True)
@@ -18,10 +18,12 @@ class Totals:
     steps: int = 0
     seconds: float = 0.0
     examples: int = 0
+    pairs: int = 0
     documents: int = 0
     real_tokens: int = 0
     label_tokens: int = 0
     processed_tokens: int = 0
+    sequence_tokens: int = 0
     model_flops: int = 0
     hardware_flops: int = 0
     available_flops: float = 0.0
@@ -30,10 +32,12 @@ class Totals:
     def add_step(self, counts: Counts, flops: StepFlops) -> None:
         self.steps += 1
         self.examples += counts.examples
+        self.pairs += counts.pairs
         self.documents += counts.documents
         self.real_tokens += counts.real_tokens
         self.label_tokens += counts.label_tokens
         self.processed_tokens += counts.processed_tokens
+        self.sequence_tokens += counts.sequence_tokens
         self.model_flops += flops.model_flops
         self.hardware_flops += flops.hardware_flops
 
@@ -49,11 +53,15 @@ class Totals:
                 setattr(self, name, getattr(self, name) + value)
 
     def figures(self) -> dict[str, Any]:
-        """Rates over the whole wall time, fill, and MFU and HFU where the peak is known."""
+        """Rates over the whole wall time, fill, what sharing saves, and MFU and HFU where the peak is known."""
         found: dict[str, Any] = {
             "tokens_per_second": per_second(self.real_tokens, self.seconds),
             "processed_tokens_per_second": per_second(self.processed_tokens, self.seconds),
             "fill": fill(self.real_tokens, self.processed_tokens),
         }
+        if self.pairs:
+            found["pairs_per_second"] = per_second(self.pairs, self.seconds)
+        if (saved := saved_share(self.real_tokens, self.sequence_tokens)) is not None:
+            found["share_of_tokens_saved"] = saved
         mfu, hfu = (utilisation(n, self.available_flops) for n in (self.model_flops, self.hardware_flops))
         return found if mfu is None else found | {"mfu": mfu, "hfu": hfu}

@@ -5,7 +5,7 @@ the plan, what is timed from the device's clock.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from dynotune.errors import DataError
@@ -43,6 +43,12 @@ def fill(real: int, processed: int) -> float | None:
     return real / processed if processed else None
 
 
+def saved_share(real: int, alone: int) -> float | None:
+    """Share of the tokens of all documents that were not computed, since another document begins with them; None where
+    there are none such."""
+    return 1 - real / alone if alone > real else None
+
+
 def per_second(count: int, seconds: float) -> float | None:
     """A rate over the whole wall time of a window; None for an empty one."""
     return count / seconds if seconds > 0 else None
@@ -64,6 +70,9 @@ class Counts:
     examples: int = 0
     """Training rows."""
 
+    pairs: int = 0
+    """Those of them that are pairs."""
+
     documents: int = 0
     """Spans of tokens that attend to themselves only."""
 
@@ -72,21 +81,27 @@ class Counts:
     """Tokens that carry loss."""
 
     processed_tokens: int = 0
+    sequence_tokens: int = 0
+    """What documents would take one by one: more than the real tokens where several share their beginning."""
 
     @classmethod
     def of(cls, step: "Step") -> "Counts":
-        """The whole step, all ranks together: from the plan, which every rank knows. Each example is one document."""
-        documents = len(step.lengths)
-        return cls(documents, documents, real_tokens(step), int(step.label_tokens), processed_tokens(step))
+        """The whole step, all ranks together: from the plan, which every rank knows. An example is one document, a pair
+        two."""
+        examples, real = len(step.lengths), real_tokens(step)
+        alone = step.lengths if step.attention is None else step.attention[0]
+        return cls(
+            examples,
+            examples if len(alone) == 2 * examples else 0,
+            len(alone),
+            real,
+            int(step.label_tokens),
+            processed_tokens(step),
+            int(alone.sum()),
+        )
 
     def __add__(self, other: "Counts") -> "Counts":
-        return Counts(
-            self.examples + other.examples,
-            self.documents + other.documents,
-            self.real_tokens + other.real_tokens,
-            self.label_tokens + other.label_tokens,
-            self.processed_tokens + other.processed_tokens,
-        )
+        return Counts(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
 
     @property
     def pad_tokens(self) -> int:

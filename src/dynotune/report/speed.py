@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-SHARES = {"fill", "mfu", "hfu", "steady_mfu", "steady_hfu"}
+SHARES = {"fill", "mfu", "hfu", "share_of_tokens_saved"}
+SHARES |= {f"steady_{name}" for name in SHARES}
 """Figures that are shares and shown in percent."""
 
 
@@ -16,6 +17,10 @@ def speed_sentence(figures: Mapping[str, Any]) -> str:
     if not figures.get("tokens_per_second"):
         return "speed: nothing was measured"
     parts = [f"{figures['tokens_per_second']:,.0f} real tokens/s"]
+    if figures.get("pairs_per_second"):
+        parts.insert(0, f"{figures['pairs_per_second']:,.1f} pairs/s")
+    if figures.get("share_of_tokens_saved"):
+        parts.append(f"{percent(figures['share_of_tokens_saved'])} of all tokens stood once for several sequences")
     if figures.get("fill") is not None:
         parts.append(f"fill {percent(figures['fill'])}")
     parts.append(_utilisation(figures))

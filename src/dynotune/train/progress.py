@@ -9,7 +9,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from dynotune.say import sayer
 
 IN_THE_FILE_ONLY = {"step", "epoch", "num_tokens", "label_tokens", "train_seconds", "entropy", "examples"}
-IN_THE_FILE_ONLY |= {"processed_tokens_per_second", "hfu", "definitions"}
+IN_THE_FILE_ONLY |= {"processed_tokens_per_second", "hfu", "definitions", "share_of_tokens_saved"}
+IN_THE_FILE_ONLY |= {f"{what}/{side}" for what in ("logps", "logits") for side in ("chosen", "rejected")}
 
 
 class ProgressDisplay:
