@@ -180,21 +180,22 @@ def _train(
             say(line)
         if ranks.is_first:
             show(planned_rows(execution.installed.decisions), console)
-        before = recipe.before_first_step(
-            Start(
-                execution=execution,
-                material=material,
-                model=prepared.model,
-                device=device,
-                ranks=ranks,
-                resumed=resume_from is not None,
-                as_in_files=prepared.as_in_files,
-                continued_adapter=given.model is not None and hasattr(given.model, "peft_config"),
-                rehearsal=rehearsal,
-                say=say,
-                console=console,
+        with out_of_memory_explained("the reference", config, device, execution.plan):
+            before = recipe.before_first_step(
+                Start(
+                    execution=execution,
+                    material=material,
+                    model=prepared.model,
+                    device=device,
+                    ranks=ranks,
+                    resumed=resume_from is not None,
+                    as_in_files=prepared.as_in_files,
+                    continued_adapter=given.model is not None and hasattr(given.model, "peft_config"),
+                    rehearsal=rehearsal,
+                    say=say,
+                    console=console,
+                )
             )
-        )
         rows: list[dict[str, Any]] = []
         draw_apart(config.seed, ranks)
         outside = Asked(signals, limit_of(config, signals, prepared.model), say)

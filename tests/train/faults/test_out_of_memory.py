@@ -289,13 +289,17 @@ def test_other_errors_are_not_taken_for_it(run_tiny: Any, monkeypatch: pytest.Mo
         run_tiny(rows=ROWS, **SETTINGS)
 
 
-def test_loading_and_probing_say_what_to_change(run_tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_before_the_first_step_says_what_to_change(run_tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> Any:
         raise torch.OutOfMemoryError(MESSAGE)
 
-    for name, phase in (("prepare_model", "loading"), ("choose_execution", "probing")):
+    for name, phase in (
+        ("flow.prepare_model", "loading"),
+        ("flow.choose_execution", "probing"),
+        ("sft.SFTRecipe.before_first_step", "the reference"),
+    ):
         with monkeypatch.context() as patch:
-            patch.setattr(f"dynotune.train.sft.{name}", fail)
+            patch.setattr(f"dynotune.train.{name}", fail)
             with pytest.raises(ModelError, match=rf"(?s)out of memory in {phase}.*asked for: 352\.00 KiB.*helps:"):
                 run_tiny(rows=ROWS, **SETTINGS)
 

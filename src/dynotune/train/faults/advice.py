@@ -61,7 +61,7 @@ def help_with(at: Circumstances, shortage: Shortage) -> list[str]:
         ]
     if at.phase == "loading":
         lines += ["`dtype: bfloat16`: half of what float32 weights take (frozen weights keep their result to rounding)"]
-    if at.phase in (*LAYOUT_PHASES, "evaluation", "probing"):
+    if at.phase in (*LAYOUT_PHASES, "evaluation", "probing", "the reference"):
         lines += _smaller_micro_batches(at)
     if at.phase in LAYOUT_PHASES:
         lines += [*_checkpointing(at), *_shorter(at)]
