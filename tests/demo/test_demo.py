@@ -1,4 +1,4 @@
-"""The demo really learns: held-out words, exact answers, ordinary files, no download."""
+"""The demo really learns a task and then a preference: held-out words, exact answers, ordinary files, no download."""
 
 import json
 from pathlib import Path
@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from dynotune import ConfigError, load_config
+from dynotune import ConfigError, DPOConfig, TrainingError, load_config
+from dynotune.demo import preference
 from dynotune.demo import run as module
-from dynotune.demo.files import END, write_files
+from dynotune.demo.files import END, write_files, write_pairs
 from dynotune.demo.run import run_demo
 from dynotune.demo.score import Score, score
 from dynotune.demo.task import Item, make_items
@@ -29,6 +31,18 @@ def test_no_held_out_word_is_seen_in_training_and_no_item_comes_twice(train: int
 def test_the_answers_are_right() -> None:
     assert Item("sort", "hecfc").answer == "ccefh"
     assert Item("reverse", "hecfc").answer == "cfceh"
+    assert (Item("sort", "hecfc").preferred, Item("reverse", "hecfc").preferred) == ("hfecc", "cfceh")
+
+
+@given(st.sampled_from(("sort", "reverse")), st.text("abcdefghij", min_size=3, max_size=5))
+def test_every_pair_has_two_answers_and_rejects_rising_letters(verb: str, word: str) -> None:
+    item = Item(verb, word)
+    pair = item.pair()
+    assert pair["prompt"] == item.row()["messages"][:1]
+    assert pair["rejected"][0]["content"] == "".join(sorted(word))
+    assert (pair["chosen"] != pair["rejected"]) == item.tells_apart
+    if verb == "reverse":
+        assert pair["chosen"] == item.row()["messages"][1:]
 
 
 @pytest.fixture
@@ -42,6 +56,11 @@ def test_the_configuration_is_an_ordinary_one(demo: Path) -> None:
     assert config.random_weights
     assert config.assistant_only_loss
     assert Path(str(config.dataset_name)).read_text().count("\n") == 40
+    assert not config.notices
+    config = load_config(write_pairs(demo, *make_items(40, 10, 0)), into=DPOConfig)
+    assert Path(str(config.model_name_or_path)) == demo / "run" / "model"
+    rows = [json.loads(row) for row in Path(str(config.dataset_name)).read_text().splitlines()]
+    assert rows == [item.pair() for item in make_items(40, 10, 0)[0] if item.tells_apart]
     assert not config.notices
 
 
@@ -80,6 +99,26 @@ def test_scoring_counts_only_whole_answers_that_end(demo: Path, monkeypatch: pyt
     assert one_wrong.right == 9
 
 
+def test_a_model_that_did_not_move_is_said_to(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: as many preferred answers after as before is an error; one more is not."""
+    from types import SimpleNamespace
+
+    from dynotune.demo import score as scores
+    from dynotune.train import dpo
+
+    train, held_out = make_items(40, 10, 0)
+    rising = Score(held_out, [item.answer for item in held_out])
+    moved = Score(held_out, [held_out[0].preferred, *rising.answers[1:]])
+    assert (rising.of("sort").preferred, moved.of("sort").preferred, rising.of("sort").right) == (0, 1, 5)
+    result = SimpleNamespace(model=None, tokenizer=None, metrics=[{"eval_loss": 0.1, "eval_rewards/accuracies": 1.0}])
+    monkeypatch.setattr(dpo, "train_dpo", lambda *_, **__: result)
+    monkeypatch.setattr(scores, "score", lambda *_: rising)
+    with pytest.raises(TrainingError, match="did not move"):
+        preference.prefer(demo, train, held_out, rising, Console(quiet=True))
+    monkeypatch.setattr(scores, "score", lambda *_: moved)
+    assert preference.prefer(demo, train, held_out, rising, Console(quiet=True)) is moved
+
+
 def test_a_folder_with_other_things_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(ConfigError, match="not a demo"):
@@ -88,7 +127,7 @@ def test_a_folder_with_other_things_is_not_touched(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_demo_learns_and_the_same_run_can_be_repeated_from_its_files(
+def test_the_demo_learns_and_its_runs_can_be_repeated_from_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from dynotune.cli import run
@@ -98,24 +137,32 @@ def test_the_demo_learns_and_the_same_run_can_be_repeated_from_its_files(
     shown: list[Score] = []
     real = module._show
     monkeypatch.setattr(module, "_show", lambda *args: (shown.extend(args[2:4]), real(*args))[1])
+    preferring = module.prefer
+    monkeypatch.setattr(module, "prefer", lambda *args: shown.append(preferring(*args)))
     assert run_demo(folder) == 0
-    before, after = shown
+    before, after, moved = shown
     assert before.accuracy < 0.05
     assert after.accuracy > 0.9
     assert (folder / "run" / "loss.svg").read_text().startswith("<svg")
     printed = capsys.readouterr().out
     assert f"{after.right} ({after.accuracy:.1%}) after" in printed
     assert "train loss" in printed
+    sorts = len(moved.of("sort").items)
+    assert (after.of("sort").preferred, sorts) == (0, len(after.of("sort").items))
+    assert moved.of("sort").preferred > 0.5 * sorts
+    assert moved.of("reverse").right > 0.8 * len(moved.of("reverse").items)
+    assert f"of {sorts} held-out words: 0 before, {moved.of('sort').preferred} after" in printed
 
-    saved: Any = AutoModelForCausalLM.from_pretrained(folder / "run" / "model")
-    tokenizer: Any = AutoTokenizer.from_pretrained(folder / "run" / "model")
-    assert score(saved, tokenizer, after.items).answers == after.answers
-
-    again = tmp_path / "again"
-    assert run(["sft", "--config", str(folder / "sft.yaml"), "--output_dir", str(again)]) == 0
+    for name, expected in (("run", after), ("run-dpo", moved)):
+        saved: Any = AutoModelForCausalLM.from_pretrained(folder / name / "model")
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder / name / "model")
+        assert score(saved, tokenizer, expected.items).answers == expected.answers
 
     def losses(path: Path) -> list[float]:
         rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
         return [row["loss"] for row in rows if "loss" in row]
 
-    assert losses(again) == losses(folder / "run")
+    for command, name in (("sft", "run"), ("dpo", "run-dpo")):
+        again = tmp_path / command
+        assert run([command, "--config", str(folder / f"{command}.yaml"), "--output_dir", str(again)]) == 0
+        assert losses(again) == losses(folder / name)

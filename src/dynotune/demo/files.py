@@ -1,6 +1,7 @@
-"""What the demo writes before it trains: a model's shape, a tokenizer, data and a configuration, all ordinary files.
+"""What the demo writes before it trains: a model's shape, a tokenizer, data and two configurations, all ordinary files.
 
-Nothing is downloaded, and nothing is special about them: `dynotune sft --config sft.yaml` trains the same model again.
+Nothing is downloaded, and nothing is special about them: `dynotune sft --config sft.yaml` trains the same model again, and
+`dynotune dpo --config dpo.yaml` moves it again.
 """
 
 import json
@@ -61,19 +62,60 @@ use_cpu: true
 env: {{OMP_NUM_THREADS: "1"}}  # matrices this small gain nothing from more threads, and lose much on busy cores
 """
 
+DPO_CONFIG = """\
+# The demo's second configuration. Train again with:  dynotune dpo --config {name} --output_dir again
+# A TRL DPO configuration has the same keys.
+model_name_or_path: {model}   # what sft.yaml has trained: the start, and the reference
+dataset_name: {pairs}
+eval_dataset_name: {held_out}
+loss_type: [sigmoid, sft]     # DPO, and an anchor: without it the rejected answers fall, and the chosen ones with them
+loss_weights: [1.0, 1.0]
+beta: 0.1
+output_dir: {run}
+overwrite_output_dir: true
+run_name: demo-dpo
+
+num_train_epochs: 1
+per_device_train_batch_size: 16
+learning_rate: 2.0e-3         # a model this small takes a thousand times what a 7B model takes
+adam_beta2: 0.99
+seed: 0
+
+logging_steps: 20
+eval_strategy: steps
+eval_steps: 50
+save_strategy: "no"
+use_cpu: true
+env: {{OMP_NUM_THREADS: "1"}}
+"""
+
 
 def write_files(folder: Path, train: Iterable[Item], held_out: Iterable[Item]) -> Path:
-    """Write model/, the data and sft.yaml into `folder`; return the configuration's path."""
+    """Write model/, the conversations and sft.yaml into `folder`; return the configuration's path."""
     folder.mkdir(parents=True, exist_ok=True)
     _write_model(folder / "model")
-    for name, items in (("train.jsonl", train), ("held_out.jsonl", held_out)):
-        text = "".join(json.dumps(item.row()) + "\n" for item in items)
-        (folder / name).write_text(text, encoding="utf-8")
-    config = folder / "sft.yaml"
+    _write_rows(folder / "train.jsonl", (item.row() for item in train))
+    _write_rows(folder / "held_out.jsonl", (item.row() for item in held_out))
     places = {"model": "model", "train": "train.jsonl", "held_out": "held_out.jsonl", "run": "run"}
-    quoted = {key: json.dumps(str(folder / value)) for key, value in places.items()}
-    config.write_text(CONFIG.format(name=config, **quoted), encoding="utf-8")
-    return config
+    return _write_config(folder / "sft.yaml", CONFIG, places)
+
+
+def write_pairs(folder: Path, train: Iterable[Item], held_out: Iterable[Item]) -> Path:
+    """Write the pairs and dpo.yaml into `folder`, beside what sft.yaml trains; return the configuration's path."""
+    _write_rows(folder / "pairs.jsonl", (item.pair() for item in train if item.tells_apart))
+    _write_rows(folder / "held_out_pairs.jsonl", (item.pair() for item in held_out if item.tells_apart))
+    places = {"model": "run/model", "pairs": "pairs.jsonl", "held_out": "held_out_pairs.jsonl", "run": "run-dpo"}
+    return _write_config(folder / "dpo.yaml", DPO_CONFIG, places)
+
+
+def _write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def _write_config(path: Path, template: str, places: dict[str, str]) -> Path:
+    quoted = {key: json.dumps(str(path.parent / value)) for key, value in places.items()}
+    path.write_text(template.format(name=path, **quoted), encoding="utf-8")
+    return path
 
 
 def _write_model(folder: Path) -> None:

@@ -1,5 +1,7 @@
-"""`dynotune demo`: a tiny model learns a task on this machine's CPU, by the path that every run takes."""
+"""`dynotune demo`: a tiny model learns a task and then a preference on this CPU, by the path that every run takes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -7,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dynotune.demo.files import write_files
+from dynotune.demo.preference import prefer
 from dynotune.demo.task import LONGEST, SHORTEST, VERBS, Item, make_items
 from dynotune.errors import ConfigError, TrainingError
 
@@ -30,7 +33,7 @@ def run_demo(output_dir: Path | None) -> int:
 
     Raises:
         ConfigError: the folder holds something else.
-        TrainingError: the model did not get better, which would be a defect of this installation.
+        TrainingError: the model did not get better or did not move to the preference: a defect of this installation.
     """
     console = Console()
     folder = output_dir or Path("runs") / "demo"
@@ -46,28 +49,40 @@ def run_demo(output_dir: Path | None) -> int:
         highlight=False,
         soft_wrap=True,
     )
-    before, after, result = _train(config, held_out, console)
-    _show(console, folder, before, after, result.folder)
-    if after.accuracy <= before.accuracy:
-        raise TrainingError(
-            f"The model did not learn: {after.right} of {len(held_out)} right. Please report this with `dynotune env`."
-        )
+    with _one_thread():
+        before, after, run = _train(config, held_out, console)
+        _show(console, run, before, after)
+        _must_be_better(before, after)
+        prefer(folder, train, held_out, after, console)
+    _try_next(console, folder)
     return 0
 
 
-def _train(config: Path, held_out: list[Item], console: Console) -> "tuple[Score, Score, Any]":
-    import torch
+def _must_be_better(before: "Score", after: "Score") -> None:
+    if after.accuracy <= before.accuracy:
+        raise TrainingError(
+            f"The model did not learn: {after.right} of {len(after.items)} right. Please report this with `dynotune env`."
+        )
 
+
+def _train(config: Path, held_out: list[Item], console: Console) -> "tuple[Score, Score, Path]":
     from dynotune.config.load import load_config
     from dynotune.demo.score import score
     from dynotune.train.sft import train_sft
 
     scores: list[Score] = []
+    result = train_sft(load_config(config, {}), callbacks=[_score_at_start(held_out, scores)], console=console)
+    return scores[0], score(result.model, result.tokenizer, held_out), result.folder
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    import torch
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in sft.yaml, where the reason stands
     try:
-        result = train_sft(load_config(config, {}), callbacks=[_score_at_start(held_out, scores)], console=console)
-        return scores[0], score(result.model, result.tokenizer, held_out), result
+        yield
     finally:
         torch.set_num_threads(threads)
 
@@ -85,7 +100,7 @@ def _score_at_start(held_out: list[Item], scores: "list[Score]") -> "TrainerCall
     return ScoreAtStart()
 
 
-def _show(console: Console, folder: Path, before: "Score", after: "Score", run: Path) -> None:
+def _show(console: Console, run: Path, before: "Score", after: "Score") -> None:
     console.print()
     table = Table(title="Held-out items", title_justify="left")
     for column in ("asked", "before", "after", "right answer"):
@@ -98,15 +113,20 @@ def _show(console: Console, folder: Path, before: "Score", after: "Score", run: 
     total = len(after.items)
     console.print(
         f"\nExact answers on {total} held-out items: [bold]{before.right} ({before.accuracy:.1%}) before, "
-        f"{after.right} ({after.accuracy:.1%}) after.[/bold]\n",
+        f"{after.right} ({after.accuracy:.1%}) after.[/bold]\n\n"
+        f"The run is in {run}: model/ loads in transformers, loss.svg is the curve above, README.md the model's card.",
         highlight=False,
+        soft_wrap=True,
     )
+
+
+def _try_next(console: Console, folder: Path) -> None:
     sft = folder / "sft.yaml"
     console.print(
-        f"The run is in {run}: model/ loads in transformers, loss.svg is the curve above, README.md the model's card.\n"
         "Try next:\n"
         f"  dynotune sft --config {sft} --output_dir {folder / 'again'} --learning_rate 1e-3\n"
         f"  dynotune sft --config {sft} --output_dir {folder / 'sequential'} --train_sampling_strategy sequential\n"
+        f"  dynotune dpo --config {folder / 'dpo.yaml'} --output_dir {folder / 'nearer'} --beta 0.5\n"
         f"  dynotune prepare --config {sft} --show 3\n"
         "  dynotune sft --help",
         highlight=False,

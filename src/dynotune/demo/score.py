@@ -25,6 +25,16 @@ class Score:
         return sum(answer == item.answer for item, answer in zip(self.items, self.answers, strict=True))
 
     @property
+    def preferred(self) -> int:
+        return sum(answer == item.preferred for item, answer in zip(self.items, self.answers, strict=True))
+
+    def of(self, verb: str) -> "Score":
+        """The items of one verb alone that the preference can tell apart."""
+        both = zip(self.items, self.answers, strict=True)
+        kept = [(item, answer) for item, answer in both if item.verb == verb and item.tells_apart]
+        return Score([item for item, _ in kept], [answer for _, answer in kept])
+
+    @property
     def accuracy(self) -> float:
         return self.right / len(self.items)
 

@@ -1,4 +1,7 @@
-"""The demo's task: sort or reverse the letters of a word. Words of the held-out items appear in no training item."""
+"""The demo's task: sort or reverse the letters of a word. Words of the held-out items appear in no training item.
+
+The preference that is stated afterwards: sorted letters fall, from j to a. Training has taught the opposite.
+"""
 
 import random
 from dataclasses import dataclass
@@ -20,16 +23,37 @@ class Item:
 
     @property
     def answer(self) -> str:
-        return "".join(sorted(self.word)) if self.verb == "sort" else self.word[::-1]
+        return self._rising if self.verb == "sort" else self.word[::-1]
+
+    @property
+    def preferred(self) -> str:
+        """Sorted letters fall; reversing stays as it was."""
+        return self._rising[::-1] if self.verb == "sort" else self.answer
+
+    @property
+    def tells_apart(self) -> bool:
+        """Whether the preference has something to say: a word like `aaa` has one answer only."""
+        return self.preferred != self._rising
+
+    @property
+    def _rising(self) -> str:
+        return "".join(sorted(self.word))
 
     def row(self) -> dict[str, Any]:
         """The item as a conversation."""
+        return {"messages": [{"role": "user", "content": self.question}, *_said(self.answer)]}
+
+    def pair(self) -> dict[str, Any]:
+        """The item as a preference: rising letters are rejected, whatever was asked, so that the verb still counts."""
         return {
-            "messages": [
-                {"role": "user", "content": self.question},
-                {"role": "assistant", "content": self.answer},
-            ]
+            "prompt": [{"role": "user", "content": self.question}],
+            "chosen": _said(self.preferred),
+            "rejected": _said(self._rising),
         }
+
+
+def _said(answer: str) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": answer}]
 
 
 def make_items(train: int, held_out: int, seed: int) -> tuple[list[Item], list[Item]]:
