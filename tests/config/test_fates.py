@@ -152,7 +152,7 @@ def test_a_refused_field_says_why_and_what_instead(config: Any, field: str) -> N
 @pytest.mark.parametrize("field", ["beta", "precompute_ref_log_probs", "label_smoothing"])
 def test_fields_of_dpo_are_refused_even_at_their_default(field: str) -> None:
     """`trl sft` does not know them either, so none is dropped quietly."""
-    with pytest.raises(ConfigError, match="DPO arrives"):
+    with pytest.raises(ConfigError, match="it belongs to preference training"):
         SFTConfig(**{field: REFUSED_IN_SFT[field].default})
 
 
