@@ -104,6 +104,12 @@ def test_what_runs_in_a_step_of_pairs_is_engaged(lora: bool, step: Any) -> None:
     assert {name: one.seen(name, evidence).verdict for name in names} == dict.fromkeys(names, Verdict.ENGAGED)
 
 
+def test_an_adapter_of_the_embeddings_looks_up_in_the_same_pass(step: Any) -> None:
+    model = get_peft_model(tiny_model(), LoraConfig(target_modules=["q_proj", "embed_tokens"])).train()
+    one = step(model)
+    assert one.seen("packed_execution", one.trace()).verdict is Verdict.ENGAGED
+
+
 def test_a_step_with_much_padding_is_proved_by_the_keys_that_are_gathered(step: Any) -> None:
     one = step()
     evidence = one.trace(pairs=1, tokens=512)

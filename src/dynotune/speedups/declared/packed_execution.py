@@ -62,7 +62,10 @@ class PackedExecution(Speedup):
         def uninstall() -> None:
             site.packed, site.head = False, None
 
-        lookups = sum(isinstance(module, torch.nn.Embedding) for module in text_decoder(model).modules())
+        modules = list(text_decoder(model).modules())
+        # A LoRA of a table looks its own factor up, which is no module.
+        lookups = sum(isinstance(module, torch.nn.Embedding) for module in modules)
+        lookups += sum(len(getattr(module, "lora_embedding_A", ())) for module in modules)
         return Installation(uninstall, lines=tuple(examined.says), detail=lookups)
 
     def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
