@@ -52,6 +52,13 @@ def every_config() -> list[PreferenceConfig]:
     ]
 
 
+def test_sft_alone_has_the_reference_that_trl_logs_rewards_against() -> None:
+    of = {
+        name: PreferenceObjective(PreferenceConfig(loss_type=[name])).needs for name in ("sft", "simpo", "orpo", "cpo")
+    }
+    assert [name for name, needs in of.items() if Need.REFERENCE in needs] == ["sft"]
+
+
 @pytest.mark.parametrize(
     "config", every_config(), ids=lambda c: f"{c.loss_type} {c.f_divergence_type} {c.use_weighting}"
 )

@@ -50,8 +50,11 @@ LOSSES: Mapping[str, Loss] = {
 
 
 def needs_of(config: PreferenceConfig) -> frozenset[Need]:
-    """What the losses of a run need, so that nothing else is computed."""
+    """What the losses of a run need, so that nothing else is computed. `sft` alone reads no reference, but TRL logs rewards
+    against one beside it, and so do we."""
     needs = frozenset[Need]().union(*(LOSSES[name].needs for name in config.loss_type))
+    if set(config.loss_type) == {"sft"}:
+        needs |= {Need.REFERENCE}
     if config.loss_type == ["cpo"] and not config.cpo_alpha:
         needs -= {Need.TOKEN_SHARES}
     if config.ld_alpha is not None:
