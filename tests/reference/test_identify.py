@@ -31,6 +31,15 @@ def test_an_adapter_that_is_kept_is_a_part_of_it() -> None:
     assert key_of(adapted(1, lora_alpha=99), keep_adapter=True).config != first.config
 
 
+def test_what_is_trained_under_an_adapter_is_a_part_of_it() -> None:
+    first, model = key_of(adapted(1)), adapted(2)
+    norm = model.get_base_model().model.norm.weight
+    norm.requires_grad_(True)
+    assert key_of(model) == first
+    norm.data[3] += 1e-3
+    assert key_of(model).weights != first.weights
+
+
 def test_weights_configuration_and_precision_are_parts_of_it() -> None:
     model: Any = tiny_model()
     first = key_of(model)

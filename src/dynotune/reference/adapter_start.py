@@ -1,5 +1,7 @@
-"""Whether an adapter's start was taken out of the weights under it, which are then no longer those of the files."""
+"""What a model is without its adapter: whether the weights under it are still those of the files, and whether training
+leaves them as they are."""
 
+from operator import attrgetter
 from typing import Any
 
 from torch import nn
@@ -33,6 +35,23 @@ def begins_at_zero(model: nn.Module) -> bool:
         one for one in model.modules() if isinstance(one, BaseTunerLayer | AuxiliaryTrainingWrapper)
     ]
     return all(isinstance(one, LoraLayer) and _is_zero(one) for one in parts)
+
+
+def trained_under_adapter(model: nn.Module) -> list[str]:
+    """Names of parameters that are trained and belong to no adapter: switching it off does not bring back what they were.
+    Biases (`bias="all"`) and what a caller has unfrozen; none without an adapter."""
+    if not hasattr(model, "peft_config"):
+        return []
+    from peft.tuners.tuners_utils import BaseTunerLayer
+    from peft.utils.other import AuxiliaryTrainingWrapper
+
+    own: set[int] = set()
+    for module in model.modules():
+        if isinstance(module, BaseTunerLayer | AuxiliaryTrainingWrapper):
+            for name in module.adapter_layer_names:
+                part = attrgetter(name)(module)
+                own.update(map(id, part.parameters() if isinstance(part, nn.Module) else (part,)))
+    return [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in own]
 
 
 def _is_zero(layer: Any) -> bool:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dynotune.model.base import base_of
-from dynotune.reference.adapter_start import start_changes_base
+from dynotune.reference.adapter_start import start_changes_base, trained_under_adapter
 from dynotune.reference.key import Key
 from dynotune.reference.weights import config_digest, files_digest, tensors_digest
 
@@ -33,15 +33,17 @@ def key_of(
     whose training goes on is a part of the reference. memory: see `files_digest`.
 
     An adapter that is switched off in the reference is no part of the key, and its random start then no part either: under
-    PEFT what is frozen counts. One whose start was taken out of the weights under it (`start_changes_base`) is a part in any
-    case, and the model's tensors are then read even where `files` are given: no file holds these weights.
+    PEFT what is frozen counts, and what is trained under the adapter. One whose start was taken out of the weights under it
+    (`start_changes_base`) is a part in any case, and the model's tensors are then read even where `files` are given: no file
+    holds these weights.
 
     Raises `OSError` where a file cannot be read.
     """
     if start_changes_base(model):
         files, keep_adapter = (), True
     counts_all = keep_adapter or not hasattr(model, "peft_config")
-    counted = {name: p for name, p in model.named_parameters() if counts_all or not p.requires_grad}
+    under = set(trained_under_adapter(model))
+    counted = {name: p for name, p in model.named_parameters() if counts_all or not p.requires_grad or name in under}
     in_memory = () if files else [*counted.items(), *base_of(model).named_buffers(), *_beside(model)]
     config: dict[str, Any] = base_of(model).config.to_dict()
     if keep_adapter:  # its alpha and its kind are in no tensor

@@ -43,6 +43,14 @@ def trained(run: Beginning, rate: float = 2.0) -> list[list[float]]:
     return found
 
 
+def with_norms(model: Any) -> Any:
+    """As LongLoRA trains."""
+    for name, parameter in model.named_parameters():
+        if "norm" in name:
+            parameter.requires_grad_(True)
+    return model
+
+
 @pytest.mark.parametrize("keys", [{}, {"ld_alpha": 0.3}, {"loss_type": ["ipo"]}])
 def test_steps_are_the_same_both_ways(keys: dict[str, Any]) -> None:
     ways = {}
@@ -72,6 +80,7 @@ def test_computed_in_each_step_nothing_is_kept_and_nothing_of_kernels_is_told(ca
         (tiny_model, {}, "without an adapter to switch off, a step would need a second model in memory"),
         (lambda: adapted(init_lora_weights="pissa"), {}, "the adapter as it is now is a part of it"),
         (lambda: adapted(init_lora_weights=False), {"continued_adapter": True}, "the adapter as it is now is a part"),
+        (lambda: with_norms(adapted()), {}, "training changes parameters under the adapter, too (base_model.model."),
     ],
 )
 def test_what_cannot_be_computed_in_a_step_is_computed_once_and_said(make: Any, more: dict[str, Any], why: str) -> None:

@@ -19,7 +19,15 @@ from dynotune.execution.pairs import PairItems
 from dynotune.objectives.preference.objective import PreferenceObjective
 from dynotune.objectives.preference.pairs import Need
 from dynotune.plan.plan import Plan
-from dynotune.reference import Key, ReferenceCache, begins_at_zero, measured_noise, start_changes_base, why_not_checked
+from dynotune.reference import (
+    Key,
+    ReferenceCache,
+    begins_at_zero,
+    measured_noise,
+    start_changes_base,
+    trained_under_adapter,
+    why_not_checked,
+)
 from dynotune.reference.check import Score
 from dynotune.reference.compute import BATCH_TOKENS
 from dynotune.reference.noise import EXACT
@@ -174,6 +182,8 @@ def why_not_in_step(model: nn.Module, keep_adapter: bool) -> str | None:
         return "without an adapter to switch off, a step would need a second model in memory"
     if keep_adapter or start_changes_base(model):
         return "the adapter as it is now is a part of it"
+    if under := trained_under_adapter(model):
+        return f"training changes parameters under the adapter, too ({under[0]}{', ...' if under[1:] else ''})"
     return None
 
 
