@@ -21,10 +21,10 @@ def rehearse(run: Run) -> dict[str, Any]:
     Raises `TrainingError` where memory runs out or the loss or a gradient is not finite.
     """
     batch = largest(run.plan)
-    labels = int(run.plan.spans.label_tokens[batch.rows].sum())
+    count = max(1, int(run.objective.counts(run.plan.spans, batch.rows)[0]))
     began = time.perf_counter()
     run.trainee.model.train()
-    loss = run.memory.must("forward", run, lambda: _run_once(run, batch, max(1, labels)))
+    loss = run.memory.must("forward", run, lambda: _run_once(run, batch, count))
     finite = bool(torch.isfinite(loss)) and all(
         bool(torch.isfinite(p.grad).all()) for p in run.update.parameters if p.grad is not None
     )
@@ -37,7 +37,7 @@ def rehearse(run: Run) -> dict[str, Any]:
     figures: dict[str, Any] = {
         "tokens": batch.tokens,
         "documents": len(batch.rows),
-        "loss": float(loss) / max(1, labels),
+        "loss": float(loss) / count,
         "seconds": time.perf_counter() - began,
     }
     if run.device.type == "cuda":

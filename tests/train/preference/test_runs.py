@@ -9,6 +9,7 @@ from rich.console import Console
 
 from dynotune import DPOConfig, train_dpo
 from dynotune.errors import TrainingError
+from dynotune.train.dpo import prove_dpo
 from tests.tiny import sentences, tiny_model, tiny_tokenizer
 
 FIGURES = ("loss", "grad_norm", "rewards/margins", "logps/rejected", "eval_loss", "eval_rewards/chosen")
@@ -75,3 +76,20 @@ def test_a_run_goes_on_against_the_reference_that_it_began_with_or_not_at_all(tm
     rest = run(tiny_model(), "run", 6, resume_from_checkpoint=True).metrics
     assert [row["loss"] for row in begun + rest] == [row["loss"] for row in whole]
     assert whole[5]["rewards/margins"] != 0
+
+
+def test_the_loss_of_a_proof_is_that_of_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DYNOTUNE_CACHE", str(tmp_path / "cache"))
+    texts = sentences(40)
+    rows = [{"prompt": f"{next(texts)}:", "chosen": f" {next(texts)}", "rejected": f" {next(texts)}"} for _ in range(8)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tiny_model().save_pretrained(tmp_path / "model")
+    tiny_tokenizer().save_pretrained(tmp_path / "model")
+    config = DPOConfig(
+        model_name_or_path=str(tmp_path / "model"),
+        dataset_name=str(tmp_path / "pairs.jsonl"),
+        output_dir=str(tmp_path / "run"),
+        per_device_train_batch_size=4,
+        use_cpu=True,
+    )
+    assert prove_dpo(config, Console(quiet=True))["loss"] == pytest.approx(0.6931472, abs=1e-3)
