@@ -24,7 +24,7 @@ BEST_POSSIBLE = 1.0
 def real_tokens(step: "Step") -> int:
     """Tokens of documents in the step's micro-batches, on all ranks. Padding is not among them, and what several documents
     begin with counts as often as it is computed."""
-    return sum(int(micro_batch.real_tokens) for micro_batch in step.all_micro_batches)
+    return int(step.real_tokens)
 
 
 def processed_tokens(step: "Step") -> int:
