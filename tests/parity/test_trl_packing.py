@@ -23,7 +23,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("execution", ["on", "off"])
+@pytest.mark.parametrize("execution", ["on", pytest.param("off", marks=pytest.mark.long)])
 @pytest.mark.parametrize(("kind", "form", "settings"), CASES)
 def test_every_step_has_trls_loss(
     kind: str, form: str, settings: dict[str, Any], execution: str, tmp_path: Path

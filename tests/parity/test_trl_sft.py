@@ -105,7 +105,14 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "adapter", "form", "settings"), CASES)
+IN_EVERY_RUN = (1, 2, 4, 7, 11, 13)
+"""Of `CASES`: each format and architecture, in full and under LoRA. The others are long tests."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "adapter", "form", "settings"),
+    [pytest.param(*case, marks=() if i in IN_EVERY_RUN else pytest.mark.long) for i, case in enumerate(CASES)],
+)
 def test_every_step_has_trls_loss(
     kind: str, adapter: bool, form: str, settings: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -32,7 +32,7 @@ def problems(shared: Path, form: str, n: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("adapter", [False, True])
-@pytest.mark.parametrize("form", ["messages", "prompt/completion"])
+@pytest.mark.parametrize("form", ["messages", pytest.param("prompt/completion", marks=pytest.mark.long)])
 def test_every_step_has_trls_loss(shared: Path, stories: Path, form: str, adapter: bool, tmp_path: Path) -> None:
     from trl import SFTConfig as TRLConfig
     from trl import SFTTrainer
