@@ -168,6 +168,15 @@ def test_a_shared_prompt_that_is_demanded_and_cannot_be_is_refused(step: Any, mo
         step(speedups={"shared_prompt": "on"})
 
 
+def test_where_dropout_is_on_sides_are_laid_out_whole(step: Any) -> None:
+    """Each sequence draws what is dropped of its prompt: one that stands once would have one mask for all answers."""
+    adapter = LoraConfig(r=2, lora_dropout=0.1, target_modules=["q_proj"])
+    one = step(get_peft_model(tiny_model(), adapter))
+    assert (one.site.packed, one.path.shared) == (True, False)
+    [line] = [line for line in one.installed.lines() if "shared_prompt" in line]
+    assert "lora_dropout: 0.1" in line
+
+
 def test_a_model_that_cannot_be_packed_says_so_once(step: Any) -> None:
     one = step(tiny_model("bloom"))
     assert not one.site.packed

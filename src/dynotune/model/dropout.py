@@ -1,11 +1,21 @@
-"""Dropout, found and switched off: in modules, and in attention, which keeps its probability as a number."""
+"""What a model does at random in training: found, and switched off where it drops values."""
 
 from contextlib import ExitStack
 
 from torch import nn
 
-_OF_ATTENTION = "attention_dropout"
-"""What transformers' attention modules call the probability that they hand to the attention function."""
+Kept = dict[str, tuple[str, float]]
+"""Name for people to attribute and value."""
+
+
+def random_parts(model: nn.Module) -> list[str]:
+    """What the model does at random in training, `name: probability`, each name once: modules that drop values, and numbers
+    that modules keep of what they drop or shake themselves (attention's dropout, a router's jitter)."""
+    found: dict[str, float] = {}
+    for path, module in model.named_modules():
+        for name, (_, value) in {**_dropped(path, module), **_numbers(module, "jitter")}.items():
+            found[name] = max(value, found.get(name, 0.0))
+    return [f"{name}: {value:g}" for name, value in found.items()]
 
 
 def without_dropout(model: nn.Module, undo: ExitStack) -> list[str]:
@@ -16,14 +26,22 @@ def without_dropout(model: nn.Module, undo: ExitStack) -> list[str]:
     """
     found = set()
     for path, module in model.named_modules():
-        if isinstance(module, nn.modules.dropout._DropoutNd):
-            name, probability = "p", module.p
-        else:
-            name, probability = _OF_ATTENTION, getattr(module, _OF_ATTENTION, 0.0)
-        if not isinstance(probability, int | float) or not probability:
-            continue
-        undo.callback(setattr, module, name, probability)
-        setattr(module, name, 0.0)
-        part = next((part for part in reversed(path.split(".")) if "drop" in part), path.rsplit(".", 1)[-1])
-        found.add(f"{part}: {probability:g}")
+        for name, (attribute, value) in _dropped(path, module).items():
+            undo.callback(setattr, module, attribute, value)
+            setattr(module, attribute, 0.0)
+            found.add(f"{name}: {value:g}")
     return [f"dropout: off, as `disable_dropout` asks ({', '.join(sorted(found))} without it)"] if found else []
+
+
+def _dropped(path: str, module: nn.Module) -> Kept:
+    """What `module` drops itself."""
+    if isinstance(module, nn.modules.dropout._DropoutNd):
+        name = next((part for part in reversed(path.split(".")) if "drop" in part), path)
+        return {name: ("p", module.p)} if module.p > 0 else {}
+    return _numbers(module, "drop")
+
+
+def _numbers(module: nn.Module, word: str) -> Kept:
+    """Numbers above 0 that `module` keeps under a name with `word` in it."""
+    kept = {name: value for name, value in vars(module).items() if word in name and not isinstance(value, bool)}
+    return {name: (name, value) for name, value in kept.items() if isinstance(value, int | float) and value > 0}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dynotune.errors import TrainingError
+from dynotune.model.dropout import random_parts
 from dynotune.reference.check import relative
 from dynotune.reference.key import Key, differing
 from dynotune.reference.pairs import as_bytes
@@ -155,27 +156,12 @@ def why_not_checked(
         return "the run goes on from a later step"
     if other_reference:
         return "the reference is another model than the policy"
-    names = [name for name in dropouts(model) if not (adapter_begins_at_zero and name.startswith("lora_dropout"))]
+    names = [name for name in random_parts(model) if not (adapter_begins_at_zero and name.startswith("lora_dropout"))]
     if names:
         return (
             f"dropout is on in training and off in the reference ({', '.join(names[:3])}{', ...' if names[3:] else ''})"
         )
     return None
-
-
-def dropouts(model: nn.Module) -> list[str]:
-    """What the model does at random in training, `name: probability`, each name once: modules that drop values, and numbers
-    that modules keep of what they drop or shake themselves (attention's dropout, a router's jitter)."""
-    found: dict[str, float] = {}
-    for path, module in model.named_modules():
-        if isinstance(module, nn.modules.dropout._DropoutNd):
-            kept = {next((part for part in reversed(path.split(".")) if "drop" in part), path): module.p}
-        else:
-            kept = {name: value for name, value in vars(module).items() if "drop" in name or "jitter" in name}
-        for name, value in kept.items():
-            if isinstance(value, int | float):
-                found[name] = max(value, found.get(name, 0.0))
-    return [f"{name}: {value:g}" for name, value in found.items() if value > 0]
 
 
 def _close(ours: NDArray[np.float64], theirs: NDArray[np.float64], bound: float) -> bool:

@@ -32,8 +32,15 @@ class SharedPrompt(Speedup):
         from dynotune.model.attention import examine
         from dynotune.model.attention.backends import REFERENCE
         from dynotune.model.base import base_of
+        from dynotune.model.dropout import random_parts
 
         context, model = site.context, site.model
+        if at_random := random_parts(model):
+            return No(
+                f"in training values are changed at random ({', '.join(at_random[:3])}), for each sequence by itself: a"
+                " prompt that stands once would get them once. Each side of a pair is laid out whole",
+                remedy="leave `disable_dropout` on",
+            )
 
         def reason(shared: bool) -> str | None:
             return examine(
