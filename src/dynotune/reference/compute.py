@@ -102,7 +102,7 @@ class ReferenceCache:
             told = f"hit: {count:,} pairs in {time.perf_counter() - began:.2f} s from {place}"
         else:
             why = self._why(len(missing), wanted)
-            self.say(f"{self.name}: {why}")
+            self.say(f"{self.name}: computing {len(missing):,} pairs")
             self._make(wanted, missing, order)
             kept = f"not kept: {self._unkept}" if self._unkept else f"kept in {place}"
             distinct = f"{len(missing):,} of {count:,} pairs computed" + self._repeated(wanted)
