@@ -83,16 +83,18 @@ def beginning(
     others = [
         (name, some, pair_spans(some, groups_of(config, held_out=True))) for name, some in (held_out or {}).items()
     ]
-    held = {name: HeldOut(PairItems(some, of), of, np.arange(len(some))) for name, some, of in others}
-    longest = max([int(spans.lengths.max()), *(one.longest for one in held.values())])
+    longest = int(max(of.lengths.max() for of in (spans, *(of for _, _, of in others))))
     compute = torch.bfloat16 if precision.compute_bf16 else next(model.parameters()).dtype
     context = Context(config, model, CPU, compute, precision, longest)
     site = Site(context, lambda: torch.autocast("cpu", torch.bfloat16, enabled=precision.compute_bf16))
     installed = Installed(decide(config, context, speedups()), site)
-    plan = Plan(spans, np.arange(len(pairs)), config, 0, rank=ranks.rank, world=ranks.world)
-    plan = plan.executed(tokens if site.packed else None, longest)
     paths = PairPaths(objective)
     path = paths.packed(site) if site.packed else paths.plain(model)
+    spans, others = path.units(spans), [(name, some, path.units(of)) for name, some, of in others]
+    held = {name: HeldOut(PairItems(some, of), of, np.arange(len(some))) for name, some, of in others}
+    longest = max([int(spans.lengths.max()), *(one.longest for one in held.values())])
+    plan = Plan(spans, np.arange(len(pairs)), config, 0, rank=ranks.rank, world=ranks.world)
+    plan = plan.executed(tokens if site.packed else None, longest)
     begun = Start(
         execution=SimpleNamespace(path=path, plan=plan, site=site, installed=installed),  # type: ignore[arg-type]
         material=SimpleNamespace(items=PairItems(pairs, spans), held_out=held),  # type: ignore[arg-type]
