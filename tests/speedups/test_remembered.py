@@ -3,15 +3,23 @@
 import dataclasses
 import multiprocessing
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dynotune.config.dpo import DPOConfig
+from dynotune.config.sft import SFTConfig
+from dynotune.model.precision import Precision
 from dynotune.speedups import machine as machine_module
 from dynotune.speedups import remembered as module
+from dynotune.speedups.contract import Context
 from dynotune.speedups.machine import Machine, installed_as, machine_of
+from dynotune.speedups.registry import speedups
 from dynotune.speedups.remembered import Effect, Remembered, forget_everywhere, machines_folder
+from tests.tiny import tiny_model
 
 HERE = Machine("NVIDIA H200", "9.0", "580.95.05", "13.0", "2.11.0+cu130", "3.6.0", "3.12.3", "0.1.0")
 
@@ -24,6 +32,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def remembered(machine: Machine = HERE, said: list[str] | None = None) -> Remembered:
     return Remembered(machine, machines_folder(), (said if said is not None else []).append)
+
+
+def context(config: Any, model: Any) -> Context:
+    return Context(config, model, torch.device("cpu"), torch.float32, Precision(torch.float32, False), longest=64)
 
 
 def test_what_one_run_keeps_the_next_one_knows() -> None:
@@ -41,6 +53,23 @@ def test_what_one_run_keeps_the_next_one_knows() -> None:
         assert one.trial("liger-kernel") == {"status": "works"}
         assert one.effect("toy", "7B") == Effect(1.25, 1.2, 1.3, "bench-1", "2026-01-02")
         assert one.failure("other") is one.check("varlen", "head 64") is one.effect("toy", "0.5B") is None
+
+
+def test_what_failed_in_one_kind_of_work_is_tried_in_another() -> None:
+    """One model of a strange kind does not take a speed-up from all others; `--forget` still goes by the name."""
+    from peft import LoraConfig, get_peft_model
+
+    lora = context(DPOConfig(), get_peft_model(tiny_model(), LoraConfig(r=2, target_modules=["q_proj"])))
+    assert lora.work == "dpo of LlamaForCausalLM under LORA"
+    prefetch = speedups()["prefetch"]
+    remembered().keep_failure("prefetch", "the feed ignored it", work=lora.work)
+    no = remembered().refusal(prefetch, lora)
+    assert no is not None
+    assert "failed on this machine in dpo of LlamaForCausalLM under LORA on " in no.reason
+    for other in (context(SFTConfig(), lora.model), context(DPOConfig(), tiny_model("qwen2"))):
+        assert remembered().refusal(prefetch, other) is None
+    assert len(remembered().forget("prefetch")) == 1
+    assert remembered().refusal(prefetch, lora) is None
 
 
 @pytest.mark.parametrize("changed", [one.name for one in dataclasses.fields(Machine)])
@@ -94,10 +123,10 @@ def test_forgetting_everywhere_reaches_every_machine() -> None:
 
 def test_what_failed_here_is_refused_with_how_to_have_it_tried_again() -> None:
     one = remembered()
-    toy = type("Toy", (), {"name": "toy"})()
-    assert one.refusal(toy, None) is None  # type: ignore[arg-type]
+    toy, here = type("Toy", (), {"name": "toy"})(), context(SFTConfig(), tiny_model())
+    assert one.refusal(toy, here) is None
     one.keep_failure("toy", "its kernel was not seen")
-    no = one.refusal(toy, None)  # type: ignore[arg-type]
+    no = one.refusal(toy, here)
     assert no is not None
     assert "its kernel was not seen" in no.reason
     assert "dynotune engaged --forget toy" in no.remedy

@@ -122,7 +122,7 @@ def test_a_head_that_nobody_uses_is_taken_out_said_and_remembered(
         patch.setattr(PackedPath, "loss", all_logits)
         go(run_tiny, tmp_path, console=console)
     assert "labelled_rows_head was not seen to run" in text()
-    assert "It is taken out, here and in later runs on this machine" in text()
+    assert "It is taken out, here and in later runs of its kind on this machine" in text()
     found = go(run_tiny, tmp_path, console=console, packed_execution="auto")
     assert "labelled_rows_head" not in found["observations"]
 

@@ -125,6 +125,16 @@ class Context:
     def has_adapter(self) -> bool:
         return hasattr(self.model, "peft_config")
 
+    @property
+    def work(self) -> str:
+        """The kind of work, for what is remembered of it: `sft of LlamaForCausalLM under LORA`."""
+        from dynotune.model.base import base_of
+
+        adapters: Any = getattr(self.model, "peft_config", {})
+        kinds = sorted({str(getattr(one.peft_type, "value", one.peft_type)) for one in adapters.values()})
+        under = f" under {' and '.join(kinds)}" if kinds else ""
+        return f"{self.config.method.command} of {type(base_of(self.model)).__name__}{under}"
+
 
 @dataclass(slots=True)
 class Site:

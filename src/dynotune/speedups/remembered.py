@@ -101,23 +101,29 @@ class Remembered:
         """Begins empty, and keeps in memory only."""
         return cls(machine_of(device), None, lambda text: None)
 
-    def failure(self, name: str) -> Failure | None:
-        """Why the speed-up `name` is not to be tried again."""
-        found = self._find("failures", name)
+    def failure(self, name: str, work: str = "") -> Failure | None:
+        """Why the speed-up `name` is not to be tried again. work: in this kind of work (`Context.work`); empty: in any."""
+        found = self._find("failures", name, work)
         return None if found is None else Failure(**found.value, date=found.date)
 
-    def keep_failure(self, name: str, reason: str, evidence: str = "", packages: Iterable[str] = ()) -> None:
-        """reason: the end of a sentence (`its kernel was seen at 27 of 28 layers`).
+    def keep_failure(
+        self, name: str, reason: str, evidence: str = "", packages: Iterable[str] = (), *, work: str = ""
+    ) -> None:
+        """reason: the end of a sentence (`its kernel was seen at 27 of 28 layers`). work: as `failure`.
         packages: installed packages on which it depends; with another version or build of one it is tried again."""
-        self._keep("failures", name, {"reason": reason, "evidence": evidence}, packages)
+        self._keep("failures", _joined(name, work), {"reason": reason, "evidence": evidence}, packages)
 
     def refusal(self, speedup: Speedup, context: Context) -> No | None:
         """For `dynotune.speedups.choose.decide`: what failed here is not tried again."""
-        failure = self.failure(speedup.name)
+        if all(key.split("\n")[0] != speedup.name for key in self._entries["failures"]):
+            return None
+        in_this_work = self.failure(speedup.name, context.work)
+        failure = in_this_work or self.failure(speedup.name)
         if failure is None:
             return None
+        where = f" in {context.work}" if in_this_work else ""
         return No(
-            f"it failed on this machine on {failure.date[:10]}: {failure.reason}",
+            f"it failed on this machine{where} on {failure.date[:10]}: {failure.reason}",
             f"`dynotune engaged --forget {speedup.name}` has it tried again",
         )
 
@@ -258,7 +264,7 @@ def _on_stderr(text: str) -> None:
 
 
 def _joined(*key: str) -> str:
-    return "\n".join(key)
+    return "\n".join(filter(None, key))
 
 
 def _entries(text: bytes) -> _Entries:

@@ -159,7 +159,7 @@ def assemble(
             execution.ways,
             lambda report: folder.write_json("nonfinite.json", report),
             lambda row: str(places[row]),
-            execution.remembered.keep_failure,
+            lambda name, reason: execution.remembered.keep_failure(name, reason, work=site.context.work),
         ),
         engagement=Engagement(
             execution.installed,

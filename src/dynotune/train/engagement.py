@@ -125,9 +125,11 @@ class Engagement:
 
     def _take_out(self, run: "Run", one: Decision, seen: Observation) -> list[Decision]:
         reason = _in_words(seen)
-        self.say(f"{one.name} was not seen to run: {reason}. It is taken out, here and in later runs on this machine")
+        self.say(
+            f"{one.name} was not seen to run: {reason}. It is taken out, here and in later runs of its kind on this machine"
+        )
         if self.ranks.is_first:
-            self.remembered.keep_failure(one.name, reason, seen.evidence)
+            self.remembered.keep_failure(one.name, reason, seen.evidence, work=self.installed.site.context.work)
         changed = self.installed.remove(
             one, No(f"it was not seen to run in step {run.trainee.progress.step}: {reason}")
         )
@@ -140,7 +142,8 @@ class Engagement:
 
     def _cannot_leave(self, one: Decision, seen: Observation) -> str:
         if self.ranks.is_first:
-            self.remembered.keep_failure(one.name, _in_words(seen), seen.evidence)
+            work = self.installed.site.context.work
+            self.remembered.keep_failure(one.name, _in_words(seen), seen.evidence, work=work)
         return (
             f"{one.name} was not seen to run: {_in_words(seen)}. It cannot be taken out of a run that goes on. This machine"
             " remembers it: begun again, the run goes without it."

@@ -144,8 +144,8 @@ def test_a_speed_up(kind: str, run_tiny: Any, tmp_path: Path, monkeypatch: pytes
     assert tried["as executed"] is False
     assert tried["the plain path"] is True
     assert [way for way, finite in tried.items() if finite and way.startswith("without")] == [f"without {kind}"]
-    assert f"{kind} is left out of later runs on this machine" in text
-    failure = Remembered.here("cpu").failure(kind)
+    assert f"{kind} is left out of later runs of its kind on this machine" in text
+    failure = Remembered.here("cpu").failure(kind, "sft of LlamaForCausalLM under LORA")
     assert failure is not None
     assert failure.reason == "step 3 of a run was not finite with it, and finite without it"
     bad.on = False
@@ -175,7 +175,7 @@ def test_nothing_is_left_out_for_what_was_not_told_apart_from_others(
     assert "Likely culprit: labelled_rows_head" in text
     assert "not examined: without packed_execution: no time was left" in text
     assert "left out of later runs" not in text
-    assert Remembered.here("cpu").failure("labelled_rows_head") is None
+    assert Remembered.here("cpu").forget("labelled_rows_head") == []
 
 
 def test_a_speed_up_that_was_demanded_is_not_forgotten_for_it(run_tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ def test_a_speed_up_that_was_demanded_is_not_forgotten_for_it(run_tiny: Any, mon
     text = fails(run_tiny, callbacks=[bad], speedups={"labelled_rows_head": "on"})
     assert "Likely culprit: labelled_rows_head" in text
     assert "left out of later runs" not in text
-    assert Remembered.here("cpu").failure("labelled_rows_head") is None
+    assert Remembered.here("cpu").forget("labelled_rows_head") == []
 
 
 def test_what_does_not_repeat_is_not_pinned_on_anything(run_tiny: Any, tmp_path: Path) -> None:

@@ -104,7 +104,8 @@ class NonFinite:
         if is_first:
             self.remember(name, f"step {number} of a run was not finite with it, and finite without it")
         return [
-            f"  {name} is left out of later runs on this machine; `dynotune engaged --forget {name}` has it tried again"
+            f"  {name} is left out of later runs of its kind on this machine; `dynotune engaged --forget {name}` has it"
+            " tried again"
         ]
 
     def _to_json(self, record: StepRecord, every: list[Examination]) -> dict[str, Any]:
