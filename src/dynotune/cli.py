@@ -229,11 +229,10 @@ def config_schema(*, method: Literal["sft", "dpo"] = "sft") -> None:
     method
         Of `dynotune sft` or of `dynotune dpo`.
     """
-    from dynotune.config.dpo import DPOConfig
-    from dynotune.config.sft import SFTConfig
+    from dynotune.config.whole import METHODS
     from dynotune.config.writing.schema import json_schema
 
-    sys.stdout.write(json.dumps(json_schema(DPOConfig if method == "dpo" else SFTConfig), indent=2) + "\n")
+    sys.stdout.write(json.dumps(json_schema(METHODS[method]), indent=2) + "\n")
 
 
 def _stdout_for_result(as_json: bool) -> AbstractContextManager[object]:

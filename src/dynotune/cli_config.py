@@ -16,7 +16,7 @@ from dynotune.cli_keys import load, with_key_flags
 from dynotune.command_line import SHOW_MEMORY, WORDS
 from dynotune.config.dpo import DPOConfig
 from dynotune.config.sft import SFTConfig
-from dynotune.config.whole import WholeConfig
+from dynotune.config.whole import METHODS, WholeConfig
 from dynotune.errors import ConfigError, Interrupted
 from dynotune.parallel.launch import launch, must_be_launched
 from dynotune.say import sayer
@@ -84,81 +84,58 @@ _ShowMemory = Annotated[
 ]
 
 
-@with_key_flags(SFTConfig)
-def sft(
-    *,
-    config: _ConfigFile = None,
-    print_config: _PrintConfig = False,
-    prove_only: _ProveOnly = False,
-    no_prove: _NoProve = False,
-    show_memory: _ShowMemory = False,
-    as_json: _Json = False,
-    **keys: Any,
-) -> int | None:
-    """`dynotune sft`; its help stands where it is registered."""
-    resolved = load(config, keys, SFTConfig, to_run=not print_config)
-    if print_config:
-        sys.stdout.write(resolved.to_yaml())
-        return None
+def _training_command(of: type[WholeConfig]) -> Callable[..., int | None]:
+    """`dynotune sft` or `dynotune dpo`; its help stands where it is registered."""
 
-    def train(console: Console) -> "RunResult":
-        from dynotune.train.sft import train_sft
+    @with_key_flags(of)
+    def command(
+        *,
+        config: _ConfigFile = None,
+        print_config: _PrintConfig = False,
+        prove_only: _ProveOnly = False,
+        no_prove: _NoProve = False,
+        show_memory: _ShowMemory = False,
+        as_json: _Json = False,
+        **keys: Any,
+    ) -> int | None:
+        resolved = load(config, keys, of, to_run=not print_config)
+        if print_config:
+            sys.stdout.write(resolved.to_yaml())
+            return None
+        SHOW_MEMORY.set(show_memory)
+        return _train(resolved, prove_only=prove_only, no_prove=no_prove, as_json=as_json)
 
-        return train_sft(resolved, console=console)
-
-    def prove(console: Console) -> dict[str, Any]:
-        from dynotune.train.sft import prove_sft
-
-        return prove_sft(resolved, console)
-
-    SHOW_MEMORY.set(show_memory)
-    return _train(resolved, train, prove, prove_only=prove_only, no_prove=no_prove, as_json=as_json)
+    return command
 
 
-@with_key_flags(DPOConfig)
-def dpo(
-    *,
-    config: _ConfigFile = None,
-    print_config: _PrintConfig = False,
-    prove_only: _ProveOnly = False,
-    no_prove: _NoProve = False,
-    show_memory: _ShowMemory = False,
-    as_json: _Json = False,
-    **keys: Any,
-) -> int | None:
-    """`dynotune dpo`; its help stands where it is registered."""
-    resolved = load(config, keys, DPOConfig, to_run=not print_config)
-    if print_config:
-        sys.stdout.write(resolved.to_yaml())
-        return None
+sft, dpo = _training_command(SFTConfig), _training_command(DPOConfig)
 
-    def train(console: Console) -> "RunResult":
+
+def _run(config: WholeConfig, console: Console) -> "RunResult":
+    if isinstance(config, DPOConfig):
         from dynotune.train.dpo import train_dpo
 
-        return train_dpo(resolved, console=console)
+        return train_dpo(config, console=console)
+    from dynotune.train.sft import train_sft
 
-    def prove(console: Console) -> dict[str, Any]:
+    return train_sft(config, console=console)
+
+
+def _prove(config: WholeConfig, console: Console) -> dict[str, Any]:
+    if isinstance(config, DPOConfig):
         from dynotune.train.dpo import prove_dpo
 
-        return prove_dpo(resolved, console)
+        return prove_dpo(config, console)
+    from dynotune.train.sft import prove_sft
 
-    SHOW_MEMORY.set(show_memory)
-    return _train(resolved, train, prove, prove_only=prove_only, no_prove=no_prove, as_json=as_json)
+    return prove_sft(config, console)
 
 
-def _train(
-    config: WholeConfig,
-    train: "Callable[[Console], RunResult]",
-    prove: Callable[[Console], dict[str, Any]],
-    *,
-    prove_only: bool,
-    no_prove: bool,
-    as_json: bool,
-) -> int | None:
+def _train(config: WholeConfig, *, prove_only: bool, no_prove: bool, as_json: bool) -> int | None:
     """Run, prove, or start the processes of `gpus`; returns their exit code."""
     if prove_only:
         with _console(as_json) as console:
-            figures = prove(console)
+            figures = _prove(config, console)
         if as_json:
             sys.stdout.write(json.dumps(figures) + "\n")
         return None
@@ -166,7 +143,7 @@ def _train(
         return _launch(config, prove=not no_prove, as_json=as_json)
     with _console(as_json) as console:
         try:
-            result, left = train(console), None
+            result, left = _run(config, console), None
         except Interrupted as interruption:
             if not as_json:
                 raise
@@ -194,12 +171,6 @@ _Method = Annotated[
     Literal["sft", "dpo"],
     Parameter(name="--method", help="What the configuration is of: `dynotune sft` or `dynotune dpo`.", group=_OURS),
 ]
-
-
-def _load_of(method: str, config: Path | None, words: dict[str, list[str] | None], *, to_run: bool) -> WholeConfig:
-    if method == "dpo":
-        return load(config, words, DPOConfig, to_run=to_run)
-    return load(config, words, SFTConfig, to_run=to_run)
 
 
 _Show = Annotated[
@@ -250,7 +221,7 @@ _ExportPacked = Annotated[
 ]
 
 
-@with_key_flags(SFTConfig, DPOConfig)
+@with_key_flags(*METHODS.values())
 def prepare(
     *,
     config: _ConfigFile = None,
@@ -270,7 +241,7 @@ def prepare(
     if prune and config is None and not any(value is not None for value in keys.values()):
         resolved: WholeConfig = SFTConfig()  # stores are pruned without any configuration, too
     else:
-        resolved = _load_of(method, config, keys, to_run=not (print_config or prune))
+        resolved = load(config, keys, METHODS[method], to_run=not (print_config or prune))
     if print_config:
         sys.stdout.write(resolved.to_yaml())
         return
@@ -309,7 +280,7 @@ _Memory = Annotated[
 ]
 
 
-@with_key_flags(SFTConfig, DPOConfig)
+@with_key_flags(*METHODS.values())
 def plan(
     *,
     config: _ConfigFile = None,
@@ -322,7 +293,7 @@ def plan(
     **keys: Any,
 ) -> None:
     """`dynotune plan`; its help stands where it is registered."""
-    resolved = _load_of(method, config, keys, to_run=not print_config)
+    resolved = load(config, keys, METHODS[method], to_run=not print_config)
     if print_config:
         sys.stdout.write(resolved.to_yaml())
         return

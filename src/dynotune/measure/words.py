@@ -29,7 +29,7 @@ def real_tokens(step: "Step") -> int:
 
 def processed_tokens(step: "Step") -> int:
     """Tokens that the step's micro-batches push through the model, on all ranks: real ones and padding."""
-    return sum(int(micro_batch.tokens) for micro_batch in step.all_micro_batches)
+    return int(step.processed_tokens)
 
 
 def pad_tokens(real: int, processed: int) -> int:

@@ -48,13 +48,9 @@ class _Trained:
         return f"{self.name} ({', '.join(map(str, losses))})" if isinstance(losses, list) else self.name
 
     def fields(self) -> "Mapping[str, FieldInfo]":
-        if self.tag == "dpo":
-            from dynotune.config.dpo import DPOConfig
+        from dynotune.config.whole import METHODS
 
-            return DPOConfig.model_fields
-        from dynotune.config.sft import SFTConfig
-
-        return SFTConfig.model_fields
+        return METHODS[self.tag].model_fields
 
 
 _METHODS = {"sft": _Trained("sft", "supervised fine-tuning"), "dpo": _Trained("dpo", "preference training")}

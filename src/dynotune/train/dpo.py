@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from dynotune.config.dpo import DPOConfig
-from dynotune.config.variables import export_env
 from dynotune.execution.paths import PairPaths
 from dynotune.model.dropout import without_dropout
 from dynotune.objectives.preference.objective import PreferenceObjective
@@ -47,7 +46,6 @@ def train_dpo(
     where the policy and its reference differ before it. Raises `Interrupted` where SIGINT, SIGTERM or `max_time` ended the
     run before its last step: it is saved (`train_sft` says more of signals).
     """
-    export_env(config.env)
     given = Given(model, tokenizer, train_dataset, eval_dataset, callbacks, peft_config)
     return fine_tune(config, DPORecipe(config), given, console)
 
@@ -57,9 +55,7 @@ def prove_dpo(config: DPOConfig, console: Console | None = None) -> dict[str, An
 
     Returns the figures of the largest micro-batch. Raises what the run would.
     """
-    export_env(config.env)
-    alone = config.replace(report_to="none", push_to_hub=False)
-    return prove(alone, DPORecipe(alone), console)
+    return prove(config, DPORecipe(config), console)
 
 
 class DPORecipe:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from rich.console import Console
 
+from dynotune.config.variables import export_env
 from dynotune.config.whole import WholeConfig
 from dynotune.errors import Interrupted, TrainingError
 from dynotune.model.precision import choose_precision
@@ -87,6 +88,7 @@ def fine_tune(config: WholeConfig, recipe: Recipe, given: Given, console: Consol
     Raises `ConfigError`, `DataError`, `TemplateError` or `ModelError` before the first step, `TrainingError` after it,
     `Interrupted` where the run was ended before its last step and is saved.
     """
+    export_env(config.env)
     here = place(config)
     device = set_up_process(config, here.local_rank)
     with joined(here, device, config.ddp_timeout) as ranks:
@@ -101,8 +103,10 @@ def prove(config: WholeConfig, recipe: Recipe, console: Console | None) -> dict[
 
     Returns the figures of the largest micro-batch. Raises what the run would.
     """
-    device = set_up_process(config)
-    result, _ = _train(config, recipe, Given(), Ranks(world=config.gpus or 1), device, console, rehearsal=True)
+    export_env(config.env)
+    alone = config.replace(report_to="none", push_to_hub=False)
+    device = set_up_process(alone)
+    result, _ = _train(alone, recipe, Given(), Ranks(world=config.gpus or 1), device, console, rehearsal=True)
     return result.summary
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from dynotune.config.sft import SFTConfig
-from dynotune.config.variables import export_env
 from dynotune.execution.paths import DocumentPaths
 from dynotune.objectives.sft import SFTObjective
 from dynotune.train.flow import Given, RunResult, fine_tune, prove
@@ -43,7 +42,6 @@ def train_sft(
     Raises `Interrupted` where SIGINT, SIGTERM or `max_time` ended the run before its last step: it is saved. In the main
     thread only are signals heard; handlers that were there are put back, and called once the run is saved.
     """
-    export_env(config.env)
     given = Given(model, tokenizer, train_dataset, eval_dataset, callbacks, peft_config)
     return fine_tune(config, SFTRecipe(config), given, console)
 
@@ -53,9 +51,7 @@ def prove_sft(config: SFTConfig, console: Console | None = None) -> dict[str, An
 
     Returns the figures of the largest micro-batch. Raises what the run would.
     """
-    export_env(config.env)
-    alone = config.replace(report_to="none", push_to_hub=False)
-    return prove(alone, SFTRecipe(alone), console)
+    return prove(config, SFTRecipe(config), console)
 
 
 class SFTRecipe:
