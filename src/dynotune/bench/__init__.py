@@ -1,0 +1,1 @@
+"""Paired measurements: what a change does to speed and memory, shown only where the updates stay the same."""
