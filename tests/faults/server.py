@@ -19,10 +19,10 @@ PHASES = ("start", "prepare", "load", "train", "evaluate", "save", "finish")
 """What a run is at, as the first byte of the job's `phase` file."""
 
 POINTS = {
-    "prepare": ("dynotune.train.flow", "read_material"),
+    "prepare": ("dynotune.train.opened", "read_material"),
     "evaluate": ("dynotune.train.evaluate", "Evaluator.__call__"),
     "finish": ("dynotune.train.flow", "finish"),
-    "load": ("dynotune.train.flow", "prepare_model"),
+    "load": ("dynotune.train.opened", "prepare_model"),
     "train": ("dynotune.train.flow", "train"),
     "save": ("dynotune.train.checkpoints.checkpoints", "Checkpoints._write"),
 }

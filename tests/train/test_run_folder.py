@@ -145,7 +145,7 @@ def test_a_precision_that_the_device_lacks_leaves_the_folder_to_others(
         raise ConfigError("this device computes no bfloat16")
 
     with monkeypatch.context() as patched:
-        patched.setattr("dynotune.train.flow.choose_precision", refuse)
+        patched.setattr("dynotune.train.opened.choose_precision", refuse)
         with pytest.raises(ConfigError, match="bfloat16") as caught:
             run_tiny(max_steps=1)
     run_tiny(max_steps=1)  # while the error, and with it every frame that could hold the lock, is still there

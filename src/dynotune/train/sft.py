@@ -9,7 +9,8 @@ from rich.console import Console
 from dynotune.config.sft import SFTConfig
 from dynotune.execution.paths import DocumentPaths
 from dynotune.objectives.sft import SFTObjective
-from dynotune.train.flow import Given, RunResult, fine_tune, prove
+from dynotune.train.flow import RunResult, fine_tune, prove
+from dynotune.train.given import Given
 from dynotune.train.outside.signals import listening
 from dynotune.train.recipe import Start
 
