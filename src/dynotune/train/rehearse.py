@@ -24,7 +24,7 @@ def rehearse(run: Run) -> dict[str, Any]:
     count = max(1, int(run.objective.counts(run.plan.spans, batch.rows)[0]))
     began = time.perf_counter()
     run.trainee.model.train()
-    loss = run.memory.must("forward", run, lambda: _run_once(run, batch, count))
+    loss = run.memory.must("forward", run, lambda: run_once(run, batch, count))
     finite = bool(torch.isfinite(loss)) and all(
         bool(torch.isfinite(p.grad).all()) for p in run.update.parameters if p.grad is not None
     )
@@ -71,7 +71,8 @@ def largest(plan: Plan) -> MicroBatch:
     return MicroBatch(plan.rows[np.array(sorted(taken))], plan.ladder.top)
 
 
-def _run_once(run: Run, batch: MicroBatch, denominator: int) -> torch.Tensor:
+def run_once(run: Run, batch: MicroBatch, denominator: int) -> torch.Tensor:
+    """Forward and backward of one micro-batch; returns its loss []."""
     with closing(run.feed.batches([batch])) as batches:
         (loss, _), *_ = [forward_backward_micro_batch(run, one, denominator) for one in batches]
     return loss

@@ -1,0 +1,124 @@
+"""Arms: one configuration each, by name, and what makes two of them different."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dynotune.config.whole import WholeConfig
+from dynotune.speedups.contract import Scope
+from dynotune.speedups.registry import speedups
+from dynotune.train.checkpoints.decisions import DECISIONS, Matter
+
+CONTENT = ("per_device_train_batch_size", "gradient_accumulation_steps", "global_batch_size")
+"""What a step holds, beside what the plan decides."""
+
+SHOWN_ONLY = "it decides what is shown and kept"
+
+QUIET: dict[str, Any] = {
+    "output_dir": None,
+    "report_to": "none",
+    "push_to_hub": False,
+    "save_strategy": "no",
+    "eval_strategy": "no",
+    "eval_on_start": False,
+    "load_best_model_at_end": False,
+    "early_stopping_patience": None,
+    "eval_samples": 0,
+    "disable_tqdm": True,
+    "resume_from_checkpoint": None,
+    "max_time": None,
+}
+"""What a bench does not do: it writes to no tracker, hub or run folder, evaluates nothing and keeps no checkpoint."""
+
+IN_PROCESS = frozenset(
+    {
+        "packed_execution", "micro_batch_tokens", "attn_implementation", "gradient_checkpointing",
+        "gradient_checkpointing_kwargs", "padding_free", "use_liger_kernel", "liger_kernel_config", "activation_memory",
+        "activation_memory_budget", "activation_offloading", "speedups", "logging_steps", "logging_strategy",
+        "logging_first_step", "max_grad_norm", "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon",
+        "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps",
+    }
+)  # fmt: skip
+"""Keys that one process can hold both values of, one after the other: what stands in the model is taken out and put in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One configuration that is measured."""
+
+    name: str
+    config: WholeConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """What differs between two arms."""
+
+    changed: Mapping[str, tuple[Any, Any]]
+    """By key, the value of each; keys that only say what is shown and kept are not among them."""
+
+    @property
+    def same_steps(self) -> bool:
+        """Whether a step holds the same examples in both. Keys of the batch may differ and give the same product: the plans
+        say so, where both are known."""
+        return not any(key in CONTENT or matter_of(key) is Matter.PLAN for key in self.changed)
+
+    @property
+    def same_model(self) -> bool:
+        """Whether the same weights can be trained by both."""
+        return all(matter_of(key) not in (Matter.ERROR, Matter.PLAN) for key in self.changed if key not in IN_PROCESS)
+
+    @property
+    def not_in_process(self) -> list[str]:
+        """Why not in one process: keys, and speed-ups of the scope of a process. Empty where one can hold both."""
+        found = [key for key in self.changed if key not in IN_PROCESS]
+        a, b = self.changed.get("speedups", ({}, {}))
+        for name, speedup in speedups().items():
+            compiles = name == "compiled_layers"  # what was compiled is not thrown away with the model's forward
+            if a.get(name) != b.get(name) and (speedup.scope is Scope.PROCESS or compiles):
+                found.append(f"speedups.{name}")
+        return found
+
+
+def matter_of(key: str) -> Matter:
+    """What a difference in a key does, as for a run that goes on with another value."""
+    known = DECISIONS.get(key)
+    return known.matter if known else Matter.WARNING
+
+
+def between(a: WholeConfig, b: WholeConfig) -> Between:
+    """What differs in `b`. Whether something is shown or kept is no difference."""
+    first, second = a.public_dict(), b.public_dict()
+    changed = {}
+    for key in [*first, *(key for key in second if key not in first)]:
+        known = DECISIONS.get(key)
+        if key in QUIET or (known and known.reason == SHOWN_ONLY and key not in IN_PROCESS):
+            continue
+        if first.get(key) != second.get(key):
+            changed[key] = first.get(key), second.get(key)
+    return Between(changed)
+
+
+def settings_of(first: WholeConfig, arm: WholeConfig) -> dict[str, Any]:
+    """Keys in which an arm differs from the first one, with its values; of `speedups` each by itself."""
+    found: dict[str, Any] = {}
+    for key, (then, now) in between(first, arm).changed.items():
+        if key != "speedups":
+            found[key] = now
+            continue
+        for name in sorted({*then, *now}):
+            if then.get(name) != now.get(name):
+                found[f"speedups.{name}"] = now.get(name, "auto")
+    return found
+
+
+def in_words(settings: Mapping[str, Any]) -> str:
+    """An arm's settings in a line."""
+    return ", ".join(
+        f"{key}: {str(value).lower() if isinstance(value, bool) else value}" for key, value in settings.items()
+    )
+
+
+def all_pairs(arms: Sequence[Arm]) -> list[Between]:
+    """Of every arm against the first."""
+    return [between(arms[0].config, arm.config) for arm in arms[1:]]

@@ -1,0 +1,130 @@
+"""The other end of a worker: starts its process, gives orders, gets answers, and knows what it held the device for."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from dynotune.bench.arms import Arm
+from dynotune.errors import DynotuneError, TrainingError
+
+PATIENCE = 30.0
+"""Seconds for a process to end when it is told to."""
+
+
+class ArmFailedError(DynotuneError):
+    """An arm could not be measured. `kind`: `memory`, `user` or `bug`."""
+
+    def __init__(self, text: str, kind: str, log: Path) -> None:
+        super().__init__(text)
+        self.kind, self.log = kind, log
+
+
+class Hand:
+    """A worker process. A context manager; at its end the process is gone."""
+
+    def __init__(
+        self, arm: Arm, folder: Path, number: int, say: Callable[[str], None], environment: dict[str, str]
+    ) -> None:
+        """arm: whose configuration sets the process up. folder: for its log, its run folder and the arms' files."""
+        self.folder, self.say = folder, say
+        self.log = folder / f"worker-{number}.log"
+        self.began = time.perf_counter()
+        self.run_folder = folder / f"worker-{number}"
+        self.seconds = 0.0
+        orders_out, orders_in = os.pipe()
+        answers_out, answers_in = os.pipe()
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(  # noqa: S603  (this program)
+                [sys.executable, "-m", "dynotune.bench.worker", str(orders_out), str(answers_in)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=(orders_out, answers_in),
+                env={**os.environ, **environment},
+            )
+        os.close(orders_out)
+        os.close(answers_in)
+        self._orders = os.fdopen(orders_in, "w", encoding="utf-8")
+        self._answers = os.fdopen(answers_out, encoding="utf-8")
+        self._send({"path": str(write(arm, folder)), "method": arm.config.method.command})
+        self.device = self._receive()
+
+    def stand(self, arm: Arm) -> dict[str, Any]:
+        """Put this arm in, and out what stood."""
+        path = write(arm, self.folder)
+        return self.do(
+            "stand", name=arm.name, method=arm.config.method.command, path=str(path), folder=str(self.run_folder)
+        )
+
+    def do(self, what: str, **order: Any) -> dict[str, Any]:
+        """Raises `ArmFailedError`; the process is of no use behind it."""
+        self._send({"do": what, **order})
+        answer = self._receive()
+        if "error" in answer:
+            error = answer["error"]
+            raise ArmFailedError(error["text"], error["kind"], self.log)
+        value: dict[str, Any] = answer["value"]
+        return value
+
+    def _send(self, order: dict[str, Any]) -> None:
+        try:
+            self._orders.write(json.dumps(order) + "\n")
+            self._orders.flush()
+        except BrokenPipeError:
+            raise self._gone() from None
+
+    def _receive(self) -> dict[str, Any]:
+        line = self._answers.readline()
+        if not line:
+            raise self._gone()
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _gone(self) -> ArmFailedError:
+        code = self.process.wait()
+        ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        text = f"its process ended ({ended}); the end of its log {self.log}:\n{last_lines(self.log)}"
+        return ArmFailedError(text, "memory" if code == -signal.SIGKILL else "bug", self.log)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process; twice is once."""
+        if self.process.poll() is None:
+            try:
+                self._send({"do": "end"})
+                self._orders.close()
+                self.process.wait(PATIENCE)
+            except (ArmFailedError, subprocess.TimeoutExpired):
+                self.process.kill()
+                self.process.wait()
+        self._answers.close()
+        self.seconds = time.perf_counter() - self.began
+
+
+def write(arm: Arm, folder: Path) -> Path:
+    """The arm's configuration as a file. Secrets are not in it: a bench writes to nobody who would ask for one."""
+    path = folder / f"arm-{''.join(c if c.isalnum() else '-' for c in arm.name)[:60]}.yaml"
+    path.write_text(arm.config.to_yaml(), encoding="utf-8")
+    return path
+
+
+def last_lines(log: Path, lines: int = 12) -> str:
+    """Of a log: what explains how a process ended."""
+    try:
+        return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+    except OSError as error:
+        raise TrainingError(f"{log} cannot be read: {error.strerror}.") from error
