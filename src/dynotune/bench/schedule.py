@@ -1,0 +1,135 @@
+"""In which order the blocks of a bench run, when it stops, and which blocks run again.
+
+A *round* runs one block of every arm on the same documents; the blocks of two arms in a round are a pair. Orders are the
+rows of a Williams square (E. J. Williams, 1949), in which each arm stands in each place and follows each other arm equally
+often, taken so that every second round is the one before it turned round: for two arms ABBA. Drift that is even over two
+rounds then favours nobody, however few rounds run.
+
+Nothing here looks at which arm is ahead. Stopping as soon as a difference is "significant" calls one in every fifth bench
+of equal arms; stopping on the width of the interval does not (`statistics.LOOKS`).
+"""
+
+import random
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from dynotune.errors import ConfigError
+
+STEPS_A_BLOCK = 5
+"""Many short blocks tell more than a few long ones: each pair is a moment of its own, and drift within it is small."""
+
+TIMES = 2
+"""How often a block is measured before what voids it is a finding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Of one bench. Raises `ConfigError` for what cannot be scheduled."""
+
+    pairs: int = 6
+    """Before which it does not stop for precision."""
+
+    most_pairs: int = 16
+    resolution: float = 0.005
+    """Half the width of the interval that is asked for, in ln, so that 0.005 is half a per cent."""
+
+    noise_pairs: int = 2
+    """Of the first arm against itself."""
+
+    budget_seconds: float | None = None
+    """Of devices: wall seconds times devices."""
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.pairs <= self.most_pairs:
+            raise ConfigError(
+                f"A bench of {self.pairs} to {self.most_pairs} pairs cannot be: give at least 2, and no more than the cap."
+            )
+        if self.resolution <= 0:
+            raise ConfigError(
+                f"A resolution of {self.resolution} is never reached: give a share above 0, such as 0.005."
+            )
+        if self.noise_pairs < 0:
+            raise ConfigError("The number of pairs of A against A cannot be below 0.")
+        if self.budget_seconds is not None and self.budget_seconds <= 0:
+            raise ConfigError("A budget of no seconds measures nothing: give GPU seconds above 0.")
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Blocks that run one after the other, each on the same documents."""
+
+    number: int
+    """From 0; rounds of noise are numbered apart."""
+
+    arms: tuple[str, ...]
+    of_noise: bool = False
+
+
+def orders(arms: Sequence[str], seed: int) -> Iterator[tuple[str, ...]]:
+    """Orders of rounds without end. The seed decides which arm is which letter of the square, and so which goes first."""
+    names = list(arms)
+    assert len(set(names)) == len(names) >= 2, names
+    random.Random(seed).shuffle(names)  # noqa: S311 - no secret
+    square = [tuple(names[letter] for letter in row) for row in williams(len(names))]
+    while True:
+        yield from square
+
+
+def williams(letters: int) -> list[tuple[int, ...]]:
+    """Rows of a Williams square of 0 .. letters - 1: as many rows as letters where these are even, twice as many else.
+
+    Rows come in pairs, the second one being the first turned round.
+    """
+    zigzag = [0] + [(i + 1) // 2 if i % 2 else letters - i // 2 for i in range(1, letters)]
+    # Of an even number, the row shifted by half is the first turned round; of an odd one, no row is.
+    first = range(letters // 2 if letters % 2 == 0 else letters)
+    rows = [tuple((letter + shift) % letters for letter in zigzag) for shift in first]
+    return [turned for row in rows for turned in (row, row[::-1])]
+
+
+def rounds(arms: Sequence[str], seed: int, rules: Rules) -> Iterator[Round]:
+    """All rounds up to the cap, those of noise woven in; whoever runs them asks `stop` after each.
+
+    The first arm is the baseline. Its pairs against itself run between two rounds and the two that turn them round, so that
+    nothing comes between these, and before the last of the first `rules.pairs` rounds, behind which a bench may stop.
+    """
+    noise: dict[int, list[Round]] = {}
+    for n in range(rules.noise_pairs):
+        after = 2 * max(1, (n + 1) * (rules.pairs // 2) // (rules.noise_pairs + 1))
+        noise.setdefault(min(after, rules.pairs - 1), []).append(Round(n, (arms[0], arms[0]), of_noise=True))
+    for number, order in zip(range(rules.most_pairs), orders(arms, seed), strict=False):
+        yield Round(number, order)
+        yield from noise.pop(number + 1, ())
+
+
+def stop(
+    half_widths: Collection[float], done: int, rules: Rules, *, spent: float = 0.0, seconds_a_round: float = 0.0
+) -> str:
+    """Why the bench ends behind `done` rounds, as the end of a sentence; empty where it goes on.
+
+    half_widths: of the interval of every comparison that is asked for, of the pairs so far; empty where none is known.
+    spent, seconds_a_round: GPU seconds so far, and of a round. Pairs are looked at in twos: an odd number leaves one order
+    ahead of the other.
+    """
+    left = rules.most_pairs - done
+    if left <= 0:
+        return f"{rules.most_pairs} pairs are the most"
+    if done % 2 == 0 and done >= rules.pairs and half_widths and max(half_widths) <= rules.resolution:
+        return f"every interval is within ±{rules.resolution:.1%} after {done} pairs"
+    more = min(left, 2 - done % 2)
+    if rules.budget_seconds is not None and spent + more * seconds_a_round > rules.budget_seconds:
+        rest = "another pair" if more == 1 else "two more pairs"
+        return (
+            f"{spent:.0f} of {rules.budget_seconds:.0f} GPU seconds are spent after {done} pairs, "
+            f"and {rest} would need about {more * seconds_a_round:.0f}"
+        )
+    return ""
+
+
+def again(order: Sequence[str], void: Collection[str], times: int) -> tuple[str, ...]:
+    """The arms of a round whose blocks run again on the same documents, in the opposite order; none after `TIMES` times.
+
+    void: the arms whose blocks do not count. times: how often these were measured. What is still void then is a finding
+    and leaves its pairs out.
+    """
+    return tuple(arm for arm in reversed(order) if arm in void) if times < TIMES else ()
