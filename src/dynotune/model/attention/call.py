@@ -88,21 +88,23 @@ def packed_attention_call(
             " installed. Call the model inside `stock_attention(model)` to generate or to evaluate it as transformers does."
         )
     _refuse(module, attention_mask, dropout, more)
-    query, key, value = _in_compute_dtype(query, key, value)
+    # Not `x[0]`: its gradient is written into zeros of the whole, and lies there with tokens within heads, so that what
+    # comes before copies it once more. That of `squeeze` is a view.
+    query_HTD, key_KTD, value_KTD = (x.squeeze(0) for x in _in_compute_dtype(query, key, value))
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     keys = None
     if key_rows is not None:
         assert cu_seq_lens_k is not None and max_length_k is not None  # noqa: PT018  they come together
         keys = Keys(cu_seq_lens_k, max_length_k)
-        key, value = _gathered(key, key_rows), _gathered(value, key_rows)
-    asked = _asked(query, key, value, sliding_window, softcap, shared=keys is not None)
+        key_KTD, value_KTD = _gathered(key_KTD, key_rows), _gathered(value_KTD, key_rows)
+    asked = _asked(query_HTD, key_KTD, value_KTD, sliding_window, softcap, shared=keys is not None)
     kernel = KERNELS.get(attention_backend)
     why_reference = "no kernel is chosen" if kernel is None else why_not(kernel, asked)
     if attention_calls is not None:
         backend = REFERENCE if why_reference else attention_backend
         attention_calls.append(Call(module, backend, why_reference, asked, scaling))
     if kernel is not None and why_reference is None:
-        query_THD, key_RKD, value_RKD = (x[0].transpose(0, 1) for x in (query, key, value))
+        query_THD, key_RKD, value_RKD = (x.transpose(0, 1) for x in (query_HTD, key_KTD, value_KTD))
         out_THD = kernel.attend(
             query_THD,
             key_RKD,
@@ -117,10 +119,10 @@ def packed_attention_call(
         )
     elif segment_lengths is None:  # compiled layers hand boundaries down as a tensor only
         ends = cu_seq_lens_q, cu_seq_lens_q if keys is None else keys.boundaries_S1
-        out_THD = traced_reference.attend(query[0], key[0], value[0], *ends, scaling, sliding_window, softcap)
+        out_THD = traced_reference.attend(query_HTD, key_KTD, value_KTD, *ends, scaling, sliding_window, softcap)
     else:
         out_THD = reference.attend(
-            query[0], key[0], value[0], segment_lengths, scaling, sliding_window, softcap, key_segment_lengths
+            query_HTD, key_KTD, value_KTD, segment_lengths, scaling, sliding_window, softcap, key_segment_lengths
         )
     return out_THD[None], None
 
@@ -140,13 +142,13 @@ def _refuse(module: nn.Module, attention_mask: Tensor | None, dropout: float, mo
         raise ModelError(f"{name} asks its attention for {', '.join(unknown)}, which packed attention does not know.")
 
 
-def _gathered(x: Tensor, key_rows: Tensor) -> Tensor:
-    """[1, K, T, D] to [1, K, R, D], stored row by row as kernels read it. Gradients of a token's copies add up."""
-    return x[0].transpose(0, 1).index_select(0, key_rows).transpose(0, 1)[None]
+def _gathered(x_KTD: Tensor, key_rows: Tensor) -> Tensor:
+    """[K, T, D] to [K, R, D], stored row by row as kernels read it. Gradients of a token's copies add up."""
+    return x_KTD.transpose(0, 1).index_select(0, key_rows).transpose(0, 1)
 
 
 def _asked(query: Tensor, key: Tensor, value: Tensor, window: int | None, softcap: float | None, shared: bool) -> Asked:
-    heads, key_heads, head_dim, value_dim = query.shape[1], key.shape[1], query.shape[-1], value.shape[-1]
+    heads, key_heads, head_dim, value_dim = query.shape[0], key.shape[0], query.shape[-1], value.shape[-1]
     return Asked(query.device, query.dtype, heads, key_heads, head_dim, value_dim, window, softcap, shared)
 
 

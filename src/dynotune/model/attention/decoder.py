@@ -48,7 +48,7 @@ def hidden_states(model: "PreTrainedModel", batch: PackedBatch | FamilyBatch, **
         **more,
     )
     hidden_1TD: Tensor = out.last_hidden_state
-    return hidden_1TD[0]
+    return hidden_1TD.squeeze(0)
 
 
 def _segments(batch: PackedBatch | FamilyBatch) -> Segments:
