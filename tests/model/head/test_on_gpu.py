@@ -52,6 +52,22 @@ def test_the_kernel_is_torchs_operations(
     torch.testing.assert_close(got, right, rtol=2 * torch.finfo(precision).eps, atol=2e-6)
 
 
+def test_the_kernel_is_compiled_once_whatever_the_label_tokens_are(device: torch.device) -> None:
+    """As the steps of a run have them: any number of them, whose numbers begin anywhere in the micro-batch's buffer. A row
+    that is wider by one is a negative control."""
+    from dynotune.model.head.triton_rows import dynotune_head_rows, rows_in_triton
+
+    def variants(rows: int, first: int, vocabulary: int = 4096) -> int:
+        z_NV = torch.randn(rows, vocabulary, device=device, dtype=torch.bfloat16)
+        targets_N = torch.zeros(first + rows, dtype=torch.int64, device=device)[first:]
+        rows_in_triton(z_NV, targets_N, RowLoss(), LogitMap(), True, statistics(rows, z_NV))
+        return sum(len(caches[0]) for caches in dynotune_head_rows.device_caches.values())
+
+    once = variants(33, 0)
+    assert {variants(rows, first) for rows in (1, 16, 31, 48) for first in (0, 1)} == {once}
+    assert variants(16, 0, vocabulary=4097) > once
+
+
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_heads_with_adapters_are_right_and_the_host_never_waits(device: torch.device, name: str) -> None:
     model: Any = adapted(name).to(device)

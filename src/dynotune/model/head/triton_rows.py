@@ -79,7 +79,9 @@ def _logits(z, scale, cap, SCALED: tl.constexpr, CAPPED: tl.constexpr):
     return x
 
 
-@triton.jit
+# How many label tokens a micro-batch has decides `out_stride`, and where `Targets` and `Out` begin. Compiled for each
+# divisibility of these, the kernel would be made anew in whatever step first meets one: half a second, behind the warm-up.
+@triton.jit(do_not_specialize=["out_stride"], do_not_specialize_on_alignment=["Targets", "Out"])
 def dynotune_head_rows(
     Z,
     z_stride,
