@@ -1,6 +1,6 @@
 """Training steps on a GPU beside TRL's best settings, on the same rows in the same order, from the same weights.
 
-    python benchmarks/beside_trl.py --shared SHARED --out results.json [--works packed-16k,2-documents,16-documents,sft-mix]
+    python -m benchmarks.beside_trl --shared SHARED --out results.json [--works packed-16k,2-documents,16-documents,sft-mix]
 
 The Qwen2.5-7B shape with random weights, LoRA r=32 on all linears. Each arm runs in a process of its own; both sides get the
 same PeftModel. Time is wall time over windows of steps behind the warm-up, with clipping and logging on; tokens are real.
@@ -12,18 +12,14 @@ import argparse
 import gzip
 import json
 import math
-import os
-import platform
 import random
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
-from dataclasses import asdict, dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from benchmarks.arms import StepClock, WindowClock, arguments, hand_back, head, run_all
 
 QWEN_7B = {
     "hidden_size": 3584,
@@ -155,11 +151,13 @@ def the_model(attention: str) -> Any:
 def arm_dynotune(work: Work, more: dict[str, Any], rows: list[Any], tokenizer: Any, folder: str) -> dict[str, Any]:
     from dynotune import SFTConfig, train_sft
 
+    clock = StepClock()
     result = train_sft(
         SFTConfig(**{**common(work), "output_dir": f"{folder}/run", **more}),
         model=the_model("sdpa"),
         tokenizer=tokenizer,
         train_dataset=rows,
+        callbacks=[clock],
     )
     logged = [row for row in result.metrics if "loss" in row]
     before = [0, *(row["num_tokens"] for row in logged)]
@@ -169,6 +167,7 @@ def arm_dynotune(work: Work, more: dict[str, Any], rows: list[Any], tokenizer: A
         "losses": [row["loss"] for row in logged],
         "grad_norms": [row["grad_norm"] for row in logged],
         "peak_gib": logged[-1]["peak_memory_gib"],
+        **clock.read(),
         "figures": logged[-1],
         "summary": result.summary,
         "plan": json.loads((result.folder / "plan.json").read_text()),
@@ -178,29 +177,17 @@ def arm_dynotune(work: Work, more: dict[str, Any], rows: list[Any], tokenizer: A
 def arm_trl(work: Work, more: dict[str, Any], rows: list[Any], tokenizer: Any, folder: str) -> dict[str, Any]:
     import torch
     from datasets import Dataset
-    from transformers import TrainerCallback
     from trl import SFTConfig, SFTTrainer
 
     attention = more.pop("attn")
     settings = {**common(work), **more}
-    ends: list[float] = []
-
-    class Clock(TrainerCallback):
-        def on_train_begin(self, *_: Any, **__: Any) -> None:
-            torch.cuda.synchronize()
-            ends.append(time.perf_counter())
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            if state.global_step % work.window == 0:
-                torch.cuda.synchronize()
-                ends.append(time.perf_counter())
-
+    windows, clock = WindowClock(work.window), StepClock()
     trainer = SFTTrainer(
         model=the_model(attention),
         args=SFTConfig(output_dir=f"{folder}/trl", **settings),
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
-        callbacks=[Clock()],
+        callbacks=[windows, clock],
     )
     a_window = settings["per_device_train_batch_size"] * settings.get("gradient_accumulation_steps", 1) * work.window
     lengths = [len(ids) for ids in trainer.train_dataset[: a_window * (WARM_UP + work.windows)]["input_ids"]]
@@ -208,11 +195,12 @@ def arm_trl(work: Work, more: dict[str, Any], rows: list[Any], tokenizer: Any, f
     trainer.train()
     logged = [row for row in trainer.state.log_history if "loss" in row]
     return {
-        "seconds": [b - a for a, b in pairwise(ends)],
+        "seconds": windows.seconds,
         "tokens": [sum(lengths[i : i + a_window]) for i in range(0, len(lengths), a_window)],
         "losses": [row["loss"] for row in logged],
         "grad_norms": [row["grad_norm"] for row in logged],
         "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
+        **clock.read(),
     }
 
 
@@ -232,82 +220,46 @@ def figures(arm: dict[str, Any], window: int) -> dict[str, Any]:
     }
 
 
+def arms_of(name: str) -> dict[str, dict[str, Any]]:
+    """Ours and TRL's, by names that say whose they are."""
+    work = WORKS[name]
+    ours = {f"dynotune:{arm}": settings for arm, settings in work.ours.items()}
+    return ours | {f"trl:{arm}": settings for arm, settings in work.trl.items()}
+
+
 def run_arm(args: argparse.Namespace) -> None:
     from transformers import AutoTokenizer
 
-    work = WORKS[args.work]
+    work, settings = WORKS[args.work], dict(arms_of(args.work)[args.arm])
     tokenizer = AutoTokenizer.from_pretrained(args.shared / "tokenizers" / "qwen-152k")
     rows = rows_of(work, args.shared, tokenizer)
-    side, name = args.arm.split(":", 1)
+    arm = arm_dynotune if args.arm.startswith("dynotune") else arm_trl
     with tempfile.TemporaryDirectory() as folder:
-        if side == "dynotune":
-            result = arm_dynotune(work, work.ours[name], rows, tokenizer, folder)
-        else:
-            result = arm_trl(work, dict(work.trl[name]), rows, tokenizer, folder)
-    print("RESULT " + json.dumps({**figures(result, work.window), **result}), flush=True)
+        result = arm(work, settings, rows, tokenizer, folder)
+    hand_back({**figures(result, work.window), **result})
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shared", type=Path, required=True, help="the folder with `data/sft` and `tokenizers`")
-    parser.add_argument("--flash-attn", default="", help="a folder with a `flash_attn` package for TRL's arms")
-    parser.add_argument("--works", default=",".join(WORKS))
-    parser.add_argument("--only", choices=["dynotune", "trl"], help="one side, while working on it")
-    parser.add_argument("--out", default="beside_trl.json")
-    parser.add_argument("--commit", default="", help="commit of the tree, where it is not a git checkout")
-    parser.add_argument("--work", choices=WORKS)
-    parser.add_argument("--arm")
-    args = parser.parse_args()
+    args = arguments(__doc__, WORKS, "beside_trl.json").parse_args()
     if args.arm:
         run_arm(args)
         return
-    import importlib.metadata as metadata
-
-    import torch
-
-    packages = ("torch", "transformers", "peft", "trl", "liger-kernel")
-    out: dict[str, Any] = {
-        "command": " ".join(["python", *sys.argv]),
-        "commit": args.commit,
-        "hardware": torch.cuda.get_device_name(),
-        "versions": {p: metadata.version(p) for p in packages} | {"python": platform.python_version()},
-        "flash_attn": "stand-in over PyTorch's own FlashAttention-2" if args.flash_attn else "as installed",
-        "works": {},
-    }
-    for key in args.works.split(","):
-        work = WORKS[key]
-        arms = [f"dynotune:{name}" for name in work.ours]
-        arms += [f"trl:{name}" for name in work.trl]
-        arms = [arm for arm in arms if arm.startswith(args.only or "")]
-        results: dict[str, Any] = {}
-        for arm in arms:
-            path = args.flash_attn if arm.startswith("trl:") else ""
-            env = {**os.environ, "HF_HUB_OFFLINE": "1"}
-            env["PYTHONPATH"] = ":".join(filter(None, [path, env.get("PYTHONPATH", "")]))
-            done = subprocess.run(
-                [sys.executable, __file__, "--shared", str(args.shared), "--work", key, "--arm", arm],
-                capture_output=True, text=True, env=env, check=False,
-            )  # fmt: skip
-            lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-            results[arm] = json.loads(lines[-1][7:]) if lines else {"failed": (done.stdout + done.stderr)[-3000:]}
-            shown = {k: results[arm].get(k) for k in ("ms_per_step", "real_tokens_per_second", "peak_gib", "losses")}
-            print(key, arm, shown if lines else results[arm], flush=True)
-            out["works"][key] = {"settings": {k: v for k, v in asdict(work).items() if k != "ours"}, "arms": results}
-            Path(args.out).write_text(json.dumps(out, indent=1))
     from dynotune.measure.words import same_definitions
 
-    for work_results in out["works"].values():
-        if measured := {arm: r for arm, r in work_results["arms"].items() if "failed" not in r}:
-            same_definitions(measured)
+    out = head(args, "benchmarks.beside_trl")
+    out["settings"] = {name: common(WORKS[name]) for name in args.works.split(",")}
+    run_all(args, "benchmarks.beside_trl", out, arms_of)
+    for measured in out["works"].values():
+        if figured := {arm: r for arm, r in measured["arms"].items() if "failed" not in r}:
+            same_definitions(figured)
     print(f"{'work':14} {'arm':42} {'ms/step':>9} {'real tok/s':>11} {'GiB':>6}")
-    for key, work_results in out["works"].items():
-        for arm, r in work_results["arms"].items():
+    for work, measured in out["works"].items():
+        for arm, r in measured["arms"].items():
             if "failed" in r:
-                print(f"{key:14} {arm:42} failed")
-            else:
-                print(
-                    f"{key:14} {arm:42} {r['ms_per_step']:9.1f} {r['real_tokens_per_second']:11,.0f} {r['peak_gib']:6.1f}"
-                )
+                print(f"{work:14} {arm:42} failed")
+                continue
+            rates = f"{r['ms_per_step']:9.1f} {r['real_tokens_per_second']:11,.0f} {r['peak_gib']:6.1f}"
+            print(f"{work:14} {arm:42} {rates}")
 
 
 if __name__ == "__main__":

@@ -6,27 +6,29 @@ The Qwen2.5-7B shape with random weights, a new LoRA adapter r=32 on all linears
 about 128 and answers of about 102 tokens; `preference-mix`: rows of `preference_mix.jsonl.gz` in their order, `max_length`
 4096. Each arm runs in a process of its own; time is wall time over windows of steps behind the warm-up, with the reference
 computed before. TRL's `flash_attention_2` needs a package without a wheel: `--flash-attn FOLDER`, as in `beside_trl.py`.
+
+On a machine that has run nothing yet the first arm pays for more than it should: so the probe's first arm comes once more at
+the end, and its two results stand side by side.
 """
 
 import argparse
 import gzip
 import json
 import math
-import os
-import platform
 import random
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.beside_trl import QWEN_7B, TARGETS, WARM_UP
+from benchmarks.arms import StepClock, WindowClock, arguments, hand_back, head, run_all
+from benchmarks.beside_trl import QWEN_7B, TARGETS
 
-PAIRS, WINDOW, WINDOWS = 32, 2, 3
+PAIRS, WINDOW, WARM_UP, WINDOWS = 32, 2, 2, 4
+"""Pairs of a step, steps of a window, windows that do not count, and those that do. The first window compiles and has the
+step that is traced."""
+
 STEPS = WINDOW * (WARM_UP + WINDOWS)
 WORDS = 5000
 """Of the probe's vocabulary."""
@@ -41,23 +43,21 @@ def trl(pairs: int, **more: Any) -> dict[str, Any]:
     return {**FA2, "per_device_train_batch_size": pairs, "gradient_accumulation_steps": PAIRS // pairs, **more}
 
 
-WORKS: dict[str, tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]] = {
-    "probe": (
-        {"dynotune, within 45 GiB": {"micro_batch_tokens": 6272}, "dynotune": {}},
-        {
-            "fa2 + Liger, 4 x 8": trl(8),
-            "fa2 + Liger, 2 x 16 padding-free": trl(16, padding_free=True),
-        },
-    ),
-    "preference-mix": (
-        {"dynotune": {}},
-        {
-            "fa2 + Liger, 4 x 8 padding-free": trl(8, padding_free=True),
-            "fa2 + Liger, 16 x 2": trl(2),
-        },
-    ),
+WITHIN_45 = {"micro_batch_tokens": 6272}
+WORKS: dict[str, dict[str, dict[str, Any]]] = {
+    "probe": {
+        "dynotune, within 45 GiB": WITHIN_45,
+        "dynotune": {},
+        "trl, fa2 + Liger, 4 x 8": trl(8),
+        "dynotune, within 45 GiB, again": WITHIN_45,
+    },
+    "preference-mix": {
+        "dynotune": {},
+        "trl, fa2 + Liger, 8 x 4 padding-free": trl(4, padding_free=True),
+        "trl, fa2 + Liger, 8 x 4": trl(4),
+    },
 }
-"""By work our arms and TRL's. Larger batches of TRL's run out of memory."""
+"""By work the arms. Larger batches of TRL's run out of memory, or were slower (16 of the probe's pairs, padding-free)."""
 
 
 def common() -> dict[str, Any]:
@@ -152,7 +152,7 @@ def same_start() -> Any:
 def arm_dynotune(layers: int, more: dict[str, Any], rows: list[Any], tokenizer: Any, folder: str) -> dict[str, Any]:
     from dynotune import DPOConfig, train_dpo
 
-    began = time.perf_counter()
+    began, clock = time.perf_counter(), StepClock()
     result = train_dpo(
         DPOConfig(
             **common(),
@@ -165,7 +165,7 @@ def arm_dynotune(layers: int, more: dict[str, Any], rows: list[Any], tokenizer: 
         tokenizer=tokenizer,
         train_dataset=rows,
         peft_config=adapter(),
-        callbacks=[same_start()],
+        callbacks=[same_start(), clock],
     )
     logged = [row for row in result.metrics if "loss" in row]
     run = result.folder
@@ -175,6 +175,7 @@ def arm_dynotune(layers: int, more: dict[str, Any], rows: list[Any], tokenizer: 
         "margins": [row["rewards/margins"] for row in logged],
         "grad_norms": [row["grad_norm"] for row in logged],
         "peak_gib": logged[-1]["peak_memory_gib"],
+        **clock.read(),
         "all_seconds": time.perf_counter() - began,
         "figures": logged[-1],
         "summary": result.summary,
@@ -187,41 +188,29 @@ def arm_dynotune(layers: int, more: dict[str, Any], rows: list[Any], tokenizer: 
 def arm_trl(layers: int, more: dict[str, Any], rows: list[Any], tokenizer: Any, folder: str) -> dict[str, Any]:
     import torch
     from datasets import Dataset
-    from transformers import TrainerCallback
     from trl import DPOConfig, DPOTrainer
 
     attention = more.pop("attn")
-    ends: list[float] = []
-
-    class Clock(TrainerCallback):
-        def on_train_begin(self, *_: Any, **__: Any) -> None:
-            torch.cuda.synchronize()
-            ends.append(time.perf_counter())
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            if state.global_step % WINDOW == 0:
-                torch.cuda.synchronize()
-                ends.append(time.perf_counter())
-
-    began = time.perf_counter()
+    began, windows, clock = time.perf_counter(), WindowClock(WINDOW), StepClock()
     trainer = DPOTrainer(
         model=the_model(attention, layers),
         args=DPOConfig(output_dir=f"{folder}/trl", **{**common(), **more}),
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
         peft_config=adapter(),
-        callbacks=[same_start(), Clock()],
+        callbacks=[same_start(), windows, clock],
     )
     set_up = time.perf_counter() - began
     torch.cuda.reset_peak_memory_stats()
     trainer.train()
     logged = [row for row in trainer.state.log_history if "loss" in row]
     return {
-        "seconds": [b - a for a, b in pairwise(ends)],
+        "seconds": windows.seconds,
         "losses": [row["loss"] for row in logged],
         "margins": [row["rewards/margins"] for row in logged],
         "grad_norms": [row["grad_norm"] for row in logged],
         "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
+        **clock.read(),
         "set_up_seconds": set_up,
         "all_seconds": time.perf_counter() - began,
     }
@@ -240,74 +229,35 @@ def figures(arm: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_arm(args: argparse.Namespace) -> None:
-    ours, theirs = WORKS[args.work]
+    settings = dict(WORKS[args.work][args.arm])
     tokenizer = tokenizer_of(args.work, args.shared)
     rows = rows_of(args.work, args.shared)
+    arm = arm_dynotune if args.arm.startswith("dynotune") else arm_trl
     with tempfile.TemporaryDirectory() as folder:
-        if args.arm in ours:
-            result = arm_dynotune(args.layers, ours[args.arm], rows, tokenizer, folder)
-        else:
-            result = arm_trl(args.layers, dict(theirs[args.arm]), rows, tokenizer, folder)
-    print("RESULT " + json.dumps({**figures(result), **result}), flush=True)
+        result = arm(args.layers, settings, rows, tokenizer, folder)
+    hand_back({**figures(result), **result})
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shared", type=Path, required=True, help="the folder with `data/preference` and `tokenizers`")
-    parser.add_argument("--flash-attn", default="", help="a folder with a `flash_attn` package for TRL's arms")
-    parser.add_argument("--works", default=",".join(WORKS))
-    parser.add_argument("--only", choices=["dynotune", "trl"], help="one side, while working on it")
+    parser = arguments(__doc__, WORKS, "beside_trl_dpo.json")
     parser.add_argument("--layers", type=int, default=QWEN_7B["num_hidden_layers"])
-    parser.add_argument("--out", default="beside_trl_dpo.json")
-    parser.add_argument("--commit", default="", help="commit of the tree, where it is not a git checkout")
-    parser.add_argument("--work", choices=WORKS)
-    parser.add_argument("--arm")
     args = parser.parse_args()
     if args.arm:
         run_arm(args)
         return
-    import importlib.metadata as metadata
-
-    import torch
-
-    packages = ("torch", "transformers", "peft", "trl", "liger-kernel")
-    out: dict[str, Any] = {
-        "command": " ".join(["python -m benchmarks.beside_trl_dpo", *sys.argv[1:]]),
-        "commit": args.commit,
-        "hardware": torch.cuda.get_device_name(),
-        "versions": {p: metadata.version(p) for p in packages} | {"python": platform.python_version()},
-        "flash_attn": "stand-in over PyTorch's own FlashAttention-2" if args.flash_attn else "as installed",
-        "settings": {**common(), "pairs_per_step": PAIRS, "layers": args.layers},
-        "works": {},
-    }
-    for work in args.works.split(","):
-        ours, theirs = WORKS[work]
-        arms = [*(ours if args.only != "trl" else ()), *(theirs if args.only != "dynotune" else ())]
-        results: dict[str, Any] = {}
-        for arm in arms:
-            env = {**os.environ, "HF_HUB_OFFLINE": "1"}
-            path = "" if arm in ours else args.flash_attn
-            env["PYTHONPATH"] = ":".join(filter(None, [path, env.get("PYTHONPATH", "")]))
-            own = ["--shared", str(args.shared), "--layers", str(args.layers), "--work", work, "--arm", arm]
-            done = subprocess.run(
-                [sys.executable, "-m", "benchmarks.beside_trl_dpo", *own],
-                capture_output=True, text=True, env=env, check=False,
-            )  # fmt: skip
-            lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-            results[arm] = json.loads(lines[-1][7:]) if lines else {"failed": (done.stdout + done.stderr)[-4000:]}
-            out["works"][work] = {"arms": results, "settings": {**ours, **theirs}}
-            Path(args.out).write_text(json.dumps(out, indent=1))
-            if not lines:
-                print(work, arm, results[arm]["failed"][-500:], flush=True)
-    print(f"{'work':15} {'arm':60} {'ms/step':>8} {'pairs/s':>8} {'GiB':>6}  losses")
+    out = head(args, "benchmarks.beside_trl_dpo")
+    out["settings"] = {**common(), "pairs_per_step": PAIRS, "layers": args.layers, "warm_up_windows": WARM_UP}
+    run_all(args, "benchmarks.beside_trl_dpo", out, WORKS.__getitem__, ["--layers", str(args.layers)])
+    print(f"{'work':15} {'arm':40} {'ms/step':>8} {'pairs/s':>8} {'GiB':>6}  losses")
     for work, measured in out["works"].items():
         for arm, r in measured["arms"].items():
             if "failed" in r:
-                print(f"{work:15} {arm:60} failed")
+                print(f"{work:15} {arm:40} failed")
                 continue
             losses = " ".join(f"{loss:.4f}" for loss in r["losses"])
             rates = f"{r['ms_per_step']:8.0f} {r['pairs_per_second']:8.1f} {r['peak_gib']:6.1f}"
-            print(f"{work:15} {arm:60} {rates}  {losses}")
+            print(f"{work:15} {arm:40} {rates}  {losses}")
+            print(" " * 16, "ms:", *[f"{ms:.0f}" for ms in r["step_ms"]], "segments:", *r["step_segments"])
 
 
 if __name__ == "__main__":

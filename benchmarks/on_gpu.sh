@@ -17,7 +17,7 @@ case "$what" in
     done
     ;;
   beside-trl)
-    python3 benchmarks/beside_trl.py --shared "$shared" --flash-attn "${FLASH_ATTN:-}" --out "$out/beside_trl.json" \
+    python3 -m benchmarks.beside_trl --shared "$shared" --flash-attn "${FLASH_ATTN:-}" --out "$out/beside_trl.json" \
       --commit "$commit" || failed=1
     ;;
   *)
