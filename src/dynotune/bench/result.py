@@ -335,7 +335,14 @@ class Result(Part):
     """In a line: model, method, hardware, data, examples a step, precision, seed."""
 
     machine: dict[str, Any]
-    """Processor or GPU by name, how many, driver, versions of packages. No host, user or path."""
+    """`device` and the other fields of `dynotune.speedups.machine.Machine`, by which a history is kept; besides, versions of
+    packages. No host, user or path."""
+
+    devices: int = 1
+    """That an arm used: rates are said for one of them."""
+
+    work: str = ""
+    """`dynotune.speedups.contract.Context.work`, by which a run finds effects that were measured in its kind."""
 
     model: dict[str, Any] = {}
     tier: Tier
