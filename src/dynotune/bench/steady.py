@@ -26,6 +26,7 @@ MOST_SECONDS = 120.0
 COUNTERS = {
     "compilations": ("compilation", "compilations"),
     "recompilations": ("recompilation", "recompilations"),
+    "kernels": ("kernel compiled", "kernels compiled"),
     "autotunings": ("autotuning", "autotunings"),
     "graph_captures": ("graph capture", "graph captures"),
     "segments": ("new segment of device memory", "new segments of device memory"),
