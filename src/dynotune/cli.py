@@ -24,8 +24,8 @@ from dynotune.train.outside.signals import listening, number_of
 DONE, BUG, USER_ERROR, PIPE_CLOSED = 0, 1, 2, 141
 """Exit codes: done; a defect of Dynotune (with a traceback); a mistake that the user can mend; the reader of the output has
 gone (what shells report for SIGPIPE). Besides: `RESUMABLE` (75), saved and left before the end; 128 + the signal (130 for
-Ctrl-C, 143 for SIGTERM) for a run that a signal ended where it stood; 3, something was not seen to run
-(`dynotune engaged`)."""
+Ctrl-C, 143 for SIGTERM) for a run that a signal ended where it stood; 3, what was checked does not hold: something was not
+seen to run (`dynotune engaged`), an arm is slower than allowed (`dynotune bench gate`)."""
 
 END_SECONDS = 5.0
 """How long a process that was asked to leave may take for its last threads, such as an upload's."""
@@ -34,7 +34,6 @@ ENDED_BY_SIGNAL = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 LATER = {
     "profile": "a profile of a step",
-    "bench": "paired measurements",
     "audit": "an audit of another trainer's run",
     "tune": "the search for settings",
     "report": "the report of a run",
@@ -90,6 +89,11 @@ app.command(
     "dynotune plan --config sft.yaml\n\n"
     "dynotune plan --method dpo --config dpo.yaml\n\n"
     "dynotune plan --config sft.yaml --micro_batch_tokens 8192 --rate 15000 --json",
+)
+app.command(
+    "dynotune.cli_bench:app",
+    name="bench",
+    help="Compare results of paired measurements, hold them against a baseline, list and withdraw them.",
 )
 
 _Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print one JSON object on stdout.")]

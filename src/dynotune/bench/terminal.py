@@ -18,6 +18,9 @@ STYLES = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "bold red", Tone.DOUBT: 
 GAP = 2
 """Columns between those of a table."""
 
+WORDS = ("change", "arm", "maths", "name", "machine", "result")
+"""Columns of words, which stand to the left; figures stand to the right."""
+
 NARROWEST = 10
 """Of the column with names."""
 
@@ -120,7 +123,7 @@ def grid(table: Grid, width: int) -> "list[Text]":
         if width - rest >= min(sizes[0], 2 * NARROWEST):
             break
     sizes[0] = min(sizes[0], max(NARROWEST, width - rest))
-    words = {i for i in columns if table.head[i] in ("change", "arm", "maths")}
+    words = {i for i in columns if table.head[i] in WORDS}
     lines = []
     for row in (tuple(Line(text, Tone.QUIET) for text in table.head), *table.rows):
         line = Text()
