@@ -1,0 +1,68 @@
+"""Whether something besides the arms made two blocks of a pair unlike: then they are measured again.
+
+Arms may differ in their clocks by themselves: the one that keeps the GPU busier reaches its power cap, and its clocks fall.
+To void such a pair would void it for ever. So a difference of clocks is a disturbance only where the pairs before did not
+show it too, and the first pair, which has none before it, is measured twice. The power cap itself voids nothing: what it
+does, the clocks show.
+"""
+
+import math
+from collections.abc import Sequence
+from statistics import median
+
+from dynotune.bench.result import Block, Clocks
+
+CLOCKS_APART = 0.03
+"""As a share."""
+
+HOST_APART = 0.02
+"""By which the clock of the host and that of the device may differ over a block."""
+
+CAPS = frozenset({"power cap", "application clocks", "display clocks", "sync boost"})
+"""Reasons for lower clocks that are a setting or the way of an arm, and no mishap."""
+
+
+def clocks_apart(one: Clocks, other: Clocks) -> float | None:
+    """ln(mean clock of one / of the other); None where one is not known."""
+    return math.log(one.sm_mhz / other.sm_mhz) if one.sm_mhz and other.sm_mhz else None
+
+
+def disturbance(one: Block, other: Block, before: Sequence[float] = ()) -> str:
+    """Why a pair does not count, as the end of a sentence; empty where it does.
+
+    before: `clocks_apart` of all pairs of these two arms that were measured earlier, in the same sense, those that were
+    void among them.
+    """
+    for block in (one, other):
+        if block.recompiles:
+            again = "recompilation" if block.recompiles == 1 else "recompilations"
+            return f"{block.recompiles} {again} in a block of {block.arm}"
+    if (mishap := set(one.clocks.throttled) ^ set(other.clocks.throttled)) - CAPS:
+        return f"clocks were lowered in one block only ({', '.join(sorted(mishap - CAPS))})"
+    if one.clocks.other_processes != other.clocks.other_processes:
+        return "another process was on the GPU in one block only"
+    apart = clocks_apart(one.clocks, other.clocks)
+    if apart is None or abs(apart) <= CLOCKS_APART or (before and abs(apart - median(before)) <= CLOCKS_APART):
+        return ""
+    return (
+        f"clocks were {math.expm1(abs(apart)):.1%} apart ({one.clocks.sm_mhz:,.0f} and {other.clocks.sm_mhz:,.0f} MHz)"
+    )
+
+
+def note_of_clocks(arm: str, other: str, apart: Sequence[float]) -> str:
+    """That two arms run at different clocks by themselves, as a sentence; empty where they do not.
+
+    apart: `clocks_apart` of the pairs that count, arm over other.
+    """
+    usual = median(apart) if apart else 0.0
+    if abs(usual) <= CLOCKS_APART:
+        return ""
+    return f"{arm} runs at clocks {abs(math.expm1(usual)):.1%} {'above' if usual > 0 else 'below'} those of {other}."
+
+
+def note_of_host(blocks: Sequence[Block]) -> str:
+    """That the host decides how long an arm takes, as a sentence; empty where it does not. blocks: of one arm."""
+    shares = [block.seconds / block.device_seconds - 1 for block in blocks if block.device_seconds]
+    if not shares or (usual := median(shares)) <= HOST_APART:
+        return ""
+    return f"{blocks[0].arm} is host-bound: its blocks take {usual:.1%} longer than the device's work in them."
