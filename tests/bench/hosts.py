@@ -1,0 +1,121 @@
+"""Noise of hosts, made up and recorded, and whole benches on it: the schedule, stopping and verdicts as they are shipped.
+
+Step seconds are relative: 1 is a step without noise. Legend of shapes: B benches, K blocks of a bench, S steps of a block,
+the first of which is what switching arms costs and is dropped.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from dynotune.bench.schedule import STEPS_A_BLOCK, Rules, rounds, stop
+from dynotune.bench.statistics import Estimate, estimate, half_width
+from dynotune.bench.verdict import Judgement, judge
+
+DATA = Path(__file__).with_name("data")
+
+Seconds = NDArray[np.float64]
+Host = Callable[[np.random.Generator, int, int, int], Seconds]
+"""Generator, B, K and S to step seconds [B, K, S]."""
+
+
+def made_up(step: float, slow: float, drift: float, process: float = 0.0) -> Host:
+    """As in the protocol's simulation: normal noise of a step, a share of slow steps (5 to 30 % longer), clocks that drift
+    with a correlation of 60 s where a step takes half a second, and processes that differ."""
+
+    def host(random: np.random.Generator, benches: int, blocks: int, steps: int) -> Seconds:
+        count = blocks * steps
+        keep, level = np.exp(-0.5 / 60), random.standard_normal(benches)
+        drifts = np.empty((benches, count))
+        for i in range(count):
+            drifts[:, i] = level
+            level = keep * level + np.sqrt(1 - keep**2) * random.standard_normal(benches)
+        seconds = 1 + drift * drifts + step * random.standard_normal((benches, count))
+        seconds *= 1 + (random.random((benches, count)) < slow) * random.uniform(0.05, 0.3, (benches, count))
+        seconds = seconds.reshape(benches, blocks, steps)
+        return seconds * np.exp(process * random.standard_normal((benches, blocks, 1)))
+
+    return host
+
+
+def recorded(path: Path, stretch: int = 4) -> Host:
+    """From a file of `benchmarks/step_noise.py`: stretches of so many blocks, each from a place of the series drawn at
+    random, so that what neighbours have in common stays and benches are near to independent."""
+    series = np.array(json.loads(path.read_text())["microseconds"], float)
+    series /= np.median(series)
+
+    def host(random: np.random.Generator, benches: int, blocks: int, steps: int) -> Seconds:
+        stretches = -(-blocks // stretch)
+        starts = random.integers(0, len(series) - stretch * steps, (benches, stretches, 1))
+        drawn = series[starts + np.arange(stretch * steps)]
+        return drawn.reshape(benches, stretches * stretch, steps)[:, :blocks]
+
+    return host
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one bench."""
+
+    estimate: Estimate
+    judgement: Judgement
+    ended: str
+
+    def misses(self, effect: float) -> bool:
+        """Whether the interval leaves the true log ratio out."""
+        return not self.estimate.low <= effect <= self.estimate.high
+
+
+Stopping = Callable[[list[float], list[float], int, Rules], str]
+
+
+def for_precision(pairs: list[float], noise: list[float], done: int, rules: Rules) -> str:
+    return stop([half_width(pairs, noise)] if done >= 2 else [], done, rules)
+
+
+def for_significance(pairs: list[float], noise: list[float], done: int, rules: Rules) -> str:
+    """What must not be done: end as soon as the interval leaves zero out."""
+    if done >= rules.most_pairs:
+        return "the cap"
+    ahead = done >= rules.pairs and abs(np.mean(pairs)) > half_width(pairs, noise)
+    return "significant" if ahead else ""
+
+
+def benches(
+    host: Host, count: int, effect: float = 0.0, rules: Rules | None = None, stopping: Stopping = for_precision
+) -> list[Outcome]:
+    """Runs so many benches of A against a B whose rate is e^effect times A's."""
+    rules = rules or Rules()
+    blocks = 2 * (rules.most_pairs + rules.noise_pairs)
+    seconds = host(np.random.default_rng(17), count, blocks, STEPS_A_BLOCK + 1)
+    log_rates = -np.log(seconds[:, :, 1:].sum(axis=2))
+    return [_bench(row, seed, effect, rules, stopping) for seed, row in enumerate(log_rates)]
+
+
+def _bench(log_rates: Seconds, seed: int, effect: float, rules: Rules, stopping: Stopping) -> Outcome:
+    pairs: list[float] = []
+    noise: list[float] = []
+    ended, block = "", 0
+    for one in rounds(["A", "B"], seed, rules):
+        first, second = (float(rate) for rate in log_rates[block : block + 2])
+        block += 2
+        if one.of_noise:
+            noise.append(second - first)
+            continue
+        pairs.append(effect + (second - first if one.arms == ("A", "B") else first - second))
+        if ended := stopping(pairs, noise, len(pairs), rules):
+            break
+    found = estimate(pairs, noise)
+    return Outcome(found, judge(found), ended)
+
+
+def naive(host: Host, count: int, steps: int = 80) -> float:
+    """Share of false calls of the usual design: so many steps of A, then as many of B, and Welch's t test on the steps."""
+    seconds = host(np.random.default_rng(17), count, 2, steps)
+    p = stats.ttest_ind(seconds[:, 0], seconds[:, 1], axis=1, equal_var=False).pvalue
+    return float(np.mean(p < 0.05))
