@@ -25,11 +25,12 @@ from typing import Any
 from benchmarks.arms import StepClock, WindowClock, arguments, hand_back, head, run_all
 from benchmarks.beside_trl import QWEN_7B, TARGETS
 
-PAIRS, WINDOW, WARM_UP, WINDOWS = 32, 2, 2, 4
-"""Pairs of a step, steps of a window, windows that do not count, and those that do. The first window compiles and has the
-step that is traced."""
+PAIRS, WINDOW, WARM_UP = 32, 2, 2
+"""Pairs of a step, steps of a window, and windows that do not count: the first compiles and has the step that is traced."""
 
-STEPS = WINDOW * (WARM_UP + WINDOWS)
+WINDOWS = {"probe": 4, "preference-mix": 3}
+"""That count. TRL takes some seconds for a step of the longer pairs."""
+
 WORDS = 5000
 """Of the probe's vocabulary."""
 
@@ -53,17 +54,21 @@ WORKS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "preference-mix": {
         "dynotune": {},
-        "trl, fa2 + Liger, 8 x 4 padding-free": trl(4, padding_free=True),
-        "trl, fa2 + Liger, 8 x 4": trl(4),
+        "trl, fa2 + Liger, 4 x 8 padding-free, checkpointing": trl(8, padding_free=True, gradient_checkpointing=True),
+        "trl, fa2 + Liger, 16 x 2 padding-free": trl(2, padding_free=True),
     },
 }
-"""By work the arms. Larger batches of TRL's run out of memory, or were slower (16 of the probe's pairs, padding-free)."""
+"""By work the arms. TRL's larger batches were slower (16 of the probe's pairs, padding-free) or run out of memory, as do 4
+pairs of `preference-mix` without checkpointing, padding-free."""
+
+
+def steps_of(work: str) -> int:
+    return WINDOW * (WARM_UP + WINDOWS[work])
 
 
 def common() -> dict[str, Any]:
     return {
         "max_length": 4096,
-        "max_steps": STEPS,
         "logging_steps": WINDOW,
         "learning_rate": 5e-6,
         "max_grad_norm": 1.0,
@@ -79,6 +84,7 @@ def common() -> dict[str, Any]:
 
 def rows_of(work: str, shared: Path) -> list[dict[str, Any]]:
     """As many pairs as the steps take."""
+    pairs = PAIRS * steps_of(work)
     if work == "preference-mix":
         rows = []
         with gzip.open(shared / "data" / "preference" / "preference_mix.jsonl.gz", "rt", encoding="utf-8") as source:
@@ -87,7 +93,7 @@ def rows_of(work: str, shared: Path) -> list[dict[str, Any]]:
                 if "tools" in row:
                     continue  # Qwen's template would drop them in one of the two trainers and not in the other
                 rows.append({key: row[key] for key in ("prompt", "chosen", "rejected")})
-                if len(rows) == PAIRS * STEPS + SPARE:
+                if len(rows) == pairs + SPARE:
                     return rows
         raise SystemExit("the data set has too few rows")
     draw = random.Random(0)
@@ -96,7 +102,7 @@ def rows_of(work: str, shared: Path) -> list[dict[str, Any]]:
         length = int(min(2000, max(8, draw.lognormvariate(math.log(median), 0.7))))
         return " ".join(f"w{draw.randrange(WORDS)}" for _ in range(length))
 
-    return [{"prompt": text(100), "chosen": f" {text(80)}", "rejected": f" {text(80)}"} for _ in range(PAIRS * STEPS)]
+    return [{"prompt": text(100), "chosen": f" {text(80)}", "rejected": f" {text(80)}"} for _ in range(pairs)]
 
 
 def tokenizer_of(work: str, shared: Path) -> Any:
@@ -229,7 +235,7 @@ def figures(arm: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_arm(args: argparse.Namespace) -> None:
-    settings = dict(WORKS[args.work][args.arm])
+    settings = {"max_steps": steps_of(args.work), **WORKS[args.work][args.arm]}
     tokenizer = tokenizer_of(args.work, args.shared)
     rows = rows_of(args.work, args.shared)
     arm = arm_dynotune if args.arm.startswith("dynotune") else arm_trl
@@ -246,7 +252,13 @@ def main() -> None:
         run_arm(args)
         return
     out = head(args, "benchmarks.beside_trl_dpo")
-    out["settings"] = {**common(), "pairs_per_step": PAIRS, "layers": args.layers, "warm_up_windows": WARM_UP}
+    out["settings"] = {
+        **common(),
+        "windows": WINDOWS,
+        "pairs_per_step": PAIRS,
+        "layers": args.layers,
+        "warm_up_windows": WARM_UP,
+    }
     run_all(args, "benchmarks.beside_trl_dpo", out, WORKS.__getitem__, ["--layers", str(args.layers)])
     print(f"{'work':15} {'arm':40} {'ms/step':>8} {'pairs/s':>8} {'GiB':>6}  losses")
     for work, measured in out["works"].items():
