@@ -119,3 +119,31 @@ def naive(host: Host, count: int, steps: int = 80) -> float:
     seconds = host(np.random.default_rng(17), count, 2, steps)
     p = stats.ttest_ind(seconds[:, 0], seconds[:, 1], axis=1, equal_var=False).pvalue
     return float(np.mean(p < 0.05))
+
+
+QUIET: dict[str, Host] = {
+    "quiet": made_up(step=0.002, slow=0, drift=0.003),
+    "drift 1 %": made_up(step=0.006, slow=0, drift=0.01),
+    "drift 2 %": made_up(step=0.006, slow=0, drift=0.02),
+    "steps 1 %, drift 2 %": made_up(step=0.01, slow=0, drift=0.02),
+}
+"""Whose pairs are near to normal, so that the interval misses as often as it says."""
+
+SLOW_STEPS: dict[str, Host] = {
+    "slow steps, drift 0.3 %": made_up(step=0.006, slow=0.02, drift=0.003),
+    "slow steps, drift 2 %": made_up(step=0.006, slow=0.02, drift=0.02),
+    "fresh processes": made_up(step=0.006, slow=0.02, drift=0.01, process=0.004),
+}
+"""Which widen the interval more than they shift its middle: it misses less often than it says."""
+
+NOISY: dict[str, Host] = {"noisy": made_up(step=0.15, slow=0.05, drift=0.03)}
+
+NOISY_PAIRS = 0.02
+"""Standard deviation of pairs above which a recorded host is noisy: 3 % cannot be told from nothing there in 16 pairs."""
+
+for _path in sorted(DATA.glob("step_noise_*.json")):
+    _host = recorded(_path)
+    _blocks = np.log(_host(np.random.default_rng(0), 500, 2, STEPS_A_BLOCK).sum(axis=2))
+    (NOISY if np.std(_blocks[:, 1] - _blocks[:, 0]) > NOISY_PAIRS else SLOW_STEPS)[_path.stem] = _host
+
+EVERY = QUIET | SLOW_STEPS | NOISY

@@ -17,6 +17,7 @@ from dynotune.bench.statistics import (
     half_width,
     log_ratios,
     noise_floor,
+    note_of_noise,
     pairs_needed,
     sign_flip_p,
     t_quantile,
@@ -84,6 +85,8 @@ def test_blocks_of_one_arm_that_differ_by_more_than_one_per_cent_widen() -> None
     assert noisy.half_width > 5 * estimate(pairs).half_width
     assert noise_floor([0.04, -0.03]) == pytest.approx(math.expm1(0.04))
     assert noise_floor([]) == 0
+    assert note_of_noise([0.04, -0.03]) == "Two blocks of the same arm were 4.1% apart: intervals take that in."
+    assert note_of_noise([0.005, -0.009]) == ""
 
 
 def test_all_signs_alike_in_six_pairs_is_the_smallest_p_there_can_be() -> None:

@@ -52,6 +52,8 @@ class Estimate:
     """Standard deviation of a pair, as the interval takes it."""
 
     median: float
+    """A logarithm too."""
+
     sign_flip_p: float
     bootstrap: tuple[float, float] | None
     """Percentile interval of the mean; None below `BOOTSTRAP_FROM` pairs."""
@@ -106,6 +108,12 @@ def half_width(log_ratios: Sequence[float], noise: Sequence[float] = ()) -> floa
 def noise_floor(noise: Sequence[float]) -> float:
     """How far two blocks of one arm were apart at most, as a share; 0 without any."""
     return math.expm1(max((abs(d) for d in noise), default=0.0))
+
+
+def note_of_noise(noise: Sequence[float]) -> str:
+    """That the host is noisy, as a sentence; empty where blocks of one arm were alike."""
+    floor = noise_floor(noise)
+    return f"Two blocks of the same arm were {floor:.1%} apart: intervals take that in." if floor > NOISY else ""
 
 
 def pairs_needed(spread: float, wanted: float) -> int:
