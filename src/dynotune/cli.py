@@ -36,7 +36,6 @@ LATER = {
     "profile": "a profile of a step",
     "audit": "an audit of another trainer's run",
     "tune": "the search for settings",
-    "report": "the report of a run",
 }
 
 app = App(
@@ -94,6 +93,13 @@ app.command(
     "dynotune.cli_bench:app",
     name="bench",
     help="Compare results of paired measurements, hold them against a baseline, list and withdraw them.",
+)
+app.command(
+    "dynotune.cli_report:report",
+    name="report",
+    help="Write runs and results of benches as one page of HTML, which needs nothing else and can be sent to anybody.",
+    help_epilogue="Examples:\n\ndynotune report runs/my-run\n\n"
+    "dynotune report runs/first runs/second --output both.html",
 )
 
 _Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print one JSON object on stdout.")]

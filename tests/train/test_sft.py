@@ -25,7 +25,8 @@ def test_the_run_folder_holds_what_the_docs_say(run_tiny: Any) -> None:
     )
     present = {path.name for path in result.folder.iterdir()}
     assert {
-        "config.yaml", "environment.json", "plan.json", "ledger.json", "metrics.jsonl", "checkpoints", "model", "loss.svg"
+        "config.yaml", "environment.json", "plan.json", "ledger.json", "metrics.jsonl", "checkpoints", "model", "loss.svg",
+        "report.html",
     } <= present  # fmt: skip
     rows = rows_of(result.folder)
     assert [r["step"] for r in rows if "loss" in r] == [1, 2, 3, 4, 5, 6]

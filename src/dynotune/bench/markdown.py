@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from dynotune.bench.result import Result
 from dynotune.bench.shown import Grid, shown
+from dynotune.config.secrets import masked
 from dynotune.data.printable import printable
 
 COMMAND = 2000
@@ -32,7 +33,7 @@ def markdown(result: Result, files: Sequence[str] = ()) -> str:
         f"{escaped(printable(result.name, 100))}, {printable(result.date[:10])}, {commit}"
         f"definitions {result.definitions}, seed {result.seed}"
     )
-    parts.append(fenced(printable(result.command, COMMAND)))
+    parts.append(fenced(printable(masked(result.command), COMMAND)))
     if files:
         parts.append("Whole result: " + ", ".join(escaped(printable(file, 200)) for file in files))
     return "\n\n".join(part for part in parts if part) + "\n"

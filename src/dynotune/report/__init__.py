@@ -1,1 +1,1 @@
-"""Loss curves and the model card."""
+"""Loss curves, the model card, and runs and benches as pages."""

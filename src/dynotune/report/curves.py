@@ -105,23 +105,24 @@ class Axes:
         return (loss - self.y_low) / (self.y_high - self.y_low)
 
 
-def axes_for(curves: list[Curve], x_ticks: int, y_ticks: int) -> Axes:
-    """Axes on round numbers. The loss axis begins at 0 unless all losses lie in its upper half."""
+def axes_for(curves: list[Curve], x_ticks: int, y_ticks: int, *, from_zero: bool = False) -> Axes:
+    """Axes on round numbers. The loss axis begins at 0 unless all losses lie in its upper half; with `from_zero` always."""
     steps = [step for curve in curves for step in curve.steps]
     losses = [loss for curve in curves for loss in curve.losses]
     low, high = min(losses), max(losses)
-    if 0 < low < high / 2:
+    if 0 < low < high / 2 or (from_zero and low > 0):
         low = 0.0
-    y = _round_ticks(low, high, y_ticks)
+    y = round_ticks(low, high, y_ticks)
     x_low, x_high = float(min(steps)), float(max(steps))
     x_low = 0.0 if x_low < x_high / 2 else x_low
-    x = [tick for tick in _round_ticks(x_low, x_high, x_ticks, whole=True) if x_low <= tick <= x_high]
+    x = [tick for tick in round_ticks(x_low, x_high, x_ticks, whole=True) if x_low <= tick <= x_high]
     if x_low == x_high:
         x_low, x_high = x_low - 1, x_high + 1
     return Axes(x_low, x_high, y[0], y[-1], x, y)
 
 
-def _round_ticks(low: float, high: float, about: int, whole: bool = False) -> list[float]:
+def round_ticks(low: float, high: float, about: int, whole: bool = False) -> list[float]:
+    """Round numbers, `about` so many, of which the first is at most `low` and the last at least `high`."""
     if high - low < 1e-9 * max(1.0, abs(low), abs(high)):  # a flat line, and no room between floats for ticks
         low, high = low - 0.5, high + 0.5
     raw = (high - low) / max(1, about)

@@ -3,37 +3,37 @@
 from html import escape
 from pathlib import Path
 
+from dynotune.report.colours import DARK, LIGHT
 from dynotune.report.curves import Axes, Curve, axes_for, tick_label
 
 WIDTH, HEIGHT = 720, 400
 LEFT, RIGHT, TOP, BOTTOM = 64, 20, 44, 52
 
-LIGHT = ("#2563eb", "#d97706", "#7c3aed", "#059669", "#dc2626", "#0891b2")
-DARK = ("#60a5fa", "#fbbf24", "#a78bfa", "#34d399", "#f87171", "#22d3ee")
-"""Stroke colours on a light and on a dark page: training first, then the evaluation sets."""
 
-
-def svg_loss_curve(curves: list[Curve], title: str = "loss") -> str:
+def svg_loss_curve(curves: list[Curve], title: str = "loss", of: str = "loss", *, on_page: bool = False) -> str:
     """A self-contained SVG document with training and evaluation loss over steps.
+
+    of: what the curves are of; an axis of anything but a loss begins at 0. on_page: the picture stands in a page, whose
+    style has its classes.
 
     Raises:
         ValueError: there is no curve to draw.
     """
     if not curves:
         raise ValueError("no curve to draw: no loss was logged")
-    axes = axes_for(curves, x_ticks=6, y_ticks=5)
+    axes = axes_for(curves, x_ticks=6, y_ticks=5, from_zero=of != "loss")
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         f'role="img" aria-label="{escape(title, quote=True)}">',
         f"<title>{escape(title)}</title>",
-        f"<style>{_style(len(curves))}</style>",
-        f'<rect class="page" width="{WIDTH}" height="{HEIGHT}" rx="8"/>',
-        f'<text x="{LEFT - 8}" y="26.5" text-anchor="end">loss</text>',
+        *([] if on_page else [f"<style>{_style(len(curves))}</style>"]),
+        *([] if on_page else [f'<rect class="page" width="{WIDTH}" height="{HEIGHT}" rx="8"/>']),
+        f'<text x="{LEFT - 8}" y="26.5" text-anchor="end">{escape(of)}</text>',
         *_grid(axes),
     ]
     for index, curve in enumerate(curves):
         parts += _curve(curve, index, axes)
-    parts += _legend(curves)
+    parts += _legend(curves, of)
     parts.append("</svg>")
     return "\n".join(parts) + "\n"
 
@@ -89,10 +89,11 @@ def _curve(curve: Curve, index: int, axes: Axes) -> list[str]:
     return parts
 
 
-def _legend(curves: list[Curve]) -> list[str]:
+def _legend(curves: list[Curve], of: str) -> list[str]:
     parts, x = [], float(LEFT)
     for index, curve in enumerate(curves):
-        label = f"{curve.name} {curve.losses[-1]:.4g}"
+        name = of if curve.is_train and of != "loss" else curve.name
+        label = f"{name} {tick_label(curve.losses[-1])}"
         if curve.not_finite:
             label += f" ({curve.not_finite} not finite)"
         parts.append(f'<line class="line s{index}" x1="{x:.1f}" x2="{x + 18:.1f}" y1="22" y2="22"/>')

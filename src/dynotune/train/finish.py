@@ -9,9 +9,12 @@ from typing import Any
 import torch
 
 from dynotune.config.whole import WholeConfig
+from dynotune.data.printable import printable
 from dynotune.measure.words import BEST_POSSIBLE, DEFINITIONS
 from dynotune.report.curves import read_curves
 from dynotune.report.model_card import write_model_card
+from dynotune.report.run_page import NAME as REPORT
+from dynotune.report.run_page import write_run_report
 from dynotune.report.speed import speed_sentence
 from dynotune.report.svg import write_svg_loss_curve
 from dynotune.report.terminal import loss_curve
@@ -58,6 +61,7 @@ def _write(
     figures = summary(run, time.perf_counter() - began, of_ranks)
     folder.write_json("summary.json", figures)
     write_model_card(folder.path, figures)
+    _write_report(run, folder)
     run.display.say(f"{figures['steps']} steps, {figures['real_tokens']:,} tokens in {figures['train_seconds']:.1f} s")
     run.display.say(speed_sentence(figures))
     if figures["train_loss"] is not None:
@@ -73,6 +77,14 @@ def _write(
         if address:
             run.display.say(f"pushed to {address}")
     return figures
+
+
+def _write_report(run: Run, folder: RunFolder) -> None:
+    """The page repeats what the other files hold, so a run whose page fails is whole: that is said."""
+    try:
+        folder.write_text(REPORT, write_run_report(folder.path))
+    except (OSError, ValueError) as error:
+        run.display.say(f"warning: {folder.path / REPORT} was not written ({printable(str(error), 200)})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ BESIDES = (
 )
 """What a new run removes where it may replace an old one."""
 
+MADE_AGAIN = ("report.html",)
+"""What a command may write once more at any time: it is removed as well, and has no checksum in the manifest."""
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
@@ -41,7 +43,7 @@ NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 AT_START = ("config.yaml", "environment.json", "plan.json", "ledger.json")
 """What a run writes before its first step."""
 
-WRITTEN = (*AT_START, *BESIDES, MANIFEST)
+WRITTEN = (*AT_START, *BESIDES, *MADE_AGAIN, MANIFEST)
 """Names that a run writes at the top of its folder."""
 
 
@@ -170,7 +172,7 @@ class RunFolder:
     @property
     def removed_at_begin(self) -> list[Path]:
         """What `begin` removes."""
-        return [self.path / name for name in (*LEAVINGS, *BESIDES, MANIFEST)] if self.replaces else []
+        return [self.path / name for name in (*LEAVINGS, *BESIDES, *MADE_AGAIN, MANIFEST)] if self.replaces else []
 
     def begin(self) -> None:
         """The run takes its first step now: what it replaces goes, what was kept aside comes in.
