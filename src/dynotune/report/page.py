@@ -76,8 +76,11 @@ class Table:
     grid: Grid
     kind: ClassVar[str] = "table"
 
-    def is_number(self, column: int) -> bool:
-        """Whether a column holds figures, which stand to the right."""
+    def numbers(self) -> list[bool]:
+        """Of each column, whether it holds figures, which stand to the right."""
+        return [self._is_number(column) for column in range(len(self.grid.head))]
+
+    def _is_number(self, column: int) -> bool:
         cells = [text for row in self.grid.rows if (text := row[column].text) not in _NONE]
         figures = sum(_FIGURE.fullmatch(text) is not None for text in cells)
         return column > 0 and figures > MOSTLY * len(cells)
