@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -38,30 +39,39 @@ class Hand:
         self.began = time.perf_counter()
         self.run_folder = folder / f"worker-{number}"
         self.seconds = 0.0
-        orders_out, orders_in = os.pipe()
-        answers_out, answers_in = os.pipe()
-        with self.log.open("wb") as log:
+        path = folder / f"worker-{number}.sock"
+        with socket.socket(socket.AF_UNIX) as door, self.log.open("wb") as log:
+            door.bind(str(path))
+            door.listen(1)
+            door.settimeout(0.2)
             self.process = subprocess.Popen(  # noqa: S603  (this program)
-                [sys.executable, "-m", "dynotune.bench.worker", str(orders_out), str(answers_in)],
+                [sys.executable, "-m", "dynotune.bench.worker", str(path), str(write(arm, folder)), method_of(arm)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                pass_fds=(orders_out, answers_in),
                 env={**os.environ, **environment},
             )
-        os.close(orders_out)
-        os.close(answers_in)
-        self._orders = os.fdopen(orders_in, "w", encoding="utf-8")
-        self._answers = os.fdopen(answers_out, encoding="utf-8")
-        self._send({"path": str(write(arm, folder)), "method": arm.config.method.command})
+            self._speaking = self._answered(door)
+        self._orders = self._speaking.makefile("w", encoding="utf-8")
+        self._answers = self._speaking.makefile("r", encoding="utf-8")
         self.device = self._receive()
+
+    def _answered(self, door: socket.socket) -> socket.socket:
+        """The connection that the process makes when it has started."""
+        while True:
+            try:
+                speaking, _ = door.accept()
+            except TimeoutError:
+                if self.process.poll() is not None:
+                    raise self._gone() from None
+            else:
+                speaking.setblocking(True)
+                return speaking
 
     def stand(self, arm: Arm) -> dict[str, Any]:
         """Put this arm in, and out what stood."""
         path = write(arm, self.folder)
-        return self.do(
-            "stand", name=arm.name, method=arm.config.method.command, path=str(path), folder=str(self.run_folder)
-        )
+        return self.do("stand", name=arm.name, method=method_of(arm), path=str(path), folder=str(self.run_folder))
 
     def do(self, what: str, **order: Any) -> dict[str, Any]:
         """Raises `ArmFailedError`; the process is of no use behind it."""
@@ -90,7 +100,7 @@ class Hand:
     def _gone(self) -> ArmFailedError:
         code = self.process.wait()
         ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        text = f"its process ended ({ended}); the end of its log {self.log}:\n{last_lines(self.log)}"
+        text = f"its process ended ({ended}); the end of what it printed:\n{last_lines(self.log)}"
         return ArmFailedError(text, "memory" if code == -signal.SIGKILL else "bug", self.log)
 
     def __enter__(self) -> Self:
@@ -111,8 +121,13 @@ class Hand:
             except (ArmFailedError, subprocess.TimeoutExpired):
                 self.process.kill()
                 self.process.wait()
-        self._answers.close()
+        self._speaking.close()
         self.seconds = time.perf_counter() - self.began
+
+
+def method_of(arm: Arm) -> str:
+    """Name of what its configuration is of."""
+    return str(arm.config.method.command)
 
 
 def write(arm: Arm, folder: Path) -> Path:

@@ -91,7 +91,10 @@ class Stage:
             "installed": [one.name for one in execution.installed],
             "examples_a_step": plan.examples_per_step,
             "steps_an_epoch": plan.steps_per_epoch,
+            "packs": plan.packing is not None,
             "layout": plan.to_json(),
+            "work": execution.site.context.work,
+            "model": self.it.prepared.facts.to_json(),
             "mfu_not_known": self.run.journal.utilisation.why_not,
         }
 
@@ -133,7 +136,9 @@ class Stage:
             "first_step": first,
             "steps": steps,
             "seconds": self.watch.seconds,
+            "when": self.watch.edges,
             "step_seconds": self.watch.step_seconds,
+            "step_tokens": [step.real_tokens for step in taken],
             "device_seconds": sum(self.watch.step_seconds) if self.it.device.type == "cuda" else None,
             "flops": flops or None,
             "available_flops_a_second": utilisation.available_flops(1.0) or None,

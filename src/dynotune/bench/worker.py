@@ -1,28 +1,44 @@
-"""A process that holds arms and does what it is told, a line of JSON at a time: `python -m dynotune.bench.worker IN OUT`.
+"""A process that holds arms and does what it is told, a line of JSON at a time: `python -m dynotune.bench.worker SOCKET`.
 
-IN and OUT are numbers of pipes that the process was given; everything that a run prints goes to its standard output, which
-whoever started it keeps as a log.
+SOCKET is a Unix socket on which whoever started it listens; everything that a run prints goes to its standard output, which
+is kept as a log. With `gpus: N` it starts N processes of itself; the first one hears the orders and tells the others.
 """
 
 import json
-import os
+import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
 import torch
 from rich.console import Console
 
+from dynotune.bench.products import best_product
 from dynotune.bench.stage import Stage, quiet
 from dynotune.config.load import load_config
 from dynotune.config.whole import METHODS, WholeConfig
 from dynotune.errors import ConfigError, DynotuneError
 from dynotune.parallel.join import joined, place
+from dynotune.parallel.launch import must_be_launched, refuse_missing_gpus, run_processes
 from dynotune.parallel.ranks import Ranks
+from dynotune.speedups.machine import machine_of
 from dynotune.train.device import set_up_process
+
+LARGEST = (
+    "seconds",
+    "device_seconds",
+    "allocated",
+    "reserved",
+    "device",
+    "retries",
+    "typical_allocated",
+    "peak_allocated",
+)
+"""Figures of which the largest of all ranks counts."""
 
 SHORT = (torch.OutOfMemoryError, torch.AcceleratorError)
 
@@ -30,10 +46,9 @@ SHORT = (torch.OutOfMemoryError, torch.AcceleratorError)
 class Worker:
     """Answers orders until it is told to end."""
 
-    def __init__(
-        self, ranks: Ranks, device: torch.device, console: Console, stack: ExitStack, say: Callable[..., None]
-    ):
-        self.ranks, self.device, self.console, self.stack, self.say = ranks, device, console, stack, say
+    def __init__(self, ranks: Ranks, device: torch.device, console: Console, stack: ExitStack) -> None:
+        """stack: holds the run that is opened; whoever made it closes it."""
+        self.ranks, self.device, self.console, self.stack = ranks, device, console, stack
         self.stage: Stage | None = None
 
     def do(self, order: dict[str, Any]) -> dict[str, Any]:
@@ -55,6 +70,9 @@ class Worker:
     def _lengths(self, **order: Any) -> dict[str, Any]:
         return self._standing.lengths(**order)
 
+    def _products(self) -> dict[str, Any]:
+        return {"flops": best_product(self.device)}
+
     def _worst(self) -> dict[str, Any]:
         return self._standing.worst(self.console.print)
 
@@ -63,6 +81,14 @@ class Worker:
         if self.stage is None:
             raise ConfigError("no arm stands yet")
         return self.stage
+
+
+def device_facts(device: torch.device) -> dict[str, Any]:
+    """The machine with this device, and of a GPU the number under which its driver knows it."""
+    facts: dict[str, Any] = {"type": device.type, "machine": asdict(machine_of(device))}
+    if device.type == "cuda":
+        facts["uuid"] = str(torch.cuda.get_device_properties(device).uuid)
+    return facts
 
 
 def config_at(path: Path, method: str) -> WholeConfig:
@@ -82,40 +108,62 @@ def failure(error: BaseException) -> dict[str, Any]:
     return {"kind": kind, "text": str(error) or type(error).__name__, "type": type(error).__name__}
 
 
-def serve(orders: TextIO, answers: TextIO) -> int:
-    """Do orders until there are no more. Each is answered; behind an error nothing of this process is to be trusted."""
+def serve(config: WholeConfig, orders: TextIO | None, answers: TextIO | None) -> int:
+    """Do orders until there are no more. Each is answered; behind an error nothing of this process is to be trusted.
 
-    def answer(value: dict[str, Any]) -> None:
-        answers.write(json.dumps(value) + "\n")
-        answers.flush()
-
-    console = Console(force_terminal=False, width=160)
-    first = json.loads(next(orders))
-    config = config_at(Path(first["path"]), first["method"])
+    orders, answers: of the first of several processes; the others do what it is told.
+    """
     here = place(config)
     device = set_up_process(config, here.local_rank)
+    console = Console(force_terminal=False, width=160)
+
+    def answer(value: dict[str, Any]) -> None:
+        if answers is not None:
+            answers.write(json.dumps(value) + "\n")
+            answers.flush()
+
     with ExitStack() as stack:
         ranks = stack.enter_context(joined(here, device, config.ddp_timeout))
-        worker = Worker(ranks, device, console, stack, console.print)
-        answer({"device": device.type, "name": torch.cuda.get_device_name() if device.type == "cuda" else "cpu"})
-        for line in orders:
-            order = json.loads(line)
-            if order["do"] == "end":
-                break
+        worker = Worker(ranks, device, console, stack)
+        answer(device_facts(device))
+        while True:
+            line = ranks.from_first(orders.readline() if orders is not None else "")
+            if not line or (order := json.loads(line))["do"] == "end":
+                return 0
             try:
                 value = worker.do(order)
             except (DynotuneError, *SHORT, RuntimeError, ValueError) as error:
                 traceback.print_exc()
                 answer({"error": failure(error)})
                 return 1
-            answer({"value": value})
-    return 0
+            answer({"value": slowest(ranks.gather(value))})
+
+
+def slowest(told: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of several ranks' answers the first one's, with the time of the slowest and the memory of the fullest."""
+    first = dict(told[0])
+    for name in LARGEST:
+        values = [one[name] for one in told if one.get(name) is not None]
+        if len(values) > 1:
+            first[name] = max(values)
+    if "step_seconds" in first:
+        first["step_seconds"] = [max(each) for each in zip(*(one["step_seconds"] for one in told), strict=True)]
+    return first
 
 
 def main() -> int:
-    orders, answers = (int(word) for word in sys.argv[1:3])
-    with os.fdopen(orders, encoding="utf-8") as reading, os.fdopen(answers, "w", encoding="utf-8") as writing:
-        return serve(reading, writing)
+    path, arm, method = sys.argv[1:4]
+    config = config_at(Path(arm), method)
+    if must_be_launched(config):
+        count = config.gpus or 1
+        refuse_missing_gpus(config, count)
+        return run_processes(["-m", "dynotune.bench.worker", *sys.argv[1:4]], count, Path(arm).parent, print)
+    if place(config).rank:
+        return serve(config, None, None)
+    with socket.socket(socket.AF_UNIX) as speaking:
+        speaking.connect(path)
+        with speaking.makefile("r", encoding="utf-8") as orders, speaking.makefile("w", encoding="utf-8") as answers:
+            return serve(config, orders, answers)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def launch(config: RunConfig, words: Sequence[str], folder: Path, prove: bool, s
     """
     count = config.gpus
     assert count is not None
-    _refuse_missing_gpus(config, count)
+    refuse_missing_gpus(config, count)
     command = ["-m", "dynotune", *words]
     if prove:
         say(f"proving on one process before {count} start (`--no_prove` skips it)")
@@ -47,10 +47,11 @@ def launch(config: RunConfig, words: Sequence[str], folder: Path, prove: bool, s
             return 128 - proof.returncode if proof.returncode < 0 else proof.returncode
         say(proof.stdout.strip().rsplit("\n", 1)[-1])
     say(f"starting {count} processes")
-    return _run(command, count, folder, say)
+    return run_processes(command, count, folder, say)
 
 
-def _refuse_missing_gpus(config: RunConfig, count: int) -> None:
+def refuse_missing_gpus(config: RunConfig, count: int) -> None:
+    """Raises `ConfigError` where so many processes have no GPU each."""
     if config.use_cpu:
         return
     import torch
@@ -63,7 +64,9 @@ def _refuse_missing_gpus(config: RunConfig, count: int) -> None:
         )
 
 
-def _run(command: Sequence[str], count: int, folder: Path, say: Callable[[str], None]) -> int:
+def run_processes(command: Sequence[str], count: int, folder: Path, say: Callable[[str], None]) -> int:
+    """Run `python COMMAND` on so many processes that find each other; returns the exit code of the job. folder: of its run,
+    for people."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
