@@ -1,0 +1,248 @@
+"""From what was measured to a result: figures of each arm, comparisons with their verdicts, and the closing sentence."""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from dynotune.bench import expect, sentence
+from dynotune.bench.arms import settings_of
+from dynotune.bench.asked import Pairing
+from dynotune.bench.describe import differences, operating_point, sample_of
+from dynotune.bench.measure import Measured
+from dynotune.bench.result import Arm, Block, Comparison, Engaged, Noise, Parity, Result, Verdict, WarmUp
+from dynotune.bench.statistics import Estimate, estimate, noise_floor
+from dynotune.bench.steady import pays_back_after
+from dynotune.bench.verdict import compare_memory, judge, why_not_comparable
+from dynotune.measure.words import DEFINITIONS
+
+
+def conclude(
+    found: Measured,
+    parity: Sequence[Parity],
+    targets: Sequence[expect.Target],
+    *,
+    machine: Mapping[str, Any],
+    commit: str | None,
+    notes: Sequence[str] = (),
+) -> Result:
+    """parity: what the gate said of arms. targets: of `--expect`. machine: of the device that was used. commit: of the
+    project that was measured, where there is one."""
+    asked = found.asked
+    noise = found.noise
+    arms = tuple(_arm(found, arm.name) for arm in asked.arms)
+    comparisons = tuple(_comparison(found, pairing, parity, noise) for pairing in asked.pairings)
+    first = found.cast.warm[asked.arms[0].name].stood
+    result = Result(
+        definitions=DEFINITIONS,
+        name=asked.out.name,
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        kind=asked.kind,
+        command=asked.command,
+        commit=commit,
+        operating_point=operating_point(asked, first, str(machine["device"])),
+        machine=dict(machine),
+        devices=asked.arms[0].config.gpus or 1,
+        work=first["work"],
+        model=first["model"],
+        tier=found.tier,
+        why_tier=found.why_tier,
+        seed=asked.seed,
+        steps_a_block=asked.steps_a_block,
+        schedule=tuple(block.arm for block in found.blocks),
+        sample=sample_of(found),
+        noise=_noise(noise),
+        arms=arms,
+        comparisons=(*comparisons, *_interactions(found, comparisons)),
+        parity=tuple(parity),
+        differences=tuple(differences(found)),
+        notes=(*notes, *_notes(found)),
+        sentence="",
+        gpu_seconds=found.spent * (asked.arms[0].config.gpus or 1),
+        budget_seconds=asked.rules.budget_seconds,
+    )
+    judged = expect.judge(tuple(targets), result) if targets else ()
+    result = result.model_copy(update={"expectations": tuple(judged)})
+    return result.model_copy(update={"sentence": sentence.closing(result)})
+
+
+def _arm(found: Measured, name: str) -> Arm:
+    asked = found.asked
+    config, first = asked.arm(name).config, asked.arms[0].config
+    warm = found.cast.warm.get(name)
+    blocks = tuple(block for block in found.blocks if block.arm == name)
+    counted = list(found.counted(name).values())
+    return Arm(
+        name=name,
+        settings=settings_of(first, config),
+        config=config.public_dict(),
+        failed=found.failed.get(name),
+        examples_a_step=warm.stood["examples_a_step"] if warm else None,
+        steps_an_epoch=warm.stood["steps_an_epoch"] if warm else None,
+        blocks=blocks,
+        warm_up=WarmUp(
+            steps=warm.steps,
+            seconds=warm.seconds,
+            first_step_seconds=warm.first_step_seconds,
+            set_up_seconds=warm.set_up_seconds,
+            events=warm.events,
+            stationary=warm.stationary,
+        )
+        if warm
+        else None,
+        memory=found.memory.get(name),
+        engaged=engaged(found.cast.proofs.get(name, ())),
+        gpu_seconds=found.cast.held.get(name, 0.0) + found.held_apart.get(name, 0.0),
+        mfu=_mfu(found, name),
+        final_loss=next((block.loss for block in reversed(counted) if block.loss is not None), None),
+        said=tuple(warm.stood["said"]) if warm else (),
+    )
+
+
+def engaged(rows: Sequence[Mapping[str, Any]]) -> tuple[Engaged, ...]:
+    """Of the rows of an engagement table, those that were to run or might have surprised."""
+    return tuple(
+        Engaged(
+            name=row["name"],
+            state=row["state"],
+            seen=row["seen"] if row["of"] else None,
+            expected=row["of"] or None,
+            evidence=row["evidence"],
+        )
+        for row in rows
+        if row["state"] != "left out" or not row["expected"]
+    )
+
+
+def _mfu(found: Measured, name: str) -> float | None:
+    blocks = found.counted(name).values()
+    available = found.available_flops.get(name)
+    if not available or any(block.flops is None for block in blocks) or not blocks:
+        return None
+    return sum(block.flops or 0.0 for block in blocks) / (available * sum(block.seconds for block in blocks))
+
+
+def _comparison(found: Measured, pairing: Pairing, parity: Sequence[Parity], noise: Sequence[float]) -> Comparison:
+    ratios = found.log_ratios(pairing.arm, pairing.against)
+    seen = estimate(ratios, noise, seed=found.asked.seed) if len(ratios) >= 2 else None
+    failed = found.failed.get(pairing.arm) or found.failed.get(pairing.against)
+    why = why_not_comparable(_parity(parity, pairing), _in_question(found, pairing), failed=failed)
+    judgement = judge(
+        seen,
+        not_comparable=why,
+        unsettled=_unsettled(found, pairing),
+        mfu=_mfu(found, pairing.arm),
+        attainable_mfu=found.attainable_mfu,
+    )
+    shown = judgement.verdict is not Verdict.NOT_COMPARABLE
+    memory = compare_memory(found.memory.get(pairing.arm), found.memory.get(pairing.against))
+    return Comparison(
+        arm=pairing.arm,
+        against=pairing.against,
+        label=pairing.label,
+        role=pairing.role,
+        ratio=seen.interval if seen and shown else None,
+        log_ratios=tuple(ratios) if shown else (),
+        median=math.exp(seen.median) if seen and shown else None,
+        sign_flip_p=seen.sign_flip_p if seen and shown else None,
+        verdict=judgement.verdict,
+        why=judgement.why,
+        needs_more_pairs=judgement.needs_more_pairs,
+        memory=memory[0] if memory else None,
+        memory_ratio=memory[1] if memory else None,
+        pays_back_after_steps=_pays_back(found, pairing, seen) if shown else None,
+    )
+
+
+def _parity(parity: Sequence[Parity], pairing: Pairing) -> Parity | None:
+    """Of the two arms; of a change that is left out of everything, the worst that was said of either."""
+    for one in parity:
+        if one.arm == pairing.arm and one.against == pairing.against:
+            return one
+    about = [one for one in parity if one.arm in (pairing.arm, pairing.against)]
+    return next((one for one in about if one.state == "differs"), about[0] if about else None)
+
+
+def _in_question(found: Measured, pairing: Pairing) -> list[Engaged]:
+    """What a trace says of the speed-ups that the arm has and the other has not."""
+    proofs, warm = found.cast.proofs, found.cast.warm
+    if pairing.arm not in warm or pairing.against not in warm:
+        return []
+    settings = settings_of(found.asked.arm(pairing.against).config, found.asked.arm(pairing.arm).config)
+    named = {
+        key.removeprefix("speedups.")
+        for key, value in settings.items()
+        if key.startswith("speedups.") and value != "off"
+    }
+    new = named | {*warm[pairing.arm].stood["installed"]} - {*warm[pairing.against].stood["installed"]}
+    rows = [row for row in proofs.get(pairing.arm, ()) if row["name"] in new]
+    return [
+        Engaged(name=row["name"], state=row["state"], seen=row["seen"], expected=row["of"], evidence=row["evidence"])
+        for row in rows
+    ]
+
+
+def _unsettled(found: Measured, pairing: Pairing) -> str:
+    """Why blocks were void each time; empty where enough of them count."""
+    both = {pairing.arm, pairing.against}
+    void = [block for block in found.blocks if block.arm in both and block.void]
+    if len(found.log_ratios(pairing.arm, pairing.against)) >= 2 or not void:
+        return ""
+    return void[-1].void or ""
+
+
+def _pays_back(found: Measured, pairing: Pairing, seen: Estimate | None) -> float | None:
+    warm = found.cast.warm
+    if seen is None or not {pairing.arm, pairing.against} <= warm.keys() or found.tier.value.startswith("one process,"):
+        return None  # in one process the second arm begins in what the first one has made warm
+    mine, theirs = warm[pairing.arm], warm[pairing.against]
+    extra = (mine.set_up_seconds + mine.seconds) - (theirs.set_up_seconds + theirs.seconds)
+    step = _seconds_a_step(found.counted(pairing.arm)), _seconds_a_step(found.counted(pairing.against))
+    return None if None in step else pays_back_after(extra, *step)  # type: ignore[arg-type]
+
+
+def _seconds_a_step(blocks: Mapping[int, Block]) -> float | None:
+    steps = sum(block.steps for block in blocks.values())
+    return sum(block.seconds for block in blocks.values()) / steps if steps else None
+
+
+def _interactions(found: Measured, comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Of each change: what it adds as the last one over what it does alone."""
+    made = []
+    alone = {one.label: one for one in comparisons if one.role == "alone"}
+    for last in comparisons:
+        first = alone.get(last.label)
+        if last.role != "last" or first is None or Verdict.NOT_COMPARABLE in (first.verdict, last.verdict):
+            continue
+        pairs = [b - a for a, b in zip(first.log_ratios, last.log_ratios, strict=False)]
+        if len(pairs) < 2 or len(first.log_ratios) != len(last.log_ratios):
+            continue
+        seen = estimate(pairs, seed=found.asked.seed)
+        judgement = judge(seen)
+        made.append(
+            Comparison(
+                arm=last.arm,
+                against=last.against,
+                label=last.label,
+                role="interaction",
+                ratio=seen.interval,
+                log_ratios=tuple(pairs),
+                verdict=judgement.verdict,
+                why=judgement.why,
+            )
+        )
+    return made
+
+
+def _noise(noise: Sequence[float]) -> Noise | None:
+    if not noise:
+        return None
+    floor = noise_floor(noise)
+    note = "blocks of the same arm were more than 1 % apart, which widens every interval" if floor > 0.01 else ""
+    return Noise(log_ratios=tuple(noise), floor=floor, note=note)
+
+
+def _notes(found: Measured) -> list[str]:
+    """What the reader must know besides."""
+    said = [warm.note for warm in found.cast.warm.values() if warm.note] + found.notes
+    return [*said, f"The rounds ended: {found.ended}."] if found.ended else said
