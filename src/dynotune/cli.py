@@ -92,7 +92,7 @@ app.command(
 app.command(
     "dynotune.cli_bench:app",
     name="bench",
-    help="Compare results of paired measurements, hold them against a baseline, list and withdraw them.",
+    help="Measure what a change does to speed and memory, in pairs; compare and gate kept results.",
 )
 app.command(
     "dynotune.cli_report:report",

@@ -20,6 +20,7 @@ from dynotune.bench.result import Result
 from dynotune.bench.sentence import closing, name
 from dynotune.bench.shown import Grid, Line, Tone
 from dynotune.bench.table import beside
+from dynotune.cli_measure import measure
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError
 
@@ -29,8 +30,14 @@ user can mend (a file that is no result, other definitions), and 1 a defect."""
 
 app = App(
     name="bench",
-    help="Compare results of paired measurements, hold them against a baseline, list and withdraw them.",
-    help_epilogue="Example: dynotune bench gate baseline.json new.json --max_regression 3%",
+    help="Measure what a change does to speed and memory, in pairs of blocks on the same documents; speed is shown where"
+    " the updates stay the same. Compare kept results, hold them against a baseline, list and withdraw them.",
+    help_epilogue="Examples:\n\n"
+    "dynotune bench --config a.yaml --vs b.yaml\n\n"
+    "dynotune bench --config a.yaml --set use_liger_kernel=true --expect 'speed>=1.05'\n\n"
+    "dynotune bench --config a.yaml --ladder --budget 300\n\n"
+    "dynotune bench --config a.yaml --sweep micro_batch_tokens=2048,4096,8192\n\n"
+    "dynotune bench gate baseline.json new.json --max_regression 3%",
     help_format="plaintext",
     version_flags=(),
 )
@@ -38,7 +45,7 @@ app = App(
 _Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print one JSON object on stdout.")]
 
 
-# The default command, which measures, stands here.
+app.default(measure)
 
 
 @app.command(help_epilogue="Example: dynotune bench compare 2026-11-21-180000-ab new.json")

@@ -1,0 +1,264 @@
+"""`dynotune bench`: from what was asked on the command line to a result on the screen and in files."""
+
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+
+from dynotune.bench import asked as asking
+from dynotune.bench.arms import Arm, in_words
+from dynotune.bench.asked import Asked, Change, Needs
+from dynotune.bench.cast import environment_of
+from dynotune.bench.conclude import conclude
+from dynotune.bench.expect import parse
+from dynotune.bench.hand import Hand
+from dynotune.bench.measure import measure
+from dynotune.bench.result import Parity, Result, Tier
+from dynotune.bench.schedule import Rules
+from dynotune.config.load import ONE_SPEEDUP
+from dynotune.config.reading.flags import Words, from_words
+from dynotune.config.whole import WholeConfig
+from dynotune.environment import PACKAGES, installed
+from dynotune.errors import ConfigError
+from dynotune.say import sayer
+from dynotune.speedups.registry import speedups
+
+TIERS = {"switch": Tier.SWITCH, "resident": Tier.RESIDENT, "fresh": Tier.FRESH}
+
+STEPS_A_FRESH_BLOCK = 20
+"""A fresh process has an effect of its own, against which more steps in it do nothing; fewer would not pay for its start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was asked, as it was typed."""
+
+    config: WholeConfig
+    named: str
+    """What the first arm is called."""
+
+    versus: tuple[str, WholeConfig] | None = None
+    changes: Sequence[str] = ()
+    """Of `--set`: `key=value`."""
+
+    ladder: bool = False
+    attribute: bool = False
+    sweep: str | None = None
+    quick: bool = False
+    pairs: int | None = None
+    most_pairs: int | None = None
+    steps: int | None = None
+    resolution: float = 0.005
+    budget: float | None = None
+    seed: int = 0
+    tier: Literal["switch", "resident", "fresh"] | None = None
+    parity: Literal["gate", "full", "off"] = "gate"
+    memory: bool = True
+    expect: str | None = None
+    out: Path | None = None
+    command: str = "dynotune bench"
+
+
+def bench(options: Options, console: Console) -> tuple[Result, Path]:
+    """Run it. Returns the result and the folder for its files: `options.out`, or a new one under `benches/`.
+
+    Raises `ConfigError` before anything runs, `ArmFailedError` where the first arm cannot be measured.
+    """
+    say = sayer(console)
+    targets = parse(options.expect) if options.expect else ()
+    out = options.out or fresh_folder(options)
+    with tempfile.TemporaryDirectory(prefix="dynotune-bench-") as temporary:
+        work = Path(temporary)
+        try:
+            asked = _asked(options, out, work, say)
+            began = time.perf_counter()
+            parity, spent = _parity(asked, work, say)
+            found = measure(asked, work, say, spent)
+            say(f"measured in {time.perf_counter() - began:.0f} s")
+        finally:
+            keep_logs(work, out)
+    unknown = ["Whether the arms make the same updates was not checked (`--parity off`)."]
+    notes = unknown if asked.parity == "off" else []
+    return conclude(found, parity, targets, machine=_machine(found.device), commit=commit_here(), notes=notes), out
+
+
+def keep_logs(work: Path, out: Path) -> None:
+    """What the processes of the arms printed, into `logs/` of the result's folder: also where the bench failed."""
+    logs = list(work.rglob("*.log"))
+    if logs:
+        (out / "logs").mkdir(parents=True, exist_ok=True)
+    for log in logs:
+        name = "-".join(log.relative_to(work).parts)
+        shutil.copyfile(log, out / "logs" / name)
+
+
+def _machine(device: Mapping[str, Any]) -> dict[str, Any]:
+    """The device's machine, with versions of packages."""
+    return {**device["machine"], "packages": installed(PACKAGES)}
+
+
+def commit_here() -> str | None:
+    """Of the project in the current folder, with `-changed` where files differ from it; None outside of git."""
+    git = shutil.which("git")
+    if git is None:
+        return None
+    told = [
+        subprocess.run([git, *words], capture_output=True, text=True, check=False, timeout=30)  # noqa: S603
+        for words in (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+    ]
+    if any(one.returncode for one in told):
+        return None
+    return told[0].stdout.strip() + ("-changed" if told[1].stdout.strip() else "")
+
+
+def fresh_folder(options: Options) -> Path:
+    """`benches/DATE-NAME`, which is not there yet."""
+    words = re.sub(r"[^a-z0-9]+", "-", "-".join([options.named, *options.changes, options.sweep or ""]).lower())
+    name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{words.strip('-')[:40].strip('-') or 'bench'}"
+    return Path("benches") / name
+
+
+def _asked(options: Options, out: Path, work: Path, say: Callable[[str], None]) -> Asked:
+    """The arms and pairings of what was typed. Without any change, the speed-ups that the run takes are the changes."""
+    first = Arm(options.named, options.config)
+    kind: asking.Kind = "ab"
+    walks = options.ladder or options.attribute
+    if sum((bool(options.sweep), options.versus is not None, options.ladder, options.attribute)) > 1:
+        raise ConfigError("Give one of `--vs`, `--sweep`, `--ladder` and `--attribute`: each is a bench of its own.")
+    if options.sweep:
+        if options.changes:
+            raise ConfigError(
+                "`--sweep` and `--set` are both given: write what is the same in all arms into the configuration."
+            )
+        key, values = _sweep_of(options.config, options.sweep)
+        kind, (arms, pairings) = "sweep", asking.sweep(options.config, key, values)
+    elif walks:
+        changes: dict[str, Change] = {word: changes_of(options.config, [word]) for word in options.changes}
+        needs: Needs = {}
+        if not changes:
+            first, changes, needs = _of_speedups(first, work, say)
+        kind = "ladder" if options.ladder else "attribute"
+        arms, pairings = asking.ladder(first, changes) if options.ladder else asking.attributed(first, changes, needs)
+    elif options.versus is not None:
+        name, config = options.versus
+        arms, pairings = asking.two(first, Arm(name, asking.changed(config, changes_of(config, options.changes))))
+    elif options.changes:
+        change = changes_of(options.config, options.changes)
+        arms, pairings = asking.two(first, Arm(in_words(change), asking.changed(options.config, change)))
+    else:
+        raise ConfigError(
+            "nothing to compare: give `--vs b.yaml`, `--set key=value`, `--sweep key=v1,v2`, `--ladder` or `--attribute`."
+        )
+    if arms[0].config.method is not arms[-1].config.method:
+        raise ConfigError("SFT and DPO cannot be compared: an arm of each has other examples and another objective.")
+    tier = TIERS[options.tier] if options.tier else None
+    fresh = tier is Tier.FRESH
+    pairs = options.pairs or 6
+    most = options.most_pairs or max(pairs, 6 if options.quick or fresh else 16)
+    rules = Rules(pairs=pairs, most_pairs=most, resolution=options.resolution, budget_seconds=options.budget)
+    return Asked(
+        kind=kind,
+        arms=arms,
+        pairings=pairings,
+        rules=rules,
+        steps_a_block=options.steps or (STEPS_A_FRESH_BLOCK if fresh else 5),
+        seed=options.seed,
+        out=out,
+        command=options.command,
+        tier=tier,
+        parity=options.parity,
+        memory=options.memory,
+    )
+
+
+def changes_of(config: WholeConfig, words: Sequence[str]) -> dict[str, Any]:
+    """`key=value` as keys and values, read as flags are. Raises `ConfigError`."""
+    found: dict[str, Any] = {}
+    for word in words:
+        key, _, value = word.partition("=")
+        if not value:
+            raise ConfigError(f"`--set {word}`: write `key=value`.")
+        found[key] = _value(config, key, value, f"--set {word}")
+    return found
+
+
+def _value(config: WholeConfig, key: str, value: str, flag: str) -> Any:
+    if key.startswith(ONE_SPEEDUP):
+        name = key.removeprefix(ONE_SPEEDUP)
+        if name not in speedups():
+            raise ConfigError(f"`{flag}`: there is no speed-up `{name}`. `dynotune plan` lists them.")
+        if value not in ("auto", "on", "off"):
+            raise ConfigError(f"`{flag}`: a speed-up is `auto`, `on` or `off`.")
+        return value
+    if key not in type(config).model_fields:
+        raise ConfigError(f"`{flag}`: there is no key `{key}`. `dynotune {config.method.command} --help` lists them.")
+    try:
+        return from_words(type(config), key, Words(value.split()))
+    except ValueError as error:
+        raise ConfigError(f"`{flag}`: {error}.") from error
+
+
+def _sweep_of(config: WholeConfig, word: str) -> tuple[str, list[Any]]:
+    key, _, values = word.partition("=")
+    if not values:
+        raise ConfigError(f"`--sweep {word}`: write `key=v1,v2`.")
+    return key, [_value(config, key, value, f"--sweep {word}") for value in values.split(",") if value]
+
+
+def _of_speedups(
+    first: Arm, work: Path, say: Callable[[str], None]
+) -> tuple[Arm, dict[str, Change], dict[str, list[str]]]:
+    """The plain path as the baseline, and as changes the speed-ups that the configuration takes, in an order in which each
+    can be: behind those that it needs."""
+    say("finding the speed-ups that this configuration takes")
+    with Hand(first, work, 999, say, environment_of([first])) as hand:
+        standing: list[str] = hand.stand(first)["installed"]
+    needs = {name: _needs(name, standing) for name in standing}
+    ordered: list[str] = []
+    while left := [name for name in standing if name not in ordered]:
+        ordered.append(next(name for name in left if set(needs[name]) <= set(ordered)))
+    every = dict.fromkeys(speedups(), "off")
+    plain = first.config.replace(speedups={**first.config.speedups, **every})
+    changes: dict[str, Change] = {name: {f"{ONE_SPEEDUP}{name}": "auto"} for name in ordered}
+    if not changes:
+        raise ConfigError("This configuration takes no speed-up here: there is nothing to attribute.")
+    return Arm("plain path", plain), changes, needs
+
+
+def _needs(name: str, standing: Sequence[str]) -> list[str]:
+    """Of those that stand, what one needs, and what that needs, in the order in which they stand."""
+    found, left = set[str](), [*speedups()[name].requires]
+    while left:
+        other = left.pop()
+        if other not in found:
+            found.add(other)
+            left += speedups()[other].requires
+    return [other for other in standing if other in found]
+
+
+def _parity(asked: Asked, work: Path, say: Callable[[str], None]) -> tuple[list[Parity], Mapping[str, float]]:
+    """Before anything is timed: what fails is known before its speed is. Returns seconds by arm too."""
+    found: list[Parity] = []
+    spent: dict[str, float] = {}
+    if asked.parity == "off":
+        return found, spent
+    from dynotune.bench.parity.check import check  # type: ignore[import-not-found]
+
+    pairs = dict.fromkeys((one.arm, one.against) for one in asked.pairings if one.role != "last")
+    for number, (name, against) in enumerate(pairs):
+        began = time.perf_counter()
+        folder = work / f"parity-{number}"
+        folder.mkdir()
+        one = check(asked.arm(against), asked.arm(name), folder, full=asked.parity == "full", say=say)
+        found.append(one)
+        spent[name] = spent.get(name, 0.0) + time.perf_counter() - began
+        say(f"{name}: updates {one.state}" + (f": {one.first_difference}" if one.first_difference else ""))
+    return found, spent

@@ -1,0 +1,147 @@
+"""`dynotune bench`, the command that measures. Its flags are those of the configuration, and how to measure."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Group, Parameter
+from rich.console import Console
+
+from dynotune.cli_keys import load, with_key_flags
+from dynotune.command_line import WORDS
+from dynotune.config.whole import METHODS, WholeConfig
+from dynotune.errors import ConfigError
+
+NOT_MET = 3
+"""Exit code where an expectation of `--expect` is not met, or could not be judged."""
+
+_COMPARE = Group("What is compared", sort_key=0)
+_HOW = Group("How it is measured", sort_key=1)
+
+
+def _flag(name: str, text: str, group: Group = _HOW, **more: Any) -> Parameter:
+    return Parameter(name=f"--{name}", help=text, group=group, negative=(), **more)
+
+
+@with_key_flags(*METHODS.values())
+def measure(
+    *,
+    config: Annotated[
+        Path | None, _flag("config", "The baseline: a YAML or JSON file. The keys below win over it.", _COMPARE)
+    ] = None,
+    vs: Annotated[Path | None, _flag("vs", "Another configuration, measured against the baseline.", _COMPARE)] = None,
+    changes: Annotated[
+        list[str] | None,
+        _flag(
+            "set",
+            "A change, `key=value` or `speedups.NAME=off`; may be given more than once. Together they are the other arm;"
+            " with `--attribute` or `--ladder` each is a change of its own.",
+            _COMPARE,
+            consume_multiple=True,
+        ),
+    ] = None,
+    attribute: Annotated[
+        bool,
+        _flag(
+            "attribute",
+            "Base, everything, each change alone and each left out. Without `--set`: the speed-ups that the run takes.",
+            _COMPARE,
+        ),
+    ] = False,
+    ladder: Annotated[
+        bool,
+        _flag("ladder", "The base, and each change added to those before it. Without `--set`: as above.", _COMPARE),
+    ] = False,
+    sweep: Annotated[
+        str | None, _flag("sweep", "One arm a value of a key: `micro_batch_tokens=2048,4096,8192`.", _COMPARE)
+    ] = None,
+    method: Annotated[Literal["sft", "dpo"], _flag("method", "What the configurations are of.", _COMPARE)] = "sft",
+    quick: Annotated[bool, _flag("quick", "At most 6 pairs.")] = False,
+    pairs: Annotated[int | None, _flag("pairs", "Pairs before it may stop for precision [default: 6].")] = None,
+    most_pairs: Annotated[int | None, _flag("most_pairs", "Pairs at most [default: 16].")] = None,
+    steps: Annotated[int | None, _flag("steps", "Steps a block [default: 5; 20 in fresh processes].")] = None,
+    resolution: Annotated[
+        str, _flag("resolution", "Half the width of the interval at which it stops before the most pairs.")
+    ] = "0.5%",
+    budget: Annotated[float | None, _flag("budget", "GPU seconds, after which no further pair begins.")] = None,
+    bench_seed: Annotated[int, _flag("bench_seed", "Of the order of arms.")] = 0,
+    tier: Annotated[
+        Literal["switch", "resident", "fresh"] | None,
+        _flag("tier", "Where arms live: one process, one each, a new one a block [default: as what differs allows]."),
+    ] = None,
+    parity: Annotated[
+        Literal["gate", "full", "off"],
+        _flag(
+            "parity", "`full` adds trajectories, and seeds of behavioural arms; `off` shows speeds of unknown updates."
+        ),
+    ] = "gate",
+    no_memory: Annotated[
+        bool, _flag("no_memory", "Do not measure peak memory, which takes a fresh process an arm.")
+    ] = False,
+    expect: Annotated[
+        str | None, _flag("expect", "Targets: 'speed>=1.2, peak<=1.05'. Exit code 3 where one is not met.")
+    ] = None,
+    out: Annotated[
+        Path | None, _flag("out", "Folder of the result's files [default: a new one in `benches/`].")
+    ] = None,
+    as_json: Annotated[bool, _flag("json", "Print the result as one JSON object on stdout.")] = False,
+    **keys: Any,
+) -> int:
+    """Measure one configuration against another, in pairs of blocks on the same documents; speeds are shown only where the
+    updates stay the same."""
+    from dynotune.bench.command import Options, bench
+    from dynotune.bench.keep import keep
+
+    into = METHODS[method]
+    first = load(config, keys, into, to_run=True)
+    console = Console(stderr=as_json)
+    options = Options(
+        config=first,
+        named=config.stem if config else "base",
+        versus=_other(vs, keys, into, config) if vs else None,
+        changes=tuple(changes or ()),
+        ladder=ladder,
+        attribute=attribute,
+        sweep=sweep,
+        quick=quick,
+        pairs=pairs,
+        most_pairs=most_pairs,
+        steps=steps,
+        resolution=_share(resolution),
+        budget=budget,
+        seed=bench_seed,
+        tier=tier,
+        parity=parity,
+        memory=not no_memory,
+        expect=expect,
+        out=out,
+        command=" ".join(["dynotune", *WORDS.get()]),
+    )
+    result, folder = bench(options, console)
+    result, files = keep(result, folder)
+    if as_json:
+        sys.stdout.write(result.model_dump_json() + "\n")
+    else:
+        from dynotune.bench.terminal import show
+
+        show(result, console, files)
+    return 0 if all(one.met for one in result.expectations) else NOT_MET
+
+
+def _other(
+    vs: Path, keys: dict[str, list[str] | None], into: type[WholeConfig], first: Path | None
+) -> tuple[str, WholeConfig]:
+    """The other arm: its file, under the same flags."""
+    if first is None:
+        raise ConfigError("`--vs` needs a baseline to be measured against: give `--config FILE`.")
+    resolved = load(vs, keys, into, to_run=True)
+    name = vs.stem if vs.stem != first.stem else str(vs)
+    return name, resolved
+
+
+def _share(text: str) -> float:
+    """`0.5%` or 0.005."""
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise ConfigError(f"flag --resolution: {text} is no share: write `0.5%`.") from None
