@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dynotune.bench.disturbed import clocks_apart, disturbance, note_of_clocks, note_of_host
+from dynotune.bench.disturbed import clocks_apart, disturbance, note_of_clocks, note_of_host, recompiled
 from dynotune.bench.result import Block, Clocks
 
 
@@ -37,6 +37,11 @@ def test_quiet_pairs_count() -> None:
 def test_a_mishap_in_one_block_voids_the_pair_in_either_order(other: Block, says: str) -> None:
     assert disturbance(block(), other) == says
     assert disturbance(other, block()).split("(")[0] == says.split("(")[0]
+
+
+def test_a_block_that_runs_again_by_itself_may_be_void_again() -> None:
+    assert recompiled(block("b", recompiles=1)) == "1 recompilation in a block of b"
+    assert recompiled(block("b")) == ""
 
 
 def test_the_power_cap_alone_voids_nothing() -> None:

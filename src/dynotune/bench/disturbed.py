@@ -27,16 +27,21 @@ def clocks_apart(one: Clocks, other: Clocks) -> float | None:
     return math.log(one.sm_mhz / other.sm_mhz) if one.sm_mhz and other.sm_mhz else None
 
 
+def recompiled(block: Block) -> str:
+    """Why a block does not count whatever else ran beside it: also when it runs again by itself."""
+    if not block.recompiles:
+        return ""
+    return f"{block.recompiles} recompilation{'s' * (block.recompiles > 1)} in a block of {block.arm}"
+
+
 def disturbance(one: Block, other: Block, before: Sequence[float] = ()) -> str:
     """Why a pair does not count, as the end of a sentence; empty where it does.
 
     before: `clocks_apart` of all pairs of these two arms that were measured earlier, in the same sense, those that were
     void among them.
     """
-    for block in (one, other):
-        if block.recompiles:
-            again = "recompilation" if block.recompiles == 1 else "recompilations"
-            return f"{block.recompiles} {again} in a block of {block.arm}"
+    if why := recompiled(one) or recompiled(other):
+        return why
     if (mishap := set(one.clocks.throttled) ^ set(other.clocks.throttled)) - CAPS:
         return f"clocks were lowered in one block only ({', '.join(sorted(mishap - CAPS))})"
     if one.clocks.other_processes != other.clocks.other_processes:
