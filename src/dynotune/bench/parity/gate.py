@@ -1,0 +1,196 @@
+"""The parity gate: whether an arm makes the updates of its baseline, asked of both in fresh processes before any timing.
+
+P1, in float32: the same losses, gradient and update. P2, in the arms' own precision: no further from the float32
+reference than the baseline. P3: the same trajectory of loss. P4, of behavioural arms: held-out loss, and no gate.
+`needs.py` says which of them a difference calls for.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dynotune.bench.arms import Arm
+from dynotune.bench.hand import ArmFailedError
+from dynotune.bench.parity import course, held_out
+from dynotune.bench.parity.asking import Ask, Processes, in_this_process
+from dynotune.bench.parity.exact import exact
+from dynotune.bench.parity.needs import Needs, needs_of
+from dynotune.bench.parity.precision import within_precision
+from dynotune.bench.parity.question import SEED, Answer, Asked, Course, HeldOut, Question
+from dynotune.bench.result import Check, Parity
+from dynotune.config.whole import WholeConfig
+from dynotune.model.precision import choose_precision
+
+STATES: dict[str, Any] = {"exact": "same", "numeric": "within precision", "behavioural": "behavioural"}
+
+
+def check(
+    first: Arm,
+    other: Arm,
+    folder: Path,
+    *,
+    full: bool = False,
+    say: Callable[[str], None],
+    ask: Ask | None = None,
+) -> Parity:
+    """What `other` changes of the updates of `first`. folder: for configurations, answers and logs of the probes.
+
+    full: trajectories of exact arms, too, and held-out losses of behavioural ones. ask: default processes of their own.
+    """
+    began = time.perf_counter()
+    needs = needs_of(first.config, other.config, full=full)
+    found = Parity(arm=other.name, against=first.name, kind=needs.kind, state="same")
+    if needs.kind == "unchanged":
+        return found
+    if not needs.gates:
+        why = f"{needs.why}: held-out losses are compared with `--parity full`"
+        return found.model_copy(update={"state": "behavioural", "why_not_checked": why})
+    gate = _Gate(first, other, needs, folder)
+    try:
+        if ask is not None:
+            gate.run(ask)
+        else:
+            with Processes(first, other) as processes:
+                gate.run(processes)
+    except ArmFailedError as error:
+        return found.model_copy(update={"state": "not checked", "why_not_checked": str(error)})
+    failed = next((one for one in gate.checks if not one.ok), None)
+    state: Any = "differs" if failed else "not checked" if gate.why_not else STATES[needs.kind]
+    seconds = time.perf_counter() - began
+    say(f"parity of {other.name} ({needs.kind}): {', '.join(needs.gates)} took {seconds:.1f} s; seed {SEED}")
+    return found.model_copy(
+        update={
+            "state": state,
+            "checks": tuple(gate.checks),
+            "first_difference": in_words(failed) if failed else "",
+            "why_not_checked": "; ".join(gate.why_not) if state == "not checked" else "",
+            "held_out": gate.held_out,
+        }
+    )
+
+
+def in_words(check: Check) -> str:
+    """`gradient differs by 5.5e-1, relative (bound 1e-4)`."""
+    if check.bound == 0:
+        return f"{check.quantity}: {check.detail or f'{check.observed:,.0f} differ'}"
+    amount = "without end" if check.detail.startswith("it is not finite") else f"by {short(check.observed)}"
+    if check.gate == "P2":
+        return f"{check.quantity} is {short(check.observed)} (bound {short(check.bound)}: {check.detail})"
+    if check.gate == "P3":
+        return f"{check.quantity} is up to {short(check.observed)} (bound {short(check.bound)})"
+    return f"{check.quantity} differs {amount}, relative (bound {short(check.bound)})"
+
+
+def short(value: float) -> str:
+    """`5.5e-1`, `1e-4`."""
+    mantissa, _, exponent = f"{value:.1e}".partition("e")
+    return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+
+
+@dataclass(slots=True)
+class _Gate:
+    """Of two arms: what they are asked, and the checks that follow."""
+
+    first: Arm
+    other: Arm
+    needs: Needs
+    folder: Path
+    ask: Ask = in_this_process
+    checks: list[Check] = field(default_factory=list)
+    why_not: list[str] = field(default_factory=list)
+    held_out: dict[str, tuple[float, ...]] = field(default_factory=dict)
+
+    def run(self, ask: Ask) -> None:
+        """Raises `ArmFailedError`."""
+        self.ask = ask
+        gates = self.needs.gates
+        if "P1" in gates or "P2" in gates:
+            self._one_step()
+        if "P3" in gates and all(one.ok for one in self.checks):  # what one step shows needs no sixty
+            self._courses()
+        if "P4" in gates:
+            self._held_out()
+
+    def _one_step(self) -> None:
+        of_both = [below_float32(one.config) for one in (self.first, self.other)]
+        p1, p2 = "P1" in self.needs.gates, "P2" in self.needs.gates and any(of_both)
+        # The arm's own precision first: what float32 switches off in a process stays off.
+        asked = [Question("own", "own")] if p2 else []
+        asked += [Question("float32")] if p1 else []
+        asked += [Question("reference", plain=True)] if p2 else []
+        mine = self._ask(self.first, asked)
+        if mine is None:
+            return
+        rows = next(iter(mine.values())).rows
+        split: Any = "whole" if self.needs.other_split else "least"
+        asked = [replace(one, rows=rows, split=split) for one in asked if one.name != "reference"]
+        if p2:
+            asked.insert(1, Question("plain", "own", plain=True, rows=rows))
+        theirs = self._ask(self.other, asked, may_fail="float32" if p2 else "")
+        if theirs is None:
+            return
+        both = "float32" in mine and not theirs.get("float32", Answer({"failed": "not asked"})).failed
+        if p1 and both:
+            self.checks += exact(mine["float32"], theirs["float32"])
+            left_out = theirs["float32"].facts["left_out"] if not p2 else {}
+            self.why_not += [f"{name}: {left_out[name]}" for name in self.needs.speedups if name in left_out]
+        if p2:
+            own, plain = theirs["own"], theirs["plain"]
+            same = mine["own"].precision == own.precision and self.needs.kind == "exact"
+            baseline, name = (mine["own"], self.first.name) if same else (plain, "the plain path")
+            note = unseen(self.needs, (mine["own"], own), theirs.get("float32"))
+            self.checks += within_precision(mine["reference"], baseline, own, name, note)
+
+    def _ask(self, arm: Arm, asked: Sequence[Asked], may_fail: str = "") -> dict[str, Answer] | None:
+        """By the names of the questions; None where one of them has no answer and must have, which is then said."""
+        which = "first" if arm is self.first else "other"
+        folder = self.folder / f"{which}-{asked[0].kind.replace(' ', '-')}"
+        folder.mkdir(parents=True, exist_ok=True)
+        found = dict(zip([one.name for one in asked], self.ask(arm, asked, folder), strict=True))
+        failed = [f"{arm.name}: {one.failed}" for name, one in found.items() if one.failed and name != may_fail]
+        self.why_not += failed
+        return None if failed else found
+
+    def _courses(self) -> None:
+        asked = [Course("course", course.STEPS)]
+        mine = self._ask(self.first, [*asked, Course("rerun", course.STEPS, reordered=True)])
+        theirs = self._ask(self.other, asked) if mine else None
+        if mine and theirs:
+            self.checks += course.same_course(mine["course"], theirs["course"], mine["rerun"])
+
+    def _held_out(self) -> None:
+        seeds = [self.first.config.seed + i for i in range(held_out.SEEDS)]
+        mine = self._ask(self.first, [HeldOut(f"seed {seed}", seed, steps=held_out.STEPS) for seed in seeds])
+        if not mine:
+            return
+        asked = [HeldOut(f"seed {seed}", seed, share=mine[f"seed {seed}"].facts["share"]) for seed in seeds]
+        theirs = self._ask(self.other, asked)
+        if not theirs:
+            return
+        for arm, answers in ((self.first, mine), (self.other, theirs)):
+            self.held_out[arm.name] = tuple(answers[f"seed {seed}"].facts["held_out"] for seed in seeds)
+        self.checks.append(held_out.compared(self.held_out[self.first.name], self.held_out[self.other.name]))
+
+
+def below_float32(config: WholeConfig) -> bool:
+    """Whether a run of `config` on this machine keeps or computes anything in less than float32."""
+    on_gpu = torch.cuda.is_available() and not config.use_cpu
+    # A GPU without bfloat16 is asked for nothing here; that would make a context on it. There P2 merely says float32.
+    precision = choose_precision(config, config, torch.device("cuda" if on_gpu else "cpu"), has_bf16=on_gpu)
+    return precision.compute_bf16 or precision.weights is not torch.float32 or bool(config.tf32)
+
+
+def unseen(needs: Needs, own: Sequence[Answer], in_float32: Answer | None) -> str:
+    """Of the speed-ups in question, those that stood in an arm's own precision and not in float32, for which P1 says
+    nothing. As the end of a sentence."""
+    if in_float32 is None:
+        return ""
+    if in_float32.failed:
+        return f"; there is no float32 path: {in_float32.failed}"
+    standing = {name for answer in own for name in answer.facts["installed"]}
+    only = [name for name in needs.speedups if name in standing and name not in in_float32.facts["installed"]]
+    return f"; in float32 there is no {' and no '.join(only)}" if only else ""
