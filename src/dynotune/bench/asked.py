@@ -103,11 +103,11 @@ def attributed(
     for name in changes:
         under = [*needs.get(name, ())]
         below = arm_of(under, " + ".join(under))
-        mine = arm_of([*under, name], name if not under else f"{' + '.join(under)} + {name}")
+        mine = arm_of([*under, name], " + ".join([*under, name]))
         pairings.append(Pairing(mine.name, below.name, name, "alone"))
+    for name in changes:
         left = [other for other in changes if other != name and name not in needs.get(other, ())]
-        without = arm_of(left, f"all but {name}")
-        pairings.append(Pairing(whole.name, without.name, name, "last"))
+        pairings.append(Pairing(whole.name, arm_of(left, f"all but {name}").name, name, "last"))
     return tuple(made.values()), tuple(dict.fromkeys(pairings))
 
 
