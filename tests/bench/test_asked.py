@@ -116,7 +116,9 @@ def test_settings_name_each_speed_up_by_itself() -> None:
         ({"gpus": 2}, False, Tier.RESIDENT),
     ],
 )
-def test_what_cannot_change_in_a_process_has_one_of_its_own(change: dict[str, object], on_gpu: bool, tier: Tier) -> None:
+def test_what_cannot_change_in_a_process_has_one_of_its_own(
+    change: dict[str, object], on_gpu: bool, tier: Tier
+) -> None:
     found, why = tier_for([BASE, Arm("other", SFTConfig(**change))], on_gpu)
     assert found is tier
     assert why

@@ -58,7 +58,7 @@ def conclude(
         differences=tuple(differences(found)),
         notes=(*notes, *_notes(found)),
         sentence="",
-        gpu_seconds=found.spent * (asked.arms[0].config.gpus or 1),
+        gpu_seconds=found.spent,
         budget_seconds=asked.rules.budget_seconds,
     )
     judged = expect.judge(tuple(targets), result) if targets else ()
@@ -123,7 +123,7 @@ def _mfu(found: Measured, name: str) -> float | None:
 
 
 def _comparison(found: Measured, pairing: Pairing, parity: Sequence[Parity], noise: Sequence[float]) -> Comparison:
-    ratios = found.log_ratios(pairing.arm, pairing.against)
+    ratios = [*found.log_ratios(pairing.arm, pairing.against).values()]
     seen = estimate(ratios, noise, seed=found.asked.seed) if len(ratios) >= 2 else None
     failed = found.failed.get(pairing.arm) or found.failed.get(pairing.against)
     why = why_not_comparable(_parity(parity, pairing), _in_question(found, pairing), failed=failed)
@@ -214,8 +214,9 @@ def _interactions(found: Measured, comparisons: Sequence[Comparison]) -> list[Co
         first = alone.get(last.label)
         if last.role != "last" or first is None or Verdict.NOT_COMPARABLE in (first.verdict, last.verdict):
             continue
-        pairs = [b - a for a, b in zip(first.log_ratios, last.log_ratios, strict=False)]
-        if len(pairs) < 2 or len(first.log_ratios) != len(last.log_ratios):
+        before, behind = (found.log_ratios(one.arm, one.against) for one in (first, last))
+        pairs = [behind[n] - before[n] for n in behind if n in before]
+        if len(pairs) < 2:
             continue
         seen = estimate(pairs, seed=found.asked.seed)
         judgement = judge(seen)

@@ -1,5 +1,6 @@
 """Runs a bench: memory of each arm in a fresh process, warm-up, then rounds of blocks until intervals are narrow enough."""
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from typing import Any
 
 from dynotune.bench.asked import Asked
 from dynotune.bench.cast import Cast, environment_of, tier_for
-from dynotune.bench.disturbed import clocks_apart, disturbance, note_of_clocks, note_of_host
+from dynotune.bench.disturbed import clocks_apart, disturbance, note_of_clocks, note_of_host, recompiled
 from dynotune.bench.guard import Guard
 from dynotune.bench.hand import ArmFailedError, Hand
 from dynotune.bench.result import Block, Memory, Tier
@@ -60,11 +61,10 @@ class Measured:
         """Blocks that count, by round."""
         return {b.pair: b for b in self.blocks if b.arm == arm and b.void is None and not b.of_noise}
 
-    def log_ratios(self, arm: str, against: str) -> list[float]:
-        """Of each round in which both have a block that counts."""
+    def log_ratios(self, arm: str, against: str) -> dict[int, float]:
+        """By round, of those in which both have a block that counts: ln(rate of the arm / rate of the other)."""
         mine, theirs = self.counted(arm), self.counted(against)
-        both = [n for n in mine if n in theirs]
-        return log_ratios([mine[n].rate for n in both], [theirs[n].rate for n in both])
+        return {n: math.log(mine[n].rate / theirs[n].rate) for n in mine if n in theirs}
 
     @property
     def noise(self) -> list[float]:
@@ -77,9 +77,14 @@ class Measured:
         return log_ratios([b.rate for _, b in pairs], [a.rate for a, _ in pairs])
 
     @property
+    def devices(self) -> int:
+        """That an arm has: of arms with other numbers the most."""
+        return max(arm.config.gpus or 1 for arm in self.asked.arms)
+
+    @property
     def spent(self) -> float:
-        """Wall seconds that devices were held."""
-        return sum(self.cast.held.values()) + sum(self.held_apart.values())
+        """GPU seconds: for which devices were held, times devices."""
+        return self.devices * (sum(self.cast.held.values()) + sum(self.held_apart.values()))
 
 
 def measure(asked: Asked, folder: Path, say: Callable[[str], None], spent_before: Mapping[str, float]) -> Measured:
@@ -161,9 +166,9 @@ def _rounds(found: Measured, guard: Guard, say: Callable[[str], None]) -> None:
         taken.add(spans.of(names[0], round_.number))
         done += 1
         pairings = [one for one in asked.pairings if not {one.arm, one.against} & found.failed.keys()]
-        ratios = [found.log_ratios(one.arm, one.against) for one in pairings]
-        widths = [half_width(one, found.noise) for one in ratios if len(one) >= 2]
-        each = (time.perf_counter() - began) / done
+        ratios = [[*found.log_ratios(one.arm, one.against).values()] for one in pairings]
+        widths = [half_width(one, found.noise) if len(one) >= 2 else math.inf for one in ratios]
+        each = (time.perf_counter() - began) / done * found.devices
         found.ended = stop(widths, done, asked.rules, spent=found.spent, seconds_a_round=each)
         if found.ended or not pairings:
             break
@@ -232,8 +237,8 @@ def _round(found: Measured, guard: Guard, spans: Spans, round_: Round, say: Call
 
 def _with_voids(found: Measured, made: Sequence[Block]) -> list[Block]:
     """The blocks of a round, those marked that do not count: each is held against that of the first arm there."""
-    if len(made) < 2:
-        return list(made)
+    if len(made) < 2:  # one that runs again, by itself
+        return [block.model_copy(update={"void": recompiled(block) or None}) for block in made]
     first, *others = sorted(made, key=lambda block: block.arm != found.asked.arms[0].name)
     void: dict[int, str] = {}
     for other in others:
