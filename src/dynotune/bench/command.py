@@ -250,7 +250,7 @@ def _parity(asked: Asked, work: Path, say: Callable[[str], None]) -> tuple[list[
     spent: dict[str, float] = {}
     if asked.parity == "off":
         return found, spent
-    from dynotune.bench.parity.check import check  # type: ignore[import-not-found]
+    from dynotune.bench.parity.gate import check
 
     pairs = dict.fromkeys((one.arm, one.against) for one in asked.pairings if one.role != "last")
     for number, (name, against) in enumerate(pairs):
