@@ -30,7 +30,7 @@ def common(steps: int) -> dict[str, Any]:
         "per_device_train_batch_size": BATCH,
         "per_device_eval_batch_size": BATCH,
         "max_steps": steps,
-        "learning_rate": 3e-4,
+        "learning_rate": 1e-4,  # at 3e-4 the accuracy rose to 62.5 % of 160 held-out pairs and fell back to 58.8
         "lr_scheduler_type": "cosine",
         "warmup_steps": 10,
         "beta": 0.1,
@@ -169,7 +169,7 @@ def main() -> int:
     parser.add_argument("--shared", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--steps", type=int, default=80)
-    parser.add_argument("--held-out", type=int, default=160, help=f"a multiple of {BATCH}")
+    parser.add_argument("--held-out", type=int, default=320, help=f"a multiple of {BATCH}")
     parser.add_argument("--commit", default="")
     args = parser.parse_args()
     model = args.shared / "tiny-lm" / "stories260K"
