@@ -18,7 +18,7 @@ from dynotune.speedups import remembered as module
 from dynotune.speedups.contract import Context
 from dynotune.speedups.machine import Machine, installed_as, machine_of
 from dynotune.speedups.registry import speedups
-from dynotune.speedups.remembered import Effect, Remembered, forget_everywhere, machines_folder
+from dynotune.speedups.remembered import Remembered, forget_everywhere, machines_folder
 from tests.tiny import tiny_model
 
 HERE = Machine("NVIDIA H200", "9.0", "580.95.05", "13.0", "2.11.0+cu130", "3.6.0", "3.12.3", "0.1.0")
@@ -43,7 +43,6 @@ def test_what_one_run_keeps_the_next_one_knows() -> None:
     first.keep_failure("toy", "its kernel was seen at 27 of 28 layers", "toy_kernel x 27")
     first.keep_check("varlen", "head 128, bfloat16", {"works": True, "error": 0.25})
     first.keep_trial("liger-kernel", {"status": "works"})
-    first.keep_effect("toy", "7B", Effect(1.25, 1.2, 1.3, "bench-1", "2026-01-02"))
     for one in (first, remembered()):
         failure = one.failure("toy")
         assert failure is not None
@@ -51,8 +50,7 @@ def test_what_one_run_keeps_the_next_one_knows() -> None:
         assert failure.date > "2025"
         assert one.check("varlen", "head 128, bfloat16") == {"works": True, "error": 0.25}
         assert one.trial("liger-kernel") == {"status": "works"}
-        assert one.effect("toy", "7B") == Effect(1.25, 1.2, 1.3, "bench-1", "2026-01-02")
-        assert one.failure("other") is one.check("varlen", "head 64") is one.effect("toy", "0.5B") is None
+        assert one.failure("other") is one.check("varlen", "head 64") is None
 
 
 def test_what_failed_in_one_kind_of_work_is_tried_in_another() -> None:
@@ -96,17 +94,15 @@ def test_installed_as_says_version_and_build() -> None:
     assert installed_as("none-such-package") is None
 
 
-def test_forgetting_one_name_leaves_the_others_and_what_was_gained() -> None:
+def test_forgetting_one_name_leaves_the_others() -> None:
     one = remembered()
     one.keep_failure("toy", "no kernel")
     one.keep_check("toy", "shape", {})
     one.keep_failure("toys", "none either")
-    one.keep_effect("toy", "7B", Effect(1.25, 1.2, 1.3, "bench-1"))
     assert len(one.forget("toy")) == 2
     for each in (one, remembered()):
         assert each.failure("toy") is each.check("toy", "shape") is None
         assert each.failure("toys") is not None
-        assert each.effect("toy", "7B") is not None
     assert len(remembered().forget()) == 1
     assert remembered().failure("toys") is None
 
@@ -194,8 +190,8 @@ def test_the_oldest_entries_go_where_there_are_too_many(monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "MOST", 3)
     one = remembered()
     for day in range(1, 6):
-        one.keep_effect("toy", f"shape {day}", Effect(1.0, 1.0, 1.0, "b", f"2026-01-0{day}"))
-    assert [remembered().effect("toy", f"shape {day}") is not None for day in range(1, 6)] == [False] * 2 + [True] * 3
+        one.keep_check("toy", f"shape {day}", {})
+    assert [remembered().check("toy", f"shape {day}") is not None for day in range(1, 6)] == [False] * 2 + [True] * 3
 
 
 def _keep(number: int) -> None:

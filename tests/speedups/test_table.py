@@ -19,8 +19,8 @@ from dynotune.speedups.contract import Installation, Kind, No
 from dynotune.speedups.expectation import Absent, Expected, Holds, Observation, Verdict
 from dynotune.speedups.machine import Machine
 from dynotune.speedups.record import MOST_KERNELS, NAME, Record
-from dynotune.speedups.remembered import Effect, Remembered, machines_folder
-from dynotune.speedups.table import NOT_MEASURED, Row, State, markdown, planned_rows, proved_rows, show
+from dynotune.speedups.remembered import Remembered, machines_folder
+from dynotune.speedups.table import NOT_MEASURED, Effect, Row, State, markdown, planned_rows, proved_rows, show
 from tests.speedups.toys import Toy
 
 MACHINE = Machine("NVIDIA H200", "9.0", "580.95.05", "13.0", "2.11.0", "3.6.0", "3.12.3", "0.1.0")
@@ -82,10 +82,11 @@ def test_behind_the_proof_it_says_n_of_n_and_names_what_is_missing() -> None:
     ("effect", "kind", "said"),
     [
         (None, Kind.EXACT, NOT_MEASURED),
-        (Effect(1.25, 1.2, 1.3, "b"), Kind.EXACT, "1.25x (1.20 to 1.30)"),
-        (Effect(1.01, 0.98, 1.04, "b"), Kind.EXACT, "no measured effect (0.98 to 1.04)"),
-        (Effect(0.9, 0.85, 0.95, "b"), Kind.EXACT, "slower: 0.90x (0.85 to 0.95)"),
-        (Effect(1.25, 1.2, 1.3, "b"), Kind.BEHAVIOURAL, "1.25x (1.20 to 1.30), behavioural"),
+        (Effect(1.25, 1.2, 1.3, "b"), Kind.EXACT, "+25 % [20, 30]"),
+        (Effect(1.01, 0.98, 1.04, "b"), Kind.EXACT, "no measured effect (+1 % [-2, 4])"),
+        (Effect(1.062, 1.058, 1.066, "b", "2026-11-22T09:30"), Kind.EXACT, "+6.2 % [5.8, 6.6], 2026-11-22"),
+        (Effect(0.9, 0.85, 0.95, "b"), Kind.EXACT, "slower: -10 % [-15, -5]"),
+        (Effect(1.25, 1.2, 1.3, "b"), Kind.BEHAVIOURAL, "+25 % [20, 30], behavioural"),
     ],
 )
 def test_a_gain_is_quoted_as_it_was_measured_here_with_its_kind(effect: Effect | None, kind: Kind, said: str) -> None:
@@ -99,7 +100,7 @@ def test_it_fits_a_terminal_and_says_everything_there(width: int) -> None:
     text = printed(rows, width)
     assert max(len(line) for line in text.splitlines()) <= width
     words = " ".join(text.split())
-    for said in ("norm_kernel", "28 of 28", "taken out", "behavioural", "1.25x", "not measured here", "left out"):
+    for said in ("norm_kernel", "28 of 28", "taken out", "behavioural", "+25 %", "not measured here", "left out"):
         assert said in words, said
     assert "not taken: graphs (there is no GPU)" in words
     assert "not taken: prefetching (`speedups: {prefetching: off}`)" in words

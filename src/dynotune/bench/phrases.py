@@ -1,27 +1,21 @@
-"""Figures of a bench in words: a ratio with its interval, a gain, a rate, bytes. Digits that the spread does not bear are
-not printed."""
+"""Figures of a bench in words: a ratio with its interval, a gain, a rate, bytes."""
 
 from dynotune.bench.result import Interval
+from dynotune.measure.gains import NO_EFFECT, gain_in_words, ratio_in_words, signed
 
 GIB = 1 << 30
 
-NO_EFFECT = "no measured effect"
+__all__ = ["GIB", "NO_EFFECT", "gain", "gib", "holds_one", "more_gib", "rate", "ratio", "seconds", "share", "small"]
 
 
 def ratio(interval: Interval) -> str:
     """`1.07x [1.06, 1.08]`."""
-    digits = 2 if interval.estimate >= 2 or interval.high - interval.low >= 0.02 else 3
-    low, estimate, high = (f"{value:.{digits}f}" for value in (interval.low, interval.estimate, interval.high))
-    return f"{estimate}x [{low}, {high}]"
+    return ratio_in_words(interval.low, interval.estimate, interval.high)
 
 
 def gain(interval: Interval) -> str:
-    """`+6.2 % [5.8, 6.6]`; from twice as fast on the ratio, which is easier to read there."""
-    if interval.estimate >= 2:
-        return ratio(interval)
-    digits = 0 if interval.high - interval.low >= 0.06 else 1
-    low, estimate, high = (100 * (value - 1) for value in (interval.low, interval.estimate, interval.high))
-    return f"{_signed(estimate, digits)} % [{_plain(low, digits)}, {_plain(high, digits)}]"
+    """`+6.2 % [5.8, 6.6]`."""
+    return gain_in_words(interval.low, interval.estimate, interval.high)
 
 
 def holds_one(interval: Interval) -> bool:
@@ -50,7 +44,7 @@ def more_gib(difference: float) -> str:
     """`-3.1 GiB`."""
     if abs(difference) < GIB / 2000:
         return "0 GiB"
-    return f"{_signed(difference / GIB, 1 if abs(difference) >= GIB / 10 else 3)} GiB"
+    return f"{signed(difference / GIB, 1 if abs(difference) >= GIB / 10 else 3)} GiB"
 
 
 def small(value: float) -> str:
@@ -59,12 +53,3 @@ def small(value: float) -> str:
         return f"{value:,.0f}"
     mantissa, _, exponent = f"{value:.2g}".partition("e")
     return mantissa + (f"e{int(exponent)}" if exponent else "")
-
-
-def _signed(value: float, digits: int) -> str:
-    text = f"{value:+.{digits}f}"
-    return f"{0:.{digits}f}" if float(text) == 0 else text
-
-
-def _plain(value: float, digits: int) -> str:
-    return _signed(value, digits).removeprefix("+")

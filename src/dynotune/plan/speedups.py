@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dynotune.bench.effects import effects_of
 from dynotune.config.whole import WholeConfig
 from dynotune.plan.memory import StepMemory, Target
 from dynotune.plan.pairs import PairSpans
@@ -28,7 +29,8 @@ def planned_speedups(config: WholeConfig, memory: StepMemory, target: Target, lo
         config, memory.model, device, memory.compute, memory.precision, longest, live=False, plan=plan if here else None
     )
     remembered = Remembered.here(device) if here else Remembered.nothing()
-    rows = planned_rows(decide(config, context, speedups(), remembered.refusal))
+    effect = effects_of(remembered.machine, context.work) if here else lambda name: None
+    rows = planned_rows(decide(config, context, speedups(), remembered.refusal), effect)
     return rows if here else [_to_be_tried(row) for row in rows]
 
 

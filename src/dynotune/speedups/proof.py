@@ -8,6 +8,7 @@ from dynotune.speedups.expectation import Expectation, Observation
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.record import Record
 from dynotune.speedups.remembered import Remembered
+from dynotune.speedups.table import EffectOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,8 @@ class Proof:
     expectations: Mapping[str, Sequence[Expectation]]
     """What the step had to show of them, by name."""
 
-    def record(self, remembered: Remembered) -> Record:
-        """For engagement.json and the table."""
+    def record(self, remembered: Remembered, effect: EffectOf = lambda name: None) -> Record:
+        """For engagement.json and the table. effect: what each was measured to gain here."""
         return Record.of(
-            self.installed.decisions, self.observations, self.expectations, self.evidence, remembered.machine
+            self.installed.decisions, self.observations, self.expectations, self.evidence, remembered.machine, effect
         )

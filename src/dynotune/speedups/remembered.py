@@ -1,4 +1,4 @@
-"""What this machine remembers of speed-ups: what failed, what was tried and checked, and what it gained.
+"""What this machine remembers of speed-ups: what failed, what was tried and checked.
 
 A file for each machine with its versions (`machines/KEY.json` in Dynotune's cache folder), written whole or not at all, to
 which any number of runs and ranks add at the same time. What cannot be kept is known to this process alone, and said.
@@ -35,7 +35,7 @@ MOST = 1000
 LOCK_SECONDS = 10
 """Longer nobody holds the lock, who is alive: a write takes milliseconds."""
 
-KINDS = ("failures", "trials", "checks", "effects")
+KINDS = ("failures", "trials", "checks")
 
 Say = Callable[[str], None]
 
@@ -47,23 +47,6 @@ class Failure:
     reason: str
     evidence: str = ""
     """What was seen instead."""
-
-    date: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What a paired measurement on this machine gave."""
-
-    ratio: float
-    """Time of a step without it over the time with it: 1.25 is a quarter more steps in the same time."""
-
-    low: float
-    high: float
-    """The interval of the ratio."""
-
-    bench: str
-    """Which measurement: the id of its file."""
 
     date: str = ""
 
@@ -145,18 +128,8 @@ class Remembered:
         """packages: the installed packages of it; one that is missing counts, too: once it is there, the trial is void."""
         self._keep("trials", package, dict(outcome), packages)
 
-    def effect(self, name: str, shape: str) -> Effect | None:
-        """What the speed-up `name` gained here in work of this shape."""
-        found = self._find("effects", name, shape)
-        return None if found is None else Effect(**found.value, date=found.date)
-
-    def keep_effect(self, name: str, shape: str, effect: Effect, packages: Iterable[str] = ()) -> None:
-        """`effect.date` is the day of the measurement; empty: today."""
-        value = asdict(effect)
-        self._keep("effects", _joined(name, shape), value, packages, date=value.pop("date"))
-
     def forget(self, *names: str) -> list[str]:
-        """Failures, trials and checks of these names, or of all where none is given. What was gained stays.
+        """Failures, trials and checks of these names, or of all where none is given.
 
         Returns what was there, a line each.
         """
@@ -164,7 +137,7 @@ class Remembered:
 
         def change(entries: _Entries) -> None:
             lines.clear()
-            for kind in ("failures", "trials", "checks"):
+            for kind in KINDS:
                 for key in [key for key in entries[kind] if not names or key.split("\n")[0] in names]:
                     entry = entries[kind].pop(key)
                     what = entry.value.get("reason") or {"trials": "trial of the package", "checks": "check"}.get(
@@ -179,8 +152,8 @@ class Remembered:
         found = self._entries[kind].get(_joined(*key))
         return found if found is not None and found.holds() else None
 
-    def _keep(self, kind: str, key: str, value: dict[str, Any], packages: Iterable[str], date: str = "") -> None:
-        date = date or datetime.now(UTC).isoformat(timespec="seconds")
+    def _keep(self, kind: str, key: str, value: dict[str, Any], packages: Iterable[str]) -> None:
+        date = datetime.now(UTC).isoformat(timespec="seconds")
         value = json.loads(json.dumps(value, allow_nan=False))  # as it will be read, and no float that JSON lacks
         entry = _Entry(value, date, {name: installed_as(name) for name in packages})
 
@@ -279,8 +252,6 @@ def _entries(text: bytes) -> _Entries:
                 raise TypeError("no entry")
             if kind == "failures":
                 Failure(**entry.value)
-            elif kind == "effects":
-                Effect(**entry.value)
     return found
 
 

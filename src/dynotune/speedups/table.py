@@ -10,15 +10,34 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
 from dynotune.data.printable import printable
+from dynotune.measure.gains import NO_EFFECT, gain_in_words
 from dynotune.speedups.choose import Decision
 from dynotune.speedups.contract import Kind
 from dynotune.speedups.expectation import Observation, Verdict
-from dynotune.speedups.remembered import Effect
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a paired measurement on this machine gave."""
+
+    ratio: float
+    """Time of a step without it over the time with it: 1.25 is a quarter more steps in the same time."""
+
+    low: float
+    high: float
+    """The interval of the ratio."""
+
+    bench: str
+    """Which measurement: its name in the history."""
+
+    date: str = ""
+    """ISO 8601."""
+
 
 EffectOf = Callable[[str], Effect | None]
 """What a speed-up was measured to gain on this machine, by name."""
@@ -120,12 +139,12 @@ class Row:
         """What the column `effect` says."""
         if self.effect is None:
             return NOT_MEASURED if self.state is not State.LEFT_OUT else ""
-        interval = f"{self.effect.low:.2f} to {self.effect.high:.2f}"
-        label = "" if self.kind is Kind.EXACT else f", {self.kind}"
+        words = gain_in_words(self.effect.low, self.effect.ratio, self.effect.high)
+        end = "" if self.kind is Kind.EXACT else f", {self.kind}"
+        end += f", {self.effect.date[:10]}" if self.effect.date else ""
         if self.effect.low <= 1 <= self.effect.high:
-            return f"no measured effect ({interval}){label}"
-        slower = "slower: " if self.effect.ratio < 1 else ""
-        return f"{slower}{self.effect.ratio:.2f}x ({interval}){label}"
+            return f"{NO_EFFECT} ({words}){end}"
+        return f"{'slower: ' if self.effect.ratio < 1 else ''}{words}{end}"
 
     @property
     def is_open(self) -> bool:
@@ -150,6 +169,7 @@ class Row:
             }
         )
         texts = (row.name, row.asked, row.asked_by, row.evidence, row.remedy, *row.missing, *row.against)
+        texts += () if row.effect is None else (row.effect.bench, row.effect.date)
         numbers = (row.seen, row.of, *((row.effect.ratio, row.effect.low, row.effect.high) if row.effect else ()))
         if not all(isinstance(text, str) for text in texts) or not all(isinstance(n, int | float) for n in numbers):
             raise TypeError("a value of another type")

@@ -166,7 +166,7 @@ def assemble(
             device,
             ranks,
             execution.remembered,
-            lambda proof: _keep_record(folder, display, proof.record(execution.remembered)),
+            lambda proof: _keep_record(folder, display, proof.record(execution.remembered, execution.effect)),
             display.say,
         ),
         eval_on_start=config.eval_on_start,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from dynotune.bench.effects import effects_of
 from dynotune.config.whole import WholeConfig
 from dynotune.execution.path import ExecutionPath
 from dynotune.execution.paths import Paths
@@ -30,6 +31,7 @@ from dynotune.speedups.contract import Ahead, Context, No, Site
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.registry import speedups
 from dynotune.speedups.remembered import Remembered
+from dynotune.speedups.table import EffectOf
 from dynotune.train.device import autocast_of
 from dynotune.train.evaluate import HeldOut
 from dynotune.train.faults.ways import Ways
@@ -59,6 +61,11 @@ class Execution:
     @property
     def site(self) -> Site:
         return self.installed.site
+
+    @property
+    def effect(self) -> EffectOf:
+        """What speed-ups were measured to gain on this machine in this kind of work."""
+        return effects_of(self.remembered.machine, self.site.context.work)
 
     @property
     def autocast(self) -> Callable[[], Any]:

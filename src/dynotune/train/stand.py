@@ -58,7 +58,7 @@ def stand(
     for line in (*execution.says, *([execution.plan.ranks_summary()] if ranks.world > 1 else [])):
         say(line)
     if ranks.is_first:
-        show(planned_rows(execution.installed.decisions), it.console)
+        show(planned_rows(execution.installed.decisions, execution.effect), it.console)
     with out_of_memory_explained("the reference", config, device, execution.plan):
         before = recipe.before_first_step(
             Start(

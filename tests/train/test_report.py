@@ -1,0 +1,47 @@
+"""Promise: a run ends with its page, which tells what was measured here of its speed-ups; a page that fails costs no run."""
+
+import io
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from dynotune.bench.history import History
+from dynotune.errors import DataError
+from dynotune.speedups.machine import machine_of
+from dynotune.train import finish
+from tests.bench import made
+from tests.report.html_pages import Page, require_alone, require_readable
+
+
+def test_a_run_tells_what_was_measured_here(run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DYNOTUNE_CACHE", str(tmp_path / "cache"))
+    changes = (("packed_execution", 1.5, 1.4, 0.0),)
+    History().keep(made.attribute(changes, machine=asdict(machine_of("cpu")), work="sft of LlamaForCausalLM"))
+    console = Console(width=140, record=True, file=io.StringIO())
+    run = run_tiny(max_steps=2, console=console)
+    rows = json.loads((run.folder / "engagement.json").read_text())["rows"]
+    assert [row["effect"]["ratio"] for row in rows if row["name"] == "packed_execution"] == [1.4]
+    page = Page((run.folder / "report.html").read_text())
+    require_alone(page)
+    require_readable(page)
+    assert "+40.0 % [39.6, 40.4], 2026-11-22" in page.words
+    assert "+40.0 %" in " ".join(console.export_text().split())
+
+
+def test_a_page_that_cannot_be_written_is_said_and_the_run_is_whole(
+    run_tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(run: Path) -> str:
+        raise DataError("plan.json is damaged\x1b[2J")
+
+    monkeypatch.setattr(finish, "write_run_report", fails)
+    console = Console(width=140, record=True, file=io.StringIO())
+    run = run_tiny(max_steps=1, console=console)
+    assert (run.folder / "model").is_dir()
+    assert not (run.folder / "report.html").exists()
+    told = " ".join(console.export_text().split())
+    assert "report.html was not written (plan.json is damaged\\x1b[2J)" in told
