@@ -13,10 +13,15 @@ OFF = 0.02
 ln 2 whatever an arm does."""
 
 
+ON_HOST = 1 << 22
+"""Elements: larger tensors are drawn on their own device, where billions of numbers take no minutes."""
+
+
 def normal(name: str, p: Tensor, seed: int) -> Tensor:
-    """Of the shape of `p`, float32, on its device. Drawn on the host, so that the device has no part in the numbers."""
-    generator = torch.Generator().manual_seed((seed << 32) ^ crc32(name.encode()))
-    return torch.randn(p.shape, generator=generator).to(p.device)
+    """Of the shape of `p`, float32, on its device. A smaller one is the same on every device."""
+    device = p.device if p.numel() > ON_HOST else torch.device("cpu")
+    generator = torch.Generator(device).manual_seed((seed << 32) ^ crc32(name.encode()))
+    return torch.randn(p.shape, generator=generator, device=device).to(p.device)
 
 
 @torch.no_grad()

@@ -17,6 +17,7 @@ from dynotune.bench.arms import Arm
 from dynotune.bench.hand import ArmFailedError
 from dynotune.bench.parity import course, held_out
 from dynotune.bench.parity.asking import Ask, Processes, in_this_process
+from dynotune.bench.parity.cut import OF_MODEL, cut
 from dynotune.bench.parity.exact import exact
 from dynotune.bench.parity.needs import Needs, needs_of
 from dynotune.bench.parity.precision import within_precision
@@ -49,7 +50,7 @@ def check(
     if not needs.gates:
         why = f"{needs.why}: held-out losses are compared with `--parity full`"
         return found.model_copy(update={"state": "behavioural", "why_not_checked": why})
-    gate = _Gate(first, other, needs, folder)
+    gate = _Gate(first, other, needs, folder, say)
     try:
         if ask is not None:
             gate.run(ask)
@@ -99,6 +100,7 @@ class _Gate:
     other: Arm
     needs: Needs
     folder: Path
+    say: Callable[[str], None]
     ask: Ask = in_this_process
     checks: list[Check] = field(default_factory=list)
     why_not: list[str] = field(default_factory=list)
@@ -122,7 +124,8 @@ class _Gate:
         asked = [Question("own", "own")] if p2 else []
         asked += [Question("float32")] if p1 else []
         asked += [Question("reference", plain=True)] if p2 else []
-        mine = self._ask(self.first, asked)
+        model = cut(self.first.config, self.folder / "model", self.say)
+        mine = self._ask(self.first, asked, model=model)
         if mine is None:
             return
         rows = next(iter(mine.values())).rows
@@ -130,7 +133,7 @@ class _Gate:
         asked = [replace(one, rows=rows, split=split) for one in asked if one.name != "reference"]
         if p2:
             asked.insert(1, Question("plain", "own", plain=True, rows=rows))
-        theirs = self._ask(self.other, asked, may_fail="float32" if p2 else "")
+        theirs = self._ask(self.other, asked, model=model, may_fail="float32" if p2 else "")
         if theirs is None:
             return
         both = "float32" in mine and not theirs.get("float32", Answer({"failed": "not asked"})).failed
@@ -145,11 +148,18 @@ class _Gate:
             note = unseen(self.needs, (mine["own"], own), theirs.get("float32"))
             self.checks += within_precision(mine["reference"], baseline, own, name, note)
 
-    def _ask(self, arm: Arm, asked: Sequence[Asked], may_fail: str = "") -> dict[str, Answer] | None:
-        """By the names of the questions; None where one of them has no answer and must have, which is then said."""
+    def _ask(
+        self, arm: Arm, asked: Sequence[Asked], model: WholeConfig | None = None, may_fail: str = ""
+    ) -> dict[str, Answer] | None:
+        """By the names of the questions; None where one of them has no answer and must have, which is then said.
+
+        model: names the model that the arm is asked of, where that is not its own.
+        """
         which = "first" if arm is self.first else "other"
         folder = self.folder / f"{which}-{asked[0].kind.replace(' ', '-')}"
         folder.mkdir(parents=True, exist_ok=True)
+        if model is not None and model.model_name_or_path != arm.config.model_name_or_path:
+            arm = replace(arm, config=arm.config.replace(**{key: getattr(model, key) for key in OF_MODEL}))
         found = dict(zip([one.name for one in asked], self.ask(arm, asked, folder), strict=True))
         failed = [f"{arm.name}: {one.failed}" for name, one in found.items() if one.failed and name != may_fail]
         self.why_not += failed

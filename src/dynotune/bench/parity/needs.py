@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dynotune.bench.arms import CONTENT, between, matter_of
+from dynotune.bench.arms import CONTENT, SHOWN_ONLY, between, matter_of
 from dynotune.config.whole import WholeConfig
 from dynotune.speedups.registry import speedups
 from dynotune.train.checkpoints.decisions import DECISIONS, EVALUATIONS, Matter
@@ -76,7 +76,8 @@ def gates_of(kind: str, keys: Mapping[str, str], full: bool) -> tuple[Gate, ...]
 
 def kind_of(key: str, then: Any, now: Any, first: WholeConfig, other: WholeConfig) -> str:
     """Of a difference in one key: exact, numeric, behavioural, or unchanged where no step knows of it."""
-    if key in OUTSIDE or (key in DECISIONS and DECISIONS[key].reason == EVALUATIONS):
+    known = DECISIONS.get(key)
+    if key in OUTSIDE or (known and known.reason in (EVALUATIONS, SHOWN_ONLY)):
         return "unchanged"
     if key == "optim" and {then, now} <= SAME_UPDATE:
         return "exact"

@@ -1,0 +1,73 @@
+"""Promise: what differs between two arms says which gates they need, by its key, whatever else differs beside it."""
+
+from typing import Any
+
+import pytest
+
+from dynotune.bench.arms import QUIET, SHOWN_ONLY
+from dynotune.bench.parity.needs import OUTSIDE, PRECISION, kind_of, needs_of
+from dynotune.config.sft import SFTConfig
+from dynotune.train.checkpoints.decisions import DECISIONS
+from tests.bench.parity.planted import HARMLESS, NAME, planted
+
+
+def config(**settings: Any) -> SFTConfig:
+    return SFTConfig(**{"model_name_or_path": "m", "dataset_name": "d.jsonl", "use_cpu": True, **settings})
+
+
+CASES: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
+    ({}, "unchanged", ()),
+    ({"logging_steps": 3, "run_name": "b", "token_cache": "off", "max_steps": 9}, "unchanged", ()),
+    ({"packed_execution": "off"}, "exact", ("P1", "P2")),
+    ({"speedups": {"labelled_rows_head": "off"}}, "exact", ("P1", "P2")),
+    ({"gradient_checkpointing": True}, "exact", ("P1", "P2")),
+    ({"attn_implementation": "eager"}, "exact", ("P1", "P2")),
+    ({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}, "exact", ("P1", "P2")),
+    ({"optim": "adamw_torch"}, "exact", ("P1", "P2", "P3")),
+    ({"speedups": {"fused_optimizer": "off"}}, "exact", ("P1", "P2", "P3")),
+    ({"bf16": True}, "numeric", ("P2", "P3")),
+    ({"bf16": True, "packed_execution": "off"}, "numeric", ("P2", "P3")),
+    ({"learning_rate": 2.04e-5}, "behavioural", ()),
+    ({"learning_rate": 2.04e-5, "bf16": True}, "behavioural", ()),
+    ({"global_batch_size": 4}, "behavioural", ()),
+    ({"gpus": 2}, "behavioural", ()),
+    ({"packing": True}, "behavioural", ()),
+    ({"max_length": 512}, "behavioural", ()),
+    ({"optim": "adafactor"}, "behavioural", ()),
+    ({"dtype": "bfloat16"}, "behavioural", ()),
+    ({"use_peft": True, "lora_r": 8}, "behavioural", ()),
+]
+
+
+@pytest.mark.parametrize(("settings", "kind", "gates"), CASES, ids=[str(case[0]) for case in CASES])
+def test_gates_follow_from_what_differs(settings: dict[str, Any], kind: str, gates: tuple[str, ...]) -> None:
+    needs = needs_of(config(), config(**settings))
+    assert (needs.kind, needs.gates) == (kind, gates)
+
+
+def test_a_frozen_base_in_lower_precision_is_numeric() -> None:
+    lora = {"use_peft": True}
+    assert needs_of(config(**lora), config(**lora, dtype="bfloat16")).kind == "numeric"
+
+
+def test_asked_for_in_full() -> None:
+    assert needs_of(config(), config(packed_execution="off"), full=True).gates == ("P1", "P2", "P3")
+    assert needs_of(config(), config(learning_rate=1e-3), full=True).gates == ("P4",)
+
+
+def test_the_kind_of_a_speed_up_is_its_own() -> None:
+    with planted(HARMLESS["positions not reset"]):
+        needs = needs_of(config(), config(speedups={NAME: "on"}))
+    assert (needs.kind, needs.speedups) == ("exact", (NAME,))
+
+
+def test_every_key_has_a_kind() -> None:
+    """A key that the table of decisions does not know is behavioural: nobody has said that it is not."""
+    one = config()
+    for key in SFTConfig.model_fields:
+        known = DECISIONS.get(key)
+        if key in QUIET or (known and known.reason == SHOWN_ONLY):
+            continue
+        assert kind_of(key, None, 1, one, one) in ("exact", "numeric", "behavioural", "unchanged")
+    assert kind_of("a_new_key", None, 1, one, one) == "behavioural"
+    assert set(SFTConfig.model_fields) >= OUTSIDE | PRECISION
