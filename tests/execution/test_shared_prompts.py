@@ -18,6 +18,7 @@ from dynotune.model.families import lay_branches
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.pairs import Groups, PairSpans, pair_spans
 from dynotune.plan.plan import Plan
+from dynotune.plan.prompts import most_shared
 from tests.execution.test_pairs import ALONE, of_step, one_by_one, paths  # noqa: F401  (a fixture)
 from tests.tiny import tiny_model
 
@@ -173,3 +174,22 @@ def test_a_plan_keeps_prompts_together_as_far_as_they_fit(
     whole_tokens = int(pairs.lengths.sum())
     assert figures.get("tokens_saved_by_sharing", 0) == whole_tokens - sum(step.real_tokens for step in first)
     assert figures["tokens_per_epoch"]["masked"] == whole_tokens - int(spans.label_tokens.sum())
+
+
+@given(some_pairs, st.integers(1, 4))
+def test_the_micro_batch_with_most_keys_is_found(drawn: Any, size: int) -> None:
+    """Of all that a plan makes; none where every prompt of a step is another."""
+    pairs = pairs_of(drawn)
+    config = DPOConfig(per_device_train_batch_size=size, train_sampling_strategy="sequential")
+    plan = Plan(pair_spans(pairs, ALONE), np.arange(len(pairs)), config, 0).executed(64)  # type: ignore[arg-type]
+    together = [
+        step.number
+        for step in list(plan.steps())[: plan.steps_per_epoch]
+        if len(asked := [drawn[row][0] for row in step.rows if drawn[row][0]]) > len(set(asked))
+    ]
+    found = most_shared(plan)
+    assert (found is None) == (not together)
+    if found is not None:
+        steps = [plan.step(number) for number in together]
+        most = max(int(plan.spans.attention_of(b.rows)[0].sum()) for step in steps for b in step.micro_batches)
+        assert int(plan.spans.attention_of(found.rows)[0].sum()) == most

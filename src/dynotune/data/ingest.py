@@ -201,7 +201,7 @@ def take_chunks(
     ledger.notices.update(noticed)
     ledger.check()
     if not used:
-        raise DataError(f"{name}: no row is left to train on.\n{_as_text(ledger, name)}")
+        raise DataError(f"{name}: no row is left.\n{_as_text(ledger, name)}")
     return Account(ledger, _format(formats, Setting.of(config, encoder.tokenizer)), noticed, probed)
 
 

@@ -2,11 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dynotune.data.pairs import Pairs
+
+if TYPE_CHECKING:
+    from dynotune.plan.layout import MicroBatch
+    from dynotune.plan.plan import Plan
+
+LOOKED_AT = 16
+"""Steps of an epoch that are laid out to find the micro-batch with most keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,26 @@ def alike(pairs: Pairs) -> Alike | None:
     ):
         sides[pair] = [known.setdefault((prompt, digest), 2 * pair + side) for side, digest in enumerate(digests)]
     return Alike(prompts, tokens, sides)
+
+
+def most_shared(plan: "Plan") -> "MicroBatch | None":
+    """Of the first epoch the micro-batch whose sequences have most tokens, a prompt that several have counted for each: the
+    keys that attention holds. None where no two pairs of a step have a prompt in common.
+
+    It is looked for in the steps whose pairs have most prompt tokens in common.
+    """
+    alike: Alike | None = getattr(plan.spans, "alike", None)
+    if alike is None:
+        return None
+    pairs, _, steps = plan.first_epoch
+    number = np.repeat(np.arange(len(steps) - 1), np.diff(steps))
+    _, first = np.unique(np.stack([number, alike.prompts[pairs]], 1), axis=0, return_index=True)
+    again = alike.prompt_tokens[pairs]
+    again[first] = 0
+    shared = np.bincount(number, again)
+    most = [step for step in np.argsort(-shared, kind="stable")[:LOOKED_AT].tolist() if shared[step]]
+    found = [batch for step in most for batch in plan.step(step + 1).all_micro_batches]
+    return max(found, key=lambda batch: int(plan.spans.attention_of(batch.rows)[0].sum()), default=None)
 
 
 def linked(parts: Sequence[NDArray[np.int64]], prompts: NDArray[np.int64]) -> list[list[NDArray[np.int64]]]:

@@ -10,7 +10,9 @@ import torch
 
 from dynotune.errors import TrainingError
 from dynotune.plan.layout import MicroBatch
+from dynotune.plan.pairs import PairSpans
 from dynotune.plan.plan import Plan
+from dynotune.plan.prompts import most_shared
 from dynotune.train.loop import forward_backward_micro_batch
 from dynotune.train.run import Run
 
@@ -18,12 +20,30 @@ from dynotune.train.run import Run
 def rehearse(run: Run) -> dict[str, Any]:
     """Forward and backward of the largest micro-batch that the plan could make, without an update. Returns its figures.
 
-    Raises `TrainingError` where memory runs out or the loss or a gradient is not finite.
+    Where pairs of a step have a prompt in common, the micro-batch that has most keys by it is run behind that one. Raises
+    `TrainingError` where memory runs out or the loss or a gradient is not finite.
     """
     batch = largest(run.plan)
-    count = max(1, int(run.objective.counts(run.plan.spans, batch.rows)[0]))
     began = time.perf_counter()
     run.trainee.model.train()
+    loss = _proved(run, batch)
+    if (shared := most_shared(run.plan)) is not None:
+        _proved(run, shared)
+    what = "pairs" if isinstance(run.plan.spans, PairSpans) else "documents"
+    figures: dict[str, Any] = {
+        "tokens": batch.tokens,
+        what: len(batch.rows),
+        "loss": loss,
+        "seconds": time.perf_counter() - began,
+    }
+    if run.device.type == "cuda":
+        figures["peak_memory_gib"] = torch.cuda.max_memory_allocated(run.device) / 2**30
+    return figures
+
+
+def _proved(run: Run, batch: MicroBatch) -> float:
+    """The loss of a step that holds these rows alone. Gradients are gone again."""
+    count = max(1, int(run.objective.counts(run.plan.spans, batch.rows)[0]))
     loss = run.memory.must("forward", run, lambda: run_once(run, batch, count))
     finite = bool(torch.isfinite(loss)) and all(
         bool(torch.isfinite(p.grad).all()) for p in run.update.parameters if p.grad is not None
@@ -31,18 +51,10 @@ def rehearse(run: Run) -> dict[str, Any]:
     run.update.optimizer.zero_grad(set_to_none=True)
     if not finite:
         raise TrainingError(
-            f"The largest micro-batch ({batch.tokens:,} tokens) gives a loss or gradient that is not finite: the weights or"
-            " the precision are at fault, before any update. Look at the model, or set `bf16: false`."
+            f"A micro-batch of {batch.tokens:,} tokens, among the largest, gives a loss or gradient that is not finite: the"
+            " weights or the precision are at fault, before any update. Look at the model, or set `bf16: false`."
         )
-    figures: dict[str, Any] = {
-        "tokens": batch.tokens,
-        "documents": len(batch.rows),
-        "loss": float(loss) / count,
-        "seconds": time.perf_counter() - began,
-    }
-    if run.device.type == "cuda":
-        figures["peak_memory_gib"] = torch.cuda.max_memory_allocated(run.device) / 2**30
-    return figures
+    return float(loss) / count
 
 
 def in_words(figures: dict[str, Any], world: int) -> str:

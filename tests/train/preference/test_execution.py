@@ -17,6 +17,7 @@ from dynotune.config.dpo import DPOConfig
 from dynotune.errors import TrainingError
 from dynotune.execution.pairs import PairsPath
 from dynotune.model.lora.linear import FusedLinear
+from dynotune.speedups.declared import compiled_layers
 from dynotune.train.dpo import train_dpo
 from tests.tiny import sentences, tiny_model, tiny_tokenizer
 
@@ -91,6 +92,45 @@ def test_what_something_else_did_is_not_engaged(
         monkeypatch.setattr(PairsPath, "scores", of_all_logits)
         dpo(max_steps=2)
     assert seen(tmp_path)[name] == "not engaged"
+
+
+class Hooks(TrainerCallback):  # type: ignore[misc]
+    """Counts what hangs on the model's modules and parameters behind each step. leaks: it hangs one more on each time."""
+
+    def __init__(self, leaks: bool) -> None:
+        self.leaks, self.counts = leaks, list[int]()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        if self.leaks:
+            model.register_forward_hook(lambda *_: None)
+        tables = [kept for module in model.modules() for name, kept in vars(module).items() if name.endswith("_hooks")]
+        tables += [p._post_accumulate_grad_hooks for p in model.parameters() if p._post_accumulate_grad_hooks]
+        tables += [p._backward_hooks for p in model.parameters() if p._backward_hooks]
+        self.counts.append(sum(len(kept) for kept in tables))
+
+
+@pytest.mark.parametrize("leaks", [False, True])
+def test_steps_leave_no_hooks_behind(dpo: Any, leaks: bool) -> None:
+    """The second step is traced, and in each the adapter is switched off for the reference: nothing of that stays behind."""
+    hooks = Hooks(leaks)
+    dpo(callbacks=[hooks], precompute_ref_log_probs=False, **LORA)
+    assert len(hooks.counts) == 4
+    assert (len({*hooks.counts}) == 1) is not leaks
+
+
+@pytest.mark.long
+def test_compiled_layers_are_compiled_before_the_first_step_and_never_again(
+    dpo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pairs that share more or less than others bring other counts of keys: none of them compiles anything."""
+    monkeypatch.setattr(compiled_layers, "COMPILER", "aot_eager")
+    torch._dynamo.reset()
+    console = Console(record=True, width=400)
+    dpo(console=console, speedups={"compiled_layers": "on"}, micro_batch_tokens=128, max_steps=8, **LORA)
+    said = console.export_text()
+    assert seen(tmp_path)["compiled_layers"] == "engaged"
+    assert "fault" not in said
+    assert said.count("(compile cache ") == 1  # nothing was compiled behind the warm-up
 
 
 @pytest.mark.parametrize("settings", [APART, {"packed_execution": "off"}, {"micro_batch_tokens": 128}])

@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from dynotune import DPOConfig, train_dpo
-from dynotune.errors import TrainingError
+from dynotune.errors import DataError, TrainingError
+from dynotune.train import rehearse
 from dynotune.train.dpo import prove_dpo
 from tests.tiny import sentences, tiny_model, tiny_tokenizer
 
@@ -82,6 +83,7 @@ def test_the_loss_of_a_proof_is_that_of_a_step(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("DYNOTUNE_CACHE", str(tmp_path / "cache"))
     texts = sentences(40)
     rows = [{"prompt": f"{next(texts)}:", "chosen": f" {next(texts)}", "rejected": f" {next(texts)}"} for _ in range(8)]
+    rows[5]["prompt"] = rows[0]["prompt"]  # so that a second micro-batch is run, whose tokens have more keys
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     tiny_model().save_pretrained(tmp_path / "model")
     tiny_tokenizer().save_pretrained(tmp_path / "model")
@@ -89,7 +91,28 @@ def test_the_loss_of_a_proof_is_that_of_a_step(tmp_path: Path, monkeypatch: pyte
         model_name_or_path=str(tmp_path / "model"),
         dataset_name=str(tmp_path / "pairs.jsonl"),
         output_dir=str(tmp_path / "run"),
-        per_device_train_batch_size=4,
+        per_device_train_batch_size=8,
         use_cpu=True,
     )
-    assert prove_dpo(config, Console(quiet=True))["loss"] == pytest.approx(0.6931472, abs=1e-3)
+    run: list[list[int]] = []
+    once = rehearse.run_once
+    monkeypatch.setattr(
+        rehearse, "run_once", lambda of, batch, n: (run.append(batch.rows.tolist()), once(of, batch, n))[1]
+    )
+    figures = prove_dpo(config, Console(quiet=True))
+    assert figures["loss"] == pytest.approx(0.6931472, abs=1e-3)
+    assert figures["pairs"] == len(run[0])
+    assert len(run) == 2
+    assert {0, 5} <= set(run[1])
+
+
+def test_held_out_pairs_that_are_all_left_out_are_not_called_training(tmp_path: Path) -> None:
+    rows = [{"prompt": "one two", "chosen": f" {word}", "rejected": " three"} for word in ("four", "five")]
+    config = DPOConfig(output_dir=str(tmp_path / "run"), use_cpu=True, on_bad_row="skip", max_steps=1)
+    same = [{**rows[0], "rejected": rows[0]["chosen"]}]
+    with pytest.raises(DataError, match="eval") as raised:
+        train_dpo(
+            config, model=tiny_model(), tokenizer=tiny_tokenizer(), train_dataset=rows, eval_dataset=same,
+            console=Console(quiet=True),
+        )  # fmt: skip
+    assert "train" not in str(raised.value).splitlines()[0]
