@@ -73,8 +73,8 @@ class Cast:
 
     def block(self, name: str, first: int, steps: int) -> dict[str, Any]:
         """Let an arm take the plan's steps from `first` on. Raises `ArmFailedError`."""
-        began = time.perf_counter()
         hand = self._stand(self._arm(name))
+        began = time.perf_counter()
         try:
             return hand.do("take", first=first, steps=steps)
         finally:
