@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dynotune.bench.parity.asking import Processes, in_this_process, share
+from dynotune.bench.parity.exact import exact
 from dynotune.bench.parity.gate import check, in_words, short
 from dynotune.bench.parity.question import Question
 from dynotune.bench.result import Check, Parity
@@ -128,6 +129,36 @@ def test_what_fails_by_itself_is_not_checked_and_says_why(folder: Path, tmp_path
     parity = checked(sft(folder, "a"), sft(folder, "b", speedups={"attention_fa3": "on"}), tmp_path)
     assert parity.state == "not checked"
     assert "attention_fa3" in parity.why_not_checked
+
+
+def test_a_difference_that_no_probe_had_is_said(folder: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    arms = sft(folder, "a"), sft(folder, "b", speedups={"attention_fa3": "off"})
+    assert check(*arms, tmp_path, say=said.append, ask=in_this_process).state == "same"
+    assert said[0] == "note: attention_fa3 stood in no probe, so of that nothing was compared"
+
+
+def test_bfloat16_is_no_rounding_of_float32(folder: Path, tmp_path: Path) -> None:
+    arms = sft(folder, "a"), sft(folder, "b", bf16=True)
+    one, two = (in_this_process(arm, [Question("own", "own")], tmp_path)[0] for arm in arms)
+    assert {"loss of each token", "gradient"} <= {each.quantity for each in exact(one, two) if not each.ok}
+
+
+@pytest.mark.long
+def test_behavioural_arms_are_compared_on_held_out_rows(folder: Path, tmp_path: Path) -> None:
+    arms = sft(folder, "a"), sft(folder, "b", learning_rate=1e-3, per_device_train_batch_size=4)
+    parity = checked(*arms, tmp_path, full=True)
+    assert (parity.kind, parity.state) == ("behavioural", "behavioural")
+    assert {name: len(values) for name, values in parity.held_out.items()} == {"a": 3, "b": 3}
+    assert max(parity.held_out["b"]) < min(parity.held_out["a"])
+    assert [one.quantity for one in parity.checks] == ["held-out loss"]
+
+
+@pytest.mark.long
+def test_an_exact_arm_in_full_has_the_same_trajectory(folder: Path, tmp_path: Path) -> None:
+    parity = checked(sft(folder, "a"), sft(folder, "b", packed_execution="off"), tmp_path, full=True)
+    assert parity.state == "same"
+    assert {one.gate for one in parity.checks} == {"P1", "P3"}
 
 
 def test_a_difference_is_said_in_words() -> None:

@@ -141,6 +141,10 @@ class _Gate:
             self.checks += exact(mine["float32"], theirs["float32"])
             left_out = theirs["float32"].facts["left_out"] if not p2 else {}
             self.why_not += [f"{name}: {left_out[name]}" for name in self.needs.speedups if name in left_out]
+        seen = {name for one in (*mine.values(), *theirs.values()) for name in one.facts.get("installed", ())}
+        if nowhere := [name for name in self.needs.speedups if name not in seen]:
+            # Not blocking: what cannot be here is no difference between the arms either, and their runs say if it is.
+            self.say(f"note: {' and '.join(nowhere)} stood in no probe, so of that nothing was compared")
         if p2:
             own, plain = theirs["own"], theirs["plain"]
             same = mine["own"].precision == own.precision and self.needs.kind == "exact"
