@@ -20,15 +20,14 @@ from dynotune.train.run import Run
 def rehearse(run: Run) -> dict[str, Any]:
     """Forward and backward of the largest micro-batch that the plan could make, without an update. Returns its figures.
 
-    Where pairs of a step have a prompt in common, the micro-batch that has most keys by it is run behind that one. Raises
-    `TrainingError` where memory runs out or the loss or a gradient is not finite.
+    Raises `TrainingError` where memory runs out or the loss or a gradient is not finite.
     """
-    batch = largest(run.plan)
+    batch, *others = rehearsed(run.plan)
     began = time.perf_counter()
     run.trainee.model.train()
     loss = _proved(run, batch)
-    if (shared := most_shared(run.plan)) is not None:
-        _proved(run, shared)
+    for other in others:
+        _proved(run, other)
     what = "pairs" if isinstance(run.plan.spans, PairSpans) else "documents"
     figures: dict[str, Any] = {
         "tokens": batch.tokens,
@@ -65,6 +64,13 @@ def in_words(figures: dict[str, Any], world: int) -> str:
         f" micro-batch ({figures['tokens']:,} tokens, loss {figures['loss']:.4f}, {figures['seconds']:.1f} s{memory}; the"
         " optimizer's states come with the first update)"
     )
+
+
+def rehearsed(plan: Plan) -> list[MicroBatch]:
+    """What a rehearsal of this plan runs: the largest, and where pairs of a step have a prompt in common that which has most
+    keys by it."""
+    shared = most_shared(plan)
+    return [largest(plan)] if shared is None else [largest(plan), shared]
 
 
 def largest(plan: Plan) -> MicroBatch:

@@ -37,7 +37,7 @@ from dynotune.train.preference.progress import scoring_progress
 from dynotune.train.preference.scoring import Scoring, ScoringPath, reference_on
 from dynotune.train.preference.step_zero import Check, Known, sample_of
 from dynotune.train.recipe import Start
-from dynotune.train.rehearse import largest
+from dynotune.train.rehearse import rehearsed
 
 
 def bring_reference(config: DPOConfig, objective: PreferenceObjective, start: Start) -> list[str]:
@@ -105,7 +105,11 @@ class Bringing:
                 self.tell("reference: computed in every step, as `precompute_ref_log_probs: false` asks")
                 return self._computed(self.own)
             self.tell(f"note: `precompute_ref_log_probs: false`: the reference is computed once all the same: {why}")
-        known = self._computed(np.union1d(self.own, largest(self.plan).rows)) if self.start.rehearsal else self._kept()
+        if self.start.rehearsal:
+            rows = [self.own, *(batch.rows for batch in rehearsed(self.plan))]
+            known = self._computed(np.unique(np.concatenate(rows)))
+        else:
+            known = self._kept()
         self.train.reference_PC = known.values_PC
         return known
 
