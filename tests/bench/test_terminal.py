@@ -70,7 +70,7 @@ def test_what_each_kind_must_say() -> None:
     ):
         assert words in said
     assert "no measured effect: flash_attention" in text(made.attribute())
-    assert "fused_lora          64/64   +6.2 % [5.8, 6.6]   +4.9 % [4.5, 5.3]" in text(made.attribute(), 80)
+    assert re.search(r"64/64 +\+6.2 % \[5.8, 6.6\] +\+4.9 % \[4.5, 5.3\]", text(made.attribute(), 80))
     assert "maths: same in all" in text(made.attribute(), 80)
     assert "same (gradient 4e-7)" in text(made.attribute())
     swept = text(made.sweep())
@@ -106,6 +106,15 @@ def test_behavioural_stands_on_every_line_that_quotes_the_speed() -> None:
         quoting = [line for line in shown.splitlines() if RATIO.search(line) and "b.yaml" in line]
         assert len(quoting) == 3
         assert all("behavioural" in line for line in quoting)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_behavioural_stands_in_every_row_of_changes(width: int) -> None:
+    kinds = tuple(p.model_copy(update={"kind": "behavioural", "state": "behavioural"}) for p in made.attribute().parity)
+    said = text(made.attribute(parity=kinds), width).splitlines()
+    rows = [line for line in said if "64/64" in line]
+    assert len(rows) == 3
+    assert all("behavioural" in row and row.count("]") == 2 for row in rows)
 
 
 def test_a_failed_arm_is_a_row_and_a_sentence() -> None:

@@ -87,7 +87,7 @@ def _rate(arm: Arm) -> float | None:
 def _updates(result: Result, one: Comparison) -> str:
     kind = label_of_kind(result, one.arm, one.against)
     if kind == "behavioural":
-        return " and other updates (behavioural)"
+        return ", with other updates (behavioural)"
     parity = parity_of(result, one.arm, one.against)
     if parity is None or parity.state == "not checked":
         return "; whether the updates are the same was not checked"

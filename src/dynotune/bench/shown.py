@@ -219,16 +219,17 @@ def changes(result: Result) -> Grid:
         mine: dict[str, Comparison] = {one.role: one for one in result.comparisons if one.label == label}
         of = [mine.get(role) for role in (("step",) if ladder else ("alone", "last", "interaction"))]
         first = next(one for one in of if one is not None) if any(of) else next(iter(mine.values()))
+        cells = _kind_once([Line("") if one is None else speed_cell(result, one) for one in of])
         rows.append(
             (
                 Line(name(label)),
                 _engaged_cell(result, first, label),
-                *(Line("") if one is None else speed_cell(result, one) for one in of),
+                *cells,
                 _memory_cell(result, first),
                 Line(maths(parity_of(result, first.arm, first.against)), _tone_of_maths(result, first.arm)),
             )
         )
-    return Grid("changes", head, tuple(rows[:MOST]), spare=(len(head) - 1,) if ladder else (4, len(head) - 1))
+    return Grid("changes", head, tuple(rows[:MOST]), spare=(4, 3) if ladder else (4, 6, 5))
 
 
 def speed_cell(result: Result, one: Comparison) -> Line:
@@ -243,6 +244,17 @@ def speed_cell(result: Result, one: Comparison) -> Line:
     if one.verdict is Verdict.SUSPECT:
         return Line(f"{text} SUSPECT", Tone.BAD)
     return Line(text, tones.get(one.verdict, Tone.DOUBT))
+
+
+def _kind_once(cells: list[Line]) -> list[Line]:
+    """`behavioural` or `numeric` stands on a line that quotes several speeds of a change once: it is long."""
+    found, said = [], set()
+    for cell in cells:
+        text, _, word = cell.text.rpartition(" ")
+        found.append(Line(text, cell.tone) if word in said else cell)
+        if word in ("behavioural", "numeric"):
+            said.add(word)
+    return found
 
 
 def _engaged_cell(result: Result, one: Comparison, label: str) -> Line:

@@ -5,7 +5,7 @@ NO_EFFECT = "no measured effect"
 
 def ratio_in_words(low: float, estimate: float, high: float) -> str:
     """`1.07x [1.06, 1.08]`."""
-    digits = 2 if estimate >= 2 or high - low >= 0.02 else 3
+    digits = 2 if high - low >= 0.01 else 3
     low_text, text, high_text = (f"{value:.{digits}f}" for value in (low, estimate, high))
     return f"{text}x [{low_text}, {high_text}]"
 
