@@ -101,8 +101,8 @@ NAME = "planted"
 
 
 @contextmanager
-def planted(plant: Put) -> Iterator[None]:
-    """Inside, there is a speed-up `planted` that calls itself exact."""
+def planted(plant: Put, only_bfloat16: bool = False) -> Iterator[None]:
+    """Inside, there is a speed-up `planted` that calls itself exact. only_bfloat16: as a kernel that takes nothing else."""
 
     class Planted(Speedup):
         name = NAME
@@ -111,6 +111,8 @@ def planted(plant: Put) -> Iterator[None]:
         order = Order.STEP
 
         def applicable(self, context: Context) -> No | None:
+            if only_bfloat16 and context.compute is not torch.bfloat16:
+                return No("its kernel takes bfloat16")
             return None
 
         def install(self, site: Site) -> Installation | No:

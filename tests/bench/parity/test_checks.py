@@ -77,7 +77,7 @@ def test_what_one_arm_lacks_is_named() -> None:
     checks = exact(answer(), without)
     assert failing(checks)[:2] == ["trained parameters", "label tokens"]
     assert "a" in checks[1].detail
-    assert "label tokens: 6 and 4 label tokens in 3 examples" in in_words(checks[2])
+    assert "label tokens: 6 and 4 in 3 examples" in in_words(checks[2])
 
 
 def test_a_token_that_is_all_but_certain_is_measured_by_the_mean() -> None:

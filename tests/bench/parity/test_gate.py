@@ -125,6 +125,20 @@ def test_a_mistake_in_bfloat16_is_not_within_precision(folder: Path, tmp_path: P
     assert ("P2", False) in [(one.gate, one.ok) for one in parity.checks if one.quantity == "error of the gradient"]
 
 
+@pytest.mark.parametrize(("bug", "state"), [(MEANS, "differs"), (None, "same")])
+def test_what_has_no_float32_path_is_compared_in_its_own_precision(
+    bug: str | None, state: str, folder: Path, tmp_path: Path
+) -> None:
+    plant = BUGS[bug] if bug else HARMLESS["positions not reset"]
+    with planted(plant, only_bfloat16=True):
+        parity = checked(sft(folder, "a", bf16=True), sft(folder, "b", bf16=True, **ON), tmp_path)
+        alone = checked(sft(folder, "a"), sft(folder, "b", **ON), tmp_path)
+    assert parity.state == state
+    assert {one.gate for one in parity.checks if not one.ok} == ({"P2"} if bug else set())
+    assert all("in float32 there is no planted" in one.detail for one in parity.checks if one.gate == "P2")
+    assert (alone.state, alone.why_not_checked) == ("not checked", "planted: its kernel takes bfloat16")
+
+
 def test_what_fails_by_itself_is_not_checked_and_says_why(folder: Path, tmp_path: Path) -> None:
     parity = checked(sft(folder, "a"), sft(folder, "b", speedups={"attention_fa3": "on"}), tmp_path)
     assert parity.state == "not checked"

@@ -23,6 +23,7 @@ CASES: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
     ({"gradient_checkpointing": True}, "exact", ("P1", "P2")),
     ({"attn_implementation": "eager"}, "exact", ("P1", "P2")),
     ({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}, "exact", ("P1", "P2")),
+    ({"env": {"NCCL_DEBUG": "WARN"}}, "exact", ("P1", "P2")),
     ({"optim": "adamw_torch"}, "exact", ("P1", "P2", "P3")),
     ({"speedups": {"fused_optimizer": "off"}}, "exact", ("P1", "P2", "P3")),
     ({"bf16": True}, "numeric", ("P2", "P3")),

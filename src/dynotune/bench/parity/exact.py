@@ -36,13 +36,11 @@ def exact(first: Answer, other: Answer) -> list[Check]:
     lacking = f"not in both: {', '.join(lost[:3])}" if lost else ""
     checks.append(check("trained parameters", float(len(lost)), 0.0, lacking))
     losses, theirs = first.each("loss"), other.each("loss")
-    counted = [row for row in sorted(losses, key=int) if row not in theirs or theirs[row].shape != losses[row].shape]
-    uncounted = [row for row in theirs if row not in losses]
-    wrong = [*counted, *uncounted]
-    detail = f"{total(losses):,} and {total(theirs):,} label tokens in {len(losses)} examples" if wrong else ""
+    counts, counted = label_tokens(first), label_tokens(other)
+    wrong = [row for row in counts.keys() | counted.keys() if counts.get(row) != counted.get(row)]
+    detail = f"{total(counts):,} and {total(counted):,} in {len(counts)} examples" if wrong else ""
+    checks.append(check("label tokens", float(len(wrong)), 0.0, detail))
     of_pairs = bool(first.each("logps"))
-    what = "pairs" if of_pairs else "label tokens"
-    checks.append(check(what, float(len(wrong)), 0.0, detail))
     bound = PAIR_LOSS if of_pairs else TOKEN_LOSS
     if not wrong:
         if of_pairs:
@@ -69,8 +67,17 @@ def check(quantity: str, observed: float, bound: float, detail: str = "") -> Che
     return Check(gate="P1", quantity=quantity, observed=observed, bound=bound, ok=ok, detail=detail)
 
 
-def total(losses: Mapping[str, Tensor]) -> int:
-    return sum(values.numel() for values in losses.values())
+def label_tokens(answer: Answer) -> dict[str, tuple[int, ...]]:
+    """Of each example, as its step had them: of a pair of both answers."""
+    of_pairs = answer.each("labels")
+    return {
+        row: tuple(of_pairs[row].int().tolist()) if row in of_pairs else (loss.numel(),)
+        for row, loss in answer.each("loss").items()
+    }
+
+
+def total(counts: Mapping[str, tuple[int, ...]]) -> int:
+    return sum(sum(each) for each in counts.values())
 
 
 def largest(values: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:

@@ -7,6 +7,7 @@ reference than the baseline. P3: the same trajectory of loss. P4, of behavioural
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 from dynotune.bench.arms import Arm
 from dynotune.bench.hand import ArmFailedError
 from dynotune.bench.parity import course, held_out
-from dynotune.bench.parity.asking import Ask, Processes, in_this_process
+from dynotune.bench.parity.asking import Ask, Processes
 from dynotune.bench.parity.cut import OF_MODEL, cut
 from dynotune.bench.parity.exact import exact
 from dynotune.bench.parity.needs import Needs, needs_of
@@ -50,13 +51,10 @@ def check(
     if not needs.gates:
         why = f"{needs.why}: held-out losses are compared with `--parity full`"
         return found.model_copy(update={"state": "behavioural", "why_not_checked": why})
-    gate = _Gate(first, other, needs, folder, say)
     try:
-        if ask is not None:
-            gate.run(ask)
-        else:
-            with Processes(first, other) as processes:
-                gate.run(processes)
+        with ExitStack() as stack:
+            gate = _Gate(first, other, needs, folder, say, ask or stack.enter_context(Processes(first, other)))
+            gate.run()
     except ArmFailedError as error:
         return found.model_copy(update={"state": "not checked", "why_not_checked": str(error)})
     failed = next((one for one in gate.checks if not one.ok), None)
@@ -101,14 +99,13 @@ class _Gate:
     needs: Needs
     folder: Path
     say: Callable[[str], None]
-    ask: Ask = in_this_process
+    ask: Ask
     checks: list[Check] = field(default_factory=list)
     why_not: list[str] = field(default_factory=list)
     held_out: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
-    def run(self, ask: Ask) -> None:
+    def run(self) -> None:
         """Raises `ArmFailedError`."""
-        self.ask = ask
         gates = self.needs.gates
         if "P1" in gates or "P2" in gates:
             self._one_step()
@@ -125,7 +122,8 @@ class _Gate:
         asked += [Question("float32")] if p1 else []
         asked += [Question("reference", plain=True)] if p2 else []
         model = cut(self.first.config, self.folder / "model", self.say)
-        mine = self._ask(self.first, asked, model=model)
+        may_fail = "float32" if p2 else ""  # kernels that are made for bfloat16 are compared by P2 alone
+        mine = self._ask(self.first, asked, model, may_fail)
         if mine is None:
             return
         rows = next(iter(mine.values())).rows
@@ -133,24 +131,31 @@ class _Gate:
         asked = [replace(one, rows=rows, split=split) for one in asked if one.name != "reference"]
         if p2:
             asked.insert(1, Question("plain", "own", plain=True, rows=rows))
-        theirs = self._ask(self.other, asked, model=model, may_fail="float32" if p2 else "")
+        theirs = self._ask(self.other, asked, model, may_fail)
         if theirs is None:
             return
-        both = "float32" in mine and not theirs.get("float32", Answer({"failed": "not asked"})).failed
-        if p1 and both:
-            self.checks += exact(mine["float32"], theirs["float32"])
-            left_out = theirs["float32"].facts["left_out"] if not p2 else {}
+        in_float32 = [answers["float32"] for answers in (mine, theirs) if "float32" in answers]
+        if p1 and not any(one.failed for one in in_float32):
+            self.checks += exact(*in_float32)
+            left_out = {} if p2 else in_float32[1].facts["left_out"]
             self.why_not += [f"{name}: {left_out[name]}" for name in self.needs.speedups if name in left_out]
-        seen = {name for one in (*mine.values(), *theirs.values()) for name in one.facts.get("installed", ())}
-        if nowhere := [name for name in self.needs.speedups if name not in seen]:
-            # Not blocking: what cannot be here is no difference between the arms either, and their runs say if it is.
-            self.say(f"note: {' and '.join(nowhere)} stood in no probe, so of that nothing was compared")
         if p2:
             own, plain = theirs["own"], theirs["plain"]
             same = mine["own"].precision == own.precision and self.needs.kind == "exact"
             baseline, name = (mine["own"], self.first.name) if same else (plain, "the plain path")
-            note = unseen(self.needs, (mine["own"], own), theirs.get("float32"))
+            note = unseen(self.needs, (mine["own"], own), in_float32)
             self.checks += within_precision(mine["reference"], baseline, own, name, note)
+        self._say_what_could_not_show([one for one in (*mine.values(), *theirs.values()) if not one.failed])
+
+    def _say_what_could_not_show(self, answers: Sequence[Answer]) -> None:
+        """None of it blocks: what cannot be here is no difference between the arms, and their runs say if it is."""
+        seen = {name for one in answers for name in one.facts["installed"]}
+        if nowhere := [name for name in self.needs.speedups if name not in seen]:
+            self.say(f"note: {' and '.join(nowhere)} stood in no probe, so of that nothing was compared")
+        if all(len(one.facts["micro_batches"]) == 1 for one in answers):
+            self.say(
+                "note: all examples of the probe fill one micro-batch, so that mistakes between several could not show"
+            )
 
     def _ask(
         self, arm: Arm, asked: Sequence[Asked], model: WholeConfig | None = None, may_fail: str = ""
@@ -198,13 +203,12 @@ def below_float32(config: WholeConfig) -> bool:
     return precision.compute_bf16 or precision.weights is not torch.float32 or bool(config.tf32)
 
 
-def unseen(needs: Needs, own: Sequence[Answer], in_float32: Answer | None) -> str:
+def unseen(needs: Needs, own: Sequence[Answer], in_float32: Sequence[Answer]) -> str:
     """Of the speed-ups in question, those that stood in an arm's own precision and not in float32, for which P1 says
     nothing. As the end of a sentence."""
-    if in_float32 is None:
-        return ""
-    if in_float32.failed:
-        return f"; there is no float32 path: {in_float32.failed}"
+    if failed := [one.failed for one in in_float32 if one.failed]:
+        return f"; there is no float32 path: {failed[0]}"
+    there = {name for answer in in_float32 for name in answer.facts["installed"]}
     standing = {name for answer in own for name in answer.facts["installed"]}
-    only = [name for name in needs.speedups if name in standing and name not in in_float32.facts["installed"]]
+    only = [name for name in needs.speedups if name in standing - there] if in_float32 else []
     return f"; in float32 there is no {' and no '.join(only)}" if only else ""

@@ -28,7 +28,8 @@ from dynotune.train.run import Run
 
 @torch.no_grad()
 def losses_of(run: Run, step: Step) -> dict[str, Tensor]:
-    """`loss/ROW` of every example of the step, on the host: [n] of a document, [1] of a pair, with `logps/ROW` [2]."""
+    """`loss/ROW` of every example of the step, on the host: [n] of a document, [1] of a pair, with
+    `logps/ROW` and `labels/ROW` (label tokens) [2]."""
     found: dict[str, Tensor] = {}
     with closing(run.feed.batches(step.micro_batches)) as batches:
         for micro_batch, batch in zip(step.micro_batches, batches, strict=True):
@@ -77,8 +78,12 @@ def _of_pairs(path: Any, batch: Any, rows: list[int]) -> dict[str, Tensor]:
     path.in_step.values(path.scores, batch).loss_of(scores, each)  # type: ignore[arg-type]  # all that it asks for
     logps_P2 = scores.logps_Q.view(-1, 2)
     assert each.losses_P is not None
-    found = {f"loss/{row}": each.losses_P[at : at + 1] for at, row in enumerate(rows)}
-    return found | {f"logps/{row}": logps_P2[at] for at, row in enumerate(rows)}
+    found: dict[str, Tensor] = {}
+    for at, row in enumerate(rows):
+        found[f"loss/{row}"] = each.losses_P[at : at + 1]
+        found[f"logps/{row}"] = logps_P2[at]
+        found[f"labels/{row}"] = batch.values.lengths_Q.view(-1, 2)[at]
+    return found
 
 
 class _Each:

@@ -55,6 +55,8 @@ def needs_of(first: WholeConfig, other: WholeConfig, *, full: bool = False) -> N
     differing = speedups_between(first, other)
     for name in differing:
         keys[f"speedups.{name}"] = str(speedups()[name].kind)
+    if first.env != other.env:
+        keys["env"] = "exact"  # its values are shown to nobody, and may choose kernels
     keys = {key: kind for key, kind in keys.items() if kind != "unchanged"}
     kinds = set(keys.values())
     kind: Any = next((kind for kind in ("behavioural", "numeric", "exact") if kind in kinds), "unchanged")

@@ -44,7 +44,6 @@ from dynotune.train.given import Given
 from dynotune.train.material import Material
 from dynotune.train.opened import Opened, opened
 from dynotune.train.recipes import recipe_of
-from dynotune.train.run import Run
 from dynotune.train.stand import stand
 
 
@@ -121,7 +120,6 @@ def of_step(config: WholeConfig, question: Question, folder: Path, console: Cons
             "rows": rows.tolist(),
             "data": whole.plan.digest,
             "lengths": step.lengths.tolist(),
-            "labels": labels_of(run, rows),
             "micro_batches": [[*map(int, batch.rows)] for batch in step.micro_batches],
             "precision": precision_of(it, execution),
             "installed": sorted(one.name for one in execution.installed),
@@ -159,11 +157,6 @@ def micro_batched(it: Opened, settings: WholeConfig, question: Question) -> Whol
     longest = int(plan.spans.lengths_of(plan.rows).max())
     tokens = round_up(longest if question.split == "least" else int(lengths.sum()))
     return settings.replace(micro_batch_tokens=max(64, tokens))
-
-
-def labels_of(run: Run, rows: "np.ndarray[Any, np.dtype[np.int64]]") -> list[int]:
-    """Label tokens of each example, as the plan has counted them."""
-    return [int(n) for n in run.plan.spans.label_tokens[rows]]
 
 
 def precision_of(it: Opened, execution: Execution) -> str:

@@ -80,8 +80,8 @@ def asked_from(given: Mapping[str, Any]) -> Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a step came to. Tensors by name: `loss/ROW` [label tokens, or 1 of a pair], `logps/ROW` [2] of a pair, then
-    `gradient/NAME`, `update/NAME` and `drawn/NAME` of parameters. Of other questions there are only facts."""
+    """What a step came to. Tensors by name: `loss/ROW` [label tokens, or 1 of a pair], `logps/ROW` and `labels/ROW` [2] of a
+    pair, then `gradient/NAME`, `update/NAME` and `drawn/NAME` of parameters. Of other questions there are only facts."""
 
     facts: dict[str, Any]
     tensors: dict[str, Tensor] = field(default_factory=dict)
