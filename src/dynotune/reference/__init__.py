@@ -6,7 +6,7 @@ from dynotune.reference.compute import Reference, ReferenceCache
 from dynotune.reference.identify import key_of
 from dynotune.reference.invariants import StepZero, Suspects, stop_on_breach, why_not_checked
 from dynotune.reference.key import Key
-from dynotune.reference.noise import measured_noise
+from dynotune.reference.noise import measured_noise, rounding_of
 
 __all__ = [
     "Key",
@@ -18,6 +18,7 @@ __all__ = [
     "begins_at_zero",
     "key_of",
     "measured_noise",
+    "rounding_of",
     "start_changes_base",
     "stop_on_breach",
     "trained_under_adapter",

@@ -37,7 +37,8 @@ class StepZero:
     """Nats, as they were kept."""
 
     bound: float
-    """Of the log-probability (`check.relative`): `noise.EXACT` in float32, else `noise.measured_noise`."""
+    """Of the log-probability (`check.relative`): `noise.EXACT` in float32, else `noise.measured_noise` or, where that
+    is too little, `noise.rounding_of`."""
 
     @property
     def off(self) -> NDArray[np.float64]:

@@ -22,3 +22,14 @@ def measured_noise(score: Score, numbers: NDArray[np.int64]) -> float:
     together = score(numbers)
     alone = np.concatenate([score(numbers[i : i + 1]) for i in range(len(numbers))]) if len(numbers) else together
     return max(EXACT, FACTOR * float(relative(alone, together).max(initial=0.0)))
+
+
+LIKE_AS_WRITTEN = 1.5
+"""Kernels may be as far from each other as this many times the model's own operations are: as P2 allows them to be."""
+
+
+def rounding_of(as_written: Score, score: Score, numbers: NDArray[np.int64]) -> float:
+    """How far low precision takes these log-probabilities apart where other kernels compute the same: what is measured
+    between the model's own operations and the run's, times `LIKE_AS_WRITTEN`. The pairs are those that differ most, so
+    nothing is added for others. Infinite where a value is not a number."""
+    return LIKE_AS_WRITTEN * float(relative(as_written(numbers), score(numbers)).max(initial=0.0))

@@ -27,6 +27,7 @@ from dynotune.speedups.contract import Context, Site
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.registry import speedups
 from dynotune.train.evaluate import HeldOut
+from dynotune.train.faults.ways import Ways
 from dynotune.train.preference.bring import bring_reference
 from dynotune.train.recipe import Start
 from tests.tiny import tiny_model
@@ -86,7 +87,8 @@ def beginning(
     longest = int(max(of.lengths.max() for of in (spans, *(of for _, _, of in others))))
     compute = torch.bfloat16 if precision.compute_bf16 else next(model.parameters()).dtype
     context = Context(config, model, CPU, compute, precision, longest)
-    site = Site(context, lambda: torch.autocast("cpu", torch.bfloat16, enabled=precision.compute_bf16))
+    autocast = lambda: torch.autocast("cpu", torch.bfloat16, enabled=precision.compute_bf16)  # noqa: E731
+    site = Site(context, autocast)
     installed = Installed(decide(config, context, speedups()), site)
     paths = PairPaths(objective)
     path = paths.packed(site) if site.packed else paths.plain(model)
@@ -96,7 +98,13 @@ def beginning(
     plan = Plan(spans, np.arange(len(pairs)), config, 0, rank=ranks.rank, world=ranks.world)
     plan = plan.executed(tokens if site.packed else None, longest)
     begun = Start(
-        execution=SimpleNamespace(path=path, plan=plan, site=site, installed=installed),  # type: ignore[arg-type]
+        execution=SimpleNamespace(
+            path=path,
+            plan=plan,
+            site=site,
+            installed=installed,
+            ways=Ways(model, paths, path, installed, autocast),
+        ),  # type: ignore[arg-type]
         material=SimpleNamespace(items=PairItems(pairs, spans), held_out=held),  # type: ignore[arg-type]
         model=model,
         device=CPU,

@@ -14,13 +14,22 @@ from dynotune.execution.pairs import PairItems
 from dynotune.model.precision import Precision
 from dynotune.reference.segments import paths, read, write
 from dynotune.train.preference import step_zero
+from dynotune.train.preference.bring import Bringing
 from dynotune.train.preference.scoring import Scoring
 from tests.reference.pairs import many
 from tests.reference.test_compute import on_ranks
 from tests.tiny import tiny_model
-from tests.train.preference.beginnings import adapted, beginning
+from tests.train.preference.beginnings import FULL, adapted, beginning, one_by_one
 
 PAIRS = many(10, seed=8, longest=9)
+
+
+LOW = Precision(torch.float32, True)
+
+
+def allowed(said: str) -> float:
+    """The bound that a sentence names; behind it stands how long it took, where that was long."""
+    return float(said.rpartition("allowed: ")[2].partition(")")[0])
 
 
 @pytest.fixture(autouse=True)
@@ -154,6 +163,32 @@ def test_a_kernel_that_only_training_uses() -> None:
     assert said.startswith("precision. In evaluation the policy agrees with the reference, in training it does not")
 
 
+@pytest.mark.parametrize(("precision", "apart", "stops"), [(LOW, 0.1, False), (LOW, 0.0, True), (FULL, 0.1, True)])
+def test_kernels_of_the_training_pass_may_round_as_the_models_own_operations_do(
+    monkeypatch: pytest.MonkeyPatch, precision: Precision, apart: float, stops: bool
+) -> None:
+    """Compiled layers have another graph with gradients than without. In float32 nothing of it is allowed."""
+    model = adapted()
+    norm = model.get_base_model().model.norm
+    norm.register_forward_hook(lambda module, args, out: out * 1.01 if module.training else None)
+    monkeypatch.setattr(Bringing, "_as_written", lambda self, numbers: self.score(numbers) * (1 + apart))
+    with beginning(model, PAIRS, precision=precision) as run:
+        if stops:
+            with pytest.raises(TrainingError, match="a kernel that only the training pass uses"):
+                run.bring()
+        else:
+            assert allowed(run.bring()[-1]) == pytest.approx(0.15)
+
+
+@pytest.mark.parametrize("precision", [LOW, FULL])
+def test_as_written_is_the_model_without_speed_ups(precision: Precision) -> None:
+    with beginning(adapted(), PAIRS, precision=precision) as run:
+        bringing = Bringing(run.config, run.start, False, print)
+        numbers = np.array([7, 0, 3])
+        found, right = bringing._as_written(numbers), one_by_one(run.start.model, PAIRS, numbers.tolist())
+    np.testing.assert_allclose(found, right, rtol=1e-6 if precision is FULL else 3e-2)
+
+
 @pytest.mark.parametrize(
     ("keys", "start", "why"),
     [
@@ -187,18 +222,10 @@ def test_what_it_draws_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.rand(1) == after
 
 
-def allowed(said: str) -> float:
-    """The bound that a sentence names; behind it stands how long it took, where that was long."""
-    return float(said.rpartition("allowed: ")[2].partition(")")[0])
-
-
 def noisy(model: Any) -> None:
     """From now on it computes otherwise in other company, as low precision does."""
     norm = next(module for name, module in model.named_modules() if name.endswith("model.norm"))
     norm.register_forward_hook(lambda module, args, out: out * (1 + 1e-3 * torch.sin(1e3 * out.mean())))
-
-
-LOW = Precision(torch.float32, True)
 
 
 def test_in_low_precision_the_bound_is_measured() -> None:

@@ -136,6 +136,7 @@ class Bringing:
             known,
             reference=self.score,
             policy=self.scoring.of(self.train, self.plan.spans, as_policy),
+            as_written=self._as_written,
             key_then=self.key,
             key_now=self.key_now,
             bound=self.bound,
@@ -144,6 +145,13 @@ class Bringing:
             say=self.tell,
         )
         check(self.first)
+
+    def _as_written(self, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """`self.score` on the plain path, every sequence by itself."""
+        way = self.start.execution.ways.plain()
+        plain = replace(self.scoring, path=cast(ScoringPath, way.path), ladder=None, autocast=way.autocast)
+        with way.around():
+            return plain.of(self.train, self.plan.spans, self.context)(numbers)
 
     def _noise(self) -> float:
         sampled = sample_of(self.train.pairs.taken(self.own).label_counts, self.own)

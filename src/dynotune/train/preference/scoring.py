@@ -48,6 +48,9 @@ class Scoring:
     columns: int
     """C."""
 
+    autocast: Callable[[], AbstractContextManager[Any]] | None = None
+    """What passes run in; default that of the run's steps."""
+
     def of(
         self, items: PairItems, spans: Units, context: Callable[[], AbstractContextManager[Any]]
     ) -> Callable[[NDArray[np.int64]], NDArray[np.float64]]:
@@ -77,7 +80,7 @@ class Scoring:
         found, came = [torch.zeros(0, self.columns, device=self.device)], []
         with closing(Feed(items, self.path, self.device, self.site.ahead).batches(micro_batches)) as arriving:
             for batch in arriving:
-                with self.path.engaged(), self.site.autocast():
+                with self.path.engaged(), (self.autocast or self.site.autocast)():
                     scores = self.path.scores(batch, logps_only=True)
                 found.append(by_pair(scores).detach())
                 came.append(batch.values.reference_PC)
