@@ -1,6 +1,5 @@
 """From what was measured to a result: figures of each arm, comparisons with their verdicts, and the closing sentence."""
 
-import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -8,12 +7,13 @@ from typing import Any
 from dynotune.bench import expect, sentence
 from dynotune.bench.arms import settings_of
 from dynotune.bench.asked import Pairing
+from dynotune.bench.comparison import comparison, noise_of
 from dynotune.bench.describe import differences, operating_point, sample_of
 from dynotune.bench.measure import Measured
-from dynotune.bench.result import Arm, Block, Comparison, Engaged, Noise, Parity, Result, Verdict, WarmUp
-from dynotune.bench.statistics import Estimate, estimate, noise_floor
+from dynotune.bench.result import Arm, Block, Comparison, Engaged, Parity, Result, Verdict, WarmUp
+from dynotune.bench.statistics import estimate
 from dynotune.bench.steady import pays_back_after
-from dynotune.bench.verdict import compare_memory, judge, why_not_comparable
+from dynotune.bench.verdict import judge, why_not_comparable
 from dynotune.measure.words import DEFINITIONS
 
 
@@ -51,7 +51,7 @@ def conclude(
         steps_a_block=asked.steps_a_block,
         schedule=tuple(block.arm for block in found.blocks),
         sample=sample_of(found),
-        noise=_noise(noise),
+        noise=noise_of(noise),
         arms=arms,
         comparisons=(*comparisons, *_interactions(found, comparisons)),
         parity=tuple(parity),
@@ -123,34 +123,17 @@ def _mfu(found: Measured, name: str) -> float | None:
 
 
 def _comparison(found: Measured, pairing: Pairing, parity: Sequence[Parity], noise: Sequence[float]) -> Comparison:
-    ratios = [*found.log_ratios(pairing.arm, pairing.against).values()]
-    seen = estimate(ratios, noise, seed=found.asked.seed) if len(ratios) >= 2 else None
     failed = found.failed.get(pairing.arm) or found.failed.get(pairing.against)
-    why = why_not_comparable(_parity(parity, pairing), _in_question(found, pairing), failed=failed)
-    judgement = judge(
-        seen,
-        not_comparable=why,
-        unsettled=_unsettled(found, pairing),
+    return comparison(
+        found,
+        pairing,
+        noise,
+        found.asked.seed,
+        not_comparable=why_not_comparable(_parity(parity, pairing), _in_question(found, pairing), failed=failed),
         mfu=_mfu(found, pairing.arm),
         attainable_mfu=found.attainable_mfu,
-    )
-    shown = judgement.verdict is not Verdict.NOT_COMPARABLE
-    memory = compare_memory(found.memory.get(pairing.arm), found.memory.get(pairing.against))
-    return Comparison(
-        arm=pairing.arm,
-        against=pairing.against,
-        label=pairing.label,
-        role=pairing.role,
-        ratio=seen.interval if seen and shown else None,
-        log_ratios=tuple(ratios) if shown else (),
-        median=math.exp(seen.median) if seen and shown else None,
-        sign_flip_p=seen.sign_flip_p if seen and shown else None,
-        verdict=judgement.verdict,
-        why=judgement.why,
-        needs_more_pairs=judgement.needs_more_pairs,
-        memory=memory[0] if memory else None,
-        memory_ratio=memory[1] if memory else None,
-        pays_back_after_steps=_pays_back(found, pairing, seen) if shown else None,
+        memory=found.memory,
+        pays_back=_pays_back(found, pairing),
     )
 
 
@@ -182,18 +165,9 @@ def _in_question(found: Measured, pairing: Pairing) -> list[Engaged]:
     ]
 
 
-def _unsettled(found: Measured, pairing: Pairing) -> str:
-    """Why blocks were void each time; empty where enough of them count."""
-    both = {pairing.arm, pairing.against}
-    void = [block for block in found.blocks if block.arm in both and block.void]
-    if len(found.log_ratios(pairing.arm, pairing.against)) >= 2 or not void:
-        return ""
-    return void[-1].void or ""
-
-
-def _pays_back(found: Measured, pairing: Pairing, seen: Estimate | None) -> float | None:
+def _pays_back(found: Measured, pairing: Pairing) -> float | None:
     warm = found.cast.warm
-    if seen is None or not {pairing.arm, pairing.against} <= warm.keys() or found.tier.value.startswith("one process,"):
+    if not {pairing.arm, pairing.against} <= warm.keys() or found.tier.value.startswith("one process,"):
         return None  # in one process the second arm begins in what the first one has made warm
     mine, theirs = warm[pairing.arm], warm[pairing.against]
     extra = (mine.set_up_seconds + mine.seconds) - (theirs.set_up_seconds + theirs.seconds)
@@ -233,14 +207,6 @@ def _interactions(found: Measured, comparisons: Sequence[Comparison]) -> list[Co
             )
         )
     return made
-
-
-def _noise(noise: Sequence[float]) -> Noise | None:
-    if not noise:
-        return None
-    floor = noise_floor(noise)
-    note = "blocks of the same arm were more than 1 % apart, which widens every interval" if floor > 0.01 else ""
-    return Noise(log_ratios=tuple(noise), floor=floor, note=note)
 
 
 def _notes(found: Measured) -> list[str]:

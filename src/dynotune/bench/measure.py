@@ -1,6 +1,5 @@
 """Runs a bench: memory of each arm in a fresh process, warm-up, then rounds of blocks until intervals are narrow enough."""
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,18 +8,18 @@ from typing import Any
 
 from dynotune.bench.asked import Asked
 from dynotune.bench.cast import Cast, environment_of, tier_for
-from dynotune.bench.disturbed import clocks_apart, disturbance, note_of_clocks, note_of_host, recompiled
 from dynotune.bench.guard import Guard
 from dynotune.bench.hand import ArmFailedError, Hand
 from dynotune.bench.result import Block, Memory, Tier
-from dynotune.bench.schedule import Round, again, rounds, stop
+from dynotune.bench.rounds import notes_of, or_failed, play, reason
+from dynotune.bench.schedule import Round
 from dynotune.bench.spans import Spans, shape_of
-from dynotune.bench.statistics import half_width, log_ratios
+from dynotune.bench.tally import Tally
 from dynotune.errors import DynotuneError
 
 
-@dataclass(slots=True)
-class Measured:
+@dataclass(slots=True, kw_only=True)
+class Measured(Tally):
     """What was seen, before anything is concluded."""
 
     asked: Asked
@@ -30,9 +29,6 @@ class Measured:
     device: dict[str, Any]
     """As the first process tells it."""
 
-    blocks: list[Block] = field(default_factory=list)
-    """In the order in which they ran."""
-
     available_flops: dict[str, float] = field(default_factory=dict)
     """By arm, FLOPs a second that its devices could do at most."""
 
@@ -40,41 +36,14 @@ class Measured:
     """The best product of matrices that was measured here, as a share of the same peak."""
 
     memory: dict[str, Memory] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    """By arm, why it could not be measured."""
-
     held_apart: dict[str, float] = field(default_factory=dict)
     """By arm, seconds of processes besides those of the blocks."""
-
-    apart: dict[tuple[str, str], list[float]] = field(default_factory=dict)
-    """By two arms, how far their clocks were apart in each pair that was measured."""
 
     notes: list[str] = field(default_factory=list)
     """Of what watched the device."""
 
     lengths: dict[str, Sequence[int]] = field(default_factory=dict)
     same_documents: bool = True
-    ended: str = ""
-    """Why the rounds ended."""
-
-    def counted(self, arm: str) -> dict[int, Block]:
-        """Blocks that count, by round."""
-        return {b.pair: b for b in self.blocks if b.arm == arm and b.void is None and not b.of_noise}
-
-    def log_ratios(self, arm: str, against: str) -> dict[int, float]:
-        """By round, of those in which both have a block that counts: ln(rate of the arm / rate of the other)."""
-        mine, theirs = self.counted(arm), self.counted(against)
-        return {n: math.log(mine[n].rate / theirs[n].rate) for n in mine if n in theirs}
-
-    @property
-    def noise(self) -> list[float]:
-        """Log ratios of the first arm against itself."""
-        found: dict[int, list[Block]] = {}
-        for block in self.blocks:
-            if block.of_noise and block.void is None:
-                found.setdefault(block.pair, []).append(block)
-        pairs = [pair for pair in found.values() if len(pair) == 2]
-        return log_ratios([b.rate for _, b in pairs], [a.rate for a, _ in pairs])
 
     @property
     def devices(self) -> int:
@@ -101,12 +70,15 @@ def measure(asked: Asked, folder: Path, say: Callable[[str], None], spent_before
             raise DynotuneError(f"These arms cannot live in one process: {why}. Leave `--tier` out.")
         tier, why = asked.tier, "as asked"
     cast = Cast(arms, tier, folder, environment, say)
-    found = Measured(asked, tier, why, cast, device, memory=memory, failed=failed)
+    found = Measured(
+        names=[arm.name for arm in asked.arms], asked=asked, tier=tier, why_tier=why, cast=cast, device=device,
+        memory=memory, failed=failed,
+    )  # fmt: skip
     found.held_apart = {arm.name: spent_before.get(arm.name, 0.0) + apart.get(arm.name, 0.0) for arm in asked.arms}
     try:
         with Guard(device.get("uuid")) as guard:
             _rounds(found, guard, say)
-            found.notes = _notes_of(found, guard)
+            found.notes = notes_of(found, guard)
     finally:
         cast.close()
     return found
@@ -141,16 +113,33 @@ def _memory(
     return device, found, failed, seconds
 
 
-def reason(error: ArmFailedError) -> str:
-    """Why an arm could not be measured, in a line."""
-    first = str(error).strip().splitlines()[0] if str(error).strip() else "it ended without a word"
-    return f"out of memory: {first}" if error.kind == "memory" and "memory" not in first.lower() else first
+@dataclass(slots=True)
+class _Player:
+    """Takes blocks of configurations."""
+
+    found: Measured
+    guard: Guard
+    spans: Spans
+
+    def block(self, name: str, round_: Round) -> Block:
+        return _block(self.found, self.guard, self.spans, round_, name)
+
+    def drop(self, name: str) -> None:
+        self.found.cast.fail(name)
+
+    @property
+    def devices(self) -> int:
+        return self.found.devices
+
+    @property
+    def spent(self) -> float:
+        return self.found.spent
 
 
 def _rounds(found: Measured, guard: Guard, say: Callable[[str], None]) -> None:
     asked, cast = found.asked, found.cast
     for arm in cast.arms:
-        _or_failed(found, arm.name, lambda name=arm.name: cast.warm_up(name), say)  # type: ignore[misc]
+        or_failed(found, cast.fail, arm.name, lambda name=arm.name: cast.warm_up(name), say)  # type: ignore[misc]
     spans = Spans(
         {name: shape_of(warm.stood, warm.tokens_a_step) for name, warm in cast.warm.items()},
         asked.steps_a_block,
@@ -158,21 +147,11 @@ def _rounds(found: Measured, guard: Guard, say: Callable[[str], None]) -> None:
     )
     found.same_documents = spans.same_documents
     names = [arm.name for arm in cast.arms]
-    done, began, taken = 0, time.perf_counter(), set[tuple[int, int]]()
-    for round_ in rounds(names, asked.seed, asked.rules) if len(cast.warm) > 1 else ():
-        _round(found, guard, spans, round_, say)
-        if round_.of_noise:
-            continue
-        taken.add(spans.of(names[0], round_.number))
-        done += 1
-        pairings = [one for one in asked.pairings if not {one.arm, one.against} & found.failed.keys()]
-        ratios = [[*found.log_ratios(one.arm, one.against).values()] for one in pairings]
-        widths = [half_width(one, found.noise) if len(one) >= 2 else math.inf for one in ratios]
-        each = (time.perf_counter() - began) / done * found.devices
-        found.ended = stop(widths, done, asked.rules, spent=found.spent, seconds_a_round=each)
-        if found.ended or not pairings:
-            break
-    found.lengths = _lengths(cast, taken)
+    if len(cast.warm) > 1:
+        play(found, _Player(found, guard, spans), names, asked.pairings, asked.rules, asked.seed, say)
+    found.lengths = _lengths(
+        cast, {(b.first_step, b.steps) for b in found.blocks if b.arm == names[0] and not b.of_noise}
+    )
     products = cast.products() if device_has_products(found) else None
     peak = found.available_flops.get(names[0])
     found.attainable_mfu = products / peak if products and peak else None
@@ -181,30 +160,6 @@ def _rounds(found: Measured, guard: Guard, say: Callable[[str], None]) -> None:
 def device_has_products(found: Measured) -> bool:
     """Whether a peak is known against which the best product could be held."""
     return found.device["type"] == "cuda" and bool(found.available_flops)
-
-
-def _or_failed(found: Measured, name: str, what: Callable[[], Any], say: Callable[[str], None]) -> Any:
-    """What `what` gives; None where that arm failed, which is then known of it. The first one's failure ends the bench."""
-    try:
-        return what()
-    except ArmFailedError as error:
-        if name == found.cast.arms[0].name or error.kind == "bug":
-            raise
-        found.failed[name] = reason(error)
-        found.cast.fail(name)
-        say(f"{name}: {found.failed[name]}")
-        return None
-
-
-def _notes_of(found: Measured, guard: Guard) -> list[str]:
-    """What the reader must know of clocks and host."""
-    said = [guard.note] if guard.note else []
-    for (arm, first), apart in found.apart.items():
-        said += [note] if arm != first and (note := note_of_clocks(arm, first, apart)) else []
-    for name in found.cast.warm:
-        blocks = list(found.counted(name).values())
-        said += [note] if blocks and (note := note_of_host(blocks)) else []
-    return said
 
 
 def _lengths(cast: Cast, taken: set[tuple[int, int]]) -> dict[str, Sequence[int]]:
@@ -216,40 +171,6 @@ def _lengths(cast: Cast, taken: set[tuple[int, int]]) -> dict[str, Sequence[int]
         sample += told["sample"]
         plan = told["plan"]
     return {"sample": sample, "plan": plan}
-
-
-def _round(found: Measured, guard: Guard, spans: Spans, round_: Round, say: Callable[[str], None]) -> None:
-    """One block of every arm; what is void runs again, once."""
-    order, times = [name for name in round_.arms if name not in found.failed], 0
-    while order:
-        times += 1
-        made: list[Block] = []
-        for name in order:
-            block = _or_failed(found, name, lambda name=name: _block(found, guard, spans, round_, name), say)  # type: ignore[misc]
-            made += [block] if block else []
-        made = _with_voids(found, made)
-        found.blocks += made
-        for block in made:
-            if block.void:
-                say(f"{block.arm}: a block does not count: {block.void}")
-        order = list(again(order, {block.arm for block in made if block.void}, times))
-
-
-def _with_voids(found: Measured, made: Sequence[Block]) -> list[Block]:
-    """The blocks of a round, those marked that do not count: each is held against that of the first arm there."""
-    if len(made) < 2:  # one that runs again, by itself
-        return [block.model_copy(update={"void": recompiled(block) or None}) for block in made]
-    first, *others = sorted(made, key=lambda block: block.arm != found.asked.arms[0].name)
-    void: dict[int, str] = {}
-    for other in others:
-        before = found.apart.setdefault((other.arm, first.arm), [])
-        why = disturbance(other, first, before)
-        if (apart := clocks_apart(other.clocks, first.clocks)) is not None:
-            before.append(apart)
-        if why:
-            both = [block for block in (other, first) if block.recompiles] or [other, first]
-            void |= {id(block): why for block in both}
-    return [block.model_copy(update={"void": void.get(id(block))}) for block in made]
 
 
 def _block(found: Measured, guard: Guard, spans: Spans, round_: Round, name: str) -> Block:

@@ -1,0 +1,56 @@
+"""Blocks that were measured, and what they say of two arms: nothing here knows what an arm is."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dynotune.bench.result import Block
+from dynotune.bench.statistics import log_ratios
+
+
+@dataclass(slots=True)
+class Tally:
+    """Grows while a bench runs."""
+
+    names: Sequence[str]
+    """Of the arms. The first is the baseline."""
+
+    blocks: list[Block] = field(default_factory=list)
+    """In the order in which they ran."""
+
+    failed: dict[str, str] = field(default_factory=dict)
+    """By arm, why it could not be measured."""
+
+    apart: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    """By two arms, how far their clocks were apart in each pair that was measured."""
+
+    ended: str = ""
+    """Why the rounds ended."""
+
+    def counted(self, arm: str) -> dict[int, Block]:
+        """Blocks that count, by round."""
+        return {b.pair: b for b in self.blocks if b.arm == arm and b.void is None and not b.of_noise}
+
+    def pairs(self, arm: str, against: str) -> dict[int, tuple[Block, Block]]:
+        """By round, of those in which both have a block that counts."""
+        mine, theirs = self.counted(arm), self.counted(against)
+        return {n: (mine[n], theirs[n]) for n in mine if n in theirs}
+
+    def log_ratios(self, arm: str, against: str) -> dict[int, float]:
+        """By round, of those in which both have a block that counts: ln(rate of the arm / rate of the other)."""
+        return {n: math.log(mine.rate / other.rate) for n, (mine, other) in self.pairs(arm, against).items()}
+
+    @property
+    def noise_pairs(self) -> list[tuple[Block, Block]]:
+        """Of the first arm against itself, those that count."""
+        found: dict[int, list[Block]] = {}
+        for block in self.blocks:
+            if block.of_noise and block.void is None:
+                found.setdefault(block.pair, []).append(block)
+        return [(pair[0], pair[1]) for pair in found.values() if len(pair) == 2]
+
+    @property
+    def noise(self) -> list[float]:
+        """Log ratios of the first arm against itself."""
+        pairs = self.noise_pairs
+        return log_ratios([second.rate for _, second in pairs], [first.rate for first, _ in pairs])
