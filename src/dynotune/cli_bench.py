@@ -17,7 +17,7 @@ from dynotune.bench.between import (
 from dynotune.bench.between import gate as judge
 from dynotune.bench.history import History
 from dynotune.bench.result import Result
-from dynotune.bench.sentence import closing, name
+from dynotune.bench.sentence import closing
 from dynotune.bench.shown import Grid, Line, Tone
 from dynotune.bench.table import beside
 from dynotune.cli_measure import measure
@@ -173,16 +173,15 @@ def list_results(*, last: int = 30, as_json: _Json = False) -> None:
     if not kept:
         _print(None, [Line(f"no result was kept in {printable(str(history.folder))}")])
         return
-    rows = tuple(
-        (
-            Line(name(one.name)),
-            Line(printable(str(one.machine.get("device", "")), 40)),
-            Line("WITHDRAWN: " + name(one.withdrawn.why), Tone.BAD) if one.withdrawn else Line(closing(one)),
-        )
-        for one in kept
-    )
-    more = [Line(f"{len(paths) - len(kept)} more", Tone.QUIET)] if len(paths) > len(kept) else []
-    _print(Grid("kept", ("name", "machine", "result"), rows, spare=(1,)), more)
+    lines = []
+    for one in kept:
+        lines.append(Line(f"{printable(one.name, 200)}  {printable(str(one.machine.get('device', '')), 60)}"))
+        lines.append(Line(f"  {closing(one)}", Tone.QUIET))
+        if one.withdrawn is not None:
+            lines.append(Line(f"  WITHDRAWN: {printable(one.withdrawn.why, 200)}", Tone.BAD))
+    if len(paths) > len(kept):
+        lines.append(Line(f"{len(paths) - len(kept)} more", Tone.QUIET))
+    _print(None, lines)
 
 
 def _told(one: Result) -> dict[str, Any]:

@@ -113,6 +113,17 @@ def test_two_configurations_that_differ_in_one_speed_up(
     assert found is None or found.low < found.ratio < found.high
 
 
+def test_a_speed_up_that_has_a_key_of_its_own(history: History) -> None:
+    arms = (
+        made.arm("a.yaml", 14_000, config={"packed_execution": "auto", "speedups": {}}),
+        made.arm("b.yaml", 15_000, settings={"packed_execution": "off"}),
+    )
+    history.keep(made.ab(arms=arms))
+    found = effect(history, "packed_execution")
+    assert found is not None
+    assert found.ratio == pytest.approx(1 / 1.07)
+
+
 def test_two_configurations_that_differ_in_more_are_no_effect_of_one(history: History) -> None:
     settings = {"speedups.fused_lora": "off", "learning_rate": 1.0}
     history.keep(made.ab(arms=(made.arm("a.yaml", 14_000), made.arm("b.yaml", 15_000, settings=settings))))

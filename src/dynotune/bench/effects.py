@@ -67,15 +67,16 @@ def _effect(result: Result, one: Comparison) -> tuple[str, Effect] | None:
 
 
 def _single_setting(result: Result, one: Comparison) -> tuple[str, bool] | None:
-    """The speed-up in which alone two configurations differ, and whether it is the second that lacks it."""
+    """The speed-up in which alone two configurations differ, and whether it is the second that lacks it.
+
+    Any key with `off` on one side will do: nobody asks for the effect of one that is no speed-up's name.
+    """
     first, arm = result.arms[0], result.arm(one.arm)
     if one.against != first.name or len(arm.settings) != 1:
         return None
     [(key, value)] = arm.settings.items()
-    if not key.startswith(_SETTING):
-        return None
     name, own = key.removeprefix(_SETTING), first.config.get("speedups")
-    before = own.get(name, "auto") if isinstance(own, dict) else "auto"
+    before = own.get(name, "auto") if key != name and isinstance(own, dict) else first.config.get(key, "auto")
     if (value == "off") == (before == "off"):
         return None
     return name, value == "off"

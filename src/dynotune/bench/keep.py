@@ -5,6 +5,7 @@ from pathlib import Path
 from dynotune.bench.history import History, write_result
 from dynotune.bench.markdown import markdown
 from dynotune.bench.result import Result
+from dynotune.report.bench_page import bench_page
 
 
 def keep(result: Result, folder: Path) -> tuple[Result, list[str]]:
@@ -13,7 +14,8 @@ def keep(result: Result, folder: Path) -> tuple[Result, list[str]]:
     Returns it under the name that the history gave it, and the paths of the files.
     """
     result, kept = History().keep(result)
-    files = [folder / name for name in ("bench.json", "bench.md")]
+    files = [folder / name for name in ("bench.json", "bench.md", "bench.html")]
     write_result(result, files[0])
     files[1].write_text(markdown(result, [str(files[0])]), encoding="utf-8")
+    files[2].write_text(bench_page(result), encoding="utf-8")
     return result, [str(path) for path in files] + ([str(kept)] if kept else [])

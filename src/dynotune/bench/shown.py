@@ -76,7 +76,7 @@ def shown(result: Result) -> Shown:
         grid=changes(result) if by_change else arms(result),
         said=tuple(_said(result))[:MOST],
         differences=_texts(result.differences),
-        notes=_texts(result.notes),
+        notes=_texts(((result.noise.note,) if result.noise is not None and result.noise.note else ()) + result.notes),
         sample="" if result.sample is None else printable(result.sample.sentence, TEXT),
         expectations=tuple(_expected(one, shut=bool(hidden(result))) for one in result.expectations[:MOST]),
         sentence=closing(result),
@@ -102,8 +102,7 @@ def _conditions(result: Result) -> list[str]:
     counted = [block for arm in result.arms for block in arm.counted]
     said = []
     if result.noise is not None:
-        note = f" ({printable(result.noise.note, 80)})" if result.noise.note else ""
-        said.append(f"noise floor (A/A) ±{100 * result.noise.floor:.2g} %{note}")
+        said.append(f"noise floor (A/A) ±{100 * result.noise.floor:.2g} %")
     else:
         said.append("noise floor not measured")
     warm = [arm.warm_up for arm in result.arms if arm.warm_up is not None]

@@ -8,6 +8,11 @@ from dynotune.bench.comparable import hidden
 from dynotune.bench.result import Arm, Result
 from dynotune.bench.sentence import name
 from dynotune.bench.shown import Grid, Line, Tone
+from dynotune.bench.terminal import cropped
+from dynotune.data.printable import printable
+
+LONGEST = 26
+"""Characters of a result's name that are shown: its date, and the end by which it differs."""
 
 
 def beside(results: Sequence[Result]) -> Grid:
@@ -42,7 +47,7 @@ def _row(one: Result, arm: str, mine: Arm | None, first: Arm | None, change: Cha
         more = Line(phrases.more_gib(memory.allocated - before.allocated))
     return (
         Line(name(arm)),
-        Line(name(one.name)),
+        Line(cropped(printable(one.name, 200), LONGEST)),
         speed,
         _since(change),
         Line("" if memory is None else phrases.gib(memory.allocated)),

@@ -14,7 +14,7 @@ from dynotune.bench.shown import Grid, Line, Tone, arms, shown, speed_cell
 from dynotune.config.secrets import masked
 from dynotune.data.printable import printable
 from dynotune.report import pictures
-from dynotune.report.page import Banner, Code, Fold, Heading, Lead, Lines, Part, Picture, Section, Table
+from dynotune.report.page import Banner, Code, Fold, Heading, Lead, Lines, Part, Picture, Section, Table, render
 from dynotune.report.settings import without_local_paths, without_secrets
 
 MOST = 400
@@ -24,6 +24,12 @@ JSON = 20_000
 """Characters of a configuration that are shown."""
 
 _TONES = {Verdict.FASTER: "good", Verdict.SLOWER: "bad", Verdict.SAME: "quiet", Verdict.SUSPECT: "bad"}
+
+
+def bench_page(result: Result) -> str:
+    """The page of one bench, as a whole file."""
+    section = bench_section(result)
+    return render(f"dynotune bench: {section.title}", [section])
 
 
 def bench_section(result: Result) -> Section:
@@ -91,7 +97,7 @@ def _pictures(result: Result) -> Iterator[Part]:
         yield Picture(
             pictures.pairs(rows, "Pairs about the mean of their comparison", floor),
             "Each circle is a pair of blocks on the same documents: how far its ratio lies from the mean of its row."
-            " No pair is left out.",
+            " Grey band: noise floor. No pair is left out.",
         )
     runs = _runs(result)
     if runs:
