@@ -83,7 +83,7 @@ def _write_report(run: Run, folder: RunFolder) -> None:
     """The page repeats what the other files hold, so a run whose page fails is whole: that is said."""
     try:
         folder.write_text(REPORT, write_run_report(folder.path))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, LookupError, TypeError, ArithmeticError) as error:  # whatever a strange file can raise
         run.display.say(f"warning: {folder.path / REPORT} was not written ({printable(str(error), 200)})")
 
 
