@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from dynotune.bench.parity.course import same_course
+from dynotune.bench.parity.draws import normal
 from dynotune.bench.parity.exact import distance, exact, largest
 from dynotune.bench.parity.gate import in_words
 from dynotune.bench.parity.held_out import compared
@@ -105,14 +106,24 @@ def test_an_arm_may_be_half_as_far_again_from_the_reference_as_its_baseline(mine
     reference = answer()
     of = {name: t for name, t in reference.tensors.items() if name.startswith("gradient/")}
     a, b = (answer({name: off(t, size) for name, t in of.items()}, "bfloat16") for size in (1e-3, mine))
-    checks = within_precision(reference, a, b, "a")
+    checks = within_precision(reference, {"a": a}, b)
     assert [one.ok for one in checks] == [True, ok]
+    assert checks[1].detail.startswith("a has 1.0e-03 in float32, computed in bfloat16")
+    further = answer({name: off(t, 1.2e-3) for name, t in of.items()})
+    assert within_precision(reference, {"a": a, "plain": further}, b)[1].ok
 
 
 def test_below_the_bounds_of_p1_the_baseline_does_not_matter() -> None:
     reference = answer()
     of = {name: off(t, 5e-5) for name, t in reference.tensors.items() if name.startswith("gradient/")}
-    assert not failing(within_precision(reference, reference, answer(of), "a"))
+    assert not failing(within_precision(reference, {"a": reference}, answer(of)))
+
+
+def test_what_is_drawn_depends_on_name_and_seed_alone() -> None:
+    p = torch.empty(3, 4)
+    assert torch.equal(normal("a", p, 1), normal("a", p.double(), 1))
+    assert not torch.equal(normal("a", p, 1), normal("a", p, 2))
+    assert not torch.equal(normal("a", p, 1), normal("b", p, 1))
 
 
 def trajectory(gap: float = 0.0, noise: float = 0.0, bad: int = 0, norm: float = 1.0) -> Answer:

@@ -20,7 +20,7 @@ ON_HOST = 1 << 22
 def normal(name: str, p: Tensor, seed: int) -> Tensor:
     """Of the shape of `p`, float32, on its device. A smaller one is the same on every device."""
     device = p.device if p.numel() > ON_HOST else torch.device("cpu")
-    generator = torch.Generator(device).manual_seed((seed << 32) ^ crc32(name.encode()))
+    generator = torch.Generator(device).manual_seed(crc32(f"{seed} {name}".encode()))  # the host's takes 32 bits only
     return torch.randn(p.shape, generator=generator, device=device).to(p.device)
 
 

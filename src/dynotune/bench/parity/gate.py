@@ -1,8 +1,8 @@
 """The parity gate: whether an arm makes the updates of its baseline, asked of both in fresh processes before any timing.
 
 P1, in float32: the same losses, gradient and update. P2, in the arms' own precision: no further from the float32
-reference than the baseline. P3: the same trajectory of loss. P4, of behavioural arms: held-out loss, and no gate.
-`needs.py` says which of them a difference calls for.
+reference than the plain path or the baseline. P3: the same trajectory of loss. P4, of behavioural arms: held-out loss,
+and no gate. `needs.py` says which of them a difference calls for.
 """
 
 import time
@@ -140,11 +140,12 @@ class _Gate:
             left_out = {} if p2 else in_float32[1].facts["left_out"]
             self.why_not += [f"{name}: {left_out[name]}" for name in self.needs.speedups if name in left_out]
         if p2:
-            own, plain = theirs["own"], theirs["plain"]
-            same = mine["own"].precision == own.precision and self.needs.kind == "exact"
-            baseline, name = (mine["own"], self.first.name) if same else (plain, "the plain path")
+            own = theirs["own"]
+            baselines = {"the plain path": theirs["plain"]}
+            if mine["own"].precision == own.precision and self.needs.kind == "exact":
+                baselines[self.first.name] = mine["own"]
             note = unseen(self.needs, (mine["own"], own), in_float32)
-            self.checks += within_precision(mine["reference"], baseline, own, name, note)
+            self.checks += within_precision(mine["reference"], baselines, own, note)
         self._say_what_could_not_show([one for one in (*mine.values(), *theirs.values()) if not one.failed])
 
     def _say_what_could_not_show(self, answers: Sequence[Answer]) -> None:

@@ -1,30 +1,37 @@
-"""Gate P2: in the precision that it computes in, an arm is not further from the float32 reference than its baseline is."""
+"""Gate P2: in the precision that it computes in, an arm is not further from the float32 reference than right ones are."""
 
 import math
+from collections.abc import Mapping
 
 from dynotune.bench.parity.exact import GRADIENT, NOT_FINITE, TOKEN_LOSS, distance, ratio
 from dynotune.bench.parity.question import Answer
 from dynotune.bench.result import Check
 
 ALLOWED = 1.5
-"""Times the baseline's own error. Errors of rounding are random: those of two right arms differ by a few tenths."""
+"""Times a baseline's own error. Errors of rounding are random: over eight seeds of a tiny model, those of
+two right arms were apart by a factor of 0.80 to 1.36 in 16 answers' log-probabilities, and of 0.90 to 1.20 in the
+gradient."""
 
 
-def within_precision(reference: Answer, baseline: Answer, other: Answer, name: str, note: str = "") -> list[Check]:
-    """reference: the plain path in float32. baseline: the first arm where it computes in the other's precision, else the
-    plain path in that precision; `name` in words. note: on what was not seen in float32.
+def within_precision(reference: Answer, baselines: Mapping[str, Answer], other: Answer, note: str = "") -> list[Check]:
+    """reference: the plain path in float32. baselines, by name: the plain path in the other arm's precision, and the first
+    arm where it computes in that, too; the one that is further off counts. note: on what was not seen in float32.
 
-    What is within the bounds of P1 is right whatever the baseline's error is.
+    What is within the bounds of P1 is right whatever the baselines' error is.
     """
     checks = []
     for quantity, error, least in (("loss", loss_error, TOKEN_LOSS), ("gradient", gradient_error, GRADIENT)):
-        mine, yardstick = error(other, reference), error(baseline, reference)
-        finite = math.isfinite(mine) and math.isfinite(yardstick)
-        bound = max(ALLOWED * yardstick, least) if math.isfinite(yardstick) else least
-        what = f"error of the {quantity}"
-        detail = f"{name} has {yardstick:.1e} in {other.precision}{note}" if finite else "it is not finite"
-        ok = finite and mine <= bound
+        mine = error(other, reference)
+        errors = {name: error(one, reference) for name, one in baselines.items()}
+        errors = {name: of for name, of in errors.items() if math.isfinite(of)}
+        if not errors or not math.isfinite(mine):
+            bound, ok, detail = least, False, "it is not finite"
+        else:
+            name, most = max(errors.items(), key=lambda item: item[1])
+            bound = max(ALLOWED * most, least)
+            ok, detail = mine <= bound, f"{name} has {most:.1e} in {other.precision}{note}"
         observed = mine if math.isfinite(mine) else NOT_FINITE
+        what = f"error of the {quantity}"
         checks.append(Check(gate="P2", quantity=what, observed=observed, bound=bound, ok=ok, detail=detail))
     return checks
 
