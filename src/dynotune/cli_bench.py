@@ -15,10 +15,10 @@ from dynotune.bench.between import (
     said_beside,
 )
 from dynotune.bench.between import gate as judge
+from dynotune.bench.grids import Grid, Line, Tone
 from dynotune.bench.history import History
 from dynotune.bench.result import Result
 from dynotune.bench.sentence import closing
-from dynotune.bench.shown import Grid, Line, Tone
 from dynotune.bench.table import beside
 from dynotune.cli_measure import measure
 from dynotune.data.printable import printable

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Sequence
 
+from dynotune.bench.grids import Grid
 from dynotune.bench.result import Result
-from dynotune.bench.shown import Grid, shown
+from dynotune.bench.shown import shown
 from dynotune.config.secrets import masked
 from dynotune.data.printable import printable
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dynotune.bench import phrases
 from dynotune.bench.between import Change, changes
 from dynotune.bench.comparable import hidden
+from dynotune.bench.grids import Grid, Line, Tone
 from dynotune.bench.result import Arm, Result
 from dynotune.bench.sentence import name
-from dynotune.bench.shown import Grid, Line, Tone
 from dynotune.bench.terminal import cropped
 from dynotune.data.printable import printable
 

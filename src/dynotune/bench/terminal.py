@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dynotune.bench.grids import Grid, Line, Tone
 from dynotune.bench.result import Result
-from dynotune.bench.shown import Grid, Line, Shown, Tone, maths_in_a_line, shown
+from dynotune.bench.shown import Shown, maths_in_a_line, shown
 from dynotune.data.printable import printable
 
 if TYPE_CHECKING:

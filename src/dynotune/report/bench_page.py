@@ -1,29 +1,26 @@
 """A bench as a section of a page: what the terminal shows, whole, with pictures, every table, and where it was measured."""
 
 import json
-import math
-from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dynotune.bench import phrases
-from dynotune.bench.comparable import hidden, label_of_kind, why_not
-from dynotune.bench.result import Arm, Block, Comparison, Result, Verdict
+from dynotune.bench.comparable import hidden
+from dynotune.bench.grids import Grid, Line, Tone, arms
+from dynotune.bench.result import Arm, Block, Result
 from dynotune.bench.sentence import name
-from dynotune.bench.shown import Grid, Line, Tone, arms, shown, speed_cell
+from dynotune.bench.shown import shown
 from dynotune.config.secrets import masked
 from dynotune.data.printable import printable
-from dynotune.report import pictures
-from dynotune.report.page import Banner, Code, Fold, Heading, Lead, Lines, Part, Picture, Section, Table, render
+from dynotune.report.bench_pictures import bench_pictures
+from dynotune.report.page import Banner, Code, Fold, Heading, Lead, Lines, Part, Section, Table, render
 from dynotune.report.settings import without_local_paths, without_secrets
 
 MOST = 400
-"""Rows of a table, and blocks that are drawn."""
+"""Rows of a table."""
 
 JSON = 20_000
 """Characters of a configuration that are shown."""
-
-_TONES = {Verdict.FASTER: "good", Verdict.SLOWER: "bad", Verdict.SAME: "quiet", Verdict.SUSPECT: "bad"}
 
 
 def bench_page(result: Result) -> str:
@@ -47,7 +44,7 @@ def _parts(result: Result) -> Iterator[Part]:
     below = [*one.said, *one.expectations, *([one.engagement] if one.engagement else [])]
     below += [Line(text) for text in one.differences] + [Line(f"note: {text}", Tone.DOUBT) for text in one.notes]
     yield Lines((*below, *([Line(one.sample, Tone.QUIET)] if one.sample else ())))
-    yield from _pictures(result)
+    yield from bench_pictures(result)
     yield Heading("Arms")
     if one.grid.title != "arms":
         yield Table(arms(result))
@@ -63,122 +60,6 @@ def _parts(result: Result) -> Iterator[Part]:
     yield Heading("Where and how")
     yield Table(_environment(result))
     yield Code(printable(masked(result.command), 4000))
-
-
-def open_comparisons(result: Result) -> list[Comparison]:
-    """Those whose ratio may be shown."""
-    return [one for one in result.comparisons if one.ratio is not None and why_not(result, one) is None][:MOST]
-
-
-def _label(one: Comparison) -> str:
-    return name(one.label) + {"alone": " alone", "last": " added last", "interaction": " interaction"}.get(one.role, "")
-
-
-def _pictures(result: Result) -> Iterator[Part]:
-    compared = open_comparisons(result)
-    floor = 0.0 if result.noise is None else result.noise.floor
-    if compared:
-        yield Heading("Speed against the other arm")
-        spans = [
-            pictures.Span(_label(one), one.ratio, _TONES.get(one.verdict, "doubt"), speed_cell(result, one).text)
-            for one in compared
-            if one.ratio is not None and one.ratio.low > 0
-        ]
-        yield Picture(
-            pictures.intervals(spans, "Ratios with their 95 % intervals", floor),
-            "Ratio of real tokens a second with its 95 % interval. Triangle up: FASTER; down: SLOWER or SUSPECT; circle:"
-            " SAME; square: not resolved. Grey band: noise floor.",
-        )
-    rows = [(_label(one), one.log_ratios) for one in compared if len(one.log_ratios) > 1]
-    if result.noise is not None and len(result.noise.log_ratios) > 1:
-        rows.append(("an arm against itself", result.noise.log_ratios))
-    if rows:
-        yield Heading("Pairs")
-        yield Picture(
-            pictures.pairs(rows, "Pairs about the mean of their comparison", floor),
-            "Each circle is a pair of blocks on the same documents: how far its ratio lies from the mean of its row."
-            " Grey band: noise floor. No pair is left out.",
-        )
-    runs = _runs(result)
-    if runs:
-        yield Heading("Blocks as they ran")
-        yield Picture(
-            pictures.blocks(
-                runs, [name(arm.name) for arm in result.arms], "Rates of blocks, against the mean of their arm"
-            ),
-            "Rate of each block against the mean of its arm, in the order in which they ran: drift, and what was voided"
-            " (hollow). Documents differ between pairs and are the same within one.",
-        )
-    yield from _rates(result)
-    memory = [_memory_bar(arm) for arm in result.arms[:MOST] if arm.memory is not None or arm.failed]
-    if any(bar.value is not None for bar in memory):
-        yield Heading("Peak memory")
-        yield Picture(
-            pictures.bars(memory, "Peak memory of each arm", "GiB"),
-            "Of a fresh process on the largest micro-batch of the plan. Filled: allocated; outline: reserved; line: the"
-            " device's own figure.",
-        )
-
-
-def _runs(result: Result) -> list[pictures.Run]:
-    waiting = {arm.name: deque(arm.blocks) for arm in result.arms}
-    ordered: list[Block] = [waiting[arm].popleft() for arm in result.schedule if waiting.get(arm)]
-    rest = [block for left in waiting.values() for block in left]
-    ordered += sorted(rest, key=lambda block: (block.of_noise, block.pair))
-    index = {arm.name: i for i, arm in enumerate(result.arms)}
-    means = {
-        arm.name: math.exp(sum(math.log(block.rate) for block in arm.counted) / len(arm.counted))
-        for arm in result.arms
-        if arm.counted
-    }
-    drawn = [block for block in ordered if block.arm in means and block.arm in index][:MOST]
-    return [pictures.Run(index[block.arm], block.rate / means[block.arm], block.void is not None) for block in drawn]
-
-
-def _rates(result: Result) -> Iterator[Part]:
-    """The rungs of a ladder, or the arms of a sweep."""
-    if result.kind not in ("ladder", "sweep"):
-        return
-    shut, rows = hidden(result), []
-    for arm in result.arms[:MOST]:
-        value = arm.per_second("real_tokens")
-        if arm.failed is not None:
-            rows.append(pictures.Bar(name(arm.name), None, _failed(arm)))
-        elif arm.name in shut or value is None:
-            rows.append(pictures.Bar(name(arm.name), None, "not comparable"))
-        else:
-            value /= result.devices
-            rows.append(pictures.Bar(name(arm.name), value, _with_step(result, arm, phrases.rate(value))))
-    yield Heading("The ladder" if result.kind == "ladder" else "The sweep")
-    yield Picture(
-        pictures.bars(rows, "Real tokens a second of each arm", "real tokens/s of a device"),
-        "Real tokens a second over all blocks that count"
-        + (", with what each rung adds to the one before." if result.kind == "ladder" else "."),
-    )
-
-
-def _with_step(result: Result, arm: Arm, text: str) -> str:
-    text += f" {kind}" if (kind := label_of_kind(result, arm.name)) else ""
-    step = next((one for one in result.comparisons if one.role == "step" and one.arm == arm.name), None)
-    if step is None or step.ratio is None or why_not(result, step) is not None:
-        return text
-    return f"{text} ({phrases.gain(step.ratio).partition(' [')[0]})"
-
-
-def _memory_bar(arm: Arm) -> pictures.Bar:
-    if arm.memory is None:
-        return pictures.Bar(name(arm.name), None, _failed(arm))
-    memory = arm.memory
-    words = " / ".join(phrases.gib(value) for value in (memory.allocated, memory.reserved, memory.device) if value)
-    sizes = (pictures.gib_of(value) for value in (memory.allocated, memory.reserved, memory.device))
-    allocated, reserved, device = sizes
-    return pictures.Bar(name(arm.name), allocated, words, reserved, device)
-
-
-def _failed(arm: Arm) -> str:
-    if arm.failed is None:
-        return "not measured"
-    return "out of memory" if arm.failed.startswith("out of memory") else "failed"
 
 
 def _more_of_arms(result: Result) -> Grid:

@@ -75,7 +75,7 @@ def _beside(results: Sequence[Result]) -> list[Part]:
     if len(results) < 2:
         return []
     from dynotune.bench.between import require_same_definitions, said_beside
-    from dynotune.bench.shown import Line, Tone
+    from dynotune.bench.grids import Line, Tone
     from dynotune.bench.table import beside
 
     try:
