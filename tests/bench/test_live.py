@@ -1,0 +1,196 @@
+"""Promise: a bench measures the training loop itself, both arms of a pair on the same documents, and leaves nothing behind but
+its result; what did not engage, or makes other updates, is named and has no speed."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from dynotune.bench.arms import Arm
+from dynotune.bench.cast import environment_of
+from dynotune.bench.command import Options, bench
+from dynotune.bench.hand import ArmFailedError, Hand
+from dynotune.bench.keep import keep
+from dynotune.bench.result import Result, Tier, Verdict
+from dynotune.config.sft import SFTConfig
+from dynotune.errors import ConfigError
+from tests.tiny import chats, tiny_model, tiny_tokenizer
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SFTConfig:
+    """A tiny model and rows in files, for processes that load them; the current folder is empty."""
+    model = tmp_path / "model"
+    tiny_model().save_pretrained(model)
+    tiny_tokenizer().save_pretrained(model)
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps(row) + "\n" for row in chats(400)))
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("DYNOTUNE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return SFTConfig(
+        model_name_or_path=str(model),
+        dataset_name=str(rows),
+        per_device_train_batch_size=4,
+        logging_steps=1,
+        use_cpu=True,
+        report_to="none",
+        seed=3,
+    )
+
+
+def run(config: SFTConfig, **more: object) -> tuple[Result, Path]:
+    options = {"pairs": 2, "most_pairs": 2, "steps": 2, "parity": "off", **more}
+    return bench(Options(config, "base", **options), Console(quiet=True))  # type: ignore[arg-type]
+
+
+def test_two_arms_cross_one_process(config: SFTConfig, tmp_path: Path) -> None:
+    result, folder = run(config, changes=["speedups.packed_execution=off"])
+    base, plain = result.arms
+    assert result.tier is Tier.SWITCH
+    assert plain.settings == {"speedups.packed_execution": "off"}
+    for pair in (0, 1):
+        mine, theirs = (next(b for b in arm.counted if b.pair == pair) for arm in result.arms)
+        assert mine.first_step == theirs.first_step > base.warm_up.steps  # type: ignore[union-attr]
+        assert mine.examples == theirs.examples == 8
+        assert mine.real_tokens == theirs.real_tokens
+        assert mine.label_tokens == theirs.label_tokens
+    assert len({b.first_step for b in base.counted}) == 2
+    order = [block.arm for block in sorted(base.blocks + plain.blocks, key=lambda b: result.schedule.index(b.arm))]
+    assert set(order) == {base.name, plain.name}
+    first, second = result.schedule[:2], [name for name in result.schedule[2:] if name][-2:]
+    assert sorted(first) == sorted(second)
+    assert plain.fill == 1.0 > base.fill  # type: ignore[operator]
+    assert {one.name for one in base.engaged} >= {"packed_execution", "labelled_rows_head"}
+    assert {one.state for one in base.engaged} == {"engaged"}
+    assert all(block.loss is not None for block in base.counted)
+    assert result.gpu_seconds > 0
+    assert "was not checked" in " ".join(result.notes)
+    result, files = keep(result, folder)
+    assert Result.read(folder / "bench.json") == result
+    assert all(Path(file).is_file() for file in files)
+    assert sorted(os.listdir()) == ["benches"], "a bench leaves no run, no checkpoint and no tracker's files"
+    assert not [path for path in folder.rglob("*") if path.name == "checkpoints"]
+
+
+def test_a_change_that_does_not_run_here_has_no_speed(config: SFTConfig) -> None:
+    result, _ = run(config, changes=["speedups.attention_fa3=auto"])
+    (comparison,) = result.comparisons
+    assert comparison.verdict is Verdict.NOT_COMPARABLE
+    assert "attention_fa3 was left out" in comparison.why
+    assert comparison.ratio is None
+    assert not comparison.log_ratios
+
+
+@pytest.mark.long
+def test_a_collapse_of_the_step_count_is_named(config: SFTConfig) -> None:
+    result, _ = run(config.replace(max_length=128), changes=["packing=true"])
+    assert result.tier is Tier.RESIDENT
+    said = " ".join(result.differences)
+    assert "times fewer updates an epoch than base" in said
+    assert "behavioural" in said
+    assert "made of other rows" in said
+
+
+@pytest.mark.long
+def test_an_arm_that_fails_is_a_row_of_a_sweep(config: SFTConfig) -> None:
+    result, _ = run(config, sweep="attn_implementation=sdpa,flash_attention_2,eager")
+    broken = result.arm("attn_implementation: flash_attention_2")
+    assert broken.failed
+    assert not broken.blocks
+    assert result.arm("attn_implementation: eager").counted
+    verdicts = {one.arm: one.verdict for one in result.comparisons}
+    assert verdicts[broken.name] is Verdict.NOT_COMPARABLE
+
+
+@pytest.mark.long
+def test_updates_that_differ_hide_the_speed(config: SFTConfig) -> None:
+    """The control beside it: an exact change is shown with its ratio."""
+    result, _ = run(config, changes=["learning_rate=1e-3"], parity="gate")
+    assert result.parity[0].state == "behavioural"
+    result, _ = run(config, changes=["speedups.packed_execution=off"], parity="gate")
+    assert result.parity[0].state == "same"
+    assert result.comparisons[0].ratio is not None
+
+
+@pytest.mark.long
+def test_a_larger_batch_is_measured_over_the_same_examples(config: SFTConfig) -> None:
+    result, _ = run(config, changes=["per_device_train_batch_size=8"])
+    for pair in (0, 1):
+        mine, theirs = (next(b for b in arm.counted if b.pair == pair) for arm in result.arms)
+        assert mine.examples == theirs.examples
+        assert mine.real_tokens == theirs.real_tokens
+        assert mine.steps == 2 * theirs.steps
+    assert "2.0 times fewer updates" in " ".join(result.differences)
+
+
+@pytest.mark.long
+def test_the_speed_ups_of_a_run_are_its_ladder(config: SFTConfig) -> None:
+    result, _ = run(config, ladder=True)
+    assert result.arms[0].name == "plain path"
+    steps = [one.label for one in result.comparisons if one.role == "step"]
+    assert steps.index("packed_execution") < steps.index("labelled_rows_head")
+    assert [one.state for one in result.arms[0].engaged] == []
+
+
+@pytest.mark.long
+def test_of_several_ranks_the_slowest_counts(config: SFTConfig) -> None:
+    result, _ = run(config.replace(gpus=2), changes=["speedups.prefetch=off"])
+    assert all(block.examples == 16 for arm in result.arms for block in arm.counted)
+
+
+def test_a_process_ends_with_whoever_started_it(config: SFTConfig, tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    arm = Arm("base", config)
+    hand = Hand(arm, folder, 0, lambda text: None, environment_of([arm]))
+    process = hand.process
+    hand._orders.close()
+    hand._answers.close()
+    hand._speaking.close()
+    deadline = time.monotonic() + 30
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert process.poll() is not None
+    hand.close()
+
+
+def test_a_process_that_dies_is_told_of_with_what_it_printed(config: SFTConfig, tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    broken = Arm("broken", config.replace(model_name_or_path=str(tmp_path / "nowhere")))
+    with (
+        Hand(broken, folder, 0, lambda text: None, environment_of([broken])) as hand,
+        pytest.raises(ArmFailedError, match="nowhere") as told,
+    ):
+        hand.stand(broken)
+    assert told.value.kind == "user"
+    assert "nowhere" in (folder / "worker-0.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "nothing to compare"),
+        ({"changes": ["nonsense=1"]}, "there is no key `nonsense`"),
+        ({"changes": ["seed"]}, "write `key=value`"),
+        ({"changes": ["speedups.nothing=off"]}, "there is no speed-up"),
+        ({"changes": ["speedups.prefetch=maybe"]}, "`auto`, `on` or `off`"),
+        ({"sweep": "seed"}, "write `key=v1,v2`"),
+        ({"sweep": "seed=1,2", "changes": ["seed=3"]}, "both given"),
+        ({"sweep": "seed=1,2", "ladder": True}, "Give one of"),
+        ({"changes": ["seed=3"], "expect": "speed"}, "does not understand"),
+        ({"changes": ["seed=3"], "pairs": 1}, "at least 2"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_before_anything_runs(config: SFTConfig, options: dict[str, object], said: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(ConfigError, match=said):
+        run(config, **options)
+    assert time.monotonic() - began < 5
+    assert not os.listdir()
