@@ -20,6 +20,7 @@ QUIET: dict[str, Any] = {
     "push_to_hub": False,
     "save_strategy": "no",
     "eval_strategy": "no",
+    "eval_dataset_name": None,
     "eval_on_start": False,
     "load_best_model_at_end": False,
     "early_stopping_patience": None,

@@ -45,6 +45,9 @@ class Cast:
     """By arm, the first time that it was warmed up."""
 
     proofs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    device: dict[str, Any] = field(default_factory=dict)
+    """What the first process said of the machine."""
+
     held: dict[str, float] = field(default_factory=dict)
     """Seconds for which each arm had the device."""
 
@@ -120,6 +123,7 @@ class Cast:
             self._number += 1
             hand = self._hands[key] = Hand(arm, self.folder, self._number, self.say, dict(self.environment))
             self._standing = ""
+            self.device = self.device or hand.device
         if arm.name not in self._warmed or (self.tier is Tier.SWITCH and self._standing != arm.name):
             stood = hand.stand(arm)
             self._standing = arm.name

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from dynotune.bench.asked import Asked
 from dynotune.bench.cast import Cast, environment_of, tier_for
 from dynotune.bench.guard import Guard
@@ -15,7 +17,7 @@ from dynotune.bench.rounds import notes_of, or_failed, play, reason
 from dynotune.bench.schedule import Round
 from dynotune.bench.spans import Spans, shape_of
 from dynotune.bench.tally import Tally
-from dynotune.errors import DynotuneError
+from dynotune.errors import ConfigError
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,9 +28,6 @@ class Measured(Tally):
     tier: Tier
     why_tier: str
     cast: Cast
-    device: dict[str, Any]
-    """As the first process tells it."""
-
     available_flops: dict[str, float] = field(default_factory=dict)
     """By arm, FLOPs a second that its devices could do at most."""
 
@@ -44,6 +43,11 @@ class Measured(Tally):
 
     lengths: dict[str, Sequence[int]] = field(default_factory=dict)
     same_documents: bool = True
+
+    @property
+    def device(self) -> dict[str, Any]:
+        """As the first process told it."""
+        return self.cast.device
 
     @property
     def devices(self) -> int:
@@ -62,21 +66,24 @@ def measure(asked: Asked, folder: Path, say: Callable[[str], None], spent_before
     Raises `ArmFailedError` where the first arm cannot be measured: there is nothing to compare with.
     """
     environment = {**environment_of(asked.arms), **asked.environment}
-    device, memory, failed, apart = _memory(asked, folder, environment, say)
+    on_gpu = torch.cuda.is_available() and not asked.arms[0].config.use_cpu
+    memory, failed, apart = _memory(asked, folder, environment, say) if on_gpu and asked.memory else ({}, {}, {})
     arms = [arm for arm in asked.arms if arm.name not in failed]
-    tier, why = tier_for(arms, device["type"] == "cuda") if len(arms) > 1 else (Tier.SWITCH, "")
+    tier, why = tier_for(arms, on_gpu) if len(arms) > 1 else (Tier.SWITCH, "")
     if asked.tier is not None and asked.tier is not tier:
         if asked.tier is Tier.SWITCH:
-            raise DynotuneError(f"These arms cannot live in one process: {why}. Leave `--tier` out.")
+            raise ConfigError(f"`--tier switch`: these arms cannot live in one process: {why}. Leave `--tier` out.")
         tier, why = asked.tier, "as asked"
     cast = Cast(arms, tier, folder, environment, say)
     found = Measured(
-        names=[arm.name for arm in asked.arms], asked=asked, tier=tier, why_tier=why, cast=cast, device=device,
-        memory=memory, failed=failed,
+        names=[arm.name for arm in asked.arms], asked=asked, tier=tier, why_tier=why, cast=cast, memory=memory,
+        failed=failed,
     )  # fmt: skip
     found.held_apart = {arm.name: spent_before.get(arm.name, 0.0) + apart.get(arm.name, 0.0) for arm in asked.arms}
     try:
-        with Guard(device.get("uuid")) as guard:
+        for arm in arms:
+            or_failed(found, cast.fail, arm.name, lambda name=arm.name: cast.warm_up(name), say)  # type: ignore[misc]
+        with Guard(cast.device.get("uuid"), own=cast.processes) as guard:
             _rounds(found, guard, say)
             found.notes = notes_of(found, guard)
     finally:
@@ -86,31 +93,24 @@ def measure(asked: Asked, folder: Path, say: Callable[[str], None], spent_before
 
 def _memory(
     asked: Asked, folder: Path, environment: Mapping[str, str], say: Callable[[str], None]
-) -> tuple[dict[str, Any], dict[str, Memory], dict[str, str], dict[str, float]]:
-    """The device, and by arm the memory, why it failed, and the seconds that it took. A CPU has no such figure: one process
-    says that it is one."""
-    device: dict[str, Any] = {}
+) -> tuple[dict[str, Memory], dict[str, str], dict[str, float]]:
+    """By arm the peak memory, why it failed, and the seconds that it took. A process each, which has seen no other arm."""
     found: dict[str, Memory] = {}
     failed: dict[str, str] = {}
     seconds: dict[str, float] = {}
     for number, arm in enumerate(asked.arms):
-        if device and not (asked.memory and device["type"] == "cuda"):
-            break
         began = time.perf_counter()
         try:
             with Hand(arm, folder, 900 + number, say, dict(environment)) as hand:
-                device = hand.device
-                if asked.memory and device["type"] == "cuda":
-                    hand.stand(arm)
-                    found[arm.name] = Memory(**hand.do("worst"))
+                hand.stand(arm)
+                found[arm.name] = Memory(**hand.do("worst"))
         except ArmFailedError as error:
             if arm is asked.arms[0] or error.kind == "bug":
                 raise
             failed[arm.name] = reason(error)
             say(f"{arm.name}: {failed[arm.name]}")
-        if device and device["type"] == "cuda":
-            seconds[arm.name] = time.perf_counter() - began
-    return device, found, failed, seconds
+        seconds[arm.name] = time.perf_counter() - began
+    return found, failed, seconds
 
 
 @dataclass(slots=True)
@@ -137,9 +137,8 @@ class _Player:
 
 
 def _rounds(found: Measured, guard: Guard, say: Callable[[str], None]) -> None:
+    """Blocks of all arms, round by round, until the rules end it; then what only a live process can tell."""
     asked, cast = found.asked, found.cast
-    for arm in cast.arms:
-        or_failed(found, cast.fail, arm.name, lambda name=arm.name: cast.warm_up(name), say)  # type: ignore[misc]
     spans = Spans(
         {name: shape_of(warm.stood, warm.tokens_a_step) for name, warm in cast.warm.items()},
         asked.steps_a_block,
@@ -152,14 +151,8 @@ def _rounds(found: Measured, guard: Guard, say: Callable[[str], None]) -> None:
     found.lengths = _lengths(
         cast, {(b.first_step, b.steps) for b in found.blocks if b.arm == names[0] and not b.of_noise}
     )
-    products = cast.products() if device_has_products(found) else None
-    peak = found.available_flops.get(names[0])
-    found.attainable_mfu = products / peak if products and peak else None
-
-
-def device_has_products(found: Measured) -> bool:
-    """Whether a peak is known against which the best product could be held."""
-    return found.device["type"] == "cuda" and bool(found.available_flops)
+    if (peak := found.available_flops.get(names[0])) and cast.device["type"] == "cuda":
+        found.attainable_mfu = cast.products() / peak
 
 
 def _lengths(cast: Cast, taken: set[tuple[int, int]]) -> dict[str, Sequence[int]]:
