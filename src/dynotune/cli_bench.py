@@ -37,6 +37,8 @@ app = App(
     "dynotune bench --config a.yaml --set use_liger_kernel=true --expect 'speed>=1.05'\n\n"
     "dynotune bench --config a.yaml --ladder --budget 300\n\n"
     "dynotune bench --config a.yaml --sweep micro_batch_tokens=2048,4096,8192\n\n"
+    "dynotune bench -- python train_a.py :: python train_b.py\n\n"
+    "dynotune bench --rev main --rev HEAD -- python train.py\n\n"
     "dynotune bench gate baseline.json new.json --max_regression 3%",
     help_format="plaintext",
     version_flags=(),

@@ -1,5 +1,6 @@
 """`dynotune bench`, the command that measures. Its flags are those of the configuration, and how to measure."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -7,6 +8,8 @@ from typing import Annotated, Any, Literal
 from cyclopts import Group, Parameter
 from rich.console import Console
 
+from dynotune.bench.result import Result
+from dynotune.cli_commands import behind_the_dashes, require_only_commands
 from dynotune.cli_keys import load, with_key_flags
 from dynotune.command_line import WORDS
 from dynotune.config.whole import METHODS, WholeConfig
@@ -25,7 +28,13 @@ def _flag(name: str, text: str, group: Group = _HOW, **more: Any) -> Parameter:
 
 @with_key_flags(*METHODS.values())
 def measure(
-    *,
+    *commands: Annotated[
+        str,
+        Parameter(
+            help="Behind `--`: commands that report their tokens and seconds, with `::` between them; with `--rev` one.",
+            group=_COMPARE,
+        ),
+    ],
     config: Annotated[
         Path | None, _flag("config", "The baseline: a YAML or JSON file. The keys below win over it.", _COMPARE)
     ] = None,
@@ -55,6 +64,16 @@ def measure(
     sweep: Annotated[
         str | None, _flag("sweep", "One arm a value of a key: `micro_batch_tokens=2048,4096,8192`.", _COMPARE)
     ] = None,
+    rev: Annotated[
+        list[str] | None,
+        _flag("rev", "A commit of this project; given twice, with the command behind `--`.", _COMPARE),
+    ] = None,
+    setup: Annotated[
+        str | None, _flag("setup", "With `--rev`: run once at each commit, such as 'pip install -e .'.", _COMPARE)
+    ] = None,
+    other_work: Annotated[
+        bool, _flag("other_work", "Commands may count other numbers of tokens: that is meant, and noted.", _COMPARE)
+    ] = False,
     method: Annotated[Literal["sft", "dpo"], _flag("method", "What the configurations are of.", _COMPARE)] = "sft",
     quick: Annotated[bool, _flag("quick", "At most 6 pairs.")] = False,
     pairs: Annotated[int | None, _flag("pairs", "Pairs before it may stop for precision [default: 6].")] = None,
@@ -89,12 +108,37 @@ def measure(
 ) -> int:
     """Measure one configuration against another, in pairs of blocks on the same documents; speeds are shown only where the
     updates stay the same."""
+    console = Console(stderr=as_json)
+    if commands or rev or setup is not None or other_work:
+        of_configurations = {
+            "config": config, "vs": vs, "set": changes, "attribute": attribute, "ladder": ladder, "sweep": sweep,
+            "method": method != "sft", "steps": steps, "tier": tier, "parity": parity != "gate", "no_memory": no_memory,
+            **keys,
+        }  # fmt: skip
+        revisions = tuple(rev or ())
+        require_only_commands(of_configurations, revisions)
+        words = behind_the_dashes(commands, revisions=revisions, setup=setup is not None)
+        from dynotune.bench.foreign import command as foreign
+
+        asked = foreign.Options(
+            words=words,
+            revisions=revisions,
+            setup=setup,
+            other_work=other_work,
+            pairs=pairs,
+            most_pairs=most_pairs,
+            resolution=_share(resolution),
+            budget=budget,
+            seed=bench_seed,
+            expect=expect,
+            out=out,
+            command=shlex.join(["dynotune", *WORDS.get()]),
+        )
+        return _finished(*foreign.bench(asked, console), console, as_json)
     from dynotune.bench.command import Options, bench
-    from dynotune.bench.keep import keep
 
     into = METHODS[method]
     first = load(config, keys, into, to_run=True)
-    console = Console(stderr=as_json)
     options = Options(
         config=first,
         named=config.stem if config else "base",
@@ -117,7 +161,13 @@ def measure(
         out=out,
         command=" ".join(["dynotune", *WORDS.get()]),
     )
-    result, folder = bench(options, console)
+    return _finished(*bench(options, console), console, as_json)
+
+
+def _finished(result: Result, folder: Path, console: Console, as_json: bool) -> int:
+    """Keep and show a result. Returns the exit code."""
+    from dynotune.bench.keep import keep
+
     result, files = keep(result, folder)
     if as_json:
         sys.stdout.write(result.model_dump_json() + "\n")

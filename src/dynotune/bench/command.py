@@ -74,7 +74,7 @@ def bench(options: Options, console: Console) -> tuple[Result, Path]:
     """
     say = sayer(console)
     targets = parse(options.expect) if options.expect else ()
-    out = options.out or fresh_folder(options)
+    out = options.out or fresh_folder(options.named, *options.changes, options.sweep or "")
     with tempfile.TemporaryDirectory(prefix="dynotune-bench-") as temporary:
         work = Path(temporary)
         try:
@@ -87,7 +87,8 @@ def bench(options: Options, console: Console) -> tuple[Result, Path]:
             keep_logs(work, out)
     unknown = ["Whether the arms make the same updates was not checked (`--parity off`)."]
     notes = unknown if asked.parity == "off" else []
-    return conclude(found, parity, targets, machine=_machine(found.device), commit=commit_here(), notes=notes), out
+    machine = machine_and_packages(found.device)
+    return conclude(found, parity, targets, machine=machine, commit=commit_here(), notes=notes), out
 
 
 def keep_logs(work: Path, out: Path) -> None:
@@ -100,7 +101,7 @@ def keep_logs(work: Path, out: Path) -> None:
         shutil.copyfile(log, out / "logs" / name)
 
 
-def _machine(device: Mapping[str, Any]) -> dict[str, Any]:
+def machine_and_packages(device: Mapping[str, Any]) -> dict[str, Any]:
     """The device's machine, with versions of packages."""
     return {**device["machine"], "packages": installed(PACKAGES)}
 
@@ -119,9 +120,9 @@ def commit_here() -> str | None:
     return told[0].stdout.strip() + ("-changed" if told[1].stdout.strip() else "")
 
 
-def fresh_folder(options: Options) -> Path:
+def fresh_folder(*named: str) -> Path:
     """`benches/DATE-NAME`, which is not there yet."""
-    words = re.sub(r"[^a-z0-9]+", "-", "-".join([options.named, *options.changes, options.sweep or ""]).lower())
+    words = re.sub(r"[^a-z0-9]+", "-", "-".join(named).lower())
     name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{words.strip('-')[:40].strip('-') or 'bench'}"
     return Path("benches") / name
 

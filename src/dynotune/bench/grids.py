@@ -53,7 +53,8 @@ def arms(result: Result) -> Grid:
 def _arm_row(result: Result, arm: Arm, why: str | None, *, first: bool) -> tuple[Line, ...]:
     peak = Line("")
     if arm.memory is not None:
-        peak = Line(f"{phrases.gib(arm.memory.allocated)} ({phrases.gib(arm.memory.reserved)})")
+        reserved = "" if arm.memory.reserved is None else f" ({phrases.gib(arm.memory.reserved)})"
+        peak = Line(f"{phrases.gib(arm.memory.allocated)}{reserved}")
     parity = None if first else parity_of(result, arm.name)
     word = Line("baseline", Tone.QUIET) if first else Line(maths(parity, short=True), _tone_of_maths(result, arm.name))
     if arm.failed is not None:

@@ -85,6 +85,8 @@ class Block(Part):
 
     first_step: int
     steps: int
+    """0, here and in the counts below: a command that is not ours did not report it."""
+
     examples: int
     documents: int
     real_tokens: int
@@ -92,6 +94,9 @@ class Block(Part):
     processed_tokens: int
     seconds: float
     """Wall time, the device's work included."""
+
+    wall_seconds: float | None = None
+    """Of the whole process, where a block is one: what `seconds` leave of it is set-up."""
 
     step_seconds: tuple[float, ...] = ()
     """Of each step, by the device's events where there are some."""
@@ -143,7 +148,9 @@ class Memory(Part):
 
     tokens: int
     allocated: int
-    reserved: int
+    reserved: int | None = None
+    """None: a command that is not ours reports one peak."""
+
     device: int | None = None
     """As the device's own counter gives it: with the context and what libraries take."""
 
@@ -237,7 +244,8 @@ class Arm(Part):
     ) -> float | None:
         """A rate over all blocks that count."""
         seconds = sum(block.seconds for block in self.counted)
-        return sum(getattr(block, name) for block in self.counted) / seconds if seconds else None
+        count = sum(getattr(block, name) for block in self.counted)
+        return count / seconds if seconds and count else None
 
     @property
     def seconds_a_step(self) -> float | None:
@@ -349,6 +357,8 @@ class Result(Part):
     why_tier: str = ""
     seed: int
     steps_a_block: int
+    """0: a block is a whole process, of as many steps as it takes."""
+
     schedule: tuple[str, ...] = ()
     """Names of the arms in the order in which their blocks ran."""
 

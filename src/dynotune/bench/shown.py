@@ -82,7 +82,8 @@ def _conditions(result: Result) -> list[str]:
         said.append(f"warm-up {longest.steps} steps{level}")
     said.append(result.tier.value)
     if counted:
-        said.append(f"{len({block.pair for block in counted})} pairs x {result.steps_a_block} steps")
+        steps = f" x {result.steps_a_block} steps" if result.steps_a_block else ""
+        said.append(f"{len({block.pair for block in counted})} pairs{steps}")
     void = sum(block.void is not None for arm in result.arms for block in arm.blocks)
     if void:
         said.append(f"{void} block{'s' * (void > 1)} void, measured again")

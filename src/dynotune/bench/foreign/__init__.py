@@ -1,0 +1,1 @@
+"""Benches of commands that are not ours: whole processes, which report their tokens and seconds."""

@@ -1,0 +1,138 @@
+"""`dynotune bench -- A :: B` and `dynotune bench --rev A --rev B -- COMMAND`: from words to a result."""
+
+import shlex
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from dynotune.bench.command import commit_here, fresh_folder, keep_logs, machine_and_packages
+from dynotune.bench.expect import parse
+from dynotune.bench.foreign import device
+from dynotune.bench.foreign.conclude import conclude
+from dynotune.bench.foreign.measure import Asked, Command, Say, measure
+from dynotune.bench.foreign.revisions import checked_out
+from dynotune.bench.result import Result
+from dynotune.bench.schedule import Rules
+from dynotune.errors import ConfigError
+from dynotune.say import sayer
+
+BETWEEN = "::"
+"""A word of its own between two commands."""
+
+PAIRS = 6
+"""Of whole processes. More take long, and each tells more than a short block."""
+
+MOST = 8
+"""Commands in one bench: each is run at least seven times."""
+
+NAME = 48
+"""Characters up to which a command is its own name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was asked, as it was typed."""
+
+    words: Sequence[str]
+    """Behind `--`."""
+
+    revisions: Sequence[str] = ()
+    setup: str | None = None
+    other_work: bool = False
+    pairs: int | None = None
+    most_pairs: int | None = None
+    resolution: float = 0.005
+    budget: float | None = None
+    seed: int = 0
+    expect: str | None = None
+    out: Path | None = None
+    command: str = "dynotune bench"
+
+
+def bench(options: Options, console: Console) -> tuple[Result, Path]:
+    """Run it. Returns the result and the folder for its files: `options.out`, or a new one under `benches/`.
+
+    Raises `ConfigError` before anything runs, `ArmFailedError` where a command cannot be measured.
+    """
+    say = sayer(console)
+    targets = parse(options.expect) if options.expect else ()
+    commands = commands_of(options.words)
+    if options.revisions and len(commands) > 1:
+        raise ConfigError("`--rev` measures one command at two commits: give one behind `--`, without `::`.")
+    if not options.revisions and len(commands) < 2:
+        raise ConfigError("one command is nothing to compare: `dynotune bench -- python a.py :: python b.py`.")
+    pairs = options.pairs or PAIRS
+    rules = Rules(
+        pairs=pairs,
+        most_pairs=options.most_pairs or max(pairs, PAIRS),
+        resolution=options.resolution,
+        budget_seconds=options.budget,
+    )
+    out = options.out or fresh_folder(*(options.revisions or [shlex.join(one) for one in commands]))
+    with tempfile.TemporaryDirectory(prefix="dynotune-bench-") as temporary:
+        work = Path(temporary)
+        try:
+            with _arms(commands, options, work, say) as (arms, notes):
+                asked = Asked(
+                    kind="revisions" if options.revisions else "foreign",
+                    commands=arms,
+                    rules=rules,
+                    seed=options.seed,
+                    out=out,
+                    command=options.command,
+                    other_work=options.other_work,
+                )
+                found = measure(asked, device.ask(), work, say)
+        finally:
+            keep_logs(work, out)
+    machine = machine_and_packages(found.device)
+    commit = arms[-1].facts["commit"][:12] if options.revisions else commit_here()
+    return conclude(found, targets, machine=machine, commit=commit, said=notes), out
+
+
+def commands_of(words: Sequence[str]) -> list[tuple[str, ...]]:
+    """The commands between `::`. Raises `ConfigError` where one has no words."""
+    found: list[list[str]] = [[]]
+    for word in words:
+        if word == BETWEEN:
+            found.append([])
+        else:
+            found[-1].append(word)
+    if len(found) > MOST:
+        raise ConfigError(f"{len(found)} commands are too many for one bench: give at most {MOST}.")
+    if not all(found):
+        raise ConfigError("a command behind `--` has no words: write `dynotune bench -- python a.py :: python b.py`.")
+    return [tuple(one) for one in found]
+
+
+def names_of(commands: Sequence[Sequence[str]]) -> list[str]:
+    """Of each command: itself where all are short, else a letter and the words that are not in all of them."""
+    whole = [shlex.join(one) for one in commands]
+    if max(map(len, whole)) > NAME:
+        common = set(commands[0]).intersection(*commands[1:])
+        own = [shlex.join([word for word in one if word not in common]) for one in commands]
+        return [f"{chr(ord('A') + i)}: {words}"[:NAME].strip(": ") for i, words in enumerate(own)]
+    return [name + " again" * whole[:i].count(name) for i, name in enumerate(whole)]
+
+
+@contextmanager
+def _arms(
+    commands: Sequence[tuple[str, ...]], options: Options, work: Path, say: Say
+) -> Iterator[tuple[tuple[Command, ...], list[str]]]:
+    """The arms, and what is to be said of them."""
+    if options.revisions:
+        with checked_out(options.revisions, commands[0], options.setup, work, say) as found:
+            yield found
+        return
+    here = Path.cwd()
+    yield (
+        tuple(
+            Command(name, words, here, facts={"command": shlex.join(words)})
+            for name, words in zip(names_of(commands), commands, strict=True)
+        ),
+        [],
+    )

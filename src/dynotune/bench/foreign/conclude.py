@@ -1,0 +1,97 @@
+"""From runs of commands to a result like that of any other bench."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from dynotune.bench import expect, sentence
+from dynotune.bench.asked import Pairing
+from dynotune.bench.comparison import comparison, noise_of
+from dynotune.bench.foreign.measure import Command, Measured
+from dynotune.bench.foreign.work import differences, notes, why_other_work
+from dynotune.bench.result import Arm, Comparison, Memory, Result, Tier
+from dynotune.config.secrets import masked
+from dynotune.measure.words import DEFINITIONS
+
+WORK = 60
+"""Characters of a command by which a history is kept."""
+
+
+def conclude(
+    found: Measured,
+    targets: Sequence[expect.Target],
+    *,
+    machine: Mapping[str, Any],
+    commit: str | None,
+    said: Sequence[str] = (),
+) -> Result:
+    """targets: of `--expect`. machine: of the device. commit: of the project in which it ran. said: notes before others."""
+    asked = found.asked
+    memory = {name: _memory(found, name) for name in found.peaks}
+    blocks = [*found.counted(found.names[0]).values()]
+    result = Result(
+        definitions=DEFINITIONS,
+        name=asked.out.name,
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        kind=asked.kind,
+        command=asked.command,
+        commit=commit,
+        operating_point=f"{_point(asked.commands)} · {found.devices}x {machine['device']}",
+        machine=dict(machine),
+        devices=found.devices,
+        work=_line(asked.commands[0])[:WORK],
+        tier=Tier.FRESH,
+        why_tier="commands are run whole",
+        seed=asked.seed,
+        steps_a_block=blocks[0].steps if blocks else 0,
+        schedule=tuple(block.arm for block in found.blocks),
+        noise=noise_of(found.noise),
+        arms=tuple(_arm(found, one, memory.get(one.name)) for one in asked.commands),
+        comparisons=tuple(_comparison(found, pairing, memory) for pairing in asked.pairings),
+        differences=tuple(differences(found)),
+        notes=(*said, *notes(found), *found.notes, *([f"The rounds ended: {found.ended}."] if found.ended else [])),
+        sentence="",
+        gpu_seconds=found.spent,
+        budget_seconds=asked.rules.budget_seconds,
+    )
+    judged = expect.judge(tuple(targets), result) if targets else ()
+    result = result.model_copy(update={"expectations": tuple(judged)})
+    return result.model_copy(update={"sentence": sentence.closing(result)})
+
+
+def _comparison(found: Measured, pairing: Pairing, memory: Mapping[str, Memory]) -> Comparison:
+    why = found.failed.get(pairing.arm) or found.failed.get(pairing.against) or ""
+    if not why and not found.asked.other_work:
+        why = why_other_work(found, pairing.arm, pairing.against)
+    return comparison(found, pairing, found.noise, found.asked.seed, not_comparable=why, memory=memory)
+
+
+def _arm(found: Measured, one: Command, memory: Memory | None) -> Arm:
+    counted = [*found.counted(one.name).values()]
+    facts = {key: masked(value) for key, value in one.facts.items()}
+    first = found.asked.commands[0].facts
+    return Arm(
+        name=one.name,
+        settings={key: value for key, value in facts.items() if one.facts[key] != first.get(key)},
+        config={"command": _line(one), **facts},
+        failed=found.failed.get(one.name),
+        blocks=tuple(block for block in found.blocks if block.arm == one.name),
+        memory=memory,
+        gpu_seconds=found.held.get(one.name, 0.0) * found.devices_of.get(one.name, 1),
+        final_loss=next((block.loss for block in reversed(counted) if block.loss is not None), None),
+    )
+
+
+def _memory(found: Measured, name: str) -> Memory:
+    tokens = found.first[name][0].tokens if name in found.first else 0
+    return Memory(tokens=tokens, allocated=found.peaks[name])
+
+
+def _point(commands: Sequence[Command]) -> str:
+    return " :: ".join(dict.fromkeys(_line(one) for one in commands))
+
+
+def _line(one: Command) -> str:
+    """The command in a line; secrets in it are not shown."""
+    return masked(shlex.join(one.words))

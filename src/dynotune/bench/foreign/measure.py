@@ -1,0 +1,180 @@
+"""Runs commands against each other: one run of each first, then rounds in which every block is a whole process."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dynotune.bench.asked import Kind, Pairing
+from dynotune.bench.foreign.process import run
+from dynotune.bench.foreign.protocol import VARIABLE, Told, report_of
+from dynotune.bench.guard import Guard
+from dynotune.bench.hand import ArmFailedError
+from dynotune.bench.result import Block
+from dynotune.bench.rounds import notes_of, play, reason
+from dynotune.bench.schedule import Round, Rules
+from dynotune.bench.tally import Tally
+from dynotune.errors import DataError
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """An arm: a command as it is run."""
+
+    name: str
+    words: tuple[str, ...]
+    folder: Path
+    """In which it runs."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables besides those of this process."""
+
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What tells it from the others, for the result: the command, or the commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One bench of commands. The first is the baseline."""
+
+    kind: Kind
+    commands: tuple[Command, ...]
+    rules: Rules
+    seed: int
+    out: Path
+    """Folder of its files."""
+
+    command: str
+    other_work: bool = False
+    """Whether arms may count other numbers of tokens."""
+
+    @property
+    def pairings(self) -> tuple[Pairing, ...]:
+        first, *others = self.commands
+        return tuple(Pairing(one.name, first.name, one.name, "whole") for one in others)
+
+
+@dataclass(slots=True, kw_only=True)
+class Measured(Tally):
+    """What was seen, before anything is concluded."""
+
+    asked: Asked
+    device: dict[str, Any]
+    """As `foreign.device` tells it."""
+
+    first: dict[str, tuple[Told, float]] = field(default_factory=dict)
+    """By arm, what the run before the rounds reported, and the wall seconds that it took."""
+
+    peaks: dict[str, int] = field(default_factory=dict)
+    """By arm, the highest peak of memory that it reported, in bytes."""
+
+    devices_of: dict[str, int] = field(default_factory=dict)
+    held: dict[str, float] = field(default_factory=dict)
+    """By arm, wall seconds of its processes."""
+
+    notes: list[str] = field(default_factory=list)
+    """Of what watched the device."""
+
+    @property
+    def devices(self) -> int:
+        """That an arm has: of arms with other numbers the most."""
+        return max(self.devices_of.values(), default=1)
+
+    @property
+    def spent(self) -> float:
+        """GPU seconds: wall seconds times devices."""
+        return self.devices * sum(self.held.values())
+
+
+@dataclass(slots=True)
+class Player:
+    """Takes blocks by running commands."""
+
+    found: Measured
+    guard: Guard
+    folder: Path
+    """For logs and reports."""
+
+    say: Say
+    number: int = 0
+
+    def block(self, name: str, round_: Round) -> Block:
+        told, wall, when, processes = self.run(name)
+        self.guard.own = processes
+        return Block(
+            arm=name,
+            pair=round_.number,
+            first_step=1,
+            steps=told.steps or 0,
+            examples=told.examples or 0,
+            documents=0,
+            real_tokens=told.tokens,
+            label_tokens=told.label_tokens or 0,
+            processed_tokens=told.processed_tokens or 0,
+            seconds=told.seconds,
+            wall_seconds=wall,
+            loss=told.loss,
+            clocks=self.guard.window(*when),
+            of_noise=round_.of_noise,
+        )
+
+    def drop(self, name: str) -> None:
+        """Nothing is left of a command that has ended."""
+
+    @property
+    def devices(self) -> int:
+        return self.found.devices
+
+    @property
+    def spent(self) -> float:
+        return self.found.spent
+
+    def run(self, name: str) -> tuple[Told, float, tuple[float, float], set[int]]:
+        """A run of an arm: its report, wall seconds, when it ran, and its processes. Raises `ArmFailedError`."""
+        one = next(one for one in self.found.asked.commands if one.name == name)
+        self.number += 1
+        stem = f"{self.number:03}-{chr(ord('a') + self.found.asked.commands.index(one))}"
+        output, errors = self.folder / f"{stem}.out.log", self.folder / f"{stem}.err.log"
+        report = self.folder / f"{stem}.json"
+        environment = {**os.environ, **one.environment, VARIABLE: str(report)}
+        ran = run(one.words, one.folder, environment, output, errors)
+        self.found.held[name] = self.found.held.get(name, 0.0) + ran.wall
+        try:
+            told = report_of(report, output, ran.wall)
+        except DataError as error:
+            raise ArmFailedError(f"{name}: {error}", "user", output) from error
+        if told.peak_memory:
+            self.found.peaks[name] = max(self.found.peaks.get(name, 0), told.peak_memory)
+        self.found.devices_of[name] = told.devices
+        self.say(f"{name}: {told.tokens:,} tokens in {told.seconds:.2f} s, set-up {ran.wall - told.seconds:.2f} s")
+        return told, ran.wall, (ran.began, ran.ended), ran.processes
+
+
+def measure(asked: Asked, device: dict[str, Any], folder: Path, say: Say) -> Measured:
+    """folder: for logs and reports. device: from `foreign.device.ask`.
+
+    Raises `ArmFailedError` where a command fails or reports nothing: only running out of memory is a result from the first
+    run on.
+    """
+    found = Measured(names=[one.name for one in asked.commands], asked=asked, device=device)
+    with Guard(device.get("uuid")) as guard:
+        player = Player(found, guard, folder, say)
+        # Not counted: files are read and kernels compiled for the first time in it, which those behind it find done.
+        for name in found.names:
+            try:
+                told, wall, _, _ = player.run(name)
+            except ArmFailedError as error:
+                if error.kind != "memory":
+                    raise
+                found.failed[name] = reason(error)
+                say(f"{name}: {found.failed[name]}")
+            else:
+                found.first[name] = told, wall
+        running = [name for name in found.names if name not in found.failed]
+        if found.names[0] in running:
+            play(found, player, running, asked.pairings, asked.rules, asked.seed, say)
+        found.notes = notes_of(found, guard)
+    return found
