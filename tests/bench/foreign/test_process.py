@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from dynotune.bench.foreign.command import commands_of, names_of
+from dynotune.bench.foreign.measure import Command
 from dynotune.bench.foreign.process import run
 from dynotune.bench.hand import ArmFailedError
 from dynotune.bench.result import Verdict
@@ -121,3 +122,15 @@ def test_names_tell_commands_apart() -> None:
     assert names_of([["a", "x y"], ["a", "z"], ["a", "z"]]) == ["a 'x y'", "a z", "a z again"]
     long = ["python", "train.py", "--config", "a-file-with-a-rather-long-name.yaml", "--lr"]
     assert names_of([[*long, "1e-4"], [*long, "2e-4"], long]) == ["A: 1e-4", "B: 2e-4", "C"]
+    assert names_of([["/home/someone/bin/python", "a.py"], ["python", "b.py"]]) == ["python a.py", "python b.py"]
+    assert names_of([["/old/python", "a.py"], ["/new/python", "a.py"]]) == ["A: python", "B: python"]
+
+
+def test_results_hold_no_secret_and_no_path_of_a_user(tmp_path: Path) -> None:
+    secret = "hf_" + "a" * 34
+    words = (*arm("a").words, "--data", "/home/someone/rows.jsonl", "--token", secret)
+    one, other = (Command(name, words, tmp_path, facts={"command": words}) for name in "ab")
+    found = benched(tmp_path, one, other)
+    assert secret not in found.model_dump_json()
+    assert "someone" not in found.operating_point
+    assert "rows.jsonl" in found.operating_point

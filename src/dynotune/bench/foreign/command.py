@@ -1,6 +1,5 @@
 """`dynotune bench -- A :: B` and `dynotune bench --rev A --rev B -- COMMAND`: from words to a result."""
 
-import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from dynotune.bench.command import commit_here, fresh_folder, keep_logs, machine
 from dynotune.bench.expect import parse
 from dynotune.bench.foreign import device
 from dynotune.bench.foreign.conclude import conclude
-from dynotune.bench.foreign.measure import Asked, Command, Say, measure
+from dynotune.bench.foreign.measure import Asked, Command, Say, in_a_line, measure
 from dynotune.bench.foreign.revisions import checked_out
 from dynotune.bench.result import Result
 from dynotune.bench.schedule import Rules
@@ -29,7 +28,7 @@ PAIRS = 6
 MOST = 8
 """Commands in one bench: each is run at least seven times."""
 
-NAME = 48
+NAME = 28
 """Characters up to which a command is its own name."""
 
 
@@ -72,7 +71,7 @@ def bench(options: Options, console: Console) -> tuple[Result, Path]:
         resolution=options.resolution,
         budget_seconds=options.budget,
     )
-    out = options.out or fresh_folder(*(options.revisions or [shlex.join(one) for one in commands]))
+    out = options.out or fresh_folder(*(options.revisions or [in_a_line(one) for one in commands]))
     with tempfile.TemporaryDirectory(prefix="dynotune-bench-") as temporary:
         work = Path(temporary)
         try:
@@ -90,7 +89,7 @@ def bench(options: Options, console: Console) -> tuple[Result, Path]:
         finally:
             keep_logs(work, out)
     machine = machine_and_packages(found.device)
-    commit = arms[-1].facts["commit"][:12] if options.revisions else commit_here()
+    commit = str(arms[-1].facts["commit"])[:12] if options.revisions else commit_here()
     return conclude(found, targets, machine=machine, commit=commit, said=notes), out
 
 
@@ -111,10 +110,10 @@ def commands_of(words: Sequence[str]) -> list[tuple[str, ...]]:
 
 def names_of(commands: Sequence[Sequence[str]]) -> list[str]:
     """Of each command: itself where all are short, else a letter and the words that are not in all of them."""
-    whole = [shlex.join(one) for one in commands]
-    if max(map(len, whole)) > NAME:
+    whole = [in_a_line(one) for one in commands]
+    if max(map(len, whole)) > NAME or len(set(whole)) < len(set(map(tuple, commands))):
         common = set(commands[0]).intersection(*commands[1:])
-        own = [shlex.join([word for word in one if word not in common]) for one in commands]
+        own = [in_a_line([word for word in one if word not in common]) for one in commands]
         return [f"{chr(ord('A') + i)}: {words}"[:NAME].strip(": ") for i, words in enumerate(own)]
     return [name + " again" * whole[:i].count(name) for i, name in enumerate(whole)]
 
@@ -131,7 +130,7 @@ def _arms(
     here = Path.cwd()
     yield (
         tuple(
-            Command(name, words, here, facts={"command": shlex.join(words)})
+            Command(name, words, here, facts={"command": words})
             for name, words in zip(names_of(commands), commands, strict=True)
         ),
         [],

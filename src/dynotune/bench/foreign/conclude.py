@@ -1,6 +1,5 @@
 """From runs of commands to a result like that of any other bench."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from dynotune.bench import expect, sentence
 from dynotune.bench.asked import Pairing
 from dynotune.bench.comparison import comparison, noise_of
-from dynotune.bench.foreign.measure import Command, Measured
+from dynotune.bench.foreign.measure import Command, Measured, in_a_line
 from dynotune.bench.foreign.work import differences, notes, why_other_work
 from dynotune.bench.result import Arm, Comparison, Memory, Result, Tier
 from dynotune.config.secrets import masked
@@ -40,7 +39,7 @@ def conclude(
         operating_point=f"{_point(asked.commands)} · {found.devices}x {machine['device']}",
         machine=dict(machine),
         devices=found.devices,
-        work=_line(asked.commands[0])[:WORK],
+        work=in_a_line(asked.commands[0].words)[:WORK],
         tier=Tier.FRESH,
         why_tier="commands are run whole",
         seed=asked.seed,
@@ -69,12 +68,12 @@ def _comparison(found: Measured, pairing: Pairing, memory: Mapping[str, Memory])
 
 def _arm(found: Measured, one: Command, memory: Memory | None) -> Arm:
     counted = [*found.counted(one.name).values()]
-    facts = {key: masked(value) for key, value in one.facts.items()}
     first = found.asked.commands[0].facts
+    facts = {key: _public(value) for key, value in one.facts.items()}
     return Arm(
         name=one.name,
         settings={key: value for key, value in facts.items() if one.facts[key] != first.get(key)},
-        config={"command": _line(one), **facts},
+        config={"command": _public(one.words), **facts},
         failed=found.failed.get(one.name),
         blocks=tuple(block for block in found.blocks if block.arm == one.name),
         memory=memory,
@@ -89,9 +88,8 @@ def _memory(found: Measured, name: str) -> Memory:
 
 
 def _point(commands: Sequence[Command]) -> str:
-    return " :: ".join(dict.fromkeys(_line(one) for one in commands))
+    return " :: ".join(dict.fromkeys(in_a_line(one.words) for one in commands))
 
 
-def _line(one: Command) -> str:
-    """The command in a line; secrets in it are not shown."""
-    return masked(shlex.join(one.words))
+def _public(value: str | Sequence[str]) -> str | list[str]:
+    return masked(value) if isinstance(value, str) else [masked(word) for word in value]

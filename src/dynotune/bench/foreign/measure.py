@@ -1,7 +1,8 @@
 """Runs commands against each other: one run of each first, then rounds in which every block is a whole process."""
 
 import os
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from dynotune.bench.result import Block
 from dynotune.bench.rounds import notes_of, play, reason
 from dynotune.bench.schedule import Round, Rules
 from dynotune.bench.tally import Tally
+from dynotune.config.secrets import masked
 from dynotune.errors import DataError
 
 Say = Callable[[str], None]
@@ -32,8 +34,15 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables besides those of this process."""
 
-    facts: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     """What tells it from the others, for the result: the command, or the commit."""
+
+
+def in_a_line(words: Sequence[str]) -> str:
+    """A command for others to read: without secrets, and of absolute paths the last part, as in every result."""
+    return masked(
+        shlex.join(word.rstrip("/").rpartition("/")[2] if word.startswith(("/", "~")) else word for word in words)
+    )
 
 
 @dataclass(frozen=True, slots=True)
