@@ -17,6 +17,17 @@ BASE = Arm("base", SFTConfig())
 OFF = {name: {f"speedups.{name}": "off"} for name in ("packed_execution", "fused_lora", "prefetch", "fused_optimizer")}
 
 
+def test_variables_are_a_difference_by_name_and_keep_arms_in_processes_of_their_own() -> None:
+    """Control: the same variables in another order are none."""
+    one, other = (SFTConfig(env={"NCCL_ALGO": value, "WANDB_MODE": "offline"}) for value in ("Ring", "Tree"))
+    assert settings_of(one, other) == {"env": "NCCL_ALGO=(hidden)"}
+    assert settings_of(one, SFTConfig(env={"WANDB_MODE": "offline"})) == {"env": "NCCL_ALGO not set"}
+    assert "Tree" not in in_words(settings_of(one, other))
+    assert tier_for([Arm("a", one), Arm("b", other)], on_gpu=False)[0] is Tier.RESIDENT
+    same = SFTConfig(env=dict(reversed(one.env.items())))
+    assert not between(one, same).changed
+
+
 def test_one_change_is_one_arm_against_the_base() -> None:
     arms, pairings = attributed(BASE, {"batch": {"per_device_train_batch_size": 4}})
     assert [arm.name for arm in arms] == ["base", "batch"]

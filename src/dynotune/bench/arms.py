@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dynotune.config.secrets import HIDDEN
 from dynotune.config.whole import WholeConfig
 from dynotune.speedups.contract import Scope
 from dynotune.speedups.registry import speedups
@@ -97,7 +98,21 @@ def between(a: WholeConfig, b: WholeConfig) -> Between:
             continue
         if first.get(key) != second.get(key):
             changed[key] = first.get(key), second.get(key)
+    if a.env != b.env:  # may choose kernels; of its values, which are shown to nobody, only the names are told
+        names = sorted(name for name in {*a.env, *b.env} if a.env.get(name) != b.env.get(name))
+        changed["env"] = _variables(a.env, names), _variables(b.env, names)
     return Between(changed)
+
+
+def _variables(env: Mapping[str, str], names: Sequence[str]) -> str:
+    return ", ".join(f"{name}={HIDDEN}" if name in env else f"{name} not set" for name in names)
+
+
+def without_evaluations(config: WholeConfig) -> dict[str, Any]:
+    """Keys that need evaluations, as they are where there are none: such a schedule never moves."""
+    if config.lr_scheduler_type != "reduce_lr_on_plateau":
+        return {}
+    return {"lr_scheduler_type": "constant_with_warmup", "lr_scheduler_kwargs": {}}
 
 
 def settings_of(first: WholeConfig, arm: WholeConfig) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Hand:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **environment},
+                env={**os.environ, **environment, **arm.config.env},
             )
             self._speaking = self._answered(door)
         self._orders = self._speaking.makefile("w", encoding="utf-8")
@@ -131,7 +131,8 @@ def method_of(arm: Arm) -> str:
 
 
 def write(arm: Arm, folder: Path) -> Path:
-    """The arm's configuration as a file. Secrets are not in it: a bench writes to nobody who would ask for one."""
+    """The arm's configuration as a file. Secrets are not in it: a bench writes to nobody who would ask for one. `env` is
+    among them, which processes get as their variables."""
     path = folder / f"arm-{''.join(c if c.isalnum() else '-' for c in arm.name)[:60]}.yaml"
     path.write_text(arm.config.to_yaml(), encoding="utf-8")
     return path

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from dynotune.bench.arms import QUIET
+from dynotune.bench.arms import QUIET, without_evaluations
 from dynotune.bench.counters import count_kernels, counters
 from dynotune.bench.watch import Watch
 from dynotune.config.whole import WholeConfig
@@ -39,6 +39,7 @@ STEPS = 1_000_000
 def quiet(config: WholeConfig, folder: Path) -> WholeConfig:
     """As a bench runs it."""
     silent = {key: value for key, value in QUIET.items() if key in type(config).model_fields}
+    silent |= without_evaluations(config)
     return config.replace(**{**silent, "output_dir": str(folder), "overwrite_output_dir": True, "max_steps": STEPS})
 
 

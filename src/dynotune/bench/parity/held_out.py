@@ -30,8 +30,9 @@ def held_out(config: WholeConfig, asked: HeldOut, folder: Path, console: Console
     """Train from `asked.seed`, then evaluate. Raises `DataError` where nothing can be held out."""
     split = None if config.eval_dataset_name or config.test_split_size else SHARE
     settings = quiet(
-        config, folder / "run", seed=asked.seed, max_steps=1, test_split_size=split or config.test_split_size
-    )
+        config, folder / "run", seed=asked.seed, max_steps=1, test_split_size=split or config.test_split_size,
+        eval_dataset_name=config.eval_dataset_name,
+    )  # fmt: skip
     share, steps = asked.share, asked.steps
 
     def prepare(material: Material) -> tuple[Material, WholeConfig]:

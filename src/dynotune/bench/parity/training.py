@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from dynotune.bench.arms import QUIET
+from dynotune.bench.arms import QUIET, without_evaluations
 from dynotune.bench.parity.settings import changes_something
 from dynotune.config.whole import WholeConfig
 from dynotune.model.dropout import without_dropout
@@ -35,8 +35,8 @@ GO_ON: dict[str, Any] = {
 def quiet(config: WholeConfig, folder: Path, **changes: Any) -> WholeConfig:
     """`config` for a short training that is looked at step by step."""
     wanted = {
-        **QUIET, **GO_ON, "output_dir": str(folder), "overwrite_output_dir": True, "gpus": None, "logging_steps": 1,
-        "logging_strategy": "steps", **changes,
+        **QUIET, **without_evaluations(config), **GO_ON, "output_dir": str(folder), "overwrite_output_dir": True,
+        "gpus": None, "logging_steps": 1, "logging_strategy": "steps", **changes,
     }  # fmt: skip
     return config.replace(**{key: value for key, value in wanted.items() if changes_something(config, key, value)})
 
