@@ -1,5 +1,6 @@
 """`dynotune bench`, the command that measures. Its flags are those of the configuration, and how to measure."""
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -12,11 +13,14 @@ from dynotune.bench.result import Result
 from dynotune.cli_commands import behind_the_dashes, require_only_commands
 from dynotune.cli_keys import load, with_key_flags
 from dynotune.command_line import WORDS
+from dynotune.config.secrets import HIDDEN, is_secret, masked
 from dynotune.config.whole import METHODS, WholeConfig
 from dynotune.errors import ConfigError
 
 NOT_MET = 3
 """Exit code where an expectation of `--expect` is not met, or could not be judged."""
+
+_FLAG = re.compile(r"--([\w.-]+)(=)?")
 
 _COMPARE = Group("What is compared", sort_key=0)
 _HOW = Group("How it is measured", sort_key=1)
@@ -132,7 +136,7 @@ def measure(
             seed=bench_seed,
             expect=expect,
             out=out,
-            command=shlex.join(["dynotune", *WORDS.get()]),
+            command=_command(),
         )
         return _finished(*foreign.bench(asked, console), console, as_json)
     from dynotune.bench.command import Options, bench
@@ -159,9 +163,22 @@ def measure(
         memory=not no_memory,
         expect=expect,
         out=out,
-        command=" ".join(["dynotune", *WORDS.get()]),
+        command=_command(),
     )
     return _finished(*bench(options, console), console, as_json)
+
+
+def _command() -> str:
+    """As it was typed, without secrets: it is kept, and shown to others. Of flags that hold one, all words are hidden."""
+    words, hides = [], False
+    for word in WORDS.get():
+        if flag := _FLAG.match(word):
+            key = flag[1].replace("-", "_")
+            hides = key == "env" or is_secret(key)
+            words.append(f"--{flag[1]}={HIDDEN}" if hides and flag[2] else word)
+        else:
+            words.append(HIDDEN if hides else word)
+    return masked(shlex.join(["dynotune", *words]))
 
 
 def _finished(result: Result, folder: Path, console: Console, as_json: bool) -> int:
