@@ -1,0 +1,101 @@
+"""The README's tables of peers are what the committed results say, and what does not belong together is not compared."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.peers.measured import all_measured
+from benchmarks.peers.rows import ROWS
+from benchmarks.peers.table import BEGIN, END, ROOT, block, main, replaced
+
+from dynotune.errors import DataError
+
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def arm(rate: float, **more: Any) -> dict[str, Any]:
+    figures = {"ms_per_step": 1e3, "real_tokens_per_second": rate, "peak_gib": 10.0, "tokens": [100, 90], **more}
+    return {"result": figures, "provenance": {"commit": "c", "hardware": "H", "host": "h", "versions": {"trl": "1"}}}
+
+
+def put(folder: Path, row: str, arms: dict[str, Any]) -> None:
+    (folder / f"peers-{row}.json").write_text(json.dumps({"row": row, "arms": arms}))
+
+
+def test_the_readme_is_what_the_results_say(tmp_path: Path) -> None:
+    assert main(["--check"]) == 0
+    page = tmp_path / "README.md"
+    page.write_text((ROOT / "README.md").read_text().replace("1.33x", "1.34x"))
+    assert main(["--check", "--page", str(page)]) == 1  # negative control: a figure by hand is found
+    assert main(["--page", str(page)]) == 0
+    assert page.read_text() == (ROOT / "README.md").read_text()
+
+
+def test_the_older_results_keep_their_figures_and_their_source() -> None:
+    packed = next(one for one in all_measured(RESULTS) if one.row == "packed-16k")
+    file = json.loads((RESULTS / "h200_beside_trl.json").read_text())
+    assert packed.provenance["commit"] == file["commit"]
+    assert packed.provenance["command"] == file["command"]
+    ours = file["works"]["packed-16k"]["arms"]["dynotune:packed"]
+    assert next(iter(packed.whole(ours=True).values())) == ours
+
+
+def test_ours_stands_beside_the_fastest_peer_and_the_extremes_are_said(tmp_path: Path) -> None:
+    slow, fast = {"trl default": arm(50.0)}, {"trl tuned: fa2": arm(80.0), "unsloth": arm(100.0)}
+    put(tmp_path, "16-documents", {"dynotune": arm(150.0), **slow, **fast})
+    put(tmp_path, "2-documents", {"dynotune": arm(90.0), "trl default": arm(100.0)})
+    text = block(all_measured(tmp_path))
+    assert "Unsloth: 1,000 ms, 100 tok/s, 10 GiB | 1.50x |" in text
+    assert "Least: 0.90x (2 documents). Most: 1.50x (16 documents)." in text
+    assert "DPO" not in text  # what was not measured is not listed
+    assert "Published, not measured here" in text
+
+
+def test_what_an_arm_does_otherwise_is_said(tmp_path: Path) -> None:
+    low = "trl tuned: fa2 + Liger, bfloat16 weights"
+    put(tmp_path, "0.5b-full", {"dynotune": arm(1.0), "trl default": arm(1.0), low: arm(2.0)})
+    [one] = all_measured(tmp_path)
+    assert ROWS["0.5b-full"].arms[low].note in " ".join(block([one]).split())
+    assert "0.50x" in block([one])
+
+
+def test_a_failed_arm_is_no_figure_and_memory_is_said(tmp_path: Path) -> None:
+    gone = arm(1.0)
+    gone["result"] = {"failed": "torch.OutOfMemoryError: CUDA out of memory."}
+    put(tmp_path, "packed-8k", {"dynotune": arm(2.0), "trl default": gone, "trl tuned: fa2 + Liger": arm(1.0)})
+    text = block(all_measured(tmp_path))
+    assert "out of memory: TRL default." in text
+    assert "2.00x" in text
+    put(tmp_path, "packed-8k", {"dynotune": arm(2.0), "trl default": gone})
+    assert all_measured(tmp_path) == []  # alone ours is no comparison
+
+
+@pytest.mark.parametrize("key", ["commit", "hardware", "host", "versions"])
+def test_arms_of_two_runs_are_not_compared(tmp_path: Path, key: str) -> None:
+    other = arm(1.0)
+    other["provenance"][key] = "another"
+    put(tmp_path, "packed-8k", {"dynotune": arm(2.0), "trl default": other})
+    with pytest.raises(DataError, match=f"another {key}"):
+        all_measured(tmp_path)
+
+
+def test_other_tokens_are_not_compared(tmp_path: Path) -> None:
+    put(tmp_path, "packed-8k", {"dynotune": arm(2.0), "trl default": arm(1.0, tokens=[100, 91])})
+    with pytest.raises(DataError, match="same tokens"):
+        all_measured(tmp_path)
+
+
+def test_a_page_without_its_marks_is_refused() -> None:
+    assert replaced(f"a\n{BEGIN}\nold\n{END}\nb", "new") == f"a\n{BEGIN}\n\nnew\n\n{END}\nb"
+    for page in ("", BEGIN, f"{END}{BEGIN}", f"{BEGIN}{END}{BEGIN}{END}"):
+        with pytest.raises(DataError, match="once each"):
+            replaced(page, "new")
+
+
+def test_every_row_fits_a_short_call() -> None:
+    from benchmarks.peers.rows import CALL_SECONDS, who
+
+    for name, row in ROWS.items():
+        assert row.seconds < CALL_SECONDS, name
+        assert {who(one) for one in row.arms} >= {"dynotune", "trl"}, name
