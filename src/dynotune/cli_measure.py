@@ -1,6 +1,5 @@
 """`dynotune bench`, the command that measures. Its flags are those of the configuration, and how to measure."""
 
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -13,14 +12,12 @@ from dynotune.bench.result import Result
 from dynotune.cli_commands import behind_the_dashes, require_only_commands
 from dynotune.cli_keys import load, with_key_flags
 from dynotune.command_line import WORDS
-from dynotune.config.secrets import HIDDEN, is_secret, masked
+from dynotune.config.secrets import masked, without_secret_words
 from dynotune.config.whole import METHODS, WholeConfig
 from dynotune.errors import ConfigError
 
 NOT_MET = 3
 """Exit code where an expectation of `--expect` is not met, or could not be judged."""
-
-_FLAG = re.compile(r"--([\w.-]+)(=)?")
 
 _COMPARE = Group("What is compared", sort_key=0)
 _HOW = Group("How it is measured", sort_key=1)
@@ -170,15 +167,7 @@ def measure(
 
 def _command() -> str:
     """As it was typed, without secrets: it is kept, and shown to others. Of flags that hold one, all words are hidden."""
-    words, hides = [], False
-    for word in WORDS.get():
-        if flag := _FLAG.match(word):
-            key = flag[1].replace("-", "_")
-            hides = key == "env" or is_secret(key)
-            words.append(f"--{flag[1]}={HIDDEN}" if hides and flag[2] else word)
-        else:
-            words.append(HIDDEN if hides else word)
-    return masked(shlex.join(["dynotune", *words]))
+    return masked(shlex.join(["dynotune", *without_secret_words(WORDS.get())]))
 
 
 def _finished(result: Result, folder: Path, console: Console, as_json: bool) -> int:

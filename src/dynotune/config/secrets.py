@@ -5,10 +5,11 @@ the prefix of an access token). Values of `env` are all secret: anyone may choos
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 HIDDEN = "(hidden)"
+_FLAG = re.compile(r"--([\w.-]+)(=)?")
 SECRET_KEYS = frozenset(
     {"hub_token", "push_to_hub_token", "hf_hub_token", "aws_access_key_id", "aws_secret_access_key"}
 )
@@ -82,6 +83,20 @@ def masked(text: str) -> str:
     for looks, instead in _LOOKS:
         text = looks.sub(instead, text)
     return text
+
+
+def without_secret_words(words: Sequence[str]) -> list[str]:
+    """The words of a command, ours or another: of a flag that holds a secret, all words are hidden."""
+    found, hides = [], False
+    for word in words:
+        if flag := _FLAG.match(word):
+            key = flag[1].replace("-", "_")
+            hides = key == "env" or is_secret(key) or names_a_secret(key)
+            found.append(f"--{flag[1]}={HIDDEN}" if hides and flag[2] else word)
+        else:
+            hides = hides and word not in ("--", "::")
+            found.append(HIDDEN if hides else word)
+    return found
 
 
 def hidden(key: str, value: Any) -> Any:

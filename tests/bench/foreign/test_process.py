@@ -128,9 +128,10 @@ def test_names_tell_commands_apart() -> None:
 
 def test_results_hold_no_secret_and_no_path_of_a_user(tmp_path: Path) -> None:
     secret = "hf_" + "a" * 34
-    words = (*arm("a").words, "--data", "/home/someone/rows.jsonl", "--token", secret)
+    words = (*arm("a").words, "--data", "/home/someone/rows.jsonl", "--token", secret, "--api-key", "open-sesame")
     one, other = (Command(name, words, tmp_path, facts={"command": words}) for name in "ab")
     found = benched(tmp_path, one, other)
     assert secret not in found.model_dump_json()
+    assert "open-sesame" not in found.model_dump_json()
     assert "someone" not in found.operating_point
     assert "rows.jsonl" in found.operating_point

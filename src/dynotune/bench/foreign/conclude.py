@@ -10,7 +10,7 @@ from dynotune.bench.comparison import comparison, noise_of
 from dynotune.bench.foreign.measure import Command, Measured, in_a_line
 from dynotune.bench.foreign.work import differences, notes, why_other_work
 from dynotune.bench.result import Arm, Comparison, Memory, Result, Tier
-from dynotune.config.secrets import masked
+from dynotune.config.secrets import masked, without_secret_words
 from dynotune.measure.words import DEFINITIONS
 
 WORK = 60
@@ -92,4 +92,4 @@ def _point(commands: Sequence[Command]) -> str:
 
 
 def _public(value: str | Sequence[str]) -> str | list[str]:
-    return masked(value) if isinstance(value, str) else [masked(word) for word in value]
+    return masked(value) if isinstance(value, str) else [masked(word) for word in without_secret_words(value)]

@@ -16,7 +16,7 @@ from dynotune.bench.result import Block
 from dynotune.bench.rounds import notes_of, play, reason
 from dynotune.bench.schedule import Round, Rules
 from dynotune.bench.tally import Tally
-from dynotune.config.secrets import masked
+from dynotune.config.secrets import masked, without_secret_words
 from dynotune.errors import DataError
 
 Say = Callable[[str], None]
@@ -40,9 +40,9 @@ class Command:
 
 def in_a_line(words: Sequence[str]) -> str:
     """A command for others to read: without secrets, and of absolute paths the last part, as in every result."""
-    return masked(
-        shlex.join(word.rstrip("/").rpartition("/")[2] if word.startswith(("/", "~")) else word for word in words)
-    )
+    shown = without_secret_words(words)
+    short = [word.rstrip("/").rpartition("/")[2] if word.startswith(("/", "~")) else word for word in shown]
+    return masked(shlex.join(short))
 
 
 @dataclass(frozen=True, slots=True)
