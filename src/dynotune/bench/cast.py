@@ -25,6 +25,7 @@ class Warm:
     seconds: float
     first_step_seconds: float
     set_up_seconds: float
+    compile_seconds: float
     events: tuple[str, ...]
     stationary: bool
     note: str
@@ -152,9 +153,17 @@ class Cast:
             self.proofs.setdefault(arm.name, rows)
         if arm.name not in self.warm:
             self.warm[arm.name] = Warm(
-                stood, warming.steps, warming.seconds, first_step, set_up, tuple(warming.events), warming.stationary,
-                warming.note, tokens / warming.steps,
-            )  # fmt: skip
+                stood=stood,
+                steps=warming.steps,
+                seconds=warming.seconds,
+                first_step_seconds=first_step,
+                set_up_seconds=set_up,
+                compile_seconds=hand.do("compiled")["seconds"],
+                events=tuple(warming.events),
+                stationary=warming.stationary,
+                note=warming.note,
+                tokens_a_step=tokens / warming.steps,
+            )
         self.say(f"{arm.name}: warm after {warming.steps} steps, {warming.seconds:.1f} s")
 
     def _end(self, key: str) -> None:

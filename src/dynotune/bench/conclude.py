@@ -85,6 +85,7 @@ def _arm(found: Measured, name: str) -> Arm:
             seconds=warm.seconds,
             first_step_seconds=warm.first_step_seconds,
             set_up_seconds=warm.set_up_seconds,
+            compile_seconds=warm.compile_seconds,
             events=warm.events,
             stationary=warm.stationary,
         )

@@ -35,6 +35,13 @@ def counters(device: torch.device) -> dict[str, int]:
     return found
 
 
+def compile_seconds() -> float:
+    """Of this process so far: what dynamo took to make graphs, forward and backward."""
+    from torch._dynamo.utils import calculate_time_spent
+
+    return float(calculate_time_spent().get("total_wall_time", 0.0))
+
+
 def _compilations() -> int:
     """Graphs that dynamo has made."""
     from torch._dynamo.utils import counters as of_dynamo

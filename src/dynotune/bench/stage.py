@@ -17,7 +17,7 @@ import torch
 from rich.console import Console
 
 from dynotune.bench.arms import QUIET, without_evaluations
-from dynotune.bench.counters import count_kernels, counters
+from dynotune.bench.counters import compile_seconds, count_kernels, counters
 from dynotune.bench.watch import Watch
 from dynotune.config.whole import WholeConfig
 from dynotune.measure.words import Counts
@@ -56,6 +56,7 @@ class Stage:
         """By arm, the rows of its engagement table: an arm is traced the first time that it stands."""
 
         self.name = ""
+        self.compiled_before = 0.0
         count_kernels()
 
     @classmethod
@@ -78,6 +79,7 @@ class Stage:
         self.leave()
         began = time.perf_counter()
         self.rows.clear()
+        self.compiled_before = compile_seconds()
         given = Given(callbacks=[self.watch])
         self.standing = stand(self.it, config, recipe_of(config), given, undo=self.out, listeners=[self.rows.append])
         self.name = name
@@ -151,6 +153,10 @@ class Stage:
             if self.it.device.type == "cuda"
             else None,
         }
+
+    def compiled(self) -> float:
+        """Seconds for which the arm that stands has compiled, since it was put in."""
+        return compile_seconds() - self.compiled_before
 
     def lengths(self, first: int, steps: int) -> dict[str, Any]:
         """Tokens of the examples in these steps, and of all in the plan."""

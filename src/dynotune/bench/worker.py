@@ -67,6 +67,9 @@ class Worker:
     def _proof(self, name: str) -> dict[str, Any]:
         return {"rows": self._standing.proofs.get(name, [])}
 
+    def _compiled(self) -> dict[str, Any]:
+        return {"seconds": self._standing.compiled()}
+
     def _lengths(self, **order: Any) -> dict[str, Any]:
         return self._standing.lengths(**order)
 
