@@ -18,6 +18,7 @@ from dynotune.report.run_page import write_run_report
 from dynotune.report.speed import speed_sentence
 from dynotune.report.svg import write_svg_loss_curve
 from dynotune.report.terminal import loss_curve
+from dynotune.train.bench_report import tell_bench
 from dynotune.train.checkpoints.unwritten import PATIENCE, patiently
 from dynotune.train.checkpoints.weights import model_folder, save_model
 from dynotune.train.hub import HubPusher
@@ -72,6 +73,7 @@ def _write(
         )
     run.display.say(f"saved {target}")
     folder.seal(run.trainee.progress.step, done=True)
+    tell_bench(run)
     if hub:
         address = hub.finish(target)
         if address:
