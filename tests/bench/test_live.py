@@ -189,6 +189,8 @@ def test_a_process_that_dies_is_told_of_with_what_it_printed(config: SFTConfig, 
         ({"sweep": "seed=1,2", "ladder": True}, "Give one of"),
         ({"changes": ["seed=3"], "expect": "speed"}, "does not understand"),
         ({"changes": ["seed=3"], "pairs": 1}, "at least 2"),
+        ({"changes": ["seed=3"], "pairs": 0}, "at least 2"),
+        ({"changes": ["seed=3"], "steps": 0}, "measures nothing"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_before_anything_runs(

@@ -52,6 +52,11 @@ class Arm:
     config: WholeConfig
 
 
+def devices_of(arm: Arm) -> int:
+    """That it trains on."""
+    return arm.config.gpus or 1
+
+
 @dataclass(frozen=True, slots=True)
 class Between:
     """What differs between two arms."""

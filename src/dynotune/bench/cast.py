@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dynotune.bench.arms import Arm, all_pairs
+import torch
+
+from dynotune.bench.arms import Arm, all_pairs, devices_of
 from dynotune.bench.hand import ArmFailedError, Hand
 from dynotune.bench.result import Tier
 from dynotune.bench.steady import WarmingUp
@@ -86,26 +88,35 @@ class Cast:
                 self._end(name)
             self._count(name, time.perf_counter() - began)
 
-    def lengths(self, first: int, steps: int) -> dict[str, Any]:
-        """Of the first arm: tokens of the examples in these steps and of all."""
-        hand = self._stand(self.arms[0])
-        found = hand.do("lengths", first=first, steps=steps)
+    def told(self, spans: Sequence[tuple[int, int]], *, products: bool) -> tuple[dict[str, Any], float | None]:
+        """What only a process in which the first arm stands can tell: tokens of the examples in these steps and of all;
+        FLOPs a second of all its devices together, by the best product of matrices that they were seen to make.
+
+        Where every block had a process of its own, one more begins for both, and takes no step.
+        """
+        first = self.arms[0]
+        began = time.perf_counter()
         if self.tier is Tier.FRESH:
-            self._end(self.arms[0].name)
+            self._number += 1
+            with Hand(first, self.folder, self._number, self.say, dict(self.environment)) as hand:
+                hand.stand(first)
+                found = self._told(hand, spans, products)
+        else:
+            found = self._told(self._stand(first), spans, products)
+        self._count(first.name, time.perf_counter() - began)
         return found
+
+    def _told(
+        self, hand: Hand, spans: Sequence[tuple[int, int]], products: bool
+    ) -> tuple[dict[str, Any], float | None]:
+        lengths = hand.do("lengths", spans=[list(span) for span in spans])
+        flops = hand.do("products")["flops"] * devices_of(self.arms[0]) if products else None
+        return lengths, flops
 
     @property
     def processes(self) -> set[int]:
         """Of the arms that live."""
         return {hand.process.pid for hand in self._hands.values()}
-
-    def products(self) -> float:
-        """FLOPs a second of all devices together, by the best product of matrices that they were seen to make."""
-        hand = self._stand(self.arms[0])
-        found: float = hand.do("products")["flops"] * (self.arms[0].config.gpus or 1)
-        if self.tier is Tier.FRESH:
-            self._end(self.arms[0].name)
-        return found
 
     def close(self) -> None:
         """End every process."""
@@ -176,6 +187,11 @@ class Cast:
         self.held[name] = self.held.get(name, 0.0) + seconds
 
 
+def on_gpu(arm: Arm) -> bool:
+    """Whether it runs on one here."""
+    return torch.cuda.is_available() and not arm.config.use_cpu
+
+
 def tier_for(arms: Sequence[Arm], on_gpu: bool) -> tuple[Tier, str]:
     """Where these arms can live, and why."""
     apart = sorted({key for pair in all_pairs(arms) for key in pair.not_in_process})
@@ -195,4 +211,4 @@ def environment_of(arms: Sequence[Arm]) -> dict[str, str]:
     return {"OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
 
 
-__all__ = ["ArmFailedError", "Cast", "Warm", "environment_of", "tier_for"]
+__all__ = ["ArmFailedError", "Cast", "Warm", "environment_of", "on_gpu", "tier_for"]

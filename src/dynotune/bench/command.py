@@ -16,7 +16,7 @@ from rich.console import Console
 from dynotune.bench import asked as asking
 from dynotune.bench.arms import Arm, in_words
 from dynotune.bench.asked import Asked, Change, Needs
-from dynotune.bench.cast import environment_of
+from dynotune.bench.cast import environment_of, on_gpu, tier_for
 from dynotune.bench.conclude import conclude
 from dynotune.bench.expect import parse
 from dynotune.bench.hand import Hand
@@ -160,16 +160,15 @@ def _asked(options: Options, out: Path, work: Path, say: Callable[[str], None]) 
         )
     if arms[0].config.method is not arms[-1].config.method:
         raise ConfigError("SFT and DPO cannot be compared: an arm of each has other examples and another objective.")
+    if options.steps is not None and options.steps < 1:
+        raise ConfigError(f"A block of {options.steps} steps measures nothing: give `--steps` 1 or more.")
     tier = TIERS[options.tier] if options.tier else None
-    fresh = tier is Tier.FRESH
-    pairs = options.pairs or 6
-    most = options.most_pairs or max(pairs, 6 if options.quick or fresh else 16)
-    rules = Rules(pairs=pairs, most_pairs=most, resolution=options.resolution, budget_seconds=options.budget)
+    fresh = (tier or tier_for(arms, on_gpu(arms[0]))[0]) is Tier.FRESH
     return Asked(
         kind=kind,
         arms=arms,
         pairings=pairings,
-        rules=rules,
+        rules=_rules(options, fresh),
         steps_a_block=options.steps or (STEPS_A_FRESH_BLOCK if fresh else 5),
         seed=options.seed,
         out=out,
@@ -178,6 +177,14 @@ def _asked(options: Options, out: Path, work: Path, say: Callable[[str], None]) 
         parity=options.parity,
         memory=options.memory,
     )
+
+
+def _rules(options: Options, fresh: bool) -> Rules:
+    """Of what was typed. fresh: every block has a process of its own, whose start costs more than its steps."""
+    few = 6
+    pairs = min(few, options.most_pairs or few) if options.pairs is None else options.pairs
+    most = max(pairs, few if options.quick or fresh else 16) if options.most_pairs is None else options.most_pairs
+    return Rules(pairs=pairs, most_pairs=most, resolution=options.resolution, budget_seconds=options.budget)
 
 
 def changes_of(config: WholeConfig, words: Sequence[str]) -> dict[str, Any]:

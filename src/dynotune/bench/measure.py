@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from dynotune.bench.asked import Asked
-from dynotune.bench.cast import Cast, environment_of, tier_for
+from dynotune.bench.cast import Cast, environment_of, on_gpu, tier_for
 from dynotune.bench.guard import Guard
 from dynotune.bench.hand import ArmFailedError, Hand
 from dynotune.bench.result import Block, Memory, Tier
@@ -66,10 +64,10 @@ def measure(asked: Asked, folder: Path, say: Callable[[str], None], spent_before
     Raises `ArmFailedError` where the first arm cannot be measured: there is nothing to compare with.
     """
     environment = {**environment_of(asked.arms), **asked.environment}
-    on_gpu = torch.cuda.is_available() and not asked.arms[0].config.use_cpu
-    memory, failed, apart = _memory(asked, folder, environment, say) if on_gpu and asked.memory else ({}, {}, {})
+    gpu = on_gpu(asked.arms[0])
+    memory, failed, apart = _memory(asked, folder, environment, say) if gpu and asked.memory else ({}, {}, {})
     arms = [arm for arm in asked.arms if arm.name not in failed]
-    tier, why = tier_for(arms, on_gpu) if len(arms) > 1 else (Tier.SWITCH, "")
+    tier, why = tier_for(arms, gpu) if len(arms) > 1 else (Tier.SWITCH, "")
     if asked.tier is not None and asked.tier is not tier:
         if asked.tier is Tier.SWITCH:
             raise ConfigError(f"`--tier switch`: these arms cannot live in one process: {why}. Leave `--tier` out.")
@@ -148,22 +146,11 @@ def _rounds(found: Measured, guard: Guard, say: Callable[[str], None]) -> None:
     names = [arm.name for arm in cast.arms]
     if len(cast.warm) > 1:
         play(found, _Player(found, guard, spans), names, asked.pairings, asked.rules, asked.seed, say)
-    found.lengths = _lengths(
-        cast, {(b.first_step, b.steps) for b in found.blocks if b.arm == names[0] and not b.of_noise}
-    )
-    if (peak := found.available_flops.get(names[0])) and cast.device["type"] == "cuda":
-        found.attainable_mfu = cast.products() / peak
-
-
-def _lengths(cast: Cast, taken: set[tuple[int, int]]) -> dict[str, Sequence[int]]:
-    """Of the first arm: tokens of the examples that were measured, and of all."""
-    sample: list[int] = []
-    plan: Sequence[int] = []
-    for first, steps in sorted(taken):
-        told = cast.lengths(first, steps)
-        sample += told["sample"]
-        plan = told["plan"]
-    return {"sample": sample, "plan": plan}
+    taken = {(b.first_step, b.steps) for b in found.counted(names[0]).values()}
+    peak = found.available_flops.get(names[0])
+    found.lengths, flops = cast.told(sorted(taken), products=bool(peak) and cast.device["type"] == "cuda")
+    if peak and flops:
+        found.attainable_mfu = flops / peak
 
 
 def _block(found: Measured, guard: Guard, spans: Spans, round_: Round, name: str) -> Block:

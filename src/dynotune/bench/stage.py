@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 
@@ -158,11 +159,15 @@ class Stage:
         """Seconds for which the arm that stands has compiled, since it was put in."""
         return compile_seconds() - self.compiled_before
 
-    def lengths(self, first: int, steps: int) -> dict[str, Any]:
-        """Tokens of the examples in these steps, and of all in the plan."""
+    def lengths(self, spans: Sequence[tuple[int, int]]) -> dict[str, Any]:
+        """Tokens of the examples in these steps (the first one, and how many), each once, and of all in the plan."""
         plan = self.run.plan
-        sampled = [int(n) for step in islice(plan.steps(first - 1), steps) for n in step.lengths]
-        return {"sample": sampled, "plan": plan.spans.lengths_of(plan.rows).tolist()}
+        rows = [step.rows for first, steps in spans for step in islice(plan.steps(first - 1), steps)]
+        seen = np.unique(np.concatenate(rows)) if rows else plan.rows[:0]
+        return {
+            "sample": plan.spans.lengths_of(seen).tolist(),
+            "plan": plan.spans.lengths_of(np.unique(plan.rows)).tolist(),
+        }
 
     def worst(self, say: Callable[[str], None]) -> dict[str, Any]:
         """Memory of the largest micro-batch that the plan could make, with the optimizer's states."""
