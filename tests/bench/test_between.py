@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynotune.bench.between import Outcome, changes, gate, limit
+from dynotune.bench.grids import arms
 from dynotune.bench.history import write_result
 from dynotune.bench.result import Noise, Result
 from dynotune.cli import run
@@ -66,6 +67,18 @@ def test_rates_are_a_device() -> None:
     for change in changes(BASE, BASE.model_copy(update={"devices": 2})):
         assert change.ratio is not None
         assert change.ratio.estimate == pytest.approx(0.5)
+
+
+def test_each_arm_counts_its_own_devices() -> None:
+    """Control: the arm that says nothing has as many as the result."""
+    first, other = BASE.arms
+    twice = BASE.model_copy(update={"arms": (first, other.model_copy(update={"devices": 2}))})
+    assert [twice.devices_of(arm) for arm in twice.arms] == [1, 2]
+    ratios = [change.ratio for change in changes(BASE, twice)]
+    assert [ratio and ratio.estimate for ratio in ratios] == [pytest.approx(1.0), pytest.approx(0.5)]
+    one, half = (row[1].text for row in arms(twice).rows)
+    assert one == arms(BASE).rows[0][1].text
+    assert int(half.replace(",", "")) == pytest.approx(int(arms(BASE).rows[1][1].text.replace(",", "")) / 2, abs=1)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,12 @@ import pytest
 
 from dynotune.bench import cast
 from dynotune.bench.arms import Arm
+from dynotune.bench.asked import Asked
 from dynotune.bench.cast import Cast, on_gpu
 from dynotune.bench.command import Options, _rules
+from dynotune.bench.measure import Measured
 from dynotune.bench.result import Tier
+from dynotune.bench.schedule import Rules
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
 
@@ -74,3 +77,14 @@ def test_a_number_of_pairs_that_was_typed_is_taken_as_typed() -> None:
 
 def test_a_configuration_for_the_cpu_is_on_no_gpu() -> None:
     assert not on_gpu(Arm("a", SFTConfig(use_cpu=True)))
+
+
+def test_device_seconds_are_those_of_each_arms_own_devices(tmp_path: Path) -> None:
+    """Two seconds of one device and three of two are eight."""
+    arms = (Arm("a", SFTConfig()), Arm("b", SFTConfig(gpus=2)))
+    of = Cast(arms, Tier.RESIDENT, tmp_path, {}, lambda text: None, held={"a": 1.5, "b": 3.0})
+    asked = Asked("ab", arms, (), Rules(), 5, 0, tmp_path, "dynotune bench")
+    found = Measured(names=["a", "b"], asked=asked, tier=Tier.RESIDENT, why_tier="", cast=of, held_apart={"a": 0.5})
+    assert [found.device_seconds(arm) for arm in arms] == [2.0, 6.0]
+    assert found.spent == 8.0
+    assert found.devices == 2

@@ -64,7 +64,7 @@ def _change(old: Result, new: Result, before: Arm, after: Arm | None) -> Change:
         mean, half = _welch([rate for _, rate in first.values()], [rate for _, rate in second.values()])
     floors = [0.0 if one.noise is None else math.log1p(one.noise.floor) for one in (old, new)]
     half = math.hypot(half, *floors)
-    mean -= math.log(new.devices / old.devices)
+    mean -= math.log(new.devices_of(after) / old.devices_of(before))
     ratio = Interval(low=math.exp(mean - half), estimate=math.exp(mean), high=math.exp(mean + half))
     return Change(before.name, ratio, paired=paired)
 

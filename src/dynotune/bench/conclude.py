@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dynotune.bench import expect, sentence
-from dynotune.bench.arms import settings_of
+from dynotune.bench.arms import devices_of, settings_of
 from dynotune.bench.asked import Pairing
 from dynotune.bench.comparison import comparison, noise_of
 from dynotune.bench.describe import differences, operating_point, sample_of
@@ -42,7 +42,7 @@ def conclude(
         commit=commit,
         operating_point=operating_point(asked, first, str(machine["device"])),
         machine=dict(machine),
-        devices=asked.arms[0].config.gpus or 1,
+        devices=devices_of(asked.arms[0]),
         work=first["work"],
         model=first["model"],
         tier=found.tier,
@@ -76,6 +76,7 @@ def _arm(found: Measured, name: str) -> Arm:
         name=name,
         settings=settings_of(first, config),
         config=config.public_dict(),
+        devices=devices_of(asked.arm(name)),
         failed=found.failed.get(name),
         examples_a_step=warm.stood["examples_a_step"] if warm else None,
         steps_an_epoch=warm.stood["steps_an_epoch"] if warm else None,
@@ -93,7 +94,7 @@ def _arm(found: Measured, name: str) -> Arm:
         else None,
         memory=found.memory.get(name),
         engaged=engaged(found.cast.proofs.get(name, ())),
-        gpu_seconds=found.cast.held.get(name, 0.0) + found.held_apart.get(name, 0.0),
+        gpu_seconds=found.device_seconds(asked.arm(name)),
         mfu=_mfu(found, name),
         final_loss=next((block.loss for block in reversed(counted) if block.loss is not None), None),
         said=tuple(warm.stood["said"]) if warm else (),

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dynotune.bench.arms import between, in_words, matter_of, settings_of
+from dynotune.bench.arms import Arm, between, devices_of, in_words, matter_of, settings_of
 from dynotune.bench.asked import Asked
 from dynotune.bench.measure import Measured
 from dynotune.bench.result import Sample
@@ -78,6 +78,7 @@ def differences(found: Measured) -> list[str]:
     for arm in asked.arms[1:]:
         if arm.name not in warm or first.name not in warm:
             continue
+        said += _devices(first, arm)
         said += _updates(first.name, arm.name, warm[first.name].stood, warm[arm.name].stood)
         said += _fill(found, first.name, arm.name)
         learned = _learned(first.config, arm.config)
@@ -90,6 +91,14 @@ def differences(found: Measured) -> list[str]:
             "The arms' steps are made of other rows, so blocks hold about as many tokens and not the same documents."
         )
     return list(dict.fromkeys(said))
+
+
+def _devices(first: Arm, arm: Arm) -> list[str]:
+    """Where arms train on other numbers of devices: rates are of one, a ratio is not."""
+    mine, theirs = devices_of(arm), devices_of(first)
+    if mine == theirs:
+        return []
+    return [f"Rates are of one device, ratios of all: {arm.name} trains on {mine} and {first.name} on {theirs}."]
 
 
 def _updates(a: str, b: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:

@@ -75,7 +75,7 @@ def _arm_row(result: Result, arm: Arm, why: str | None, *, first: bool) -> tuple
     value = arm.per_second("real_tokens")
     return (
         Line(name(arm.name)),
-        Line(phrases.rate(None if value is None else value / result.devices)),
+        Line(phrases.rate(None if value is None else value / result.devices_of(arm))),
         Line(phrases.share(arm.mfu)),
         Line(phrases.share(arm.fill)),
         Line(phrases.seconds(arm.seconds_a_step)),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dynotune.bench.arms import Arm, devices_of
 from dynotune.bench.asked import Asked
 from dynotune.bench.cast import Cast, environment_of, on_gpu, tier_for
 from dynotune.bench.guard import Guard
@@ -50,12 +51,17 @@ class Measured(Tally):
     @property
     def devices(self) -> int:
         """That an arm has: of arms with other numbers the most."""
-        return max(arm.config.gpus or 1 for arm in self.asked.arms)
+        return max(devices_of(arm) for arm in self.asked.arms)
+
+    def device_seconds(self, arm: Arm) -> float:
+        """For which the arm held its devices, times these."""
+        held = self.cast.held.get(arm.name, 0.0) + self.held_apart.get(arm.name, 0.0)
+        return held * devices_of(arm)
 
     @property
     def spent(self) -> float:
-        """GPU seconds: for which devices were held, times devices."""
-        return self.devices * (sum(self.cast.held.values()) + sum(self.held_apart.values()))
+        """GPU seconds of all arms."""
+        return sum(self.device_seconds(arm) for arm in self.asked.arms)
 
 
 def measure(asked: Asked, folder: Path, say: Callable[[str], None], spent_before: Mapping[str, float]) -> Measured:

@@ -210,6 +210,9 @@ class Arm(Part):
     config: dict[str, Any] = {}
     """The whole configuration, without secrets."""
 
+    devices: int | None = None
+    """That it trained on; None: as many as the result says."""
+
     failed: str | None = None
     """Why it could not be measured: `out of memory at 32,768 tokens`. Its figures are then absent."""
 
@@ -347,7 +350,7 @@ class Result(Part):
     packages. No host, user or path."""
 
     devices: int = 1
-    """That an arm used: rates are said for one of them."""
+    """That the first arm used, and every other that says nothing else: rates are said for one of them, ratios of all."""
 
     work: str = ""
     """`dynotune.speedups.contract.Context.work`, by which a run finds effects that were measured in its kind."""
@@ -383,6 +386,9 @@ class Result(Part):
 
     def arm(self, name: str) -> Arm:
         return next(arm for arm in self.arms if arm.name == name)
+
+    def devices_of(self, arm: Arm) -> int:
+        return arm.devices or self.devices
 
     @classmethod
     def read(cls, path: Path) -> Self:

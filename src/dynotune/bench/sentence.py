@@ -62,13 +62,15 @@ def _in_short(result: Result, one: Comparison) -> str:
 
 def _of_arms(result: Result) -> str:
     shut = hidden(result)
-    measured = [(arm, value) for arm in result.arms if arm.name not in shut and (value := _rate(arm)) is not None]
+    measured = [
+        (arm, value) for arm in result.arms if arm.name not in shut and (value := _rate(result, arm)) is not None
+    ]
     failed = [arm for arm in result.arms if arm.failed]
     if not measured:
         return "No arm could be measured." if failed else "No speed is shown: no arm is comparable."
     best, value = max(measured, key=lambda pair: pair[1])
     kind = label_of_kind(result, best.name)
-    text = f"{name(best.name)} had the most real tokens a second, {phrases.rate(value / result.devices)} a device"
+    text = f"{name(best.name)} had the most real tokens a second, {phrases.rate(value)} a device"
     text += f" ({kind})" if kind else ""
     if len(measured) > 1:
         text += f", of {len(measured)} arms that could be measured"
@@ -80,8 +82,10 @@ def _of_arms(result: Result) -> str:
     return f"{text}."
 
 
-def _rate(arm: Arm) -> float | None:
-    return None if arm.failed else arm.per_second("real_tokens")
+def _rate(result: Result, arm: Arm) -> float | None:
+    """Of one of its devices."""
+    value = None if arm.failed else arm.per_second("real_tokens")
+    return None if value is None else value / result.devices_of(arm)
 
 
 def _updates(result: Result, one: Comparison) -> str:

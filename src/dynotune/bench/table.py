@@ -39,7 +39,7 @@ def _row(one: Result, arm: str, mine: Arm | None, first: Arm | None, change: Cha
     elif arm in shut:
         speed = Line("not comparable", Tone.BAD)
     else:
-        speed = Line(phrases.rate(None if value is None else value / one.devices))
+        speed = Line(phrases.rate(None if value is None else value / one.devices_of(mine)))
     memory = None if mine is None else mine.memory
     before = None if first is None else first.memory
     more = Line("")

@@ -68,9 +68,8 @@ def _more_of_arms(result: Result) -> Grid:
         "arm", "label tok/s", "processed tok/s", "documents/s", "examples a step", "steps an epoch", "set-up s",
         "first step s", "compile s", "warm-up steps", "device GiB", "utilisation", "p95", "device s", "final loss",
     )  # fmt: skip
-    return Grid(
-        "figures of each arm", head, tuple(_more(arm, arm.name in shut, result.devices) for arm in result.arms[:MOST])
-    )
+    rows = (_more(arm, arm.name in shut, result.devices_of(arm)) for arm in result.arms[:MOST])
+    return Grid("figures of each arm", head, tuple(rows))
 
 
 def _more(arm: Arm, shut: bool, devices: int) -> tuple[Line, ...]:
@@ -260,7 +259,7 @@ def _environment(result: Result) -> Grid:
         ("seed", str(result.seed)),
         ("definitions", str(result.definitions)),
         ("where the arms lived", result.tier.value + (f": {result.why_tier}" if result.why_tier else "")),
-        ("devices of an arm", str(result.devices)),
+        ("devices of an arm", _devices(result)),
         ("device seconds", f"{result.gpu_seconds:,.0f}" + _budget(result)),
         ("work", result.work),
         *((f"model: {key}", _plain(value)) for key, value in result.model.items()),
@@ -268,6 +267,14 @@ def _environment(result: Result) -> Grid:
     ]
     shown_rows = tuple((Line(printable(key, 60)), Line(printable(value, 300))) for key, value in rows[:MOST] if value)
     return Grid("where it was measured", ("what", "value"), shown_rows)
+
+
+def _devices(result: Result) -> str:
+    """One number where all arms have the same."""
+    of = {name(arm.name): result.devices_of(arm) for arm in result.arms[:MOST]}
+    if len({*of.values()}) < 2:
+        return str(result.devices)
+    return ", ".join(f"{arm} {count}" for arm, count in of.items())
 
 
 def _budget(result: Result) -> str:

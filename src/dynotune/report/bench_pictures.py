@@ -101,7 +101,7 @@ def _rates(result: Result) -> Iterator[Part]:
         elif arm.name in shut or value is None:
             rows.append(pictures.Bar(name(arm.name), None, "not comparable"))
         else:
-            value /= result.devices
+            value /= result.devices_of(arm)
             rows.append(pictures.Bar(name(arm.name), value, _with_step(result, arm, phrases.rate(value))))
     yield Heading("The ladder" if result.kind == "ladder" else "The sweep")
     yield Picture(
