@@ -78,6 +78,22 @@ def test_a_void_pair_runs_again_and_counts_once() -> None:
     assert len(tally.log_ratios("b", "a")) == 6
 
 
+def test_a_void_block_of_noise_takes_no_pair_of_it_away() -> None:
+    """Control: the void block itself is not in the pair."""
+
+    class Late(Player):
+        def block(self, name: str, round_: Round) -> Block:
+            void = round_.of_noise and not any(noise for *_, noise in self.taken)
+            return (
+                super().block(name, round_).model_copy(update={"recompiles": int(void), "first_step": len(self.taken)})
+            )
+
+    tally = played(Late({"a": 100.0, "b": 125.0}))
+    assert sum(block.void is not None for block in tally.blocks) == 1
+    assert len(tally.noise) == 2
+    assert [block.void for pair in tally.noise_pairs for block in pair] == [None] * 4
+
+
 def test_an_arm_that_fails_is_a_result_and_the_first_one_ends_the_bench() -> None:
     player = Player({"a": 100.0, "b": 125.0, "c": 90.0})
     player.fails = {"c": "memory"}

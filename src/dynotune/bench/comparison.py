@@ -51,7 +51,8 @@ def comparison(
         needs_more_pairs=judgement.needs_more_pairs,
         memory=peaks[0] if peaks else None,
         memory_ratio=peaks[1] if peaks else None,
-        pays_back_after_steps=pays_back if seen and shown else None,
+        # Of a difference that is none, or not known, the steps would be drawn by noise.
+        pays_back_after_steps=pays_back if judgement.verdict is Verdict.FASTER else None,
     )
 
 

@@ -34,7 +34,7 @@ def _of_one(result: Result, one: Comparison) -> str:
     if why is not None:
         return f"{arm} and {other} are not comparable: {why}."
     if one.ratio is None:
-        return f"{arm} was not compared with {other}."
+        return f"{arm} was not compared with {other}{f': {_reason(one)}' if one.why else ''}."
     speed = phrases.ratio(one.ratio)
     match one.verdict:
         case Verdict.SUSPECT:

@@ -42,12 +42,13 @@ class Tally:
 
     @property
     def noise_pairs(self) -> list[tuple[Block, Block]]:
-        """Of the first arm against itself, those that count."""
+        """Of the first arm against itself, those that count. Where one block of two was void, both ran again: the last
+        two count."""
         found: dict[int, list[Block]] = {}
         for block in self.blocks:
             if block.of_noise and block.void is None:
                 found.setdefault(block.pair, []).append(block)
-        return [(pair[0], pair[1]) for pair in found.values() if len(pair) == 2]
+        return [(pair[-2], pair[-1]) for pair in found.values() if len(pair) >= 2]
 
     @property
     def noise(self) -> list[float]:
