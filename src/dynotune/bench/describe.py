@@ -30,6 +30,7 @@ def operating_point(asked: Asked, stood: Mapping[str, Any], device: str) -> str:
         f"{config.gpus or 1}x {device}",
         data,
         f"{stood['examples_a_step']} examples a step",
+        str(stood["precision"]),
         f"seed {config.seed}",
     ]
     return " · ".join(parts)

@@ -98,6 +98,7 @@ class Stage:
             "packs": plan.packing is not None,
             "layout": plan.to_json(),
             "work": execution.site.context.work,
+            "precision": str(execution.site.context.compute).removeprefix("torch."),
             "model": self.it.prepared.facts.to_json(),
             "mfu_not_known": self.run.journal.utilisation.why_not,
         }

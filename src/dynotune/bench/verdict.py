@@ -1,7 +1,7 @@
 """One word for a comparison. Bounds are fixed before anything is measured, and what cannot be compared has no speed.
 
 NOT COMPARABLE  the arms do not make the same updates, count differently, or what was to be compared did not run
-SUSPECT         faster than the part of the step that it touches allows, or than the device multiplies matrices
+SUSPECT         faster than the device multiplies matrices, or than a ceiling that is given
 FASTER, SLOWER  the whole interval is beyond half a per cent
 SAME            the whole interval is within one per cent
 UNRESOLVED      anything else, with about how many more pairs would tell
@@ -50,7 +50,8 @@ def judge(
 ) -> Judgement:
     """estimate: None where fewer than two pairs count. not_comparable: from `why_not_comparable`.
 
-    unsettled: why blocks were void each time, as the end of a sentence. ceiling: the largest ratio possible. mfu,
+    unsettled: why blocks were void each time, as the end of a sentence. ceiling: the largest ratio possible; benches give
+    none, since a trace counts kernels and does not say which share of the step a speed-up touches. mfu,
     attainable_mfu: of the arm, and of the best product of matrices that was measured on this device, of the same peak.
     """
     if not_comparable:
