@@ -16,13 +16,18 @@ import json
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from benchmarks import beside_trl_dpo as work
+from benchmarks.peers import work
+from benchmarks.peers.rows import OURS, ROWS
+
+ROW = replace(ROWS["dpo-mix"], windows=7)
+"""Whose pairs are trained on: those of ten steps, of which `STEPS` are taken."""
 
 STEPS, TOKENS, APART = 6, 8192, 5e-3
 """Of a run, of a micro-batch at most, and of losses in bfloat16, relative."""
@@ -40,15 +45,16 @@ def run(settings: dict[str, Any], layers: int, rows: list[Any], tokenizer: Any) 
     from dynotune.errors import DynotuneError
 
     began, console = time.perf_counter(), Console(file=StringIO(), width=300)
-    common = {**work.common(), "max_steps": STEPS, "logging_steps": 1, "micro_batch_tokens": TOKENS}
+    common = {**work.common(ROW), **OURS, "max_steps": STEPS, "logging_steps": 1, "micro_batch_tokens": TOKENS}
     with tempfile.TemporaryDirectory() as folder:
         try:
             done = train_dpo(
                 DPOConfig(
-                    **common, output_dir=f"{folder}/run", per_device_train_batch_size=work.PAIRS, on_bad_row="skip",
+                    **common, output_dir=f"{folder}/run", on_bad_row="skip",
                     **settings,
                 ),
-                model=work.the_model("sdpa", layers), tokenizer=tokenizer, train_dataset=rows,
+                model=work.model_of(ROW.shape, "sdpa", "bfloat16", num_hidden_layers=layers),
+                tokenizer=tokenizer, train_dataset=rows,
                 peft_config=work.adapter(), callbacks=[work.same_start()], console=console,
             )  # fmt: skip
             logged = [row for row in done.metrics if "loss" in row]
@@ -89,8 +95,8 @@ def main() -> int:
         "command": " ".join(["python -m benchmarks.gpu_preference_runs", *sys.argv[1:]]), "commit": args.commit,
         "hardware": torch.cuda.get_device_name(), "torch": torch.__version__, "layers": args.layers, "runs": {},
     }  # fmt: skip
-    rows = work.rows_of("preference-mix", args.shared)
-    tokenizer = work.tokenizer_of("preference-mix", args.shared)
+    tokenizer = work.tokenizer_of(ROW, args.shared)
+    rows = work.rows_of(ROW, args.shared, tokenizer)
     for name, settings in RUNS.items():
         if name == "as it comes" or not args.only or name in args.only.split(","):
             out["runs"][name] = found = run(settings, args.layers, rows, tokenizer)

@@ -2,8 +2,9 @@
 # What needs a GPU, in calls of a few minutes each. Results go to the folder OUT, as JSON.
 #   benchmarks/on_gpu.sh checks OUT SHARED COMMIT       the loop: host waits, masking, resume, precision
 #   benchmarks/on_gpu.sh parts OUT SHARED COMMIT        attention, head and LoRA alone: correctness, then times
-#   benchmarks/on_gpu.sh beside-trl OUT SHARED COMMIT   whole training steps beside TRL's best settings
+#   benchmarks/on_gpu.sh peers OUT SHARED COMMIT ROWS   whole training steps beside TRL, by default and tuned
 # SHARED holds `data` and `tokenizers`; FLASH_ATTN may name a folder with a `flash_attn` package for TRL.
+# ROWS: names of `python -m benchmarks.peers --list` with commas, all by default; called again it goes on where it was.
 set -uo pipefail
 what=$1 out=$2 shared=$3 commit=$4
 failed=0
@@ -16,9 +17,9 @@ case "$what" in
       python3 "benchmarks/gpu_$part.py" --out "$out" || failed=1
     done
     ;;
-  beside-trl)
-    python3 -m benchmarks.beside_trl --shared "$shared" --flash-attn "${FLASH_ATTN:-}" --out "$out/beside_trl.json" \
-      --commit "$commit" || failed=1
+  peers)
+    python3 -m benchmarks.peers --rows "${5:-all}" --shared "$shared" ${FLASH_ATTN:+--flash-attn "$FLASH_ATTN"} \
+      --out "$out" --commit "$commit" || failed=1
     ;;
   *)
     echo "unknown: $what" >&2

@@ -1,4 +1,7 @@
-"""Dynotune beside other trainers: the rows that are measured, and the README's tables of what was.
+"""Dynotune beside other trainers: the same documents in the same order, each arm in a process of its own.
 
-python -m benchmarks.peers.table
+    python -m benchmarks.peers --row packed-16k --shared SHARED --out results/
+    python -m benchmarks.peers.table
+
+The first measures one row; the second writes the README's tables from what lies in `benchmarks/results/`.
 """

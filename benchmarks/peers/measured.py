@@ -1,7 +1,7 @@
 """What was measured of a row, whoever wrote it: the files of `python -m benchmarks.peers`, and three that are older.
 
-The older ones were written by `python -m benchmarks.beside_trl` and `python -m benchmarks.beside_trl_dpo`; each names its
-command and the commit at which it can be run again. A row's newer file takes the older's place.
+The older ones were written by `python -m benchmarks.beside_trl` and `python -m benchmarks.beside_trl_dpo`, which are gone:
+each names its command and the commit at which it can be run again. A row's newer file takes the older's place.
 """
 
 import json
@@ -74,6 +74,8 @@ def _newer(folder: Path) -> Iterator[Measured]:
             continue
         first = next(iter(arms.values()))["provenance"]
         for name, arm in arms.items():
+            if arm["settings"]["dry"]:
+                raise DataError(f"{path.name} is a rehearsal (--dry), no measurement: keep it out of {folder.name}")
             for key in SAME:
                 if arm["provenance"].get(key) != first.get(key):
                     raise DataError(

@@ -18,7 +18,7 @@ CALL_SECONDS = 150
 
 @dataclass(frozen=True)
 class Arm:
-    """A way of doing a row's work. settings: over the row's; `attn` and `weights` are the model's, all else the trainer's."""
+    """A way of doing a row's work. settings: over the row's; `attn` and `weights` are the model's, others the trainer's."""
 
     seconds: int
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -16,7 +16,11 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 def arm(rate: float, **more: Any) -> dict[str, Any]:
     figures = {"ms_per_step": 1e3, "real_tokens_per_second": rate, "peak_gib": 10.0, "tokens": [100, 90], **more}
-    return {"result": figures, "provenance": {"commit": "c", "hardware": "H", "host": "h", "versions": {"trl": "1"}}}
+    return {
+        "result": figures,
+        "provenance": {"commit": "c", "hardware": "H", "host": "h", "versions": {"trl": "1"}},
+        "settings": {"dry": False},
+    }
 
 
 def put(folder: Path, row: str, arms: dict[str, Any]) -> None:
@@ -83,6 +87,13 @@ def test_arms_of_two_runs_are_not_compared(tmp_path: Path, key: str) -> None:
 def test_other_tokens_are_not_compared(tmp_path: Path) -> None:
     put(tmp_path, "packed-8k", {"dynotune": arm(2.0), "trl default": arm(1.0, tokens=[100, 91])})
     with pytest.raises(DataError, match="same tokens"):
+        all_measured(tmp_path)
+
+
+def test_a_rehearsal_is_no_result(tmp_path: Path) -> None:
+    rehearsed = arm(1.0) | {"settings": {"dry": True}}
+    put(tmp_path, "packed-8k", {"dynotune": arm(2.0), "trl default": rehearsed})
+    with pytest.raises(DataError, match="rehearsal"):
         all_measured(tmp_path)
 
 
