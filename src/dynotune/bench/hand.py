@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from dynotune.bench.arms import Arm
+from dynotune.bench.door import address
 from dynotune.errors import DynotuneError, TrainingError
 
 PATIENCE = 30.0
@@ -41,7 +42,8 @@ class Hand:
         self.seconds = 0.0
         path = folder / f"worker-{number}.sock"
         with socket.socket(socket.AF_UNIX) as door, self.log.open("wb") as log:
-            door.bind(str(path))
+            with address(path) as short:
+                door.bind(short)
             door.listen(1)
             door.settimeout(0.2)
             self.process = subprocess.Popen(  # noqa: S603  (this program)

@@ -17,6 +17,7 @@ from typing import Any, TextIO
 import torch
 from rich.console import Console
 
+from dynotune.bench.door import address
 from dynotune.bench.products import best_product
 from dynotune.bench.stage import Stage, quiet
 from dynotune.config.load import load_config
@@ -164,7 +165,8 @@ def main() -> int:
     if place(config).rank:
         return serve(config, None, None)
     with socket.socket(socket.AF_UNIX) as speaking:
-        speaking.connect(path)
+        with address(Path(path)) as short:
+            speaking.connect(short)
         with speaking.makefile("r", encoding="utf-8") as orders, speaking.makefile("w", encoding="utf-8") as answers:
             return serve(config, orders, answers)
 
