@@ -13,6 +13,7 @@ import pytest
 from dynotune.bench import sampler
 from dynotune.bench.guard import Guard
 from dynotune.bench.result import Clocks
+from dynotune.bench.sampler import until
 
 SAMPLES = """
 import json, sys
@@ -157,3 +158,9 @@ def test_sampler_and_guard_read_the_same_clock() -> None:
     """`time.perf_counter` of two processes can be compared where it is the host's monotonic clock."""
     if sys.platform == "linux":
         assert time.get_clock_info("perf_counter").implementation == time.get_clock_info("monotonic").implementation
+
+
+def test_a_sample_that_is_late_ends_nothing() -> None:
+    """Control: one that is early waits."""
+    assert until(time.perf_counter() - 1) == 0.0
+    assert 0 < until(time.perf_counter() + 60) <= 60

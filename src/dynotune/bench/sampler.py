@@ -84,8 +84,13 @@ def main(uuid: str) -> None:
         sample |= gpu.read() if gpu is not None else {}
         print(json.dumps(sample | {"cost": time.process_time()}), flush=True)  # noqa: T201
         due = max(due + INTERVAL, time.perf_counter())
-        if select.select([sys.stdin], [], [], due - time.perf_counter())[0]:
+        if select.select([sys.stdin], [], [], until(due))[0]:
             return
+
+
+def until(due: float) -> float:
+    """Seconds; none where that time has passed, as on a busy host between two looks at the clock."""
+    return max(0.0, due - time.perf_counter())
 
 
 if __name__ == "__main__":
