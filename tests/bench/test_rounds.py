@@ -102,7 +102,7 @@ def test_an_arm_that_fails_is_a_result_and_the_first_one_ends_the_bench() -> Non
     assert player.dropped == ["c"]
     assert len(tally.log_ratios("b", "a")) == 6
     player.fails = {"a": "memory"}
-    with pytest.raises(ArmFailedError):
+    with pytest.raises(ArmFailedError, match="a: out of memory"):
         played(player)
 
 

@@ -63,7 +63,8 @@ def or_failed(tally: Tally, drop: Callable[[str], None], name: str, what: Callab
         return what()
     except ArmFailedError as error:
         if name == tally.names[0] or error.kind == "bug":
-            raise
+            text = str(error).removeprefix(f"{name}: ")
+            raise ArmFailedError(f"{name}: {text}", error.kind, error.log) from error
         tally.failed[name] = reason(error)
         drop(name)
         say(f"{name}: {tally.failed[name]}")
