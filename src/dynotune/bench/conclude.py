@@ -10,7 +10,7 @@ from dynotune.bench.asked import Pairing
 from dynotune.bench.comparison import comparison, noise_of
 from dynotune.bench.describe import differences, operating_point, sample_of
 from dynotune.bench.measure import Measured
-from dynotune.bench.result import Arm, Block, Comparison, Engaged, Parity, Result, Verdict, WarmUp
+from dynotune.bench.result import Arm, Block, Comparison, Engaged, Parity, Result, Tier, Verdict, WarmUp
 from dynotune.bench.statistics import estimate
 from dynotune.bench.steady import pays_back_after
 from dynotune.bench.verdict import judge, why_not_comparable
@@ -96,7 +96,8 @@ def _arm(found: Measured, name: str) -> Arm:
         engaged=engaged(found.cast.proofs.get(name, ())),
         gpu_seconds=found.device_seconds(asked.arm(name)),
         mfu=_mfu(found, name),
-        final_loss=next((block.loss for block in reversed(counted) if block.loss is not None), None),
+        # In one process all arms train the same weights in turn: the loss of the last is none of the first's.
+        final_loss=None if found.tier is Tier.SWITCH else _last_loss(counted),
         said=tuple(warm.stood["said"]) if warm else (),
     )
 
@@ -114,6 +115,10 @@ def engaged(rows: Sequence[Mapping[str, Any]]) -> tuple[Engaged, ...]:
         for row in rows
         if row["state"] != "left out" or not row["expected"]
     )
+
+
+def _last_loss(blocks: Sequence[Block]) -> float | None:
+    return next((block.loss for block in reversed(blocks) if block.loss is not None), None)
 
 
 def _mfu(found: Measured, name: str) -> float | None:

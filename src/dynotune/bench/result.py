@@ -229,6 +229,8 @@ class Arm(Part):
 
     mfu: float | None = None
     final_loss: float | None = None
+    """Of the last block; None where all arms trained the same weights."""
+
     said: tuple[str, ...] = ()
     """What its run said of how it executes."""
 
