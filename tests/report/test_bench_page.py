@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynotune.bench.history import History, write_result
-from dynotune.bench.result import Expectation, Interval, Result
+from dynotune.bench.result import Expectation, Interval, Noise, Result
 from dynotune.cli import run
 from dynotune.report.bench_page import bench_section
 from dynotune.report.colours import DARK, LIGHT, PAGE_DARK, PAGE_LIGHT
@@ -79,6 +79,11 @@ def test_what_is_not_comparable_has_no_speed_in_any_table_or_picture() -> None:
     assert f"{rate:,.0f}" in render("", [bench_section(made.ab())])
 
 
+def test_a_host_on_which_an_arm_is_twice_as_far_from_itself_has_a_page_too() -> None:
+    noise = Noise(log_ratios=(0.85, -0.4), floor=1.34)
+    require_readable(page(made.ab(noise=noise)))
+
+
 def test_text_of_others_stays_text() -> None:
     found = page(nasty())
     require_alone(found)
@@ -118,7 +123,7 @@ def test_a_long_result_is_bounded() -> None:
 
 @given(
     st.lists(st.tuples(st.floats(1e-3, 1e3), st.floats(0, 3)), min_size=1, max_size=5),
-    st.floats(0, 0.5),
+    st.floats(0, 5),
 )
 @settings(max_examples=50, deadline=None)
 def test_every_mark_lies_in_the_picture(rows: list[tuple[float, float]], band: float) -> None:

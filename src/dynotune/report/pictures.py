@@ -41,8 +41,8 @@ class Span:
 
 
 def intervals(spans: Sequence[Span], title: str, band: float = 0.0) -> str:
-    """A forest plot: each ratio with its interval. band: share about 1 that is the noise floor."""
-    edges = [edge for span in spans for edge in (span.ratio.low, span.ratio.high)] + [1 - band - 0.01, 1 + band + 0.01]
+    """A forest plot: each ratio with its interval. band: the noise floor, a share: identical arms were so far apart."""
+    edges = [edge for span in spans for edge in (span.ratio.low, span.ratio.high)] + [1 / (1.01 + band), 1.01 + band]
     scale = _Scale(math.log(min(edges)), math.log(max(edges)), LABEL, WIDTH - VALUE - 20)
     height = TOP + ROW * len(spans) + BOTTOM
     parts = _begin(title, height, "; ".join(f"{span.label}: {gain(span.ratio)}" for span in spans))
@@ -204,7 +204,7 @@ def _ratio_axis(scale: _Scale, height: float, band: float) -> list[str]:
     end = height - BOTTOM + 4
     parts = []
     if band > 0:
-        left, right = scale(math.log1p(-band)), scale(math.log1p(band))
+        left, right = scale(-math.log1p(band)), scale(math.log1p(band))
         parts.append(
             f'<rect class="band" x="{left:.1f}" y="{TOP}" width="{right - left:.1f}" height="{end - TOP:.1f}"/>'
         )
