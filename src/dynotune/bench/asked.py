@@ -1,13 +1,13 @@
 """What a bench is asked: which arms, which of them are compared, and by which rules."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from dynotune.bench.arms import Arm, in_words, settings_of
+from dynotune.bench.arms import Arm, in_words
 from dynotune.bench.result import Tier
 from dynotune.bench.schedule import Rules
 from dynotune.config.whole import WholeConfig
@@ -48,8 +48,6 @@ class Asked:
 
     parity: Literal["gate", "full", "off"] = "gate"
     memory: bool = True
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the processes in which arms live."""
 
     def arm(self, name: str) -> Arm:
         return next(arm for arm in self.arms if arm.name == name)
@@ -129,11 +127,6 @@ def sweep(config: WholeConfig, key: str, values: Sequence[Any]) -> tuple[tuple[A
     if len({arm.name for arm in arms}) < len(arms):
         raise ConfigError(f"`--sweep {key}`: a value is given twice. Name each once.")
     return tuple(arms), tuple(Pairing(arm.name, arms[0].name, arm.name, "whole") for arm in arms[1:])
-
-
-def name_of(first: WholeConfig, config: WholeConfig) -> str:
-    """A name for an arm that has none: what is set otherwise in it."""
-    return in_words(settings_of(first, config)) or "the same again"
 
 
 def _with(config: WholeConfig, changes: Any) -> WholeConfig:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from dynotune.bench.arms import Arm, all_pairs, devices_of
-from dynotune.bench.hand import ArmFailedError, Hand
+from dynotune.bench.hand import Hand
 from dynotune.bench.result import Tier
 from dynotune.bench.steady import WarmingUp
 
@@ -204,11 +204,8 @@ def tier_for(arms: Sequence[Arm], on_gpu: bool) -> tuple[Tier, str]:
     return Tier.FRESH, f"{named} cannot change in a process, and arms side by side would share the GPU's memory"
 
 
-def environment_of(arms: Sequence[Arm]) -> dict[str, str]:
-    """Variables for the processes of arms: as many threads in each bench as in the first one."""
+def thread_settings() -> dict[str, str]:
+    """Variables for the processes of arms: as many threads in every one."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = os.environ.get("OMP_NUM_THREADS", str(cores))
     return {"OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
-
-
-__all__ = ["ArmFailedError", "Cast", "Warm", "environment_of", "on_gpu", "tier_for"]

@@ -16,7 +16,7 @@ from rich.console import Console
 from dynotune.bench import asked as asking
 from dynotune.bench.arms import Arm, in_words
 from dynotune.bench.asked import Asked, Change, Needs
-from dynotune.bench.cast import environment_of, on_gpu, tier_for
+from dynotune.bench.cast import on_gpu, thread_settings, tier_for
 from dynotune.bench.conclude import conclude
 from dynotune.bench.expect import parse
 from dynotune.bench.hand import Hand
@@ -227,7 +227,7 @@ def _of_speedups(
     """The plain path as the baseline, and as changes the speed-ups that the configuration takes, in an order in which each
     can be: behind those that it needs."""
     say("finding the speed-ups that this configuration takes")
-    with Hand(first, work, 999, say, environment_of([first])) as hand:
+    with Hand(first, work, 999, say, thread_settings()) as hand:
         standing: list[str] = hand.stand(first)["installed"]
     needs = {name: _needs(name, standing) for name in standing}
     ordered: list[str] = []

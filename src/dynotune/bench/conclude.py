@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dynotune.bench import expect, sentence
+from dynotune.bench import expect
 from dynotune.bench.arms import devices_of, settings_of
 from dynotune.bench.asked import Pairing
 from dynotune.bench.comparison import comparison, noise_of
 from dynotune.bench.describe import differences, operating_point, sample_of
+from dynotune.bench.judged import judged
 from dynotune.bench.measure import Measured
 from dynotune.bench.result import Arm, Block, Comparison, Engaged, Parity, Result, Tier, Verdict, WarmUp
 from dynotune.bench.statistics import estimate
@@ -61,9 +62,7 @@ def conclude(
         gpu_seconds=found.spent,
         budget_seconds=asked.rules.budget_seconds,
     )
-    judged = expect.judge(tuple(targets), result) if targets else ()
-    result = result.model_copy(update={"expectations": tuple(judged)})
-    return result.model_copy(update={"sentence": sentence.closing(result)})
+    return judged(result, targets)
 
 
 def _arm(found: Measured, name: str) -> Arm:
@@ -71,7 +70,6 @@ def _arm(found: Measured, name: str) -> Arm:
     config, first = asked.arm(name).config, asked.arms[0].config
     warm = found.cast.warm.get(name)
     blocks = tuple(block for block in found.blocks if block.arm == name)
-    counted = list(found.counted(name).values())
     return Arm(
         name=name,
         settings=settings_of(first, config),
@@ -97,7 +95,7 @@ def _arm(found: Measured, name: str) -> Arm:
         gpu_seconds=found.device_seconds(asked.arm(name)),
         mfu=_mfu(found, name),
         # In one process all arms train the same weights in turn: the loss of the last is none of the first's.
-        final_loss=None if found.tier is Tier.SWITCH else _last_loss(counted),
+        final_loss=None if found.tier is Tier.SWITCH else found.last_loss(name),
         said=tuple(warm.stood["said"]) if warm else (),
     )
 
@@ -115,10 +113,6 @@ def engaged(rows: Sequence[Mapping[str, Any]]) -> tuple[Engaged, ...]:
         for row in rows
         if row["state"] != "left out" or not row["expected"]
     )
-
-
-def _last_loss(blocks: Sequence[Block]) -> float | None:
-    return next((block.loss for block in reversed(blocks) if block.loss is not None), None)
 
 
 def _mfu(found: Measured, name: str) -> float | None:

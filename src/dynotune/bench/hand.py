@@ -1,4 +1,4 @@
-"""The other end of a worker: starts its process, gives orders, gets answers, and knows what it held the device for."""
+"""The other end of a worker: starts its process, gives orders, gets answers."""
 
 import json
 import os
@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -37,9 +36,7 @@ class Hand:
         """arm: whose configuration sets the process up. folder: for its log, its run folder and the arms' files."""
         self.folder, self.say = folder, say
         self.log = folder / f"worker-{number}.log"
-        self.began = time.perf_counter()
         self.run_folder = folder / f"worker-{number}"
-        self.seconds = 0.0
         path = folder / f"worker-{number}.sock"
         with socket.socket(socket.AF_UNIX) as door, self.log.open("wb") as log:
             with address(path) as short:
@@ -124,7 +121,6 @@ class Hand:
                 self.process.kill()
                 self.process.wait()
         self._speaking.close()
-        self.seconds = time.perf_counter() - self.began
 
 
 def method_of(arm: Arm) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dynotune.bench.arms import Arm, devices_of
 from dynotune.bench.asked import Asked
-from dynotune.bench.cast import Cast, environment_of, on_gpu, tier_for
+from dynotune.bench.cast import Cast, on_gpu, thread_settings, tier_for
 from dynotune.bench.guard import Guard
 from dynotune.bench.hand import ArmFailedError, Hand
 from dynotune.bench.result import Block, Memory, Tier
@@ -69,7 +69,7 @@ def measure(asked: Asked, folder: Path, say: Callable[[str], None], spent_before
 
     Raises `ArmFailedError` where the first arm cannot be measured: there is nothing to compare with.
     """
-    environment = {**environment_of(asked.arms), **asked.environment}
+    environment = thread_settings()
     gpu = on_gpu(asked.arms[0])
     memory, failed, apart = _memory(asked, folder, environment, say) if gpu and asked.memory else ({}, {}, {})
     arms = [arm for arm in asked.arms if arm.name not in failed]

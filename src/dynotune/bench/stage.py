@@ -5,7 +5,6 @@ What is measured is the training loop itself, with its optimizer, logging and fe
 """
 
 import gc
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -23,7 +22,6 @@ from dynotune.bench.watch import Watch
 from dynotune.config.whole import WholeConfig
 from dynotune.measure.words import Counts
 from dynotune.parallel.ranks import Ranks
-from dynotune.speedups.table import planned_rows
 from dynotune.train.given import Given
 from dynotune.train.journal import Row
 from dynotune.train.loop import train
@@ -76,9 +74,8 @@ class Stage:
         return self.standing.run
 
     def stand(self, name: str, config: WholeConfig) -> dict[str, Any]:
-        """Take out what stands and put this arm in. Returns what it took and what it will do."""
+        """Take out what stands and put this arm in. Returns what it will do."""
         self.leave()
-        began = time.perf_counter()
         self.rows.clear()
         self.compiled_before = compile_seconds()
         given = Given(callbacks=[self.watch])
@@ -89,18 +86,14 @@ class Stage:
         execution = self.standing.execution
         plan = execution.plan
         return {
-            "seconds": time.perf_counter() - began,
             "said": [*execution.says, *self.standing.before],
-            "rows": [row.to_json() for row in planned_rows(execution.installed.decisions)],
             "installed": [one.name for one in execution.installed],
             "examples_a_step": plan.examples_per_step,
             "steps_an_epoch": plan.steps_per_epoch,
             "packs": plan.packing is not None,
-            "layout": plan.to_json(),
             "work": execution.site.context.work,
             "precision": str(execution.site.context.compute).removeprefix("torch."),
             "model": self.it.prepared.facts.to_json(),
-            "mfu_not_known": self.run.journal.utilisation.why_not,
         }
 
     def leave(self) -> None:
@@ -123,9 +116,6 @@ class Stage:
         self.rows.clear()
         self.watch.arm(first, last, watches_counters)
         before = counters(self.it.device)
-        if self.it.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.it.device)
-        waited = run.feed.wait_seconds
         train(run)
         after = counters(self.it.device)
         if run.engagement.proof is not None and self.name not in self.proofs:
@@ -150,10 +140,6 @@ class Stage:
             "loss": losses[-1] if losses else None,
             "moved": {key: after[key] - before[key] for key in after if after[key] != before[key]},
             "counters": self.watch.counted,
-            "waited": run.feed.wait_seconds - waited,
-            "peak_allocated": torch.cuda.max_memory_allocated(self.it.device)
-            if self.it.device.type == "cuda"
-            else None,
         }
 
     def compiled(self) -> float:

@@ -31,6 +31,10 @@ class Tally:
         """Blocks that count, by round."""
         return {b.pair: b for b in self.blocks if b.arm == arm and b.void is None and not b.of_noise}
 
+    def last_loss(self, arm: str) -> float | None:
+        """Of the newest block that counts and tells one."""
+        return next((block.loss for block in reversed(self.counted(arm).values()) if block.loss is not None), None)
+
     def pairs(self, arm: str, against: str) -> dict[int, tuple[Block, Block]]:
         """By round, of those in which both have a block that counts."""
         mine, theirs = self.counted(arm), self.counted(against)

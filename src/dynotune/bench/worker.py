@@ -37,7 +37,6 @@ LARGEST = (
     "device",
     "retries",
     "typical_allocated",
-    "peak_allocated",
 )
 """Figures of which the largest of all ranks counts."""
 

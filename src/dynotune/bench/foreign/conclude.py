@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dynotune.bench import expect, sentence
+from dynotune.bench import expect
 from dynotune.bench.asked import Pairing
 from dynotune.bench.comparison import comparison, noise_of
 from dynotune.bench.foreign.measure import Command, Measured, in_a_line
 from dynotune.bench.foreign.work import differences, notes, why_other_work
+from dynotune.bench.judged import judged
 from dynotune.bench.result import Arm, Comparison, Memory, Result, Tier
 from dynotune.config.secrets import masked, without_secret_words
 from dynotune.measure.words import DEFINITIONS
@@ -54,9 +55,7 @@ def conclude(
         gpu_seconds=found.spent,
         budget_seconds=asked.rules.budget_seconds,
     )
-    judged = expect.judge(tuple(targets), result) if targets else ()
-    result = result.model_copy(update={"expectations": tuple(judged)})
-    return result.model_copy(update={"sentence": sentence.closing(result)})
+    return judged(result, targets)
 
 
 def _comparison(found: Measured, pairing: Pairing, memory: Mapping[str, Memory]) -> Comparison:
@@ -67,7 +66,6 @@ def _comparison(found: Measured, pairing: Pairing, memory: Mapping[str, Memory])
 
 
 def _arm(found: Measured, one: Command, memory: Memory | None) -> Arm:
-    counted = [*found.counted(one.name).values()]
     first = found.asked.commands[0].facts
     facts = {key: _public(value) for key, value in one.facts.items()}
     return Arm(
@@ -78,7 +76,7 @@ def _arm(found: Measured, one: Command, memory: Memory | None) -> Arm:
         blocks=tuple(block for block in found.blocks if block.arm == one.name),
         memory=memory,
         gpu_seconds=found.held.get(one.name, 0.0) * found.devices_of.get(one.name, 1),
-        final_loss=next((block.loss for block in reversed(counted) if block.loss is not None), None),
+        final_loss=found.last_loss(one.name),
     )
 
 
