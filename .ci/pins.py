@@ -9,7 +9,7 @@ import re
 
 from packaging.requirements import Requirement
 
-LEFT_OUT = re.compile(r"torch|triton|nvidia-.*|cuda-.*")
+LEFT_OUT = re.compile(r"torch|triton|nvidia-(?!ml-py$).*|cuda-.*")
 EXTRAS = {"test", "dev", "docs"}
 
 

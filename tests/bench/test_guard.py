@@ -87,7 +87,7 @@ def test_a_gpu_without_nvml_is_said_once(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "pynvml", None)
     gpu, note = sampler.open_gpu("GPU-1")
     assert gpu is None
-    assert note == "Clocks, power and heat of the GPU are not known: `pip install 'dynotune[gpu]'`."
+    assert note == "Clocks, power and heat of the GPU are not known: `pip install nvidia-ml-py`."
     program = made_up(tmp_path, f"import json, sys\nprint(json.dumps({{'note': {note!r}}}), flush=True)\nsys.exit(3)")
     with Guard("1", program=program) as guard:
         assert guard.gpu == "GPU-1"

@@ -4,7 +4,7 @@ It is a program of its own, started by its path without the package around it, w
 time from the training loop's interpreter: 0.4 ms a sample, without what a GPU adds, which is 0.4 % where a bench resolves
 0.5 %. A process takes it from another core (`Guard.cost` says how much).
 
-The GPU is read by NVIDIA's management library (`pip install 'dynotune[gpu]'`). It ends when its standard input does, and so
+The GPU is read by NVIDIA's management library (`pip install nvidia-ml-py`). It ends when its standard input does, and so
 with the process that started it, however that ends.
 """
 
@@ -62,7 +62,7 @@ def open_gpu(uuid: str) -> tuple[Gpu | None, str]:
     try:
         pynvml = importlib.import_module("pynvml")
     except ImportError:
-        return None, "Clocks, power and heat of the GPU are not known: `pip install 'dynotune[gpu]'`."
+        return None, "Clocks, power and heat of the GPU are not known: `pip install nvidia-ml-py`."
     try:
         pynvml.nvmlInit()
         return Gpu(pynvml, uuid), ""
