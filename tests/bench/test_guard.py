@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from dynotune.bench import sampler
 from dynotune.bench.guard import Guard
 from dynotune.bench.result import Clocks
-from dynotune.bench.sampler import until
+from dynotune.measure.beside import sampler
+from dynotune.measure.beside.sampler import until
 
 SAMPLES = """
 import json, sys
@@ -74,7 +74,7 @@ def test_the_real_sampler_reads_this_host_and_ends_with_the_guard() -> None:
 def test_it_ends_when_whoever_started_it_is_gone() -> None:
     """A run that is killed must leave no sampler behind: its standard input ends with it."""
     read, write = os.pipe()
-    process = subprocess.Popen([sys.executable, "-P", sampler.__file__, ""], stdin=read, stdout=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-P", sampler.__file__, "", "0.1"], stdin=read, stdout=subprocess.PIPE)
     os.close(read)
     assert process.stdout is not None
     assert process.stdout.readline()
@@ -134,6 +134,9 @@ class Nvml(SimpleNamespace):
     def nvmlDeviceGetUtilizationRates(self, handle: str) -> SimpleNamespace:
         return SimpleNamespace(gpu=97, memory=40)
 
+    def nvmlDeviceGetMemoryInfo(self, handle: str) -> SimpleNamespace:
+        return SimpleNamespace(used=3 << 30, total=140 << 30)
+
     def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: str) -> int:
         return 0x4
 
@@ -147,7 +150,14 @@ def test_what_a_device_cannot_tell_is_asked_once(monkeypatch: pytest.MonkeyPatch
     gpu, note = sampler.open_gpu("GPU-1")
     assert gpu is not None
     assert note == ""
-    expected = {"sm_mhz": 1755, "celsius": 61, "utilisation": 0.97, "reasons": 0x4, "processes": [7]}
+    expected = {
+        "sm_mhz": 1755,
+        "celsius": 61,
+        "utilisation": 0.97,
+        "reasons": 0x4,
+        "processes": [7],
+        "memory_used": 3 << 30,
+    }
     assert gpu.read() == gpu.read() == expected
     assert nvml.asked == 1
     assert json.loads(json.dumps(expected)) == expected

@@ -1,0 +1,133 @@
+"""The process that samples the device and the host while this one works, and what it has written so far.
+
+The samples go to a file without a name that is read now and then, so that the measured process does nothing for them while
+it is measured.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from dynotune.measure.beside.seen import MachineSeen, seen
+
+LONGEST_START = 10.0
+"""Seconds."""
+
+MOST = 100_000
+"""Samples that are kept, the latest: three hours of a bench, a day of a run."""
+
+
+class Beside:
+    """Samples from `begin` or `with` on. Times are those of `time.perf_counter`, one clock for all processes of a Linux
+    host."""
+
+    def __init__(
+        self,
+        gpu: str | None = None,
+        own: Collection[int] = (),
+        program: Path | None = None,
+        *,
+        interval: float = 0.1,
+        watched: int | None = None,
+    ) -> None:
+        """gpu: as NVML has it (`GPU-...`), or without the prefix, as PyTorch has it; None for a host without.
+
+        own: processes that are expected on the GPU; this one, unless others are named. program: that samples. interval:
+        seconds between samples. watched: a process whose memory and processor time are sampled, with those it started.
+        """
+        self.gpu = "" if gpu is None else gpu if gpu.startswith(("GPU-", "MIG-")) else f"GPU-{gpu}"
+        self.own = set(own) or {os.getpid()}
+        self.program = program or Path(__file__).with_name("sampler.py")
+        self.interval, self.watched = interval, watched
+        self.note = ""
+        """What cannot be read, as a sentence."""
+
+        self._samples: deque[dict[str, Any]] = deque(maxlen=MOST)
+        self._rest = b""
+        self._ended = False
+        self._first: dict[str, Any] | None = None
+
+    def begin(self) -> None:
+        """Start the process; its first sample is not waited for."""
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - open until `end`
+        # Without the script's folder on the path: what lies there may have names of the standard library.
+        command = [sys.executable, "-P", str(self.program), self.gpu, str(self.interval)]
+        command += [] if self.watched is None else [str(self.watched)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=self._file, stderr=subprocess.PIPE)  # noqa: S603
+        self._read_from = 0
+        self._began = time.perf_counter()
+
+    def end(self) -> None:
+        """Stop it."""
+        try:
+            self._process.communicate(timeout=5)  # closes its standard input, at which it ends
+        except subprocess.TimeoutExpired:  # a driver that does not answer
+            self._process.kill()
+            self._process.communicate()
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        self.begin()
+        while not self._samples and self._process.poll() is None and time.perf_counter() < self._began + LONGEST_START:
+            time.sleep(0.005)
+            self.read()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def between(self, begin: float, end: float) -> MachineSeen:
+        """What was sampled between two times of `time.perf_counter`. A window between two samples has none."""
+        self.read()
+        inside: list[dict[str, Any]] = []
+        before: list[dict[str, Any]] = []
+        for sample in reversed(self._samples):
+            if sample["at"] < begin:
+                before = [sample]
+                break
+            if sample["at"] <= end:
+                inside.append(sample)
+        return seen(inside[::-1], before, self.others)
+
+    @property
+    def cost(self) -> float:
+        """Share of one processor's time that sampling has taken so far, its start left out."""
+        self.read()
+        if self._first is None or len(self._samples) < 2:
+            return 0.0
+        first, last = self._first, self._samples[-1]
+        return float((last["cost"] - first["cost"]) / (last["at"] - first["at"]))
+
+    def read(self) -> None:
+        """Take in what was written since the last time."""
+        new = os.pread(self._file.fileno(), 1 << 24, self._read_from)
+        self._read_from += len(new)
+        *lines, self._rest = (self._rest + new).split(b"\n")
+        for line in lines:
+            sample = json.loads(line)
+            if "at" in sample:
+                self._samples.append(sample)
+                self._first = self._first or sample
+            else:
+                self.note = sample["note"]
+        if self._process.poll() is not None and not self._ended:
+            self._ended = True
+            assert self._process.stderr is not None
+            last = self._process.stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
+            why = last or f"exit code {self._process.returncode}"
+            self.note = f"Nothing is known of clocks and other processes from here on: what reads them ended ({why})."
+
+    def others(self, processes: Sequence[int]) -> int:
+        """In a container the numbers may be the host's, ours among them: then as many are taken for ours as there are."""
+        known = sum(one in self.own for one in processes)
+        return max(0, len(processes) - (known or len(self.own)))
