@@ -1,0 +1,34 @@
+"""A command in a shell script, a Makefile or a job file that starts training."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dynotune.audit.facts.setting import Setting
+from dynotune.audit.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    file: str
+    place: Place
+    words: Sequence[str]
+    """The command, variables filled in where they are known; `${NAME}` stays where they are not."""
+
+    program: str
+    """What is started behind launchers and their flags: a script's path, `-m module`, `trl sft`, `axolotl train`, ..."""
+
+    script: str = ""
+    """The Python file, relative to the project, where there is one and it exists."""
+
+    configs: tuple[str, ...] = ()
+    """Configuration files that the command names, relative to the project."""
+
+    flags: Mapping[str, Setting] = field(default_factory=dict)
+    """Of the program: `--learning_rate 1e-5` by name without dashes."""
+
+    launcher: str = ""
+    """`torchrun`, `accelerate launch`, `deepspeed`, `srun`, ...; empty: none."""
+
+    launcher_flags: Mapping[str, Setting] = field(default_factory=dict)
+    variables: Mapping[str, Setting] = field(default_factory=dict)
+    """Of the environment, set in front of the command or exported before it."""

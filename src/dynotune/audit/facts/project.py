@@ -1,0 +1,42 @@
+"""Everything that was read for one audit."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dynotune.audit.facts.config import ConfigFile
+from dynotune.audit.facts.data import DataFacts
+from dynotune.audit.facts.environment import Environment
+from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.launch import Launch
+from dynotune.audit.facts.run import RunFacts
+from dynotune.audit.facts.script import Script
+from dynotune.audit.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class NotRead:
+    """A file, or a part of one, that could not be read; or something that was not looked at."""
+
+    place: Place
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    root: str
+    """The folder that places are relative to."""
+
+    jobs: Sequence[Job] = ()
+    scripts: Sequence[Script] = ()
+    launches: Sequence[Launch] = ()
+    configs: Sequence[ConfigFile] = ()
+    data: Sequence[DataFacts] = ()
+    runs: Sequence[RunFacts] = ()
+    environment: Environment | None = None
+    profile: Any = None
+    """A record of `dynotune profile`, where a command was given."""
+
+    not_read: Sequence[NotRead] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """The source of every file that was read, by its place's name: for suppressions, snippets and edits."""

@@ -1,0 +1,65 @@
+"""What a Python file says, read and never run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dynotune.audit.facts.setting import Setting
+from dynotune.audit.place import Place
+
+if TYPE_CHECKING:
+    import libcst
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a call stands in, outermost first."""
+
+    kind: str
+    """`for`, `while`, `function`, `class`, `with`, `if`, `main` (under `if __name__ == "__main__"`)."""
+
+    name: str
+    """Of the function or class; for loops and conditions the expression's source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call, its name followed through imports and aliases."""
+
+    name: str
+    """Fully qualified: `transformers.TrainingArguments`, `torch.Tensor.item` for methods of what is known to be a tensor,
+    `.item` for methods of what is not known."""
+
+    arguments: Mapping[str, Setting]
+    """By keyword; positional ones by their place (`0`, `1`), or by name where the callee is known. Values followed."""
+
+    place: Place
+    around: tuple[Around, ...] = ()
+    result: str = ""
+    """The variable that it is assigned to, if it is."""
+
+    in_training_loop: bool = False
+    """It runs once a step or more: in a loop that also runs a backward pass or an optimizer's step, or in a `forward`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    file: str
+    source: str
+    tree: "libcst.Module"
+    calls: Sequence[Call]
+    imports: Mapping[str, str]
+    """What local names mean: `{"np": "numpy", "SFTConfig": "trl.SFTConfig"}`."""
+
+    comments: Mapping[int, str]
+    """By line, without the mark."""
+
+    constants: Mapping[str, Setting] = field(default_factory=dict)
+    """Module-level names with values that could be followed, and flags of argparse with their defaults."""
+
+    unread: Sequence[str] = ()
+    """What could not be followed, as sentences."""
+
+    def calls_of(self, *names: str) -> list[Call]:
+        """Calls of these: fully qualified, or the last part alone (`from_pretrained`)."""
+        return [call for call in self.calls if call.name in names or call.name.rpartition(".")[2] in names]

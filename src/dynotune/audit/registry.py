@@ -1,0 +1,33 @@
+"""All rules: each module of `rules/` declares one as `RULE`."""
+
+import functools
+import importlib
+import pkgutil
+import re
+from collections.abc import Mapping
+
+from dynotune.audit.rule import FAMILIES, Rule
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_CODE = re.compile(r"([A-Z]{3})([0-9]{3})")
+
+
+@functools.cache
+def rules() -> Mapping[str, Rule]:
+    """By code, in order. Raises `ValueError` for a declaration that breaks the contract."""
+    from dynotune.audit import rules as room
+
+    found: dict[str, Rule] = {}
+    for module in pkgutil.iter_modules(room.__path__):
+        rule: Rule = importlib.import_module(f"{room.__name__}.{module.name}").RULE
+        code = _CODE.fullmatch(rule.code)
+        if code is None or code[1] not in FAMILIES:
+            raise ValueError(f"{module.name}: `{rule.code}` is no code of a family and three digits")
+        if not module.name.startswith(rule.code.lower()):
+            raise ValueError(f"{module.name}: the file of {rule.code} begins with its code")
+        if not _NAME.fullmatch(rule.name):
+            raise ValueError(f"{rule.code}: a rule's name is in kebab-case, not `{rule.name}`")
+        if rule.code in found:
+            raise ValueError(f"there are two rules {rule.code}")
+        found[rule.code] = rule
+    return dict(sorted(found.items()))

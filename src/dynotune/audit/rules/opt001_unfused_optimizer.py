@@ -1,0 +1,51 @@
+"""OPT001: AdamW that updates tensor by tensor where one kernel would do."""
+
+from collections.abc import Iterator
+
+from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
+
+UNFUSED = frozenset({"adamw_torch", "adamw_hf"})
+
+
+def check(job: Job, project: Project) -> Iterator[Said]:
+    optim = job.setting("optim")
+    if optim is None or optim.value not in UNFUSED or job.runs_on_gpu is False or job.trainer is Trainer.DYNOTUNE:
+        return
+    yield Finding(
+        f"`{job.called('optim')}: {optim.given_value or optim.value}` launches several kernels for each group of weights;"
+        " the fused one computes the same in one.",
+        place=job.place("optim"),
+        evidence=Evidence(Level.RESOLVED, {"optim": optim.value, "given": job.is_given("optim")}),
+        stake=Stake(AtStake.TIME, 0.0, 0.03, "full training of a 0.5B to 7B model; nothing measurable under LoRA"),
+        remedy=Remedy(
+            Risk.SAFE,
+            f"Set `{job.called('optim')}: adamw_torch_fused`.",
+            (job.set("optim", "adamw_torch_fused"),),
+            measure="dynotune bench --config sft.yaml --set optim=adamw_torch_fused",
+        ),
+    )
+
+
+RULE = Rule(
+    code="OPT001",
+    name="unfused-optimizer",
+    summary="AdamW runs without its fused kernel.",
+    group=Group.PERFORMANCE,
+    subject=Subject.JOB,
+    check=check,
+    page=Page(
+        what="PyTorch's AdamW can update all weights in one kernel a dtype (`fused`), or by several kernels over groups.",
+        why="The update moves every weight, gradient and state through memory; unfused it moves them several times.",
+        detected="E1: the resolved `optim`. With a profile (E3), by the number of kernels of the update.",
+        proven="`dynotune profile --config sft.yaml` names the optimizer's share of the step.",
+        deliberate=("A parameter on the CPU or of another type than floating point, which the fused kernel refuses.",),
+        sources=("PyTorch's documentation of `torch.optim.AdamW`",),
+    ),
+    bad=Example({"sft.yaml": f"{_SFT}optim: adamw_torch\n"}, says="fused"),
+    good=Example({"sft.yaml": f"{_SFT}optim: adamw_torch_fused\n"}),
+)
