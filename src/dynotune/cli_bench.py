@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from dynotune.bench.between import (
+from dynotune.bench.judging.sentence import closing
+from dynotune.bench.keeping.between import (
     Judged,
     Outcome,
     changes,
@@ -14,12 +15,11 @@ from dynotune.bench.between import (
     require_same_definitions,
     said_beside,
 )
-from dynotune.bench.between import gate as judge
-from dynotune.bench.grids import Grid, Line, Tone
-from dynotune.bench.history import History
+from dynotune.bench.keeping.between import gate as judge
+from dynotune.bench.keeping.history import History
 from dynotune.bench.result import Result
-from dynotune.bench.sentence import closing
-from dynotune.bench.table import beside
+from dynotune.bench.showing.grids import Grid, Line, Tone
+from dynotune.bench.showing.table import beside
 from dynotune.cli_measure import measure
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError
@@ -209,7 +209,7 @@ def _print(table: Grid | None, lines: list[Line]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from dynotune.bench.terminal import STYLES, grid
+    from dynotune.bench.showing.terminal import STYLES, grid
 
     console = Console()
     for text in () if table is None else grid(table, console.width):

@@ -178,7 +178,7 @@ def _finished(result: Result, folder: Path, console: Console, as_json: bool) -> 
     if as_json:
         sys.stdout.write(result.model_dump_json() + "\n")
     else:
-        from dynotune.bench.terminal import show
+        from dynotune.bench.showing.terminal import show
 
         show(result, console, files)
     return 0 if all(one.met for one in result.expectations) else NOT_MET

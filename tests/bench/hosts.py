@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from dynotune.bench.schedule import STEPS_A_BLOCK, Rules, rounds, stop
+from dynotune.bench.asking.schedule import STEPS_A_BLOCK, Rules, rounds, stop
+from dynotune.bench.judging.verdict import Judgement, judge
 from dynotune.bench.statistics import Estimate, estimate, half_width
-from dynotune.bench.verdict import Judgement, judge
 
 DATA = Path(__file__).with_name("data")
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dynotune.bench import statistics
+from dynotune.bench.asking.schedule import Rules
 from dynotune.bench.result import Verdict
-from dynotune.bench.schedule import Rules
 from tests.bench.hosts import EVERY, NOISY, QUIET, SLOW_STEPS, benches, for_significance, made_up, naive
 
 EFFECT = 0.03

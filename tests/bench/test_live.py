@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from dynotune.bench.arms import Arm
-from dynotune.bench.cast import thread_settings
+from dynotune.bench.asking.arms import Arm
 from dynotune.bench.command import Options, bench
-from dynotune.bench.hand import ArmFailedError, Hand
 from dynotune.bench.keep import keep
 from dynotune.bench.result import Result, Tier, Verdict
+from dynotune.bench.running.cast import thread_settings
+from dynotune.bench.workers.hand import ArmFailedError, Hand
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
 from tests.tiny import chats, tiny_model, tiny_tokenizer

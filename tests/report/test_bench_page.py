@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dynotune.bench.history import History, write_result
+from dynotune.bench.keeping.history import History, write_result
 from dynotune.bench.result import Expectation, Interval, Noise, Result
 from dynotune.cli import run
 from dynotune.report.bench_page import bench_section
@@ -16,7 +16,7 @@ from dynotune.report.colours import DARK, LIGHT, PAGE_DARK, PAGE_LIGHT
 from dynotune.report.page import render
 from dynotune.report.pictures import Span, bars, blocks, intervals, pairs
 from tests.bench import made
-from tests.bench.test_terminal import NASTY, RATIO, nasty
+from tests.bench.showing.test_terminal import NASTY, RATIO, nasty
 from tests.report.html_pages import Page, require_alone, require_readable
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dynotune.bench.history import History
+from dynotune.bench.keeping.history import History
 from dynotune.errors import DataError
 from dynotune.speedups.machine import machine_of
 from dynotune.train import finish

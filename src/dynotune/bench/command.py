@@ -13,16 +13,16 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from dynotune.bench import asked as asking
-from dynotune.bench.arms import Arm, in_words
-from dynotune.bench.asked import Asked, Change, Needs
-from dynotune.bench.cast import on_gpu, thread_settings, tier_for
-from dynotune.bench.conclude import conclude
-from dynotune.bench.expect import parse
-from dynotune.bench.hand import Hand
-from dynotune.bench.measure import measure
+from dynotune.bench.asking import asked as asking
+from dynotune.bench.asking.arms import Arm, in_words
+from dynotune.bench.asking.asked import Asked, Change, Needs
+from dynotune.bench.asking.schedule import Rules
+from dynotune.bench.judging.conclude import conclude
+from dynotune.bench.judging.expect import parse
 from dynotune.bench.result import Parity, Result, Tier
-from dynotune.bench.schedule import Rules
+from dynotune.bench.running.cast import on_gpu, thread_settings, tier_for
+from dynotune.bench.running.measure import measure
+from dynotune.bench.workers.hand import Hand
 from dynotune.config.load import ONE_SPEEDUP
 from dynotune.config.reading.flags import Words, from_words
 from dynotune.config.whole import WholeConfig

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from dynotune.bench.history import History, write_result
-from dynotune.bench.markdown import markdown
+from dynotune.bench.keeping.history import History, write_result
 from dynotune.bench.result import Result
+from dynotune.bench.showing.markdown import markdown
 from dynotune.report.bench_page import bench_page
 
 

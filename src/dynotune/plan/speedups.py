@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dynotune.bench.effects import effects_of
+from dynotune.bench.keeping.effects import effects_of
 from dynotune.config.whole import WholeConfig
 from dynotune.plan.memory import StepMemory, Target
 from dynotune.plan.pairs import PairSpans

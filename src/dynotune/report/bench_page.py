@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dynotune.bench import phrases
-from dynotune.bench.comparable import hidden
-from dynotune.bench.grids import Grid, Line, Tone, arms
+from dynotune.bench.judging import phrases
+from dynotune.bench.judging.comparable import hidden
+from dynotune.bench.judging.sentence import name
 from dynotune.bench.result import Arm, Block, Result
-from dynotune.bench.sentence import name
-from dynotune.bench.shown import shown
+from dynotune.bench.showing.grids import Grid, Line, Tone, arms
+from dynotune.bench.showing.shown import shown
 from dynotune.config.secrets import masked
 from dynotune.data.printable import printable
 from dynotune.report.bench_pictures import bench_pictures
@@ -30,7 +30,7 @@ def bench_page(result: Result) -> str:
 
 
 def bench_section(result: Result) -> Section:
-    """All of it. No speed stands here that `dynotune.bench.comparable` hides, in no picture either."""
+    """All of it. No speed stands here that `dynotune.bench.judging.comparable` hides, in no picture either."""
     return Section(f"{result.kind}: {printable(result.name, 120)}", tuple(_parts(result)))
 
 

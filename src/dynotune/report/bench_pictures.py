@@ -4,11 +4,11 @@ import math
 from collections import deque
 from collections.abc import Iterator
 
-from dynotune.bench import phrases
-from dynotune.bench.comparable import hidden, label_of_kind, why_not
-from dynotune.bench.grids import speed_cell
+from dynotune.bench.judging import phrases
+from dynotune.bench.judging.comparable import hidden, label_of_kind, why_not
+from dynotune.bench.judging.sentence import name
 from dynotune.bench.result import Arm, Block, Comparison, Result, Verdict
-from dynotune.bench.sentence import name
+from dynotune.bench.showing.grids import speed_cell
 from dynotune.report import pictures
 from dynotune.report.page import Heading, Part, Picture
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from dynotune.bench.history import History
+from dynotune.bench.keeping.history import History
 from dynotune.bench.result import Result
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError, DataError
@@ -74,9 +74,9 @@ def _beside(results: Sequence[Result]) -> list[Part]:
     """What changed between several benches; where their definitions differ they are shown, and not compared."""
     if len(results) < 2:
         return []
-    from dynotune.bench.between import require_same_definitions, said_beside
-    from dynotune.bench.grids import Line, Tone
-    from dynotune.bench.table import beside
+    from dynotune.bench.keeping.between import require_same_definitions, said_beside
+    from dynotune.bench.showing.grids import Line, Tone
+    from dynotune.bench.showing.table import beside
 
     try:
         require_same_definitions(results)

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 from dynotune._version import __version__
-from dynotune.bench.grids import Grid, Line
+from dynotune.bench.showing.grids import Grid, Line
 from dynotune.report.colours import variables
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from dynotune.bench.phrases import GIB, gain
+from dynotune.bench.judging.phrases import GIB, gain
 from dynotune.bench.result import Interval
-from dynotune.bench.terminal import cropped
+from dynotune.bench.showing.terminal import cropped
 from dynotune.report.curves import round_ticks
 
 WIDTH = 860

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dynotune.bench.grids import Grid, Line, Tone
+from dynotune.bench.showing.grids import Grid, Line, Tone
 from dynotune.config.reading.files import read_file
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError, DataError

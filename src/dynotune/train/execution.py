@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from dynotune.bench.effects import effects_of
+from dynotune.bench.keeping.effects import effects_of
 from dynotune.config.whole import WholeConfig
 from dynotune.execution.path import ExecutionPath
 from dynotune.execution.paths import Paths

@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from dynotune.bench.asking.schedule import Rules
 from dynotune.bench.foreign.conclude import conclude
 from dynotune.bench.foreign.measure import Asked, Command, measure
 from dynotune.bench.result import Block, Result
-from dynotune.bench.schedule import Rules
 
 TRAINER = Path(__file__).with_name("trainer.py")
 DEVICE = {"type": "cpu", "machine": {"device": "a CPU"}}

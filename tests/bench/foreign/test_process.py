@@ -13,8 +13,8 @@ import pytest
 from dynotune.bench.foreign.command import commands_of, names_of
 from dynotune.bench.foreign.measure import Command
 from dynotune.bench.foreign.process import run
-from dynotune.bench.hand import ArmFailedError
 from dynotune.bench.result import Verdict
+from dynotune.bench.workers.hand import ArmFailedError
 from dynotune.errors import ConfigError
 from tests.bench.foreign.arms import arm, benched
 

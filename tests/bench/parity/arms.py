@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dynotune.bench.arms import Arm
+from dynotune.bench.asking.arms import Arm
 from dynotune.bench.parity.asking import in_this_process
 from dynotune.bench.parity.gate import check
 from dynotune.bench.result import Parity

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from dynotune.bench.asking.schedule import Rules
 from dynotune.bench.command import commit_here, fresh_folder, keep_logs, machine_and_packages
-from dynotune.bench.expect import parse
 from dynotune.bench.foreign import device
 from dynotune.bench.foreign.conclude import conclude
 from dynotune.bench.foreign.measure import Asked, Command, Say, in_a_line, measure
 from dynotune.bench.foreign.revisions import checked_out
+from dynotune.bench.judging.expect import parse
 from dynotune.bench.result import Result
-from dynotune.bench.schedule import Rules
 from dynotune.errors import ConfigError
 from dynotune.say import sayer
 

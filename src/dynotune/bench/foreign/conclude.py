@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dynotune.bench import expect
-from dynotune.bench.asked import Pairing
-from dynotune.bench.comparison import comparison, noise_of
+from dynotune.bench.asking.asked import Pairing
 from dynotune.bench.foreign.measure import Command, Measured, in_a_line
 from dynotune.bench.foreign.work import differences, notes, why_other_work
-from dynotune.bench.judged import judged
+from dynotune.bench.judging import expect
+from dynotune.bench.judging.comparison import comparison, noise_of
+from dynotune.bench.judging.judged import judged
 from dynotune.bench.result import Arm, Comparison, Memory, Result, Tier
 from dynotune.config.secrets import masked, without_secret_words
 from dynotune.measure.words import DEFINITIONS

@@ -24,7 +24,7 @@ def ask() -> dict[str, Any]:
 def main() -> int:
     import torch
 
-    from dynotune.bench.worker import device_facts
+    from dynotune.bench.workers.worker import device_facts
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     sys.stdout.write(json.dumps(device_facts(device)) + "\n")

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dynotune.bench.asked import Kind, Pairing
+from dynotune.bench.asking.asked import Kind, Pairing
+from dynotune.bench.asking.schedule import Round, Rules
 from dynotune.bench.foreign.process import run
 from dynotune.bench.foreign.protocol import VARIABLE, Told, report_of
-from dynotune.bench.guard import Guard
-from dynotune.bench.hand import ArmFailedError
 from dynotune.bench.result import Block
-from dynotune.bench.rounds import notes_of, play, reason
-from dynotune.bench.schedule import Round, Rules
-from dynotune.bench.tally import Tally
+from dynotune.bench.running.guard import Guard
+from dynotune.bench.running.rounds import notes_of, play, reason
+from dynotune.bench.running.tally import Tally
+from dynotune.bench.workers.hand import ArmFailedError
 from dynotune.config.secrets import masked, without_secret_words
 from dynotune.errors import DataError
 

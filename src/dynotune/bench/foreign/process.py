@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from dynotune.bench.hand import PATIENCE, ArmFailedError, last_lines
+from dynotune.bench.workers.hand import PATIENCE, ArmFailedError, last_lines
 from dynotune.errors import ConfigError
 
 LOOK = 1.0

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from dynotune.bench.foreign.measure import Command
 from dynotune.bench.foreign.process import run
-from dynotune.bench.hand import ArmFailedError
+from dynotune.bench.workers.hand import ArmFailedError
 from dynotune.errors import ConfigError
 
 Say = Callable[[str], None]

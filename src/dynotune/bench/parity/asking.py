@@ -10,10 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from dynotune.bench.arms import Arm, between
-from dynotune.bench.hand import PATIENCE, ArmFailedError, last_lines, write
+from dynotune.bench.asking.arms import Arm, between
 from dynotune.bench.parity.probe import Request, answer
 from dynotune.bench.parity.question import Answer, Asked
+from dynotune.bench.workers.hand import PATIENCE, ArmFailedError, last_lines, write
 from dynotune.speedups.contract import Scope
 from dynotune.speedups.registry import speedups
 

@@ -13,7 +13,7 @@ from types import MethodType
 
 from rich.console import Console
 
-from dynotune.bench.equivalence import block_means, equivalent, margin_of
+from dynotune.bench.parity.equivalence import block_means, equivalent, margin_of
 from dynotune.bench.parity.exact import NOT_FINITE
 from dynotune.bench.parity.question import Answer, Course
 from dynotune.bench.parity.training import quiet, trained

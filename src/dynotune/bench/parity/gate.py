@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from dynotune.bench.arms import Arm
-from dynotune.bench.hand import ArmFailedError
+from dynotune.bench.asking.arms import Arm
 from dynotune.bench.parity import course, held_out
 from dynotune.bench.parity.asking import Ask, Processes
 from dynotune.bench.parity.cut import OF_MODEL, cut
@@ -24,6 +23,7 @@ from dynotune.bench.parity.needs import Needs, needs_of
 from dynotune.bench.parity.precision import within_precision
 from dynotune.bench.parity.question import SEED, Answer, Asked, Course, HeldOut, Question
 from dynotune.bench.result import Check, Parity
+from dynotune.bench.workers.hand import ArmFailedError
 from dynotune.config.whole import WholeConfig
 from dynotune.model.precision import choose_precision
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dynotune.bench.arms import CONTENT, SHOWN_ONLY, between, matter_of
+from dynotune.bench.asking.arms import CONTENT, SHOWN_ONLY, between, matter_of
 from dynotune.config.whole import WholeConfig
 from dynotune.speedups.registry import speedups
 from dynotune.train.checkpoints.decisions import DECISIONS, EVALUATIONS, Matter

@@ -28,7 +28,7 @@ from dynotune.bench.parity.question import Answer, Asked, Course, HeldOut, Quest
 from dynotune.bench.parity.rows import choose, facts_of
 from dynotune.bench.parity.settings import probed, without_impossible
 from dynotune.bench.parity.step import take
-from dynotune.bench.worker import config_at
+from dynotune.bench.workers.worker import config_at
 from dynotune.config.dpo import DPOConfig
 from dynotune.config.keys.batch import BatchConfig
 from dynotune.config.whole import WholeConfig

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from dynotune.bench.arms import QUIET
+from dynotune.bench.asking.arms import QUIET
 from dynotune.bench.parity.question import Question
 from dynotune.config.whole import WholeConfig
 from dynotune.speedups.contract import Context

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from dynotune.bench.arms import QUIET, without_evaluations
+from dynotune.bench.asking.arms import QUIET, without_evaluations
 from dynotune.bench.parity.settings import changes_something
 from dynotune.config.whole import WholeConfig
 from dynotune.model.dropout import without_dropout

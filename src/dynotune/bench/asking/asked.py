@@ -1,0 +1,135 @@
+"""What a bench is asked: which arms, which of them are compared, and by which rules."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from dynotune.bench.asking.arms import Arm, in_words
+from dynotune.bench.asking.schedule import Rules
+from dynotune.bench.result import Tier
+from dynotune.config.whole import WholeConfig
+from dynotune.errors import ConfigError
+
+Kind = Literal["ab", "ladder", "attribute", "sweep", "revisions", "foreign"]
+Role = Literal["whole", "alone", "last", "interaction", "step"]
+
+ALL = "all"
+"""Name of the arm that has every change."""
+
+
+class Pairing(NamedTuple):
+    """Two arms that are compared, and what that says of a change."""
+
+    arm: str
+    against: str
+    label: str
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One bench. The first arm is the baseline."""
+
+    kind: Kind
+    arms: tuple[Arm, ...]
+    pairings: tuple[Pairing, ...]
+    rules: Rules
+    steps_a_block: int
+    seed: int
+    out: Path
+    """Folder of its files."""
+
+    command: str
+    tier: Tier | None = None
+    """Where the arms live; None: where they can."""
+
+    parity: Literal["gate", "full", "off"] = "gate"
+    memory: bool = True
+
+    def arm(self, name: str) -> Arm:
+        return next(arm for arm in self.arms if arm.name == name)
+
+
+Change = Mapping[str, Any]
+"""Keys with the values that they are changed to; `speedups.NAME` is one speed-up."""
+
+
+def changed(config: WholeConfig, change: Change) -> WholeConfig:
+    """`config` with other values, checked as a whole."""
+    plain = {key: value for key, value in change.items() if not key.startswith("speedups.")}
+    named = {key.removeprefix("speedups."): value for key, value in change.items() if key.startswith("speedups.")}
+    if named:
+        plain["speedups"] = {**config.speedups, **plain.get("speedups", {}), **named}
+    return config.replace(**plain)
+
+
+def two(first: Arm, second: Arm) -> tuple[tuple[Arm, ...], tuple[Pairing, ...]]:
+    """One configuration against another."""
+    if first.name == second.name:
+        raise ConfigError(f"Both arms are called {first.name!r}. Name two.")
+    return (first, second), (Pairing(second.name, first.name, second.name, "whole"),)
+
+
+Needs = Mapping[str, Sequence[str]]
+"""By change, those of the others without which it cannot be, and what these need in turn."""
+
+
+def attributed(
+    first: Arm, changes: Mapping[str, Change], needs: Needs = MappingProxyType({})
+) -> tuple[tuple[Arm, ...], tuple[Pairing, ...]]:
+    """The base, everything, each change alone and each left out: what a change does by itself, and what it adds as the last
+    one. Their difference is its interaction with the others.
+
+    A change that needs others stands beside them when it is alone, and is compared with them; who needs it leaves with it.
+    """
+    if len(changes) == 1:
+        name, change = next(iter(changes.items()))
+        return two(first, Arm(name, changed(first.config, change)))
+    made: dict[frozenset[str], Arm] = {frozenset(): first}
+
+    def arm_of(names: Collection[str], called: str) -> Arm:
+        kept = frozenset(names)
+        if kept not in made:
+            made[kept] = Arm(called, _with(first.config, [changes[name] for name in changes if name in kept]))
+        return made[kept]
+
+    whole = arm_of(changes, ALL)
+    pairings = [Pairing(whole.name, first.name, ALL, "whole")]
+    for name in changes:
+        under = [*needs.get(name, ())]
+        below = arm_of(under, " + ".join(under))
+        mine = arm_of([*under, name], " + ".join([*under, name]))
+        pairings.append(Pairing(mine.name, below.name, name, "alone"))
+    for name in changes:
+        left = [other for other in changes if other != name and name not in needs.get(other, ())]
+        pairings.append(Pairing(whole.name, arm_of(left, f"all but {name}").name, name, "last"))
+    return tuple(made.values()), tuple(dict.fromkeys(pairings))
+
+
+def ladder(first: Arm, changes: Mapping[str, Change]) -> tuple[tuple[Arm, ...], tuple[Pairing, ...]]:
+    """The base, and each change added to those before it."""
+    arms, done = [first], list[Change]()
+    for name, change in changes.items():
+        done.append(change)
+        arms.append(Arm(f"+ {name}", _with(first.config, done)))
+    steps = [Pairing(b.name, a.name, name, "step") for (a, b), name in zip(pairwise(arms), changes, strict=True)]
+    return tuple(arms), (Pairing(arms[-1].name, first.name, ALL, "whole"), *steps)
+
+
+def sweep(config: WholeConfig, key: str, values: Sequence[Any]) -> tuple[tuple[Arm, ...], tuple[Pairing, ...]]:
+    """One arm a value of a key; each is compared with the first."""
+    if len(values) < 2:
+        raise ConfigError(f"`--sweep {key}` needs two values or more, such as `--sweep {key}=1,2`.")
+    arms = [Arm(in_words({key: value}), changed(config, {key: value})) for value in values]
+    if len({arm.name for arm in arms}) < len(arms):
+        raise ConfigError(f"`--sweep {key}`: a value is given twice. Name each once.")
+    return tuple(arms), tuple(Pairing(arm.name, arms[0].name, arm.name, "whole") for arm in arms[1:])
+
+
+def _with(config: WholeConfig, changes: Any) -> WholeConfig:
+    for change in changes:
+        config = changed(config, change)
+    return config

@@ -1,0 +1,1 @@
+"""From what was measured to what may be said: comparisons, verdicts, targets, sentences."""

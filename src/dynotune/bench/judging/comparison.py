@@ -1,0 +1,74 @@
+"""Of two arms, from the pairs of their blocks to a comparison with its verdict: nothing here knows what an arm is."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from dynotune.bench.asking.asked import Pairing
+from dynotune.bench.judging.verdict import compare_memory, judge
+from dynotune.bench.result import Comparison, Memory, Noise, Verdict
+from dynotune.bench.running.tally import Tally
+from dynotune.bench.statistics import estimate, noise_floor
+
+
+def comparison(
+    tally: Tally,
+    pairing: Pairing,
+    noise: Sequence[float],
+    seed: int,
+    *,
+    not_comparable: str,
+    mfu: float | None = None,
+    attainable_mfu: float | None = None,
+    memory: Mapping[str, Memory] | None = None,
+    pays_back: float | None = None,
+) -> Comparison:
+    """noise: log ratios of the first arm against itself. memory: by arm. pays_back: steps until a longer set-up is made up
+    for. The rest as in `judge`.
+    """
+    ratios = [*tally.log_ratios(pairing.arm, pairing.against).values()]
+    seen = estimate(ratios, noise, seed=seed) if len(ratios) >= 2 else None
+    judgement = judge(
+        seen,
+        not_comparable=not_comparable,
+        unsettled=_unsettled(tally, pairing),
+        mfu=mfu,
+        attainable_mfu=attainable_mfu,
+    )
+    shown = judgement.verdict is not Verdict.NOT_COMPARABLE
+    known = memory or {}
+    peaks = compare_memory(known.get(pairing.arm), known.get(pairing.against))
+    return Comparison(
+        arm=pairing.arm,
+        against=pairing.against,
+        label=pairing.label,
+        role=pairing.role,
+        ratio=seen.interval if seen and shown else None,
+        log_ratios=tuple(ratios) if shown else (),
+        median=math.exp(seen.median) if seen and shown else None,
+        sign_flip_p=seen.sign_flip_p if seen and shown else None,
+        verdict=judgement.verdict,
+        why=judgement.why,
+        needs_more_pairs=judgement.needs_more_pairs,
+        memory=peaks[0] if peaks else None,
+        memory_ratio=peaks[1] if peaks else None,
+        # Of a difference that is none, or not known, the steps would be drawn by noise.
+        pays_back_after_steps=pays_back if judgement.verdict is Verdict.FASTER else None,
+    )
+
+
+def noise_of(noise: Sequence[float]) -> Noise | None:
+    """None where the first arm was not held against itself."""
+    if not noise:
+        return None
+    floor = noise_floor(noise)
+    note = "blocks of the same arm were more than 1 % apart, which widens every interval" if floor > 0.01 else ""
+    return Noise(log_ratios=tuple(noise), floor=floor, note=note)
+
+
+def _unsettled(tally: Tally, pairing: Pairing) -> str:
+    """Why blocks were void each time; empty where enough of them count."""
+    both = {pairing.arm, pairing.against}
+    void = [block for block in tally.blocks if block.arm in both and block.void]
+    if len(tally.pairs(pairing.arm, pairing.against)) >= 2 or not void:
+        return ""
+    return void[-1].void or ""

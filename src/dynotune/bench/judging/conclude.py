@@ -1,0 +1,216 @@
+"""From what was measured to a result: figures of each arm, comparisons with their verdicts, and the closing sentence."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from dynotune.bench.asking.arms import devices_of, settings_of
+from dynotune.bench.asking.asked import Pairing
+from dynotune.bench.judging import expect
+from dynotune.bench.judging.comparison import comparison, noise_of
+from dynotune.bench.judging.describe import differences, operating_point, sample_of
+from dynotune.bench.judging.judged import judged
+from dynotune.bench.judging.verdict import judge, why_not_comparable
+from dynotune.bench.result import Arm, Block, Comparison, Engaged, Parity, Result, Tier, Verdict, WarmUp
+from dynotune.bench.running.measure import Measured
+from dynotune.bench.running.steady import pays_back_after
+from dynotune.bench.statistics import estimate
+from dynotune.measure.words import DEFINITIONS
+
+
+def conclude(
+    found: Measured,
+    parity: Sequence[Parity],
+    targets: Sequence[expect.Target],
+    *,
+    machine: Mapping[str, Any],
+    commit: str | None,
+    notes: Sequence[str] = (),
+) -> Result:
+    """parity: what the gate said of arms. targets: of `--expect`. machine: of the device that was used. commit: of the
+    project that was measured, where there is one."""
+    asked = found.asked
+    noise = found.noise
+    arms = tuple(_arm(found, arm.name) for arm in asked.arms)
+    comparisons = tuple(_comparison(found, pairing, parity, noise) for pairing in asked.pairings)
+    first = found.cast.warm[asked.arms[0].name].stood
+    result = Result(
+        definitions=DEFINITIONS,
+        name=asked.out.name,
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        kind=asked.kind,
+        command=asked.command,
+        commit=commit,
+        operating_point=operating_point(asked, first, str(machine["device"])),
+        machine=dict(machine),
+        devices=devices_of(asked.arms[0]),
+        work=first["work"],
+        model=first["model"],
+        tier=found.tier,
+        why_tier=found.why_tier,
+        seed=asked.seed,
+        steps_a_block=asked.steps_a_block,
+        schedule=tuple(block.arm for block in found.blocks),
+        sample=sample_of(found),
+        noise=noise_of(noise),
+        arms=arms,
+        comparisons=(*comparisons, *_interactions(found, comparisons)),
+        parity=tuple(parity),
+        differences=tuple(differences(found)),
+        notes=(*notes, *_notes(found)),
+        sentence="",
+        gpu_seconds=found.spent,
+        budget_seconds=asked.rules.budget_seconds,
+    )
+    return judged(result, targets)
+
+
+def _arm(found: Measured, name: str) -> Arm:
+    asked = found.asked
+    config, first = asked.arm(name).config, asked.arms[0].config
+    warm = found.cast.warm.get(name)
+    blocks = tuple(block for block in found.blocks if block.arm == name)
+    return Arm(
+        name=name,
+        settings=settings_of(first, config),
+        config=config.public_dict(),
+        devices=devices_of(asked.arm(name)),
+        failed=found.failed.get(name),
+        examples_a_step=warm.stood["examples_a_step"] if warm else None,
+        steps_an_epoch=warm.stood["steps_an_epoch"] if warm else None,
+        blocks=blocks,
+        warm_up=WarmUp(
+            steps=warm.steps,
+            seconds=warm.seconds,
+            first_step_seconds=warm.first_step_seconds,
+            set_up_seconds=warm.set_up_seconds,
+            compile_seconds=warm.compile_seconds,
+            events=warm.events,
+            stationary=warm.stationary,
+        )
+        if warm
+        else None,
+        memory=found.memory.get(name),
+        engaged=engaged(found.cast.proofs.get(name, ())),
+        gpu_seconds=found.device_seconds(asked.arm(name)),
+        mfu=_mfu(found, name),
+        # In one process all arms train the same weights in turn: the loss of the last is none of the first's.
+        final_loss=None if found.tier is Tier.SWITCH else found.last_loss(name),
+        said=tuple(warm.stood["said"]) if warm else (),
+    )
+
+
+def engaged(rows: Sequence[Mapping[str, Any]]) -> tuple[Engaged, ...]:
+    """Of the rows of an engagement table, those that were to run or might have surprised."""
+    return tuple(
+        Engaged(
+            name=row["name"],
+            state=row["state"],
+            seen=row["seen"] if row["of"] else None,
+            expected=row["of"] or None,
+            evidence=row["evidence"],
+        )
+        for row in rows
+        if row["state"] != "left out" or not row["expected"]
+    )
+
+
+def _mfu(found: Measured, name: str) -> float | None:
+    blocks = found.counted(name).values()
+    available = found.available_flops.get(name)
+    if not available or any(block.flops is None for block in blocks) or not blocks:
+        return None
+    return sum(block.flops or 0.0 for block in blocks) / (available * sum(block.seconds for block in blocks))
+
+
+def _comparison(found: Measured, pairing: Pairing, parity: Sequence[Parity], noise: Sequence[float]) -> Comparison:
+    failed = found.failed.get(pairing.arm) or found.failed.get(pairing.against)
+    return comparison(
+        found,
+        pairing,
+        noise,
+        found.asked.seed,
+        not_comparable=why_not_comparable(_parity(parity, pairing), _in_question(found, pairing), failed=failed),
+        mfu=_mfu(found, pairing.arm),
+        attainable_mfu=found.attainable_mfu,
+        memory=found.memory,
+        pays_back=_pays_back(found, pairing),
+    )
+
+
+def _parity(parity: Sequence[Parity], pairing: Pairing) -> Parity | None:
+    """Of the two arms; of a change that is left out of everything, the worst that was said of either."""
+    for one in parity:
+        if one.arm == pairing.arm and one.against == pairing.against:
+            return one
+    about = [one for one in parity if one.arm in (pairing.arm, pairing.against)]
+    return next((one for one in about if one.state == "differs"), about[0] if about else None)
+
+
+def _in_question(found: Measured, pairing: Pairing) -> list[Engaged]:
+    """What a trace says of the speed-ups that the arm has and the other has not."""
+    proofs, warm = found.cast.proofs, found.cast.warm
+    if pairing.arm not in warm or pairing.against not in warm:
+        return []
+    settings = settings_of(found.asked.arm(pairing.against).config, found.asked.arm(pairing.arm).config)
+    named = {
+        key.removeprefix("speedups.")
+        for key, value in settings.items()
+        if key.startswith("speedups.") and value != "off"
+    }
+    new = named | {*warm[pairing.arm].stood["installed"]} - {*warm[pairing.against].stood["installed"]}
+    rows = [row for row in proofs.get(pairing.arm, ()) if row["name"] in new]
+    return [
+        Engaged(name=row["name"], state=row["state"], seen=row["seen"], expected=row["of"], evidence=row["evidence"])
+        for row in rows
+    ]
+
+
+def _pays_back(found: Measured, pairing: Pairing) -> float | None:
+    warm = found.cast.warm
+    if not {pairing.arm, pairing.against} <= warm.keys() or found.tier.value.startswith("one process,"):
+        return None  # in one process the second arm begins in what the first one has made warm
+    mine, theirs = warm[pairing.arm], warm[pairing.against]
+    extra = (mine.set_up_seconds + mine.seconds) - (theirs.set_up_seconds + theirs.seconds)
+    step = _seconds_a_step(found.counted(pairing.arm)), _seconds_a_step(found.counted(pairing.against))
+    return None if None in step else pays_back_after(extra, *step)  # type: ignore[arg-type]
+
+
+def _seconds_a_step(blocks: Mapping[int, Block]) -> float | None:
+    steps = sum(block.steps for block in blocks.values())
+    return sum(block.seconds for block in blocks.values()) / steps if steps else None
+
+
+def _interactions(found: Measured, comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Of each change: what it adds as the last one over what it does alone."""
+    made = []
+    alone = {one.label: one for one in comparisons if one.role == "alone"}
+    for last in comparisons:
+        first = alone.get(last.label)
+        if last.role != "last" or first is None or Verdict.NOT_COMPARABLE in (first.verdict, last.verdict):
+            continue
+        before, behind = (found.log_ratios(one.arm, one.against) for one in (first, last))
+        pairs = [behind[n] - before[n] for n in behind if n in before]
+        if len(pairs) < 2:
+            continue
+        seen = estimate(pairs, seed=found.asked.seed)
+        judgement = judge(seen)
+        made.append(
+            Comparison(
+                arm=last.arm,
+                against=last.against,
+                label=last.label,
+                role="interaction",
+                ratio=seen.interval,
+                log_ratios=tuple(pairs),
+                verdict=judgement.verdict,
+                why=judgement.why,
+            )
+        )
+    return made
+
+
+def _notes(found: Measured) -> list[str]:
+    """What the reader must know besides."""
+    said = [warm.note for warm in found.cast.warm.values() if warm.note] + found.notes
+    return [*said, f"The rounds ended: {found.ended}."] if found.ended else said

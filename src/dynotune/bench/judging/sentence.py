@@ -1,0 +1,124 @@
+"""The closing sentence of a bench: what a reader may repeat, and no more."""
+
+from dynotune.bench.judging import phrases
+from dynotune.bench.judging.comparable import hidden, label_of_kind, parity_of, why_not
+from dynotune.bench.result import Arm, Comparison, MemoryVerdict, Result, Verdict
+from dynotune.data.printable import printable
+
+NAME = 60
+"""Characters of an arm's name that are shown."""
+
+
+def closing(result: Result) -> str:
+    """One sentence of the whole, made of the comparisons: no ratio where something is not comparable.
+
+    A sweep asks which arm is fastest, all others how the changed arm stands to its baseline.
+    """
+    wholes = [one for one in result.comparisons if one.role == "whole"]
+    if result.kind == "sweep" or not wholes:
+        return _of_arms(result)
+    if len(wholes) == 1:
+        return _of_one(result, wholes[0])
+    return "; ".join(_in_short(result, one) for one in wholes) + "."
+
+
+def _of_one(result: Result, one: Comparison) -> str:
+    arm, other, trains = name(one.arm), name(one.against), "trains"
+    if result.kind in ("ladder", "attribute"):
+        count = len({each.label for each in result.comparisons if each.role in ("alone", "last", "step")})
+        arm, trains = f"all {count} changes together", "train"
+    failed = next((a for a in result.arms if a.name in (one.arm, one.against) and a.failed), None)
+    if failed is not None:
+        return f"{name(failed.name)} could not be measured: {printable(failed.failed or '', 100)}."
+    why = why_not(result, one)
+    if why is not None:
+        return f"{arm} and {other} are not comparable: {why}."
+    if one.ratio is None:
+        return f"{arm} was not compared with {other}{f': {_reason(one)}' if one.why else ''}."
+    speed = phrases.ratio(one.ratio)
+    match one.verdict:
+        case Verdict.SUSPECT:
+            return f"No claim for {arm}: {speed} is suspect, {_reason(one)}."
+        case Verdict.UNRESOLVED:
+            return f"Whether {arm} {trains} faster than {other} is not resolved: {speed}{_needs(one)}."
+        case Verdict.SAME:
+            text = f"{arm} {trains} as fast as {other}: {phrases.NO_EFFECT} beyond 1 %, {speed}"
+        case _:
+            text = f"{arm} {trains} {speed} as fast as {other}"
+    return f"{text}{_updates(result, one)}{_memory(one)}{_pays(one)}."
+
+
+def _in_short(result: Result, one: Comparison) -> str:
+    failed = next((arm for arm in result.arms if arm.name == one.arm and arm.failed), None)
+    if failed is not None:
+        return f"{name(one.arm)}: {printable(failed.failed or '', 60)}"
+    why = why_not(result, one)
+    if why is not None:
+        return f"{name(one.arm)}: not comparable: {why}"
+    speed = "" if one.ratio is None else f" {phrases.ratio(one.ratio)} as fast as {name(one.against)}"
+    kind = label_of_kind(result, one.arm, one.against)
+    return f"{name(one.arm)}: {one.verdict}{speed}" + (f" ({kind})" if kind else "")
+
+
+def _of_arms(result: Result) -> str:
+    shut = hidden(result)
+    measured = [
+        (arm, value) for arm in result.arms if arm.name not in shut and (value := _rate(result, arm)) is not None
+    ]
+    failed = [arm for arm in result.arms if arm.failed]
+    if not measured:
+        return "No arm could be measured." if failed else "No speed is shown: no arm is comparable."
+    best, value = max(measured, key=lambda pair: pair[1])
+    kind = label_of_kind(result, best.name)
+    text = f"{name(best.name)} had the most real tokens a second, {phrases.rate(value)} a device"
+    text += f" ({kind})" if kind else ""
+    if len(measured) > 1:
+        text += f", of {len(measured)} arms that could be measured"
+    if failed:
+        out = sum((arm.failed or "").startswith("out of memory") for arm in failed)
+        counted = [f"{out} ran out of memory"] if out else []
+        counted += [f"{len(failed) - out} failed"] if len(failed) > out else []
+        text += "; " + ", ".join(counted)
+    return f"{text}."
+
+
+def _rate(result: Result, arm: Arm) -> float | None:
+    """Of one of its devices."""
+    value = None if arm.failed else arm.per_second("real_tokens")
+    return None if value is None else value / result.devices_of(arm)
+
+
+def _updates(result: Result, one: Comparison) -> str:
+    kind = label_of_kind(result, one.arm, one.against)
+    if kind == "behavioural":
+        return ", with other updates (behavioural)"
+    parity = parity_of(result, one.arm, one.against)
+    if parity is None or parity.state == "not checked":
+        return "; whether the updates are the same was not checked"
+    return " with the same updates" + (f" within lower precision ({kind})" if kind else "")
+
+
+def _memory(one: Comparison) -> str:
+    if one.memory in (None, MemoryVerdict.SAME) or one.memory_ratio is None:
+        return ""
+    return f", in {one.memory_ratio:.2f}x the memory"
+
+
+def _pays(one: Comparison) -> str:
+    steps = one.pays_back_after_steps
+    return "" if not steps or steps < 1 else f"; compilation pays back after {steps:,.0f} steps"
+
+
+def _needs(one: Comparison) -> str:
+    return f", needs about {one.needs_more_pairs:,} more pairs" if one.needs_more_pairs else ""
+
+
+def _reason(one: Comparison) -> str:
+    if one.why:
+        return printable(one.why, 160)
+    return "above the most that it can gain" + ("" if one.ceiling is None else f", {one.ceiling:.2f}x")
+
+
+def name(text: str) -> str:
+    """Of an arm, as it may be shown."""
+    return printable(text, NAME)

@@ -1,0 +1,189 @@
+"""Runs a bench: memory of each arm in a fresh process, warm-up, then rounds of blocks until intervals are narrow enough."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dynotune.bench.asking.arms import Arm, devices_of
+from dynotune.bench.asking.asked import Asked
+from dynotune.bench.asking.schedule import Round
+from dynotune.bench.result import Block, Memory, Tier
+from dynotune.bench.running.cast import Cast, on_gpu, thread_settings, tier_for
+from dynotune.bench.running.guard import Guard
+from dynotune.bench.running.rounds import notes_of, or_failed, play, reason
+from dynotune.bench.running.spans import Spans, shape_of
+from dynotune.bench.running.tally import Tally
+from dynotune.bench.workers.hand import ArmFailedError, Hand
+from dynotune.errors import ConfigError
+
+
+@dataclass(slots=True, kw_only=True)
+class Measured(Tally):
+    """What was seen, before anything is concluded."""
+
+    asked: Asked
+    tier: Tier
+    why_tier: str
+    cast: Cast
+    available_flops: dict[str, float] = field(default_factory=dict)
+    """By arm, FLOPs a second that its devices could do at most."""
+
+    attainable_mfu: float | None = None
+    """The best product of matrices that was measured here, as a share of the same peak."""
+
+    memory: dict[str, Memory] = field(default_factory=dict)
+    held_apart: dict[str, float] = field(default_factory=dict)
+    """By arm, seconds of processes besides those of the blocks."""
+
+    notes: list[str] = field(default_factory=list)
+    """Of what watched the device."""
+
+    lengths: dict[str, Sequence[int]] = field(default_factory=dict)
+    same_documents: bool = True
+
+    @property
+    def device(self) -> dict[str, Any]:
+        """As the first process told it."""
+        return self.cast.device
+
+    @property
+    def devices(self) -> int:
+        """That an arm has: of arms with other numbers the most."""
+        return max(devices_of(arm) for arm in self.asked.arms)
+
+    def device_seconds(self, arm: Arm) -> float:
+        """For which the arm held its devices, times these."""
+        held = self.cast.held.get(arm.name, 0.0) + self.held_apart.get(arm.name, 0.0)
+        return held * devices_of(arm)
+
+    @property
+    def spent(self) -> float:
+        """GPU seconds of all arms."""
+        return sum(self.device_seconds(arm) for arm in self.asked.arms)
+
+
+def measure(asked: Asked, folder: Path, say: Callable[[str], None], spent_before: Mapping[str, float]) -> Measured:
+    """folder: for processes' logs and run folders. spent_before: by arm, seconds of checks that came before.
+
+    Raises `ArmFailedError` where the first arm cannot be measured: there is nothing to compare with.
+    """
+    environment = thread_settings()
+    gpu = on_gpu(asked.arms[0])
+    memory, failed, apart = _memory(asked, folder, environment, say) if gpu and asked.memory else ({}, {}, {})
+    arms = [arm for arm in asked.arms if arm.name not in failed]
+    tier, why = tier_for(arms, gpu) if len(arms) > 1 else (Tier.SWITCH, "")
+    if asked.tier is not None and asked.tier is not tier:
+        if asked.tier is Tier.SWITCH:
+            raise ConfigError(f"`--tier switch`: these arms cannot live in one process: {why}. Leave `--tier` out.")
+        tier, why = asked.tier, "as asked"
+    cast = Cast(arms, tier, folder, environment, say)
+    found = Measured(
+        names=[arm.name for arm in asked.arms], asked=asked, tier=tier, why_tier=why, cast=cast, memory=memory,
+        failed=failed,
+    )  # fmt: skip
+    found.held_apart = {arm.name: spent_before.get(arm.name, 0.0) + apart.get(arm.name, 0.0) for arm in asked.arms}
+    try:
+        for arm in arms:
+            or_failed(found, cast.fail, arm.name, lambda name=arm.name: cast.warm_up(name), say)  # type: ignore[misc]
+        with Guard(cast.device.get("uuid"), own=cast.processes) as guard:
+            _rounds(found, guard, say)
+            found.notes = notes_of(found, guard)
+    finally:
+        cast.close()
+    return found
+
+
+def _memory(
+    asked: Asked, folder: Path, environment: Mapping[str, str], say: Callable[[str], None]
+) -> tuple[dict[str, Memory], dict[str, str], dict[str, float]]:
+    """By arm the peak memory, why it failed, and the seconds that it took. A process each, which has seen no other arm."""
+    found: dict[str, Memory] = {}
+    failed: dict[str, str] = {}
+    seconds: dict[str, float] = {}
+    for number, arm in enumerate(asked.arms):
+        began = time.perf_counter()
+        try:
+            with Hand(arm, folder, 900 + number, say, dict(environment)) as hand:
+                hand.stand(arm)
+                found[arm.name] = Memory(**hand.do("worst"))
+        except ArmFailedError as error:
+            if arm is asked.arms[0] or error.kind == "bug":
+                raise
+            failed[arm.name] = reason(error)
+            say(f"{arm.name}: {failed[arm.name]}")
+        seconds[arm.name] = time.perf_counter() - began
+    return found, failed, seconds
+
+
+@dataclass(slots=True)
+class _Player:
+    """Takes blocks of configurations."""
+
+    found: Measured
+    guard: Guard
+    spans: Spans
+
+    def block(self, name: str, round_: Round) -> Block:
+        return _block(self.found, self.guard, self.spans, round_, name)
+
+    def drop(self, name: str) -> None:
+        self.found.cast.fail(name)
+
+    @property
+    def devices(self) -> int:
+        return self.found.devices
+
+    @property
+    def spent(self) -> float:
+        return self.found.spent
+
+
+def _rounds(found: Measured, guard: Guard, say: Callable[[str], None]) -> None:
+    """Blocks of all arms, round by round, until the rules end it; then what only a live process can tell."""
+    asked, cast = found.asked, found.cast
+    spans = Spans(
+        {name: shape_of(warm.stood, warm.tokens_a_step) for name, warm in cast.warm.items()},
+        asked.steps_a_block,
+        cast.begin,
+    )
+    found.same_documents = spans.same_documents
+    names = [arm.name for arm in cast.arms]
+    if len(cast.warm) > 1:
+        play(found, _Player(found, guard, spans), names, asked.pairings, asked.rules, asked.seed, say)
+    taken = {(b.first_step, b.steps) for b in found.counted(names[0]).values()}
+    peak = found.available_flops.get(names[0])
+    found.lengths, flops = cast.told(sorted(taken), products=bool(peak) and cast.device["type"] == "cuda")
+    if peak and flops:
+        found.attainable_mfu = flops / peak
+
+
+def _block(found: Measured, guard: Guard, spans: Spans, round_: Round, name: str) -> Block:
+    number = found.asked.rules.most_pairs + round_.number if round_.of_noise else round_.number
+    first, steps = spans.of(name, number)
+    taken = found.cast.block(name, first, steps)
+    guard.own = found.cast.processes
+    if taken["available_flops_a_second"]:
+        found.available_flops[name] = taken["available_flops_a_second"]
+    moved: Mapping[str, Any] = taken["moved"]
+    return Block(
+        arm=name,
+        pair=round_.number,
+        first_step=first,
+        steps=steps,
+        examples=taken["examples"],
+        documents=taken["documents"],
+        real_tokens=taken["real_tokens"],
+        label_tokens=taken["label_tokens"],
+        processed_tokens=taken["processed_tokens"],
+        seconds=taken["seconds"],
+        step_seconds=tuple(taken["step_seconds"]),
+        device_seconds=taken["device_seconds"],
+        flops=taken["flops"],
+        loss=taken["loss"],
+        recompiles=moved.get("compilations", 0) + moved.get("kernels", 0),
+        retries=moved.get("retries", 0),
+        clocks=guard.window(*taken["when"]),
+        of_noise=round_.of_noise,
+    )

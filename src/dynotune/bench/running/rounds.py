@@ -1,0 +1,122 @@
+"""Rounds of blocks until intervals are narrow enough, whatever the arms are: configurations or other people's commands."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from dynotune.bench.asking.asked import Pairing
+from dynotune.bench.asking.schedule import Round, Rules, again, rounds, stop
+from dynotune.bench.result import Block
+from dynotune.bench.running.disturbed import clocks_apart, disturbance, note_of_clocks, note_of_host, recompiled
+from dynotune.bench.running.guard import Guard
+from dynotune.bench.running.tally import Tally
+from dynotune.bench.statistics import half_width
+from dynotune.bench.workers.hand import ArmFailedError
+
+Say = Callable[[str], None]
+
+
+class Player(Protocol):
+    """Takes the blocks."""
+
+    def block(self, name: str, round_: Round) -> Block:
+        """One block of an arm. Raises `ArmFailedError`."""
+
+    def drop(self, name: str) -> None:
+        """An arm failed: what is left of it is of no use any more."""
+
+    @property
+    def devices(self) -> int:
+        """That an arm has."""
+
+    @property
+    def spent(self) -> float:
+        """GPU seconds so far: for which devices were held, times devices."""
+
+
+def play(
+    tally: Tally, player: Player, names: Sequence[str], pairings: Sequence[Pairing], rules: Rules, seed: int, say: Say
+) -> None:
+    """Fill the tally. names: of the arms that can run. Raises `ArmFailedError` where the first arm fails."""
+    done, began = 0, time.perf_counter()
+    for round_ in rounds(names, seed, rules) if len(names) > 1 else ():
+        _round(tally, player, round_, say)
+        if round_.of_noise:
+            continue
+        done += 1
+        left = [one for one in pairings if not {one.arm, one.against} & tally.failed.keys()]
+        ratios = [[*tally.log_ratios(one.arm, one.against).values()] for one in left]
+        widths = [half_width(one, tally.noise) if len(one) >= 2 else math.inf for one in ratios]
+        each = (time.perf_counter() - began) / done * player.devices
+        tally.ended = stop(widths, done, rules, spent=player.spent, seconds_a_round=each)
+        if tally.ended or not left:
+            break
+
+
+def or_failed(tally: Tally, drop: Callable[[str], None], name: str, what: Callable[[], Any], say: Say) -> Any:
+    """What `what` gives; None where that arm failed, which is then known of it. The first one's failure ends the bench.
+
+    drop: of `Player`.
+    """
+    try:
+        return what()
+    except ArmFailedError as error:
+        if name == tally.names[0] or error.kind == "bug":
+            text = str(error).removeprefix(f"{name}: ")
+            raise ArmFailedError(f"{name}: {text}", error.kind, error.log) from error
+        tally.failed[name] = reason(error)
+        drop(name)
+        say(f"{name}: {tally.failed[name]}")
+        return None
+
+
+def reason(error: ArmFailedError) -> str:
+    """Why an arm could not be measured, in a line."""
+    first = str(error).strip().splitlines()[0] if str(error).strip() else "it ended without a word"
+    return f"out of memory: {first}" if error.kind == "memory" and "memory" not in first.lower() else first
+
+
+def notes_of(tally: Tally, guard: Guard) -> list[str]:
+    """What the reader must know of clocks and host."""
+    said = [guard.note] if guard.note else []
+    for (arm, first), apart in tally.apart.items():
+        said += [note] if arm != first and (note := note_of_clocks(arm, first, apart)) else []
+    for name in tally.names:
+        blocks = list(tally.counted(name).values())
+        said += [note] if blocks and (note := note_of_host(blocks)) else []
+    return said
+
+
+def _round(tally: Tally, player: Player, round_: Round, say: Say) -> None:
+    """One block of every arm; what is void runs again, once."""
+    order, times = [name for name in round_.arms if name not in tally.failed], 0
+    while order:
+        times += 1
+        made: list[Block] = []
+        for name in order:
+            block = or_failed(tally, player.drop, name, lambda name=name: player.block(name, round_), say)  # type: ignore[misc]
+            made += [block] if block else []
+        made = _with_voids(tally, made)
+        tally.blocks += made
+        for block in made:
+            if block.void:
+                say(f"{block.arm}: a block does not count: {block.void}")
+        order = list(again(order, {block.arm for block in made if block.void}, times))
+
+
+def _with_voids(tally: Tally, made: Sequence[Block]) -> list[Block]:
+    """The blocks of a round, those marked that do not count: each is held against that of the first arm there."""
+    if len(made) < 2:  # one that runs again, by itself
+        return [block.model_copy(update={"void": recompiled(block) or None}) for block in made]
+    first, *others = sorted(made, key=lambda block: block.arm != tally.names[0])
+    void: dict[int, str] = {}
+    for other in others:
+        before = tally.apart.setdefault((other.arm, first.arm), [])
+        why = disturbance(other, first, before)
+        if (apart := clocks_apart(other.clocks, first.clocks)) is not None:
+            before.append(apart)
+        if why:
+            both = [block for block in (other, first) if block.recompiles] or [other, first]
+            void |= {id(block): why for block in both}
+    return [block.model_copy(update={"void": void.get(id(block))}) for block in made]

@@ -1,0 +1,1 @@
+"""A result for readers: what is shown of it, as tables, in the terminal and as Markdown."""

@@ -1,0 +1,173 @@
+"""Tables of a result: the arms, and the changes of a ladder or an attribution, cell by cell in words.
+
+Text of others is escaped here.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dynotune.bench.judging import phrases
+from dynotune.bench.judging.comparable import hidden, label_of_kind, maths, parity_of, why_not
+from dynotune.bench.judging.sentence import name
+from dynotune.bench.result import Arm, Comparison, Engaged, Result, Verdict
+
+MOST = 200
+"""Rows of a table, and lines of one kind, that are shown."""
+
+
+class Tone(StrEnum):
+    """What a figure or a line means, for those who see colours: words always say it too."""
+
+    PLAIN = "plain"
+    GOOD = "good"
+    BAD = "bad"
+    DOUBT = "doubt"
+    QUIET = "quiet"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    text: str
+    tone: Tone = Tone.PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table. The first column names a row, the others are figures."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[Line, ...], ...]
+    spare: tuple[int, ...] = ()
+    """Columns that a narrow terminal may leave out, the first to go first."""
+
+
+def arms(result: Result) -> Grid:
+    """A row for each arm: its rates, fill and memory. One that ran out of memory is a row like any other."""
+    head = ("arm", "real tok/s/device", "MFU", "fill", "s/step", "peak GiB (reserved)", "against first", "maths")
+    shut = hidden(result)
+    rows = tuple(_arm_row(result, arm, shut.get(arm.name), first=i == 0) for i, arm in enumerate(result.arms))
+    return Grid("arms", head, rows[:MOST], spare=(6, 2, 3))
+
+
+def _arm_row(result: Result, arm: Arm, why: str | None, *, first: bool) -> tuple[Line, ...]:
+    peak = Line("")
+    if arm.memory is not None:
+        reserved = "" if arm.memory.reserved is None else f" ({phrases.gib(arm.memory.reserved)})"
+        peak = Line(f"{phrases.gib(arm.memory.allocated)}{reserved}")
+    parity = None if first else parity_of(result, arm.name)
+    word = Line("baseline", Tone.QUIET) if first else Line(maths(parity, short=True), _tone_of_maths(result, arm.name))
+    if arm.failed is not None:
+        reason = "out of memory" if arm.failed.startswith("out of memory") else "failed"
+        return (Line(name(arm.name)), Line(reason, Tone.BAD), *(Line(""),) * 3, peak, Line(""), Line(""))
+    if why is not None:
+        not_shown = Line("not comparable", Tone.BAD)
+        return (
+            Line(name(arm.name)),
+            not_shown,
+            Line(""),
+            Line(phrases.share(arm.fill)),
+            Line(""),
+            peak,
+            Line(""),
+            word,
+        )
+    value = arm.per_second("real_tokens")
+    return (
+        Line(name(arm.name)),
+        Line(phrases.rate(None if value is None else value / result.devices_of(arm))),
+        Line(phrases.share(arm.mfu)),
+        Line(phrases.share(arm.fill)),
+        Line(phrases.seconds(arm.seconds_a_step)),
+        peak,
+        _against_first(result, arm),
+        word,
+    )
+
+
+def _against_first(result: Result, arm: Arm) -> Line:
+    for one in result.comparisons:
+        if one.role == "whole" and one.arm == arm.name and one.against == result.arms[0].name:
+            return speed_cell(result, one)
+    return Line("")
+
+
+def changes(result: Result) -> Grid:
+    """A row for each change of a ladder or an attribution."""
+    ladder = result.kind == "ladder"
+    head: tuple[str, ...] = (
+        "change",
+        "engaged",
+        *(("this step",) if ladder else ("alone", "added last", "interaction")),
+    )
+    head += ("memory", "maths")
+    rows = []
+    for label in dict.fromkeys(one.label for one in result.comparisons if one.role not in ("whole", "interaction")):
+        mine: dict[str, Comparison] = {one.role: one for one in result.comparisons if one.label == label}
+        of = [mine.get(role) for role in (("step",) if ladder else ("alone", "last", "interaction"))]
+        first = next(one for one in of if one is not None) if any(of) else next(iter(mine.values()))
+        cells = _kind_once([Line("") if one is None else speed_cell(result, one) for one in of])
+        rows.append(
+            (
+                Line(name(label)),
+                _engaged_cell(result, first, label),
+                *cells,
+                _memory_cell(result, first),
+                Line(maths(parity_of(result, first.arm, first.against)), _tone_of_maths(result, first.arm)),
+            )
+        )
+    return Grid("changes", head, tuple(rows[:MOST]), spare=(4, 3) if ladder else (4, 6, 5))
+
+
+def speed_cell(result: Result, one: Comparison) -> Line:
+    """`+6.2 % [5.8, 6.6]`, or why there is none."""
+    if why_not(result, one) is not None:
+        return Line("not comparable", Tone.BAD)
+    if one.ratio is None:
+        return Line("not measured", Tone.DOUBT)
+    kind = label_of_kind(result, one.arm, one.against)
+    text = phrases.gain(one.ratio) + (f" {kind}" if kind else "")
+    tones = {Verdict.FASTER: Tone.GOOD, Verdict.SLOWER: Tone.BAD, Verdict.SAME: Tone.QUIET}
+    if one.verdict is Verdict.SUSPECT:
+        return Line(f"{text} SUSPECT", Tone.BAD)
+    return Line(text, tones.get(one.verdict, Tone.DOUBT))
+
+
+def _kind_once(cells: list[Line]) -> list[Line]:
+    """`behavioural` or `numeric` stands on a line that quotes several speeds of a change once: it is long."""
+    found, said = [], set()
+    for cell in cells:
+        text, _, word = cell.text.rpartition(" ")
+        found.append(Line(text, cell.tone) if word in said else cell)
+        if word in ("behavioural", "numeric"):
+            said.add(word)
+    return found
+
+
+def _engaged_cell(result: Result, one: Comparison, label: str) -> Line:
+    arm = next((arm for arm in result.arms if arm.name == one.arm), None)
+    seen = next((seen for seen in arm.engaged if seen.name == label), None) if arm is not None else None
+    if seen is None:
+        return Line("unknown", Tone.DOUBT)
+    return Line(count(seen), Tone.PLAIN if seen.state == "engaged" else Tone.BAD)
+
+
+def _memory_cell(result: Result, one: Comparison) -> Line:
+    by_name = {arm.name: arm.memory for arm in result.arms}
+    mine, theirs = by_name.get(one.arm), by_name.get(one.against)
+    if mine is None or theirs is None:
+        return Line("")
+    return Line(phrases.more_gib(mine.allocated - theirs.allocated))
+
+
+def _tone_of_maths(result: Result, arm: str) -> Tone:
+    parity = parity_of(result, arm)
+    if parity is None or parity.state == "not checked":
+        return Tone.DOUBT
+    return {"differs": Tone.BAD, "behavioural": Tone.DOUBT}.get(parity.state, Tone.PLAIN)
+
+
+def count(one: Engaged) -> str:
+    if one.seen is None or not one.expected:
+        return one.state if one.state == "engaged" else one.state.upper()
+    return f"{one.seen}/{one.expected}" + ("" if one.state == "engaged" else f" {one.state.upper()}")

@@ -1,0 +1,171 @@
+"""Where arms run: one process that opens a run, lets one arm after the other stand in it, and takes steps of its plan.
+
+What is measured is the training loop itself, with its optimizer, logging and feed; only what would leave something behind
+(checkpoints, trackers, evaluation) is off.
+"""
+
+import gc
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from dynotune.bench.asking.arms import QUIET, without_evaluations
+from dynotune.bench.workers.counters import compile_seconds, count_kernels, counters
+from dynotune.bench.workers.watch import Watch
+from dynotune.config.whole import WholeConfig
+from dynotune.measure.words import Counts
+from dynotune.parallel.ranks import Ranks
+from dynotune.train.given import Given
+from dynotune.train.journal import Row
+from dynotune.train.loop import train
+from dynotune.train.opened import Opened, opened
+from dynotune.train.recipes import recipe_of
+from dynotune.train.rehearse import largest
+from dynotune.train.run import Run
+from dynotune.train.stand import Standing, stand
+
+STEPS = 1_000_000
+"""Of the plan: more than any bench takes. Behind the data's end the next epoch begins, in an order of its own."""
+
+
+def quiet(config: WholeConfig, folder: Path) -> WholeConfig:
+    """As a bench runs it."""
+    silent = {key: value for key, value in QUIET.items() if key in type(config).model_fields}
+    silent |= without_evaluations(config)
+    return config.replace(**{**silent, "output_dir": str(folder), "overwrite_output_dir": True, "max_steps": STEPS})
+
+
+class Stage:
+    """A process's arms. Made by `opening`; one arm stands at a time."""
+
+    def __init__(self, it: Opened, console: Console) -> None:
+        self.it, self.console = it, console
+        self.watch = Watch(it.device)
+        self.rows: list[Row] = []
+        self.out = ExitStack()
+        self.standing: Standing | None = None
+        self.proofs: dict[str, list[dict[str, Any]]] = {}
+        """By arm, the rows of its engagement table: an arm is traced the first time that it stands."""
+
+        self.name = ""
+        self.compiled_before = 0.0
+        count_kernels()
+
+    @classmethod
+    def opening(
+        cls, config: WholeConfig, ranks: Ranks, device: torch.device, console: Console, stack: ExitStack
+    ) -> "Stage":
+        """Open the run of the first arm; it is held until `stack` is closed."""
+        it = stack.enter_context(opened(config, recipe_of(config), Given(), ranks, device, console))
+        stage = cls(it, console)
+        stack.callback(stage.leave)
+        return stage
+
+    @property
+    def run(self) -> Run:
+        assert self.standing is not None, "no arm stands"
+        return self.standing.run
+
+    def stand(self, name: str, config: WholeConfig) -> dict[str, Any]:
+        """Take out what stands and put this arm in. Returns what it will do."""
+        self.leave()
+        self.rows.clear()
+        self.compiled_before = compile_seconds()
+        given = Given(callbacks=[self.watch])
+        self.standing = stand(self.it, config, recipe_of(config), given, undo=self.out, listeners=[self.rows.append])
+        self.name = name
+        if name in self.proofs:
+            self.run.engagement.left = 0  # it was traced; another trace would be a slow step in a block
+        execution = self.standing.execution
+        plan = execution.plan
+        return {
+            "said": [*execution.says, *self.standing.before],
+            "installed": [one.name for one in execution.installed],
+            "examples_a_step": plan.examples_per_step,
+            "steps_an_epoch": plan.steps_per_epoch,
+            "packs": plan.packing is not None,
+            "work": execution.site.context.work,
+            "precision": str(execution.site.context.compute).removeprefix("torch."),
+            "model": self.it.prepared.facts.to_json(),
+        }
+
+    def leave(self) -> None:
+        """Take out what stands; the model is as it was. What the arm has trained stays in its weights."""
+        if self.standing is None:
+            return
+        self.standing.run.display.stop()
+        self.standing = None
+        self.it.run = None
+        self.out.close()
+        gc.collect()  # the optimizer's states and the plan of the arm that left
+
+    def take(self, first: int, steps: int, discarded: int = 1, watches_counters: bool = False) -> dict[str, Any]:
+        """Take the plan's steps from `first` on, behind some that do not count: the feed and the caches are another arm's.
+
+        Returns what the block held and what it took.
+        """
+        run, last = self.run, first + steps - 1
+        run.trainee.progress.step = max(0, first - 1 - discarded)
+        self.rows.clear()
+        self.watch.arm(first, last, watches_counters)
+        before = counters(self.it.device)
+        train(run)
+        after = counters(self.it.device)
+        if run.engagement.proof is not None and self.name not in self.proofs:
+            record = run.engagement.proof.record(run.engagement.remembered)
+            self.proofs[self.name] = [row.to_json() for row in record.rows]
+        taken = list(islice(run.plan.steps(first - 1), steps))
+        counts = sum((Counts.of(step) for step in taken), Counts())
+        utilisation = run.journal.utilisation
+        flops = sum(utilisation.of_step(step).model_flops for step in taken)
+        losses = [row["loss"] for row in self.rows if "loss" in row]
+        return {
+            **{key: value for key, value in asdict(counts).items() if key in WANTED},
+            "first_step": first,
+            "steps": steps,
+            "seconds": self.watch.seconds,
+            "when": self.watch.edges,
+            "step_seconds": self.watch.step_seconds,
+            "step_tokens": [step.real_tokens for step in taken],
+            "device_seconds": sum(self.watch.step_seconds) if self.it.device.type == "cuda" else None,
+            "flops": flops or None,
+            "available_flops_a_second": utilisation.available_flops(1.0) or None,
+            "loss": losses[-1] if losses else None,
+            "moved": {key: after[key] - before[key] for key in after if after[key] != before[key]},
+            "counters": self.watch.counted,
+        }
+
+    def compiled(self) -> float:
+        """Seconds for which the arm that stands has compiled, since it was put in."""
+        return compile_seconds() - self.compiled_before
+
+    def lengths(self, spans: Sequence[tuple[int, int]]) -> dict[str, Any]:
+        """Tokens of the examples in these steps (the first one, and how many), each once, and of all in the plan."""
+        plan = self.run.plan
+        rows = [step.rows for first, steps in spans for step in islice(plan.steps(first - 1), steps)]
+        seen = np.unique(np.concatenate(rows)) if rows else plan.rows[:0]
+        return {
+            "sample": plan.spans.lengths_of(seen).tolist(),
+            "plan": plan.spans.lengths_of(np.unique(plan.rows)).tolist(),
+        }
+
+    def worst(self, say: Callable[[str], None]) -> dict[str, Any]:
+        """Memory of the largest micro-batch that the plan could make, with the optimizer's states."""
+        run, device = self.run, self.it.device
+        tokens = largest(run.plan).tokens
+        say(f"the largest micro-batch holds {tokens:,} tokens")
+        if device.type != "cuda":
+            return {"tokens": tokens}
+        from dynotune.bench.workers.worst import measured
+
+        return {"tokens": tokens, **measured(run, device)}
+
+
+WANTED: Sequence[str] = ("examples", "documents", "real_tokens", "label_tokens", "processed_tokens")

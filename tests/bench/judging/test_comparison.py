@@ -1,0 +1,45 @@
+"""Promise: what follows from a ratio is said only where the ratio is known to be one."""
+
+import pytest
+
+from dynotune.bench.asking.asked import Pairing
+from dynotune.bench.judging.comparison import comparison
+from dynotune.bench.result import Block, Verdict
+from dynotune.bench.running.tally import Tally
+
+PAIRING = Pairing("b", "a", "b", "whole")
+
+
+def tally(*seconds: float) -> Tally:
+    """Pairs in which the first arm takes one second a block, the other so many."""
+    found = Tally(["a", "b"])
+    for pair, of_other in enumerate(seconds):
+        for arm, taken in (("a", 1.0), ("b", of_other)):
+            found.blocks.append(
+                Block(
+                    arm=arm, pair=pair, first_step=1, steps=5, examples=5, documents=5, real_tokens=1000,
+                    label_tokens=500, processed_tokens=1000, seconds=taken,
+                )
+            )  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize(
+    ("seconds", "verdict", "steps"),
+    [
+        ((0.8, 0.801, 0.799, 0.8), Verdict.FASTER, 37.0),
+        ((0.998, 1.001, 0.998, 1.001), Verdict.SAME, None),
+        ((0.8, 1.1, 0.9, 1.0), Verdict.UNRESOLVED, None),
+        ((1.2, 1.201, 1.199, 1.2), Verdict.SLOWER, None),
+    ],
+)
+def test_only_what_is_faster_pays_back(seconds: tuple[float, ...], verdict: Verdict, steps: float | None) -> None:
+    found = comparison(tally(*seconds), PAIRING, (), 0, not_comparable="", pays_back=37.0)
+    assert found.verdict is verdict
+    assert found.pays_back_after_steps == steps
+
+
+def test_one_pair_is_no_comparison_and_says_why() -> None:
+    found = comparison(tally(0.5), PAIRING, (), 0, not_comparable="")
+    assert (found.verdict, found.ratio) == (Verdict.UNRESOLVED, None)
+    assert found.why == "fewer than two pairs count"

@@ -1,0 +1,113 @@
+"""Promise: whoever the arms are, rounds make pairs, hold A against A, repeat what is void and leave out what fails."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from dynotune.bench.asking.asked import Pairing
+from dynotune.bench.asking.schedule import Round, Rules
+from dynotune.bench.result import Block
+from dynotune.bench.running.rounds import play
+from dynotune.bench.running.tally import Tally
+from dynotune.bench.workers.hand import ArmFailedError
+
+
+class Player:
+    """Blocks of speeds that are known."""
+
+    def __init__(self, speeds: dict[str, float]) -> None:
+        self.speeds = speeds
+        self.taken: list[tuple[str, int, bool]] = []
+        self.dropped: list[str] = []
+        self.recompiles: list[int] = []
+        self.fails: dict[str, str] = {}
+        self.devices = 2
+        self.noisy = False
+
+    def block(self, name: str, round_: Round) -> Block:
+        if name in self.fails:
+            raise ArmFailedError("out of memory: it was too large", self.fails[name], Path("log"))
+        self.taken.append((name, round_.number, round_.of_noise))
+        slow = 1 + 0.05 * self.noisy * (len(self.taken) % 3)
+        return Block(
+            arm=name, pair=round_.number, first_step=1, steps=5, examples=5, documents=5, real_tokens=1000,
+            label_tokens=500, processed_tokens=1000, seconds=slow * 1000 / self.speeds[name], of_noise=round_.of_noise,
+            recompiles=self.recompiles.pop(0) if self.recompiles else 0,
+        )  # fmt: skip
+
+    def drop(self, name: str) -> None:
+        self.dropped.append(name)
+
+    @property
+    def spent(self) -> float:
+        return 10.0 * len(self.taken)
+
+
+def played(player: Player, rules: Rules | None = None, names: tuple[str, ...] = ("a", "b")) -> Tally:
+    tally = Tally(names)
+    pairings = [Pairing(name, names[0], name, "whole") for name in names[1:]]
+    play(tally, player, names, pairings, rules or Rules(most_pairs=6), 0, lambda text: None)
+    return tally
+
+
+def test_pairs_and_noise_are_told_apart() -> None:
+    tally = played(Player({"a": 100.0, "b": 125.0}))
+    assert tally.log_ratios("b", "a") == {n: pytest.approx(math.log(1.25)) for n in range(6)}
+    assert tally.noise == [0.0, 0.0]
+    assert tally.ended == "6 pairs are the most"
+    assert len(tally.blocks) == 16
+
+
+def test_it_ends_where_the_interval_is_narrow() -> None:
+    assert "every interval is within" in played(Player({"a": 100.0, "b": 125.0}), Rules(most_pairs=16)).ended
+
+
+def test_a_budget_counts_devices() -> None:
+    player = Player({"a": 100.0, "b": 125.0})
+    player.noisy = True
+    ended = played(player, Rules(pairs=2, most_pairs=6, budget_seconds=50)).ended
+    assert "50 GPU seconds are spent after 2 pairs" in ended
+
+
+def test_a_void_pair_runs_again_and_counts_once() -> None:
+    player = Player({"a": 100.0, "b": 125.0})
+    player.recompiles = [1]
+    tally = played(player)
+    assert [block.void is not None for block in tally.blocks[:3]] == [True, False, False]
+    assert len(tally.log_ratios("b", "a")) == 6
+
+
+def test_a_void_block_of_noise_takes_no_pair_of_it_away() -> None:
+    """Control: the void block itself is not in the pair."""
+
+    class Late(Player):
+        def block(self, name: str, round_: Round) -> Block:
+            void = round_.of_noise and not any(noise for *_, noise in self.taken)
+            return (
+                super().block(name, round_).model_copy(update={"recompiles": int(void), "first_step": len(self.taken)})
+            )
+
+    tally = played(Late({"a": 100.0, "b": 125.0}))
+    assert sum(block.void is not None for block in tally.blocks) == 1
+    assert len(tally.noise) == 2
+    assert [block.void for pair in tally.noise_pairs for block in pair] == [None] * 4
+
+
+def test_an_arm_that_fails_is_a_result_and_the_first_one_ends_the_bench() -> None:
+    player = Player({"a": 100.0, "b": 125.0, "c": 90.0})
+    player.fails = {"c": "memory"}
+    tally = played(player, names=("a", "b", "c"))
+    assert tally.failed == {"c": "out of memory: it was too large"}
+    assert player.dropped == ["c"]
+    assert len(tally.log_ratios("b", "a")) == 6
+    player.fails = {"a": "memory"}
+    with pytest.raises(ArmFailedError, match="a: out of memory"):
+        played(player)
+
+
+def test_a_defect_is_not_taken_for_a_result() -> None:
+    player = Player({"a": 100.0, "b": 125.0})
+    player.fails = {"b": "bug"}
+    with pytest.raises(ArmFailedError):
+        played(player)

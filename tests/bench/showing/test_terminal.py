@@ -1,0 +1,222 @@
+"""Promise: a result fits on 25 lines at any width, says all that its kind must say, and shows no speed that may not be."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from dynotune.bench.judging.phrases import gain, holds_one, ratio
+from dynotune.bench.judging.sentence import closing
+from dynotune.bench.result import Expectation, Interval, Parity, Result
+from dynotune.bench.showing.markdown import markdown
+from dynotune.bench.showing.terminal import LINES, cropped, screen, show
+from tests.bench import made
+
+WIDTHS = (80, 100, 140)
+RATIO = re.compile(r"\d\.\d+x|[+-]\d+(\.\d+)? %")
+
+
+def text(result: Result, width: int = 140) -> str:
+    return "\n".join(line.plain for line in screen(result, width, ["bench.json", "bench.html"]))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("make", made.EVERY.values(), ids=made.EVERY)
+def test_a_result_fits_on_the_screen(make: Callable[..., Result], width: int) -> None:
+    lines = screen(make(), width, ["bench.json", "bench.html"])
+    assert len(lines) <= LINES
+    assert max(cell_len(line.plain) for line in lines) <= width
+    assert lines[-1].plain == "written: bench.json, bench.html"
+
+
+@pytest.mark.parametrize("width", [40, *WIDTHS])
+def test_a_long_result_keeps_what_must_not_give_way(width: int) -> None:
+    many = tuple((f"change_{i}_with_a_long_name", 1.1, 1.05, -0.5) for i in range(40))
+    long = made.attribute(
+        many,
+        notes=tuple(f"note {i} " + "word " * 60 for i in range(40)),
+        differences=tuple(f"difference {i} " + "word " * 60 for i in range(40)),
+        expectations=tuple(Expectation(text=f"speed>={i}", observed="2.43x", met=i > 2) for i in range(40)),
+    )
+    lines = [line.plain for line in screen(long, width, ["bench.json"])]
+    assert len(lines) <= LINES
+    assert max(map(cell_len, lines)) <= width
+    shown = "\n".join(lines)
+    assert "on the page" in shown
+    assert "changes together" in shown
+    assert width < 80 or ("alone" in shown and "NOT MET" in shown)
+
+
+def test_what_each_kind_must_say() -> None:
+    said = text(made.ab())
+    for words in (
+        "noise floor (A/A) ±0.3 %",
+        "warm-up 11 steps",
+        "one process, switched",
+        "8 pairs x 5 steps",
+        "clocks equal",
+        "b.yaml: FASTER, 1.07x [1.06, 1.08]",
+        "LESS MEMORY 0.81x",
+        "engaged: a.yaml 1 of 1",
+        "speed>=1.05, observed 1.07x [1.06, 1.08]: MET",
+        "peak<=0.8, observed 0.81x: NOT MET",
+        "b.yaml trains 1.07x [1.06, 1.08] as fast as a.yaml with the same updates",
+        "7.9 % of the tokens",
+    ):
+        assert words in said
+    assert "no measured effect: flash_attention" in text(made.attribute())
+    assert re.search(r"64/64 +\+6.2 % \[5.8, 6.6\] +\+4.9 % \[4.5, 5.3\]", text(made.attribute(), 80))
+    assert "maths: same in all" in text(made.attribute(), 80)
+    assert "same (gradient 4e-7)" in text(made.attribute())
+    swept = text(made.sweep())
+    assert "out of memory at 65,536 tokens" in swept
+    assert "1 ran out of memory" in swept.replace("\n", " ")
+    assert "SUSPECT" in text(made.suspect())
+    assert "No claim for b.yaml" in text(made.suspect())
+    assert text(made.withdrawn()).startswith("WITHDRAWN on 2026-11-23: its tokens counted padding")
+    assert "2026-11-23-101500-ab" in text(made.withdrawn())
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_what_is_not_comparable_has_no_speed_anywhere(width: int) -> None:
+    """Its ratio stands in the file, and in an expectation."""
+    result = made.not_comparable(expectations=(Expectation(text="speed>=1.05", observed="1.77x", met=True),))
+    for shown in (text(result, width), markdown(result), closing(result)):
+        assert "not comparable: label tokens: 812 against 790" in shown or shown == closing(result)
+        assert "label tokens: 812 against 790" in shown
+        assert not RATIO.search(shown)
+        assert "15,020" not in shown  # the arm's own rate, beside the other's, would be the ratio
+    assert "NOT MET" in text(result, width)
+    assert RATIO.search(text(made.ab(), width))  # negative control
+
+
+def test_a_gate_that_says_differs_hides_a_speed_that_the_verdict_forgot() -> None:
+    differs = made.not_comparable().parity
+    assert not RATIO.search(text(made.ab(parity=differs, expectations=())).replace("±0.3 %", ""))
+
+
+def test_behavioural_stands_on_every_line_that_quotes_the_speed() -> None:
+    kind = (Parity(arm="b.yaml", against="a.yaml", kind="behavioural", state="behavioural"),)
+    for shown in (text(made.ab(parity=kind, expectations=())), markdown(made.ab(parity=kind, expectations=()))):
+        quoting = [line for line in shown.splitlines() if RATIO.search(line) and "b.yaml" in line]
+        assert len(quoting) == 3
+        assert all("behavioural" in line for line in quoting)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_behavioural_stands_in_every_row_of_changes(width: int) -> None:
+    kinds = tuple(p.model_copy(update={"kind": "behavioural", "state": "behavioural"}) for p in made.attribute().parity)
+    said = text(made.attribute(parity=kinds), width).splitlines()
+    rows = [line for line in said if "64/64" in line]
+    assert len(rows) == 3
+    assert all("behavioural" in row and row.count("]") == 2 for row in rows)
+
+
+def test_a_failed_arm_is_a_row_and_a_sentence() -> None:
+    result = made.ab(arms=(made.arm("a.yaml", 14_000), made.out_of_memory()), expectations=())
+    assert "b.yaml could not be measured: out of memory at 65,536 tokens." in text(result)
+    assert "1.07x" not in text(result)
+
+
+NASTY = "\x1b[2J[bold red]x[/]\r\n\u202e</td><script>alert(1)</script>|`*_ @team](http://x)"
+
+
+def nasty() -> Result:
+    """Escape sequences and markup wherever somebody else's text can stand."""
+    arms = (made.arm("a.yaml", 14_000), made.arm(NASTY, 15_000, settings={NASTY: NASTY}, said=(NASTY,)))
+    return made.ab(
+        arms=arms,
+        comparisons=(made.compared(NASTY, "a.yaml", NASTY, "whole", 1.07),),
+        parity=(made.same(NASTY, "a.yaml"),),
+        operating_point=NASTY,
+        notes=(NASTY,),
+        differences=(NASTY,),
+        command=NASTY,
+        commit=NASTY,
+        model={"name": NASTY},
+        machine={**made.MACHINE, "device": NASTY, "packages": {NASTY: NASTY}},
+        expectations=(Expectation(text=NASTY, observed=NASTY, met=None),),
+    )
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_text_of_others_commands_the_terminal(width: int) -> None:
+    console = Console(width=width, record=True, force_terminal=False, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
+    show(nasty(), console, [NASTY])
+    said = console.export_text()
+    assert all(character.isprintable() or character == "\n" for character in said)
+    assert "[bold red]x[/]" in said  # as it stands, not as a colour
+    assert len(said.splitlines()) <= LINES
+
+
+def test_no_text_of_others_is_markup_in_a_pull_request() -> None:
+    said = markdown(nasty(), [NASTY])
+    outside = said.split("```")[0]
+    for mark in ("<script", "</td>", "http://", " @team"):
+        assert mark not in outside
+    assert not re.search(r"(?<!\\)\]\(", outside)
+    assert "&#64;team" in outside
+    rows = [line for line in outside.splitlines() if line.startswith("|")]
+    assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
+    assert "\x1b" not in said
+
+
+@given(st.text(max_size=50), st.integers(4, 40))
+def test_a_cropped_name_fits(name: str, columns: int) -> None:
+    assert cell_len(cropped(name, columns)) <= max(columns, 4)
+
+
+@given(st.floats(0.01, 50), st.floats(0, 2))
+@settings(max_examples=200)
+def test_a_gain_says_the_side_on_which_its_interval_lies(estimate: float, half: float) -> None:
+    interval = Interval(low=max(1e-3, estimate - half), estimate=estimate, high=estimate + half)
+    assert "-0 " not in gain(interval)
+    assert "-0.0" not in gain(interval).replace("-0.0 % [", "!") or estimate < 1
+    assert f"{estimate:.2f}x" in ratio(interval) or f"{estimate:.3f}x" in ratio(interval)
+    assert holds_one(interval) == (interval.low <= 1 <= interval.high)
+
+
+@pytest.mark.parametrize(
+    ("low", "estimate", "high", "words"),
+    [
+        (1.058, 1.062, 1.066, "+6.2 % [5.8, 6.6]"),
+        (0.998, 1.002, 1.006, "+0.2 % [-0.2, 0.6]"),
+        (0.964, 0.969, 0.974, "-3.1 % [-3.6, -2.6]"),
+        (2.39, 2.43, 2.47, "2.43x [2.39, 2.47]"),
+        (0.9, 1.3, 1.7, "+30 % [-10, 70]"),
+        (0.9998, 1.0, 1.0002, "0.0 % [0.0, 0.0]"),
+    ],
+)
+def test_gains_in_words(low: float, estimate: float, high: float, words: str) -> None:
+    assert gain(Interval(low=low, estimate=estimate, high=high)) == words
+
+
+def closings() -> list[Any]:
+    several = (
+        made.compared("b.yaml", "a.yaml", "b.yaml", "whole", 1.07),
+        made.compared("c.yaml", "a.yaml", "c.yaml", "whole", 0.9),
+    )
+    third = (made.arm("a.yaml", 14_000), made.arm("b.yaml", 15_000), made.arm("c.yaml", 12_600))
+    slow = (made.compared("b.yaml", "a.yaml", "b.yaml", "whole", 0.9),)
+    even = (made.compared("b.yaml", "a.yaml", "b.yaml", "whole", 1.0),)
+    return [
+        (made.ab(comparisons=slow), "b.yaml trains 0.900x [0.896, 0.904] as fast as a.yaml with the same updates."),
+        (made.ab(comparisons=even), "b.yaml trains as fast as a.yaml: no measured effect beyond 1 %, 1.000x"),
+        (made.ab(parity=()), "whether the updates are the same was not checked"),
+        (
+            made.ab(arms=third, comparisons=several),
+            "b.yaml: FASTER 1.070x [1.066, 1.074] as fast as a.yaml; c.yaml: SLOWER",
+        ),
+        (made.attribute(), "all 3 changes together train 2.43x [2.39, 2.47] as fast as base with the same updates"),
+        (made.sweep(), "(behavioural), of 3 arms that could be measured; 1 ran out of memory."),
+    ]
+
+
+@pytest.mark.parametrize(("result", "words"), closings(), ids=range(6))
+def test_the_closing_sentence(result: Result, words: str) -> None:
+    assert words in closing(result)
