@@ -54,6 +54,9 @@ class AtStake(StrEnum):
     FIGURES = "figures"
     """A figure that is shown means something else than it says."""
 
+    CHOICE = "choice"
+    """What is learned depends on it, and it may well be meant so."""
+
     CLARITY = "clarity"
     """Nothing by itself: a setting does nothing, a file is used by nobody."""
 
@@ -160,7 +163,7 @@ def severity(stake: Stake) -> Severity:
     """From what is at stake in this run, not from taste."""
     if stake.what in (AtStake.RESULT, AtStake.STOPS):
         return Severity.ERROR
-    if stake.what is AtStake.CLARITY:
+    if stake.what in (AtStake.CLARITY, AtStake.CHOICE):
         return Severity.NOTE
     if stake.what in WORTH_A_WARNING:
         known = [value for value in (stake.low, stake.high) if value is not None]

@@ -6,6 +6,9 @@ from typing import Any
 
 from dynotune.audit.place import Place
 
+ESTIMATED = "estimated"
+"""`DataFacts.tokenizer` where lengths are characters divided by what is usual."""
+
 
 @dataclass(frozen=True, slots=True)
 class DataFacts:
@@ -18,14 +21,32 @@ class DataFacts:
     """As `ledger.json` has it: rows read, used, skipped by reason, notices by name."""
 
     lengths: Sequence[int] = ()
-    """Tokens of each row (or of a sample of rows); empty where no tokenizer was given."""
+    """Tokens of each row (or of a sample of rows), before anything is cut; of a pair, of both its sides, chosen first. By a
+    tokenizer, or estimated (`tokenizer`)."""
 
     label_tokens: Sequence[int] = ()
     """Of the same rows, under the mask that the job asks for."""
 
+    first_labels: Sequence[int] = ()
+    """Of the same rows: the position of the first token that carries loss."""
+
+    per_example: int = 1
+    """Lengths a row has: 2 of pairs."""
+
+    contents: Sequence[int] = ()
+    """A 64-bit hash of what each used row says, to find rows that two data sets share."""
+
     tokenizer: str = ""
-    """Whose; `estimated` where lengths are of characters divided by what is usual. Empty: no lengths."""
+    """Whose, or `ESTIMATED`."""
 
     sampled: bool = False
     template: Mapping[str, Any] = field(default_factory=dict)
-    """What rendering showed: `doubled_bos`, `end_token_trained`, `mask`, ..."""
+    """What rendering showed: `findings` (a sentence for each by its name, as `data/templates/probe.py` has them),
+    `end_token`, `prefix_preserving`, `has_generation`. Empty: no conversation was rendered."""
+
+    said: Sequence[str] = ()
+    """Sentences on how it was read: which part, with what."""
+
+    @property
+    def is_estimated(self) -> bool:
+        return self.tokenizer == ESTIMATED

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from dynotune.audit.facts.config import ConfigFile
@@ -40,3 +41,22 @@ class Project:
     not_read: Sequence[NotRead] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
     """The source of every file that was read, by its place's name: for suppressions, snippets and edits."""
+
+    def data_of(self, job: Job) -> DataFacts | None:
+        """The data that a job trains on, where it was read: named by the job, or the only one beside the only job."""
+        named = job.get("dataset_name")
+        if isinstance(named, str) and named:
+            parts = PurePosixPath(named.replace("\\", "/")).parts
+            found = [
+                one
+                for one in self.data
+                if (there := PurePosixPath(one.place.file).parts)[-len(parts) :] == parts
+                or parts[-len(there) :] == there
+            ]
+            if found:
+                return found[0]
+        return self.data[0] if len(self.data) == len(self.jobs) == 1 else None
+
+    def jobs_of(self, data: DataFacts) -> list[Job]:
+        """The jobs that train on this data."""
+        return [job for job in self.jobs if self.data_of(job) is data]
