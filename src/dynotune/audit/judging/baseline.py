@@ -1,0 +1,87 @@
+"""A file of findings that are known, so that a check fails on new ones alone: `--write_baseline`, `--baseline`.
+
+A finding is known again by its rule, its file, its key and the text of its line: lines may move, figures may change.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dynotune.audit.finding import Finding
+from dynotune.audit.place import Place
+from dynotune.data.printable import printable
+from dynotune.errors import ConfigError
+
+FORMAT = "dynotune audit baseline"
+VERSION = 1
+
+
+def fingerprints(findings: Iterable[Finding], texts: Mapping[str, str]) -> list[str]:
+    """Of each, in order; equal ones are numbered as they come."""
+    seen: Counter[str] = Counter()
+    found = []
+    for finding in findings:
+        place = finding.place
+        lines = texts.get(place.file, "").splitlines()
+        line = lines[place.line - 1].strip() if 0 < place.line <= len(lines) else ""
+        # Without a file, the message is all that tells two findings of one rule apart.
+        told = "" if place.file else finding.message
+        base = "\0".join((finding.code, place.file, place.key, " ".join(line.split()), told))
+        seen[base] += 1
+        found.append(hashlib.sha256(f"{base}\0{seen[base]}".encode("utf-8", "surrogatepass")).hexdigest()[:32])
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    known: Mapping[str, str]
+    """Fingerprint to what it was: for people."""
+
+    def split(
+        self, findings: Sequence[Finding], texts: Mapping[str, str]
+    ) -> tuple[list[Finding], list[Finding], list[str]]:
+        """New ones, known ones, and what was known and is no longer there."""
+        new: list[Finding] = []
+        old: list[Finding] = []
+        left = dict(self.known)
+        for finding, mark in zip(findings, fingerprints(findings, texts), strict=True):
+            (new if left.pop(mark, None) is None else old).append(finding)
+        return new, old, list(left.values())
+
+
+def read_baseline(path: Path) -> Baseline:
+    """Raises `ConfigError`."""
+    shown = printable(str(path))
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(
+            f"the baseline {shown} cannot be read: {error.strerror}. `--write_baseline {shown}` makes one."
+        ) from error
+    except ValueError as error:
+        raise ConfigError(f"the baseline {shown} is no JSON: {printable(str(error))}. Write it again.") from error
+    rows = held.get("findings") if isinstance(held, dict) and held.get("format") == FORMAT else None
+    if not isinstance(rows, list) or held.get("version") != VERSION:
+        raise ConfigError(f"{shown} is no baseline of this version. Write it again: `--write_baseline {shown}`.")
+    known = {}
+    for row in rows:
+        if not isinstance(row, dict) or not isinstance(row.get("fingerprint"), str):
+            raise ConfigError(f"the baseline {shown} has an entry without a fingerprint. Write it again.")
+        known[row["fingerprint"]] = f"{row.get('code', '?')} {row.get('where', '')}"
+    return Baseline(known)
+
+
+def baseline_text(findings: Sequence[Finding], texts: Mapping[str, str]) -> str:
+    """The file that knows all of these."""
+    rows = [
+        {"fingerprint": mark, "code": finding.code, "where": _without_line(finding.place), "message": finding.message}
+        for finding, mark in zip(findings, fingerprints(findings, texts), strict=True)
+    ]
+    return json.dumps({"format": FORMAT, "version": VERSION, "findings": rows}, indent=2) + "\n"
+
+
+def _without_line(place: Place) -> str:
+    return str(Place(place.file, key=place.key))

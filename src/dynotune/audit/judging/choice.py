@@ -1,0 +1,37 @@
+"""Which rules run: `--select` and `--ignore`, by code, family or name."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+from dynotune.audit.rule import FAMILIES, Rule
+from dynotune.data.printable import printable
+from dynotune.errors import ConfigError
+
+
+def chosen(rules: Mapping[str, Rule], select: Sequence[str], ignore: Sequence[str]) -> Mapping[str, Rule]:
+    """The rules that run. select: none means all. Words may hold several, with commas. Raises `ConfigError`."""
+    wanted = codes_of(rules, select, "--select") if _words(select) else set(rules)
+    wanted -= codes_of(rules, ignore, "--ignore")
+    if not wanted:
+        raise ConfigError("`--select` and `--ignore` leave no rule to check. `dynotune rule` lists them.")
+    return {code: rule for code, rule in rules.items() if code in wanted}
+
+
+def codes_of(rules: Mapping[str, Rule], words: Sequence[str], flag: str) -> set[str]:
+    """What words mean: `OPT001`, `OPT`, `unfused-optimizer`. Raises `ConfigError`."""
+    found: set[str] = set()
+    for word in _words(words):
+        meant = {code for code, rule in rules.items() if word.upper() in (code, code[:3]) or word.lower() == rule.name}
+        if not meant and word.upper() not in FAMILIES:
+            known = [*rules, *FAMILIES, *(rule.name for rule in rules.values())]
+            near = difflib.get_close_matches(word.upper(), known, 1) or difflib.get_close_matches(word, known, 1)
+            hint = f" Did you mean `{near[0]}`?" if near else ""
+            raise ConfigError(
+                f"`{flag}`: no rule or family is called {printable(word)}.{hint} `dynotune rule` lists them."
+            )
+        found |= meant
+    return found
+
+
+def _words(given: Sequence[str]) -> list[str]:
+    return [word for text in given for word in text.replace(",", " ").split()]

@@ -1,0 +1,77 @@
+"""Every chosen rule asked about every subject there is: findings, rules that passed, and what could not be checked."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import Finding, NotChecked
+from dynotune.audit.rule import Rule, Subject
+
+NONE_OF = {
+    Subject.JOB: "no training job was found",
+    Subject.SCRIPT: "no Python script was read",
+    Subject.LAUNCH: "no command that starts training was found",
+    Subject.CONFIG: "no configuration was read",
+    Subject.ENVIRONMENT: "the environment was not looked at (`--env`)",
+    Subject.DATA: "no data was given (`--data FILE`)",
+    Subject.RUN: "no run was given (`--run RUN_DIR`)",
+    Subject.PROFILE: "no command was run (`-- python train.py`)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    findings: Sequence[Finding]
+    """With their codes, each once, in the order of rules."""
+
+    passed: Sequence[str]
+    """Codes of rules that were asked about something, and have nothing to say."""
+
+    not_checked: Sequence[NotChecked]
+
+
+def judge(project: Project, rules: Mapping[str, Rule]) -> Judged:
+    """Ask all of them."""
+    findings: dict[Any, Finding] = {}
+    passed: list[str] = []
+    missing: dict[Any, NotChecked] = {}
+    for code, rule in rules.items():
+        subjects = list(_subjects(project, rule.subject))
+        if not subjects:
+            missing[code, "", None] = NotChecked(NONE_OF[rule.subject], code=code)
+            continue
+        silent = True
+        for subject in subjects:
+            for said in rule.check(subject, project):
+                silent = False
+                if isinstance(said, NotChecked):
+                    missing.setdefault((code, said.why, said.place), replace(said, code=code))
+                else:
+                    # Two jobs may share a file: what is said of one line is said once.
+                    findings.setdefault((code, said.place, said.message), replace(said, code=code))
+        if silent:
+            passed.append(code)
+    return Judged(tuple(findings.values()), tuple(passed), tuple(missing.values()))
+
+
+def _subjects(project: Project, kind: Subject) -> Iterator[Any]:
+    match kind:
+        case Subject.JOB:
+            yield from project.jobs
+        case Subject.SCRIPT:
+            yield from project.scripts
+        case Subject.LAUNCH:
+            yield from project.launches
+        case Subject.CONFIG:
+            yield from project.configs
+        case Subject.DATA:
+            yield from project.data
+        case Subject.RUN:
+            yield from project.runs
+        case Subject.ENVIRONMENT:
+            yield from [project.environment] if project.environment is not None else []
+        case Subject.PROFILE:
+            yield from [project.profile] if project.profile is not None else []
+        case Subject.PROJECT:
+            yield project

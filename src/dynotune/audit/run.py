@@ -1,0 +1,208 @@
+"""A whole audit: read what was asked for, ask the rules, take out what somebody has answered for."""
+
+import datetime
+import importlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dynotune.audit.cost import Cost, cost_of, in_order
+from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.project import NotRead, Project
+from dynotune.audit.finding import Finding, NotChecked, Severity, severity
+from dynotune.audit.judging.baseline import Baseline
+from dynotune.audit.judging.choice import chosen
+from dynotune.audit.judging.rules_over import judge
+from dynotune.audit.judging.suppression import Suppression, suppressions
+from dynotune.audit.place import Place
+from dynotune.audit.registry import rules
+from dynotune.data.printable import printable
+from dynotune.errors import ConfigError
+
+CLEAN, FINDINGS, NOT_CHECKED = 0, 1, 2
+"""Exit codes: nothing at or above the level; something; no rule could be checked, or not a file that was named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is audited, and by which rules."""
+
+    project: Path | None = None
+    """A folder, read whole."""
+
+    files: Sequence[Path] = ()
+    """Configurations, scripts and launchers by name."""
+
+    environment: bool = False
+    data: Sequence[Path] = ()
+    tokenizer: str | None = None
+    runs: Sequence[Path] = ()
+    sources: Mapping[str, Path] = field(default_factory=dict)
+    """Source trees of trainers by name, to check keys against."""
+
+    profile: object = None
+    """What was seen of a command, or None."""
+
+    select: Sequence[str] = ()
+    ignore: Sequence[str] = ()
+    baseline: Baseline | None = None
+    today: datetime.date = field(default_factory=datetime.date.today)
+
+
+@dataclass(frozen=True, slots=True)
+class Suppressed:
+    finding: Finding
+    by: Suppression
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    findings: Sequence[Finding]
+    """What is left to do, most at stake first."""
+
+    suppressed: Sequence[Suppressed]
+    known: Sequence[Finding]
+    """In the baseline."""
+
+    passed: Sequence[str]
+    """Codes of rules that were checked and found nothing."""
+
+    not_checked: Sequence[NotChecked]
+    remarks: Sequence[tuple[Place, str]]
+    """On suppressions and the baseline: sentences."""
+
+    project: Project
+    cost: Cost
+    checked: int
+    """How many rules were asked about something and could answer."""
+
+    named: Sequence[str] = ()
+    """Files that were named, as places call them."""
+
+    def exit_code(self, level: Severity) -> int:
+        if any(severity(finding.stake) >= level for finding in self.findings):
+            return FINDINGS
+        lost = {one.place.file for one in self.project.not_read} & set(self.named)
+        return NOT_CHECKED if lost or not self.checked else CLEAN
+
+
+def audit(request: Request) -> Result:
+    """Read and judge. Nothing that is audited is run. Raises `ConfigError` for what was asked for wrongly."""
+    wanted = chosen(rules(), request.select, request.ignore)
+    project, named = read(request)
+    judged = judge(project, wanted)
+    told = list(suppressions(project, request.today))
+    open_, suppressed, used = [], [], set()
+    for finding in judged.findings:
+        by = next((one for one in told if one.covers(finding)), None)
+        if by is None:
+            open_.append(finding)
+        else:
+            used.add(by.place)
+            suppressed.append(Suppressed(finding, by))
+    remarks = list(_on_suppressions(told, used, set(wanted)))
+    known: list[Finding] = []
+    if request.baseline is not None:
+        open_, known, gone = request.baseline.split(open_, project.texts)
+        if gone:
+            remarks.append(
+                (Place(""), f"{len(gone)} of the baseline's findings are gone: write it again to keep it short.")
+            )
+    cost = cost_of(project)
+    unanswered = {one.code for one in judged.not_checked} - {one.code for one in judged.findings}
+    return Result(
+        findings=in_order(open_, cost),
+        suppressed=tuple(suppressed),
+        known=tuple(known),
+        passed=judged.passed,
+        not_checked=judged.not_checked,
+        remarks=tuple(remarks),
+        project=project,
+        cost=cost,
+        checked=len(set(wanted) - unanswered),
+        named=named,
+    )
+
+
+def _on_suppressions(told: Sequence[Suppression], used: set[Place], asked: set[str]) -> list[tuple[Place, str]]:
+    found = []
+    families = {code[:3] for code in asked}
+    for one in told:
+        if one.wrong:
+            found.append((one.place, f"this suppresses nothing: {one.wrong}."))
+            continue
+        unknown = sorted(code for code in one.codes if code not in {*rules(), *(code[:3] for code in rules())})
+        if unknown:
+            found.append(
+                (one.place, f"there is no rule {printable(', '.join(unknown))}: this suppresses nothing of it.")
+            )
+        elif one.place not in used and one.codes <= asked | families:
+            found.append(
+                (one.place, f"nothing is found here for {', '.join(sorted(one.codes))}: take the comment out.")
+            )
+    return found
+
+
+def read(request: Request) -> tuple[Project, tuple[str, ...]]:
+    """Everything that was asked for, and how places call the files that were named. Raises `ConfigError`."""
+    for path in (*request.files, *request.data, *request.runs, *([request.project] if request.project else [])):
+        if not path.exists():
+            raise ConfigError(f"{printable(str(path))} does not exist.")
+    root = request.project or _common(request.files)
+    named = tuple(Path(os.path.relpath(path, root)).as_posix() for path in request.files)
+    project, missing = Project(str(root)), []
+    if request.project is not None or request.files:
+        schemas = reader("schema", "Schemas")
+        whole = reader("read.project", "read_project")
+        if schemas is None or whole is None:
+            missing.append("configurations and scripts")
+        else:
+            only = () if request.project is not None else request.files
+            project = whole(root, only=only, schemas=schemas.of(request.sources))
+    if request.environment:
+        environment = reader("read.environment", "read_environment")
+        if environment is None:
+            missing.append("the environment")
+        else:
+            project = replace(project, environment=environment(try_packages=True))
+    if request.data:
+        data = reader("read.data", "read_data")
+        if data is None:
+            missing.append("data")
+        else:
+            job = _only(project.jobs)
+            project = replace(project, data=[data(path, request.tokenizer, job) for path in request.data])
+    if request.runs:
+        run = reader("read.run", "read_run")
+        if run is None:
+            missing.append("runs")
+        else:
+            project = replace(project, runs=[run(folder) for folder in request.runs])
+    left = [NotRead(Place(""), f"{what}: not in this version") for what in missing]
+    return replace(project, profile=request.profile, not_read=[*project.not_read, *left]), named
+
+
+def reader(module: str, name: str) -> Any:
+    """A reader by its place below `dynotune.audit`; None where this version has none."""
+    try:
+        return getattr(importlib.import_module(f"dynotune.audit.{module}"), name)
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("dynotune.audit."):
+            raise
+        return None
+
+
+def _only(jobs: Sequence[Job]) -> Job | None:
+    """The job that data is read for; None where there are several, whose masks may differ."""
+    return jobs[0] if len(jobs) == 1 else None
+
+
+def _common(files: Sequence[Path]) -> Path:
+    """The folder that places are relative to: here, where all lie below it."""
+    here = Path.cwd()
+    paths = [path.resolve() for path in files]
+    if all(path.is_relative_to(here.resolve()) for path in paths):
+        return Path()
+    return Path(os.path.commonpath([path.parent for path in paths]))

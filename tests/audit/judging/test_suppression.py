@@ -1,0 +1,88 @@
+"""Promise: a finding is suppressed by a comment with a reason and by nothing else; what suppresses nothing is said."""
+
+import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.judging.suppression import parse, suppressions
+from dynotune.audit.place import Place
+from tests.audit.made_up import a_finding
+
+TODAY = datetime.date(2026, 11, 22)
+HERE = Place("sft.yaml", 3)
+
+
+def covered(text: str, line: int, code: str = "OPT001", end_line: int = 0) -> bool:
+    project = Project(".", texts={"sft.yaml": text})
+    finding = a_finding(code, Place("sft.yaml", line, end_line=end_line))
+    return any(one.covers(finding) for one in suppressions(project, TODAY))
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "code", "is_covered"),
+    [
+        ("a: 1\nb: 2 # dynotune: ignore[OPT001] slower here\nc: 3\n", 2, "OPT001", True),
+        ("a: 1\n# dynotune: ignore[OPT001] slower here\nb: 2\nc: 3\n", 3, "OPT001", True),
+        ("a: 1\n# dynotune: ignore[OPT001] slower here\n# and more\nb: 2\nc: 3\n", 4, "OPT001", True),
+        ("a: 1\nb: 2 # dynotune: ignore[OPT] slower here\n", 2, "OPT001", True),
+        ("a: 1\nb: 2 # dynotune: ignore[ATT001, opt001]: slower here\n", 2, "OPT001", True),
+        ("# dynotune: ignore-file[OPT001] slower here\n\na: 1\nb: 2\n", 4, "OPT001", True),
+        ("#!/bin/sh\n# dynotune: ignore-file[OPT001] slower here\na\nb\n", 4, "OPT001", True),
+        ("a: 1\nb: 2 # dynotune: ignore[OPT001] slower until 2026-11-22\n", 2, "OPT001", True),
+        # and not:
+        ("a: 1\nb: 2 # dynotune: ignore[OPT001] slower until 2026-11-21\n", 2, "OPT001", False),
+        ("a: 1\nb: 2 # dynotune: ignore[OPT001]\n", 2, "OPT001", False),
+        ("a: 1\nb: 2 # dynotune: ignore[OPT001] until 2027-01-31\n", 2, "OPT001", False),
+        ("a: 1\nb: 2 # dynotune: ignore[OPT001] slower until tomorrow-ish\n", 2, "OPT001", False),
+        ("a: 1\nb: 2 # dynotune: ignore slower here\n", 2, "OPT001", False),
+        ("a: 1\nb: 2 # dynotune: ignore[OPT002] slower here\n", 2, "OPT001", False),
+        ("a: 1 # dynotune: ignore[OPT001] of this line\nb: 2\n", 2, "OPT001", False),
+        ("# dynotune: ignore[OPT001] of the next line\na: 1\nb: 2\n", 3, "OPT001", False),
+        ("a: 1\n# dynotune: ignore-file[OPT001] too late\nb: 2\nc: 1\n", 4, "OPT001", False),
+    ],
+)
+def test_whom_a_comment_covers(text: str, line: int, code: str, is_covered: bool) -> None:
+    assert covered(text, line, code) is is_covered
+
+
+def test_a_call_of_many_lines_is_covered_where_it_begins_or_ends() -> None:
+    text = "call(\n    a=1,  # dynotune: ignore[OPT001] of this argument\n)  # dynotune: ignore[OPT002] of all\n"
+    assert covered(text, 1, "OPT002", end_line=3)
+    assert not covered(text, 1, "OPT001", end_line=3)
+
+
+def test_json_has_no_comments() -> None:
+    project = Project(".", texts={"a.json": '{"x": "# dynotune: ignore[OPT001] not a comment"}'})
+    assert not list(suppressions(project, TODAY))
+
+
+REASONS = st.text(
+    st.characters(codec="utf-8", exclude_categories=("C", "Z"), exclude_characters="#[]-:,;()"), min_size=1
+)
+
+
+@given(
+    codes=st.lists(st.from_regex(r"[A-Z]{3}[0-9]{3}|[A-Z]{3}", fullmatch=True), min_size=1, max_size=3),
+    words=st.lists(REASONS, min_size=1, max_size=5),
+    until=st.none() | st.dates(min_value=TODAY),
+    whole=st.booleans(),
+)
+def test_what_is_written_is_read(codes: list[str], words: list[str], until: datetime.date | None, whole: bool) -> None:
+    reason = " ".join(words)
+    if "until" in words:
+        return
+    tail = f" until {until.isoformat()}" if until else ""
+    one = parse(f" dynotune: ignore{'-file' if whole else ''}[{', '.join(codes)}] {reason}{tail}", HERE, TODAY)
+    assert one is not None
+    assert (one.codes, one.reason, one.until, one.whole_file, one.wrong) == (frozenset(codes), reason, until, whole, "")
+
+
+@given(st.text())
+def test_no_comment_makes_it_fail(text: str) -> None:
+    one = parse(text, HERE, TODAY)
+    assert one is None or one.wrong or (one.codes and one.reason)
+    after = parse(f"dynotune: ignore{text}", HERE, TODAY)
+    assert after is None or after.wrong or (after.codes and after.reason)
