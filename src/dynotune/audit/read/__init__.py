@@ -1,0 +1,1 @@
+"""What turns files into facts. Everything is read, nothing is run or imported."""
