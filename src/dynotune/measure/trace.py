@@ -65,6 +65,10 @@ class TracedStep:
         self.evidence: Evidence | None = None
         """None while the step runs, and where it raised."""
 
+        self.events: Events | None = None
+        """All of them, one by one, and in `where` what they belong to: for who asks when something ran. As `evidence`."""
+
+        self.where: Attribution | None = None
         self.micro_batches = 0
 
     def forward(self, micro_batch: int) -> Range:
@@ -115,6 +119,7 @@ class Tracer:
             events = read(profiler.profiler.kineto_results.events())
             where = attribute(events)
             seen = tuple(add_up(events, where))
+        traced.events, traced.where = events, where
         traced.evidence = Evidence(
             step=number,
             device=self.device.type,

@@ -51,6 +51,7 @@ class AttentionBackend(Speedup):
 
     proof = "its kernels at every attention module, forward and backward; no other attention and no mask beside them."
     slot = "attention"
+    touches = ("attention",)
     requires = ("packed_execution",)
 
     def asked(self, config: "WholeConfig") -> tuple[Setting, str] | None:

@@ -260,6 +260,10 @@ class Speedup(ABC):
     slot: ClassVar[str | None] = None
     """Of speed-ups with the same slot one is installed: the first by `rank` that can be."""
 
+    touches: ClassVar[tuple[str, ...]] = ()
+    """Classes of a step's time that it can shorten, as `measure.kernel_classes.Work` names them: what a profile takes for
+    the most that it could gain."""
+
     package: ClassVar[str | None] = None
     """The optional package that it needs, by its name in `dynotune.accelerators`."""
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 class ElementwiseKernel(Speedup):
     """One kind of module whose elementwise operations a Triton kernel of ours stands in for."""
 
+    touches = ("norms and elementwise",)
     module_kind: ClassVar[str]
     """As `dynotune.model.elementwise` calls it."""
 

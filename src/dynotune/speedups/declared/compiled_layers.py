@@ -26,6 +26,7 @@ GRAPHS_OF_CUDA = ("reduce-overhead", "max-autotune")
 class CompiledLayers(Speedup):
     name = "compiled_layers"
     summary = "Compiles the decoder layers, one graph for each token count: elementwise operations become few kernels."
+    touches = ("norms and elementwise", "copies", "idle: host")
     proof = "compiled code at every layer, forward and backward; nothing compiled again, nothing run as it is written."
     order = Order.COMPILE
     default = "off"  # slower than our own kernels wherever it was measured with large micro-batches (`expected_gain`)

@@ -15,6 +15,7 @@ class FusedLora(Speedup):
     summary = (
         "Computes a LoRA linear in one function: shared input read once, no float32 round trips, epilogue additions."
     )
+    touches = ("LoRA",)
     proof = "its function at every group of linears, forward and backward; in compiled layers, in their graphs."
     order = Order.LORA
     requires = ("packed_execution",)

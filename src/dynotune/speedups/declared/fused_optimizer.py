@@ -21,6 +21,7 @@ OPERATORS = {"adamw_torch_fused": "aten::_fused_adamw", "adamw_torch": "aten::_f
 class FusedOptimizer(Speedup):
     name = "fused_optimizer"
     summary = "Updates all weights in a few kernels, which leave a step that is not finite out without asking the host."
+    touches = ("optimizer",)
     proof = "PyTorch's fused kernel in the update, and no wait of the host there."
     scope = Scope.STEP
     order = Order.STEP

@@ -17,6 +17,7 @@ are asked for."""
 class LabelledRowsHead(Speedup):
     name = "labelled_rows_head"
     summary = "Computes logits of label tokens only, in chunks, and their gradient at once; full logits never exist."
+    touches = ("head and loss",)
     proof = "its row kernel once in each micro-batch, its gradient handed over; no logits of tokens without a label."
     order = Order.HEAD
     slot = "head"

@@ -16,6 +16,7 @@ FUNCTION = "LigerFusedLinearCrossEntropyFunction"
 class LigerCrossEntropy(LigerKernel):
     name = "liger_cross_entropy"
     summary = "Forms the loss and its gradient by Liger's fused linear cross entropy, of label tokens only."
+    touches = ("head and loss",)
     proof = "Liger's loss kernel, its gradient handed over; no logits of tokens without a label."
     order = Order.HEAD
     slot = "head"

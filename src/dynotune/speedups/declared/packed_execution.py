@@ -21,6 +21,7 @@ EMBEDDING = ("^aten::embedding$",)
 class PackedExecution(Speedup):
     name = "packed_execution"
     summary = "Lays the documents of a step side by side, isolated from each other, in as few forward passes as fit."
+    touches = ("GEMM", "attention", "head and loss", "norms and elementwise", "LoRA", "copies", "idle: host")
     proof = "one pass through the layers for all documents of a micro-batch; no mask of all tokens by all tokens."
     scope = Scope.PLAN
     order = Order.EXECUTION

@@ -12,6 +12,7 @@ from dynotune.speedups.registry import register
 class Prefetch(Speedup):
     name = "prefetch"
     summary = "Lays micro-batches out in a thread and copies them from pinned memory while the device works."
+    touches = ("idle: data",)
     proof = "every micro-batch was begun ahead, in another thread."
     scope = Scope.STEP
     order = Order.STEP

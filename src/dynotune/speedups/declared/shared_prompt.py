@@ -13,6 +13,7 @@ from dynotune.speedups.registry import register
 class SharedPrompt(Speedup):
     name = "shared_prompt"
     summary = "Lays the prompt of a pair out once, before both of its answers, which do not see each other."
+    touches = ("GEMM", "attention", "norms and elementwise", "LoRA")
     proof = (
         "fewer tokens went through the layers than the sides of the pairs hold, or more keys than tokens were gathered."
     )

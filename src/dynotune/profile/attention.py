@@ -1,0 +1,37 @@
+"""Attention that does more than its documents need, and what leaving that would save.
+
+What packed attention takes on a GPU was measured (`attention_rates.json`, from `benchmarks/gpu_attention_backends.py`), so
+the saving is predicted: the time now, with the masks and the copies of keys and values that the slow path makes, less what
+the documents' own pairs take at the rate of a kernel that only computes those.
+"""
+
+from collections.abc import Iterator
+
+from dynotune.measure.kernel_classes import Work
+from dynotune.measure.rooflines import attention_flops
+from dynotune.profile.breakdown import Breakdown
+from dynotune.profile.record import Record
+from dynotune.speedups.absences import dense_masks, math_attention
+
+
+def slow_paths(record: Record, breakdown: Breakdown) -> Iterator[tuple[str, str, float]]:
+    """(name, sentence, seconds of a step that can be saved)."""
+    device = record.environment.device
+    for name, absent in (("dense-mask", dense_masks()), ("attention-written-out", math_attention())):
+        seen = next((what for one in record.traced if (what := absent.found(one.evidence(device)))), None)
+        if seen is None:
+            continue
+        now = breakdown.row(Work.ATTENTION).seconds
+        yield name, f"{absent.what}: {seen}; attention takes {1e3 * now:,.3g} ms of a step", saving(record, breakdown)
+        return
+
+
+def saving(record: Record, breakdown: Breakdown) -> float:
+    """Seconds of a step, at most the time of attention itself."""
+    row, model = breakdown.row(Work.ATTENTION), record.model
+    lengths = [n for one in record.traced for n in one.lengths]
+    rate = record.ceilings.matmul.get("bfloat16")
+    if not lengths or not rate or model.layers is None or model.heads is None or model.head_dim is None:
+        return row.above if row.floor is not None else row.seconds / 2
+    flops = attention_flops(lengths, model.layers, model.heads, model.head_dim, backward=True) / len(record.traced)
+    return max(0.0, row.seconds - flops / rate)

@@ -1,0 +1,304 @@
+"""What holds a run back: one function a cause, each from the record and its breakdown to a finding or nothing.
+
+Thresholds stand in each function's file-level constants: below them a cause is noise or costs less than the reader's time.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from statistics import fmean, median
+
+from dynotune.measure.evidence import Phase, Source
+from dynotune.measure.kernel_classes import IDLE, Work
+from dynotune.measure.trace_attribution import PHASES
+from dynotune.measure.trace_facts import READ_ON_HOST, WAIT
+from dynotune.profile import attention
+from dynotune.profile.breakdown import Breakdown, quiet
+from dynotune.profile.findings import Finding
+from dynotune.profile.precision import full_precision_share
+from dynotune.profile.record import Record
+from dynotune.profile.remedies import remedy
+
+WAIT_SHARE = 0.03
+"""Of a step: waits for data or ranks above it are said."""
+
+READ_SHARE = 0.01
+HOST_SHARE = 0.10
+PRECISION_SHARE = 0.05
+LOW_FILL = 0.8
+UPDATE_SHARE = 0.03
+UPDATE_LAUNCHES = 60
+"""Kernels in an update; a fused one has some for each group of tensors, whatever their number."""
+
+EXPOSED_SHARE = 0.05
+PAGEABLE_SHARE = 0.01
+
+Detector = Callable[[Record, Breakdown | None], Iterator[Finding]]
+
+
+def found_in(record: Record, breakdown: Breakdown | None) -> list[Finding]:
+    """Dearest first."""
+    every = [finding for detector in DETECTORS for finding in detector(record, breakdown)]
+    return sorted(every, key=lambda one: -one.seconds)
+
+
+def step_seconds(record: Record, breakdown: Breakdown | None) -> float:
+    if breakdown is not None:
+        return breakdown.seconds
+    steps = quiet(record.timed)
+    return median(one.seconds for one in steps) if steps else 0.0
+
+
+def slow_loader(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
+    step = step_seconds(record, breakdown)
+    if breakdown is not None:
+        waits = breakdown.row(Work.DATA).seconds
+    else:
+        told = [one.data_wait for one in quiet(record.timed) if one.data_wait is not None]
+        waits = fmean(told) if told else 0.0
+    if step <= 0 or waits / step < WAIT_SHARE:
+        return
+    workers = record.environment.loader_workers
+    by = "" if workers is None else f"; {workers} worker{'s' * (workers != 1)} make batches ahead"
+    sentence = f"waiting for data takes {_ms(waits)} of each step ({_percent(waits / step)}){by}"
+    yield Finding("slow-loader", sentence, waits, remedy(record, "slow-loader", waits, step))
+
+
+def host_reads(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
+    """Values that the loop reads while a step runs (`.item()`): the device has nothing to do until the host goes on."""
+    if breakdown is None:
+        return
+    count, where = _reads(record)
+    cost = sum(breakdown.reads.values())
+    step = breakdown.seconds
+    if breakdown.on_device:
+        if cost / step < READ_SHARE:
+            return
+        sentence = (
+            f"the host waits for the device {count:.0f} times a step{where}, and then the device for the host:"
+            f" {_ms(cost)} a step ({_percent(cost / step)})"
+        )
+        yield Finding("host-reads", sentence, cost, remedy(record, "host-reads", cost, step))
+    elif count >= 1:
+        sentence = (
+            f"{count:.0f} values a step go from tensors to Python (`.item()`){where}: free on a CPU, a wait for all work"
+            " that is queued on a GPU"
+        )
+        yield Finding("host-reads", sentence, 0.0, remedy(record, "host-reads", 0.0, step))
+
+
+def _reads(record: Record) -> tuple[float, str]:
+    """Per step, outside of the update; and where, in words, if it is always in one place."""
+    total, places = 0, set[str]()
+    for one in record.traced:
+        events = one.events
+        on_device = any(kind is Source.RUNTIME for kind in events.kinds)
+        for i, name in enumerate(events.names):
+            if not one.where.in_step[i] or PHASES[one.where.phase[i]] is Phase.UPDATE:
+                continue
+            wait = events.kinds[i] is Source.RUNTIME and WAIT.match(name) if on_device else name == READ_ON_HOST
+            if wait and not (not on_device and _in_update(one.events, int(events.start[i]))):
+                total += 1
+                places.add(one.where.places[one.where.place[i]] or str(PHASES[one.where.phase[i]]))
+    said = {"other": "between the passes"}
+    where = next(iter(places)) if len(places) == 1 else ""
+    return total / max(1, len(record.traced)), f", {said.get(where, f'in {where}')}" if where else ""
+
+
+def _in_update(events: object, at: int) -> bool:
+    names, start, end = events.names, events.start, events.end  # type: ignore[attr-defined]
+    return any(
+        name.startswith("Optimizer.step#") and start[i] <= at < end[i]
+        for i, name in enumerate(names)
+        if name.startswith("Optimizer.")
+    )
+
+
+def full_precision(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
+    share = full_precision_share(record)
+    if breakdown is None or share < PRECISION_SHARE:
+        return
+    asked = record.model.asked_precision
+    rates = record.ceilings.matmul
+    faster = rates[asked] / rates["float32"] if rates.get(asked) and rates.get("float32") else 2.0
+    products = sum(breakdown.row(work).seconds for work in (Work.GEMM, Work.LORA, Work.HEAD))
+    saves = products * share * max(0.0, 1 - 1 / faster)
+    sentence = f"{asked} was asked for and {_percent(share)} of the FLOPs of matrix products ran in float32"
+    name = "full-precision-products"
+    yield Finding(name, sentence, saves, remedy(record, name, saves, breakdown.seconds))
+
+
+def low_fill(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
+    real = sum(one.real_tokens or 0 for one in record.timed if one.processed_tokens)
+    processed = sum(one.processed_tokens or 0 for one in record.timed if one.real_tokens)
+    if not processed or real / processed >= LOW_FILL:
+        return
+    step = step_seconds(record, breakdown)
+    by_token = 1.0 if breakdown is None else 1 - breakdown.share(Work.OPTIMIZER, Work.COMMUNICATION, *IDLE)
+    saves = step * by_token * (1 - real / processed)
+    sentence = (
+        f"{_percent(1 - real / processed)} of the processed tokens are padding (fill {_percent(real / processed)})"
+    )
+    yield Finding("low-fill", sentence, saves, remedy(record, "low-fill", saves, step))
+
+
+def recompiling(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
+    with_it = [one for one in record.timed if one.compilations]
+    if not with_it:
+        return
+    graphs = sum(one.compilations for one in with_it)
+    usual = [one.seconds for one in record.timed if not one.compilations]
+    level = median(usual) if usual else 0.0
+    lost = sum(max(0.0, one.seconds - level) for one in with_it) / len(record.timed) if usual else 0.0
+    step = step_seconds(record, breakdown)
+    sentence = (
+        f"torch.compile made {graphs} new graphs in {len(with_it)} of {len(record.timed)} steps after warming up: shapes"
+        f" still change ({_ms(lost)} a step on average)"
+    )
+    yield Finding("recompiling", sentence, lost, remedy(record, "recompiling", lost, max(step, lost)))
+
+
+def unfused_optimizer(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
+    if breakdown is None or "(fused)" in record.optimizer:
+        return
+    row, step = breakdown.row(Work.OPTIMIZER), breakdown.seconds
+    many = "for-loop" in record.optimizer or _update_calls(record, breakdown.on_device) > UPDATE_LAUNCHES
+    if row.share < UPDATE_SHARE or not many:
+        return
+    saves = row.above if row.floor is not None else row.seconds / 2
+    calls = _update_calls(record, breakdown.on_device)
+    what = "kernels" if breakdown.on_device else "operators"
+    sentence = (
+        f"the optimizer ({record.optimizer or 'its kind is not known'}) takes {_ms(row.seconds)} of each step"
+        f" ({_percent(row.share)}) in {calls:.0f} {what}: it is not fused"
+    )
+    yield Finding("unfused-optimizer", sentence, saves, remedy(record, "unfused-optimizer", saves, step))
+
+
+def _update_calls(record: Record, on_device: bool) -> float:
+    """Kernels, or on the CPU operators, of an update."""
+    wanted = Source.KERNEL if on_device else Source.OPERATOR
+    count = 0
+    for one in record.traced:
+        events = one.events
+        spans = [
+            (int(events.start[i]), int(events.end[i]))
+            for i, name in enumerate(events.names)
+            if name.startswith("Optimizer.step#") and events.kinds[i] not in (Source.KERNEL, Source.COPY)
+        ]
+        for i, kind in enumerate(events.kinds):
+            if kind is not wanted or not one.where.in_step[i]:
+                continue
+            operator = int(one.where.operator[i]) if on_device else i
+            at = int(events.start[operator if operator >= 0 else i])
+            if PHASES[one.where.phase[i]] is Phase.UPDATE or any(a <= at < b for a, b in spans):
+                count += 1
+    return count / max(1, len(record.traced))
+
+
+def weights_elsewhere(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
+    """Weights that do not lie on the device that computes, or a GPU that nobody uses."""
+    total = record.model.parameters
+    step = step_seconds(record, breakdown)
+    on_cpu = [one for one in record.model.weights if not one.device.startswith("cuda")]
+    if record.environment.device == "cuda" and on_cpu:
+        share = sum(one.parameters for one in on_cpu) / total
+        where = ", ".join(sorted({one.device for one in on_cpu}))
+        copies = breakdown.row(Work.COPIES).seconds if breakdown is not None else 0.0
+        sentence = f"{_percent(share)} of the weights lie on {where} and not on the GPU that trains"
+        yield Finding("weights-elsewhere", sentence, copies, remedy(record, "weights-elsewhere", copies, step))
+    elif record.environment.device == "cpu" and record.environment.gpus:
+        n = record.environment.gpus
+        sees = "one GPU that PyTorch sees is" if n == 1 else f"{n} GPUs that PyTorch sees are"
+        sentence = f"the weights are on the CPU, and {sees} not used"
+        yield Finding("weights-elsewhere", sentence, step, remedy(record, "weights-elsewhere", 0.0, step))
+
+
+def host_bound(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
+    if breakdown is None or not breakdown.on_device:
+        return
+    idle = breakdown.row(Work.HOST).seconds - sum(breakdown.reads.values())
+    if idle / breakdown.seconds < HOST_SHARE:
+        return
+    share = _percent(idle / breakdown.seconds)
+    sentence = f"the GPU waits {_ms(idle)} of each step ({share}) for the host to launch: host-bound"
+    yield Finding("host-bound", sentence, idle, remedy(record, "host-bound", idle, breakdown.seconds))
+
+
+def waiting_for_ranks(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
+    if breakdown is None:
+        return
+    for name, work, words, least in (
+        ("ranks-wait", Work.RANKS, "waiting for other ranks takes", WAIT_SHARE),
+        ("exposed-communication", Work.COMMUNICATION, "communication that nothing hides takes", EXPOSED_SHARE),
+    ):
+        row = breakdown.row(work)
+        if row.share >= least:
+            sentence = f"{words} {_ms(row.seconds)} of each step ({_percent(row.share)})"
+            yield Finding(name, sentence, row.seconds, remedy(record, name, row.seconds, breakdown.seconds))
+
+
+def pageable_copies(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
+    if breakdown is None or not breakdown.on_device:
+        return
+    took = 0
+    for one in record.traced:
+        for i, name in enumerate(one.events.names):
+            if name.startswith("Memcpy HtoD") and "Pageable" in name and one.where.in_step[i]:
+                took += int(one.events.end[i] - one.events.start[i])
+    seconds = took / 1e9 / len(record.traced)
+    if seconds / breakdown.seconds >= PAGEABLE_SHARE:
+        sentence = f"batches are copied from memory that is not pinned: {_ms(seconds)} of each step"
+        yield Finding(
+            "pageable-copies", sentence, seconds, remedy(record, "pageable-copies", seconds, breakdown.seconds)
+        )
+
+
+def memory_retries(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
+    if record.memory.retries:
+        sentence = (
+            f"the allocator gave memory back and asked again {record.memory.retries} times: it is nearly full or torn"
+        )
+        step = step_seconds(record, breakdown)
+        yield Finding("allocator-retries", sentence, 0.0, remedy(record, "allocator-retries", 0.0, step))
+
+
+def slow_attention(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
+    """Attention that computes pairs of tokens of different documents, or writes its weights out."""
+    if breakdown is None:
+        return
+    for name, sentence, saves in attention.slow_paths(record, breakdown):
+        yield Finding(name, sentence, saves, remedy(record, name, saves, breakdown.seconds))
+
+
+def slow_steps(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
+    """Steps in which something besides training happened, by what it cost in the mean of all steps."""
+    level = [one.seconds for one in record.timed if not one.happened and not one.compilations]
+    if not level:
+        return
+    usual, total = median(level), sum(one.seconds for one in record.timed)
+    for what in sorted({what for one in record.timed for what in one.happened}):
+        with_it = [one for one in record.timed if what in one.happened]
+        lost = sum(max(0.0, one.seconds - usual) for one in with_it)
+        if lost / total >= WAIT_SHARE:
+            gaps = {b.number - a.number for a, b in pairwise(with_it)}
+            every = f", every {gaps.pop()} steps" if len(gaps) == 1 else ""
+            mean = lost / len(record.timed)
+            cost = f"{_percent(lost / total)} of the time ({_ms(mean)} a step)"
+            sentence = f"{len(with_it)} steps with {what}{every} take {cost}"
+            yield Finding(
+                f"slow-{what}", sentence, mean, remedy(record, f"slow-{what}", mean, total / len(record.timed))
+            )
+
+
+DETECTORS: Sequence[Detector] = (
+    slow_loader, host_reads, full_precision, low_fill, recompiling, unfused_optimizer, weights_elsewhere, host_bound,
+    waiting_for_ranks, pageable_copies, memory_retries, slow_attention, slow_steps,
+)  # fmt: skip
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:,.3g} ms" if seconds < 1 else f"{seconds:,.3g} s"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1f} %"

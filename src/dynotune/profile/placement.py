@@ -1,0 +1,74 @@
+"""Where things lie and in what precision they ran, in lines; and what this profile cannot tell."""
+
+from collections import Counter
+
+from dynotune.measure.kernel_classes import Work
+from dynotune.profile.breakdown import Breakdown
+from dynotune.profile.precision import product_flops
+from dynotune.profile.record import Record
+
+SLOW = ("nfs", "fuse", "cifs", "smb", "9p", "lustre", "beegfs", "ceph", "gpfs", "glusterfs", "s3fs")
+"""Kinds of file systems that lie behind a network or a process."""
+
+
+def placement(record: Record) -> tuple[str, ...]:
+    """A line each: weights, products, splits, files, threads."""
+    model, environment = record.model, record.environment
+    lines = []
+    groups = Counter[tuple[str, str, bool]]()
+    for one in model.weights:
+        groups[one.device, one.dtype, one.trained] += one.parameters
+    if groups:
+        parts = [
+            f"{n:,} {dtype} on {device}{' (trained)' if trained else ''}"
+            for (device, dtype, trained), n in groups.most_common(6)
+        ]
+        lines.append(f"weights: {'; '.join(parts)}" + (f"; {model.quantised}" if model.quantised else ""))
+    flops = product_flops(record)
+    if total := sum(flops.values()):
+        ran = ", ".join(
+            f"{100 * n / total:.0f} % {name or 'other'}" for name, n in sorted(flops.items(), key=lambda x: -x[1])
+        )
+        asked = f" (asked: {model.asked_precision})" if model.asked_precision else ""
+        lines.append(f"matrix products ran in: {ran} of their FLOPs{asked}")
+    if model.attention:
+        again = {True: "; layers are computed again in the backward pass", False: ""}.get(bool(model.checkpointing), "")
+        lines.append(f"attention: {model.attention}{again}")
+    if len(set(model.device_map.values())) > 1:
+        devices = Counter(model.device_map.values())
+        lines.append("device_map: " + ", ".join(f"{n} modules on {device}" for device, n in devices.most_common()))
+    slow = {what: kind for what, kind in environment.file_systems.items() if any(one in kind.lower() for one in SLOW)}
+    if slow:
+        lines.append("behind a network: " + ", ".join(f"{what} on {kind}" for what, kind in slow.items()))
+    elif environment.file_systems:
+        lines.append("files: " + ", ".join(f"{what} on {kind}" for what, kind in environment.file_systems.items()))
+    host = [f"{environment.threads} threads of PyTorch"] if environment.threads is not None else []
+    host += [f"{environment.cores} cores"] if environment.cores is not None else []
+    host += [f"{environment.loader_workers} loader workers"] if environment.loader_workers is not None else []
+    if host:
+        lines.append("host: " + ", ".join((*host, *environment.variables)))
+    return tuple(lines)
+
+
+def cannot_know(record: Record, breakdown: Breakdown | None) -> tuple[str, ...]:
+    """What was not observed, and why."""
+    lines = list(record.notes)
+    if breakdown is None:
+        lines.append("no step was traced: classes of time, floors and precision are not known")
+    elif not breakdown.on_device:
+        why = "this is a CPU" if record.environment.device == "cpu" else "the trace holds no kernels"
+        lines.append(
+            f"{why}: times are the host's operators under a profiler that slows them; idle time, hidden copies and"
+            " communication, and what a GPU would wait for cannot be told"
+        )
+    if not record.ceilings.matmul:
+        lines.append("the device's ceilings were not measured: no floors")
+    elif breakdown is not None:
+        missing = [str(row.work) for row in breakdown.rows if row.floor is None and row.share >= 0.02]
+        if missing:
+            lines.append(f"no floor is known for: {', '.join(missing)}")
+    if breakdown is not None and breakdown.share(Work.OTHER) >= 0.02:
+        lines.append(f"{100 * breakdown.share(Work.OTHER):.0f} % of the step ran in kernels that no rule knows")
+    if any(one.real_tokens is None for one in record.timed):
+        lines.append("real tokens of the steps are not known: no tokens a second, and no fill")
+    return tuple(lines)

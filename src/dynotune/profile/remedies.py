@@ -1,0 +1,119 @@
+"""What to do about each finding, in the settings of whoever trained, and about speed-ups that a run of ours goes without."""
+
+from collections.abc import Mapping, Sequence
+
+from dynotune.measure.kernel_classes import Work
+from dynotune.profile.breakdown import Breakdown
+from dynotune.profile.findings import Finding, Kind, Remedy
+from dynotune.profile.record import Record
+from dynotune.speedups.registry import speedups
+
+WORTH = 1.02
+"""A ceiling below it is not worth the reader's time."""
+
+_Advice = tuple[str, Kind, str]
+"""What to do, its kind, and the setting."""
+
+OURS: Mapping[str, _Advice] = {
+    "slow-loader": ("make batches ahead", Kind.EXACT, "speedups.prefetch=on"),
+    "host-reads": ("read values late: callbacks that call `.item()` every step make the host wait", Kind.EXACT, ""),
+    "full-precision-products": ("compute in 16 bits", Kind.NUMERIC, "bf16=true"),
+    "low-fill": ("lay documents side by side instead of padding", Kind.EXACT, "packed_execution=auto"),
+    "recompiling": (
+        "go without compiled layers, or find what changes shape",
+        Kind.EXACT,
+        "speedups.compiled_layers=off",
+    ),
+    "unfused-optimizer": ("use the fused update", Kind.EXACT, "speedups.fused_optimizer=on"),
+    "weights-elsewhere": ("train on the GPU", Kind.OPERATIONAL, "use_cpu=false"),
+    "host-bound": ("compile the layers, so that fewer kernels are launched", Kind.EXACT, "speedups.compiled_layers=on"),
+    "exposed-communication": ("take more tokens a step", Kind.BEHAVIOURAL, ""),
+    "ranks-wait": ("find the slow rank: compare its clocks and its data", Kind.OPERATIONAL, ""),
+    "pageable-copies": ("pin the memory that batches are made in", Kind.EXACT, ""),
+    "allocator-retries": ("leave more memory free: smaller micro-batches", Kind.EXACT, "micro_batch_tokens=4096"),
+    "dense-mask": ("isolate packed documents by a kernel and not by a mask", Kind.EXACT, "packed_execution=auto"),
+    "attention-written-out": ("use an attention kernel", Kind.EXACT, "attn_implementation=sdpa"),
+    "slow-log": ("log less often", Kind.OPERATIONAL, "logging_steps=100"),
+    "slow-evaluate": ("evaluate less often or on fewer rows", Kind.OPERATIONAL, "eval_steps=1000"),
+    "slow-save": ("save less often", Kind.OPERATIONAL, "save_steps=1000"),
+}
+"""By finding, for our own runs."""
+
+THEIRS: Mapping[str, _Advice] = {
+    "slow-loader": ("make batches in other processes", Kind.EXACT, "dataloader_num_workers=4"),
+    "host-reads": ("keep values on the device and read them every so many steps", Kind.EXACT, ""),
+    "full-precision-products": ("compute in 16 bits", Kind.NUMERIC, "bf16=True"),
+    "low-fill": ("flatten a batch instead of padding it, with a flash kernel", Kind.EXACT, "padding_free=True"),
+    "recompiling": ("pad to few lengths, or leave torch.compile off", Kind.EXACT, "torch_compile=False"),
+    "unfused-optimizer": ("use the fused optimizer", Kind.EXACT, 'optim="adamw_torch_fused"'),
+    "weights-elsewhere": ("keep the whole model on the GPU", Kind.OPERATIONAL, "device_map=None"),
+    "host-bound": ("larger micro-batches of the same step, or compiled layers", Kind.EXACT, "torch_compile=True"),
+    "exposed-communication": ("accumulate more before ranks meet", Kind.BEHAVIOURAL, "gradient_accumulation_steps"),
+    "ranks-wait": ("find the slow rank: compare its clocks and its data", Kind.OPERATIONAL, ""),
+    "pageable-copies": ("pin the memory of batches", Kind.EXACT, "dataloader_pin_memory=True"),
+    "allocator-retries": ("leave more memory free", Kind.OPERATIONAL, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
+    "dense-mask": ("isolate packed documents by a varlen kernel", Kind.EXACT, 'attn_implementation="flash_attention_2"'),
+    "attention-written-out": ("use an attention kernel", Kind.EXACT, 'attn_implementation="sdpa"'),
+    "slow-log": ("log less often", Kind.OPERATIONAL, "logging_steps=100"),
+    "slow-evaluate": ("evaluate less often or on fewer rows", Kind.OPERATIONAL, "eval_steps=1000"),
+    "slow-save": ("save less often", Kind.OPERATIONAL, "save_steps=1000"),
+}  # fmt: skip
+"""The same for transformers and TRL; a plain loop has no settings, and the sentence alone stands."""
+
+
+def remedy(record: Record, name: str, saves: float, step: float) -> Remedy | None:
+    """For a finding; None where nothing is known to help."""
+    advice = (OURS if record.trainer == "dynotune" else THEIRS).get(name)
+    if advice is None:
+        return None
+    text, kind, setting = advice
+    setting = "" if record.trainer == "torch" else setting
+    return Remedy(name, text, kind, setting, _command(record, setting), saves, ceiling(step, saves))
+
+
+def ceiling(step: float, saves: float) -> float:
+    """Step before over step after, by Amdahl's law."""
+    return step / (step - saves) if 0 < saves < step else float("inf") if saves >= step > 0 else 1.0
+
+
+def ranked(record: Record, breakdown: Breakdown | None, found: Sequence[Finding]) -> tuple[Remedy, ...]:
+    """Of findings and of speed-ups that the run goes without, those that could gain anything, the largest ceiling first."""
+    every = [one.remedy for one in found if one.remedy is not None and one.remedy.ceiling >= WORTH]
+    said = {one.setting for one in every}
+    every += [one for one in _of_registry(record, breakdown) if one.setting not in said and one.ceiling >= WORTH]
+    return tuple(sorted(every, key=lambda one: -one.ceiling))
+
+
+def _of_registry(record: Record, breakdown: Breakdown | None) -> list[Remedy]:
+    if breakdown is None:
+        return []
+    registry, found = speedups(), []
+    for state in record.speedups:
+        one = registry.get(state.name)
+        if one is None or state.state == "installed" or (state.state == "left out" and not state.remedy):
+            continue
+        saves = sum(_above(breakdown, Work(name)) for name in one.touches)
+        how = f"{state.remedy}: " if state.state != "off" and state.remedy else ""
+        setting = f"speedups.{state.name}=on"
+        found.append(
+            Remedy(
+                state.name,
+                f"{how}{one.summary.rstrip('.')}",
+                Kind(str(one.kind)),
+                setting,
+                "" if how else _command(record, setting),
+                saves,
+                ceiling(breakdown.seconds, saves),
+            )
+        )
+    return found
+
+
+def _above(breakdown: Breakdown, work: Work) -> float:
+    """Seconds that a speed-up of this class can take away at most: what is above its floor, or all of it."""
+    row = breakdown.row(work)
+    return row.above if row.floor is not None else row.seconds
+
+
+def _command(record: Record, change: str) -> str:
+    return record.measuring.format(change=change) if change and record.measuring else ""

@@ -1,0 +1,114 @@
+"""Promise: kernels are known by their real names, and told apart by where they ran."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dynotune.measure.evidence import Phase, Source
+from dynotune.measure.kernel_classes import Ran, Surroundings, Trait, Work, trait_of_kernel, trait_of_operator, work_of
+
+RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
+
+SEEN = {
+    Trait.GEMM: [
+        "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNT",
+        "nvjet_sm90_tss_192x192_64x3_1x2_h_badd_coopB_NTN",
+        "void cublasLt::splitKreduce_kernel<32, 16, int, __nv_bfloat16, float>",
+        "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas",
+        "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int>>>",
+        "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn",
+    ],
+    Trait.ATTENTION: [
+        "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4, false, false, cutlass::bfloat16_t>>",
+        "void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<128, 64, 128, 8>>",
+        "void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnBwdSm90<flash::CollectiveMainloop>>>",
+        "void flash::prepare_varlen_num_blocks_kernel<1, true>(int, int, int, int const*)",
+        "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x128_1x4x1_cga1x1x1_kernel0_0",
+        "void cudnn::fusion::compute_dot_do_o_specialized<true, 128>(void const*, void const*, void*, void*)",
+        "fmha_cutlassF_bf16_aligned_64x128_rf_sm80(PyTorchMemEffAttention::AttentionKernel<cutlass::bfloat16_t>::Params)",
+        "kernel_cutlass_kernel_flash_attncuteflash_fwd_sm90FlashAttentionForwardSm90_object_at__tensor",
+        "triton_tem_fused_flex_attention_backward_1",
+    ],
+    Trait.OPTIMIZER: [
+        "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::FusedOptim",
+    ],
+    Trait.LOSS: ["liger_cross_entropy_kernel", "dynotune_head_rows", "cunn_SoftMaxForward_LogSoftMax"],
+    Trait.ELEMENTWISE: [
+        "triton_poi_fused_mul_silu_view_4",
+        "triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0",
+        "dynotune_rms_norm_backward",
+        "_swiglu_forward_kernel",
+        "_triton_rope",
+        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >",
+        "void at::native::reduce_kernel<128, 4, at::native::ReduceOp<float, at::native::func_wrapper_t<float>>>",
+    ],
+    Trait.COPY: [
+        "Memcpy DtoH (Device -> Pinned)",
+        "Memset (Device)",
+        "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>",
+        "void at::native::vectorized_elementwise_kernel<8, at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)>",
+        "void at::native::(anonymous namespace)::CatArrayBatchedCopy_vectorized<float>",
+    ],
+    Trait.COMMUNICATION: ["ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"],
+    Trait.UNKNOWN: ["somebody_elses_kernel_0d1d2d"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("trait", "name"), [(trait, name) for trait, names in SEEN.items() for name in names])
+def test_names_as_traces_have_them(trait: Trait, name: str) -> None:
+    assert trait_of_kernel(name) is trait
+
+
+def kernels_of(value: Any) -> Iterator[str]:
+    """Names of kernels anywhere in a result, of those that were kept with their times."""
+    if isinstance(value, dict):
+        for key, inside in value.items():
+            if re.match(r"kernels(_by_time_us)?$", key) and isinstance(inside, dict):
+                yield from (name for name in inside if len(name) > 15)  # others are names of modules
+            else:
+                yield from kernels_of(inside)
+    elif isinstance(value, list):
+        for inside in value:
+            yield from kernels_of(inside)
+
+
+def test_no_kernel_that_our_own_traces_kept_is_unknown() -> None:
+    names = {name for path in RESULTS.glob("h200_*.json") for name in kernels_of(json.loads(path.read_text()))}
+    assert len(names) > 40
+    assert [name for name in names if trait_of_kernel(name) is Trait.UNKNOWN] == []
+
+
+AROUND = Surroundings(head_places=("lm_head",), vocabulary=152064, adapter_ranks=(16,), hidden=3584)
+GEMM = "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNT"
+
+
+@pytest.mark.parametrize(
+    ("ran", "work"),
+    [
+        (Ran(GEMM, Source.KERNEL, "aten::mm", "model.layers.0.mlp", shapes=((8192, 3584), (3584, 18944))), Work.GEMM),
+        (Ran(GEMM, Source.KERNEL, "aten::mm", "lm_head"), Work.HEAD),
+        (Ran(GEMM, Source.KERNEL, "aten::mm", "", shapes=((4096, 3584), (3584, 152064))), Work.HEAD),
+        (Ran(GEMM, Source.KERNEL, "aten::mm", "model.layers.0.mlp", shapes=((8192, 3584), (3584, 16))), Work.LORA),
+        (Ran(GEMM, Source.KERNEL, "aten::mm", "model.layers.0.mlp", shapes=((8192, 3584), (3584, 48))), Work.LORA),
+        (Ran(GEMM, Source.KERNEL, "aten::mm", "model.layers.0.mlp.up_proj.lora_A.default"), Work.LORA),
+        (Ran(GEMM, Source.KERNEL, "aten::bmm", "model.layers.0.self_attn"), Work.ATTENTION),
+        (Ran("vectorized_elementwise_kernel<4>", Source.KERNEL, "aten::mul", phase=Phase.UPDATE), Work.OPTIMIZER),
+        (Ran("Memcpy HtoD (Pinned -> Device)", Source.COPY, "aten::copy_"), Work.COPIES),
+        (Ran("at::native::indexSelect", Source.KERNEL, "aten::embedding", shapes=((152064, 3584),)), Work.ELEMENTWISE),
+        (Ran("somebody_elses_kernel", Source.KERNEL), Work.OTHER),
+        (Ran("somebody_elses_kernel", Source.KERNEL, "aten::mm"), Work.GEMM),
+        (Ran("aten::mm", Source.OPERATOR, "aten::mm", "model.layers.1.mlp"), Work.GEMM),
+        (Ran("aten::bmm", Source.OPERATOR, "aten::bmm", inside=("dynotune::reference_attention",)), Work.ATTENTION),
+        (Ran("aten::view", Source.OPERATOR, "aten::view"), Work.HOST),
+    ],
+)  # fmt: skip
+def test_what_a_kernel_was_for(ran: Ran, work: Work) -> None:
+    assert work_of(ran, AROUND) is work
+
+
+def test_a_function_of_autograd_has_no_trait() -> None:
+    assert trait_of_operator("MmBackward0") is Trait.UNKNOWN

@@ -1,0 +1,40 @@
+"""Promise: what was observed goes through a file and means the same; what is no record is refused in words."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from dynotune.errors import DataError
+from dynotune.profile.analyse import analyse
+from dynotune.profile.record import of_json, read_record, to_json, write_record
+from tests.profile.made import record
+
+
+def test_a_record_means_the_same_behind_a_file(tmp_path: Path) -> None:
+    one = record()
+    write_record(one, tmp_path / "record.json.gz")
+    again = read_record(tmp_path / "record.json.gz")
+    assert to_json(again) == to_json(one)
+    assert analyse(again) == analyse(one)
+
+
+@pytest.mark.parametrize("text", [b"{}", b"[]", b"no JSON", b'{"trainer": "dynotune", "timed": 3}'])
+def test_what_is_no_record_is_refused(text: bytes) -> None:
+    with pytest.raises(DataError, match="no record of a profile"):
+        of_json(text)
+
+
+def test_a_damaged_trace_and_another_format_are_refused(tmp_path: Path) -> None:
+    text = to_json(record())
+    with pytest.raises(DataError, match="no record"):
+        of_json(text.replace(b'"start":[', b'"start":[7,', 1))
+    with pytest.raises(DataError, match="format 99"):
+        of_json(text.replace(b'"format":1', b'"format":99', 1))
+    path = tmp_path / "plain.json"
+    path.write_bytes(text)
+    with pytest.raises(DataError, match="no record"):
+        read_record(path)
+    path.write_bytes(gzip.compress(text)[:-20])
+    with pytest.raises(DataError, match="no record"):
+        read_record(path)
