@@ -1,7 +1,7 @@
 """A configuration file, before anybody says what job it makes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dynotune.audit.place import Place
@@ -21,3 +21,6 @@ class ConfigFile:
 
     comments: Mapping[int, str]
     """By line, without the mark."""
+
+    repeated: Mapping[str, tuple[Place, ...]] = field(default_factory=dict)
+    """Keys that stand more than once in one mapping, by path; the last place is the one that counts."""

@@ -1,0 +1,189 @@
+"""A folder, or a few named files, as a `Project`: what each file is is decided by what it holds."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from dynotune.audit.facts.config import ConfigFile
+from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.launch import Launch
+from dynotune.audit.facts.project import NotRead, Project
+from dynotune.audit.facts.script import Script
+from dynotune.audit.place import Place
+from dynotune.audit.read.configs import SUFFIXES, NotReadableError, job_of, read_config
+from dynotune.audit.schema import Schemas
+
+MAX_BYTES = 1 << 20
+"""Of a file that is read. Configurations and scripts are shorter; data and models are longer."""
+
+MAX_FILES = 5_000
+MAX_NAMED = 20
+"""So many files that were left out are named, the rest are counted."""
+
+_SKIPPED = (
+    ".git .hg .svn __pycache__ .mypy_cache .ruff_cache .pytest_cache .ipynb_checkpoints .tox .nox node_modules"
+    " site-packages .idea .vscode wandb mlruns .eggs"
+)
+SKIPPED_FOLDERS = frozenset(_SKIPPED.split())
+_SHELL = frozenset({".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".job", ".pbs", ".mk"})
+_SHELL_NAMES = frozenset({"makefile", "gnumakefile", "justfile"})
+_PYTHON = frozenset({".py"})
+
+
+@dataclass
+class _Found:
+    """What has been read so far."""
+
+    scripts: dict[str, Script] = field(default_factory=dict)
+    configs: dict[str, ConfigFile] = field(default_factory=dict)
+    launches: list[Launch] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+    not_read: list[NotRead] = field(default_factory=list)
+
+
+def read_project(root: Path, *, only: Sequence[Path] = (), schemas: Schemas) -> Project:
+    """Read a folder whole, or only the named files of it. Nothing is run, and no link is followed out of it.
+
+    Folders of environments and of version control, files above `MAX_BYTES` and binary ones are left out; all but version
+    control and caches are named in `not_read`.
+    """
+    found = _Found()
+    paths = list(only) if only else list(_files(root, found))
+    for path in paths:
+        _read(path, root, found, named=bool(only))
+    return Project(
+        str(root),
+        jobs=_jobs(found, schemas),
+        scripts=list(found.scripts.values()),
+        launches=found.launches,
+        configs=list(found.configs.values()),
+        not_read=_shortened(found.not_read),
+        texts=found.texts,
+    )
+
+
+def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
+    jobs = [job for config in found.configs.values() if (job := job_of(config, schemas)) is not None]
+    jobs_of = _reader("python", "jobs_of")
+    if jobs_of is not None:
+        for script in found.scripts.values():
+            jobs += jobs_of(script, found.scripts, schemas, found.configs)
+    return jobs
+
+
+def _reader(module: str, name: str) -> Any:
+    try:
+        return getattr(import_module(f"dynotune.audit.read.{module}"), name, None)
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("dynotune.audit."):
+            raise
+        return None
+
+
+def _files(root: Path, found: _Found) -> Iterator[Path]:
+    count = 0
+    for folder, folders, names in os.walk(root):
+        here = Path(folder)
+        kept = []
+        for name in sorted(folders):
+            if (here / name / "pyvenv.cfg").is_file() or (here / name / "conda-meta").is_dir():
+                found.not_read.append(NotRead(_place(here / name, root), "it is an environment of Python"))
+            elif name not in SKIPPED_FOLDERS:
+                kept.append(name)
+        folders[:] = kept
+        for name in sorted(names):
+            path = here / name
+            if not _is_ours(path):
+                continue
+            count += 1
+            if count > MAX_FILES:
+                why = f"there are more than {MAX_FILES:,} files to read: audit a part of it"
+                found.not_read.append(NotRead(_place(here, root), why))
+                return
+            yield path
+
+
+def _is_ours(path: Path) -> bool:
+    suffix = path.suffix.lower()
+    if suffix in _PYTHON | SUFFIXES | _SHELL or path.name.lower() in _SHELL_NAMES:
+        return True
+    return not suffix and _starts(path, b"#!") and b"sh" in _start(path)
+
+
+def _start(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.readline(80)
+    except OSError:
+        return b""
+
+
+def _starts(path: Path, mark: bytes) -> bool:
+    return path.is_file() and _start(path).startswith(mark)
+
+
+def _place(path: Path, root: Path) -> Place:
+    return Place(Path(os.path.relpath(path, root)).as_posix())
+
+
+def _read(path: Path, root: Path, found: _Found, *, named: bool) -> None:
+    place = _place(path, root)
+    text = _text(path, place, found)
+    if text is None:
+        return
+    found.texts[place.file] = text
+    try:
+        _parse(path, text, root, place.file, found)
+    except NotReadableError as error:
+        found.not_read.append(NotRead(error.place, error.why))
+
+
+def _parse(path: Path, text: str, root: Path, name: str, found: _Found) -> None:
+    suffix = path.suffix.lower()
+    if suffix in _PYTHON:
+        read_script = _reader("python", "read_script")
+        if read_script is not None:
+            found.scripts[name] = read_script(path, text, root)
+    elif suffix in _SHELL or path.name.lower() in _SHELL_NAMES or text.startswith("#!"):
+        read_launches = _reader("launchers", "read_launches")
+        if read_launches is not None:
+            found.launches += read_launches(path, text, root)
+    else:
+        config = read_config(root / name, text, root)
+        if config is not None:
+            found.configs[name] = config
+
+
+def _text(path: Path, place: Place, found: _Found) -> str | None:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        found.not_read.append(NotRead(place, f"it cannot be read: {error.strerror or error}"))
+        return None
+    if len(content) > MAX_BYTES:
+        found.not_read.append(
+            NotRead(place, f"it is larger than {MAX_BYTES:,} bytes, which no configuration or script is")
+        )
+        return None
+    try:
+        if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+            return content.decode("utf-16")
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        found.not_read.append(NotRead(place, f"it is not UTF-8 text ({error.reason} at byte {error.start:,})"))
+        return None
+    if "\0" in text:
+        found.not_read.append(NotRead(place, "it is binary"))
+        return None
+    return text
+
+
+def _shortened(not_read: list[NotRead]) -> list[NotRead]:
+    if len(not_read) <= MAX_NAMED:
+        return not_read
+    rest = len(not_read) - MAX_NAMED
+    return [*not_read[:MAX_NAMED], NotRead(Place(""), f"{rest:,} more files or folders were left out for such reasons")]

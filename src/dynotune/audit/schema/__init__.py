@@ -1,0 +1,212 @@
+"""Which keys a trainer's version takes: of the installed packages, of given sources, else of the tables that are shipped.
+
+Sources are read as text. No audited or foreign package is imported.
+"""
+
+import functools
+import importlib.metadata
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dynotune.audit.facts.job import Method, Trainer
+from dynotune.audit.schema.classes import Key, Packages
+from dynotune.audit.schema.keys import Keys, Moved, Verdict
+from dynotune.audit.schema.moved import AXOLOTL, TRANSFORMERS, TRL
+from dynotune.audit.schema.origin import version_of_source
+from dynotune.audit.schema.shipped import shipped
+
+__all__ = ["Key", "Keys", "Moved", "Schemas", "Verdict"]
+
+_Class = tuple[str, str, str]
+"""Package, module, class."""
+
+_TRL_SCRIPT: tuple[_Class, ...] = (
+    ("trl", "trainer.model_config", "ModelConfig"),
+    ("trl", "scripts.utils", "ScriptArguments"),
+    ("trl", "scripts.utils", "DatasetMixtureConfig"),
+)
+CLASSES: Mapping[tuple[Trainer, Method | None], tuple[_Class, ...]] = {
+    (Trainer.TRL, Method.SFT): (("trl", "trainer.sft_config", "SFTConfig"), *_TRL_SCRIPT),
+    (Trainer.TRL, Method.DPO): (("trl", "trainer.dpo_config", "DPOConfig"), *_TRL_SCRIPT),
+    (Trainer.TRL, Method.OTHER): (
+        *(
+            (("trl", f"trainer.{name}_config", f"{class_}Config"))
+            for name, class_ in (
+                ("grpo", "GRPO"),
+                ("kto", "KTO"),
+                ("rloo", "RLOO"),
+                ("reward", "Reward"),
+                ("distillation", "Distillation"),
+            )
+        ),
+        ("trl", "scripts.grpo", "GRPOScriptArguments"),
+        *_TRL_SCRIPT,
+    ),
+    (Trainer.TRANSFORMERS, None): (("transformers", "training_args_seq2seq", "Seq2SeqTrainingArguments"),),
+    (Trainer.AXOLOTL, None): (
+        ("axolotl", "utils.schemas.config", "AxolotlInputConfig"),
+        *(
+            ("axolotl", f"integrations.{room}.args", f"{class_}Args")
+            for room, class_ in (
+                ("cut_cross_entropy", "CutCrossEntropy"),
+                ("densemixer", "DenseMixer"),
+                ("diffusion", "Diffusion"),
+                ("expert_parallel", "ExpertParallel"),
+                ("grokfast", "Grokfast"),
+                ("hatchery", "Hatchery"),
+                ("kd", "KD"),
+                ("kernels", "Kernels"),
+                ("liger", "Liger"),
+                ("llm_compressor", "LLMCompressor"),
+                ("lm_eval", "LMEval"),
+                ("mora", "Mora"),
+                ("nemo_gym", "NemoGym"),
+                ("spectrum", "Spectrum"),
+            )
+        ),
+    ),
+    (Trainer.LLAMA_FACTORY, None): (
+        ("llamafactory", "hparams.generating_args", "GeneratingArguments"),
+        ("llamafactory", "hparams.model_args", "ModelArguments"),
+        ("llamafactory", "hparams.data_args", "DataArguments"),
+        ("llamafactory", "hparams.training_args", "TrainingArguments"),
+        ("llamafactory", "hparams.finetuning_args", "FinetuningArguments"),
+    ),
+    (Trainer.OPEN_INSTRUCT, Method.SFT): (("open_instruct", "finetune", "FlatArguments"),),
+    (Trainer.OPEN_INSTRUCT, Method.DPO): (("open_instruct", "dpo_tune_cache", "FlatArguments"),),
+}
+"""Classes whose fields are a trainer's flat keys. Later ones win where two have a field of one name."""
+
+LORA: _Class = ("peft", "tuners.lora.config", "LoraConfig")
+
+_PACKAGES = ("trl", "transformers", "peft", "accelerate", "axolotl", "llamafactory", "open_instruct")
+_MOVED: Mapping[Trainer, Mapping[str, Moved]] = {
+    Trainer.TRL: {**TRANSFORMERS, **TRL},
+    Trainer.UNSLOTH: {**TRANSFORMERS, **TRL},
+    Trainer.TRANSFORMERS: TRANSFORMERS,
+    Trainer.LLAMA_FACTORY: TRANSFORMERS,
+    Trainer.AXOLOTL: AXOLOTL,
+}
+_DROPS_UNKNOWN = frozenset({Trainer.AXOLOTL})
+"""Takes a key that it does not know, and goes on without a word."""
+
+
+@dataclass(frozen=True)
+class Schemas:
+    """Keys by trainer and method. Made by `Schemas.of`."""
+
+    packages: Packages
+    given: Mapping[str, Path] = field(default_factory=dict)
+    pinned: Mapping[str, str] = field(default_factory=dict)
+    """Versions that the audited project asks for, by package."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Path] | None = None) -> "Schemas":
+        """`given`: source trees by package name, which win over what is installed."""
+        trees = {
+            name: folder for name, path in (given or {}).items() if (folder := _package_in(path, name)) is not None
+        }
+        return cls(Packages({**_installed(), **trees}), trees)
+
+    def beside(self, given: Mapping[str, Path], pinned: Mapping[str, str]) -> "Schemas":
+        """With the sources that lie in the audited project, and the versions that it asks for."""
+        trees = {**{name: _package_in(path, name) for name, path in given.items()}, **self.given}
+        found = {name: folder for name, folder in trees.items() if folder is not None}
+        return replace(self, packages=Packages({**self.packages.folders, **found}), given=found, pinned=dict(pinned))
+
+    def keys(self, trainer: Trainer, method: Method | None = None) -> Keys:
+        """Of an unknown method, those of supervised fine-tuning. Without keys where nothing is known of a trainer."""
+        if trainer is Trainer.DYNOTUNE:
+            return _own_keys(method)
+        like = Trainer.TRL if trainer is Trainer.UNSLOTH else trainer
+        at = next((at for at in ((like, method), (like, None), (like, Method.SFT)) if at in CLASSES), None)
+        if at is None:
+            return Keys(trainer, method, {})
+        classes = CLASSES[at]
+        fields: dict[str, Key] = {}
+        for class_ in classes:
+            fields |= self.fields(*class_)
+        main = classes[0][0]
+        here = {main} if main == "axolotl" else {main, "transformers"}
+        versions = {name: self.version(name) for name in sorted(here)}
+        if not self.packages.folders.get(main):
+            fields, versions = shipped(like, at[1])
+        return Keys(
+            trainer,
+            method,
+            fields,
+            _MOVED.get(trainer, {}),
+            {name: version for name, version in versions.items() if version},
+            self._source(main),
+            self._other_pins(versions),
+            trainer not in _DROPS_UNKNOWN,
+        )
+
+    def lora(self) -> Mapping[str, Key]:
+        """PEFT's own names, as a `LoraConfig(...)` takes them."""
+        return self.fields(*LORA)
+
+    def fields(self, package: str, module: str, name: str) -> Mapping[str, Key]:
+        """Of any class in a package that is here; empty where it is not."""
+        return self.packages.fields(package, module, name)
+
+    def version(self, package: str) -> str:
+        """Of what was read; empty where nothing was."""
+        if package in self.given:
+            return version_of_source(self.given[package])
+        return _installed_version(package) if package in self.packages.folders else ""
+
+    def _source(self, package: str) -> str:
+        if package in self.given:
+            return f"the sources in {self.given[package].name}"
+        return "installed" if package in self.packages.folders else "shipped table"
+
+    def _other_pins(self, versions: Mapping[str, str]) -> dict[str, str]:
+        return {
+            name: pin
+            for name, pin in self.pinned.items()
+            if name in versions and not (versions[name] or "").startswith(pin.rstrip("*"))
+        }
+
+
+@functools.cache
+def _installed() -> Mapping[str, Path]:
+    found = {}
+    for name in _PACKAGES:
+        try:
+            spec = importlib.util.find_spec(name)
+        except (ImportError, ValueError):
+            continue
+        if spec is not None and spec.origin and Path(spec.origin).name == "__init__.py":
+            found[name] = Path(spec.origin).parent
+    return found
+
+
+def _installed_version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _package_in(path: Path, name: str) -> Path | None:
+    """The folder with a package's `__init__.py`, in a checkout, a `src` folder, or itself."""
+    places = (path / "src" / name, path / name, path)
+    return next((folder for folder in places if (folder / "__init__.py").is_file()), None)
+
+
+@functools.cache
+def _own_keys(method: Method | None) -> Keys:
+    from dynotune.config.dpo import DPOConfig
+    from dynotune.config.fates.table import DPO_FATES, SFT_FATES
+    from dynotune.config.sft import SFTConfig
+
+    model, fates = (DPOConfig, DPO_FATES) if method is Method.DPO else (SFTConfig, SFT_FATES)
+    theirs = {name: Key(name, "", fate.default) for name, fate in fates.items()}
+    ours = {
+        name: Key(name, str(field.annotation), field.get_default(call_default_factory=True), field.is_required())
+        for name, field in model.model_fields.items()
+    }
+    return Keys(Trainer.DYNOTUNE, method, {**theirs, **ours}, source="installed")

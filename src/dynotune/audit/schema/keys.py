@@ -1,0 +1,89 @@
+"""The keys that one trainer's version takes, and what became of those that it no longer takes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from packaging.version import InvalidVersion, Version
+
+from dynotune.audit.facts.job import Fate, Method, Trainer
+from dynotune.audit.schema.classes import Key
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A key that another release renamed or took out."""
+
+    package: str
+    since: str
+    """The first release that was seen to refuse it, or to call it deprecated."""
+
+    to: str = ""
+    """Its new name; empty: there is none."""
+
+    text: str = ""
+    """What to do instead, where that is more than a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a version makes of one key."""
+
+    fate: Fate
+    why: str = ""
+    instead: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    trainer: Trainer
+    method: Method | None
+    keys: Mapping[str, Key]
+    """Empty: nothing is known of this trainer's keys, and none is judged."""
+
+    moved: Mapping[str, Moved] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of the packages whose sources were read."""
+
+    source: str = ""
+    """Where the keys come from: `installed`, `given`, `the project's own`, or `shipped table`."""
+
+    pinned: Mapping[str, str] = field(default_factory=dict)
+    """Versions that the project asks for, where they are not those that were read."""
+
+    refuses_unknown: bool = True
+    """Whether this trainer stops at a key that it does not know; else it goes on without a word."""
+
+    prefixes: tuple[str, ...] = ()
+    """Families of keys that are taken whatever follows."""
+
+    @property
+    def known(self) -> bool:
+        return bool(self.keys)
+
+    @property
+    def said_by(self) -> str:
+        """Which versions say so, in words."""
+        return " and ".join(f"{package} {version}" for package, version in self.versions.items()) or str(self.trainer)
+
+    def fate(self, name: str) -> Verdict:
+        """Unknown only where that is certain: the keys were read from the version that runs."""
+        key = self.keys.get(name)
+        moved = self.moved.get(name)
+        if moved is not None and not self._before(moved):
+            if key is not None:  # taken still
+                return Verdict(Fate.KNOWN, f"deprecated since {moved.package} {moved.since}", moved.to)
+            if moved.to:
+                return Verdict(Fate.RENAMED, f"{moved.package} {moved.since} calls it `{moved.to}`", moved.to)
+            text = f". {moved.text}" if moved.text else ""
+            return Verdict(Fate.REMOVED, f"it is gone since {moved.package} {moved.since}{text}")
+        if key is not None or not self.known or moved is not None or name.startswith(self.prefixes):
+            return Verdict(Fate.KNOWN)
+        return Verdict(Fate.KNOWN if self.pinned else Fate.UNKNOWN)
+
+    def _before(self, moved: Moved) -> bool:
+        """Whether the version that the project asks for, else the one that was read, is older than the change."""
+        version = self.pinned.get(moved.package) or self.versions.get(moved.package, "")
+        try:
+            return bool(version) and Version(version.partition(" ")[0]) < Version(moved.since)
+        except InvalidVersion:
+            return False

@@ -1,0 +1,91 @@
+"""Keys that releases of transformers, TRL and Axolotl renamed or took out.
+
+Each line was checked against the sources of the release that is named and of an earlier one that still took the key; where
+not every release between was looked at, the earliest that was seen without it is named.
+"""
+
+from collections.abc import Mapping
+
+from dynotune.audit.schema.keys import Moved
+
+_T, _TRL, _A = "transformers", "trl", "axolotl"
+
+TRANSFORMERS: Mapping[str, Moved] = {
+    "evaluation_strategy": Moved(_T, "4.46", "eval_strategy"),
+    "no_cuda": Moved(_T, "5.0", "use_cpu"),
+    "per_gpu_train_batch_size": Moved(_T, "5.0", "per_device_train_batch_size"),
+    "per_gpu_eval_batch_size": Moved(_T, "5.0", "per_device_eval_batch_size"),
+    "push_to_hub_token": Moved(_T, "5.0", "hub_token"),
+    "push_to_hub_model_id": Moved(_T, "5.0", "hub_model_id"),
+    "torchdynamo": Moved(_T, "5.0", "torch_compile_backend"),
+    "save_safetensors": Moved(_T, "5.0", text="Weights are always saved as safetensors"),
+    "overwrite_output_dir": Moved(_T, "5.0", text="Nothing is overwritten without it: remove it"),
+    "adafactor": Moved(_T, "5.0", text="Write `optim: adafactor`"),
+    "half_precision_backend": Moved(_T, "5.0", text="Remove it"),
+    "fp16_backend": Moved(_T, "5.0", text="Remove it"),
+    "fp16_opt_level": Moved(_T, "5.0", text="Remove it"),
+    "include_inputs_for_metrics": Moved(_T, "5.0", text="Write `include_for_metrics: [inputs]`"),
+    "include_tokens_per_second": Moved(_T, "5.0", text="Write `include_num_input_tokens_seen`"),
+    "jit_mode_eval": Moved(_T, "5.0", text="Remove it"),
+    "use_ipex": Moved(_T, "4.57", text="Remove it"),
+    "use_mps_device": Moved(_T, "5.0", text="The device is found by itself: remove it"),
+    "use_legacy_prediction_loop": Moved(_T, "5.0", text="Remove it"),
+    "past_index": Moved(_T, "5.0", text="Remove it"),
+    "mp_parameters": Moved(_T, "5.0", text="Remove it"),
+    "ray_scope": Moved(_T, "5.0", text="Remove it"),
+    "tpu_num_cores": Moved(_T, "5.0", text="Remove it"),
+    "tpu_metrics_debug": Moved(_T, "5.0", text="Write `debug: tpu_metrics_debug`"),
+    "fsdp_min_num_params": Moved(_T, "5.0", text="Write it inside `fsdp_config`"),
+    "fsdp_transformer_layer_cls_to_wrap": Moved(_T, "5.0", text="Write it inside `fsdp_config`"),
+    "push_to_hub_organization": Moved(_T, "5.0", text="Write the organisation in `hub_model_id`"),
+    "group_by_length": Moved(_T, "5.8", text="Write `train_sampling_strategy: group_by_length`"),
+    "warmup_ratio": Moved(_T, "5.17", text="Write the share as `warmup_steps`, which takes one below 1"),
+    "logging_dir": Moved(_T, "5.17", text="Set the variable `TENSORBOARD_LOGGING_DIR`"),
+    "dispatch_batches": Moved(_T, "4.51", text="Write it inside `accelerator_config`"),
+    "split_batches": Moved(_T, "4.51", text="Write it inside `accelerator_config`"),
+    "gradient_checkpointing": Moved(_T, "5.23", "activation_checkpointing"),
+    "gradient_checkpointing_kwargs": Moved(_T, "5.23", "activation_checkpointing_kwargs"),
+}
+
+TRL: Mapping[str, Moved] = {
+    "max_seq_length": Moved(_TRL, "0.20", "max_length"),
+    "use_liger": Moved(_TRL, "0.19", "use_liger_kernel"),
+    "torch_dtype": Moved(_TRL, "0.27", "dtype"),
+    "dataset_batch_size": Moved(_TRL, "0.19", text="Remove it"),
+    "num_of_sequences": Moved(_TRL, "0.19", text="It belonged to an old form of packing: remove it"),
+    "chars_per_token": Moved(_TRL, "0.19", text="It belonged to an old form of packing: remove it"),
+    "max_prompt_length": Moved(_TRL, "0.29", text="Rows are cut to `max_length` as a whole"),
+    "max_completion_length": Moved(_TRL, "0.29", text="Rows are cut to `max_length` as a whole"),
+    "max_target_length": Moved(_TRL, "0.15", text="Rows are cut to `max_length` as a whole"),
+    "is_encoder_decoder": Moved(_TRL, "0.15", text="Remove it"),
+    "generate_during_eval": Moved(_TRL, "0.29", text="Remove it"),
+    "label_pad_token_id": Moved(_TRL, "0.29", text="Remove it"),
+    "padding_value": Moved(_TRL, "0.27", text="Set the tokenizer's padding token"),
+    "rpo_alpha": Moved(_TRL, "0.29", text="Write `loss_type: [sigmoid, sft]` with `loss_weights`"),
+    "reference_free": Moved(_TRL, "0.29", text="Remove it"),
+    "force_use_ref_model": Moved(_TRL, "0.29", text="Remove it"),
+    "ref_model_init_kwargs": Moved(_TRL, "0.29", text="`model_init_kwargs` serves both models"),
+    "use_logits_to_keep": Moved(_TRL, "0.29", text="Remove it"),
+    "use_num_logits_to_keep": Moved(_TRL, "0.19", text="Remove it"),
+    "base_model_attribute_name": Moved(_TRL, "0.29", text="Remove it"),
+    "model_adapter_name": Moved(_TRL, "0.29", text="Remove it"),
+    "ref_adapter_name": Moved(_TRL, "0.29", text="Remove it"),
+    "use_liger_loss": Moved(_TRL, "0.29", "use_liger_kernel"),
+    "gradient_checkpointing_use_reentrant": Moved(
+        _TRL, "0.27", text="Write `gradient_checkpointing_kwargs: {use_reentrant: false}`"
+    ),
+}
+
+AXOLOTL: Mapping[str, Moved] = {
+    "max_packed_sequence_len": Moved(_A, "0.19", text="Write `sequence_len` and `sample_packing: true`"),
+    "rope_scaling": Moved(_A, "0.19", text="Write it inside `overrides_of_model_config`"),
+    "noisy_embedding_alpha": Moved(_A, "0.19", "neftune_noise_alpha"),
+    "dpo_beta": Moved(_A, "0.19", "rl_beta"),
+    "evaluation_strategy": Moved(_A, "0.19", "eval_strategy"),
+    "rpo_alpha": Moved(_A, "0.19", text="Remove it"),
+    "s2_attention": Moved(_A, "0.19", text="Shifted-sparse attention is no longer supported: remove it"),
+    "dpo_norm_loss": Moved(_A, "0.19", text="Remove it"),
+    "dpo_generate_during_eval": Moved(_A, "0.19", text="Remove it"),
+    "dpo_use_logits_to_keep": Moved(_A, "0.19", text="Remove it"),
+    "flash_attn_rms_norm": Moved(_A, "0.19", text="Remove it"),
+}

@@ -1,0 +1,137 @@
+"""Promise: the keys of a version are those that its classes really have, read without importing it."""
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dynotune.audit.facts.job import Fate, Method, Trainer
+from dynotune.audit.facts.setting import Unknown
+from dynotune.audit.schema import Schemas
+from dynotune.audit.schema.generate import generate
+from dynotune.audit.schema.moved import TRANSFORMERS, TRL
+from dynotune.audit.schema.origin import version_of_source
+
+
+@pytest.mark.long
+def test_what_is_read_is_what_python_makes_of_the_classes() -> None:
+    trl = pytest.importorskip("trl")
+    schemas = Schemas.of()
+    rooms = {
+        "SFTConfig": "trainer.sft_config",
+        "DPOConfig": "trainer.dpo_config",
+        "ModelConfig": "trainer.model_config",
+    }
+    for name, module in rooms.items():
+        read = schemas.fields("trl", module, name)
+        real = {field.name: field for field in dataclasses.fields(getattr(trl, name))}
+        assert set(read) == set(real)
+        for field in real.values():
+            default = field.default if field.default is not dataclasses.MISSING else field.default_factory()  # type: ignore[misc]
+            assert isinstance(read[field.name].default, Unknown) or read[field.name].default == default, field.name
+
+
+def test_nothing_is_imported() -> None:
+    program = (
+        "import sys; from dynotune.audit.schema import Schemas; from dynotune.audit.facts.job import Trainer, Method\n"
+        "assert Schemas.of().keys(Trainer.TRL, Method.SFT).known; Schemas.of().keys(Trainer.DYNOTUNE)\n"
+        "print([name for name in ('torch', 'trl', 'transformers', 'peft') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_rename_leads_to_a_key_that_is_there() -> None:
+    schemas = Schemas.of()
+    keys = {**schemas.keys(Trainer.TRL, Method.SFT).keys, **schemas.keys(Trainer.TRL, Method.DPO).keys}
+    for name, moved in {**TRANSFORMERS, **TRL}.items():
+        if moved.to and moved.to not in ("activation_checkpointing", "activation_checkpointing_kwargs"):
+            assert moved.to in keys, name
+
+
+def test_a_pinned_older_version_is_believed(tmp_path: Path) -> None:
+    keys = Schemas.of().beside({}, {"trl": "0.11.4"}).keys(Trainer.TRL, Method.SFT)
+    assert keys.fate("max_seq_length").fate is Fate.KNOWN
+    assert keys.fate("whatever").fate is Fate.KNOWN
+    assert Schemas.of().keys(Trainer.TRL, Method.SFT).fate("max_seq_length").fate is Fate.RENAMED
+
+
+SOURCE = """
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+import torch_that_is_not_there
+from .base import Base
+
+@dataclass
+class FlatArguments(Base):
+    kind: ClassVar[int] = 3
+    rate: float = 1e-5
+    mode: Literal["a", "b"] = "a"
+    names: list[str] = field(default_factory=list)
+    old: int | None = field(default=None, metadata={"help": "Deprecated. Use rate."})
+    when: float = field(default_factory=lambda: compute())
+"""
+
+
+def tree(folder: Path) -> Path:
+    package = folder / "open-instruct" / "open_instruct"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("__version__ = '1.2.3'\nraise SystemExit('imported')\n")
+    (package / "finetune.py").write_text(SOURCE)
+    (package / "base.py").write_text("class Base:\n    seed: int = 42\n    needed: str\n")
+    git = package.parent / ".git"
+    (git / "refs" / "heads").mkdir(parents=True)
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    (git / "refs" / "heads" / "main").write_text("0123456789abcdef0123456789abcdef01234567\n")
+    return package.parent
+
+
+def test_a_given_tree_is_read_at_its_own_commit(tmp_path: Path) -> None:
+    given = tree(tmp_path)
+    keys = Schemas.of({"open_instruct": given}).keys(Trainer.OPEN_INSTRUCT, Method.SFT)
+    assert set(keys.keys) == {"seed", "needed", "rate", "mode", "names", "old", "when"}
+    assert keys.keys["mode"].choices == ("a", "b")
+    assert keys.keys["needed"].required
+    assert keys.keys["names"].default == []
+    assert isinstance(keys.keys["when"].default, Unknown)
+    assert keys.versions["open_instruct"] == "1.2.3 at 0123456789ab"
+    assert "open_instruct 1.2.3 at 0123456789ab" in keys.said_by
+
+
+def test_packed_references_and_submodules(tmp_path: Path) -> None:
+    given = tree(tmp_path)
+    git = given / ".git"
+    (git / "refs" / "heads" / "main").unlink()
+    (git / "packed-refs").write_text("# pack\n" + "f" * 40 + " refs/heads/main\n")
+    assert version_of_source(given / "open_instruct").endswith("f" * 12)
+    git.rename(tmp_path / "modules")
+    git.write_text("gitdir: ../modules\n")
+    assert version_of_source(given / "open_instruct").endswith("f" * 12)
+    git.unlink()
+    assert version_of_source(given / "open_instruct") == "1.2.3"
+
+
+def test_broken_sources_have_no_keys(tmp_path: Path) -> None:
+    given = tree(tmp_path)
+    (given / "open_instruct" / "finetune.py").write_text("class FlatArguments(:\n")
+    assert not Schemas.of({"open_instruct": given}).keys(Trainer.OPEN_INSTRUCT, Method.SFT).known
+
+
+@pytest.mark.parametrize(
+    "trainer", [Trainer.AXOLOTL, Trainer.LLAMA_FACTORY, Trainer.TRANSFORMERS, Trainer.TRL, Trainer.DYNOTUNE]
+)
+def test_every_trainer_has_keys_where_nothing_is_installed(trainer: Trainer) -> None:
+    from dynotune.audit.schema.classes import Packages
+
+    keys = Schemas(Packages({})).keys(trainer, Method.SFT)
+    assert keys.known
+    assert "learning_rate" in keys.keys
+    assert trainer is Trainer.DYNOTUNE or keys.versions
+
+
+def test_the_tables_are_generated_from_sources(tmp_path: Path) -> None:
+    given = tree(tmp_path)
+    written = {path.name: path for path in generate(Schemas.of({"open_instruct": given}), tmp_path / "tables")}
+    assert '"rate": ["float", 1e-05]' in written["open_instruct_sft.json"].read_text()
