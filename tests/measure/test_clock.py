@@ -2,9 +2,12 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dynotune.measure import clock as module
 from dynotune.measure.clock import WindowClock
+from dynotune.measure.wall import Kind, wall
 
 
 class Hands:
@@ -73,3 +76,61 @@ def test_a_clock_is_not_stopped_twice(hands: Hands) -> None:
     clock.stop()
     with pytest.raises(AssertionError):
         clock.stop()
+
+
+def test_every_second_has_one_kind_and_each_step_its_own(hands: Hands) -> None:
+    clock = WindowClock(torch.device("cpu"))
+    for hands.now, kind in ((1.0, Kind.FORWARD_BACKWARD), (4.0, Kind.OPTIMIZER)):
+        clock.enter(kind)
+    hands.now = 5.0
+    clock.step_end()
+    hands.now = 7.0
+    first = clock.window()
+    hands.now = 8.0
+    with clock.within(Kind.EVALUATION):
+        hands.now = 18.0
+    clock.enter(Kind.FORWARD_BACKWARD)
+    hands.now = 20.0
+    clock.step_end()
+    second = clock.window()
+    assert first.steps() == ([{"host": 1.0, "forward_backward": 3.0, "optimizer": 1.0}], {"host": 2.0})
+    assert second.steps()[0] == [{"host": 1.0, "evaluation": 10.0, "forward_backward": 2.0}]
+    assert wall(first.account()) + wall(second.account()) == 20.0
+    assert (first.seconds(), second.seconds()) == (7.0, 3.0)
+
+
+def test_what_is_taken_again_is_lost_and_what_was_no_wait_is_taken_back(hands: Hands) -> None:
+    clock = WindowClock(torch.device("cpu"))
+    clock.enter(Kind.FORWARD_BACKWARD)
+    hands.now = 2.0
+    clock.lost()
+    clock.enter(Kind.FORWARD_BACKWARD)
+    clock.enter(Kind.DATA_WAIT)
+    clock.take_back()
+    hands.now = 5.0
+    clock.step_end()
+    assert clock.window().account() == {"host": 0.0, "lost": 2.0, "forward_backward": 3.0} | {"lost": 2.0}
+
+
+@given(st.lists(st.tuples(st.sampled_from([*Kind]), st.floats(0, 10)), max_size=30))
+def test_no_second_is_left_out_whatever_happens(stretches: list[tuple[Kind, float]]) -> None:
+    hands, real = Hands(), module.time
+    module.time = hands  # type: ignore[attr-defined]
+    try:
+        clock, accounts, steps = WindowClock(torch.device("cpu")), [], 0.0
+        for i, (kind, seconds) in enumerate(stretches):
+            clock.enter(kind)
+            hands.now += seconds
+            if i % 3 == 2:
+                clock.step_end()
+            if i % 5 == 4:
+                window = clock.window()
+                accounts.append(window.account())
+                each, behind = window.steps()
+                steps += sum(map(wall, each)) + wall(behind)
+        window = clock.window()
+        accounts.append(window.account())
+        assert sum(map(wall, accounts)) == pytest.approx(hands.now)
+        assert steps + wall(window.account()) == pytest.approx(hands.now)
+    finally:
+        module.time = real  # type: ignore[attr-defined]

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dynotune.measure.flops import StepFlops
-from dynotune.measure.words import DEFINITIONS, Counts, fill, per_second, saved_share, utilisation
+from dynotune.measure.words import DEFINITIONS, Counts, fill, pad_tokens, per_second, saved_share, utilisation
 
 
 @dataclass(slots=True)
@@ -23,6 +23,10 @@ class Totals:
     real_tokens: int = 0
     label_tokens: int = 0
     processed_tokens: int = 0
+    empty_tokens: int = 0
+    lost_tokens: int = 0
+    """Processed tokens of steps that did not reach the weights."""
+
     sequence_tokens: int = 0
     model_flops: int = 0
     hardware_flops: int = 0
@@ -37,9 +41,14 @@ class Totals:
         self.real_tokens += counts.real_tokens
         self.label_tokens += counts.label_tokens
         self.processed_tokens += counts.processed_tokens
+        self.empty_tokens += counts.empty_tokens
         self.sequence_tokens += counts.sequence_tokens
         self.model_flops += flops.model_flops
         self.hardware_flops += flops.hardware_flops
+
+    def add_lost(self, counts: Counts) -> None:
+        """A step that did not reach the weights."""
+        self.lost_tokens += counts.processed_tokens
 
     def add_time(self, seconds: float, available_flops: float) -> None:
         self.seconds += seconds
@@ -56,9 +65,14 @@ class Totals:
         """Rates over the whole wall time, fill, what sharing saves, and MFU and HFU where the peak is known."""
         found: dict[str, Any] = {
             "tokens_per_second": per_second(self.real_tokens, self.seconds),
+            "label_tokens_per_second": per_second(self.label_tokens, self.seconds),
             "processed_tokens_per_second": per_second(self.processed_tokens, self.seconds),
             "fill": fill(self.real_tokens, self.processed_tokens),
         }
+        if self.processed_tokens:
+            found["wasted/padding"] = pad_tokens(self.real_tokens, self.processed_tokens) - self.empty_tokens
+            found["wasted/empty"] = self.empty_tokens
+        found |= {"wasted/lost": self.lost_tokens} if self.lost_tokens else {}
         if self.pairs:
             found["pairs_per_second"] = per_second(self.pairs, self.seconds)
         if (saved := saved_share(self.real_tokens, self.sequence_tokens)) is not None:

@@ -81,6 +81,9 @@ class Counts:
     """Tokens that carry loss."""
 
     processed_tokens: int = 0
+    empty_tokens: int = 0
+    """Processed tokens of micro-batches without a document: a rank had none left."""
+
     sequence_tokens: int = 0
     """What documents would take one by one: more than the real tokens where several share their beginning."""
 
@@ -97,6 +100,7 @@ class Counts:
             real,
             int(step.label_tokens),
             processed_tokens(step),
+            sum(batch.tokens for batch in step.all_micro_batches if not len(batch.rows)),
             int(alone.sum()),
         )
 

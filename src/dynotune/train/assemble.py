@@ -12,6 +12,7 @@ from dynotune.data.rows import Place
 from dynotune.errors import ConfigError
 from dynotune.execution.feed import Feed, Items
 from dynotune.measure.utilisation import Utilisation
+from dynotune.measure.wall import wall
 from dynotune.objectives.counted import Counted
 from dynotune.parallel.ranks import Ranks
 from dynotune.say import sayer
@@ -37,6 +38,7 @@ from dynotune.train.progress import ProgressDisplay
 from dynotune.train.run import Run
 from dynotune.train.run_folder import RunFolder
 from dynotune.train.state import Progress, Trainee
+from dynotune.train.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
@@ -169,6 +171,8 @@ def assemble(
             lambda proof: _keep_record(folder, display, proof.record(execution.remembered, execution.effect)),
             display.say,
         ),
+        surroundings=Surroundings(device),
+        wall_before=wall(progress.account),
         eval_on_start=config.eval_on_start,
         keep_samples=lambda step, rows: _keep_samples(folder, display, step, rows),
         on_save=saved,
@@ -176,6 +180,8 @@ def assemble(
         outside=outside,
         settle=folder.settle,
     )
+    run.journal.around = run.surroundings
+    run.memory.on_phase = run.surroundings.phase
     run.journal.listeners = [
         lambda row: folder.append("metrics.jsonl", row),
         display.log,

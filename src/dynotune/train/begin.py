@@ -6,6 +6,7 @@ from typing import Any
 
 from dynotune.config.whole import WholeConfig
 from dynotune.environment import collect
+from dynotune.measure.wall import Kind, add, wall
 from dynotune.parallel.alike import begin_alike
 from dynotune.train.material import Material
 from dynotune.train.run import Run
@@ -44,11 +45,21 @@ def begin(
             say(
                 f"note: not all of the run is as it was written: {sentence}. The checkpoint is whole, and training goes on"
             )
+        account_for_lost(run, folder)
         run.events.remember(folder.forget_after(step, run.trainee.progress.owes_evaluation))
         for path in run.checkpoints.abandon_after(step):
             say(f"note: a checkpoint of the run that was left is now {path}")
     _write_start(folder, config, model, says, material)
     folder.seal(step)
+
+
+def account_for_lost(run: Run, folder: RunFolder) -> None:
+    """Steps that an earlier process took and that are taken again cost their time twice. What it did behind its last row
+    is not known."""
+    row = run.trainee.progress.open_row.account
+    behind = folder.seconds_behind(run.trainee.progress.step)
+    if behind:
+        add(run.trainee.progress.account, {Kind.LOST: max(0.0, behind - wall(row))})
 
 
 def _write_start(

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from dynotune.config.whole import WholeConfig
 from dynotune.data.printable import printable
+from dynotune.measure.wall import Kind, add, goodput, times, wall
 from dynotune.measure.words import BEST_POSSIBLE, DEFINITIONS
 from dynotune.report.curves import read_curves
 from dynotune.report.model_card import write_model_card
@@ -141,14 +140,17 @@ def take_best(run: Run, config: WholeConfig) -> None:
 def _of_this_rank(run: Run) -> dict[str, float]:
     """What each process has of its own."""
     own = {"data_wait_seconds": run.feed.wait_seconds}
-    if run.device.type == "cuda":
-        own["peak_memory_gib"] = torch.cuda.max_memory_allocated(run.device) / 2**30
+    if run.surroundings.peaks is not None:
+        known = run.surroundings.peaks.figures(run.surroundings.seen.memory_used)
+        own |= {name: value for name, value in known.items() if "peak" in name}
     return own
 
 
 def summary(run: Run, seconds: float, of_ranks: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     """Figures of the whole run, each defined once: docs, "Metrics". Of ranks the largest counts."""
     p = run.trainee.progress
+    account = dict(p.account)
+    add(account, {Kind.SET_UP: max(0.0, seconds - (wall(account) - run.wall_before))})
     out: dict[str, Any] = {
         "method": run.events.config.method.command,
         "definitions": DEFINITIONS,
@@ -159,12 +161,17 @@ def summary(run: Run, seconds: float, of_ranks: Sequence[Mapping[str, float]]) -
         "label_tokens": p.label_tokens,
         "train_seconds": p.train_seconds,
         **speed(run),
+        "examples": p.examples,
         "process_seconds": seconds,
+        "wall_seconds": wall(account),
+        "goodput": goodput(account),
+        **times(account),
         "skipped_steps": p.skipped_steps,
         "failed_saves": run.unwritten.in_all,
         "out_of_memory": p.out_of_memory,
     }
-    out |= {name: max(own[name] for own in of_ranks) for name in of_ranks[0]}
+    # A rank may have had no document in the steps that were looked at.
+    out |= {name: max(own.get(name, 0.0) for own in of_ranks) for name in of_ranks[0]}
     if run.ranks.world > 1:
         out["ranks"] = run.ranks.world
     if p.best_step is not None:

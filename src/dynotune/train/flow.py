@@ -11,6 +11,7 @@ from rich.console import Console
 from dynotune.config.variables import export_env
 from dynotune.config.whole import WholeConfig
 from dynotune.errors import Interrupted
+from dynotune.measure.wall import Kind, add
 from dynotune.parallel.join import joined, place
 from dynotune.parallel.ranks import Ranks
 from dynotune.train.begin import begin
@@ -91,6 +92,7 @@ def _train(
     left: Left | None = None
     with opened(config, recipe, given, ranks, device, console) as run_of:
         config, folder, say = run_of.config, run_of.folder, run_of.say
+        loaded = time.perf_counter()
         rows: list[dict[str, Any]] = []
         standing = stand(
             run_of,
@@ -111,9 +113,13 @@ def _train(
         begin(run, config, folder, run_of.resume_from, facts, said, run_of.material, say)
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
+        run.surroundings.begin()
+        ready = time.perf_counter()
+        add(run.trainee.progress.account, {Kind.LOADING: loaded - began, Kind.SET_UP: ready - loaded})
         try:
             train(run)
         finally:
+            run.surroundings.end()
             run.outside.end()
             run.display.stop()
             run_of.checkpoints.close()

@@ -1,6 +1,7 @@
 """Turns windows of steps into rows of metrics.jsonl, and watches that every step was finite."""
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,12 +10,14 @@ import torch
 from dynotune.data.rows import Place
 from dynotune.measure.totals import Totals
 from dynotune.measure.utilisation import Utilisation
+from dynotune.measure.wall import add, goodput, times, wall
 from dynotune.measure.words import DEFINITIONS, Counts
 from dynotune.plan.plan import Step
 from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.faults.limits import Limits, in_a_row
 from dynotune.train.meter import StepRecord, WindowRecord
 from dynotune.train.state import DoneStep, OpenRow, Progress
+from dynotune.train.surroundings import Surroundings
 
 Row = dict[str, Any]
 
@@ -45,6 +48,12 @@ class Journal:
         self.steps_here = 0
         """Steps that this process took: a resumed one warms up again."""
 
+        self.around = Surroundings(device)
+        """What is known of the machine, for the row that is written."""
+
+        self.own_seconds, self.own_steps = 0.0, 0
+        """What measuring took of the host, and over how many steps; since the last row."""
+
         self.checkpoints: Checkpoints | None = None
         """Where the run saves, so that an error can name what to go on from."""
 
@@ -53,6 +62,7 @@ class Journal:
 
         Returns the step that ends the run, if one does: what lies behind it does not count.
         """
+        began = time.perf_counter()
         measured, open_row, ends = Totals(), self.progress.open_row, None
         for record in window.steps:
             if record.finite:
@@ -60,6 +70,7 @@ class Journal:
                 measured.add_step(Counts.of(record.step), self.utilisation.of_step(record.step))
                 self.progress.tokens += record.step.real_tokens
                 self.progress.label_tokens += record.step.label_tokens
+                self.progress.examples += len(record.step.lengths)
                 self.progress.loss_sum += record.loss
                 self.progress.finite_steps += 1
             elif self._is_one_too_many(record):
@@ -67,9 +78,14 @@ class Journal:
                 break
             else:
                 self._nonfinite(record)
+                measured.add_lost(Counts.of(record.step))
                 self.progress.skipped_steps.append(record.step.number)
         open_row.seconds += window.seconds
         open_row.taken += len(window.steps)
+        for account in (open_row.account, self.progress.account):
+            add(account, window.account)
+        self.own_seconds += window.own_seconds + time.perf_counter() - began
+        self.own_steps += len(window.steps)
         self.progress.train_seconds += window.seconds
         measured.add_time(window.seconds, self.utilisation.available_flops(window.seconds))
         for totals in (open_row.totals, self.progress.totals, *self._steady()):
@@ -121,15 +137,26 @@ class Journal:
         }
         for i, name in enumerate(self.sums):
             row[name] = math.fsum(done.sums[i] for done in since.steps) / sum(done.counts[i] for done in since.steps)
+        speed = since.totals.figures()
+        rate = speed["tokens_per_second"]
         row |= {
             "num_tokens": self.progress.tokens,
+            "num_label_tokens": self.progress.label_tokens,
+            "num_examples": self.progress.examples,
             "label_tokens": labels,
-            **since.totals.figures(),
+            **speed,
+            "tokens_per_second_per_device": None if rate is None else rate / self.utilisation.devices,
             "seconds_per_step": since.seconds / since.taken,
             "train_seconds": self.progress.train_seconds,
+            "wall_seconds": wall(since.account),
+            **times(since.account),
+            "goodput": goodput(self.progress.account),
         }
-        if self.device.type == "cuda":
-            row["peak_memory_gib"] = torch.cuda.max_memory_allocated(self.device) / 2**30
+        began = time.perf_counter()
+        row |= self.around.row()
+        own = self.own_seconds + time.perf_counter() - began
+        row["meter_microseconds_per_step"] = 1e6 * own / max(1, self.own_steps)
+        self.own_seconds, self.own_steps = 0.0, 0
         return row
 
     def write(self, row: Row) -> None:

@@ -10,6 +10,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from dynotune.errors import TrainingError
 from dynotune.measure.clock import WindowClock
+from dynotune.measure.wall import Kind
 from dynotune.plan.plan import Step
 from dynotune.train.evaluating import evaluate, evaluate_owed, evaluate_unless_leaving
 from dynotune.train.faults.draws import Draws
@@ -26,12 +27,15 @@ def train(run: Run) -> None:
     run.trainee.model.train()
     events.call("init_end", 0, 0.0)
     events.call("train_begin", progress.step, progress.step / plan.steps_per_epoch)
-    if run.eval_on_start and progress.step == 0:
-        evaluate(run, 0, 0.0)
-    if progress.owes_evaluation and run.evaluator is not None and evaluate_owed(run):
-        save(run)
-    run.outside.begin()
     meter = Meter(run.device)
+    if run.eval_on_start and progress.step == 0:
+        with meter.clock.within(Kind.EVALUATION):
+            evaluate(run, 0, 0.0)
+    if progress.owes_evaluation and run.evaluator is not None:
+        with meter.clock.within(Kind.EVALUATION):
+            if evaluate_owed(run):
+                save(run)
+    run.outside.begin()
     new_epoch = True
     with closing(run.feed.steps(plan, after=progress.step)) as steps:
         for step, batches in steps if not is_over(run) else ():  # resumed, it may have no patience left
@@ -40,6 +44,7 @@ def train(run: Run) -> None:
                 events.call("epoch_begin", *done_before)
             events.call("step_begin", *done_before)
             while (orders := take_proved_step(run, meter, step, batches)) is None:
+                meter.clock.lost()
                 step, batches = steps.again(run.plan)
             run.leaving = orders.leave
             run.display.step(step.number)
@@ -60,7 +65,7 @@ def train(run: Run) -> None:
     # A run whose last evaluation was left is not done: the best model is known behind it.
     run.leaving = run.leaving and (progress.step < plan.total_steps or progress.owes_evaluation)
     log = run.log_every.strategy != "no" and not run.leaving  # whoever goes on writes the row that is open
-    meter.close(log)
+    meter.close(log, last=True)
     read(run, meter, wait=True)
     if log:
         run.journal.flush()  # an evaluation on the last step has closed the window already
@@ -97,7 +102,10 @@ def take_step(run: Run, meter: Meter, step: Step, batches: Iterator[Any]) -> Ord
     """
     run.ranks.at(step.number, "the forward and backward pass")
     draws = Draws.now(run.device)
-    accumulated = run.memory.attempt("forward", lambda: forward_backward(run, step, batches))
+    run.surroundings.step(step)
+    meter.now(Kind.FORWARD_BACKWARD)
+    accumulated = run.memory.attempt("forward", lambda: forward_backward(run, step, meter.waited(batches)))
+    meter.now(Kind.COMMUNICATION)
     asked = run.outside.look()
     asked = Orders(asked.save or run.held.save, asked.leave or run.held.leave)
     flags = asked.save, asked.leave, run.bad_step is not None, *run.memory.ran_out(step)
@@ -117,6 +125,7 @@ def take_step(run: Run, meter: Meter, step: Step, batches: Iterator[Any]) -> Ord
     run.memory.must("the sum of gradients", run, lambda: run.ranks.sum_gradients(run.update.parameters))
     measured = run.ranks.sum(torch.cat([loss[None], sums]))
     run.ranks.at(step.number, "the update")
+    meter.now(Kind.OPTIMIZER)
     with run.engagement.marks.update():
         updated = run.memory.attempt("optimizer", lambda: run.update(measured[0]))
     if updated is None:
@@ -151,10 +160,10 @@ def forward_backward_micro_batch(run: Run, batch: Any, denominator: int, number:
     """One backward. A function of its own, so that what the forward kept is gone before the next one begins."""
     marks = run.engagement.marks
     with run.path.engaged():
-        run.memory.phase = "forward"
+        run.memory.begin("forward")
         with marks.forward(number), run.autocast():
             loss, sums = run.path.loss(batch)
-        run.memory.phase = "backward"
+        run.memory.begin("backward")
         with marks.backward(number):
             (loss / denominator).backward()
     return loss.detach(), sums
@@ -178,7 +187,7 @@ def log_evaluate_save(run: Run, meter: Meter, step: Step) -> None:
     refuse_the_impossible(run, meter)
     if not (events.asked("evaluate") or events.asked("save")):
         return
-    with stopped(meter.clock):
+    with stopped(meter.clock, Kind.EVALUATION if events.asked("evaluate") else Kind.CHECKPOINT):
         # What was measured before belongs before the evaluation in the journal, and no checkpoint may be written past a
         # step that was not finite.
         meter.close(log=False)
@@ -188,6 +197,7 @@ def log_evaluate_save(run: Run, meter: Meter, step: Step) -> None:
             events.ask("save", run.save_best and is_best)
             events.agree(run.ranks)
         if events.asked("save"):
+            meter.clock.enter(Kind.CHECKPOINT)
             save(run)
             events.agree(run.ranks)
     if not run.leaving:
@@ -245,11 +255,11 @@ def give_up(run: Run, meter: Meter, why: list[str], clean: bool = True) -> Train
 class stopped:  # noqa: N801  (reads as a statement)
     """Training time does not run inside."""
 
-    def __init__(self, clock: WindowClock) -> None:
-        self.clock = clock
+    def __init__(self, clock: WindowClock, kind: Kind = Kind.PROOF) -> None:
+        self.clock, self.kind = clock, kind
 
     def __enter__(self) -> None:
-        self.clock.stop()
+        self.clock.stop(self.kind)
 
     def __exit__(self, *_: object) -> None:
         self.clock.start()

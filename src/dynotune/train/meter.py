@@ -1,17 +1,24 @@
 """Metrics of training windows: each step leaves a small vector on the device, a window of them is read late."""
 
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from dynotune.measure.clock import Window, WindowClock
+from dynotune.measure.compiles import Compiles
 from dynotune.measure.late import LateReader
+from dynotune.measure.wall import Account, Kind, add, settled, training
 from dynotune.plan.plan import Step
 
 LONGEST_WINDOW = 50
 """Steps after which a window is read although no log is due, so that a non-finite step is never found much later."""
+
+PROMPT = 20e-6
+"""Seconds. A micro-batch that comes sooner was there already: no wait is marked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +33,15 @@ class StepRecord:
     sums: tuple[float, ...]
     """The objective's sums, not divided by what it counts."""
 
+    account: Account = field(default_factory=dict)
+    """Seconds by kind of the time since the end of the step before it."""
+
+    compiled: int = 0
+    """Graphs that were made in it."""
+
+    caught_up: bool | None = None
+    """Whether the device had caught up with the host when the host had asked for all of the step; None: not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class WindowRecord:
@@ -33,7 +49,24 @@ class WindowRecord:
 
     steps: list[StepRecord]
     seconds: float
+    """Of training."""
+
     log: bool
+    account: Account = field(default_factory=dict)
+    """Seconds by kind of the whole wall time of the window."""
+
+    own_seconds: float = 0.0
+    """What measuring took of the host's time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A step before it is read."""
+
+    step: Step
+    learning_rate: float
+    graphs: int
+    compile_seconds: float
 
 
 class Meter:
@@ -41,29 +74,94 @@ class Meter:
 
     def __init__(self, device: torch.device) -> None:
         self.device, self.clock = device, WindowClock(device)
-        self.late: LateReader[tuple[list[tuple[Step, float]], Window, bool]] = LateReader(device)
-        self.steps: list[tuple[Step, float]] = []
+        self.late: LateReader[tuple[list[_Taken], Window, bool, float]] = LateReader(device)
+        self.steps: list[_Taken] = []
         self.vectors: list[Tensor] = []
+        self.own_seconds = 0.0
+        """Of the open window."""
+
+        self._compiles = Compiles()
+        self._first = True
+        self._behind: Account = {}
+        """Of the windows read so far, what lies behind their last step."""
+
+    def waited(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """`batches` inside forward and backward, with the time until each is there as data wait."""
+        clock = self.clock
+        while True:
+            began = time.perf_counter()
+            clock.enter(Kind.DATA_WAIT)
+            asked = time.perf_counter()
+            batch = next(batches, _END)
+            came = time.perf_counter()
+            if came - asked < PROMPT:
+                clock.take_back()
+            else:
+                clock.enter(Kind.FORWARD_BACKWARD)
+            self.own_seconds += (time.perf_counter() - came) + (asked - began)
+            if batch is _END:
+                return
+            yield batch
+
+    def now(self, kind: Kind) -> None:
+        """From here on the step does this."""
+        began = time.perf_counter()
+        self.clock.enter(kind)
+        self.own_seconds += time.perf_counter() - began
 
     def add(self, step: Step, learning_rate: float, vector: Tensor) -> None:
-        """Take in a step's `[loss, grad_norm, finite, *sums]`."""
-        self.steps.append((step, learning_rate))
+        """Take in a step's `[loss, grad_norm, finite, *sums]`, and that it is over."""
+        began = time.perf_counter()
+        self.clock.step_end()
+        self.steps.append(_Taken(step, learning_rate, *self._compiles.since()))
         self.vectors.append(vector)
+        self.own_seconds += time.perf_counter() - began
         if len(self.steps) >= LONGEST_WINDOW:
             self.close(log=False)
 
-    def close(self, log: bool) -> None:
-        """Send the open window on its way to the host. One without steps still says that a log is due."""
-        if self.steps or log:
+    def close(self, log: bool, last: bool = False) -> None:
+        """Send the open window on its way to the host. One without steps still says that a log is due. last: of the run, so
+        that no time behind its last step is left out."""
+        if self.steps or log or last:
+            began = time.perf_counter()
             values = torch.stack(self.vectors) if self.vectors else torch.empty(0, device=self.device)
-            self.late.push((self.steps, self.clock.window(), log), values)
+            window, own = self.clock.window(), self.own_seconds
+            self.own_seconds = 0.0
+            self.late.push((self.steps, window, log, own), values)
             self.steps, self.vectors = [], []
+            self.own_seconds += time.perf_counter() - began
 
     def windows(self, wait: bool = False) -> Iterator[WindowRecord]:
         """Windows that have arrived; with `wait`, all that were closed."""
-        for (steps, window, log), values in self.late.arrived(wait):
-            records = [
-                StepRecord(step, rate, row[0], row[1], bool(row[2]), tuple(row[3:]))
-                for (step, rate), row in zip(steps, values.tolist(), strict=True)
-            ]
-            yield WindowRecord(records, window.seconds(), log)
+        for (steps, window, log, own), values in self.late.arrived(wait):
+            began = time.perf_counter()
+            accounts, behind = window.steps()
+            records = []
+            whole: Account = dict(behind)
+            for taken, row, account, idle in zip(steps, values.tolist(), accounts, window.caught_up, strict=True):
+                add(account, self._behind)
+                for_window, self._behind = self._behind, {}
+                finite = bool(row[2])
+                account = settled(account, taken.compile_seconds, first=self._first, kept=finite)
+                self._first = False
+                add(whole, account)
+                add(whole, {kind: -seconds for kind, seconds in for_window.items()})
+                records.append(
+                    StepRecord(
+                        taken.step,
+                        taken.learning_rate,
+                        row[0],
+                        row[1],
+                        finite,
+                        tuple(row[3:]),
+                        account,
+                        taken.graphs,
+                        idle,
+                    )
+                )
+            add(self._behind, behind)
+            self.own_seconds += time.perf_counter() - began
+            yield WindowRecord(records, training(whole), log, whole, own)
+
+
+_END = object()

@@ -29,6 +29,7 @@ from dynotune.train.optimizer import Update
 from dynotune.train.orders import Nobody, Orders, Outside
 from dynotune.train.progress import ProgressDisplay
 from dynotune.train.state import Trainee
+from dynotune.train.surroundings import Surroundings
 
 
 @dataclass(slots=True)
@@ -60,6 +61,10 @@ class Run:
     memory: Memory
     nonfinite: NonFinite
     engagement: Engagement
+    surroundings: Surroundings
+    wall_before: float = 0.0
+    """Seconds of the processes before this one, as the run's account has them."""
+
     eval_on_start: bool = False
     keep_samples: Callable[[int, list[dict[str, str]]], None] = lambda step, rows: None
     on_save: Callable[[Path], None] = lambda checkpoint: None

@@ -253,6 +253,14 @@ class RunFolder:
         (self.path / MANIFEST).unlink()
         return wrong
 
+    def seconds_behind(self, step: int) -> float:
+        """Wall time of the rows of metrics behind `step`."""
+        if not self.metrics.exists():
+            return 0.0
+        lines = self.metrics.read_text(encoding="utf-8", errors="replace").splitlines()
+        rows = [json.loads(line) for line in lines if step < _step_of(line) < math.inf]
+        return sum(float(row.get("wall_seconds") or 0.0) for row in rows)
+
     def forget_after(self, step: int, evaluation_too: bool = False) -> list[dict[str, Any]]:
         """On resume, move metrics of steps that will be done again to `metrics.repeated.jsonl`; return the rows that stay.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dynotune.measure.totals import Totals
+from dynotune.measure.wall import Account
 from dynotune.measure.words import DEFINITIONS
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class OpenRow:
     taken: int = 0
     seconds: float = 0.0
     totals: Totals = field(default_factory=Totals)
+    account: Account = field(default_factory=dict)
+    """Of the whole wall time since the last row."""
 
 
 @dataclass(slots=True)
@@ -51,6 +54,7 @@ class Progress:
     """Real tokens trained on so far."""
 
     label_tokens: int = 0
+    examples: int = 0
     train_seconds: float = 0.0
     loss_sum: float = 0.0
     """Sum of the losses of the steps that were finite, and how many they were."""
@@ -83,6 +87,9 @@ class Progress:
     steady: Totals = field(default_factory=Totals)
     """The same without each process's first steps."""
 
+    account: Account = field(default_factory=dict)
+    """What the wall time of all processes of the run went to, in seconds by kind."""
+
     def __post_init__(self) -> None:
         """From a checkpoint the sums come as plain JSON. Those of other definitions are not carried on: they would mix."""
         for name in ("totals", "steady"):
@@ -97,7 +104,9 @@ class Progress:
                     DoneStep(**{**step, "sums": tuple(step["sums"]), "counts": tuple(step["counts"])})
                     for step in row["steps"]
                 ]
-                self.open_row = OpenRow(steps, row["taken"], row["seconds"], _totals_of(row["totals"]))
+                self.open_row = OpenRow(
+                    steps, row["taken"], row["seconds"], _totals_of(row["totals"]), row.get("account", {})
+                )
 
     def forget_best(self) -> None:
         """The next evaluation is the first one that counts."""

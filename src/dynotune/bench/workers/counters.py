@@ -2,6 +2,8 @@
 
 import torch
 
+from dynotune.measure.compiles import graphs
+
 _made = {"kernels": 0}
 _counting = False
 
@@ -27,23 +29,9 @@ def count_kernels() -> None:
 
 def counters(device: torch.device) -> dict[str, int]:
     """By what is counted, how often so far in this process."""
-    found = {"compilations": _compilations(), "kernels": _made["kernels"]}
+    found = {"compilations": graphs(), "kernels": _made["kernels"]}
     if device.type == "cuda":
         memory = torch.cuda.memory_stats(device)
         found["segments"] = int(memory.get("segment.all.allocated", 0))
         found["retries"] = int(memory.get("num_alloc_retries", 0))
     return found
-
-
-def compile_seconds() -> float:
-    """Of this process so far: what dynamo took to make graphs, forward and backward."""
-    from torch._dynamo.utils import calculate_time_spent
-
-    return float(calculate_time_spent().get("total_wall_time", 0.0))
-
-
-def _compilations() -> int:
-    """Graphs that dynamo has made."""
-    from torch._dynamo.utils import counters as of_dynamo
-
-    return int(of_dynamo["stats"]["unique_graphs"])

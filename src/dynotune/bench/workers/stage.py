@@ -17,9 +17,10 @@ import torch
 from rich.console import Console
 
 from dynotune.bench.asking.arms import QUIET, without_evaluations
-from dynotune.bench.workers.counters import compile_seconds, count_kernels, counters
+from dynotune.bench.workers.counters import count_kernels, counters
 from dynotune.bench.workers.watch import Watch
 from dynotune.config.whole import WholeConfig
+from dynotune.measure.compiles import compile_seconds
 from dynotune.measure.words import Counts
 from dynotune.parallel.ranks import Ranks
 from dynotune.train.given import Given

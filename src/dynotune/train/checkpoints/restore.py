@@ -112,6 +112,8 @@ def _is(value: Any, kind: str) -> bool:
     """Whether a value is of the annotated kind, as far as JSON tells kinds apart."""
     if kind == "list[int]":
         return isinstance(value, list) and all(type(one) is int for one in value)
+    if kind == "Account":
+        return isinstance(value, dict) and all(type(one) in (int, float) for one in value.values())
     kinds = {"int": (int,), "float": (int, float), "str": (str,), "Totals": (Totals,)}
     return kind not in kinds or type(value) in kinds[kind]
 

@@ -36,6 +36,9 @@ class Memory:
     explainer: Explainer
     say: Callable[[str], None]
     phase: str = ""
+    on_phase: Callable[[str], None] = lambda phase: None
+    """Told of each phase that begins."""
+
     micro_batch: int = 0
     """Which one of the step is under way, from 0."""
 
@@ -49,9 +52,10 @@ class Memory:
     def attempt(self, phase: str, work: Callable[[], Result]) -> Result | None:
         """What `work` returns; None where memory ran out (`shortage`), with all that it had allocated free again.
 
-        phase: where `work` begins; it may go on to others by setting `phase`.
+        phase: where `work` begins; it may go on to others by `begin`.
         """
-        self.phase, self.micro_batch, self.shortage = phase, 0, None
+        self.micro_batch, self.shortage = 0, None
+        self.begin(phase)
         try:
             return work()
         except (RuntimeError, MemoryError) as error:
@@ -61,6 +65,11 @@ class Memory:
         # Only here is the error gone, and with it the frames of `work` that its traceback held, and the graph in them.
         self._free()
         return None
+
+    def begin(self, phase: str) -> None:
+        """From here on it is `phase` that goes on."""
+        self.phase = phase
+        self.on_phase(phase)
 
     def ran_out(self, step: Step) -> tuple[bool, bool]:
         """For the ranks to agree on: whether the attempt ran out, and whether a quarter less would not be enough."""

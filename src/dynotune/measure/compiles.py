@@ -1,0 +1,38 @@
+"""Compilations of this process so far. PyTorch's compiler is not imported to ask: where nothing loaded it, nothing was
+compiled."""
+
+import sys
+from dataclasses import dataclass
+
+
+def graphs() -> int:
+    """Graphs that dynamo has made."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return 0 if dynamo is None else int(dynamo.counters["stats"]["unique_graphs"])
+
+
+def compile_seconds() -> float:
+    """What dynamo took to make graphs, forward and backward."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return 0.0 if dynamo is None else float(dynamo.calculate_time_spent().get("total_wall_time", 0.0))
+
+
+@dataclass(slots=True)
+class Compiles:
+    """What was compiled since the last look."""
+
+    graphs: int = 0
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.graphs, self.seconds = graphs(), compile_seconds()
+
+    def since(self) -> tuple[int, float]:
+        """Graphs, and the seconds that they took. Looks at the seconds only where graphs were made."""
+        now = graphs()
+        made = now - self.graphs
+        if not made:
+            return 0, 0.0
+        seconds = compile_seconds()
+        took, self.graphs, self.seconds = seconds - self.seconds, now, seconds
+        return made, max(0.0, took)

@@ -1,0 +1,120 @@
+"""Memory of a GPU while it trains: what PyTorch's allocator holds, at most in each phase of a step, and what is left.
+
+Peaks by phase come from steps that are looked at: PyTorch keeps one maximum, which is read and begun anew where one phase
+follows another. That takes the host some 30 us each time, so it is done in few steps: the first ones, those with the largest
+micro-batch so far, and others as far as the cost stays small. The peak over all phases misses nothing.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+GIB = 1 << 30
+
+FIRST_STEPS = 3
+"""Of a process that are looked at in any case."""
+
+BUDGET = 50e-6
+"""Seconds a step that looking at phases may take, over the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allocator:
+    """PyTorch's own counters, in bytes."""
+
+    allocated: int
+    peak: int
+    """Most that was allocated since the last reset."""
+
+    reserved: int
+    unusable: int
+    """Reserved in pieces that are left of larger ones, which only what fits into them can use."""
+
+    retries: int
+    """How often an allocation went through only after caches were given back to the device."""
+
+    out_of_memory: int
+
+    @classmethod
+    def of(cls, nested: Mapping[str, Any]) -> "Allocator":
+        """nested: of `torch.cuda.memory_stats_as_nested_dict`; empty before the device is used."""
+
+        def value(name: str, what: str = "current") -> int:
+            found = nested.get(name, {})
+            return int(found.get("all", {}).get(what, 0)) if isinstance(found, Mapping) else int(found)
+
+        return cls(
+            value("allocated_bytes"),
+            value("allocated_bytes", "peak"),
+            value("reserved_bytes"),
+            value("inactive_split_bytes"),
+            value("num_alloc_retries"),
+            value("num_ooms"),
+        )
+
+
+class PhasePeaks:
+    """Of one device. `begin` says what goes on, `step` that a step begins."""
+
+    def __init__(self, total: int, read: Callable[[], Allocator], reset: Callable[[], None]) -> None:
+        """total: bytes of the device. read, reset: of PyTorch's allocator."""
+        self.total, self.read, self.reset = total, read, reset
+        self.peaks: dict[str, int] = {}
+        """Most bytes that were allocated, by phase."""
+
+        self.peak = 0
+        """The same over everything."""
+
+        self.phase = ""
+        self.looks = False
+        self.steps = 0
+        self.seconds = 0.0
+        """That looking at phases took so far."""
+
+        self._largest = 0
+
+    def step(self, largest: int) -> None:
+        """A step begins. largest: tokens of its largest micro-batch."""
+        self.steps += 1
+        looks = self.steps <= FIRST_STEPS or largest > self._largest or self.seconds < BUDGET * self.steps
+        self._largest = max(largest, self._largest)
+        if self.looks or looks:
+            self._turn("")
+        self.looks = looks
+
+    def begin(self, phase: str) -> None:
+        """From here on it is `phase` that goes on."""
+        if self.looks:
+            self._turn(phase)
+
+    def look(self) -> Allocator:
+        """The allocator now; its peak is taken in."""
+        now = self.read()
+        self.peak = max(self.peak, now.peak)
+        return now
+
+    def _turn(self, phase: str) -> None:
+        began = time.perf_counter()
+        peak = self.look().peak
+        if self.phase:
+            self.peaks[self.phase] = max(peak, self.peaks.get(self.phase, 0))
+        self.reset()
+        self.phase = phase
+        self.seconds += time.perf_counter() - began
+
+    def figures(self, used: int | None) -> dict[str, float]:
+        """For a row of metrics, in GiB. used: bytes of the device that all processes hold, where that is known."""
+        now = self.look()
+        outside = max(0, used - now.reserved) if used is not None else 0
+        found = {f"memory/peak_{phase}_gib": peak / GIB for phase, peak in self.peaks.items()}
+        return {
+            "peak_memory_gib": self.peak / GIB,
+            "memory/allocated_gib": now.allocated / GIB,
+            "memory/reserved_gib": now.reserved / GIB,
+            **found,
+            "memory/headroom_gib": (self.total - outside - self.peak) / GIB,
+            "memory/headroom": (self.total - outside - self.peak) / self.total,
+            "memory/fragmentation": now.unusable / now.reserved if now.reserved else 0.0,
+            "memory/retries": now.retries,
+        }

@@ -1,0 +1,124 @@
+"""What a run knows of its machine: memory of the device by phase, the device's clocks, memory and time of the host."""
+
+import os
+import threading
+import time
+from typing import Any
+
+import psutil
+import torch
+
+from dynotune.measure.beside.beside import Beside
+from dynotune.measure.beside.seen import MachineSeen
+from dynotune.measure.device_memory import GIB, Allocator, PhasePeaks
+from dynotune.plan.plan import Step
+
+AFTER = 1.0
+"""Seconds after which sampling begins: a run that is over by then is not worth a process."""
+
+INTERVAL = 1.0
+"""Seconds between samples."""
+
+
+class Surroundings:
+    """Nothing is sampled before `begin`, so that a bench, which samples for itself, does it once."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.peaks: PhasePeaks | None = None
+        self.seen = MachineSeen()
+        """Of the time between the last two rows."""
+
+        self._process = psutil.Process()
+        self._beside: Beside | None = None
+        self._timer: threading.Timer | None = None
+        self._lock = threading.Lock()
+        self._said = ""
+        self._since, self._busy = time.perf_counter(), _busy()
+
+    def begin(self) -> None:
+        """From here on the machine is looked at."""
+        if self.device.type == "cuda":
+            self.peaks = phase_peaks(self.device)
+        self._since, self._busy = time.perf_counter(), _busy()
+        self._timer = threading.Timer(AFTER, self._sample)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def end(self) -> None:
+        """Stop sampling. May be called twice."""
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            self._timer = None
+            if self._beside is not None:
+                self._beside.end()
+                self._beside = None
+
+    def step(self, step: Step) -> None:
+        """A step begins."""
+        if self.peaks is not None:
+            self.peaks.step(max(batch.tokens for batch in step.micro_batches))
+
+    def phase(self, phase: str) -> None:
+        """From here on it is `phase` that goes on, `forward` for one."""
+        if self.peaks is not None:
+            self.peaks.begin(phase)
+
+    @property
+    def note(self) -> str:
+        """What cannot be read here, as a sentence, once."""
+        note = "" if self._beside is None else self._beside.note
+        said, self._said = self._said, note or self._said
+        return note if note != said else ""
+
+    def row(self) -> dict[str, Any]:
+        """What is known since the last row, for metrics.jsonl; what cannot be read is left out."""
+        now, busy = time.perf_counter(), _busy()
+        with self._lock:
+            self.seen = MachineSeen() if self._beside is None else self._beside.between(self._since, now)
+        seen = self.seen
+        cpu = seen.cpu if seen.cpu is not None else (busy - self._busy) / max(now - self._since, 1e-9)
+        self._since, self._busy = now, busy
+        row: dict[str, Any] = {} if self.peaks is None else self.peaks.figures(seen.memory_used)
+        row |= {
+            "gpu/utilisation": seen.utilisation_mean,
+            "gpu/sm_mhz": seen.sm_mhz,
+            "gpu/power_watts": seen.power_watts,
+            "gpu/celsius": seen.celsius_max,
+            "gpu/throttled": ", ".join(seen.throttled) or None,
+            "gpu/other_processes": seen.other_processes or None,
+            "host/rss_gib": self._process.memory_info().rss / GIB,
+            "host/workers_rss_gib": _gib(seen.workers_rss),
+            "host/available_gib": _gib(seen.host_available),
+            "host/cpus_busy": cpu,
+            "host/steal": seen.steal or None,
+        }
+        return {name: value for name, value in row.items() if value is not None}
+
+    def _sample(self) -> None:
+        with self._lock:
+            if self._timer is None or self._beside is not None:
+                return
+            uuid = str(torch.cuda.get_device_properties(self.device).uuid) if self.device.type == "cuda" else None
+            self._beside = Beside(uuid, interval=INTERVAL, watched=os.getpid())
+            self._beside.begin()
+
+
+def phase_peaks(device: torch.device) -> PhasePeaks:
+    """By PyTorch's allocator."""
+    return PhasePeaks(
+        torch.cuda.get_device_properties(device).total_memory,
+        lambda: Allocator.of(torch.cuda.memory_stats_as_nested_dict(device)),
+        lambda: torch.cuda.reset_peak_memory_stats(device),
+    )
+
+
+def _busy() -> float:
+    """Seconds of processors that this process took so far."""
+    times = os.times()
+    return times.user + times.system
+
+
+def _gib(value: int | None) -> float | None:
+    return None if value is None else value / GIB

@@ -1,0 +1,162 @@
+"""Promise: every second of a run has one kind, in each row and in the whole run, through interruptions too; measuring it
+never waits for the device and costs little."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import TrainerCallback
+
+from dynotune.execution.feed import Documents
+from dynotune.measure.wall import PRODUCTIVE, Kind
+from dynotune.plan.plan import Step
+from dynotune.train.meter import Meter
+from tests.tiny import chats
+
+
+def times_of(row: dict[str, Any]) -> dict[str, float]:
+    return {name.removeprefix("time/"): seconds for name, seconds in row.items() if name.startswith("time/")}
+
+
+def test_the_kinds_of_a_row_are_its_wall_time_and_those_of_all_rows_the_run(run_tiny: Any) -> None:
+    result = run_tiny(
+        max_steps=6, logging_steps=2, eval_dataset=chats(2), eval_strategy="steps", eval_steps=3,
+        save_strategy="steps", save_steps=4,
+    )  # fmt: skip
+    rows = [row for row in result.metrics if "wall_seconds" in row]
+    assert [row["step"] for row in rows] == [2, 4, 6]
+    for row in rows:
+        assert sum(times_of(row).values()) == pytest.approx(row["wall_seconds"])
+        assert set(times_of(row)) <= {str(kind) for kind in Kind}
+    # An evaluation or a checkpoint comes behind the row of its step, and so is in the next one.
+    assert ["evaluation" in times_of(row) for row in rows] == [False, True, False]
+    assert ["checkpoint" in times_of(row) for row in rows] == [False, False, True]
+    assert ["first_step" in times_of(row) for row in rows] == [True, False, False]
+    whole = result.summary
+    assert sum(times_of(whole).values()) == pytest.approx(whole["wall_seconds"])
+    assert whole["wall_seconds"] == pytest.approx(whole["process_seconds"], rel=1e-3)
+    productive = sum(times_of(whole).get(kind, 0.0) for kind in PRODUCTIVE)
+    assert whole["goodput"] == pytest.approx(productive / whole["wall_seconds"])
+    assert 0 < whole["goodput"] < 1
+
+
+def test_each_kind_gets_what_is_its_own(run_tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sleeps of known length in a callback, the loader and the optimizer stand where they happened."""
+
+    class Slow(TrainerCallback):
+        def on_step_begin(self, *_: Any, **__: Any) -> None:
+            time.sleep(0.03)
+
+        def on_optimizer_step(self, *_: Any, **__: Any) -> None:
+            time.sleep(0.05)
+
+        def on_evaluate(self, *_: Any, **__: Any) -> None:
+            time.sleep(0.1)
+
+    at: Any = Documents.at
+
+    def slowly(self: Documents, rows: Any) -> Any:
+        time.sleep(0.07)
+        return at(self, rows)
+
+    monkeypatch.setattr(Documents, "at", slowly)
+    settings = {"speedups": {"prefetch": "off"}, "eval_dataset": chats(1), "eval_strategy": "steps", "eval_steps": 2}
+    result = run_tiny(max_steps=4, logging_steps=4, callbacks=[Slow()], **settings)
+    took = times_of(result.summary)
+    assert took["host"] >= 4 * 0.03
+    assert took["optimizer"] >= 3 * 0.05, "the first step's is in first_step"
+    assert took["data_wait"] >= 4 * 0.07
+    assert took["evaluation"] >= 2 * 0.1
+    assert took["first_step"] >= 0.05
+
+
+def test_a_resume_goes_on_with_the_account_and_says_what_was_lost(run_tiny: Any, tmp_path: Path) -> None:
+    saves: dict[str, Any] = {"save_strategy": "steps", "save_steps": 3}
+    first = run_tiny(max_steps=5, **saves).summary
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    behind = sum(row["wall_seconds"] for row in rows if row["step"] > 3)
+    second = run_tiny(
+        max_steps=6, resume_from_checkpoint=str(tmp_path / "run" / "checkpoints" / "step-3"), **saves
+    ).summary
+    assert second["time/lost"] == pytest.approx(behind, rel=0.2)
+    assert second["time/loading"] > first["time/loading"] * 1.05, "both processes loaded"
+    assert second["examples"] == 12
+    assert "time/lost" not in first
+
+
+def test_cumulative_figures_go_on_and_rates_are_of_all_kinds_of_tokens(run_tiny: Any) -> None:
+    rows = run_tiny(max_steps=4, logging_steps=2).metrics
+    assert [row["num_examples"] for row in rows] == [4, 8]
+    assert rows[1]["num_label_tokens"] == rows[0]["label_tokens"] + rows[1]["label_tokens"]
+    for row in rows:
+        assert row["tokens_per_second_per_device"] == row["tokens_per_second"]
+        assert 0 < row["label_tokens_per_second"] <= row["tokens_per_second"] <= row["processed_tokens_per_second"]
+        assert row["wasted/padding"] >= 0
+        assert row["meter_microseconds_per_step"] > 0
+        assert row["host/rss_gib"] > 0
+        assert not any(name.startswith(("gpu/", "memory/")) for name in row), "a CPU has none, and nothing is made up"
+
+
+class FakeEvent:
+    """Of a device whose clock is the host's; it counts what would wait."""
+
+    def __init__(self, enable_timing: bool = False) -> None:
+        self.at = 0.0
+
+    def record(self, *_: object) -> None:
+        self.at = time.perf_counter()
+
+    def query(self) -> bool:
+        return False
+
+    def elapsed_time(self, end: "FakeEvent") -> float:
+        return 1e3 * (end.at - self.at)
+
+    def synchronize(self) -> None:
+        raise AssertionError("the host waited for the device")
+
+
+def test_no_step_waits_for_a_gpu_and_measuring_it_costs_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def waits(*_: object, **__: object) -> None:
+        raise AssertionError("the host waited for the device")
+
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr(torch.cuda, "synchronize", waits)
+    monkeypatch.setattr(torch.Tensor, "item", waits)
+    monkeypatch.setattr(torch.Tensor, "tolist", waits)
+    monkeypatch.setattr(torch.Tensor, "__bool__", waits)
+    monkeypatch.setattr(torch.Tensor, "__float__", waits)
+    meter = Meter(torch.device("cpu"))
+    meter.clock.cuda = True
+    meter.clock._began = FakeEvent()
+    meter.clock._began.record()
+    step = Step(1, 0.5, np.array([0]), np.array([10]), [], real_tokens=10, label_tokens=5)
+    vector = torch.zeros(3)
+    for _ in range(40):
+        meter.now(Kind.FORWARD_BACKWARD)
+        for _ in meter.waited(iter(range(4))):
+            pass
+        meter.now(Kind.COMMUNICATION)
+        meter.now(Kind.OPTIMIZER)
+        meter.add(step, 0.1, vector)
+    own = meter.own_seconds / 40
+    assert 0 < own < 2e-3, "a busy host; what a step costs is said in each row"
+    assert len(meter.steps) == 40
+    with pytest.raises(AssertionError, match="waited"):
+        float(vector[0])  # the control: it would have been seen
+
+
+def test_a_device_that_has_caught_up_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr(FakeEvent, "query", lambda self: True)
+    meter = Meter(torch.device("cpu"))
+    meter.clock.cuda, meter.clock._began = True, FakeEvent()
+    for _ in range(2):
+        meter.now(Kind.FORWARD_BACKWARD)
+        meter.now(Kind.OPTIMIZER)
+        meter.clock.step_end()
+    assert meter.clock.window().caught_up == [True, True]
