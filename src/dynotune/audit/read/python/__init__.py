@@ -1,0 +1,6 @@
+"""Python files: what they say, and the training jobs that they make. Read only; nothing of them is ever executed."""
+
+from dynotune.audit.read.python.script import read_script
+from dynotune.audit.read.python.source import decoded
+
+__all__ = ["decoded", "read_script"]

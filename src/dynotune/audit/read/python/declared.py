@@ -1,0 +1,163 @@
+"""What a command line may set, with its defaults: argparse, dataclasses, and the parsers of transformers and TRL."""
+
+import ast
+from typing import TYPE_CHECKING
+
+from dynotune.audit.read.python.module import Scope
+from dynotune.audit.read.python.value import Made, Value, unknown
+
+if TYPE_CHECKING:
+    from dynotune.audit.read.python.evaluator import Evaluator
+
+COMMAND_LINE = "it comes from the command line"
+
+
+def flags(evaluator: "Evaluator") -> dict[str, Value]:
+    """Of every `add_argument` of the file: defaults by destination. The trail has the flag as its key (`--lr`)."""
+    module = evaluator.module
+    found: dict[str, Value] = {}
+    for site in module.sites:
+        func = site.node.func
+        if not isinstance(func, ast.Attribute) or func.attr not in ("add_argument", "set_defaults"):
+            continue
+        given = {keyword.arg: keyword.value for keyword in site.node.keywords if keyword.arg}
+        if func.attr == "set_defaults":
+            for name, node in given.items():
+                found[name] = evaluator.value(node, site.scope).through(module.place(site.node, f"--{name}"))
+            continue
+        names = [argument.value for argument in site.node.args if isinstance(argument, ast.Constant)]
+        texts = [name for name in names if isinstance(name, str)]
+        if not texts:
+            continue
+        flag = next((name for name in texts if name.startswith("--")), texts[0])
+        destination = flag.lstrip("-").replace("-", "_")
+        if isinstance(given.get("dest"), ast.Constant):
+            destination = str(given["dest"].value)  # type: ignore[attr-defined]
+        place = module.place(site.node, flag)
+        action = given.get("action")
+        switch = action.value if isinstance(action, ast.Constant) else ""
+        default = given.get("default")
+        if default is not None:
+            value = evaluator.value(default, site.scope)
+        elif switch in ("store_true", "store_false"):
+            value = Value(switch == "store_false")
+        elif not flag.startswith("-") or _true(given.get("required")):
+            value = unknown(COMMAND_LINE)
+        else:
+            value = Value(None)
+        found[destination] = _typed(value, given.get("type")).through(place)
+    return found
+
+
+def _typed(value: Value, kind: ast.expr | None) -> Value:
+    """argparse converts defaults that are texts."""
+    if isinstance(value.value, str) and isinstance(kind, ast.Name) and kind.id in ("int", "float"):
+        try:
+            return Value(int(value.value) if kind.id == "int" else float(value.value), value.via)
+        except ValueError:
+            return value
+    return value
+
+
+def _true(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def fields(evaluator: "Evaluator", scope: Scope, depth: int = 0) -> dict[str, Value]:
+    """Attributes that a class gives its objects without being asked: fields of a dataclass with their defaults, class
+    attributes, those of its bases in the project first."""
+    node = scope.node
+    assert isinstance(node, ast.ClassDef)
+    found: dict[str, Value] = {}
+    for base in node.bases if depth < 8 else ():
+        if isinstance(base, ast.Name):
+            for binding in evaluator.module.bound(base.id, scope.parent):
+                if binding.kind == "class" and binding.node is not None and binding.node is not node:
+                    found.update(fields(evaluator, evaluator.module.scopes[binding.node], depth + 1))
+    for name, bindings in scope.bindings.items():
+        last = bindings[-1]
+        if last.kind == "unknown" and last.annotated:
+            found[name] = unknown(COMMAND_LINE)
+        elif last.kind == "value" and last.value is not None:
+            found[name] = _field(evaluator, last.value, scope).through(
+                evaluator.module.place(last.node or node, f"--{name}")
+            )
+    return found
+
+
+def _field(evaluator: "Evaluator", node: ast.expr, scope: Scope) -> Value:
+    if isinstance(node, ast.Call) and evaluator.module.dotted(node.func).rpartition(".")[2] in (
+        "field",
+        "Field",
+        "HfArg",
+    ):
+        for keyword in node.keywords:
+            if keyword.arg == "default":
+                return evaluator.value(keyword.value, scope)
+            if keyword.arg == "default_factory" and isinstance(keyword.value, ast.Lambda):
+                return evaluator.value(keyword.value.body, scope)
+            if keyword.arg == "default_factory" and isinstance(keyword.value, ast.Name):
+                empty = {"list": Value([]), "dict": Value({})}.get(keyword.value.id)
+                if empty is not None:
+                    return empty
+        return evaluator.value(node.args[0], scope) if node.args else unknown(COMMAND_LINE)
+    return evaluator.value(node, scope)
+
+
+def made_from_command_line(evaluator: "Evaluator", node: ast.expr, scope: Scope) -> Value:
+    """What a parser of dataclasses gives for one class."""
+    dotted = evaluator.module.dotted(node)
+    bound = evaluator.module.bound(node.id, scope) if isinstance(node, ast.Name) else ()
+    for binding in bound:
+        if binding.kind == "class" and binding.node is not None:
+            return class_of(evaluator, evaluator.module.scopes[binding.node], {}, node)
+    found = evaluator.class_elsewhere(dotted) if dotted else None
+    if found is not None:
+        other, scope_there = found
+        return class_of(other, scope_there, {}, node)
+    if not dotted:
+        return unknown(COMMAND_LINE)
+    return Value(Made(dotted, {}, evaluator.module.place(node), open=COMMAND_LINE))
+
+
+def class_of(evaluator: "Evaluator", scope: Scope, given: dict[str, Value], node: ast.AST) -> Value:
+    """An object of a class of the project. A subclass of a library's class keeps that one's name, so that a project's
+    `MyArguments(TrainingArguments)` is read as what it is."""
+    definition = scope.node
+    assert isinstance(definition, ast.ClassDef)
+    named = list(fields(evaluator, scope))
+    attributes = fields(evaluator, scope)
+    for key, value in given.items():
+        if key.isdigit():
+            if int(key) < len(named):
+                attributes[named[int(key)]] = value
+        else:
+            attributes[key] = value
+    place = given_place = evaluator.module.place(definition)
+    base = library_base(evaluator, scope)
+    if base:
+        arguments = {name: Value(v.value, v.via, v.others, v.place or given_place) for name, v in attributes.items()}
+        return Value(Made(base, arguments, place, attributes, open=COMMAND_LINE))
+    return Value(Made(definition.name, given, place, attributes, open="its class gives it no value that can be read"))
+
+
+def library_base(evaluator: "Evaluator", scope: Scope, depth: int = 0) -> str:
+    """The qualified name of the library's class that a class of the project comes from; empty: none."""
+    node = scope.node
+    for base in node.bases if isinstance(node, ast.ClassDef) and depth < 8 else ():
+        dotted = evaluator.module.dotted(base)
+        if dotted:
+            found = evaluator.class_elsewhere(dotted)
+            if found is None:
+                return dotted
+            inner = library_base(*found, depth + 1)
+        elif isinstance(base, ast.Name):
+            inner = ""
+            for binding in evaluator.module.bound(base.id, scope.parent):
+                if binding.kind == "class" and binding.node is not None and binding.node is not node:
+                    inner = library_base(evaluator, evaluator.module.scopes[binding.node], depth + 1)
+        else:
+            inner = ""
+        if inner:
+            return inner
+    return ""

@@ -1,0 +1,70 @@
+"""From a name in a script to another file of the project: modules that it imports, configurations that it opens."""
+
+import posixpath
+from collections.abc import Mapping
+
+from dynotune.audit.facts.config import ConfigFile
+from dynotune.audit.read.python.module import Module
+from dynotune.audit.read.python.value import Value
+
+
+def module_of(dotted: str, module: Module, others: Mapping[str, Module]) -> tuple[Module, str] | None:
+    """The project's file that a dotted name leads to, and the name in it (empty: the module itself)."""
+    folder = posixpath.dirname(module.file)
+    dots = len(dotted) - len(dotted.lstrip("."))
+    parts = [part for part in dotted.lstrip(".").split(".") if part]
+    if dots:
+        for _ in range(dots - 1):
+            folder = posixpath.dirname(folder)
+        starts = [folder]
+    else:
+        starts = [folder, "", "src"]
+        while folder:
+            folder = posixpath.dirname(folder)
+            starts.append(folder)
+    for used in (len(parts), len(parts) - 1):
+        if used < 1:
+            continue
+        path = "/".join(parts[:used])
+        rest = parts[used:]
+        for start in starts:
+            for name in (posixpath.join(start, f"{path}.py"), posixpath.join(start, path, "__init__.py")):
+                if name in others and name != module.file:
+                    return others[name], rest[0] if rest else ""
+    return None
+
+
+def joined(*parts: str) -> str:
+    return posixpath.join(*(part.replace("\\", "/") for part in parts))
+
+
+def config_of(path: str, module: Module, configs: Mapping[str, ConfigFile]) -> ConfigFile | None:
+    """The configuration at a path that the script names: from the project's folder, from the script's, or the only one
+    whose path ends so."""
+    path = posixpath.normpath(path.replace("\\", "/"))
+    beside = posixpath.normpath(posixpath.join(posixpath.dirname(module.file), path))
+    for name in (path, beside):
+        if name in configs:
+            return configs[name]
+    tail = path.lstrip("./")
+    ending = [config for name, config in configs.items() if name == tail or name.endswith(f"/{tail}")]
+    return ending[0] if len(ending) == 1 else None
+
+
+def content(config: ConfigFile) -> Value:
+    """Of a configuration, each value with its place."""
+    return _content(config, config.values, "", 0)
+
+
+def _content(config: ConfigFile, value: object, path: str, depth: int) -> Value:
+    place = config.places.get(path)
+    via = (place,) if place is not None else ()
+    if depth < 20 and isinstance(value, Mapping):
+        inner = {key: _content(config, item, f"{path}.{key}".lstrip("."), depth + 1) for key, item in value.items()}
+        return Value(inner, via, (), place)
+    if depth < 20 and isinstance(value, (list, tuple)):
+        several = [
+            _content(config, item, f"{path}.{number}".lstrip("."), depth + 1) for number, item in enumerate(value)
+        ]
+        return Value(several, via, (), place)
+    return Value(value, via, (), place)

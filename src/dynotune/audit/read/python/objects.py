@@ -1,0 +1,428 @@
+"""Objects in constant expressions: parameters, attributes, items, and what calls of known functions give."""
+
+import ast
+import posixpath
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dynotune.audit.facts.setting import Unknown
+from dynotune.audit.place import Place
+from dynotune.audit.read.python import declared, files
+from dynotune.audit.read.python.module import FUNCTIONS, Binding, Function, Module, Scope, Site
+from dynotune.audit.read.python.value import Made, Value, unknown
+
+if TYPE_CHECKING:
+    from dynotune.audit.read.python.evaluator import Evaluator, Frame
+
+_RUNS = "it is computed when the script runs"
+_OF_LAUNCHERS = frozenset({"WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "LOCAL_RANK"})
+_SAME = frozenset(
+    {"to", "cuda", "cpu", "eval", "train", "bfloat16", "half", "float", "requires_grad_", "copy", "resolve"}
+)
+_OPENS = frozenset(
+    {"json.load", "json.loads", "yaml.safe_load", "yaml.load", "yaml.full_load", "toml.load", "tomllib.load"}
+)
+_OPENS_PATH = frozenset({"omegaconf.OmegaConf.load", "OmegaConf.load"})
+_NAMESPACES = frozenset({"SimpleNamespace", "Namespace", "EasyDict", "edict", "AttrDict", "Munch", "DotDict"})
+
+
+class Objects:
+    def __init__(self, evaluator: "Evaluator") -> None:
+        self.of = evaluator
+        self._sites: dict[str, list[Site]] | None = None
+
+    # Parameters
+
+    def parameter(self, name: str, scope: Scope, module: Module) -> Value | None:
+        """What a function's parameter comes to by its call sites in the file, else by its default; None: no parameter."""
+        node = scope.node
+        assert isinstance(node, FUNCTIONS)
+        positional = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
+        keyword_only = [argument.arg for argument in node.args.kwonlyargs]
+        if name not in (*positional, *keyword_only):
+            taken = {argument.arg for argument in (node.args.vararg, node.args.kwarg) if argument is not None}
+            return unknown(f"it is an argument of `{node.name}`") if name in taken else None
+        configured = self._hydra(node, scope)
+        if configured is not None and positional[:1] == [name]:
+            return configured
+        default = self._default(name, node, scope)
+        method = scope.parent is not None and scope.parent.is_class
+        bare = positional[1:] if method and positional[:1] in (["self"], ["cls"]) else positional
+        given: list[Value] = []
+        for site in self._sites_of(node, scope, module):
+            passed = next((keyword.value for keyword in site.node.keywords if keyword.arg == name), None)
+            if passed is None and name in bare and bare.index(name) < len(site.node.args):
+                passed = site.node.args[bare.index(name)]
+            if isinstance(passed, ast.Starred) or (passed is None and any(k.arg is None for k in site.node.keywords)):
+                given.append(unknown(f"it is an argument of `{node.name}`"))
+            elif passed is not None:
+                value = self.of.value(passed, site.scope)
+                given.append(value.through(module.place(passed)))
+            elif default is not None:
+                given.append(default)
+        if not given:
+            if default is not None:
+                return default.through(module.place(node, name))
+            return unknown(f"it is an argument of `{node.name}`, which nothing in this file calls")
+        first = given[0]
+        if all(value.value == first.value for value in given[1:]):
+            return first
+        others = tuple(value.value for value in given if value.is_known and not isinstance(value.value, Made))
+        return unknown(f"it is an argument of `{node.name}`, which is called with several values", others=others[:8])
+
+    def _default(self, name: str, node: Function, scope: Scope) -> Value | None:
+        arguments = [*node.args.posonlyargs, *node.args.args]
+        outside = scope.parent or scope
+        for argument, default in zip(reversed(arguments), reversed(node.args.defaults), strict=False):
+            if argument.arg == name:
+                return self.of.value(default, outside)
+        for argument, other in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
+            if argument.arg == name and other is not None:
+                return self.of.value(other, outside)
+        return None
+
+    def _sites_of(self, node: Function, scope: Scope, module: Module) -> list[Site]:
+        if self._sites is None:
+            self._sites = {}
+            for site in module.sites:
+                func = site.node.func
+                called = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
+                self._sites.setdefault(called, []).append(site)
+        name = node.name
+        if name == "__init__" and scope.parent is not None and isinstance(scope.parent.node, ast.ClassDef):
+            name = scope.parent.node.name
+        return self._sites.get(name, [])[:8]
+
+    def _hydra(self, node: Function, scope: Scope) -> Value | None:
+        """The configuration that `@hydra.main(config_path=..., config_name=...)` names."""
+        for decorator in node.decorator_list:
+            if isinstance(decorator, ast.Call) and self.of.module.dotted(decorator.func) == "hydra.main":
+                given = self.arguments(decorator, scope.parent or scope, {})
+                folder, name = given.get("config_path"), given.get("config_name")
+                if name is None or not isinstance(name.value, str):
+                    return unknown("Hydra's configuration is named when the script runs")
+                where = folder.value if folder is not None and isinstance(folder.value, str) else ""
+                for ending in ("", ".yaml", ".yml"):
+                    config = files.config_of(files.joined(where, name.value + ending), self.of.module, self.of.configs)
+                    if config is not None:
+                        return files.content(config)
+                return unknown(f"Hydra's configuration `{name.value}` was not read")
+        return None
+
+    # Changes, items, attributes
+
+    def changed(
+        self,
+        found: Value,
+        changes: Sequence[Binding],
+        before: tuple[int, int] | None,
+        scope: Scope,
+        frame: "Frame",
+        applies: Callable[[Binding], bool | None],
+    ) -> Value:
+        """With attributes and items that are set between making it and using it."""
+        made = found.value
+        parts: dict[Any, Value] = dict(made if isinstance(made, dict) else made.attributes)
+        for change in changes:
+            if before is not None and change.at >= before:
+                continue
+            verdict = applies(change)
+            if verdict is False:
+                continue
+            for key, value in self._new(change, scope, frame):
+                span = self.of.module.place(change.node, str(key)) if change.node is not None else None
+                new = Value(value.value, value.via, value.others, span)
+                old = parts.get(key)
+                if verdict is None and old is not None:
+                    extra = () if isinstance(new.value, (Unknown, Made)) else (new.value,)
+                    new = Value(old.value, old.via, (*old.others, *extra), old.place)
+                elif verdict is None:
+                    new = unknown(
+                        "it depends on a condition", others=() if isinstance(new.value, Unknown) else (new.value,)
+                    )
+                parts[key] = new
+        if isinstance(made, dict):
+            return Value(parts, found.via, found.others, found.place)
+        return Value(Made(made.name, made.arguments, made.place, parts, made.element, made.open), found.via)
+
+    def _new(self, change: Binding, scope: Scope, frame: "Frame") -> list[tuple[Any, Value]]:
+        inside = change.scope or scope
+        if change.kind == "update" and isinstance(change.value, ast.Call):
+            given = self.arguments(change.value, inside, frame)
+            first = given.pop("0", None)
+            new = list(first.value.items()) if first is not None and isinstance(first.value, dict) else []
+            return [*new, *given.items()]
+        key = change.key
+        if change.kind == "nested":
+            node = key
+            while isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.value, ast.Name):
+                node = node.value
+            key = (
+                node.attr
+                if isinstance(node, ast.Attribute)
+                else node.slice
+                if isinstance(node, ast.Subscript)
+                else None
+            )
+        if isinstance(key, ast.expr):
+            named = self.of.value(key, inside, frame)
+            key = named.value if isinstance(named.value, (str, int)) else None  # type: ignore[assignment]
+        if key is None:
+            return []
+        if change.kind in ("unknown", "nested") or change.value is None:
+            return [(key, unknown("it is changed before it is used"))]
+        return [(key, self.of.value(change.value, inside, frame))]
+
+    def item(self, owner: Value, key: Value) -> Value:
+        held = owner.value
+        if not key.is_known:
+            return unknown("which part it is, is known only when the script runs")
+        if isinstance(held, dict):
+            found = held.get(key.value) if not isinstance(key.value, (list, dict, Made)) else None
+            return found if isinstance(found, Value) else unknown(f"there is no `{key.value}` in what was read")
+        if isinstance(held, list) and isinstance(key.value, int) and -len(held) <= key.value < len(held):
+            found = held[key.value]
+            return found if isinstance(found, Value) else Value(found, owner.via)
+        if isinstance(held, Made):
+            return self.attribute(owner, str(key.value))
+        return unknown(_RUNS)
+
+    def attribute(self, owner: Value, name: str) -> Value:
+        held = owner.value
+        if isinstance(held, Made):
+            found = held.attributes.get(name) or held.arguments.get(name)
+            if found is not None:
+                return found
+            return unknown(held.open or f"it is a part of what `{held.name}` makes")
+        if isinstance(held, dict):
+            found = held.get(name)
+            return found if isinstance(found, Value) else unknown(f"there is no `{name}` in what was read")
+        if isinstance(held, str) and name in ("parent", "name", "stem", "value"):
+            if name == "value":  # of an enumeration's member, which is read as its value
+                return owner
+            path = posixpath.dirname(held) if name == "parent" else posixpath.basename(held)
+            return Value(path.rpartition(".")[0] or path if name == "stem" else path, owner.via)
+        return unknown(_RUNS)
+
+    def of_self(self, name: str, scope: Scope) -> Value:
+        holder: Scope | None = scope
+        while holder is not None and not holder.is_class:
+            holder = holder.parent
+        if holder is None:
+            return unknown(_RUNS)
+        set_here = [change for change in holder.changes.get("self", ()) if change.key == name]
+        if len(set_here) == 1 and set_here[0].value is not None and set_here[0].kind == "attribute":
+            return self.of.value(set_here[0].value, set_here[0].scope or scope, {})
+        if set_here:
+            return unknown("it is set in several places of its class")
+        return declared.fields(self.of, holder).get(name) or unknown(_RUNS)
+
+    # Calls
+
+    def arguments(self, node: ast.Call, scope: Scope, frame: "Frame") -> dict[str, Value]:
+        """By keyword, positional ones by number; `**` stands for what could not be unpacked."""
+        module = self.of.module
+        found: dict[str, Value] = {}
+        for number, argument in enumerate(node.args):
+            if isinstance(argument, ast.Starred):
+                found["*"] = unknown("it is unpacked when the script runs")
+                break
+            found[str(number)] = _at(self.of.value(argument, scope, frame), module.place(argument))
+        for keyword in node.keywords:
+            value = self.of.value(keyword.value, scope, frame)
+            if keyword.arg is not None:
+                found[keyword.arg] = _at(value, module.place(keyword, keyword.arg))
+                continue
+            held = value.value
+            items = held.attributes if isinstance(held, Made) and not held.open else held
+            if isinstance(items, dict):
+                for key, item in items.items():
+                    if isinstance(key, str) and isinstance(item, Value):
+                        place = item.place or module.place(keyword, key)
+                        found[key] = _at(item.through(module.place(keyword, key)), place)
+            else:
+                found["**"] = value if not value.is_known else unknown(_RUNS)
+        return found
+
+    def call(self, node: ast.Call, dotted: str, scope: Scope, frame: "Frame") -> Value:
+        last = dotted.rpartition(".")[2]
+        func = node.func
+        if dotted in ("os.environ.get", "os.getenv"):
+            return self._environment(self.arguments(node, scope, frame), node)
+        if dotted == "torch.cuda.is_available":
+            return Value(True, (self.of.module.place(node),))  # an audit is of training on a GPU
+        if dotted in _OPENS_PATH or dotted in _OPENS:
+            return self._loaded(self.arguments(node, scope, frame), dotted)
+        if dotted in (
+            "os.path.join",
+            "pathlib.Path",
+            "os.path.dirname",
+            "os.path.abspath",
+            "torch.device",
+            "torch.dtype",
+        ):
+            return self._path(dotted, self.arguments(node, scope, frame))
+        if last == "parse_args" or (
+            isinstance(func, ast.Attribute) and func.attr in ("parse_args", "parse_known_args")
+        ):
+            parsed = Value(Made("argparse.Namespace", {}, self.of.module.place(node), declared.flags(self.of)))
+            several = isinstance(func, ast.Attribute) and func.attr == "parse_known_args"
+            return Value([parsed, unknown(_RUNS)]) if several else parsed
+        if isinstance(func, ast.Attribute) and func.attr.startswith(
+            ("parse_args_", "parse_json", "parse_yaml", "parse_dict")
+        ):
+            parsed_classes = self._dataclasses(func, scope)
+            if parsed_classes is not None:
+                return parsed_classes
+        if isinstance(func, ast.Name) and not dotted:
+            return self._named(func, node, scope, frame)
+        if dotted:
+            return self._qualified(dotted, last, node, scope, frame)
+        return self._method(node, scope, frame)
+
+    def _environment(self, given: dict[str, Value], node: ast.Call) -> Value:
+        name = given["0"].value if "0" in given else None
+        default = given.get("1") or given.get("default")
+        if name in _OF_LAUNCHERS:
+            others = (default.value,) if default is not None and default.is_known else ()
+            return unknown(f"the launcher sets `{name}`", others=others)
+        if default is None:
+            return unknown(f"it comes from the environment variable `{name}`")
+        return default.through(self.of.module.place(node, f"${name}"))
+
+    def _loaded(self, given: dict[str, Value], dotted: str) -> Value:
+        source = given.get("0")
+        held = source.value if source is not None else None
+        if isinstance(held, Made) and held.name in ("open", "io.open"):
+            path = held.arguments.get("0") or held.arguments.get("file")
+            held = path.value if path is not None else None
+        if not isinstance(held, str):
+            return unknown("which file it reads, is known only when the script runs")
+        config = files.config_of(held, self.of.module, self.of.configs)
+        return files.content(config) if config is not None else unknown(f"`{held}` was not read")
+
+    def _path(self, dotted: str, given: dict[str, Value]) -> Value:
+        parts = [value.value for name, value in given.items() if name.isdigit()]
+        if not parts or not all(isinstance(part, str) for part in parts):
+            return unknown(_RUNS)
+        via = sum((value.via for value in given.values()), ())
+        if dotted == "os.path.dirname":
+            return Value(posixpath.dirname(parts[0]), via)
+        return Value(parts[0] if dotted.startswith("torch") else files.joined(*parts), via)
+
+    def _dataclasses(self, func: ast.Attribute, scope: Scope) -> Value | None:
+        """What `HfArgumentParser((A, B)).parse_args_into_dataclasses()` gives."""
+        made: ast.expr | None = func.value
+        where = scope
+        if isinstance(made, ast.Name):
+            values = [b.value for b in self.of.module.bound(made.id, scope) if isinstance(b.value, ast.Call)]
+            made = values[-1] if values else None
+        if not isinstance(made, ast.Call) or (not made.args and not made.keywords):
+            return None
+        if self.of.module.dotted(made.func).rpartition(".")[2] not in (
+            "HfArgumentParser",
+            "TrlParser",
+            "H4ArgumentParser",
+        ):
+            return None
+        listed = made.args[0] if made.args else made.keywords[0].value
+        classes = listed.elts if isinstance(listed, (ast.Tuple, ast.List)) else [listed]
+        return Value([declared.made_from_command_line(self.of, node, where) for node in classes])
+
+    def _named(self, func: ast.Name, node: ast.Call, scope: Scope, frame: "Frame") -> Value:
+        given = self.arguments(node, scope, frame)
+        for binding in reversed(self.of.module.bound(func.id, scope)):
+            if binding.kind == "class" and binding.node is not None:
+                return declared.class_of(self.of, self.of.module.scopes[binding.node], given, node)
+            if binding.kind == "function" and binding.node is not None:
+                return self.returned(self.of.module.scopes[binding.node], given)
+        if func.id == "dict" and not node.args and "**" not in given:
+            return Value(dict(given))
+        if func.id in ("vars", "list", "tuple", "dict") and "0" in given:
+            held = given["0"].value
+            if func.id == "vars" and isinstance(held, Made):
+                return Value(dict(held.attributes), given["0"].via)
+            return given["0"] if isinstance(held, (list, dict)) else unknown(_RUNS)
+        if func.id == "getattr" and len(node.args) >= 2 and isinstance(given["1"].value, str):
+            name = given["1"].value
+            if self.of.module.dotted(node.args[0]) == "torch":
+                return Value(name, given["1"].via)
+            return self.attribute(given["0"], name) if given["0"].is_known else given["0"]
+        if func.id == "open":
+            return Value(Made("open", given, self.of.module.place(node)))
+        return unknown(f"it is what `{func.id}(...)` gives when the script runs")
+
+    def _qualified(self, dotted: str, last: str, node: ast.Call, scope: Scope, frame: "Frame") -> Value:
+        there = self.of.class_elsewhere(dotted)
+        if there is not None:
+            return declared.class_of(there[0], there[1], self.arguments(node, scope, frame), node)
+        function = self.of.function_elsewhere(dotted)
+        given = self.arguments(node, scope, frame)
+        if function is not None:
+            return function[0].objects.returned(function[1], given)
+        if last in ("deepcopy", "copy", "create", "to_container", "asdict") and "0" in given:
+            held = given["0"].value
+            return Value(dict(held.attributes), given["0"].via) if isinstance(held, Made) else given["0"]
+        if last in _NAMESPACES:
+            return Value(Made(last, given, self.of.module.place(node), given))
+        return Value(Made(dotted, given, self.of.module.place(node)))
+
+    def _method(self, node: ast.Call, scope: Scope, frame: "Frame") -> Value:
+        func = node.func
+        if not isinstance(func, ast.Attribute):
+            return unknown(_RUNS)
+        owner = self.of.value(func.value, scope, frame)
+        held = owner.value
+        if func.attr in ("read_text", "read", "absolute") and isinstance(held, (str, Made)):
+            return owner
+        if isinstance(held, dict) and func.attr in ("get", "pop"):
+            given = self.arguments(node, scope, frame)
+            key, default = given.get("0"), given.get("1")
+            if key is not None and isinstance(key.value, str):
+                found = held.get(key.value)
+                return found if isinstance(found, Value) else default or Value(None)
+        if isinstance(held, str) and func.attr in ("joinpath", "lower", "upper", "strip"):
+            if func.attr != "joinpath":
+                return Value({"lower": held.lower, "upper": held.upper, "strip": held.strip}[func.attr](), owner.via)
+            parts = [value.value for value in self.arguments(node, scope, frame).values()]
+            return (
+                Value(files.joined(held, *parts), owner.via)
+                if all(isinstance(p, str) for p in parts)
+                else unknown(_RUNS)
+            )
+        if func.attr in _SAME and owner.is_known:
+            return owner
+        if isinstance(func.value, ast.Name) and func.value.id == "self":
+            holder: Scope | None = scope
+            while holder is not None and not holder.is_class:
+                holder = holder.parent
+            for binding in holder.bindings.get(func.attr, ()) if holder is not None else ():
+                if binding.kind == "function" and binding.node is not None:
+                    return self.returned(self.of.module.scopes[binding.node], self.arguments(node, scope, frame), 1)
+        if isinstance(held, Made) and owner.is_known:
+            return Value(
+                Made(f"{held.name}.{func.attr}", self.arguments(node, scope, frame), self.of.module.place(node))
+            )
+        return owner if not owner.is_known else unknown(_RUNS)
+
+    def returned(self, scope: Scope, given: dict[str, Value], skip: int = 0) -> Value:
+        """What a function of the project gives for these arguments; branches that depend on them are taken."""
+        node = scope.node
+        if not isinstance(node, FUNCTIONS) or not scope.returns:
+            return unknown(_RUNS)
+        names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)][skip:]
+        frame: dict[str, Value] = {}
+        for key, value in given.items():
+            if key.isdigit() and int(key) < len(names):
+                frame[names[int(key)]] = value
+            elif not key.isdigit():
+                frame[key] = value
+        for name in (*names, *(argument.arg for argument in node.args.kwonlyargs)):
+            default = None if name in frame else self._default(name, node, scope)
+            if default is not None:
+                frame[name] = default
+        return self.of.returned(scope, frame)
+
+
+def _at(value: Value, place: Place) -> Value:
+    return Value(value.value, value.via, value.others, place)

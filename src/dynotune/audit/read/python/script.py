@@ -1,0 +1,47 @@
+"""A Python file, or a notebook, as facts."""
+
+from pathlib import Path
+
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.setting import Setting
+from dynotune.audit.read.python.calls import calls
+from dynotune.audit.read.python.declared import flags
+from dynotune.audit.read.python.evaluator import Evaluator
+from dynotune.audit.read.python.module import Module
+from dynotune.audit.read.python.source import comments, parsed
+from dynotune.audit.read.python.value import setting
+
+MOST_CONSTANTS = 2000
+
+
+def read_script(path: Path, text: str, root: Path) -> Script:
+    """Never raises for any text; what could not be read is in `unread`. Of a notebook (by its suffix) `source` is its code
+    cells, which places count lines in."""
+    file = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
+    read = parsed(text, notebook=path.suffix == ".ipynb")
+    module = Module(file, read.text, read.tree)
+    evaluator = Evaluator(module, {}, {})
+    return Script(
+        file,
+        read.text,
+        read.tree,
+        calls(module, evaluator),
+        dict(module.imports),
+        comments(read.text) if not read.why else {},
+        _constants(module, evaluator),
+        (read.why,) if read.why else (),
+    )
+
+
+def _constants(module: Module, evaluator: Evaluator) -> dict[str, Setting]:
+    found: dict[str, Setting] = {}
+    for name, bindings in list(module.top.bindings.items())[:MOST_CONSTANTS]:
+        last = bindings[-1]
+        if last.kind in ("value", "augment") and last.node is not None:
+            made = setting(name, evaluator.fresh().of_module(name), module.place(last.node, name))
+            if made.is_known:
+                found[name] = made
+    for name, value in flags(evaluator.fresh()).items():
+        place = value.via[0] if value.via else module.place(module.tree)
+        found[place.key or f"--{name}"] = setting(name, value, place, given_as=place.key)
+    return found

@@ -1,0 +1,115 @@
+"""Which calls run at every step: in loops that train, in what a trainer calls each step, and in their helpers."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dynotune.audit.read.python.module import FUNCTIONS, Module, Scope, Site
+
+PER_STEP = frozenset({"compute_loss", "training_step", "get_batch_loss_metrics", "manual_backward"})
+"""Methods that a trainer calls once a micro-batch."""
+
+_ONE_RANK = re.compile(
+    r"is_main_process|is_local_main_process|is_world_process_zero|\brank\b *== *0|is_master|is_rank_?(0|zero)"
+)
+_OPTIMIZER = re.compile(r"optim|\bopt\b|scaler|engine|accelerator", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Stands:
+    """A call and the steps. loop: the training loop or per-step function; each: under no condition in it."""
+
+    loop: ast.AST
+    each: bool
+
+
+def trains(site: Site) -> bool:
+    """Whether the call is a backward pass or an optimizer's step."""
+    func = site.node.func
+    if not isinstance(func, ast.Attribute):
+        return False
+    if func.attr in ("backward", "manual_backward"):
+        return True
+    return func.attr == "step" and bool(_OPTIMIZER.search(ast.unparse(func.value))) and not _is_scheduler(func.value)
+
+
+def _is_scheduler(node: ast.expr) -> bool:
+    return "sched" in ast.unparse(node).lower()
+
+
+def training(module: Module) -> dict[ast.Call, Stands]:
+    """Of every call that runs at each step or in some."""
+    by_function: dict[Scope, list[Site]] = {}
+    for site in module.sites:
+        by_function.setdefault(_function(site.scope), []).append(site)
+    steps = {scope for scope, sites in by_function.items() if any(trains(site) and not site.loops for site in sites)}
+    stands: dict[ast.Call, Stands] = {}
+    loops: set[ast.AST] = set()
+    for site in module.sites:
+        helper = any(scope in steps for scope in _callees(module, site))
+        if site.loops and (trains(site) or helper):
+            loops.add(site.loops[-1])
+    followed: dict[Scope, ast.AST] = {}
+    for site in module.sites:
+        inner = next((loop for loop in reversed(site.loops) if loop in loops), None)
+        if inner is None and _is_per_step(site.scope):
+            inner = _function(site.scope).node
+        if inner is None:
+            continue
+        stand = Stands(inner, _unconditional(module, site, inner))
+        stands[site.node] = stand
+        if stand.each:
+            for scope in _callees(module, site):
+                followed.setdefault(scope, inner)
+    for scope, loop in followed.items():
+        for site in by_function.get(scope, ()):
+            stands.setdefault(site.node, Stands(loop, _unconditional(module, site, scope.node)))
+    return stands
+
+
+def _function(scope: Scope) -> Scope:
+    """The innermost function (or the module) that the scope's code runs in."""
+    while scope.is_class and scope.parent is not None:
+        scope = scope.parent
+    return scope
+
+
+def _callees(module: Module, site: Site) -> Iterator[Scope]:
+    """Functions of the file that the call runs: by a plain name, or by `self.name` in the same class."""
+    func = site.node.func
+    if isinstance(func, ast.Name):
+        for binding in module.bound(func.id, site.scope):
+            if binding.kind == "function" and binding.node is not None:
+                yield module.scopes[binding.node]
+    elif isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id in ("self", "cls"):
+        holder = site.scope
+        while holder is not None and not holder.is_class:
+            if holder.parent is None:
+                return
+            holder = holder.parent
+        for binding in holder.bindings.get(func.attr, ()):
+            if binding.kind == "function" and binding.node is not None:
+                yield module.scopes[binding.node]
+
+
+def _is_per_step(scope: Scope) -> bool:
+    """`forward` of a module, `compute_loss` and the like of a trainer."""
+    function = _function(scope)
+    holder = function.parent
+    if not isinstance(function.node, FUNCTIONS) or holder is None or not isinstance(holder.node, ast.ClassDef):
+        return False
+    return bool(holder.node.bases) and (function.node.name == "forward" or function.node.name in PER_STEP)
+
+
+def _unconditional(module: Module, site: Site, within: ast.AST) -> bool:
+    """No branch lies between the loop (or function) and the call, but those for one rank and for loops inside."""
+    seen = isinstance(within, FUNCTIONS)
+    for node, part in site.branches:
+        if node is within:
+            seen = True
+        elif seen and part in ("body", "else", "rest", "except"):
+            test = module.source(node.test) if isinstance(node, ast.If) else ""
+            if part != "body" or not _ONE_RANK.search(test) or "%" in test:
+                return False
+    return seen

@@ -1,0 +1,80 @@
+"""What an expression comes to, with the trail and what else it may be."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dynotune.audit.facts.setting import Known, Setting, Unknown
+from dynotune.audit.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    value: Any
+    """Plain, `Made`, a `dict` or `list` of `Value`, or `Unknown`."""
+
+    via: tuple[Place, ...] = ()
+    """Where it comes from, nearest first; empty: it stands there literally."""
+
+    others: tuple[Any, ...] = ()
+
+    place: Place | None = None
+    """Of an argument or an item: where that stands."""
+
+    @property
+    def is_known(self) -> bool:
+        return not isinstance(self.value, Unknown)
+
+    def through(self, place: Place) -> "Value":
+        return self if place in self.via else replace(self, via=(place, *self.via))
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a constructor or a loading function gave: its qualified name and what it got."""
+
+    name: str
+    arguments: Mapping[str, Value]
+    place: Place
+    attributes: Mapping[str, Value] = field(default_factory=dict)
+    """Of objects whose class is read too (dataclasses, parsed arguments)."""
+
+    element: int | None = None
+    """Which element, where it gave several."""
+
+    open: str = ""
+    """Where attributes that are not listed come from, as the end of a sentence; empty: there are none."""
+
+
+def unknown(why: str, *via: Place, others: Iterable[Any] = ()) -> Value:
+    return Value(Unknown(why), via, tuple(others))
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """A value as a rule sees it: plain through and through, or `Unknown`."""
+    if depth > 20:
+        return Unknown("it is nested too deeply")
+    if isinstance(value, Value):
+        return plain(value.value, depth + 1)
+    if isinstance(value, Made):
+        return Unknown(f"it is made by `{value.name}`")
+    if isinstance(value, dict):
+        # A part that is not known stays a part: the rest of a dictionary is worth having.
+        return {key: plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item, depth + 1) for item in value]
+    return value
+
+
+def setting(name: str, value: Value, place: Place, *, given_as: str = "", given_value: Any = None) -> Setting:
+    others = tuple(other for other in (plain(other) for other in value.others) if not isinstance(other, Unknown))
+    return Setting(
+        name,
+        plain(value.value),
+        value.place or place,
+        Known.FOLLOWED if value.via else Known.GIVEN,
+        given_as=given_as if given_as != name else "",
+        given_value=given_value,
+        via=value.via,
+        others=others,
+    )
