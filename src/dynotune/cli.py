@@ -34,7 +34,6 @@ ENDED_BY_SIGNAL = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 LATER = {
     "profile": "a profile of a step",
-    "audit": "an audit of another trainer's run",
     "tune": "the search for settings",
 }
 
@@ -100,6 +99,25 @@ app.command(
     help="Write runs and results of benches as one page of HTML, which needs nothing else and can be sent to anybody.",
     help_epilogue="Examples:\n\ndynotune report runs/my-run\n\n"
     "dynotune report runs/first runs/second --output both.html",
+)
+app.command(
+    "dynotune.cli_audit:audit",
+    name="audit",
+    help="Find what is wrong or slow in configurations, scripts, data, runs and the environment, with evidence.\n\n"
+    "Nothing that is audited is run, but a command behind `--`. Exits with 0 where nothing is found, 1 where something is, 2"
+    " where nothing could be checked, or not what was named.",
+    help_epilogue="Examples:\n\n"
+    "dynotune audit\n\n"
+    "dynotune audit --config sft.yaml --data data.jsonl --env\n\n"
+    "dynotune audit --project training --level warning --baseline audit-baseline.json --output sarif=audit.sarif\n\n"
+    "dynotune audit --script train.py launch.sh --source trl=checkouts/trl --all\n\n"
+    "dynotune rule OPT001",
+)
+app.command(
+    "dynotune.cli_audit:rule",
+    name="rule",
+    help="Explain a rule of `dynotune audit`: what it finds and how, why it matters, examples. Without a code: list all.",
+    help_epilogue="Examples:\n\ndynotune rule\n\ndynotune rule OPT001",
 )
 
 _Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print one JSON object on stdout.")]

@@ -16,7 +16,16 @@ from dynotune.audit.finding import AtStake, Finding, Risk, severity
 SKIPPED = 2
 """First rows of a run, which hold compiling, are left out of its time a step."""
 
-ORDER = (AtStake.RESULT, AtStake.STOPS, AtStake.LOST, AtStake.TIME, AtStake.MEMORY, AtStake.FIGURES, AtStake.CLARITY)
+ORDER = (
+    AtStake.RESULT,
+    AtStake.STOPS,
+    AtStake.LOST,
+    AtStake.TIME,
+    AtStake.MEMORY,
+    AtStake.FIGURES,
+    AtStake.CHOICE,
+    AtStake.CLARITY,
+)
 _RISKS = tuple(Risk)
 
 

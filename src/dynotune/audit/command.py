@@ -1,0 +1,89 @@
+"""`dynotune audit`: what was asked for, carried out and shown."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from dynotune.audit.finding import Severity
+from dynotune.audit.judging.baseline import baseline_text, read_baseline
+from dynotune.audit.run import Request, Result, audit
+from dynotune.audit.show.as_json import json_text
+from dynotune.audit.show.html import html
+from dynotune.audit.show.markdown import markdown
+from dynotune.audit.show.sarif import sarif_text
+from dynotune.audit.show.terminal import show
+from dynotune.data.printable import printable
+from dynotune.errors import ConfigError
+from dynotune.report.command import write_page
+from dynotune.say import sayer
+
+FORMATS: Mapping[str, Callable[[Result], str]] = {
+    "json": json_text,
+    "sarif": lambda result: sarif_text(result, lambda finding: {}),
+    "markdown": markdown,
+    "html": html,
+}
+LEVELS = {"note": Severity.NOTE, "warning": Severity.WARNING, "error": Severity.ERROR}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The flags, as given."""
+
+    request: Request
+    level: Severity = Severity.NOTE
+    baseline: Path | None = None
+    write_baseline: Path | None = None
+    outputs: Sequence[tuple[str, Path]] = ()
+    everything: bool = False
+    plan: bool = False
+    as_json: bool = False
+
+
+def run_audit(options: Options, console: Console) -> int:
+    """Returns the exit code."""
+    known = read_baseline(options.baseline) if options.baseline is not None else None
+    result = audit(replace(options.request, baseline=known))
+    say = sayer(console)
+    if options.as_json:
+        sys.stdout.write(json_text(result))
+    else:
+        show(result, console, everything=options.everything, plan=options.plan)
+    for name, path in options.outputs:
+        write_page(path, FORMATS[name](result))
+        say(f"written: {printable(str(path))}")
+    if options.write_baseline is not None:
+        write_page(options.write_baseline, baseline_text([*result.findings, *result.known], result.project.texts))
+        say(f"written: {printable(str(options.write_baseline))}, which knows all of these findings")
+        return 0
+    return result.exit_code(options.level)
+
+
+def outputs(words: Sequence[str]) -> list[tuple[str, Path]]:
+    """`sarif=audit.sarif` and so on. Raises `ConfigError`."""
+    found = []
+    for word in words:
+        name, mark, path = word.partition("=")
+        if name not in FORMATS or not mark or not path:
+            raise ConfigError(
+                f"flag --output: {printable(word)} is no format and file. Write `sarif=audit.sarif`; formats are"
+                f" {', '.join(FORMATS)}."
+            )
+        found.append((name, Path(path)))
+    return found
+
+
+def sources(words: Sequence[str]) -> dict[str, Path]:
+    """`trl=PATH` and so on. Raises `ConfigError`."""
+    found = {}
+    for word in words:
+        name, mark, path = word.partition("=")
+        if not mark or not name or not Path(path).is_dir():
+            raise ConfigError(
+                f"flag --source: {printable(word)} names no package and folder. Write `trl=path/to/trl`, a checkout."
+            )
+        found[name] = Path(path)
+    return found

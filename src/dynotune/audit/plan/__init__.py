@@ -1,0 +1,1 @@
+"""In which order to apply what was found."""
