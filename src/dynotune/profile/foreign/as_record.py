@@ -1,0 +1,82 @@
+"""From what a foreign process observed to the record that the analysis reads."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from statistics import median
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from dynotune.bench.foreign.measure import in_a_line
+from dynotune.data.printable import printable
+from dynotune.errors import DataError
+from dynotune.profile.record import Record
+
+SLOW_RANK = 1.1
+"""A rank's own time before it waits for the others cannot be seen here; steps that differ by this much can."""
+
+FIELDS = ("trainer", "timed", "traced", "environment", "model", "memory", "warm_up", "optimizer")
+
+
+def record_of(words: Sequence[str], observed: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> Record:
+    """observed: of each rank, the first one's first. notes: of the command as a whole.
+
+    Raises `DataError` where a process of the command wrote something else.
+    """
+    first = observed[0]
+    told = _only_timed(first) if "only_timed" in first else {name: first[name] for name in FIELDS if name in first}
+    said = [*notes, *first.get("notes", ()), *told.pop("notes", ()), *_cost(first), *_ranks(observed)]
+    try:
+        return TypeAdapter(Record).validate_python(
+            {
+                **told,
+                "notes": said,
+                "measuring": f"dynotune profile -- {in_a_line(words)}",
+                "when": datetime.now(UTC).isoformat(timespec="seconds"),
+            }
+        )
+    except (ValidationError, KeyError, IndexError, TypeError, ValueError) as error:
+        raise DataError(
+            f"what the processes of `{shlex.join(words)}` observed cannot be read: {printable(str(error), 300)}. Another"
+            " version of Dynotune is installed in the script's environment."
+        ) from error
+
+
+def _only_timed(observed: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a Python in which only steps could be timed. The first ones are the warm-up."""
+    seconds = observed["seconds"]
+    warm = min(10, len(seconds) // 2)
+    timed = [{"number": i + 2, "seconds": one, "host_seconds": one} for i, one in enumerate(seconds)][warm:]
+    return {
+        "trainer": "torch",
+        "timed": timed,
+        "traced": (),
+        "warm_up": {"steps": warm, "seconds": sum(seconds[:warm])},
+        "notes": [
+            "Only steps were timed: Dynotune's tracer cannot be loaded in the script's own Python"
+            f" ({printable(str(observed['only_timed']), 200)}). It needs Python 3.11, PyTorch 2.11, numpy, or newer ones."
+        ],
+    }
+
+
+def _cost(observed: Mapping[str, Any]) -> list[str]:
+    """What watching cost, where it can be seen in a step."""
+    own = observed.get("foreign", {}).get("own_seconds")
+    steps = [one["seconds"] for one in observed.get("timed", ())]
+    if own is None or not steps:
+        return []
+    share = own / median(steps)
+    return [f"Watching took {own * 1e6:,.0f} microseconds of the host a step ({share:.2%})."]
+
+
+def _ranks(observed: Sequence[Mapping[str, Any]]) -> list[str]:
+    if len(observed) < 2:
+        return []
+    seconds = {int(one.get("rank", 0)): [step["seconds"] for step in one.get("timed", ())] for one in observed}
+    each = {rank: median(steps) for rank, steps in seconds.items() if steps}
+    said = [f"{len(observed)} ranks were observed; what is shown is of rank {observed[0].get('rank', 0)}."]
+    slow, fast = max(each, key=lambda rank: each[rank]), min(each, key=lambda rank: each[rank])
+    if each[slow] > SLOW_RANK * each[fast]:
+        said.append(f"Rank {slow}'s steps took {each[slow] / each[fast]:.2f} times those of rank {fast}.")
+    return said

@@ -1,0 +1,177 @@
+"""What happens in the script between two optimizer steps: calls of the model, backward passes, waits for batches, each on
+the host's clock. On a GPU the host runs ahead, so these are the times it took to ask for work; on the CPU they are the work.
+
+Public hooks where PyTorch has them (modules); where it has none (backward passes, loaders) the function is replaced by one
+that measures and calls it. `stop` puts everything back.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from dynotune.measure.trace import NOT_TRACING, StepMarks
+from dynotune.profile.foreign.inside.batch import Batch, batch_of
+from dynotune.profile.foreign.inside.found import callable_ones
+
+Fail = Callable[[Exception], None]
+
+
+@dataclass(slots=True)
+class Between:
+    """From the end of one step to the end of the next; host seconds."""
+
+    forward: float = 0.0
+    backward: float = 0.0
+    update: float = 0.0
+    data_wait: float = 0.0
+    own: float = 0.0
+    """That watching took."""
+
+    batches: list[Batch] = field(default_factory=list)
+    """One for each call of the model that a gradient was wanted of."""
+
+    without_gradient: int = 0
+    """Calls in training that none was wanted of: a reference's, or a second forward pass for metrics."""
+
+    happened: list[str] = field(default_factory=list)
+
+
+class Listening:
+    """Fills `now`. `marks` is where a traced step wants to know what begins and ends."""
+
+    def __init__(self, roots: tuple[nn.Module, ...], pad: int | None, quiet: Callable[[], None], fail: Fail) -> None:
+        """pad: the padding token. quiet: called where no range of a profiler is open: before a batch, before the model.
+
+        fail: takes what we do wrong, so that it does not reach the script.
+        """
+        self.quiet, self.fail = quiet, fail
+        self.now = Between()
+        self.marks: StepMarks = NOT_TRACING
+        self.pad = pad
+        self.lengths = False
+        """Whether lengths of documents are wanted."""
+
+        self.autocast: str = ""
+        """Precision of autocast around the model, when it was called last; empty without."""
+
+        self._depth = 0
+        self._began = 0.0
+        self._range: AbstractContextManager[Any] | None = None
+        self._undo: list[Callable[[], None]] = []
+        self._roots = roots
+        self._backward_depth = 0
+        for module in callable_ones(roots):
+            before = module.register_forward_pre_hook(self._before_call, with_kwargs=True)
+            after = module.register_forward_hook(self._after_call, always_call=True)
+            self._undo += [before.remove, after.remove]
+        self._measure_backward()
+        self._measure_loaders()
+
+    def stop(self) -> None:
+        """Put everything back."""
+        while self._undo:
+            self._undo.pop()()
+
+    def next_step(self) -> Between:
+        """What was seen of the step that ends here."""
+        ended, self.now = self.now, Between()
+        return ended
+
+    def _before_call(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if torch.compiler.is_compiling():
+            return  # the script compiles a function around the model: nothing of ours is put into its graph
+        try:
+            self._call(module, args, kwargs)
+        except Exception as error:  # noqa: BLE001  (a guest in the script's process)
+            self.fail(error)
+
+    def _call(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if self._depth == 0:
+            self.quiet()
+        self._depth += 1
+        if self._depth > 1 or not module.training:
+            return
+        entered = time.perf_counter()
+        kind = _device_kind(module)
+        self.autocast = str(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else ""
+        if torch.is_grad_enabled():
+            self.now.batches.append(batch_of(args, kwargs, self.pad, lengths=self.lengths))
+            self._range = self.marks.forward(len(self.now.batches) - 1)
+            self._range.__enter__()
+        else:
+            self.now.without_gradient += 1
+        self._began = time.perf_counter()
+        self.now.own += self._began - entered
+
+    def _after_call(self, module: nn.Module, args: Any, output: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        self._depth = max(self._depth - 1, 0)
+        if self._depth or not self._began:
+            return
+        self.now.forward += time.perf_counter() - self._began
+        self._began = 0.0
+        if self._range is not None:
+            self._range.__exit__(None, None, None)
+            self._range = None
+
+    def _measure_backward(self) -> None:
+        inner = torch.autograd.backward
+
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            if self._backward_depth or torch.compiler.is_compiling():
+                return inner(*args, **kwargs)
+            self._backward_depth += 1
+            began = time.perf_counter()
+            try:
+                with self.marks.backward(max(len(self.now.batches) - 1, 0)):
+                    return inner(*args, **kwargs)
+            finally:
+                self._backward_depth -= 1
+                self.now.backward += time.perf_counter() - began
+
+        torch.autograd.backward = backward
+        self._undo.append(lambda: _put_back(torch.autograd, "backward", backward, inner))
+
+    def _measure_loaders(self) -> None:
+        module: Any = sys.modules.get("torch.utils.data.dataloader")
+        iterator = getattr(module, "_BaseDataLoaderIter", None)
+        if iterator is None:
+            return
+        inner = iterator.__next__
+
+        def following(loader: Any) -> Any:
+            try:
+                if self._depth == 0:
+                    self.quiet()
+            except Exception as error:  # noqa: BLE001  (a guest in the script's process)
+                self.fail(error)
+            began = time.perf_counter()
+            try:
+                return inner(loader)
+            finally:
+                if all(one.training for one in self._roots[:1]):  # an evaluation has batches of its own
+                    self.now.data_wait += time.perf_counter() - began
+                    self.loader = loader
+
+        iterator.__next__ = following
+        self._undo.append(lambda: _put_back(iterator, "__next__", following, inner))
+
+    loader: Any = None
+    """The iterator of the loader that gave the last batch."""
+
+
+def _put_back(owner: Any, name: str, ours: Any, theirs: Any) -> None:
+    if getattr(owner, name) is ours:  # somebody may have put another one there meanwhile, which calls ours
+        setattr(owner, name, theirs)
+
+
+def _device_kind(module: nn.Module) -> str:
+    first = next(module.parameters(), None)
+    return first.device.type if first is not None else "cpu"

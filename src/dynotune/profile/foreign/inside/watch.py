@@ -1,0 +1,310 @@
+"""From a script's first optimizer step to what was observed: warming up, timed steps, traced steps, and then it is stopped
+or left alone.
+
+A step is from the end of one update to the end of the next, so everything between is in it. Our own work at its end is not:
+the clock stands still for it, on the device too.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dynotune.bench.running.steady import WarmingUp
+from dynotune.foreign import FOREIGN
+from dynotune.measure.trace_facts import compile_counters
+from dynotune.profile.foreign.inside import facts, trainer
+from dynotune.profile.foreign.inside.found import Found, look_for
+from dynotune.profile.foreign.inside.listen import Between, Fail, Listening
+from dynotune.profile.foreign.inside.tracing import Tracing
+from dynotune.profile.foreign.protocol import STOPPED, Asked, tell, write_observed
+
+WITH_OTHERS = 10
+"""Steps of warming up where ranks step together: they must all stop at the same one, and a rule reads each its own clock."""
+
+AGAIN = 3
+"""Times that a script is stopped which catches it and goes on."""
+
+
+class Stage(Enum):
+    """What the next step is for."""
+
+    WARMING = "warming up"
+    TIMED = "timed"
+    TRACED = "traced"
+    OVER = "over"
+
+
+class Watch:
+    """One process of the script."""
+
+    def __init__(self, folder: Path, asked: Asked, fail: Fail) -> None:
+        """fail: called with what we did wrong where no hook of an optimizer is around."""
+        self.folder, self.asked, self.fail = folder, asked, fail
+        self.stage = Stage.WARMING
+        self.clock: int | None = None
+        """Which optimizer's steps count: that of the first one."""
+
+        self.others: set[int] = set()
+        self.steps = self.stops = 0
+        self.timed: list[dict[str, Any]] = []
+        self.kept: list[Between] = []
+        self.began = 0.0
+        self.between: list[tuple[Any, Any]] = []
+        """Device events around each timed step."""
+
+        self.notes: list[str] = []
+        self._updating = 0.0
+        self._undo: list[Callable[[], None]] = []
+
+    # --- hooks ---------------------------------------------------------------------------------------------------------
+
+    def before_update(self, optimizer: Any) -> None:
+        if id(optimizer) != self.clock or self.stage is Stage.OVER:
+            return
+        self.tracing.before_update()
+        self._updating = time.perf_counter()
+
+    def after_update(self, optimizer: Any) -> None:
+        entered = time.perf_counter()
+        if self.clock is None:
+            self._first(optimizer)
+        elif id(optimizer) != self.clock:
+            self.others.add(id(optimizer))
+            return
+        elif self.stage is Stage.OVER:
+            self._stop_again()
+            return
+        else:
+            self.listening.now.update += entered - self._updating
+            self._one_more(entered)
+        self.began = time.perf_counter()
+        if self.stage is Stage.TIMED:
+            self.listening.now.own += self.began - entered
+            self.between.append((self._event(), None))
+
+    def script_ends(self) -> None:
+        """By itself, before everything was seen."""
+        if self.stage is Stage.OVER:
+            return
+        if self.tracing.wants_to_end:
+            self.quiet()
+        else:
+            self._finish("script")
+
+    def leave(self) -> None:
+        """Take every hook out that can be; those of optimizers do nothing from here on."""
+        self.stage = Stage.OVER
+        while self._undo:
+            self._undo.pop()()
+
+    # --- steps ---------------------------------------------------------------------------------------------------------
+
+    def _first(self, optimizer: Any) -> None:
+        self.clock, self.optimizer, self.steps = id(optimizer), optimizer, 1
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.device = parameters[0].device if parameters else torch.device("cpu")
+        self.found: Found = look_for(parameters)
+        if not self.found.roots:
+            self.notes.append("The model was not found among the objects of the script: nothing is said of it.")
+        model = facts.inner_model(self.found.roots)
+        config = getattr(model, "config", None)
+        pad = getattr(config, "pad_token_id", None)
+        self.listening = Listening(self.found.roots, pad if isinstance(pad, int) else None, self.quiet, self.fail)
+        self.tracing = Tracing(self.listening, model, self.device)
+        self._undo += [self.listening.stop, self.tracing.leave]
+        if self.found.trainer is not None:
+            self.found.trainer.add_callback(trainer.Happenings(lambda what: self.listening.now.happened.append(what)))
+        self._plan()
+        self.warming = WarmingUp(self._counters(), most_steps=self.most_warm)
+
+    def _plan(self) -> None:
+        """How many steps each stage has."""
+        self.wanted, self.to_trace = self.asked.steps, self.asked.traced
+        self.by_rule = self.asked.warm_up is None and facts.world() == 1
+        self.most_warm = self.asked.warm_up or (50 if self.by_rule else WITH_OTHERS)
+        total = trainer.steps_in_all(self.found.trainer)
+        if total is None or total >= self.most_warm + self.wanted + self.to_trace + 1:
+            return
+        left = max(total - 1 - self.to_trace, 0)
+        self.most_warm = min(self.most_warm, max(left // 3, 1))
+        if self.wanted > left - self.most_warm:
+            self.wanted = max(left - self.most_warm, 1)
+            self.notes.append(f"The script takes {total} steps in all: {self.wanted} of them are timed.")
+
+    def _one_more(self, entered: float) -> None:
+        seconds = entered - self.began
+        self.steps += 1
+        seen = self.listening.next_step()
+        if self.stage is Stage.WARMING:
+            self._warm(seconds, seen)
+        elif self.stage is Stage.TIMED:
+            self._take(seconds, seen)
+        elif self.stage is Stage.TRACED:
+            self._traced(seen)
+
+    def _warm(self, seconds: float, seen: Between) -> None:
+        work = float(sum(one.processed or 0 for one in seen.batches)) or 1.0
+        self.warming.step(seconds, self._counters(), work)
+        if self.warming.over and (self.by_rule or self.warming.steps >= self.most_warm):
+            self.stage = Stage.TIMED
+            self.compiled = self._counters()
+            self._wait_for_device()
+
+    def _take(self, seconds: float, seen: Between) -> None:
+        self.between[-1] = (self.between[-1][0], self._event())
+        now = self._counters()
+        compilations = now.get("compilations", 0) - self.compiled.get("compilations", 0)
+        self.compiled = now
+        self.kept.append(seen)
+        self.timed.append(
+            {
+                "number": self.steps,
+                "seconds": seconds,
+                "host_seconds": seconds,
+                "data_wait": seen.data_wait if self.listening.loader is not None else None,
+                "happened": list(dict.fromkeys(seen.happened)),
+                "compilations": compilations,
+            }
+        )
+        if len(self.timed) >= self.wanted:
+            self._wait_for_device()
+            self._trace_or_finish()
+
+    def _trace_or_finish(self) -> None:
+        self.stage = Stage.TRACED
+        if self.to_trace > 0:
+            self.tracing.wants_to_begin = True
+        else:
+            self._finish("steps")
+
+    def _traced(self, seen: Between) -> None:
+        if self.tracing.is_open:
+            self.tracing.after_update(seen)
+        else:  # neither a loader nor the model was seen since the last update
+            self.notes.append(
+                "No step could be traced: the script has no loader of PyTorch, and its model was not found."
+            )
+            self._finish("steps")
+
+    def quiet(self) -> None:
+        """No range of a profiler is open: traced steps begin and end here."""
+        if not (self.tracing.wants_to_begin or self.tracing.wants_to_end):
+            return
+        try:
+            if self.tracing.wants_to_end:
+                self.to_trace -= 1
+                self.tracing.end()
+                if self.to_trace > 0:
+                    self.tracing.wants_to_begin = True
+            if self.tracing.wants_to_begin:
+                self.tracing.begin(self.steps + 1)
+                return
+        except FOREIGN as error:
+            self.tracing.leave()
+            self.tracing.failed(error)
+        self._finish("steps")
+
+    # --- the end -------------------------------------------------------------------------------------------------------
+
+    def _finish(self, ended: str) -> None:
+        self.leave()
+        write_observed(self.folder, self._observed(ended))
+        tell(self.folder, "observed", ended=ended)
+        if ended == "steps" and self.asked.stop:
+            self._stop_again()
+
+    def _stop_again(self) -> None:
+        if not self.asked.stop or self.stops >= AGAIN:
+            return
+        self.stops += 1
+        if self.stops == 1:
+            sys.stderr.write(STOPPED.format(steps=self.steps) + "\n")
+        tell(self.folder, "stopped", times=self.stops)
+        raise SystemExit(0)
+
+    def _observed(self, ended: str) -> dict[str, Any]:
+        """The record's fields, and under `foreign` what it has none for."""
+        for one, seen, (begin, end) in zip(self.timed, self.kept, self.between, strict=False):
+            one |= _tokens(seen)
+            if begin is not None and end is not None:
+                one["seconds"] = begin.elapsed_time(end) / 1e3
+        how, optimizer = facts.optimizer_facts(self.optimizer)
+        if self.others:
+            several = f"{1 + len(self.others)} optimizers step: a step is from one of the first one's to the next."
+            self.notes.append(several)
+        model = facts.inner_model(self.found.roots)
+        return {
+            "rank": facts.rank(),
+            "trainer": trainer.whose(self.found.trainer),
+            "timed": self.timed,
+            "traced": self.tracing.traced,
+            "environment": facts.environment(self.device, self.listening.loader),
+            "model": facts.model_facts(self.found.roots, self.listening.autocast, self.found.trainer),
+            "memory": facts.memory(self.device),
+            "warm_up": {
+                "steps": self.warming.steps,
+                "seconds": self.warming.seconds,
+                "events": self.warming.events,
+                "note": self.warming.note if self.by_rule or not self.warming.stationary else "",
+            },
+            "optimizer": how,
+            "notes": [*self.notes, *self.tracing.notes],
+            "foreign": {
+                "ended": ended,
+                "steps": self.steps,
+                "optimizer": optimizer,
+                "arguments": trainer.arguments(self.found.trainer),
+                "model_module": type(model).__module__ if model is not None else "",
+                "own_seconds": _mean([one.own for one in self.kept]),
+                "forward": _mean([one.forward for one in self.kept]),
+                "backward": _mean([one.backward for one in self.kept]),
+                "update": _mean([one.update for one in self.kept]),
+                "batches": [one.read() for one in self.kept[-1].batches[:8]] if self.kept else [],
+                "arguments_of_calls": sorted({key for one in self.kept for each in one.batches for key in each.keys}),
+                "calls_without_gradient": _mean([one.without_gradient for one in self.kept]),
+                "modules": sorted(one for one in ("deepspeed", "lightning", "unsloth", "trl") if one in sys.modules),
+            },
+        }
+
+    # --- the device ----------------------------------------------------------------------------------------------------
+
+    def _counters(self) -> dict[str, int]:
+        """What moves while a script is not warm yet. Dynamo is not imported where the script has not done so."""
+        found = {"compilations": compile_counters().get("stats", {}).get("unique_graphs", 0)}
+        if self.device.type == "cuda":
+            stats = torch.cuda.memory_stats(self.device)
+            found["segments"] = int(stats.get("segment.all.allocated", 0))
+            found["retries"] = int(stats.get("num_alloc_retries", 0))
+        return found
+
+    def _wait_for_device(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def _event(self) -> Any:
+        if self.device.type != "cuda":
+            return None
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+
+def _tokens(seen: Between) -> dict[str, int | None]:
+    """Of a step; None where a batch does not tell."""
+    counts = [one.read() for one in seen.batches]
+
+    def total(name: str) -> int | None:
+        found = [one.get(name) for one in counts]
+        return sum(one for one in found if one is not None) if found and None not in found else None
+
+    return {"real_tokens": total("real"), "processed_tokens": total("processed"), "label_tokens": total("labels")}
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    found = list(values)
+    return sum(found) / len(found) if found else None

@@ -1,0 +1,75 @@
+"""Somebody's own loop in plain PyTorch: `loop.py JSON` with what is planted in it. It knows nothing of Dynotune.
+
+Of the JSON: `steps`; `loader` (seconds that a row takes to make); `reads` (the loss is read every step); `compiles` (batches
+of a new length each time, through `torch.compile`); `cycle` ([every, seconds]: sleeps); `fails` (raises behind that step);
+`catches` (SystemExit, and goes on); `writes` (a file, at its end); `optimizer` (keywords of AdamW); `sleeps` (a step).
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+asked = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+torch.manual_seed(0)
+
+
+class Rows(Dataset):
+    def __len__(self):
+        return 100_000
+
+    def __getitem__(self, i):
+        time.sleep(asked.get("loader", 0))
+        return torch.randint(0, 100, (16 if not asked.get("compiles") else 8 + i // 4,))
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(100, 256)
+        self.body = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256))
+        self.head = nn.Linear(256, 100)
+
+    def forward(self, ids):
+        return self.head(self.body(self.embed(ids)))
+
+
+def step(model, optimizer, ids):
+    logits = model(ids)
+    loss = nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss
+
+
+def main():
+    model = Model()
+    called = torch.compile(model, backend="eager", dynamic=False) if asked.get("compiles") else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **asked.get("optimizer", {"fused": True}))
+    every, pause = asked.get("cycle", (0, 0))
+    for i, ids in enumerate(DataLoader(Rows(), batch_size=4)):
+        if i == asked.get("steps", 200):
+            break
+        try:
+            loss = step(called, optimizer, ids)
+        except SystemExit:
+            if not asked.get("catches"):
+                raise
+        if asked.get("reads"):
+            loss.item()  # THE READ
+        if every and i % every == 0:
+            time.sleep(pause)
+        time.sleep(asked.get("sleeps", 0))
+        if i == asked.get("fails"):
+            raise RuntimeError("the disk is full")
+    print("trained")
+    if "writes" in asked:
+        Path(asked["writes"]).write_text("the end was reached")
+
+
+main()
