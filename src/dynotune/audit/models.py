@@ -1,0 +1,131 @@
+"""What a model's name tells: its family, sizes and the names of its linear layers, by the families' configurations.
+
+Names are all that an audit has before anything is loaded; a name that is not in the table tells nothing.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class Family:
+    """Models of one `model_type` and vocabulary."""
+
+    pattern: str
+    """Of the last part of the name, in lower case."""
+
+    model_type: str
+    vocabulary: int
+    sizes: tuple[tuple[float, int, int, bool], ...]
+    """Billions of parameters as the name has them, hidden size, layers, whether the head is tied to the embedding."""
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(self.pattern)
+
+    def fits(self, name: str) -> bool:
+        return self._compiled.search(name) is not None
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of one model."""
+
+    model_type: str
+    vocabulary: int
+    billions: float | None = None
+    """Of parameters; None where the name has no size that the family has."""
+
+    hidden: int | None = None
+    layers: int | None = None
+    tied: bool | None = None
+
+
+_NOT_TEXT = r"(?!.*(vl|audio|vision|omni|moe|embed|reward|-a\d))"
+
+FAMILIES = (
+    Family(rf"^qwen-?2(\.5)?[-_]{_NOT_TEXT}", "qwen2", 151_936, (
+        (0.5, 896, 24, True), (1.5, 1536, 28, True), (3, 2048, 36, True), (7, 3584, 28, False), (14, 5120, 48, False),
+        (32, 5120, 64, False), (72, 8192, 80, False))),
+    Family(rf"^qwen-?3[-_]{_NOT_TEXT}", "qwen3", 151_936, (
+        (0.6, 1024, 28, True), (1.7, 2048, 28, True), (4, 2560, 36, True), (8, 4096, 36, False), (14, 5120, 40, False),
+        (32, 5120, 64, False))),
+    Family(rf"^(meta-)?llama-?3([.-]|$){_NOT_TEXT}", "llama", 128_256, (
+        (1, 2048, 16, True), (3, 3072, 28, True), (8, 4096, 32, False), (70, 8192, 80, False))),
+    Family(r"^llama-?2[-_]", "llama", 32_000, ((7, 4096, 32, False), (13, 5120, 40, False), (70, 8192, 80, False))),
+    Family(r"^tinyllama", "llama", 32_000, ((1.1, 2048, 22, False),)),
+    Family(r"^smollm2?-", "llama", 49_152, (
+        (0.135, 576, 30, True), (0.36, 960, 32, True), (1.7, 2048, 24, True))),
+    Family(r"^mistral-7b|^zephyr-7b", "mistral", 32_000, ((7, 4096, 32, False),)),
+    Family(r"^gemma-2-", "gemma2", 256_000, ((2, 2304, 26, True), (9, 3584, 42, True), (27, 4608, 46, True))),
+    Family(r"^gemma-\d+b", "gemma", 256_000, ((2, 2048, 18, True), (7, 3072, 28, True))),
+    Family(r"^gemma-3-(1b|270m)", "gemma3_text", 262_144, ((1, 1152, 26, True), (0.27, 640, 18, True))),
+    Family(r"^phi-3-mini|^phi-3\.5-mini", "phi3", 32_064, ((3.8, 3072, 32, False),)),
+    Family(r"^olmo-2-", "olmo2", 100_352, ((1, 2048, 16, False), (7, 4096, 32, False), (13, 5120, 40, False))),
+    Family(r"^gpt2", "gpt2", 50_257, ((0.124, 768, 12, True),)),
+    Family(r"^pythia-", "gpt_neox", 50_304, (
+        (0.07, 512, 6, False), (0.16, 768, 12, False), (0.41, 1024, 24, False), (1, 2048, 16, False),
+        (1.4, 2048, 24, False), (2.8, 2560, 32, False), (6.9, 4096, 32, False), (12, 5120, 36, False))),
+    Family(r"^opt-", "opt", 50_272, (
+        (0.125, 768, 12, True), (1.3, 2048, 24, True), (2.7, 2560, 32, True), (6.7, 4096, 32, True), (13, 5120, 40, True))),
+    Family(r"^bloom", "bloom", 250_880, ((0.56, 1024, 24, True), (1.1, 1536, 24, True), (7.1, 4096, 30, True))),
+)  # fmt: skip
+
+_LLAMA = frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"})
+
+LINEARS = {
+    "qwen2": _LLAMA,
+    "qwen3": _LLAMA,
+    "llama": _LLAMA,
+    "mistral": _LLAMA,
+    "gemma": _LLAMA,
+    "gemma2": _LLAMA,
+    "gemma3_text": _LLAMA,
+    "olmo2": _LLAMA,
+    "phi3": frozenset({"qkv_proj", "o_proj", "gate_up_proj", "down_proj"}),
+    "gpt2": frozenset({"c_attn", "c_proj", "c_fc"}),
+    "gpt_neox": frozenset({"query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"}),
+    "opt": frozenset({"q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"}),
+    "bloom": frozenset({"query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"}),
+}
+"""The linear layers inside the blocks of each type, as transformers names them."""
+
+OTHERS = {
+    "gpt2": {"wte", "wpe", "lm_head"},
+    "gpt_neox": {"embed_in", "embed_out", "lm_head"},
+    "bloom": {"word_embeddings", "lm_head"},
+    "opt": {"embed_tokens", "embed_positions", "project_in", "project_out", "lm_head"},
+}
+"""Layers outside of blocks that an adapter may be put on, where they have other names than `embed_tokens` and `lm_head`."""
+
+_SIZE = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])")
+_ALIASES = {"gpt2": 0.124, "pythia-160m": 0.16, "bloom": None}
+
+
+def known(name: object) -> Known | None:
+    """What the name of a model tells, as hubs and folders have it. None: nothing."""
+    if not isinstance(name, str) or not name.strip("/ "):
+        return None
+    last = name.replace("\\", "/").rstrip("/").rpartition("/")[2].lower()
+    family = next((family for family in FAMILIES if family.fits(last)), None)
+    if family is None:
+        return None
+    size = _size(last)
+    for billions, hidden, layers, tied in family.sizes:
+        if size is not None and abs(size - billions) < 0.04 * billions:
+            return Known(family.model_type, family.vocabulary, billions, hidden, layers, tied)
+    return Known(family.model_type, family.vocabulary)
+
+
+def _size(name: str) -> float | None:
+    found = _SIZE.search(name)
+    if found is None:
+        return _ALIASES.get(name)
+    return float(found[1]) * (1 if found[2] == "b" else 1e-3)
+
+
+def layers_of(model_type: str) -> frozenset[str]:
+    """Every name of a layer that an adapter can be put on. Empty: the type is not in the table."""
+    linears = LINEARS.get(model_type)
+    return linears | OTHERS.get(model_type, {"embed_tokens", "lm_head"}) if linears else frozenset()

@@ -1,0 +1,61 @@
+"""PAD005: every row is padded to the longest length there may be."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dynotune.audit.facts.asked import max_length, on_gpu
+from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-0.5B\ndatasets:\n  - path: data.jsonl\n    type: chat_template\nsequence_len: 4096\n"
+    "micro_batch_size: 4\n"
+)
+
+
+def check(job: Job, project: Project) -> Iterator[Said]:
+    if job.get("pad_to_sequence_len") is not True or job.get("packing") is not False or not on_gpu(job):
+        return
+    if job.get("torch_compile") is True:
+        return  # one shape is what it is for
+    length, data = max_length(job), project.data_of(job)
+    real = float(np.minimum(data.lengths, length).mean() / length) if data and data.lengths and length else None
+    shown = f" of {length:,} tokens" if length else ""
+    measured = f": {real:.0%} of what is computed is real" if real is not None else ""
+    if real is not None and real > 0.8:
+        return
+    yield Finding(
+        f"`{job.called('pad_to_sequence_len')}: true` without packing pads every row to the limit{shown}{measured}.",
+        place=job.place("pad_to_sequence_len"),
+        evidence=Evidence(Level.RESOLVED, {"max_length": length, "real share": real}),
+        stake=Stake(AtStake.TIME, 0.0, None if real is None else 1 - real),
+        remedy=Remedy(
+            Risk.SAFE,
+            f"Set `{job.called('pad_to_sequence_len')}: false`: batches are padded to their longest row.",
+            (job.set("pad_to_sequence_len", False),),
+        ),
+    )
+
+
+RULE = Rule(
+    code="PAD005",
+    name="padded-to-the-limit",
+    summary="Every row is padded to the limit although rows are not packed.",
+    group=Group.PERFORMANCE,
+    subject=Subject.JOB,
+    check=check,
+    page=Page(
+        what="Padding to a fixed length makes every row as long as the longest that is allowed. With packing rows are nearly"
+        " full and little is added; without, most of it is padding.",
+        why="Padding is computed like text.",
+        detected="E1: `pad_to_sequence_len` with packing off; with data, the share of real tokens.",
+        proven="`dynotune plan --config sft.yaml` prints the real lengths.",
+        deliberate=("One shape for compiled code, or memory that must be known in advance.",),
+        sources=("Axolotl's documentation of `pad_to_sequence_len`",),
+    ),
+    bad=Example({"run.yml": f"{_AXOLOTL}sample_packing: false\npad_to_sequence_len: true\n"}, says="4,096"),
+    good=Example({"run.yml": f"{_AXOLOTL}sample_packing: true\npad_to_sequence_len: true\n"}),
+)

@@ -1,0 +1,97 @@
+"""Promise: rules on data count rows, and say nothing of few or of what is guessed."""
+
+from typing import Any
+
+import pytest
+
+from dynotune.audit.facts.data import ESTIMATED
+from dynotune.audit.facts.job import Trainer
+from dynotune.audit.facts.project import Project
+from tests.audit.rules.facts import UNKNOWN, Default, a_job, findings, not_checked, some_data
+
+REAL: dict[str, Any] = {"tokenizer": "tok", "lengths": [100] * 9 + [500], "first_labels": [10] * 9 + [400]}
+
+
+def test_rows_that_lose_every_label() -> None:
+    data, job = some_data(**REAL), a_job(max_length=300)
+    (found,) = findings("DAT001", data, Project(".", [job], data=[data]))
+    assert "1 of 10 rows (10.0%)" in found.message
+    assert "500" in found.remedy.text
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"max_length": 401},
+        {"max_length": UNKNOWN},
+        {"truncation_mode": "keep_end"},
+        {"packing": True, "packing_strategy": "bfd_split"},
+    ],
+)
+def test_rows_that_keep_a_label(other: dict[str, Any]) -> None:
+    data, job = some_data(**REAL), a_job(**{"max_length": 300} | other)
+    assert not findings("DAT001", data, Project(".", [job], data=[data]))
+
+
+def test_estimated_lengths_do_not_count_lost_rows() -> None:
+    data, job = some_data(**REAL | {"tokenizer": ESTIMATED}), a_job(max_length=300)
+    project = Project(".", [job], data=[data])
+    assert not findings("DAT001", data, project)
+    assert "tokenizer" in not_checked("DAT001", data, project)[0].why
+
+
+def test_rows_that_are_cut() -> None:
+    data, job = some_data(**REAL), a_job(max_length=Default(300))
+    (found,) = findings("DAT002", data, Project(".", [job], data=[data]))
+    assert "(the default) cuts 10%" in found.message
+    estimated = some_data(**REAL | {"tokenizer": ESTIMATED})
+    assert findings("DAT002", estimated, Project(".", [job], data=[estimated]))
+    for length in (500, 400):
+        near = a_job(max_length=length)
+        assert bool(findings("DAT002", estimated, Project(".", [near], data=[estimated]))) is False
+        assert bool(findings("DAT002", data, Project(".", [near], data=[data]))) is (length == 400)
+
+
+def ledger(used: int = 100, **notices: int) -> dict[str, Any]:
+    named = {name.replace("_", "-"): count for name, count in notices.items()}
+    return {"rows_used": used, "notices": named, "first_places": {name: ["a.jsonl:7"] for name in named}}
+
+
+def test_duplicates() -> None:
+    (found,) = findings("DAT003", some_data(ledger=ledger(exact_duplicate=4, near_duplicate=3)))
+    assert "7 of 100 rows (7.0%)" in found.message
+    assert "a.jsonl:7" in found.message
+    for few in (ledger(exact_duplicate=4), ledger(10_000, exact_duplicate=50), ledger(conflicting_answer=50), {}):
+        assert not findings("DAT003", some_data(ledger=few))
+
+
+def test_rows_shared_with_the_evaluation() -> None:
+    train, test = some_data("train.jsonl", contents=range(100)), some_data("data/test.jsonl", contents=range(95, 110))
+    project = Project(".", data=[train, test])
+    (found,) = findings("DAT004", test, project)
+    assert "5 of 15 rows" in found.message
+    assert not findings("DAT004", train, project)
+    apart = some_data("test.jsonl", contents=range(200, 210))
+    assert not findings("DAT004", apart, Project(".", data=[train, apart]))
+    latest = some_data("latest.jsonl", contents=range(100))
+    assert not findings("DAT004", latest, Project(".", data=[train, latest]))
+    job = a_job(dataset_name="train.jsonl", eval_dataset_name="latest.jsonl")
+    assert findings("DAT004", latest, Project(".", [job], data=[train, latest]))
+
+
+def test_contradictions() -> None:
+    (found,) = findings("DAT005", some_data(ledger=ledger(conflicting_answer=9)))
+    assert "another answer" in found.message
+    assert findings("DAT005", some_data(ledger=ledger(contradicting_pair=1)))
+    assert not findings("DAT005", some_data(ledger=ledger(conflicting_answer=4)))
+    assert not findings("DAT005", some_data(ledger=ledger(exact_duplicate=50)))
+
+
+def test_a_cache_that_is_thrown_away() -> None:
+    job = a_job(Trainer.LLAMA_FACTORY, overwrite_cache=True)
+    (found,) = findings("DAT006", job)
+    assert found.remedy.changes[0].value is False
+    small = some_data(lengths=[100] * 10)
+    assert not findings("DAT006", job, Project(".", [job], data=[small]))
+    for value in (False, Default(True), UNKNOWN):
+        assert not findings("DAT006", a_job(Trainer.LLAMA_FACTORY, overwrite_cache=value))

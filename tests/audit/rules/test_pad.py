@@ -1,0 +1,135 @@
+"""Promise: rules on packing and padding count with the data's lengths, and leave ordinary packing alone."""
+
+from typing import Any
+
+import pytest
+
+from dynotune.audit.facts.job import Method, Trainer
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import Risk
+from tests.audit.rules.facts import UNKNOWN, a_job, findings, some_data
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        a_job(packing=True, packing_strategy="wrapped"),
+        a_job(Trainer.DYNOTUNE, packing=True, packing_strategy="wrapped"),
+        a_job(Trainer.LLAMA_FACTORY, packing=True),
+        a_job(Trainer.LLAMA_FACTORY, packing=True, neat_packing=False),
+        a_job(Trainer.AXOLOTL, packing=True, attn_implementation="sdpa", model_name_or_path="m"),
+    ],
+)
+def test_packing_that_leaks(job: Any) -> None:
+    (found,) = findings("PAD001", job)
+    assert found.remedy.risk is Risk.BEHAVIOURAL
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        a_job(packing=True),
+        a_job(packing=True, packing_strategy="bfd_split"),
+        a_job(packing=False, packing_strategy="wrapped"),
+        a_job(Trainer.LLAMA_FACTORY, packing=True, neat_packing=True),
+        a_job(Trainer.LLAMA_FACTORY, packing=True, neat_packing=UNKNOWN),
+        a_job(Trainer.LLAMA_FACTORY, Method.PRETRAINING, packing=True),
+        a_job(Trainer.AXOLOTL, packing=True, attn_implementation="flash_attention_2", model_name_or_path="m"),
+        a_job(Trainer.AXOLOTL, packing=True, attn_implementation="sdpa_varlen", model_name_or_path="m"),
+    ],
+)
+def test_packing_that_isolates(job: Any) -> None:
+    assert not findings("PAD001", job)
+
+
+PACKED: dict[str, Any] = {
+    "packing": True,
+    "max_length": 2000,
+    "per_device_train_batch_size": 8,
+    "gradient_accumulation_steps": 2,
+}
+
+
+def test_updates_that_packing_takes_away() -> None:
+    data = some_data(rows=10_000, lengths=[100] * 1000, tokenizer="tok", sampled=True)
+    job = a_job(**PACKED, num_train_epochs=1)
+    (found,) = findings("PAD002", data, Project(".", [job], data=[data]))
+    assert "20 examples into a row" in found.message
+    assert "at least 31 updates" in found.message
+    assert "at least 625" in found.message
+
+
+@pytest.mark.parametrize(
+    ("lengths", "rows", "other"),
+    [
+        ([1500] * 100, 100, {}),
+        ([100] * 100, 10_000_000, {}),
+        ([100] * 100, 1000, {"packing": False}),
+        ([100] * 100, 1000, {"max_steps": 500}),
+    ],
+)
+def test_packing_that_leaves_updates(lengths: list[int], rows: int, other: dict[str, Any]) -> None:
+    data = some_data(rows=rows, lengths=lengths, tokenizer="tok")
+    job = a_job(**PACKED | {"num_train_epochs": 1} | other)
+    assert not findings("PAD002", data, Project(".", [job], data=[data]))
+
+
+MIXED = [50] * 90 + [1000] * 10
+PADDED: dict[str, Any] = {"per_device_train_batch_size": 8, "max_length": 2048}
+
+
+def test_waste_is_of_the_batches_that_the_job_makes() -> None:
+    data = some_data(rows=100, lengths=MIXED, tokenizer="tok")
+    (found,) = findings("PAD003", data, Project(".", [a_job(**PADDED)], data=[data]))
+    real = found.evidence.facts["real share"]
+    assert 0.1 < real < 0.4
+    assert found.stake.high == pytest.approx(1 - real, abs=1e-3)
+
+
+def test_waste_of_pairs_counts_both_sides() -> None:
+    data = some_data(rows=50, lengths=MIXED, tokenizer="tok", per_example=2)
+    job = a_job(Trainer.TRL, Method.DPO, **PADDED | {"per_device_train_batch_size": 1, "padding_free": True})
+    assert findings("PAD003", data, Project(".", [job], data=[data])) == []
+    lengths = [50, 1000] * 50
+    data = some_data(rows=50, lengths=lengths, tokenizer="tok", per_example=2)
+    (found,) = findings("PAD003", data, Project(".", [job], data=[data]))
+    assert found.evidence.facts["real share"] == pytest.approx(0.525)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"packing": True},
+        {"padding_free": True},
+        {"per_device_train_batch_size": 1},
+        {"max_length": 50},
+        {"train_sampling_strategy": "group_by_length"},
+        {"use_cpu": True},
+        {"per_device_train_batch_size": UNKNOWN},
+    ],
+)
+def test_no_waste(other: dict[str, Any]) -> None:
+    data = some_data(rows=100, lengths=MIXED, tokenizer="tok")
+    assert not findings("PAD003", data, Project(".", [a_job(**PADDED | other)], data=[data]))
+    assert not findings("PAD003", data, Project(".", [a_job(Trainer.DYNOTUNE, **PADDED)], data=[data]))
+
+
+def test_grouping_by_length() -> None:
+    (found,) = findings("PAD004", a_job(group_by_length=True))
+    assert found.remedy.changes[0].value is False
+    (found,) = findings("PAD004", a_job(train_sampling_strategy="group_by_length", packing=True))
+    assert "saves no padding" in found.message
+    assert not findings("PAD004", a_job(group_by_length=False, train_sampling_strategy="random"))
+
+
+def test_padding_to_the_limit() -> None:
+    asked = {"pad_to_sequence_len": True, "packing": False, "max_length": 1000}
+    (found,) = findings("PAD005", a_job(Trainer.AXOLOTL, **asked))
+    assert found.stake.high is None
+    job, data = a_job(Trainer.AXOLOTL, **asked), some_data(lengths=[100, 300])
+    (found,) = findings("PAD005", job, Project(".", [job], data=[data]))
+    assert found.stake.high == pytest.approx(0.8)
+    for other in ({"packing": True}, {"torch_compile": True}, {"pad_to_sequence_len": False}, {"packing": UNKNOWN}):
+        assert not findings("PAD005", a_job(Trainer.AXOLOTL, **asked | other))
+    full = some_data(lengths=[990, 980])
+    assert not findings("PAD005", job, Project(".", [job], data=[full]))
