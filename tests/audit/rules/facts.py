@@ -29,9 +29,10 @@ def a_job(
     versions: Any = None,
     runs_on_gpu: Any = None,
     environment: Any = None,
+    keys: Any = None,
     **values: Any,
 ) -> Job:
-    """A job of a configuration, with a line for each setting."""
+    """A job of a configuration, with a line for each setting. `keys`: by the trainer's own names."""
     settings = {}
     for line, (name, value) in enumerate(values.items(), 1):
         if isinstance(value, Default):

@@ -2,7 +2,7 @@
 
 import re
 
-from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.job import GivenKey, Job, Trainer
 
 FLASH = ("flash_attention", "kernels-community/flash-attn", "kernels-community/vllm-flash-attn")
 """How the values of `attn_implementation` begin that take packed rows as they are."""
@@ -15,8 +15,15 @@ def on_gpu(job: Job) -> bool:
 
 def adapters(job: Job) -> bool | None:
     """Whether adapters are trained, and not all weights."""
-    found = job.get("use_peft")
-    return found if isinstance(found, bool) else None
+    setting = job.setting("use_peft")
+    if setting is None:
+        return False if job.trainer is Trainer.AXOLOTL else None  # there `adapter` has no default
+    return setting.value if isinstance(setting.value, bool) else None
+
+
+def given(job: Job, name: str) -> GivenKey | None:
+    """A key by the trainer's own name, for what has none in TRL's words. Of several the last counts."""
+    return next((key for key in reversed(job.given) if key.name == name), None)
 
 
 def number(job: Job, name: str) -> float | None:

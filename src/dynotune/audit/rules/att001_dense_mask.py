@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from dynotune.audit.facts.asked import attention, max_length, micro_batch, on_gpu
+from dynotune.audit.facts.asked import attention, given, max_length, micro_batch, on_gpu
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
@@ -22,7 +22,8 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         isolated = job.get("packing") is True and job.get("packing_strategy", "bfd") in ("bfd", "bfd_split")
         flat = isolated or job.get("padding_free") is True
     else:
-        isolated = flat = job.get("neat_packing") is True
+        neat = given(job, "neat_packing")
+        flat = neat is not None and neat.value is True
     if not flat:
         return
     used = attention(job)

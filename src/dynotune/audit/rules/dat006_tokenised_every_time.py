@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from dynotune.audit.change import Change, Edit
+from dynotune.audit.facts.asked import given
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -18,25 +20,26 @@ _LF = (
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
-    if job.get("overwrite_cache") is not True or not job.is_given("overwrite_cache") or job.trainer is Trainer.DYNOTUNE:
+    key = given(job, "overwrite_cache")
+    if key is None or key.value is not True or job.trainer is not Trainer.LLAMA_FACTORY:
         return
     data = project.data_of(job)
     seconds = None
     if data is not None and data.lengths and not data.sampled:
-        processes = job.get("dataset_num_proc") or job.get("preprocessing_num_workers") or 1
+        processes = job.get("dataset_num_proc") or 1
         seconds = sum(data.lengths) / TOKENS_A_SECOND / (processes if isinstance(processes, int) else 1)
         if seconds < 10:
             return
     cost = f", about {seconds:,.0f} s" if seconds is not None else ""
     yield Finding(
-        f"`{job.called('overwrite_cache')}: true` tokenises all data again at every start{cost}.",
-        place=job.place("overwrite_cache"),
+        f"`overwrite_cache: true` tokenises all data again at every start{cost}.",
+        place=key.place,
         evidence=Evidence(Level.RESOLVED, {"overwrite_cache": True, "seconds": seconds}),
         stake=Stake(AtStake.TIME, 0.0, 0.0, "a start, not a step"),
         remedy=Remedy(
             Risk.SAFE,
-            f"Set `{job.called('overwrite_cache')}: false`.",
-            (job.set("overwrite_cache", False),),
+            "Set `overwrite_cache: false`.",
+            (Change(Edit.SET, key.place, key.name, False),),
             breaks="A cache does not notice every change: clear it after editing a template or loading code.",
         ),
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dynotune.audit.change import Change
-from dynotune.audit.facts.asked import attention
+from dynotune.audit.facts.asked import attention, given
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -19,9 +19,9 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     if job.trainer in (Trainer.TRL, Trainer.DYNOTUNE) and job.get("packing_strategy") == "wrapped":
         why, key = "`packing_strategy: wrapped` joins documents and cuts them anywhere", "packing_strategy"
         text, change = "Set `packing_strategy: bfd`", job.set("packing_strategy", "bfd")
-    elif job.trainer is Trainer.LLAMA_FACTORY and job.get("neat_packing") is not True:
-        setting = job.setting("neat_packing")
-        if setting is not None and not setting.is_known:
+    elif job.trainer is Trainer.LLAMA_FACTORY:
+        neat = given(job, "neat_packing")
+        if neat is not None and neat.value is not False:
             return
         why, key = "`packing: true` without `neat_packing: true` keeps no boundaries", "packing"
         text, change = "Set `neat_packing: true`", job.set("neat_packing", True)
