@@ -4,7 +4,7 @@ from typing import Any
 
 from dynotune.audit.facts.data import DataFacts
 from dynotune.audit.facts.environment import Environment, Package
-from dynotune.audit.facts.job import Job, Method, Trainer
+from dynotune.audit.facts.job import Fate, GivenKey, Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.setting import Known, Setting, Unknown
 from dynotune.audit.finding import Finding, NotChecked
@@ -43,6 +43,7 @@ def a_job(
         trainer,
         method,
         settings,
+        [GivenKey(name, value, Place(file, 90, key=name), Fate.KNOWN) for name, value in (keys or {}).items()],
         home=Place(file),
         files=(file,),
         versions=versions or {},
