@@ -23,6 +23,8 @@ class Binding:
     `attribute`, `item`, `update`, `nested`."""
 
     at: tuple[int, int]
+    """From where on it holds."""
+
     branches: tuple[Branch, ...]
     value: ast.expr | None = None
     path: tuple[int, ...] = ()
@@ -234,7 +236,7 @@ class _Walk:
         elif isinstance(node, (ast.For, ast.AsyncFor)):
             self.expressions([node.iter], scope, branches, around, loops)
             for target, path in _targets(node.target):
-                self._bind(target, scope, Binding("loop", _at(node), branches, node.iter, path, node=node))
+                self._bind(target, scope, Binding("loop", _after(node.iter), branches, node.iter, path, node=node))
             inner = Around("for", f"{module.source(node.target)} in {module.source(node.iter)}")
             self.body(node.body, scope, (*branches, (node, "loop")), (*around, inner), (*loops, node))
             self.body(node.orelse, scope, branches, around, loops)
@@ -247,7 +249,11 @@ class _Walk:
             for item in node.items:
                 self.expressions([item.context_expr], scope, branches, around, loops)
                 for target, path in _targets(item.optional_vars) if item.optional_vars else ():
-                    self._bind(target, scope, Binding("with", _at(node), branches, item.context_expr, path, node=node))
+                    self._bind(
+                        target,
+                        scope,
+                        Binding("with", _after(item.context_expr), branches, item.context_expr, path, node=node),
+                    )
             named = ", ".join(module.source(item.context_expr) for item in node.items)
             self.body(node.body, scope, branches, (*around, Around("with", named)), loops)
         elif isinstance(node, (ast.Try, ast.TryStar)):
@@ -306,17 +312,17 @@ class _Walk:
         elif isinstance(node, ast.Assign):
             for whole in node.targets:
                 for target, path in _targets(whole):
-                    self._bind(target, scope, Binding("value", _at(node), branches, node.value, path, node=node))
+                    self._bind(target, scope, Binding("value", _after(node), branches, node.value, path, node=node))
             result = self.module.source(node.targets[0]) if isinstance(node.value, ast.Call) else ""
         elif isinstance(node, ast.AnnAssign):
             kind = "value" if node.value else "unknown"
-            self._bind(node.target, scope, Binding(kind, _at(node), branches, node.value, node=node, annotated=True))
+            self._bind(node.target, scope, Binding(kind, _after(node), branches, node.value, node=node, annotated=True))
             result = self.module.source(node.target)
         elif isinstance(node, ast.AugAssign):
             self._bind(
                 node.target,
                 scope,
-                Binding("augment", _at(node), branches, node.value, operator=node.op, node=node),
+                Binding("augment", _after(node), branches, node.value, operator=node.op, node=node),
             )
         elif isinstance(node, ast.Return):
             scope.returns.append((node, branches))
@@ -337,12 +343,14 @@ class _Walk:
         if isinstance(func, ast.Attribute) and func.attr in ("update", "setdefault"):
             owner = _root(func.value)
             if owner and isinstance(func.value, ast.Name):
-                change = Binding("update" if func.attr == "update" else "unknown", _at(call), branches, call, node=call)
+                change = Binding(
+                    "update" if func.attr == "update" else "unknown", _after(call), branches, call, node=call
+                )
                 scope.changes.setdefault(owner, []).append(change)
         elif isinstance(func, ast.Name) and func.id == "setattr" and len(call.args) == 3:
             owner = _root(call.args[0])
             if owner:
-                change = Binding("item", _at(call), branches, call.args[2], node=call, key=call.args[1])
+                change = Binding("item", _after(call), branches, call.args[2], node=call, key=call.args[1])
                 scope.changes.setdefault(owner, []).append(change)
 
     def _bind(self, target: ast.expr, scope: Scope, binding: Binding) -> None:
@@ -382,7 +390,7 @@ class _Walk:
             if isinstance(node, ast.Call):
                 self.module.sites.append(Site(node, scope, branches, around, loops, result if node in whole else ""))
             elif isinstance(node, ast.NamedExpr) and isinstance(node.target, ast.Name):
-                named = Binding("value", _at(node), branches, node.value, node=node)
+                named = Binding("value", _after(node), branches, node.value, node=node)
                 scope.bindings.setdefault(node.target.id, []).append(named)
             elif isinstance(node, ast.Lambda):
                 self.module.scopes.setdefault(node, Scope(node, scope))
@@ -409,6 +417,11 @@ def _root(node: ast.AST) -> str:
 
 def _at(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _after(node: ast.AST) -> tuple[int, int]:
+    """Where a name has its new value: behind the whole statement, whose own right side still sees the old one."""
+    return getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0
 
 
 def _leaves(body: Sequence[ast.stmt]) -> bool:

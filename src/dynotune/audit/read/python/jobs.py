@@ -1,0 +1,234 @@
+"""The training jobs that a script makes, with constants followed through its project's files."""
+
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from dynotune.audit.facts.config import ConfigFile
+from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.setting import Known, Setting, Unknown
+from dynotune.audit.place import NOWHERE, Place
+from dynotune.audit.read.configs.settings import Given, job_from
+from dynotune.audit.read.python.evaluator import Evaluator
+from dynotune.audit.read.python.loops import loop_job
+from dynotune.audit.read.python.model import Said, argument, of_adapter, of_arguments, of_init_kwargs, of_model
+from dynotune.audit.read.python.module import Module, Site
+from dynotune.audit.read.python.recognised import (
+    CONFIGS,
+    FROM_A_COMMAND_LINE,
+    ONCE_OF_TRAINERS,
+    TRAINERS,
+    Whose,
+    class_name,
+    whose,
+)
+from dynotune.audit.read.python.value import Made, Value, plain, setting
+from dynotune.audit.schema import Schemas
+
+
+def jobs_of(
+    script: Script, others: Mapping[str, Script], schemas: Schemas, configs: Mapping[str, ConfigFile]
+) -> list[Job]:
+    """One for each trainer that the script makes, each set of arguments that no trainer gets, or each loop of its own.
+
+    others: the project's scripts by file, for what is imported from them. A setting whose value comes from argparse or a
+    dataclass has the flag in its trail (`Setting.via`, with the key `--lr`): a launcher's flag replaces it.
+    """
+    if script.unread or not script.calls:
+        return []
+    modules = {name: Module(name, other.source, other.tree) for name, other in _near(script, others).items()}
+    module = modules.setdefault(script.file, Module(script.file, script.source, script.tree))
+    evaluator = Evaluator(module, modules, configs)
+    unsloth = any(name.startswith("unsloth") for name in module.imports.values())
+    made: list[tuple[Site, Whose]] = []
+    given: list[tuple[Site, Whose]] = []
+    for site in module.sites:
+        name = class_name(evaluator.fresh(), site)
+        trainer, config = whose(name, TRAINERS, unsloth=unsloth), whose(name, CONFIGS, unsloth=unsloth)
+        if trainer is not None and not _inside_its_class(site):
+            made.append((site, trainer))
+        elif config is not None and not _inside_its_class(site):
+            given.append((site, config))
+    jobs = [_of_trainer(evaluator, site, who, given, schemas) for site, who in made]
+    if not made and not _trained_elsewhere(script, others):
+        jobs += [_of_config(evaluator, site, who, schemas) for site, who in given]
+    if not jobs and not made:
+        looped = loop_job(evaluator)
+        jobs = [looped] if looped is not None else []
+    environment = _environment(evaluator) if "environ" in script.source else {}
+    return [replace(job, environment={**environment, **job.environment}) for job in jobs]
+
+
+def _near(script: Script, others: Mapping[str, Script]) -> dict[str, Script]:
+    """The scripts that names of this one may lead to, three imports deep."""
+    near = {script.file: script}
+    frontier = [script]
+    for _ in range(3):
+        found: list[Script] = []
+        for one in frontier:
+            names = {part for dotted in one.imports.values() for part in dotted.lstrip(".").split(".")}
+            for name, other in others.items():
+                stem = name.rpartition("/")[2].removesuffix(".py")
+                if name not in near and (stem in names or stem == "__init__"):
+                    near[name] = other
+                    found.append(other)
+        frontier = found
+    return near
+
+
+def _inside_its_class(site: Site) -> bool:
+    """`super().__init__(...)` and class attributes are no jobs."""
+    return isinstance(site.node.func, ast.Attribute) and site.node.func.attr == "__init__"
+
+
+def _trained_elsewhere(script: Script, others: Mapping[str, Script]) -> bool:
+    """Another file makes a trainer and imports from this one: the arguments made here are that one's job."""
+    stem = script.file.rpartition("/")[2].removesuffix(".py")
+    for name, other in others.items():
+        imported = any(stem in dotted.lstrip(".").split(".") for dotted in other.imports.values())
+        if name != script.file and imported and any(call.name.rpartition(".")[2] in TRAINERS for call in other.calls):
+            return True
+    return False
+
+
+def _of_trainer(
+    evaluator: Evaluator, site: Site, who: Whose, configs: list[tuple[Site, Whose]], schemas: Schemas
+) -> Job:
+    module = evaluator.module
+    call = Made(
+        module.dotted(site.node.func),
+        evaluator.fresh().objects.arguments(site.node, site.scope, {}),
+        module.place(site.node),
+    )
+    args = argument(call, "args", "1")
+    held = args.value if args is not None else None
+    if not isinstance(held, Made) and len(configs) == 1:
+        only = configs[0][0]
+        args = evaluator.fresh().value(only.node, only.scope)
+        held = args.value
+    if isinstance(held, Made):
+        of_class = whose(held.name, CONFIGS, unsloth=who[0] is Trainer.UNSLOTH)
+        if of_class is not None and who[1] is None:
+            who = of_class
+    said = list(of_arguments(held)) if isinstance(held, Made) else []
+    model = argument(call, "model", "0")
+    beside = [*of_model(model), *_enabled(evaluator)]
+    peft = argument(call, "peft_config")
+    beside += of_adapter(peft)
+    init = next((one.value for one in said if one.name == "model_init_kwargs"), None)
+    init = init or argument(call, "model_init_kwargs")
+    beside += of_init_kwargs(init)
+    beside += [
+        Said(name, name, value, value.place or call.place)
+        for name, value in call.arguments.items()
+        if name in ONCE_OF_TRAINERS
+    ]
+    home = held.place if isinstance(held, Made) else call.place
+    job = _job(said, beside, who, home, module, schemas, held)
+    settings = dict(job.settings)
+    if "use_peft" not in settings and (peft is None or peft.value is None) and _model_is_known(model):
+        settings["use_peft"] = Setting("use_peft", False, NOWHERE, Known.DEFAULT)
+    if who[0] is Trainer.TRL and "dtype" not in settings and model is not None and isinstance(model.value, str):
+        settings["dtype"] = Setting("dtype", "float32", NOWHERE, Known.DEFAULT)  # TRL's for a model given by name
+    return replace(job, settings=settings)
+
+
+def _model_is_known(model: Value | None) -> bool:
+    held = model.value if model is not None else None
+    if isinstance(held, Made):
+        return held.name.rpartition(".")[2] in ("from_pretrained", "from_config")
+    return isinstance(held, str)
+
+
+def _of_config(evaluator: Evaluator, site: Site, who: Whose, schemas: Schemas) -> Job:
+    value = evaluator.fresh().value(site.node, site.scope)
+    held = value.value
+    said = list(of_arguments(held)) if isinstance(held, Made) else []
+    home = evaluator.module.place(site.node)
+    return _job(said, [], who, home, evaluator.module, schemas, held)
+
+
+def _job(
+    said: Iterable[Said],
+    beside: Iterable[Said],
+    who: Whose,
+    home: Place,
+    module: Module,
+    schemas: Schemas,
+    held: object,
+) -> Job:
+    """said: keys of the arguments' class, which are judged. beside: settings from elsewhere, which are not."""
+    said = [one for one in said if one.name not in ("**", "*")]
+    keys = schemas.keys(*who)
+    given = [
+        Given(
+            one.given_as,
+            plain(one.value.value),
+            one.place,
+            Known.FOLLOWED if one.value.via else Known.GIVEN,
+            one.value.via,
+        )
+        for one in said
+    ]
+    opened = isinstance(held, Made) and bool(held.open)
+    unread = opened or (isinstance(held, Made) and "**" in held.arguments)
+    job = job_from(given, keys, home=home)
+    native = dict(job.native)
+    settings = {
+        name: _with_others(one, said)
+        for name, one in job.settings.items()
+        if one.known is not Known.DEFAULT or name not in FROM_A_COMMAND_LINE
+    }
+    if unread:
+        why = held.open if isinstance(held, Made) and held.open else "it is unpacked when the script runs"
+        settings = {
+            name: replace(one, value=Unknown(why), others=(one.value,)) if one.known is Known.DEFAULT else one
+            for name, one in settings.items()
+        }
+    for one in beside:
+        found = setting(one.name, one.value, one.place, given_as=one.given_as)
+        earlier = settings.get(one.name)
+        if earlier is not None and earlier.known is not Known.DEFAULT and earlier.value is True and not found.value:
+            continue
+        renamed = {"max_seq_length": "max_length"}.get(one.name, one.name)
+        settings[renamed] = replace(found, name=renamed, given_as=one.given_as if one.given_as != renamed else "")
+    places = [place for one in settings.values() for place in (one.place, *one.via)]
+    named = tuple(dict.fromkeys([module.file, home.file, *(place.file for place in places if place.file)]))
+    return replace(job, settings=settings, native=native, files=named)
+
+
+def _with_others(one: Setting, said: Iterable[Said]) -> Setting:
+    called = one.given_as or one.name
+    value = next((each.value for each in said if each.given_as == called), None)
+    if value is None or not value.others:
+        return one
+    others = tuple(other for other in map(plain, value.others) if not isinstance(other, Unknown))
+    return replace(one, others=others)
+
+
+def _enabled(evaluator: Evaluator) -> list[Said]:
+    """What a script switches on by calling the model."""
+    found: list[Said] = []
+    for site in evaluator.module.sites:
+        func = site.node.func
+        if isinstance(func, ast.Attribute) and func.attr == "gradient_checkpointing_enable" and not site.branches:
+            place = evaluator.module.place(site.node)
+            found.append(Said("gradient_checkpointing", "gradient_checkpointing_enable", Value(True), place))
+    return found
+
+
+def _environment(evaluator: Evaluator) -> dict[str, Setting]:
+    """Variables that the script sets for itself."""
+    found: dict[str, Setting] = {}
+    module = evaluator.module
+    for scope in module.scopes.values():
+        for change in scope.changes.get("os", ()):
+            target = change.key
+            if not isinstance(target, ast.Subscript) or module.dotted(target.value) != "os.environ":
+                continue
+            name = target.slice.value if isinstance(target.slice, ast.Constant) else None
+            if isinstance(name, str) and change.value is not None and change.node is not None:
+                value = evaluator.fresh().value(change.value, scope)
+                found[name] = setting(name, value, module.place(change.node, name))
+    return found
