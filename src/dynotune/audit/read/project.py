@@ -30,7 +30,7 @@ _SKIPPED = (
 SKIPPED_FOLDERS = frozenset(_SKIPPED.split())
 _SHELL = frozenset({".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".job", ".pbs", ".mk"})
 _SHELL_NAMES = frozenset({"makefile", "gnumakefile", "justfile"})
-_PYTHON = frozenset({".py"})
+_PYTHON = frozenset({".py", ".ipynb"})
 
 
 @dataclass
@@ -147,6 +147,8 @@ def _parse(path: Path, text: str, root: Path, name: str, found: _Found) -> None:
         read_script = _reader("python", "read_script")
         if read_script is not None:
             found.scripts[name] = read_script(path, text, root)
+            found.not_read += [NotRead(Place(name), why) for why in found.scripts[name].unread]
+            found.texts[name] = found.scripts[name].source  # of a notebook: its code
     elif suffix in _SHELL or path.name.lower() in _SHELL_NAMES or text.startswith("#!"):
         read_launches = _reader("launchers", "read_launches")
         if read_launches is not None:
@@ -169,6 +171,12 @@ def _text(path: Path, place: Place, found: _Found) -> str | None:
             NotRead(place, f"it is larger than {MAX_BYTES:,} bytes, which no configuration or script is")
         )
         return None
+    decoded = _reader("python", "decoded")
+    if path.suffix.lower() in _PYTHON and decoded is not None:
+        source: str | None = decoded(content)  # which may name an encoding of its own
+        if source is None:
+            found.not_read.append(NotRead(place, "it is binary"))
+        return source
     try:
         if content.startswith((b"\xff\xfe", b"\xfe\xff")):
             return content.decode("utf-16")
