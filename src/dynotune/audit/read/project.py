@@ -14,6 +14,8 @@ from dynotune.audit.facts.project import NotRead, Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.place import Place
 from dynotune.audit.read.configs import SUFFIXES, NotReadableError, job_of, read_config
+from dynotune.audit.read.launched import Sources, jobs_of_launch
+from dynotune.audit.read.launchers.distribution import distribution_of_config
 from dynotune.audit.schema import Schemas
 
 MAX_BYTES = 1 << 20
@@ -66,11 +68,21 @@ def read_project(root: Path, *, only: Sequence[Path] = (), schemas: Schemas) -> 
 
 
 def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
-    jobs = [job for config in found.configs.values() if (job := job_of(config, schemas)) is not None]
+    """Of commands first; then of configurations and scripts that no command names."""
+    of_scripts: dict[str, list[Job]] = {}
     jobs_of = _reader("python", "jobs_of")
     if jobs_of is not None:
-        for script in found.scripts.values():
-            jobs += jobs_of(script, found.scripts, schemas, found.configs)
+        for name, script in found.scripts.items():
+            of_scripts[name] = jobs_of(script, found.scripts, schemas, found.configs)
+    sources = Sources(found.configs, found.scripts, of_scripts, schemas)
+    jobs = [job for launch in found.launches for job in jobs_of_launch(launch, sources)]
+    covered = {file for job in jobs for file in job.files}
+    for name, config in found.configs.items():
+        if name not in covered and (job := job_of(config, schemas)) is not None:
+            jobs.append(distribution_of_config(job, found.configs))
+    for name, own in of_scripts.items():
+        if name not in covered:
+            jobs += own
     return jobs
 
 

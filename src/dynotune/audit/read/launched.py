@@ -1,0 +1,131 @@
+"""A launcher's command, the script that it starts and the configurations that it names, as one job."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dynotune.audit.facts.config import ConfigFile
+from dynotune.audit.facts.job import Job, Method, Trainer
+from dynotune.audit.facts.launch import Launch
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.setting import Known, Unknown
+from dynotune.audit.read.configs.job import NO_SETTINGS, TRAINERS, given_in
+from dynotune.audit.read.configs.parsed import ROOT
+from dynotune.audit.read.configs.settings import Given, job_from
+from dynotune.audit.read.launchers.accepts import accepts
+from dynotune.audit.read.launchers.distribution import distribution
+from dynotune.audit.schema import Schemas
+
+PROGRAMS: Mapping[str, tuple[Trainer, Method | None]] = {
+    "trl sft": (Trainer.TRL, Method.SFT),
+    "trl dpo": (Trainer.TRL, Method.DPO),
+    **{f"trl {name}": (Trainer.TRL, Method.OTHER) for name in ("grpo", "kto", "reward", "rloo", "distillation")},
+    "dynotune sft": (Trainer.DYNOTUNE, Method.SFT),
+    "dynotune dpo": (Trainer.DYNOTUNE, Method.DPO),
+    "axolotl train": (Trainer.AXOLOTL, None),
+    "llamafactory-cli train": (Trainer.LLAMA_FACTORY, None),
+}
+_NOT_KEYS = frozenset({"config", "config_file", "accelerate_config", "launcher", "local_rank"})
+_LAUNCHERS_OWN = ("accelerate", "deepspeed")
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What a command may name."""
+
+    configs: Mapping[str, ConfigFile]
+    scripts: Mapping[str, Script]
+    jobs: Mapping[str, Sequence[Job]]
+    """What scripts make by themselves, by file."""
+
+    schemas: Schemas
+
+
+def whose(launch: Launch, sources: Sources) -> tuple[Trainer, Method | None] | None:
+    """The trainer that a command starts by flags and a configuration; None: a script of another kind."""
+    if launch.program in PROGRAMS:
+        return PROGRAMS[launch.program]
+    script = sources.scripts.get(launch.script)
+    taken = accepts(script, sources.scripts, sources.schemas) if script is not None else None
+    if taken is not None and taken.whose is not None:
+        return taken.whose
+    if launch.script or not launch.program.endswith((".py", "}")):
+        return None
+    # A script that is not here: a configuration that it is given says whose it is.
+    for name in launch.configs:
+        kind = sources.configs[name].kind if name in sources.configs else ""
+        if kind in TRAINERS:
+            return TRAINERS[kind]
+    return None
+
+
+def jobs_of_launch(launch: Launch, sources: Sources) -> list[Job]:
+    """One for a trainer's own command; those of the script, with what its flags set, for a script."""
+    made = whose(launch, sources)
+    own = sources.jobs.get(launch.script, ())
+    if made is None or (own and not _by_parser(own, launch, sources)):
+        jobs = [_with_flags(job, launch, sources.scripts.get(launch.script)) for job in own]
+    else:
+        jobs = [_of_trainer(launch, made, sources)]
+    return [distribution(_with_variables(job, launch), launch, sources.configs) for job in jobs]
+
+
+def _by_parser(jobs: Sequence[Job], launch: Launch, sources: Sources) -> bool:
+    """The script's settings come whole from its parser of dataclasses, not from a call in it."""
+    script = sources.scripts[launch.script]
+    taken = accepts(script, sources.scripts, sources.schemas)
+    return taken is not None and taken.whose is not None and not any(job.given for job in jobs)
+
+
+def files_of(launch: Launch, sources: Sources) -> list[ConfigFile]:
+    """The trainer's configurations among those that the command names."""
+    named = [sources.configs[name] for name in launch.configs if name in sources.configs]
+    return [config for config in named if config.kind not in _LAUNCHERS_OWN and config.kind != "llama-factory data"]
+
+
+def _of_trainer(launch: Launch, made: tuple[Trainer, Method | None], sources: Sources) -> Job:
+    configs = files_of(launch, sources)
+    keys = sources.schemas.keys(*made)
+    script = sources.scripts.get(launch.script)
+    # A script's own flags are no keys of the trainer's; those of a script that is not here may be anything.
+    flat = accepts(script, sources.scripts, sources.schemas) if script is not None else None
+    all_are_keys = launch.program in PROGRAMS
+    given = [one for config in configs for one in given_in(config)]
+    if not all_are_keys:
+        mine = flat.flags if flat is not None else frozenset[str]()
+        given = [one for one in given if one.name in keys.keys or (flat is not None and one.name not in mine)]
+    given += [
+        Given(setting.name, setting.value, setting.place)
+        for setting in launch.flags.values()
+        if setting.name not in _NOT_KEYS and (all_are_keys or setting.name in keys.keys)
+    ]
+    home = configs[0].places.get(ROOT, launch.place) if configs else launch.place
+    files = tuple(dict.fromkeys((launch.file, launch.script, *launch.configs)))
+    return job_from(
+        given,
+        keys,
+        home=home,
+        files=tuple(file for file in files if file),
+        ignored=NO_SETTINGS,
+    )
+
+
+def _with_flags(job: Job, launch: Launch, script: Script | None) -> Job:
+    """A script's job with the command's flags: each setting that comes from a flag gets the flag's value."""
+    settings = dict(job.settings)
+    for name, setting in job.settings.items():
+        flag = next((place.key.lstrip("-").replace("-", "_") for place in setting.via if place.key.startswith("-")), "")
+        if not flag or flag not in launch.flags:
+            continue
+        given = launch.flags[flag]
+        held = script.constants.get(flag) if script is not None else None
+        straight = held is None or held.value == setting.value or isinstance(setting.value, Unknown)
+        value: Any = given.value if straight else Unknown(f"it is worked out from `--{flag}`")
+        settings[name] = replace(
+            setting, value=value, place=given.place, known=Known.FOLLOWED, via=(setting.place, *setting.via), others=()
+        )
+    return replace(job, settings=settings, files=tuple(dict.fromkeys((launch.file, *job.files, *launch.configs))))
+
+
+def _with_variables(job: Job, launch: Launch) -> Job:
+    return replace(job, environment={**job.environment, **launch.variables}) if launch.variables else job

@@ -1,0 +1,74 @@
+"""Shell scripts, job files and Makefiles: the commands in them that start something. Nothing is run."""
+
+import posixpath
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from dynotune.audit.facts.launch import Launch
+from dynotune.audit.facts.setting import Setting
+from dynotune.audit.place import Place
+from dynotune.audit.read.launchers.command import flags_of, named_configs, plain, take_apart
+from dynotune.audit.read.launchers.makefile import recipes
+from dynotune.audit.read.launchers.shell import Command, Shell
+
+__all__ = ["read_launches"]
+
+_MAKE = frozenset({"makefile", "gnumakefile"})
+
+
+def read_launches(path: Path, text: str, root: Path) -> list[Launch]:
+    """Every command of a file that starts a program of Python or a trainer, in order."""
+    file = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
+    is_make = path.name.lower() in _MAKE or path.suffix.lower() == ".mk"
+    shell = Shell(file, *recipes(text)) if is_make else Shell(file, text)
+    return [launch for command in shell.commands() for launch in _launch(command, file, root)]
+
+
+def _launch(command: Command, file: str, root: Path) -> Iterator[Launch]:
+    started = take_apart(command)
+    if started is None:
+        return
+    flags, positional = flags_of(started.rest)
+    own = started.program.split(" ")[0] in ("trl", "axolotl", "llamafactory-cli", "dynotune")
+    for word in positional if own else ():
+        name, equals, value = word.text.partition("=")
+        if equals and name.isidentifier():  # OmegaConf's overrides
+            flags[name] = Setting(name, plain(value), word.place)
+    here = _Folders(root, posixpath.dirname(file), command.folder)
+    script = here.find(started.script) if started.script else ""
+    configs = [found for name in named_configs(word.text for word in command.words) if (found := here.find(name))]
+    yield Launch(
+        file,
+        Place(file, command.place.line, command.place.column, command.place.end_line, command.place.end_column),
+        tuple(word.text for word in command.words),
+        started.program,
+        script,
+        tuple(dict.fromkeys(configs)),
+        flags,
+        " ".join(started.launchers),
+        started.launcher_flags,
+        {name: Setting(name, plain(word.text), word.place) for name, word in started.variables.items()},
+    )
+
+
+class _Folders:
+    """Where a command's paths may start: where a `cd` went, the project, the launcher's own folder."""
+
+    def __init__(self, root: Path, own: str, went: str) -> None:
+        self.root, self.own = root, own
+        went = went.replace("${HERE}", own or ".")
+        self.starts = [went, posixpath.join(own, went), "", own] if went and "${" not in went else ["", own]
+
+    def find(self, name: str) -> str:
+        """A file of the project, relative to it; empty where there is none."""
+        name = name.replace("${HERE}/", f"{self.own}/" if self.own else "")
+        if "${" in name:
+            # `${SOMEWHERE}/train.py`: the rest of the path, where the project has it.
+            name = name.rpartition("}")[2].lstrip("/")
+        if not name or PurePosixPath(name).is_absolute():
+            return ""
+        for start in self.starts:
+            path = posixpath.normpath(posixpath.join(start, name))
+            if not path.startswith("..") and (self.root / path).is_file():
+                return path
+        return ""

@@ -1,0 +1,361 @@
+"""The commands of a shell script in their order, variables filled in where reading alone can tell them.
+
+tree-sitter parses; nothing is run. What stays unknown is left in the words as `${NAME}`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import tree_sitter
+import tree_sitter_bash
+
+from dynotune.audit.place import Place
+
+_LANGUAGE = tree_sitter.Language(tree_sitter_bash.language())
+MAX_COMMANDS = 2_000
+MAX_WORDS = 20_000
+MAX_DEPTH = 60
+_CALLS = 8
+"""Functions that call functions are followed this deep."""
+
+_OPEN = re.compile(r"\$\{[^}]*\}")
+_HERE = "${HERE}"
+"""How a path to the script's own folder is written in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    text: str
+    place: Place
+
+    @property
+    def is_known(self) -> bool:
+        return _OPEN.search(self.text) is None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    words: tuple[Word, ...]
+    place: Place
+    variables: Mapping[str, Word]
+    """Of the environment, set in front of it or exported before."""
+
+    folder: str
+    """Where a `cd` before it went, as written; empty: nowhere."""
+
+
+@dataclass
+class _State:
+    values: dict[str, list[Word]] = field(default_factory=dict)
+    exported: dict[str, Word] = field(default_factory=dict)
+    functions: dict[str, tree_sitter.Node] = field(default_factory=dict)
+    called: set[str] = field(default_factory=set)
+    folder: str = ""
+    branches: int = 0
+    calls: int = 0
+
+
+class Shell:
+    """One script. `line_of` gives the file's line of a line of the text, where these differ (Makefiles)."""
+
+    def __init__(self, file: str, text: str, lines: Mapping[int, int] | None = None) -> None:
+        self.file = file
+        self.lines = lines
+        self.source = text.encode()
+        self.state = _State()
+        self.count = self.size = 0
+
+    def commands(self) -> Iterator[Command]:
+        """In order; functions where they are called, those that nobody calls at the end."""
+        tree = tree_sitter.Parser(_LANGUAGE).parse(self.source)
+        yield from self._walk(tree.root_node, 0)
+        for name, body in list(self.state.functions.items()):
+            if name not in self.state.called:
+                yield from self._walk(body, 0)
+
+    def _walk(self, node: tree_sitter.Node, depth: int) -> Iterator[Command]:
+        if depth > MAX_DEPTH or self.count > MAX_COMMANDS or self.size > MAX_WORDS:
+            return
+        kind = node.type
+        if kind == "variable_assignment":
+            self._assign(node)
+        elif kind == "declaration_command":
+            self._declare(node)
+        elif kind == "function_definition":
+            name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+            if name is not None and body is not None:
+                self.state.functions[_text(name)] = body
+        elif kind == "command":
+            yield from self._command(node, depth)
+        elif kind == "for_statement":
+            yield from self._for(node, depth)
+        elif kind in ("if_statement", "case_statement", "while_statement", "elif_clause", "else_clause", "case_item"):
+            self.state.branches += 1
+            for child in node.named_children:
+                yield from self._walk(child, depth + 1)
+            self.state.branches -= 1
+        elif kind == "redirected_statement":
+            yield from self._redirected(node, depth)
+        elif kind in ("subshell", "command_substitution"):
+            folder = self.state.folder
+            for child in node.named_children:
+                yield from self._walk(child, depth + 1)
+            self.state.folder = folder
+        elif kind != "comment":
+            for child in node.named_children:
+                yield from self._walk(child, depth + 1)
+
+    def _for(self, node: tree_sitter.Node, depth: int) -> Iterator[Command]:
+        variable, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
+        if variable is not None:
+            # Each value in turn: one of several, so not known.
+            name = _text(variable)
+            values = [child for child in node.named_children if child not in (variable, body)]
+            words = [word for child in values for word in self._words(child)]
+            if len(words) == 1:
+                self.state.values[name] = words
+            else:
+                self.state.values[name] = [Word(f"${{{name}}}", self._place(variable))]
+        if body is not None:
+            yield from self._walk(body, depth + 1)
+
+    def _redirected(self, node: tree_sitter.Node, depth: int) -> Iterator[Command]:
+        before = self.count
+        for child in node.named_children:
+            if child.type != "heredoc_redirect":
+                yield from self._walk(child, depth + 1)
+        document = next((child for child in node.named_children if child.type == "heredoc_redirect"), None)
+        if document is None or self.count == before:
+            return
+        # A job that is written in place: `sbatch <<EOF`. Its rows are commands of their own.
+        command = next((child for child in node.named_children if child.type == "command"), None)
+        name = command.child_by_field_name("name") if command is not None else None
+        if name is None or _text(name) not in ("sbatch", "bash", "sh", "qsub", "srun", "ssh"):
+            return
+        for part in document.named_children:
+            if part.type == "heredoc_body":
+                yield from self._inner(part.text or b"", part.start_point.row)
+
+    def _inner(self, source: bytes, row: int) -> Iterator[Command]:
+        """Commands of a text that is a script itself, with this one's variables."""
+        if self.state.calls >= _CALLS:
+            return
+        inner = Shell(self.file, source.decode("utf-8", "replace"))
+        start = self._line(row)
+        inner.lines = {number: start + number for number in range(source.count(b"\n") + 2)}
+        inner.state = self.state
+        self.state.calls += 1
+        tree = tree_sitter.Parser(_LANGUAGE).parse(inner.source)
+        for command in inner._walk(tree.root_node, 0):
+            self.count += 1
+            yield command
+        self.state.calls -= 1
+
+    def _declare(self, node: tree_sitter.Node) -> None:
+        exports = _text(node).lstrip().startswith("export")
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                self._assign(child)
+                name = child.child_by_field_name("name")
+                if exports and name is not None:
+                    self._export(_text(name), child)
+            elif child.type == "variable_name" and exports:
+                self._export(_text(child), child)
+
+    def _export(self, name: str, node: tree_sitter.Node) -> None:
+        held = self.state.values.get(name)
+        if held:
+            self.state.exported[name] = Word(" ".join(word.text for word in held), self._place(node))
+
+    def _assign(self, node: tree_sitter.Node) -> None:
+        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        if name is None:
+            return
+        key = _text(name)
+        words: list[Word] = []
+        if value is not None and value.type == "array":
+            words = [word for child in value.named_children if child.type != "comment" for word in self._words(child)]
+        elif value is not None:
+            words = [Word(self._expanded(value, quoted=True), self._place(node))]
+        else:
+            words = [Word("", self._place(node))]
+        operator = any(not child.is_named and child.type == "+=" for child in node.children)
+        before = self.state.values.get(key)
+        if operator:
+            if value is not None and value.type != "array" and before:
+                words = [Word(before[0].text + words[0].text, words[0].place)]
+            else:
+                words = [*(before or []), *words]
+            if self.state.branches:
+                words = [*(before or []), Word(f"${{{key}}}", self._place(node))]
+        elif self.state.branches and before is not None and [w.text for w in before] != [w.text for w in words]:
+            # One of several values, by a condition.
+            words = [Word(f"${{{key}}}", self._place(node))]
+        if len(words) <= MAX_WORDS:
+            self.state.values[key] = words
+        if key in self.state.exported:
+            self._export(key, node)
+
+    def _command(self, node: tree_sitter.Node, depth: int) -> Iterator[Command]:
+        variables = dict(self.state.exported)
+        words: list[Word] = []
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                name, value = child.child_by_field_name("name"), child.child_by_field_name("value")
+                if name is not None:
+                    text = self._expanded(value, quoted=True) if value is not None else ""
+                    variables[_text(name)] = Word(text, self._place(child))
+            elif child.type == "command_name":
+                for part in child.named_children:
+                    words += self._words(part)
+            elif child.type not in ("comment", "file_redirect", "herestring_redirect", "heredoc_redirect"):
+                words += self._words(child)
+        self.count += 1
+        self.size += len(words)
+        if not words:
+            return
+        first = words[0].text
+        if first in self.state.functions and self.state.calls < _CALLS:
+            yield from self._called(first, words[1:], depth)
+            return
+        if first == "cd" and len(words) > 1:
+            self.state.folder = words[1].text
+            return
+        if first in ("bash", "sh", "/bin/bash", "/bin/sh", "srun", "ssh") and any(
+            word.text in ("-c", "-lc") for word in words
+        ):
+            last = words[-1]
+            if " " in last.text:
+                yield from self._inner(last.text.encode(), 0 if self.lines else last.place.line - 1)
+                return
+        yield Command(tuple(words), self._place(node), variables, self.state.folder)
+
+    def _called(self, name: str, given: list[Word], depth: int) -> Iterator[Command]:
+        self.state.called.add(name)
+        outer = {key: self.state.values.get(key) for key in [*map(str, range(1, 10)), "@"]}
+        for number in range(1, 10):
+            self.state.values[str(number)] = given[number - 1 : number]
+        self.state.values["@"] = given
+        self.state.calls += 1
+        yield from self._walk(self.state.functions[name], depth + 1)
+        self.state.calls -= 1
+        for key, before in outer.items():
+            if before is None:
+                self.state.values.pop(key, None)
+            else:
+                self.state.values[key] = before
+
+    def _words(self, node: tree_sitter.Node) -> list[Word]:
+        """The words that one argument becomes: an array or an unquoted variable may be several, or none."""
+        inside = node.named_children[0] if node.type == "string" and len(node.named_children) == 1 else node
+        whole_string = node.type != "string" or _text(node).startswith('"$')
+        if inside.type in ("expansion", "simple_expansion") and whole_string:
+            name, every = _variable(inside)
+            held = self.state.values.get(name)
+            if held is not None and (every or name == "@"):
+                return list(held)
+            if held is not None and node.type != "string" and len(held) == 1 and _is_plain(inside):
+                return [Word(part, held[0].place) for part in _split(held[0].text)]
+        return [Word(self._expanded(node), self._place(node))]
+
+    def _expanded(self, node: tree_sitter.Node, quoted: bool = False) -> str:
+        kind = node.type
+        if kind == "raw_string":
+            return _text(node)[1:-1]
+        if kind in ("expansion", "simple_expansion"):
+            return self._value_of(node)
+        if kind == "command_substitution":
+            text = _text(node)
+            return _HERE if "dirname" in text and ("$0" in text or "BASH_SOURCE" in text) else "${(command)}"
+        if kind == "arithmetic_expansion":
+            return self._arithmetic(node)
+        if kind in ("string", "concatenation"):
+            text, start = "", node.start_byte
+            for child in node.named_children:
+                text += _unquoted(self.source[start : child.start_byte].decode("utf-8", "replace"))
+                text += (
+                    child.text.decode("utf-8", "replace")
+                    if child.type == "string_content" and child.text
+                    else (self._expanded(child, quoted=True))
+                )
+                start = child.end_byte
+            rest = self.source[start : node.end_byte].decode("utf-8", "replace")
+            return text + _unquoted(rest)
+        if kind == "ansi_c_string":
+            return _text(node)[2:-1]
+        return _text(node).replace("\\\n", "").replace("\\", "")
+
+    def _arithmetic(self, node: tree_sitter.Node) -> str:
+        """`$((A * B))` of known whole numbers, one operation."""
+        text = _text(node)[3:-2]
+        text = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", lambda found: self._plain(found[1]), text)
+        found = re.fullmatch(r"\s*(\d{1,12})\s*([*/+-])\s*(\d{1,12})\s*", text)
+        if found is None:
+            return "${(arithmetic)}"
+        left, right = int(found[1]), int(found[3])
+        if found[2] == "/":
+            return str(left // right) if right else "${(arithmetic)}"
+        return str({"*": left * right, "+": left + right, "-": left - right}[found[2]])
+
+    def _plain(self, name: str) -> str:
+        held = self.state.values.get(name)
+        return held[0].text if held and len(held) == 1 else name
+
+    def _value_of(self, node: tree_sitter.Node) -> str:
+        name, _ = _variable(node)
+        text = _text(node)
+        operator = next((child.type for child in node.children if not child.is_named and child.type in _DEFAULTS), "")
+        held = self.state.values.get(name)
+        if operator in (":-", "-", ":=", "="):
+            others = [
+                child for child in node.named_children if child.type not in ("variable_name", "special_variable_name")
+            ]
+            if held and held[0].text and _OPEN.search(held[0].text) is None:
+                return " ".join(word.text for word in held)
+            # What the caller's environment may replace: the default is what stands there.
+            return "".join(self._expanded(child, quoted=True) for child in others[:1])
+        if held is not None and len(held) <= 50 and _is_plain(node):
+            joined = " ".join(word.text for word in held)
+            return joined if len(joined) <= 10_000 else f"${{{name}}}"
+        return f"${{{name}}}" if _is_plain(node) else "${" + text.strip("${}").replace("}", "") + "}"
+
+    def _line(self, row: int) -> int:
+        return (self.lines or {}).get(row, row + 1)
+
+    def _place(self, node: tree_sitter.Node) -> Place:
+        start, end = node.start_point, node.end_point
+        if self.lines is not None:
+            return Place(self.file, self._line(start.row))
+        return Place(self.file, start.row + 1, start.column + 1, end.row + 1, end.column + 1)
+
+
+_DEFAULTS = frozenset({":-", "-", ":=", "=", ":?", "?", ":+", "+"})
+
+
+def _text(node: tree_sitter.Node) -> str:
+    return (node.text or b"").decode("utf-8", "replace")
+
+
+def _variable(node: tree_sitter.Node) -> tuple[str, bool]:
+    """The name, and whether it is `${NAME[@]}`."""
+    for child in node.named_children:
+        if child.type == "subscript":
+            name = child.named_children[0] if child.named_children else child
+            return _text(name), _text(child).endswith(("[@]", "[*]"))
+        if child.type in ("variable_name", "special_variable_name"):
+            return _text(child), False
+    return _text(node).strip("${}"), False
+
+
+def _is_plain(node: tree_sitter.Node) -> bool:
+    """`$NAME`, `${NAME}` or `${NAME[@]}`, without an operator."""
+    return not any(not child.is_named and child.type not in ("$", "${", "}") for child in node.children)
+
+
+def _unquoted(text: str) -> str:
+    return text.replace('"', "").replace("\\\n", "")
+
+
+def _split(text: str) -> list[str]:
+    return text.split() if "${" not in text else re.findall(r"(?:\$\{[^}]*\}|\S)+", text)
