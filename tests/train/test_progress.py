@@ -2,11 +2,14 @@
 
 import io
 
+import pytest
 from rich.console import Console
 
 from dynotune.train.progress import ProgressDisplay
 
 ROW = {"step": 3, "epoch": 0.1, "loss": 1.25, "grad_norm": 0.5, "tokens_per_second": 1234.5, "num_tokens": 99}
+ROW |= {"mfu": 0.4123, "fill": 0.98, "data_wait": 0.004, "peak_memory_gib": 63.1, "seconds_per_step": 600.0}
+ROW |= {"time/host": 0.1}
 
 
 def test_a_terminal_shows_a_bar_with_speed_and_time_left() -> None:
@@ -19,8 +22,37 @@ def test_a_terminal_shows_a_bar_with_speed_and_time_left() -> None:
     display.bar.refresh()
     display.stop()
     shown = screen.getvalue()
-    for part in ("3/10", "loss 1.2500", "1,234 real tok/s", "left"):
+    for part in ("3/10", "loss 1.2500", "1,234 real tok/s", "MFU 41.2 %", "fill 98.0 %", "data wait 0.4 %", "left"):
         assert part in shown, part
+    assert "memory 63.1 GiB" in shown
+    assert "step  3/10" not in shown, "one line, which changes"
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 140])
+def test_the_live_line_is_one_line_at_any_width(width: int) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=width, color_system=None)
+    display = ProgressDisplay(console, total_steps=12_000, done=0, off=False)
+    display.step(9_999)
+    display.log({**ROW, "step": 9_999})
+    assert display.bar is not None
+    (line,) = console.render_lines(display.bar.get_renderable(), pad=False)
+    text = "".join(segment.text for segment in line).rstrip()
+    display.stop()
+    assert len(text) <= width
+    assert "9999/12000" in text
+    assert "loss 1.2500" in text or width < 60
+    assert "…" not in text or width < 60, "what has no room is left out, not cut"
+    assert ("1,234 real tok/s" in text) == (width >= 80)
+    assert ("memory 63.1 GiB" in text) == (width >= 140)
+
+
+def test_an_evaluation_stands_above_the_live_line() -> None:
+    screen = io.StringIO()
+    display = ProgressDisplay(Console(file=screen, force_terminal=True, width=100), total_steps=10, done=0, off=False)
+    display.log({"step": 3, "epoch": 0.1, "eval_loss": 1.5, "eval_seconds": 0.2})
+    display.stop()
+    assert "step  3/10  eval_loss 1.5" in screen.getvalue()
 
 
 def test_a_file_gets_lines_only() -> None:
@@ -29,7 +61,10 @@ def test_a_file_gets_lines_only() -> None:
     display.step(3)
     display.log(ROW)
     display.stop()
-    assert file.getvalue() == "step  3/10  loss 1.25  grad_norm 0.5  tokens_per_second 1,234\n"
+    assert file.getvalue() == (
+        "step  3/10  loss 1.25  grad_norm 0.5  1,234 real tok/s  MFU 41.2 %  fill 98.0 %  data wait 0.4 %"
+        "  memory 63.1 GiB  left 1:10:00\n"
+    )
 
 
 def test_it_can_be_switched_off() -> None:

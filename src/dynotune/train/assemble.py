@@ -1,6 +1,7 @@
 """Puts the parts of a run together: optimizer, schedule, cadence, journal, checkpoints, callbacks."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from dynotune.config.whole import WholeConfig
 from dynotune.data.rows import Place
 from dynotune.errors import ConfigError
 from dynotune.execution.feed import Feed, Items
+from dynotune.measure.signs.record import Sign
 from dynotune.measure.utilisation import Utilisation
 from dynotune.measure.wall import wall
 from dynotune.objectives.counted import Counted
@@ -39,6 +41,8 @@ from dynotune.train.run import Run
 from dynotune.train.run_folder import RunFolder
 from dynotune.train.state import Progress, Trainee
 from dynotune.train.surroundings import Surroundings
+from dynotune.train.watch import NAME as WARNINGS
+from dynotune.train.watch import Watch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
@@ -172,6 +176,7 @@ def assemble(
             display.say,
         ),
         surroundings=Surroundings(device),
+        watch=Watch(lambda step, sign: _keep_sign(folder, display, step, sign)),
         wall_before=wall(progress.account),
         eval_on_start=config.eval_on_start,
         keep_samples=lambda step, rows: _keep_samples(folder, display, step, rows),
@@ -185,6 +190,7 @@ def assemble(
     run.journal.listeners = [
         lambda row: folder.append("metrics.jsonl", row),
         display.log,
+        lambda row: _judge(run, row),
         lambda row: run.events.log(row["step"], row.get("epoch", 0.0), row),
         *listeners,
     ]
@@ -208,6 +214,20 @@ def _keep_record(folder: RunFolder, display: ProgressDisplay, record: Record) ->
     display.say(record.summary())
     if record.open:
         show(record.open, display.console)
+
+
+def _judge(run: Run, row: Row) -> None:
+    """Say what holds the run back, with a row of training metrics that has just been written."""
+    if "wall_seconds" in row:
+        run.watch.mark("logging")
+        run.watch.judge(row, run.surroundings.seen)
+    if note := run.surroundings.note:
+        run.display.say(f"note: {note}")
+
+
+def _keep_sign(folder: RunFolder, display: ProgressDisplay, step: int, sign: Sign) -> None:
+    folder.append(WARNINGS, {"step": step, **asdict(sign)})
+    display.say(f"warning: {sign.sentence()}")
 
 
 def _keep_samples(folder: RunFolder, display: ProgressDisplay, step: int, rows: Sequence[Mapping[str, str]]) -> None:

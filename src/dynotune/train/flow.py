@@ -114,12 +114,14 @@ def _train(
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         run.surroundings.begin()
+        run.watch.begin()
         ready = time.perf_counter()
         add(run.trainee.progress.account, {Kind.LOADING: loaded - began, Kind.SET_UP: ready - loaded})
         try:
             train(run)
         finally:
             run.surroundings.end()
+            run.watch.end()
             run.outside.end()
             run.display.stop()
             run_of.checkpoints.close()

@@ -10,7 +10,7 @@ import torch
 from dynotune.data.rows import Place
 from dynotune.measure.totals import Totals
 from dynotune.measure.utilisation import Utilisation
-from dynotune.measure.wall import add, goodput, times, wall
+from dynotune.measure.wall import Kind, add, goodput, share, times, wall
 from dynotune.measure.words import DEFINITIONS, Counts
 from dynotune.plan.plan import Step
 from dynotune.train.checkpoints.checkpoints import Checkpoints
@@ -151,6 +151,7 @@ class Journal:
             "wall_seconds": wall(since.account),
             **times(since.account),
             "goodput": goodput(self.progress.account),
+            "data_wait": share(since.account, Kind.DATA_WAIT),
         }
         began = time.perf_counter()
         row |= self.around.row()

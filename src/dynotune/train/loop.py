@@ -48,6 +48,7 @@ def train(run: Run) -> None:
                 step, batches = steps.again(run.plan)
             run.leaving = orders.leave
             run.display.step(step.number)
+            run.watch.at(step.number)
             events.ask("log", run.log_every.due(step.number))
             events.ask("evaluate", run.evaluate_every.due(step.number))
             events.ask("save", run.save_every.due(step.number) or orders.save or run.unwritten.due())
@@ -59,6 +60,7 @@ def train(run: Run) -> None:
                 events.ask("evaluate", run.evaluate_every.due_at_epoch_end(step.number))
                 events.ask("save", run.save_every.due_at_epoch_end(step.number))
                 events.call("epoch_end", step.number, step.epoch)
+                run.watch.mark("epoch")
                 log_evaluate_save(run, meter, step)
             if is_over(run):
                 break
@@ -193,11 +195,13 @@ def log_evaluate_save(run: Run, meter: Meter, step: Step) -> None:
         meter.close(log=False)
         read(run, meter, wait=True)
         if events.asked("evaluate"):
+            run.watch.mark("evaluation")
             is_best = evaluate_unless_leaving(run, step)
             events.ask("save", run.save_best and is_best)
             events.agree(run.ranks)
         if events.asked("save"):
             meter.clock.enter(Kind.CHECKPOINT)
+            run.watch.mark("saving")
             save(run)
             events.agree(run.ranks)
     if not run.leaving:
@@ -211,6 +215,7 @@ def read(run: Run, meter: Meter, wait: bool = False) -> None:
     Raises `TrainingError` where a step ends the run; of several ranks, where all are sure to have read of it.
     """
     for window in meter.windows(wait) if run.bad_step is None else ():
+        run.watch.take(window)
         run.bad_step = run.journal.take(window)
         run.nonfinite.passed(window.steps, run.bad_step)
         if run.bad_step is not None:

@@ -1,20 +1,31 @@
-"""What a person sees while a run goes on: a bar with loss, real tokens/s and time left, or a line for each log."""
+"""What a person sees while a run goes on: one live line on a terminal, or a line for each log."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dynotune.say import sayer
 
 IN_THE_FILE_ONLY = {"step", "epoch", "num_tokens", "label_tokens", "train_seconds", "entropy", "examples"}
 IN_THE_FILE_ONLY |= {"processed_tokens_per_second", "hfu", "definitions", "share_of_tokens_saved"}
+IN_THE_FILE_ONLY |= {"label_tokens_per_second", "tokens_per_second_per_device", "num_examples", "num_label_tokens"}
+IN_THE_FILE_ONLY |= {"seconds_per_step", "wall_seconds", "goodput", "meter_microseconds_per_step", "peak_memory_gib"}
+IN_THE_FILE_ONLY |= {"tokens_per_second", "mfu", "fill", "data_wait", "pairs_per_second"}
 IN_THE_FILE_ONLY |= {f"{what}/{side}" for what in ("logps", "logits") for side in ("chosen", "rejected")}
+"""Those of the last two lines are shown in words."""
+
+IN_THE_FILE_ONLY_BEGIN = ("time/", "memory/", "gpu/", "host/", "wasted/")
+
+BESIDE_THE_WORDS = 34
+"""Columns of the live line that its bar, its count and the time left take."""
+
+BAR = 8
 
 
 class ProgressDisplay:
-    """A live bar on a terminal; plain lines where the output is a file or `disable_tqdm` is set."""
+    """A live line on a terminal; plain lines where the output is a file or `disable_tqdm` is set."""
 
     def __init__(self, console: Console, total_steps: int, done: int, off: bool) -> None:
         self.console, self.total = console, total_steps
@@ -22,17 +33,15 @@ class ProgressDisplay:
         self.bar: Progress | None = None
         if console.is_terminal and not off:
             self.bar = Progress(
-                TextColumn("training"),
-                BarColumn(),
+                BarColumn(bar_width=BAR),
                 MofNCompleteColumn(),
-                TextColumn("{task.fields[note]}"),
-                TimeElapsedColumn(),
+                TextColumn("{task.fields[words]}"),
                 TextColumn("left"),
                 TimeRemainingColumn(),
                 console=console,
                 transient=True,
             )
-            self.task = self.bar.add_task("training", total=total_steps, completed=done, note="")
+            self.task = self.bar.add_task("training", total=total_steps, completed=done, words="")
             self.bar.start()
 
     def step(self, number: int) -> None:
@@ -40,20 +49,64 @@ class ProgressDisplay:
             self.bar.update(self.task, completed=number)
 
     def log(self, row: Mapping[str, Any]) -> None:
-        """Show a row of metrics.jsonl."""
-        note = f"loss {row['loss']:.4f}" if row.get("loss") is not None else ""
-        if row.get("tokens_per_second"):
-            note += f"  {row['tokens_per_second']:,.0f} real tok/s"
-        if self.bar:
-            self.bar.update(self.task, note=note)
-        shown = {k: v for k, v in row.items() if k not in IN_THE_FILE_ONLY}
-        text = "  ".join(f"{k} {_short(v)}" for k, v in shown.items())
-        self.say(f"step {row['step']:>{len(str(self.total))}}/{self.total}  {text}")
+        """Show a row of metrics.jsonl. On a terminal rows of training change the live line; others, such as evaluations,
+        stand above it."""
+        words = speed_words(row)
+        if self.bar and words:
+            loss = [f"loss {row['loss']:.4f}"] if row.get("loss") is not None else []
+            room = self.console.width - BESIDE_THE_WORDS - 2 * max(0, len(str(self.total)) - 3)
+            self.bar.update(self.task, words=fitting([*loss, *words], room))
+            return
+        shown = {k: v for k, v in row.items() if k not in IN_THE_FILE_ONLY and not k.startswith(IN_THE_FILE_ONLY_BEGIN)}
+        parts = [*(f"{k} {_short(v)}" for k, v in shown.items()), *words, *self._left(row)]
+        self.say(f"step {row['step']:>{len(str(self.total))}}/{self.total}  {'  '.join(parts)}")
+
+    def _left(self, row: Mapping[str, Any]) -> list[str]:
+        """By the row's own seconds a step."""
+        seconds = row.get("seconds_per_step")
+        return [f"left {clock((self.total - row['step']) * seconds)}"] if seconds else []
 
     def stop(self) -> None:
         if self.bar:
             self.bar.stop()
             self.bar = None
+
+
+def speed_words(row: Mapping[str, Any]) -> list[str]:
+    """How fast and how well the machine is used, the most important first; empty for a row that is not of training."""
+    found = []
+    if row.get("pairs_per_second"):
+        found.append(f"{row['pairs_per_second']:,.1f} pairs/s")
+    if row.get("tokens_per_second"):
+        found.append(f"{row['tokens_per_second']:,.0f} real tok/s")
+    found += [f"{name} {100 * row[key]:.1f} %" for key, name in SHARES.items() if row.get(key) is not None]
+    if row.get("peak_memory_gib") is not None:
+        found.append(f"memory {row['peak_memory_gib']:.1f} GiB")
+    elif found and row.get("host/rss_gib") is not None:
+        found.append(f"memory {row['host/rss_gib']:.1f} GiB")
+    return found
+
+
+SHARES = {"mfu": "MFU", "fill": "fill", "data_wait": "data wait"}
+
+
+def fitting(words: list[str], columns: int) -> str:
+    """As many of `words` from the first one on as there is room for."""
+    shown = ""
+    for word in words:
+        longer = f"{shown}  {word}" if shown else word
+        if len(longer) > columns:
+            break
+        shown = longer
+    return shown
+
+
+def clock(seconds: float) -> str:
+    """`1:02:03`, from a day on with days before it."""
+    whole = round(seconds)
+    days, rest = divmod(whole, 86_400)
+    text = f"{rest // 3600}:{rest % 3600 // 60:02d}:{rest % 60:02d}"
+    return f"{days} d {text}" if days else text
 
 
 def _short(value: Any) -> str:

@@ -30,6 +30,7 @@ from dynotune.train.orders import Nobody, Orders, Outside
 from dynotune.train.progress import ProgressDisplay
 from dynotune.train.state import Trainee
 from dynotune.train.surroundings import Surroundings
+from dynotune.train.watch import Watch
 
 
 @dataclass(slots=True)
@@ -62,6 +63,7 @@ class Run:
     nonfinite: NonFinite
     engagement: Engagement
     surroundings: Surroundings
+    watch: Watch
     wall_before: float = 0.0
     """Seconds of the processes before this one, as the run's account has them."""
 

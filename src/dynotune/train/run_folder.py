@@ -24,6 +24,7 @@ LEAVINGS = ("metrics.jsonl", "checkpoints", "model", "adapter")
 BESIDES = (
     "metrics.repeated.jsonl",
     "samples.jsonl",
+    "warnings.jsonl",
     "engagement.json",
     "summary.json",
     "loss.svg",

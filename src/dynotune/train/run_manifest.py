@@ -11,7 +11,7 @@ from typing import Any
 
 from dynotune.manifest import MANIFEST, DamagedError, Manifest, below, seal, versions
 
-GROWING = ("metrics.jsonl", "samples.jsonl", "metrics.repeated.jsonl", "quarantine.jsonl")
+GROWING = ("metrics.jsonl", "samples.jsonl", "metrics.repeated.jsonl", "quarantine.jsonl", "warnings.jsonl")
 """Files that get longer while a run goes on."""
 
 MODELS = ("model", "adapter")

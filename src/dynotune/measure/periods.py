@@ -1,0 +1,137 @@
+"""Slow-downs that come back: every so many steps one is slower than its neighbours, and what else happens just then.
+
+Step times wander and differ with what a step holds, so each is compared with the median of its neighbours. Where nothing
+comes back, what is left is in no order: for a period of p steps seen m times, how many of the m slowest steps fall on one of
+its p places follows a hypergeometric distribution. A period is told only where that is very unlikely for all periods, places
+and looks together.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEAST_CYCLES = 5
+"""Times that a slow-down must have come before it is called periodic."""
+
+LEAST_STEPS = 32
+
+UNLIKELY = 1e-4
+"""Chance of a false alarm in one look, all periods and places together."""
+
+LEAST_SHARE = 0.005
+"""Of the time that a slow-down must cost to be told."""
+
+MOST_HITS = 0.7
+"""Of the slow steps, the share that must be among the slowest."""
+
+NEIGHBOURS = 15
+"""Steps, one among them, whose median a step is compared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Every `every` steps one is slow."""
+
+    every: int
+    indices: tuple[int, ...]
+    """Of the slow steps, in the series that was looked at."""
+
+    extra: float
+    """Seconds that a slow step takes more than the others around it: of the medians."""
+
+    usual: float
+    """Seconds of a step that is not slow: the median."""
+
+    @property
+    def times(self) -> float:
+        """How many times a usual step a slow one takes."""
+        return (self.usual + self.extra) / self.usual
+
+    @property
+    def share(self) -> float:
+        """Of the time, what the slow-down costs."""
+        return self.extra / (self.every * self.usual + self.extra)
+
+
+def find_period(seconds: Sequence[float]) -> Period | None:
+    """The period of the clearest slow-down in step times, in order and without gaps; None where there is none."""
+    if len(seconds) < LEAST_STEPS:
+        return None
+    times = np.asarray(seconds, dtype=np.float64)
+    above = above_neighbours(times)
+    found, best = None, math.log(UNLIKELY)
+    for every in range(2, len(times) // LEAST_CYCLES + 1):
+        cycles = len(times) // every
+        first = len(times) - every * cycles
+        part = above[first:]
+        slowest = np.argpartition(-part, cycles - 1)[:cycles]
+        hits = np.bincount(slowest % every, minlength=every)
+        place = int(hits.argmax())
+        if hits[place] < MOST_HITS * cycles:
+            continue
+        chance = log_tail(int(hits[place]), len(part), cycles) + math.log(every) + math.log(len(times) / LEAST_CYCLES)
+        if chance < best:
+            indices = range(first + place, len(times), every)
+            one = _period(times, every, indices)
+            if one.extra > 0 and one.share >= LEAST_SHARE:
+                found, best = one, chance
+    return found
+
+
+def _period(times: NDArray[np.float64], every: int, indices: Sequence[int]) -> Period:
+    """Each slow step against those between it and the slow ones beside it, whatever the level is there."""
+    slow = np.zeros(len(times), dtype=bool)
+    slow[list(indices)] = True
+    more = []
+    for i in indices:
+        around = slice(max(0, i - every), i + every + 1)
+        more.append(times[i] - np.median(times[around][~slow[around]]))
+    return Period(every, tuple(indices), float(np.median(more)), float(np.median(times[~slow])))
+
+
+def above_neighbours(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each time less the median of those around it: what trends and levels leave."""
+    half = NEIGHBOURS // 2
+    padded = np.pad(times, half, mode="reflect")
+    around = np.lib.stride_tricks.sliding_window_view(padded, NEIGHBOURS)
+    return times - np.median(around, axis=1)
+
+
+def log_tail(hits: int, steps: int, cycles: int) -> float:
+    """ln of the chance that at least `hits` of `cycles` steps, drawn from `steps`, are among `cycles` given ones."""
+
+    def log_choose(n: int, k: int) -> float:
+        return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+    terms = [
+        log_choose(cycles, k) + log_choose(steps - cycles, cycles - k) - log_choose(steps, cycles)
+        for k in range(hits, cycles + 1)
+        if cycles - k <= steps - cycles
+    ]
+    most = max(terms)
+    return most + math.log(sum(math.exp(term - most) for term in terms))
+
+
+def what_has_it(period: Period, happened: Mapping[str, Collection[int]], parts: Mapping[str, Sequence[float]]) -> str:
+    """The name of what comes with the slow steps; empty where nothing known does.
+
+    happened: by name, the indices of the steps in which it happened. parts: by name, seconds of each step that went to it;
+    one that holds most of what slow steps take more is named where nothing happened just then.
+    """
+    slow = set(period.indices)
+    best, best_score = "", 0.0
+    for name, steps in happened.items():
+        both = len(slow.intersection(steps))
+        covered, right = both / len(slow), both / max(1, len(steps))
+        if covered >= 0.8 and right >= 0.4 and covered * right > best_score:
+            best, best_score = name, covered * right
+    if best:
+        return best
+    for name, values in parts.items():
+        above = above_neighbours(np.asarray(values, dtype=np.float64))
+        if float(np.median(above[list(period.indices)])) >= 0.6 * period.extra:
+            return name
+    return ""

@@ -1,0 +1,140 @@
+"""Warns while a run goes on: each sign once, with its figure and what to do."""
+
+import gc
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dynotune.measure.beside.seen import MachineSeen
+from dynotune.measure.periods import find_period, what_has_it
+from dynotune.measure.signs.cycle import cycle
+from dynotune.measure.signs.record import Sign, Stretch
+from dynotune.measure.signs.registry import signs_of
+from dynotune.measure.wall import Kind, training
+from dynotune.train.journal import WARM_UP_STEPS
+from dynotune.train.meter import StepRecord, WindowRecord
+
+NAME = "warnings.jsonl"
+
+KEPT = 512
+"""Steps in which a period is looked for."""
+
+PARTS = {"data": Kind.DATA_WAIT, "host": Kind.HOST, "compilation": Kind.COMPILE}
+
+
+class Watch:
+    """Of one process of a run. Steps come by `take`, rows of metrics by `judge`, what else happens by `mark`."""
+
+    def __init__(self, tell: Callable[[int, Sign], None]) -> None:
+        """tell: shows and keeps a sign that is seen for the first time, at a step."""
+        self.tell = tell
+        self.told: set[str] = set()
+        self._steps: list[StepRecord] = []
+        """Behind the warm-up, the latest ones."""
+
+        self._seen = 0
+        self._next_look = 64
+        self._sums: dict[str, float] = defaultdict(float)
+        self._happened: dict[str, set[int]] = defaultdict(set)
+        self._number = 0
+
+    def at(self, number: int) -> None:
+        """Step `number` is taken: what happens from here on is in the time of the next one."""
+        self._number = number
+
+    def mark(self, what: str) -> None:
+        """Something happened that a period may be matched with."""
+        self._happened[what].add(self._number + 1)
+
+    def begin(self) -> None:
+        """Collections of garbage that go through everything are marked from here on."""
+        gc.callbacks.append(self._collected)
+
+    def end(self) -> None:
+        """May be called twice."""
+        if self._collected in gc.callbacks:
+            gc.callbacks.remove(self._collected)
+
+    def _collected(self, phase: str, info: Mapping[str, Any]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            self.mark("garbage collection")
+
+    def take(self, window: WindowRecord) -> None:
+        """Count a window, and look for a period now and then."""
+        for record in window.steps:
+            self._seen += 1
+            if not record.finite:
+                self._sums["nonfinite"] += 1
+            if self._seen <= WARM_UP_STEPS:
+                continue
+            self._steps.append(record)
+            self._count(record)
+        del self._steps[:-KEPT]
+        if len(self._steps) >= self._next_look or (len(self._steps) == KEPT and self._seen >= self._next_look):
+            self._next_look = 2 * self._next_look if self._next_look < KEPT else self._seen + KEPT
+            self._look_for_a_period()
+
+    def _count(self, record: StepRecord) -> None:
+        sums, account = self._sums, record.account
+        sums["steps"] += 1
+        sums["seconds"] += training(account)
+        sums["data_wait"] += account.get(Kind.DATA_WAIT, 0.0)
+        sums["host"] += account.get(Kind.HOST, 0.0)
+        sums["compile"] += account.get(Kind.COMPILE, 0.0)
+        sums["graphs"] += record.compiled
+        sums["recompiled"] += record.compiled > 0
+        sums["real"] += record.step.real_tokens
+        sums["processed"] += record.step.processed_tokens
+        if record.caught_up is not None:
+            sums["known"] += 1
+            sums["caught_up"] += record.caught_up
+
+    def stretch(self, row: Mapping[str, Any], machine: MachineSeen) -> Stretch:
+        """All of this process behind its warm-up, with the machine as it was since the last row."""
+        sums = self._sums
+        return Stretch(
+            steps=int(sums["steps"]),
+            seconds=sums["seconds"],
+            data_wait=sums["data_wait"],
+            host=sums["host"],
+            caught_up=sums["caught_up"] / sums["known"] if sums["known"] else None,
+            recompiled_steps=int(sums["recompiled"]),
+            graphs=int(sums["graphs"]),
+            compile=sums["compile"],
+            nonfinite_steps=int(sums["nonfinite"]),
+            fill=sums["real"] / sums["processed"] if sums["processed"] else None,
+            headroom=row.get("memory/headroom"),
+            headroom_gib=row.get("memory/headroom_gib"),
+            retries=row.get("memory/retries", 0),
+            samples=machine.samples,
+            utilisation=machine.utilisation_mean,
+            utilisation_low=machine.utilisation_low,
+            throttled=machine.throttled,
+            sm_mhz=machine.sm_mhz,
+            other_processes=machine.other_processes,
+        )
+
+    def judge(self, row: Mapping[str, Any], machine: MachineSeen) -> None:
+        """At a row of metrics."""
+        for sign in signs_of(self.stretch(row, machine)):
+            self._tell(sign)
+
+    def _look_for_a_period(self) -> None:
+        first = self._steps[0].step.number
+        numbers = [record.step.number - first for record in self._steps]
+        if numbers != list(range(len(numbers))) or "periodic-slow-down" in self.told:
+            return
+        period = find_period([training(record.account) for record in self._steps])
+        if period is None:
+            return
+        last = first + len(numbers)
+        happened = {
+            name: [number - first for number in at if first <= number < last] for name, at in self._happened.items()
+        }
+        parts = {name: [one.account.get(kind, 0.0) for one in self._steps] for name, kind in PARTS.items()}
+        self._tell(cycle(period, what_has_it(period, happened, parts)))
+
+    def _tell(self, sign: Sign) -> None:
+        if sign.name not in self.told:
+            self.told.add(sign.name)
+            self.tell(self._number, sign)

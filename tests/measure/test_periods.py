@@ -1,0 +1,92 @@
+"""Promise: a slow-down that comes back is found with its period and what has it; noise, trends and levels raise no alarm."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dynotune.measure.periods import find_period, log_tail, what_has_it
+
+Generator = np.random.Generator
+
+
+def noise(chance: Generator, n: int) -> np.ndarray:
+    """Steps of 100 ms as they are: a little noise, and now and then one that is slow for no reason."""
+    return 0.1 * (1 + 0.01 * chance.standard_normal(n) + chance.exponential(0.3, n) * (chance.random(n) < 0.03))
+
+
+QUIET: dict[str, Callable[[Generator, int], np.ndarray]] = {
+    "white": lambda chance, n: 0.1 * (1 + 0.05 * chance.standard_normal(n)),
+    "heavy tails": noise,
+    "a trend": lambda chance, n: noise(chance, n) * np.linspace(1, 1.5, n),
+    "two levels": lambda chance, n: noise(chance, n) * np.where(np.arange(n) < n // 2, 1, 1.3),
+    "slow drift": lambda chance, n: noise(chance, n) * (1 + 0.1 * np.sin(np.arange(n) / 60)),
+    "steps of uneven work": lambda chance, n: 0.1 * chance.lognormal(0, 0.3, n),
+    "steps that depend on the one before": lambda chance, n: 0.1 + 0.001 * _after(chance.standard_normal(n), 0.5),
+}
+
+
+def _after(values: np.ndarray, by: float) -> np.ndarray:
+    for i in range(1, len(values)):
+        values[i] += by * values[i - 1]
+    return values
+
+
+@pytest.mark.parametrize("kind", QUIET)
+def test_no_false_alarm_in_99_of_100_runs(kind: str) -> None:
+    alarms = sum(
+        find_period(QUIET[kind](np.random.default_rng(seed), n)) is not None for seed in range(150) for n in (64, 256)
+    )
+    assert alarms <= 3, "of 300"
+
+
+@settings(max_examples=60, deadline=None)
+@given(every=st.integers(2, 60), phase=st.integers(0, 59), times=st.floats(1.5, 6), seed=st.integers(0, 10**6))
+def test_a_planted_period_is_found(every: int, phase: int, times: float, seed: int) -> None:
+    n = max(64, 8 * every)
+    series = 0.1 * (1 + 0.01 * np.random.default_rng(seed).standard_normal(n))
+    series[phase % every :: every] *= times
+    found = find_period(series)
+    assert found is not None
+    assert found.every == every
+    assert {index % every for index in found.indices} == {phase % every}
+    assert found.times == pytest.approx(times, rel=0.1)
+
+
+def test_a_cycle_every_50_steps_is_found_under_real_noise_and_named() -> None:
+    series = noise(np.random.default_rng(1), 400)
+    series[49::50] += 0.15
+    found = find_period(series)
+    assert found is not None
+    assert (found.every, len(found.indices)) == (50, 8)
+    assert found.share == pytest.approx(0.15 / 5.15, rel=0.15)
+    slow = range(49, 400, 50)
+    happened = {"saving": [49], "logging": range(0, 400, 10), "evaluation": slow, "garbage collection": range(400)}
+    assert what_has_it(found, happened, {}) == "evaluation"
+    assert what_has_it(found, {"logging": range(5, 400, 10)}, {}) == ""
+    waits = np.zeros(400)
+    waits[49::50] = 0.14
+    assert what_has_it(found, {}, {"host": np.zeros(400), "data": waits}) == "data"
+
+
+def test_what_costs_next_to_nothing_is_not_told() -> None:
+    series = np.full(400, 0.1)
+    series[9::10] += 0.1 * 0.02
+    assert find_period(series) is None
+    series[9::10] += 0.1 * 0.2
+    assert find_period(series) is not None, "the control"
+
+
+def test_short_series_and_equal_steps_have_no_period() -> None:
+    assert find_period([]) is None
+    assert find_period([0.1, 0.2] * 10) is None, "too short to tell"
+    assert find_period([0.1] * 500) is None
+
+
+def test_the_chance_is_the_hypergeometric_one() -> None:
+    exact = sum(math.comb(5, k) * math.comb(15, 5 - k) for k in (4, 5)) / math.comb(20, 5)
+    assert math.exp(log_tail(4, 20, 5)) == pytest.approx(exact)
+    assert log_tail(0, 20, 5) == pytest.approx(0.0, abs=1e-12)

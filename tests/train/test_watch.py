@@ -1,0 +1,132 @@
+"""Promise: a run says what holds it back while it runs, each thing once; a run that nothing holds back says nothing."""
+
+import gc
+import io
+import json
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from transformers import TrainerCallback
+
+from dynotune.execution.feed import Documents
+from dynotune.measure.beside.seen import MachineSeen
+from dynotune.measure.signs import record as limits
+from dynotune.measure.signs import steps as signs
+from dynotune.measure.signs.record import Sign
+from dynotune.plan.layout import MicroBatch
+from dynotune.plan.plan import Step
+from dynotune.train.meter import StepRecord, WindowRecord
+from dynotune.train.watch import Watch
+from tests.tiny import chats
+
+
+def window(numbers: range, account: Any, **more: Any) -> WindowRecord:
+    steps = []
+    for number in numbers:
+        batch = MicroBatch(np.array([0]), 100)
+        step = Step(number, 0.1, np.array([0]), np.array([97]), [batch], real_tokens=97, label_tokens=50)
+        steps.append(StepRecord(step, 0.1, 1.0, 1.0, True, (), account(number), **more))
+    return WindowRecord(steps, 0.0, True)
+
+
+@pytest.fixture
+def heard() -> tuple[Watch, list[Sign]]:
+    told: list[Sign] = []
+    return Watch(lambda step, sign: told.append(sign)), told
+
+
+def test_each_sign_is_told_once_and_the_warm_up_does_not_count(heard: tuple[Watch, list[Sign]]) -> None:
+    watch, told = heard
+    watch.take(window(range(1, 11), lambda n: {"data_wait": 9.0, "forward_backward": 1.0}, compiled=3))
+    watch.judge({}, MachineSeen())
+    assert told == []
+    for first in (11, 41):
+        watch.take(window(range(first, first + 30), lambda n: {"data_wait": 0.2, "forward_backward": 0.8}))
+        watch.judge({"memory/headroom": 0.01, "memory/headroom_gib": 0.5}, MachineSeen(samples=9, other_processes=1))
+    assert [sign.name for sign in told] == ["another-process", "memory-nearly-full", "data-bound"]
+    assert "20 %" in told[2].figure
+
+
+def test_a_clean_run_is_called_clean(heard: tuple[Watch, list[Sign]]) -> None:
+    watch, told = heard
+    chance = np.random.default_rng(3)
+    for first in range(1, 601, 50):
+        watch.take(window(range(first, first + 50), lambda n: {"forward_backward": 0.1 * (1 + 0.02 * chance.random())}))
+        watch.judge({}, MachineSeen(samples=30, utilisation_mean=0.97, utilisation_low=0.0))
+    assert told == []
+
+
+@pytest.mark.parametrize("what", ["evaluation", "logging", "saving", "garbage collection"])
+def test_a_cycle_every_50_steps_is_told_with_what_has_it(heard: tuple[Watch, list[Sign]], what: str) -> None:
+    watch, told = heard
+    chance = np.random.default_rng(4)
+
+    def account(number: int) -> dict[str, float]:
+        slow = 0.3 if number % 50 == 1 else 0.0
+        return {"forward_backward": 0.1 * (1 + 0.02 * chance.random()) + slow, "host": 0.001}
+
+    for number in range(1, 401):
+        watch.at(number)
+        if number % 50 == 0:
+            watch.mark(what)
+        if number % 10 == 0:
+            watch.take(window(range(number - 9, number + 1), account))
+    (sign,) = told
+    assert sign.name == "periodic-slow-down"
+    assert "every 50 steps one takes 3.9 times as long" in sign.figure
+    assert f"with {what}" in sign.figure
+
+
+def test_a_slow_loader_is_told_in_a_real_run_and_kept(run_tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LEAST_SECONDS", 0.1)
+    monkeypatch.setattr(signs, "LEAST_SECONDS", 0.1)
+    at: Any = Documents.at
+
+    def slowly(self: Documents, rows: Any) -> Any:
+        time.sleep(0.1)
+        return at(self, rows)
+
+    monkeypatch.setattr(Documents, "at", slowly)
+    console = Console(width=200, record=True, file=io.StringIO())
+    run = run_tiny(max_steps=24, logging_steps=4, rows=chats(20), console=console)
+    shown = console.export_text()
+    assert shown.count("warning: data-bound: ") == 1
+    kept = [json.loads(line) for line in (run.folder / "warnings.jsonl").read_text().splitlines()]
+    assert [one["name"] for one in kept].count("data-bound") == 1
+    assert "prefetch" in next(one["remedy"] for one in kept if one["name"] == "data-bound")
+
+
+def test_a_run_without_a_cause_says_nothing_of_it(run_tiny: Any) -> None:
+    """The control; and nothing that listens is left behind."""
+    before = list(gc.callbacks)
+    console = Console(width=200, record=True, file=io.StringIO())
+    run = run_tiny(max_steps=12, logging_steps=4, console=console)
+    assert "data-bound" not in console.export_text()
+    assert not (run.folder / "warnings.jsonl").exists()
+    assert gc.callbacks == before
+
+
+def test_collections_of_garbage_are_seen(heard: tuple[Watch, list[Sign]]) -> None:
+    watch, _ = heard
+    watch.begin()
+    try:
+        watch.at(7)
+        gc.collect()
+    finally:
+        watch.end()
+        watch.end()
+    assert watch._happened["garbage collection"] == {8}
+
+
+def test_a_callback_that_is_slow_now_and_then_is_told_as_host(run_tiny: Any) -> None:
+    class Slow(TrainerCallback):
+        def on_step_begin(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
+            if state.global_step % 8 == 7:
+                time.sleep(0.3)
+
+    console = Console(width=300, record=True, file=io.StringIO())
+    run_tiny(max_steps=80, logging_steps=80, rows=chats(16), callbacks=[Slow()], console=console)
+    assert "every 8 steps" in console.export_text()
