@@ -1,0 +1,71 @@
+"""CMP003: the model is compiled, and every batch has another shape."""
+
+from collections.abc import Iterator
+
+from dynotune.audit.facts.asked import on_gpu
+from dynotune.audit.facts.job import Job, Method, Trainer
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
+
+
+def check(job: Job, project: Project) -> Iterator[Said]:
+    if job.get("torch_compile") is not True or job.trainer not in (
+        Trainer.TRL,
+        Trainer.TRANSFORMERS,
+        Trainer.LLAMA_FACTORY,
+    ):
+        return
+    if not on_gpu(job) or job.method not in (Method.SFT, Method.DPO):
+        return
+    if job.trainer is Trainer.LLAMA_FACTORY and job.get("packing") is True:
+        return  # its packed rows have one length
+    dpo = job.method is Method.DPO
+    checkpointing = job.get("gradient_checkpointing") is True
+    limit = (
+        " With gradient checkpointing TRL's DPO reaches the limit of eight recompilations and runs uncompiled."
+        if dpo and checkpointing and job.trainer is Trainer.TRL
+        else ""
+    )
+    yield Finding(
+        f"`{job.called('torch_compile')}: true` compiles the whole model, and batches are padded to their longest row: new"
+        f" lengths compile again.{limit}",
+        place=job.place("torch_compile"),
+        evidence=Evidence(
+            Level.RESOLVED, {"torch_compile": True, "packing": job.get("packing"), "method": str(job.method)}
+        ),
+        stake=Stake(AtStake.TIME),
+        remedy=Remedy(
+            Risk.NUMERIC,
+            "Take it out unless it was measured over a whole run, compiling included.",
+            (job.remove("torch_compile"),) if job.is_given("torch_compile") else (),
+            breaks="Where shapes repeat, compiled steps may be faster.",
+            measure="dynotune bench -- python train.py --torch_compile :: python train.py",
+        ),
+    )
+
+
+RULE = Rule(
+    code="CMP003",
+    name="compiled-for-each-shape",
+    summary="The model is compiled for batches whose shapes vary.",
+    group=Group.PERFORMANCE,
+    subject=Subject.JOB,
+    check=check,
+    page=Page(
+        what="Compiled code is made for shapes. A second length makes it dynamic; lengths taken as numbers in Python, masks"
+        " and boolean indices break it up or compile it again.",
+        why="Compiling takes seconds to minutes, and may never pay back in a short run.",
+        detected="E1: `torch_compile` with rows padded to the longest of a batch. With a profile (E3), the recompilations.",
+        proven="`TORCH_LOGS=recompiles python train.py` prints each.",
+        deliberate=("All rows have one length.", "A long run, for which it was measured."),
+        sources=(
+            "TRL 1.16 on a toy model: 3 recompilations of full and 8 of LoRA training in a few steps, and 9 graph breaks",
+            "H200, 23M parameters, packed: 49 ms a step uncompiled; compiled, 60 steps did not end in 75 s",
+        ),
+    ),
+    bad=Example({"sft.yaml": f"{_SFT}torch_compile: true\n"}, says="compile again"),
+    good=Example({"sft.yaml": f"{_SFT}torch_compile: false\n"}),
+)

@@ -1,0 +1,95 @@
+"""MEM001: activations are computed twice although they would fit."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dynotune.audit.facts.asked import adapters, max_length, micro_batch, on_gpu
+from dynotune.audit.facts.environment import Environment
+from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
+from dynotune.audit.models import Known, known
+from dynotune.audit.rule import Group, Page, Rule, Subject
+
+BYTES_A_TOKEN = 160
+"""Of activations a layer and hidden number, for a forward pass without checkpointing: TRL's 7B LoRA took 102 (76 GiB at
+6,110 tokens of which 15 are weights), and this leaves half as much again."""
+
+BYTES_A_LOGIT = 10
+ROOM = 0.6
+"""Share of the card that the estimate may take."""
+
+
+def check(environment: Environment, project: Project) -> Iterator[Said]:
+    if not environment.gpus:
+        return
+    memory = min(int(gpu["memory"]) for gpu in environment.gpus)
+    for job in project.jobs:
+        if job.get("gradient_checkpointing") is not True or job.trainer is Trainer.DYNOTUNE or not on_gpu(job):
+            continue
+        model = known(job.get("model_name_or_path"))
+        rows, length = micro_batch(job), max_length(job)
+        if model is None or model.hidden is None or rows is None or length is None:
+            yield NotChecked(
+                "the model's size, the batch or its length is not known, so whether activations fit cannot be told",
+                job.place("gradient_checkpointing"),
+            )
+            continue
+        data = project.data_of(job)
+        if data is not None and data.lengths and not data.sampled and job.get("packing") is not True:
+            length = min(length, int(np.max(data.lengths)))
+        needed = estimate(model, rows * length * (2 if str(job.method) == "dpo" else 1), adapters(job))
+        if needed < ROOM * memory:
+            yield _finding(job, model, needed, memory, rows, length)
+
+
+def estimate(model: Known, tokens: int, lora: bool | None) -> float:
+    """Bytes of a step without checkpointing, on the high side. Not known adapters count as full training."""
+    assert model.billions
+    assert model.hidden
+    assert model.layers
+    weights = model.billions * 1e9 * (4.5 if lora else 18)
+    return weights + tokens * (model.hidden * model.layers * BYTES_A_TOKEN + model.vocabulary * BYTES_A_LOGIT)
+
+
+def _finding(job: Job, model: Known, needed: float, memory: int, rows: int, length: int) -> Finding:
+    given = "" if job.is_given("gradient_checkpointing") else " (the trainer's default)"
+    return Finding(
+        f"`{job.called('gradient_checkpointing')}: true`{given} computes every layer's forward pass twice; without it,"
+        f" {rows} x {length:,} tokens of a {model.billions:g}B model take about {needed / 2**30:.0f} of the card's"
+        f" {memory / 2**30:.0f} GiB.",
+        place=job.place("gradient_checkpointing"),
+        evidence=Evidence(
+            Level.RESOLVED,
+            {"estimated GiB": round(needed / 2**30, 1), "card GiB": round(memory / 2**30), "tokens": rows * length},
+        ),
+        stake=Stake(
+            AtStake.TIME, 0.2, 0.3, "H200, 7B LoRA: 222 against 310 ms, 583 against 824, DPO 824 against 1,106"
+        ),
+        remedy=Remedy(
+            Risk.SAFE,
+            f"Try `{job.called('gradient_checkpointing')}: false`, with the longest rows first.",
+            breaks="Out of memory, if the estimate is wrong for this model.",
+            measure="dynotune bench -- python train.py :: python train.py --gradient_checkpointing false",
+        ),
+    )
+
+
+RULE = Rule(
+    code="MEM001",
+    name="checkpointing-to-spare",
+    summary="Gradient checkpointing is on although activations would fit.",
+    group=Group.PERFORMANCE,
+    subject=Subject.ENVIRONMENT,
+    check=check,
+    page=Page(
+        what="Checkpointing throws a layer's activations away and computes them again for the backward pass.",
+        why="That is a third of the work again. TRL has it on by default.",
+        detected="E1: an estimate on the high side from the model's sizes, batch, length and the GPU of this machine; said"
+        f" where it stays below {ROOM:.0%} of the card.",
+        proven="`dynotune plan --config sft.yaml` estimates memory; `dynotune bench` measures both.",
+        deliberate=("Other processes share the card.", "The training runs on another machine than the audit."),
+        sources=("The project's baseline on one H200, TRL with and without checkpointing",),
+    ),
+)

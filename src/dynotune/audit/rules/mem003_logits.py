@@ -1,0 +1,102 @@
+"""MEM003: the logits of all tokens stand in memory at once."""
+
+from collections.abc import Iterator
+
+from dynotune.audit.facts.asked import at_least, given, max_length, micro_batch, on_gpu
+from dynotune.audit.facts.job import Job, Method, Trainer
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.models import known
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+BYTES = 10
+"""A logit: bfloat16 from the head, float32 for the loss, float32 gradient."""
+
+GIB = 8.0
+"""From here on it is said where the card is not known: a tenth of 80 GiB."""
+
+SHARE = 0.1
+"""Of the card, where it is known."""
+
+FUSED = ("liger_fused_linear_cross_entropy", "cut_cross_entropy", "chunked_cross_entropy", "liger_cross_entropy")
+
+_LF = (
+    "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\ndo_train: true\nfinetuning_type: lora\ndataset: mine\ntemplate: qwen\n"
+    "output_dir: saves/mine\ncutoff_len: 4096\nper_device_train_batch_size: 4\n"
+)
+
+
+def check(job: Job, project: Project) -> Iterator[Said]:
+    if not _materialises(job) or not on_gpu(job):
+        return
+    model = known(job.get("model_name_or_path"))
+    rows, length = micro_batch(job), max_length(job)
+    if model is None or rows is None or length is None:
+        return
+    data = project.data_of(job)
+    if data is not None and data.lengths and not data.sampled and job.get("packing") is not True:
+        length = min(length, max(data.lengths))
+    tokens = rows * length * (2 if job.method is Method.DPO else 1)
+    gib = tokens * model.vocabulary * BYTES / 2**30
+    gpus = project.environment.gpus if project.environment else ()
+    card = min((int(gpu["memory"]) / 2**30 for gpu in gpus), default=None)
+    if gib < (SHARE * card if card else GIB):
+        return
+    of = f" of the card's {card:.0f}" if card else ""
+    fused = {
+        Trainer.LLAMA_FACTORY: "enable_liger_kernel: true",
+        Trainer.AXOLOTL: "liger_fused_linear_cross_entropy: true",
+    }
+    key = fused.get(job.trainer, "use_liger_kernel: true")
+    yield Finding(
+        f"Logits of up to {tokens:,} tokens over {model.vocabulary:,} words stand in memory at once: about {gib:.0f}{of} GiB"
+        " with their float32 copy and gradient.",
+        place=job.place("per_device_train_batch_size"),
+        evidence=Evidence(Level.RESOLVED, {"tokens": tokens, "vocabulary": model.vocabulary, "GiB": round(gib, 1)}),
+        stake=Stake(AtStake.MEMORY, gib / 2, gib, "tokens x vocabulary x 10 bytes"),
+        remedy=Remedy(
+            Risk.NUMERIC,
+            f"Compute the loss in chunks: `{key}`, or train with `dynotune {'dpo' if job.method is Method.DPO else 'sft'}`.",
+            breaks="Liger must have kernels for the model (CMP002).",
+            accuracy="Sums round otherwise.",
+            measure="dynotune plan --config sft.yaml",
+        ),
+    )
+
+
+def _materialises(job: Job) -> bool:
+    if job.get("use_liger_kernel") is True or any((key := given(job, name)) and key.value for name in FUSED):
+        return False
+    if job.trainer is Trainer.TRL:
+        return job.method in (Method.SFT, Method.DPO) and at_least(job, "trl", 1, 7) is False
+    if job.trainer is Trainer.AXOLOTL:
+        plugins = given(job, "plugins")
+        return plugins is None and job.method is Method.SFT
+    return job.trainer is Trainer.LLAMA_FACTORY or (
+        job.trainer is Trainer.TRANSFORMERS and job.method in (Method.SFT, Method.PRETRAINING)
+    )
+
+
+RULE = Rule(
+    code="MEM003",
+    name="logits-materialised",
+    summary="The logits of a whole micro-batch are materialised.",
+    group=Group.MEMORY,
+    subject=Subject.JOB,
+    check=check,
+    page=Page(
+        what="The head makes a number for every token and word, transformers copies them to float32 for the loss, and their"
+        " gradient is as large.",
+        why="With 150,000 words it is the largest thing in memory, and decides the batch.",
+        detected=f"E1: tokens x vocabulary x {BYTES} bytes for trainers without a fused head; said above {SHARE:.0%} of the"
+        f" card, or {GIB:g} GiB where it is not known.",
+        proven="`dynotune profile -- python train.py` lists the largest allocations.",
+        deliberate=("Metrics are computed from the logits.",),
+        sources=(
+            "H200, 16,384 tokens, 152,064 words: 28.5 GB with full float32 logits, 2.5 in chunks, at 79 and 56 ms",
+            "LLaMA-Factory's DPO: float32 logits of both sides twice a step",
+        ),
+    ),
+    bad=Example({"run.yaml": _LF}, says="151,936 words"),
+    good=Example({"run.yaml": f"{_LF}enable_liger_kernel: true\n"}),
+)

@@ -1,0 +1,84 @@
+"""PRC004: all weights are trained in bfloat16 at a learning rate at which most of them cannot move."""
+
+from collections.abc import Iterator
+from math import erf, sqrt
+
+from dynotune.audit.facts.asked import adapters, given, number, on_gpu
+from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+ADAM = ("adamw", "adam", "paged_adamw", "apollo", "lion")
+WEIGHT = 0.02
+"""Standard deviation that most models' matrices have about: the usual `initializer_range`."""
+
+HALF_A_STEP = 2.0**-9
+"""Half the distance of neighbouring bfloat16 numbers, at its largest relative to the number: smaller updates round away."""
+
+MOST = 0.5
+
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\ndtype: bfloat16\n"
+
+
+def check(job: Job, project: Project) -> Iterator[Said]:
+    if adapters(job) is not False or job.get("dtype") != "bfloat16" or job.trainer is Trainer.DYNOTUNE:
+        return
+    if any(_given(job, name) for name in ("deepspeed", "fsdp", "fsdp_config")) or not on_gpu(job):
+        return  # they keep float32 masters, or may
+    if job.get("distributed_type") in ("DEEPSPEED", "FSDP"):
+        return
+    rate, optim = number(job, "learning_rate"), job.get("optim")
+    if rate is None or not isinstance(optim, str) or not optim.lower().startswith(ADAM):
+        return
+    still = 1 - erf(rate / HALF_A_STEP / WEIGHT / sqrt(2))
+    if still < MOST:
+        return
+    yield Finding(
+        f"All weights are bfloat16, and at `{job.called('learning_rate')}: {rate:g}` an Adam step of that size rounds to"
+        f" nothing for weights above {rate / HALF_A_STEP:.1g}: about {still:.0%} of a matrix with deviation {WEIGHT}.",
+        place=job.place("dtype"),
+        evidence=Evidence(
+            Level.RESOLVED, {"dtype": "bfloat16", "learning rate": rate, "share that stays": round(still, 2)}
+        ),
+        stake=Stake(AtStake.CHOICE, source="arithmetic: bfloat16 has 8 bits, an Adam step is about the learning rate"),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"Set `{job.called('dtype')}: float32` with `bf16: true`: float32 weights, bfloat16 products.",
+            (job.set("dtype", "float32"),) if job.called("dtype") in ("dtype", "torch_dtype") else (),
+            breaks="Weights, gradients and states take twice the memory.",
+            accuracy="Small updates add up instead of being lost.",
+        ),
+        deliberate="Memory does not allow float32 weights." if number(job, "max_steps") is None else "",
+    )
+
+
+def _given(job: Job, name: str) -> bool:
+    key = given(job, name)
+    return bool(job.get(name)) or (key is not None and bool(key.value))
+
+
+RULE = Rule(
+    code="PRC004",
+    name="weights-without-masters",
+    summary="Full training of bfloat16 weights without float32 masters.",
+    group=Group.CORRECTNESS,
+    subject=Subject.JOB,
+    check=check,
+    page=Page(
+        what="A weight in bfloat16 has 8 bits. Adding a step that is smaller than half the distance to its neighbour leaves"
+        " it where it was.",
+        why="Adam's steps are about as large as the learning rate, whatever the gradient. At 1e-5 only weights below 0.005"
+        " move; the rest waits for chance. The loss still falls, more slowly than it would.",
+        detected="E1: `dtype: bfloat16` with all weights trained by an Adam without DeepSpeed or FSDP, and a learning rate"
+        f" at which more than {MOST:.0%} of normal weights stay.",
+        proven="Compare the weights of a checkpoint with the model's: count those that are bit-equal.",
+        deliberate=(
+            "Memory does not allow float32 weights.",
+            "An optimizer that rounds stochastically or compensates.",
+        ),
+        sources=("TRL issue 5138: what weights are loaded in moved GSM8K by 9 points", "The format's arithmetic"),
+    ),
+    bad=Example({"sft.yaml": f"{_SFT}learning_rate: 1.0e-5\n"}, says="rounds to nothing"),
+    good=Example({"sft.yaml": f"{_SFT}learning_rate: 1.0e-5\nuse_peft: true\n"}),
+)

@@ -1,0 +1,68 @@
+"""PRC006: the whole run computes in float32 on a GPU."""
+
+from collections.abc import Iterator
+
+from dynotune.audit.facts.asked import is_false, on_gpu
+from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.models import known
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
+
+
+def check(job: Job, project: Project) -> Iterator[Said]:
+    if not is_false(job, "bf16") or not is_false(job, "fp16") or not on_gpu(job):
+        return
+    if job.trainer not in (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.AXOLOTL, Trainer.LLAMA_FACTORY):
+        return
+    if (
+        job.get("load_in_4bit") is True
+        or job.get("load_in_8bit") is True
+        or job.get("deepspeed")
+        or job.get("tf32") is True
+    ):
+        return
+    if job.get("mixed_precision") not in (None, "no") or job.get("dtype") not in ("float32", "fp32"):
+        return  # the type of the weights must be known: without one it is the checkpoint's, in transformers 5
+    if known(job.get("model_name_or_path")) is None and not job.is_given("bf16"):
+        return
+    bf16, fp16 = job.called("bf16"), job.called("fp16")
+    off = f"`{bf16}: false`" if job.is_given("bf16") else f"neither `{bf16}` nor `{fp16}`"
+    yield Finding(
+        f"Weights are float32 with {off}: every matrix product runs in float32, past the GPU's matrix units.",
+        place=job.place("bf16"),
+        evidence=Evidence(Level.RESOLVED, {"bf16": False, "fp16": False, "dtype": job.get("dtype")}),
+        stake=Stake(AtStake.TIME),
+        remedy=Remedy(
+            Risk.NUMERIC,
+            f"Set `{bf16}: true` (`{fp16}: true` on a GPU before Ampere); the weights stay float32.",
+            (job.set("bf16", True),),
+            accuracy="Products round to bfloat16: losses of a small model moved by 4e-3 at most in 60 steps.",
+            measure="dynotune profile -- python train.py",
+        ),
+    )
+
+
+RULE = Rule(
+    code="PRC006",
+    name="everything-in-float32",
+    summary="The whole run computes in float32.",
+    group=Group.PERFORMANCE,
+    subject=Subject.JOB,
+    check=check,
+    page=Page(
+        what="Without `bf16` or `fp16`, and with weights in float32, PyTorch multiplies in float32; TensorFloat-32 is off"
+        " unless asked for.",
+        why="The matrix units that make a GPU fast take 16-bit numbers.",
+        detected="E1: `bf16`, `fp16`, `dtype`, `tf32` and the launcher's precision as they resolve.",
+        proven="`dynotune profile -- python train.py` names the operand types of the matrix products.",
+        deliberate=("A parity study, where rounding is to be excluded.", "A model so small that the host bounds it."),
+        sources=(
+            "60 steps of a small model, bfloat16 against float32: losses within 4e-3 (the project's parity study)",
+        ),
+    ),
+    bad=Example({"sft.yaml": f"{_SFT}dtype: float32\nbf16: false\n"}, says="float32"),
+    good=Example({"sft.yaml": f"{_SFT}dtype: float32\nbf16: true\n"}),
+)

@@ -1,0 +1,114 @@
+"""Promise: rules on precision find what cannot run, or runs otherwise than it was asked for."""
+
+from typing import Any
+
+import pytest
+
+from dynotune.audit.facts.job import Trainer
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake
+from tests.audit.rules.facts import UNKNOWN, Default, a_job, a_machine, findings
+
+
+def test_two_precisions() -> None:
+    assert findings("PRC001", a_job(bf16=True, fp16=True))
+    assert findings("PRC001", a_job(bf16=Default(True), fp16=True))
+    for other in ({"fp16": False}, {"fp16": UNKNOWN}, {}):
+        values: dict[str, Any] = {"bf16": True} | other
+        assert not findings("PRC001", a_job(**values))
+
+
+def test_bfloat16_on_an_old_card() -> None:
+    t4 = a_machine(capability="7.5")
+    for asked in ({"bf16": Default(True)}, {"dtype": "bfloat16"}):
+        (found,) = findings("PRC003", t4, Project(".", [a_job(**asked)], environment=t4))
+        assert "7.5" in found.message
+    for machine, values in (
+        (a_machine(capability="8.0"), {"bf16": True}),
+        (a_machine(capability="12.0"), {"bf16": True}),
+        (t4, {"fp16": True, "bf16": False}),
+        (a_machine(gpus=0), {"bf16": True}),
+    ):
+        assert not findings("PRC003", machine, Project(".", [a_job(**values)], environment=machine))
+
+
+WITHOUT: dict[str, Any] = {
+    "dtype": "bfloat16",
+    "use_peft": Default(False),
+    "learning_rate": 1e-5,
+    "optim": Default("adamw_torch_fused"),
+}
+
+
+def test_weights_without_masters() -> None:
+    (found,) = findings("PRC004", a_job(**WITHOUT))
+    assert "80%" in found.message
+    assert found.stake.what is AtStake.CHOICE
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"use_peft": True},
+        {"use_peft": UNKNOWN},
+        {"dtype": "float32"},
+        {"learning_rate": 1e-4},
+        {"learning_rate": UNKNOWN},
+        {"optim": "adafactor"},
+        {"deepspeed": "ds.json"},
+        {"distributed_type": "FSDP"},
+    ],
+)
+def test_weights_that_move(other: dict[str, Any]) -> None:
+    assert not findings("PRC004", a_job(**WITHOUT | other))
+    assert not findings("PRC004", a_job(Trainer.DYNOTUNE, **WITHOUT))
+
+
+HALF: dict[str, Any] = {"dtype": "float16", "use_peft": False, "fp16": True, "bf16": False}
+
+
+def test_float16_weights() -> None:
+    (found,) = findings("PRC005", a_job(**HALF))
+    assert found.stake.what is AtStake.STOPS
+    (found,) = findings("PRC005", a_job(**HALF | {"fp16": False}))
+    assert found.stake.what is AtStake.RESULT
+    for other in (
+        {"use_peft": True},
+        {"dtype": "float32"},
+        {"fp16": UNKNOWN},
+        {"deepspeed": "ds.json"},
+        {"use_cpu": True},
+    ):
+        assert not findings("PRC005", a_job(**HALF | other))
+
+
+SLOW: dict[str, Any] = {
+    "model_name_or_path": "Qwen/Qwen2.5-0.5B",
+    "dtype": Default("float32"),
+    "bf16": Default(False),
+    "fp16": Default(False),
+}
+
+
+def test_everything_in_float32() -> None:
+    (found,) = findings("PRC006", a_job(**SLOW))
+    assert found.remedy.changes[0].value is True
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"bf16": True},
+        {"fp16": True},
+        {"bf16": UNKNOWN},
+        {"dtype": "bfloat16"},
+        {"dtype": UNKNOWN},
+        {"mixed_precision": "bf16"},
+        {"tf32": True},
+        {"use_cpu": True},
+        {"load_in_4bit": True},
+        {"model_name_or_path": "my-own-model"},
+    ],
+)
+def test_not_everything_in_float32(other: dict[str, Any]) -> None:
+    assert not findings("PRC006", a_job(**SLOW | other))
