@@ -59,7 +59,7 @@ def test_what_cannot_be_estimated_is_not_checked() -> None:
 
 
 def test_real_lengths_count_where_they_are_known() -> None:
-    card = a_machine(gib=48)
+    card = a_machine(gib=80)
     job = a_job(**CHECKPOINTED | {"max_length": 8192})
     assert not findings("MEM001", card, Project(".", [job], environment=card))
     data = some_data(lengths=[100, 200])
