@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from statistics import fmean, median
 
+from dynotune.data.printable import printable
 from dynotune.measure.evidence import Phase, Source
 from dynotune.measure.kernel_classes import IDLE, Work
 from dynotune.measure.trace_attribution import PHASES
@@ -22,6 +23,7 @@ WAIT_SHARE = 0.03
 """Of a step: waits for data or ranks above it are said."""
 
 READ_SHARE = 0.01
+READ_LINES = 3
 HOST_SHARE = 0.10
 PRECISION_SHARE = 0.05
 LOW_FILL = 0.8
@@ -68,6 +70,7 @@ def host_reads(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]
     if breakdown is None:
         return
     count, where = _reads(record)
+    where = _lines(record) or where
     cost = sum(breakdown.reads.values())
     step = breakdown.seconds
     if breakdown.on_device:
@@ -79,11 +82,17 @@ def host_reads(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]
         )
         yield Finding("host-reads", sentence, cost, remedy(record, "host-reads", cost, step))
     elif count >= 1:
-        sentence = (
-            f"{count:.0f} values a step go from tensors to Python (`.item()`){where}: free on a CPU, a wait for all work"
-            " that is queued on a GPU"
-        )
+        values = "1 value a step goes from a tensor" if count == 1 else f"{count:.0f} values a step go from tensors"
+        sentence = f"{values} to Python (`.item()`){where}: free on a CPU, a wait for all work that is queued on a GPU"
         yield Finding("host-reads", sentence, 0.0, remedy(record, "host-reads", 0.0, step))
+
+
+def _lines(record: Record) -> str:
+    """The lines that read, where the record has them: the script's own first, else those of libraries."""
+    every = [one for traced in record.traced[-1:] for one in traced.facts.get("reads", ())]
+    own = [one for one in every if one.get("own")]
+    named = [f"{printable(str(one.get('at')), 80)} x {one.get('count')}" for one in (own or every)[:READ_LINES]]
+    return f" (at {', '.join(named)}{', and more' * (len(own or every) > len(named))})" if named else ""
 
 
 def _reads(record: Record) -> tuple[float, str]:

@@ -25,13 +25,13 @@ def record() -> Record:
 
 def test_steps_are_timed_and_one_is_traced(record: Record) -> None:
     assert [one.number for one in record.timed] == [6, 7, 8, 9, 10, 11]  # behind the first, and four of warming up
-    assert all(one.seconds > 0 and one.data_wait is not None and one.processed_tokens == 64 for one in record.timed)
+    assert all(one.seconds > 0 and one.data_wait is not None and one.processed_tokens == 256 for one in record.timed)
     assert record.trainer == "torch"
     assert record.optimizer == "AdamW (fused)"
     assert record.environment.device == "cpu"
     assert record.environment.loader_workers == 0
     (traced,) = record.traced
-    assert traced.processed_tokens == 64
+    assert traced.processed_tokens == 256
     assert traced.number == 13  # of two, the last one is kept
 
 
@@ -51,7 +51,7 @@ def test_a_read_is_told_by_its_line(record: Record) -> None:
 def test_the_model_is_found_among_the_objects_of_the_script(record: Record) -> None:
     assert record.model.name == "Model"
     assert {(one.device, one.dtype, one.trained) for one in record.model.weights} == {("cpu", "float32", True)}
-    assert record.model.parameters == 100 * 256 + 256 * 512 + 512 + 512 * 256 + 256 + 256 * 100 + 100
+    assert record.model.parameters == 100 * 512 + 512 * 1024 + 1024 + 1024 * 512 + 512 + 512 * 100 + 100
 
 
 def test_the_record_survives_json(record: Record) -> None:

@@ -1,4 +1,4 @@
-"""Promise: what holds a foreign script back stands in its record, as the script has it; a clean one has none of it."""
+"""Promise: what holds a foreign script back is named by its profile; a clean script is called clean."""
 
 import json
 from itertools import pairwise
@@ -7,31 +7,54 @@ from statistics import median
 
 import pytest
 
+from dynotune.profile.analyse import analyse
 from dynotune.profile.precision import full_precision_share
-from tests.profile.foreign.scripted import loop, one_thread, script
+from dynotune.profile.record import Record
+from tests.profile.foreign.scripted import SCRIPTS, loop, one_thread, script
 
 __all__ = ["one_thread"]
 
 pytestmark = pytest.mark.long
 
 
+def names(record: Record) -> list[str]:
+    return [one.name for one in analyse(record).found]
+
+
+def sentence(record: Record, name: str) -> str:
+    found = analyse(record).found
+    assert name in [one.name for one in found], [one.sentence for one in found]
+    return next(one.sentence for one in found if one.name == name)
+
+
+def test_a_clean_script_is_called_clean() -> None:
+    found = analyse(loop(steps=12))
+    assert found.clean, [one.sentence for one in found.found]
+
+
+def test_a_value_that_is_read_in_the_loop_is_named_with_its_line() -> None:
+    line = next(i for i, text in enumerate((SCRIPTS / "loop.py").read_text().splitlines(), 1) if "THE READ" in text)
+    said = sentence(loop({"reads": True}), "host-reads")
+    assert f"1 value a step goes from a tensor to Python (`.item()`) (at loop.py:{line} x 1)" in said
+
+
 def test_a_slow_loader() -> None:
-    record = loop({"loader": 0.01})
+    record = loop({"loader": 0.005})
     waits = [one.data_wait for one in record.timed]
-    assert all(wait is not None and wait >= 4 * 0.01 for wait in waits)
-    fast = [one.data_wait for one in loop().timed]
-    assert median(wait for wait in fast if wait is not None) < 0.01
+    assert all(wait is not None and wait >= 16 * 0.005 for wait in waits)
+    assert names(record)[0] == "slow-loader"
 
 
 def test_shapes_that_compile_again() -> None:
     record = loop({"compiles": True}, warm_up=2)
     assert sum(one.compilations for one in record.timed) >= 3
-    assert sum(one.compilations for one in loop().timed) == 0
+    assert names(record)[0] == "recompiling"
 
 
 def test_an_optimizer_that_is_not_fused() -> None:
-    assert loop({"optimizer": {"foreach": False}}).optimizer == "AdamW (for-loop)"
-    assert loop({"optimizer": {"foreach": True}}).optimizer == "AdamW (foreach)"
+    record = loop({"optimizer": {"foreach": False}})
+    assert record.optimizer == "AdamW (for-loop)"
+    assert "unfused-optimizer" in names(record)
 
 
 def test_a_cycle_of_slow_steps() -> None:
@@ -46,9 +69,11 @@ def test_full_precision_where_16_bits_were_asked_for(tmp_path: Path) -> None:
     wrong = script("hugging_face.py", json.dumps({"full_precision": True}), str(tmp_path))
     assert wrong.model.asked_precision == "bfloat16"
     assert full_precision_share(wrong) > 0.9
+    assert "full-precision-products" in names(wrong)
     right = script("hugging_face.py", json.dumps({"arguments": {"bf16": True}}), str(tmp_path))
     assert right.model.asked_precision == "bfloat16"
     assert full_precision_share(right) < 0.05
+    assert "full-precision-products" not in names(right)
 
 
 def test_padding_and_the_trainers_own_marks(tmp_path: Path) -> None:
@@ -58,6 +83,7 @@ def test_padding_and_the_trainers_own_marks(tmp_path: Path) -> None:
         sum(getattr(one, name) or 0 for one in record.timed) for name in ("real_tokens", "processed_tokens")
     )
     assert real / processed == pytest.approx(19 / 64)
+    assert "fill 30 %" in sentence(record, "low-fill")
     assert {one.number % 5 for one in record.timed if "log" in one.happened} == {1}  # behind the fifth update
     assert record.model.layers == 2
     assert record.traced[0].lengths == (19,) * 8
@@ -65,7 +91,7 @@ def test_padding_and_the_trainers_own_marks(tmp_path: Path) -> None:
 
 def test_trl_with_stories260k_unedited(shared: Path, tmp_path: Path) -> None:
     record = script("sft.py", str(shared / "tiny-lm" / "stories260K"), str(tmp_path))
-    assert record.trainer == "trl"
+    assert (record.trainer, record.method) == ("trl", "sft")
     assert record.model.name == "LlamaForCausalLM"
     assert record.model.attention == "sdpa"
     assert len(record.timed) == 6
@@ -77,10 +103,8 @@ def test_trl_with_stories260k_unedited(shared: Path, tmp_path: Path) -> None:
 
 
 def test_trl_packed_attends_through_a_dense_mask(shared: Path, tmp_path: Path) -> None:
-    from dynotune.speedups.absences import dense_masks
-
     record = script("sft.py", str(shared / "tiny-lm" / "stories260K"), str(tmp_path), "packed")
     (traced,) = record.traced
-    assert dense_masks().found(traced.evidence("cpu")) is not None
+    assert "dense attention mask" in sentence(record, "dense-mask")
     assert sum(traced.lengths) == traced.real_tokens == traced.processed_tokens
     assert len(traced.lengths) > 4

@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from dynotune.bench.foreign.measure import in_a_line
 from dynotune.data.printable import printable
 from dynotune.errors import DataError
 from dynotune.profile.record import Record
@@ -16,7 +15,7 @@ from dynotune.profile.record import Record
 SLOW_RANK = 1.1
 """A rank's own time before it waits for the others cannot be seen here; steps that differ by this much can."""
 
-FIELDS = ("trainer", "timed", "traced", "environment", "model", "memory", "warm_up", "optimizer")
+FIELDS = ("trainer", "method", "timed", "traced", "environment", "model", "memory", "warm_up", "optimizer")
 
 
 def record_of(words: Sequence[str], observed: Sequence[Mapping[str, Any]], notes: Sequence[str]) -> Record:
@@ -32,7 +31,6 @@ def record_of(words: Sequence[str], observed: Sequence[Mapping[str, Any]], notes
             {
                 **told,
                 "notes": said,
-                "measuring": f"dynotune profile -- {in_a_line(words)}",
                 "when": datetime.now(UTC).isoformat(timespec="seconds"),
             }
         )
@@ -50,6 +48,7 @@ def _only_timed(observed: Mapping[str, Any]) -> dict[str, Any]:
     timed = [{"number": i + 2, "seconds": one, "host_seconds": one} for i, one in enumerate(seconds)][warm:]
     return {
         "trainer": "torch",
+        "method": "training",
         "timed": timed,
         "traced": (),
         "warm_up": {"steps": warm, "seconds": sum(seconds[:warm])},

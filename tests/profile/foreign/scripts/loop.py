@@ -19,20 +19,22 @@ torch.manual_seed(0)
 
 
 class Rows(Dataset):
+    ids = torch.randint(0, 100, (20_000,))
+
     def __len__(self):
-        return 100_000
+        return 16_000
 
     def __getitem__(self, i):
         time.sleep(asked.get("loader", 0))
-        return torch.randint(0, 100, (16 if not asked.get("compiles") else 8 + i // 4,))
+        return self.ids[i : i + (16 if not asked.get("compiles") else 8 + i // 16)]
 
 
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.embed = nn.Embedding(100, 256)
-        self.body = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256))
-        self.head = nn.Linear(256, 100)
+        self.embed = nn.Embedding(100, 512)
+        self.body = nn.Sequential(nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 512))
+        self.head = nn.Linear(512, 100)
 
     def forward(self, ids):
         return self.head(self.body(self.embed(ids)))
@@ -52,7 +54,7 @@ def main():
     called = torch.compile(model, backend="eager", dynamic=False) if asked.get("compiles") else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **asked.get("optimizer", {"fused": True}))
     every, pause = asked.get("cycle", (0, 0))
-    for i, ids in enumerate(DataLoader(Rows(), batch_size=4)):
+    for i, ids in enumerate(DataLoader(Rows(), batch_size=16)):
         if i == asked.get("steps", 200):
             break
         try:

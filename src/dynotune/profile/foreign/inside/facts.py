@@ -25,7 +25,16 @@ def inner_model(roots: Sequence[nn.Module]) -> nn.Module | None:
         for module in root.modules():
             if any(kind.__name__ == "PreTrainedModel" for kind in type(module).__mro__):
                 return module
-    return roots[0] if roots else None
+    return unwrapped(roots[0]) if roots else None
+
+
+def unwrapped(module: nn.Module) -> nn.Module:
+    """Without what `torch.compile` and DDP put around it."""
+    for inside in ("_orig_mod", "module"):
+        inner = getattr(module, inside, None)
+        if isinstance(inner, nn.Module) and type(module).__module__.startswith("torch."):
+            return unwrapped(inner)
+    return module
 
 
 def model_facts(roots: Sequence[nn.Module], autocast: str, trainer: Any | None) -> dict[str, Any]:
@@ -114,7 +123,8 @@ def places_of(model: nn.Module) -> list[str]:
     name, found = layers
     around = [one for one, module in model.named_modules() if one and name not in one and _is_leaf(module)]
     within = [f"{name}.{i}.{child}" for i, layer in enumerate(found) for child, _ in layer.named_children()]
-    return [*within, *around]
+    adapters = [one for one, module in model.named_modules() if ".lora_" in one and _is_leaf(module)]
+    return [*within, *adapters, *around]
 
 
 def _layers(model: nn.Module) -> tuple[str, nn.ModuleList] | None:

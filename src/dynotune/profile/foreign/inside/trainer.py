@@ -55,6 +55,13 @@ def whose(trainer: Any | None) -> str:
     return "trl" if any(kind.__module__.startswith("trl.") for kind in type(trainer).__mro__) else "transformers"
 
 
+def method(trainer: Any | None) -> str:
+    """`sft`, `dpo` and so on, of TRL's trainers; else `training`."""
+    names = (kind.__name__ for kind in type(trainer).__mro__ if kind.__module__.startswith("trl."))
+    known = next((name for name in names if name.endswith("Trainer") and not name.startswith("_")), "")
+    return known.removesuffix("Trainer").lower() or "training"
+
+
 def steps_in_all(trainer: Any | None) -> int | None:
     """That the script will take; None where it is not known."""
     total = getattr(getattr(trainer, "state", None), "max_steps", None)

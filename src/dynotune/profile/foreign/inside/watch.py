@@ -241,6 +241,7 @@ class Watch:
         return {
             "rank": facts.rank(),
             "trainer": trainer.whose(self.found.trainer),
+            "method": trainer.method(self.found.trainer),
             "timed": self.timed,
             "traced": self.tracing.traced,
             "environment": facts.environment(self.device, self.listening.loader),
