@@ -75,14 +75,14 @@ Stopping = Callable[[list[float], list[float], int, Rules], str]
 
 
 def for_precision(pairs: list[float], noise: list[float], done: int, rules: Rules) -> str:
-    return stop([half_width(pairs, noise)] if done >= 2 else [], done, rules)
+    return stop([half_width(pairs)] if done >= 2 else [], done, rules)
 
 
 def for_significance(pairs: list[float], noise: list[float], done: int, rules: Rules) -> str:
     """What must not be done: end as soon as the interval leaves zero out."""
     if done >= rules.most_pairs:
         return "the cap"
-    ahead = done >= rules.pairs and abs(np.mean(pairs)) > half_width(pairs, noise)
+    ahead = done >= rules.pairs and abs(np.mean(pairs)) > half_width(pairs)
     return "significant" if ahead else ""
 
 

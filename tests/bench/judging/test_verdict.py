@@ -21,8 +21,11 @@ from dynotune.bench.statistics import MOST_PAIRS, Estimate, estimate
 
 def measured(ratio: float, half: float, spread: float = 0.01, pairs: int = 6) -> Estimate:
     """ratio, half: of the estimate, and of its interval in per cent of a logarithm."""
-    mean = math.log(ratio)
-    return Estimate(pairs, mean, half / 100, spread, mean, 0.03, None, widened=False)
+    return made(math.log(ratio), half / 100, spread, pairs)
+
+
+def made(mean: float, half: float, spread: float, pairs: int, margin: float = 0.0) -> Estimate:
+    return Estimate(pairs, mean, mean - half, mean + half, spread, mean, 0.03, None, margin)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +58,7 @@ def test_swapping_the_arms_swaps_faster_and_slower(pairs: list[float], noise: li
 
 @given(st.floats(-0.05, 0.05), st.floats(1e-4, 0.03), st.integers(2, 16))
 def test_with_as_many_more_pairs_it_would_be_resolved(mean: float, spread: float, pairs: int) -> None:
-    now = Estimate(pairs, mean, 1.0, spread, mean, 1.0, None, widened=False)
+    now = made(mean, 1.0, spread, pairs)
     verdict = judge(now)
     assert verdict.verdict is Verdict.UNRESOLVED
     if verdict.needs_more_pairs is None:
@@ -63,8 +66,24 @@ def test_with_as_many_more_pairs_it_would_be_resolved(mean: float, spread: float
         return
     assert verdict.needs_more_pairs % 2 == 0
     wanted = max(abs(mean) - math.log(1.005), math.log(1.01) - abs(mean))
-    then = Estimate(pairs + verdict.needs_more_pairs, mean, wanted * (1 - 1e-6), spread, mean, 1.0, None, widened=False)
+    then = made(mean, wanted * (1 - 1e-6), spread, pairs + verdict.needs_more_pairs)
     assert judge(then).verdict is not Verdict.UNRESOLVED
+
+
+@given(st.floats(0.012, 0.1), st.floats(1e-3, 0.01), st.integers(6, 16), st.floats(0.005, 0.05))
+def test_with_noise_a_difference_has_to_clear_more_and_as_many_pairs_are_asked_for(
+    mean: float, spread: float, pairs: int, margin: float
+) -> None:
+    """Of what only noise leaves open; control: without it the same interval is called."""
+    half = spread / math.sqrt(pairs)
+    verdict = judge(made(mean, half, spread, pairs, margin))
+    assert (verdict.verdict is Verdict.FASTER) == (mean - half > max(margin, math.log(1.005)))
+    if mean - half > math.log(1.005):
+        assert judge(made(mean, half, spread, pairs)).verdict is Verdict.FASTER
+    if verdict.needs_more_pairs is not None:
+        more = pairs + verdict.needs_more_pairs
+        shrunk = math.sqrt(pairs / more)
+        assert judge(made(mean, half * shrunk, spread, more, margin * shrunk)).verdict is Verdict.FASTER
 
 
 def test_a_noisy_host_is_told_that_pairs_alone_will_not_do() -> None:
@@ -72,7 +91,7 @@ def test_a_noisy_host_is_told_that_pairs_alone_will_not_do() -> None:
     assert judge(measured(1.0, 50.0, spread=0.6)) == Judgement(
         Verdict.UNRESOLVED, f"needs more than {MOST_PAIRS:,} pairs: they are 60.0% apart"
     )
-    assert judge(measured(1.03, 4.0, spread=0.08)).why == "needs about 42 more pairs"
+    assert judge(measured(1.03, 4.0, spread=0.08)).why == "needs about 38 more pairs"
 
 
 def test_a_gain_above_the_ceiling_and_its_interval_is_suspect() -> None:

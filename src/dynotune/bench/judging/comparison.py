@@ -61,7 +61,11 @@ def noise_of(noise: Sequence[float]) -> Noise | None:
     if not noise:
         return None
     floor = noise_floor(noise)
-    note = "blocks of the same arm were more than 1 % apart, which widens every interval" if floor > 0.01 else ""
+    note = (
+        "blocks of the same arm were more than 1 % apart: a difference of arms has to clear more"
+        if floor > 0.01
+        else ""
+    )
     return Noise(log_ratios=tuple(noise), floor=floor, note=note)
 
 

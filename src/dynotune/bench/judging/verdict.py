@@ -2,7 +2,7 @@
 
 NOT COMPARABLE  the arms do not make the same updates, count differently, or what was to be compared did not run
 SUSPECT         faster than the device multiplies matrices, or than a ceiling that is given
-FASTER, SLOWER  the whole interval is beyond half a per cent
+FASTER, SLOWER  the whole interval is beyond half a per cent; on a noisy host beyond what noise leaves in the mean
 SAME            the whole interval is within one per cent
 UNRESOLVED      anything else, with about how many more pairs would tell
 """
@@ -62,9 +62,10 @@ def judge(
         return Judgement(Verdict.UNRESOLVED, unsettled)
     if estimate is None:
         return Judgement(Verdict.UNRESOLVED, "fewer than two pairs count")
-    if estimate.low > CLEAR:
+    clear = max(CLEAR, estimate.margin)
+    if estimate.low > clear:
         return Judgement(Verdict.FASTER)
-    if estimate.high < -CLEAR:
+    if estimate.high < -clear:
         return Judgement(Verdict.SLOWER)
     if estimate.low > -ALIKE and estimate.high < ALIKE:
         return Judgement(Verdict.SAME)
@@ -80,10 +81,17 @@ def more_pairs(estimate: Estimate) -> int | None:
     """About how many pairs until the verdict is none of UNRESOLVED, if mean and spread stay; None above `MOST_PAIRS`.
 
     An even number, so that both orders run equally often. The mean may be far enough from 0 for FASTER, near enough for
-    SAME, or between the two bounds for either, whichever takes fewer.
+    SAME, or between the two bounds for either, whichever takes fewer. What noise of an arm against itself leaves in the mean
+    shrinks with the pairs as the interval does.
     """
-    wanted = max(abs(estimate.mean) - CLEAR, ALIKE - abs(estimate.mean))
-    needed = pairs_needed(estimate.spread, wanted)
+    far, near = abs(estimate.mean) - CLEAR, ALIKE - abs(estimate.mean)
+    needed = MOST_PAIRS
+    if near > 0:
+        needed = pairs_needed(estimate.spread, near)
+    if far > 0:
+        noise = estimate.margin * math.sqrt(estimate.pairs)
+        clears = pairs_needed(estimate.spread, far), pairs_needed(estimate.spread, abs(estimate.mean), noise)
+        needed = min(needed, max(clears))
     if needed >= MOST_PAIRS:
         return None
     more = max(2, needed - estimate.pairs)

@@ -47,7 +47,7 @@ def play(
         done += 1
         left = [one for one in pairings if not {one.arm, one.against} & tally.failed.keys()]
         ratios = [[*tally.log_ratios(one.arm, one.against).values()] for one in left]
-        widths = [half_width(one, tally.noise) if len(one) >= 2 else math.inf for one in ratios]
+        widths = [half_width(one) if len(one) >= 2 else math.inf for one in ratios]
         each = (time.perf_counter() - began) / done * player.devices
         tally.ended = stop(widths, done, rules, spent=player.spent, seconds_a_round=each)
         if tally.ended or not left:
