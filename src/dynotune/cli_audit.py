@@ -76,6 +76,14 @@ def audit(
         ),
     ] = None,
     as_json: Annotated[bool, _flag("json", "Print one JSON object on stdout.", _SHOWN)] = False,
+    fix: Annotated[
+        bool,
+        _flag("fix", "Apply safe changes (the same mathematics), comments and layout kept; audit again.", _CHANGED),
+    ] = False,
+    unsafe: Annotated[
+        bool, _flag("unsafe", "As `--fix`, and ask for each change that rounds otherwise.", _CHANGED)
+    ] = False,
+    diff: Annotated[bool, _flag("diff", "Show what `--fix` would change, and change nothing.", _CHANGED)] = False,
 ) -> int:
     """Find what is wrong or slow in configurations, scripts, data, runs and the environment, with evidence.
 
@@ -112,6 +120,9 @@ def audit(
         everything=everything,
         plan=plan,
         as_json=as_json,
+        fix=fix,
+        unsafe=unsafe,
+        diff=diff,
     )
     return run_audit(options, Console(stderr=as_json))
 

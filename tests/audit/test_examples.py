@@ -3,20 +3,14 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
-from dynotune.audit.facts.job import Job, Method, Trainer
-from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.setting import Setting
-from dynotune.audit.finding import Finding
-from dynotune.audit.judging.rules_over import judge
-from dynotune.audit.place import Place
+from dynotune.audit.finding import Finding, Risk
+from dynotune.audit.fix.apply import proposed, write
 from dynotune.audit.registry import rules
 from dynotune.audit.rule import Rule
-from dynotune.audit.run import Result, reader
+from dynotune.audit.run import Request, Result, audit
 from tests.audit.made_up import audited
 
-READS = reader("read.project", "read_project") is not None
 WITH_FILES = [rule for rule in rules().values() if rule.bad and rule.good]
 
 
@@ -24,30 +18,6 @@ def found(rule: Rule, result: Result) -> list[Finding]:
     return [finding for finding in result.findings if finding.code == rule.code]
 
 
-if not READS:  # until the reader of whole projects has landed: flat YAML of TRL, by the contract alone
-
-    @pytest.mark.parametrize("rule", WITH_FILES, ids=lambda rule: rule.code)
-    def test_flat_examples_by_a_reader_of_this_test(rule: Rule) -> None:
-        assert rule.bad
-        assert rule.good
-        if len(rule.bad.files) > 1 or "sft.yaml" not in rule.bad.files:
-            pytest.skip("needs the reader of whole projects")
-        bad, good = _flat(rule.bad.files["sft.yaml"]), _flat(rule.good.files["sft.yaml"])
-        (one,) = judge(bad, {rule.code: rule}).findings
-        assert rule.bad.says in one.message
-        assert not judge(good, {rule.code: rule}).findings
-
-
-def _flat(text: str) -> Project:
-    lines = [line.partition(":")[0] for line in text.splitlines()]
-    settings = {
-        key: Setting(key, value, Place("sft.yaml", lines.index(key) + 1, key=key))
-        for key, value in yaml.safe_load(text).items()
-    }
-    return Project(".", jobs=[Job(Trainer.TRL, Method.SFT, settings, home=Place("sft.yaml"))])
-
-
-@pytest.mark.skipif(not READS, reason="the reader of whole projects has not landed")
 @pytest.mark.parametrize("rule", WITH_FILES, ids=lambda rule: rule.code)
 class TestExamples:
     def test_the_bad_one_is_found(self, rule: Rule, tmp_path: Path) -> None:
@@ -60,6 +30,22 @@ class TestExamples:
         assert rule.good
         result = audited(tmp_path, rule.good.files)
         assert not found(rule, result)
+
+    def test_safe_changes_leave_it_clean(self, rule: Rule, tmp_path: Path) -> None:
+        """Applied, it still parses (or nothing is written), is found no more, and the diff is all that changed."""
+        assert rule.bad
+        result = audited(tmp_path, rule.bad.files)
+        safe = [one for one in found(rule, result) if one.remedy.risk is Risk.SAFE and one.remedy.changes]
+        if not safe:
+            pytest.skip("its remedy is for people")
+        proposal = proposed(result.project, safe)
+        assert not proposal.left, [why for _, why in proposal.left]
+        assert write(result.project, proposal) == (sorted(proposal.after), [])
+        after = audit(Request(project=tmp_path))
+        assert not [one for one in found(rule, after) if one.remedy.changes], proposal.diff()
+        assert not {one.place.file for one in after.project.not_read} - {
+            one.place.file for one in result.project.not_read
+        }
 
     def test_a_comment_with_a_reason_silences_it_and_one_without_does_not(self, rule: Rule, tmp_path: Path) -> None:
         assert rule.bad

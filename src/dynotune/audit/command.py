@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from dynotune.audit.finding import Severity
+from dynotune.audit.fix.command import apply, for_sarif, on_terminal, propose, require_terminal
 from dynotune.audit.judging.baseline import baseline_text, read_baseline
 from dynotune.audit.run import Request, Result, audit
 from dynotune.audit.show.as_json import json_text
@@ -22,7 +23,7 @@ from dynotune.say import sayer
 
 FORMATS: Mapping[str, Callable[[Result], str]] = {
     "json": json_text,
-    "sarif": lambda result: sarif_text(result, lambda finding: {}),
+    "sarif": lambda result: sarif_text(result, for_sarif(result)),
     "markdown": markdown,
     "html": html,
 }
@@ -41,13 +42,24 @@ class Options:
     everything: bool = False
     plan: bool = False
     as_json: bool = False
+    fix: bool = False
+    unsafe: bool = False
+    diff: bool = False
+    """Show what `fix` would change, and change nothing."""
 
 
 def run_audit(options: Options, console: Console) -> int:
     """Returns the exit code."""
     known = read_baseline(options.baseline) if options.baseline is not None else None
-    result = audit(replace(options.request, baseline=known))
+    request = replace(options.request, baseline=known)
+    result = audit(request)
     say = sayer(console)
+    if options.fix or options.unsafe or options.diff:
+        if options.unsafe:
+            require_terminal()
+        proposal = propose(result, ask=on_terminal if options.unsafe else None, say=say)
+        result = result if options.diff else apply(request, result, proposal, say)
+        say("")
     if options.as_json:
         sys.stdout.write(json_text(result))
     else:

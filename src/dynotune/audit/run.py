@@ -1,16 +1,14 @@
 """A whole audit: read what was asked for, ask the rules, take out what somebody has answered for."""
 
 import datetime
-import importlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from dynotune.audit.cost import Cost, cost_of, in_order
 from dynotune.audit.facts.job import Job
-from dynotune.audit.facts.project import NotRead, Project
+from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import Finding, NotChecked, Severity, severity
 from dynotune.audit.judging.baseline import Baseline
 from dynotune.audit.judging.choice import chosen
@@ -152,46 +150,27 @@ def read(request: Request) -> tuple[Project, tuple[str, ...]]:
             raise ConfigError(f"{printable(str(path))} does not exist.")
     root = request.project or _common(request.files)
     named = tuple(Path(os.path.relpath(path, root)).as_posix() for path in request.files)
-    project, missing = Project(str(root)), []
+    project = Project(str(root))
     if request.project is not None or request.files:
-        schemas = reader("schema", "Schemas")
-        whole = reader("read.project", "read_project")
-        if schemas is None or whole is None:
-            missing.append("configurations and scripts")
-        else:
-            only = () if request.project is not None else request.files
-            project = whole(root, only=only, schemas=schemas.of(request.sources))
+        from dynotune.audit.read.project import read_project
+        from dynotune.audit.schema import Schemas
+
+        only = () if request.project is not None else request.files
+        project = read_project(root, only=only, schemas=Schemas.of(request.sources))
     if request.environment:
-        environment = reader("read.environment", "read_environment")
-        if environment is None:
-            missing.append("the environment")
-        else:
-            project = replace(project, environment=environment(try_packages=True))
+        from dynotune.audit.read.environment import read_environment
+
+        project = replace(project, environment=read_environment(try_packages=True))
     if request.data:
-        data = reader("read.data", "read_data")
-        if data is None:
-            missing.append("data")
-        else:
-            job = _only(project.jobs)
-            project = replace(project, data=[data(path, request.tokenizer, job) for path in request.data])
+        from dynotune.audit.read.data import read_data
+
+        job = _only(project.jobs)
+        project = replace(project, data=[read_data(path, request.tokenizer, job) for path in request.data])
     if request.runs:
-        run = reader("read.run", "read_run")
-        if run is None:
-            missing.append("runs")
-        else:
-            project = replace(project, runs=[run(folder) for folder in request.runs])
-    left = [NotRead(Place(""), f"{what}: not in this version") for what in missing]
-    return replace(project, profile=request.profile, not_read=[*project.not_read, *left]), named
+        from dynotune.audit.read.run import read_run
 
-
-def reader(module: str, name: str) -> Any:
-    """A reader by its place below `dynotune.audit`; None where this version has none."""
-    try:
-        return getattr(importlib.import_module(f"dynotune.audit.{module}"), name)
-    except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("dynotune.audit."):
-            raise
-        return None
+        project = replace(project, runs=[read_run(folder) for folder in request.runs])
+    return replace(project, profile=request.profile), named
 
 
 def _only(jobs: Sequence[Job]) -> Job | None:

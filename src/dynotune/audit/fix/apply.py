@@ -1,0 +1,155 @@
+"""What findings' changes make of files: worked out first, shown as a diff, then written, each file whole or not at all."""
+
+import contextlib
+import difflib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dynotune.audit.change import Change
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import Finding
+from dynotune.audit.fix.keyed import changed_json, changed_yaml
+from dynotune.audit.fix.python_file import changed_python
+from dynotune.audit.fix.shell_file import changed_shell
+from dynotune.audit.fix.splice import NotAppliedError, Splice, between, spliced
+
+BOM = b"\xef\xbb\xbf"
+
+EDITORS: Mapping[str, Callable[[str, Change], str]] = {
+    ".yaml": changed_yaml,
+    ".yml": changed_yaml,
+    ".json": changed_json,
+    ".py": changed_python,
+    ".sh": changed_shell,
+    ".bash": changed_shell,
+    ".slurm": changed_shell,
+    ".sbatch": changed_shell,
+}
+
+
+@dataclass
+class Proposal:
+    """What would be written, and what is left to people."""
+
+    before: Mapping[str, str]
+    after: dict[str, str] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    left: list[tuple[Finding, str]] = field(default_factory=list)
+    """With the reason: `not changed: ...`."""
+
+    def diff(self) -> str:
+        """Unified, as `patch` takes it."""
+        parts = []
+        for file, after in sorted(self.after.items()):
+            before = self.before[file]
+            lines = difflib.unified_diff(
+                before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{file}", f"b/{file}"
+            )
+            parts += [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines]
+        return "".join(parts)
+
+
+def proposed(project: Project, findings: Iterable[Finding]) -> Proposal:
+    """The changes of all of these together. A finding whose changes do not all go is left out whole."""
+    proposal = Proposal(project.texts)
+    made: dict[str, list[Splice]] = {}
+    for finding in findings:
+        try:
+            trial = _with(project.texts, made, finding.remedy.changes)
+            texts = {file: spliced(project.texts[file], splices) for file, splices in trial.items()}
+            for file, text in texts.items():
+                _require_parses(file, text)
+        except NotAppliedError as error:
+            proposal.left.append((finding, str(error)))
+            continue
+        made, proposal.after = trial, texts
+        proposal.findings.append(finding)
+    proposal.after = {file: text for file, text in proposal.after.items() if text != project.texts[file]}
+    return proposal
+
+
+def _with(
+    texts: Mapping[str, str], made: Mapping[str, list[Splice]], changes: Sequence[Change]
+) -> dict[str, list[Splice]]:
+    found = {file: list(splices) for file, splices in made.items()}
+    for change in changes:
+        file = change.place.file
+        editor = EDITORS.get(Path(file).suffix.lower())
+        if file not in texts or editor is None:
+            raise NotAppliedError(f"{file or 'what is no file'} is none that can be edited")
+        found.setdefault(file, []).append(between(texts[file], editor(texts[file], change)))
+    return found
+
+
+def _require_parses(file: str, text: str) -> None:
+    """Each change was checked alone; together they may meet."""
+    import ast
+    import json
+
+    import yaml
+
+    from dynotune.config.reading.files import Loader
+
+    try:
+        match Path(file).suffix.lower():
+            case ".py":
+                ast.parse(text)
+            case ".json":
+                json.loads(text)
+            case ".yaml" | ".yml":
+                yaml.load(text, Loader)  # noqa: S506  (a safe loader)
+    except (SyntaxError, ValueError, yaml.YAMLError):
+        raise NotAppliedError(
+            "together with the others it would no longer parse: apply those, and audit again"
+        ) from None
+
+
+def write(project: Project, proposal: Proposal) -> tuple[list[str], list[str]]:
+    """Write the files. Returns the names of those that were written, and sentences on those that were not."""
+    written, refused = [], []
+    for file, after in sorted(proposal.after.items()):
+        path = Path(os.path.realpath(Path(project.root) / file))
+        try:
+            content = path.read_bytes()
+            mark = BOM if content.startswith(BOM) else b""
+            if content.removeprefix(BOM) != proposal.before[file].encode():
+                refused.append(f"{file}: it has changed since it was read, and is left as it is: audit again")
+                continue
+            replace_file(path, mark + after.encode())
+        except OSError as error:
+            refused.append(f"{file}: it cannot be written, and is left as it was: {error.strerror or error}")
+            continue
+        written.append(file)
+    return written, refused
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """In one step, with the permissions that it has. A file that says that it is not to be written is not."""
+    if not os.access(path, os.W_OK):
+        raise PermissionError(None, "its permissions do not allow it")
+    half = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with half.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        shutil.copymode(path, half)
+        half.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            half.unlink()
+        raise
+
+
+def replacements(before: str, after: str) -> list[tuple[int, int, str]]:
+    """By whole lines: first line (from 1), how many go, what stands there instead."""
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    return [
+        (first + 1, last - first, "".join(new[start:end]))
+        for tag, first, last, start, end in matcher.get_opcodes()
+        if tag != "equal"
+    ]

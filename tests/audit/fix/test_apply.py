@@ -1,0 +1,135 @@
+"""Promise: `--fix` applies what is safe and nothing else, whole or not at all, and says what is clean afterwards."""
+
+import io
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from dynotune.audit.change import Change, Edit
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import Finding, Risk
+from dynotune.audit.fix.apply import proposed, write
+from dynotune.audit.fix.command import for_sarif, propose
+from dynotune.audit.fix.splice import NotAppliedError, between, spliced
+from dynotune.audit.place import Place
+from dynotune.cli import run
+from tests.audit.made_up import a_finding
+from tests.audit.made_up import write as write_files
+from tests.audit.show import made
+
+SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\noptim: adamw_torch  # as in the paper\n"
+
+
+def finding(name: str, value: object, file: str = "a.yaml", risk: Risk = Risk.SAFE, key: str | None = None) -> Finding:
+    place = Place(file, 1, key=name if key is None else key)
+    return a_finding(place=place, risk=risk, changes=(Change(Edit.SET, place, name, value),))
+
+
+def project(folder: Path, **files: str) -> Project:
+    named = {name.replace("__", "."): text for name, text in files.items()}
+    write_files(folder, named)
+    return Project(str(folder), texts=named)
+
+
+def test_several_findings_of_one_file_go_together(tmp_path: Path) -> None:
+    of = project(tmp_path, a__yaml="a: 1\nb: 2\n")
+    proposal = proposed(of, [finding("a", 5), finding("c", 6, key=""), finding("d", 7, key="")])
+    assert proposal.after == {"a.yaml": "a: 5\nb: 2\nc: 6\nd: 7\n"}
+    assert "-a: 1\n+a: 5\n" in proposal.diff()
+    assert write(of, proposal) == (["a.yaml"], [])
+    assert (tmp_path / "a.yaml").read_text() == "a: 5\nb: 2\nc: 6\nd: 7\n"
+
+
+def test_what_contradicts_or_cannot_be_edited_is_left_with_the_reason(tmp_path: Path) -> None:
+    of = project(tmp_path, a__yaml="a: 1\n", b__toml="a = 1\n", c__json="{}")
+    two = [finding("a", 1, "c.json", key=""), finding("b", 2, "c.json", key="")]
+    proposal = proposed(of, [finding("a", 5), finding("a", 6), finding("a", 2, "b.toml"), *two])
+    assert len(proposal.findings) == 2
+    assert proposal.after == {"a.yaml": "a: 5\n", "c.json": '{"a": 1}'}
+    assert len(proposal.left) == 3
+
+
+def test_a_file_that_changed_meanwhile_stays(tmp_path: Path) -> None:
+    of = project(tmp_path, a__yaml="a: 1\n")
+    proposal = proposed(of, [finding("a", 5)])
+    (tmp_path / "a.yaml").write_text("a: 1\nnew: 1\n")
+    written, (refused,) = write(of, proposal)
+    assert not written
+    assert "has changed since" in refused
+    assert (tmp_path / "a.yaml").read_text() == "a: 1\nnew: 1\n"
+
+
+def test_a_file_that_cannot_be_written_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of = project(tmp_path, a__yaml="a: 1\n")
+    proposal = proposed(of, [finding("a", 5)])
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everything
+    written, (refused,) = write(of, proposal)
+    assert (written, "cannot be written" in refused) == ([], True)
+    assert [one.name for one in tmp_path.iterdir()] == ["a.yaml"]
+
+
+def test_permissions_links_and_the_mark_of_utf_8_stay(tmp_path: Path) -> None:
+    of = project(tmp_path, real__sh="run --a 1\n")
+    (tmp_path / "real.sh").write_bytes(b"\xef\xbb\xbfrun --a 1\n")
+    (tmp_path / "real.sh").chmod(0o750)
+    (tmp_path / "a.sh").symlink_to("real.sh")
+    of = Project(of.root, texts={"a.sh": "run --a 1\n"})
+    assert write(of, proposed(of, [finding("a", 2, "a.sh")])) == (["a.sh"], [])
+    assert (tmp_path / "a.sh").is_symlink()
+    assert (tmp_path / "real.sh").read_bytes() == b"\xef\xbb\xbfrun --a 2\n"
+    assert stat.S_IMODE((tmp_path / "real.sh").stat().st_mode) == 0o750
+
+
+def test_only_safe_ones_without_asking_and_numeric_ones_when_told_yes(tmp_path: Path) -> None:
+    of = project(tmp_path, a__yaml="a: 1\nb: 1\nc: 1\n")
+    found = [finding("a", 2), finding("b", 2, risk=Risk.NUMERIC), finding("c", 2, risk=Risk.BEHAVIOURAL)]
+    result = made.result(*found, project=of)
+    said: list[str] = []
+    assert propose(result, ask=None, say=said.append).after == {"a.yaml": "a: 2\nb: 1\nc: 1\n"}
+    assert propose(result, ask=lambda _: True, say=said.append).after == {"a.yaml": "a: 2\nb: 2\nc: 1\n"}
+    assert propose(result, ask=lambda _: False, say=said.append).after == {"a.yaml": "a: 2\nb: 1\nc: 1\n"}
+
+
+def test_sarif_gets_the_lines_of_safe_changes(tmp_path: Path) -> None:
+    of = project(tmp_path, a__yaml="a: 1\nb: 1\n")
+    fixes = for_sarif(made.result(project=of))
+    assert fixes(finding("b", 2)) == {"a.yaml": [(2, 1, "b: 2\n")]}
+    assert fixes(finding("b", 2, risk=Risk.BEHAVIOURAL)) == {}
+
+
+def test_splices() -> None:
+    text = "one two three"
+    first, second = between(text, "one 2 three"), between(text, "1 two three")
+    assert spliced(text, [first, second, first]) == "1 2 three"
+    with pytest.raises(NotAppliedError):
+        spliced(text, [between(text, "one three"), first])
+
+
+class TestCommand:
+    def test_fix_shows_the_diff_keeps_the_comment_and_is_clean(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        path = write_files(tmp_path, {"sft.yaml": SFT}) / "sft.yaml"
+        words = ["audit", "--config", str(path), "--select", "OPT001"]
+        assert run(words) == 1
+        assert run([*words, "--diff"]) == 1
+        assert path.read_text() == SFT
+        assert run([*words, "--fix"]) == 0
+        assert path.read_text() == SFT.replace("adamw_torch ", "adamw_torch_fused ")
+        out = capsys.readouterr().out
+        assert "-optim: adamw_torch  # as in the paper\n+optim: adamw_torch_fused  # as in the paper\n" in out
+        assert "OPT001" in out
+        assert "clean now" in out
+        assert "Keep as is: 1 check passed." in out
+
+    def test_unsafe_needs_a_terminal(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = write_files(tmp_path, {"sft.yaml": SFT}) / "sft.yaml"
+        monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+        assert run(["audit", "--config", str(path), "--select", "OPT001", "--unsafe"]) == 2
+        assert path.read_text() == SFT
+        assert "no terminal" in capsys.readouterr().err
