@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from dynotune.audit.read.python.module import FUNCTIONS, Module, Scope, Site
 
-PER_STEP = frozenset({"compute_loss", "training_step", "get_batch_loss_metrics", "manual_backward"})
-"""Methods that a trainer calls once a micro-batch."""
+PER_STEP = frozenset({"compute_loss", "training_step", "get_batch_loss_metrics", "on_step_end", "on_substep_end"})
+"""Methods that a trainer calls once a micro-batch or step."""
 
 _ONE_RANK = re.compile(
     r"is_main_process|is_local_main_process|is_world_process_zero|\brank\b *== *0|is_master|is_rank_?(0|zero)"

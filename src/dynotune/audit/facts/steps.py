@@ -1,0 +1,88 @@
+"""What a script runs at every step, in the questions that several rules ask of its calls and its text."""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.place import Place
+
+_DEVICE = re.compile(r"cuda|accelerat|deepspeed|\.to\((self\.)?device|Fabric|fsdp", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop that takes training steps."""
+
+    place: Place
+    calls: Sequence[Call]
+    """In it, and in helpers that it calls."""
+
+    text: str
+
+    def has(self, *names: str) -> list[Call]:
+        """Calls by the last part of their names."""
+        return [call for call in self.calls if call.name.rpartition(".")[2] in names]
+
+    @property
+    def optimizer_steps(self) -> list[Call]:
+        return [call for call in self.has("step") if _is_optimizer(call)]
+
+
+def loops(script: Script) -> Iterator[Loop]:
+    """Loops with a backward pass in them; none of what a trainer calls (`forward`, `compute_loss`)."""
+    found: dict[Place, list[Call]] = {}
+    for call in script.calls:
+        if call.in_training_loop and call.loop is not None:
+            found.setdefault(call.loop, []).append(call)
+    for place, calls in found.items():
+        whole = text_at(script, place)
+        looping = whole.startswith(("for ", "while ", "async for "))
+        if looping and any(call.name.rpartition(".")[2] in ("backward", "manual_backward") for call in calls):
+            yield Loop(place, calls, whole)
+
+
+def per_step(script: Script, *names: str) -> Iterator[Call]:
+    """Calls in methods of this name that run at each step, under no condition."""
+    for call in script.calls:
+        function = next((around.name for around in reversed(call.around) if around.kind == "function"), "")
+        if call.each_step and function in names and call.loop is not None:
+            yield call
+
+
+def text_at(script: Script, place: Place) -> str:
+    """The source at a place."""
+    if not place.line:
+        return ""
+    lines = script.source.split("\n")[place.line - 1 : place.end_line]
+    if not lines:
+        return ""
+    lines[-1] = lines[-1][: place.end_column - 1]
+    lines[0] = lines[0][place.column - 1 :]
+    return "\n".join(lines)
+
+
+def on_device(script: Script) -> bool:
+    """Whether the file speaks of a device at all; a loop on the CPU has nothing to wait for."""
+    return bool(_DEVICE.search(script.source))
+
+
+def is_scheduler(call: Call) -> bool:
+    return "sched" in call.on.lower() or "LRScheduler" in call.name or ".lr_scheduler." in call.name
+
+
+def _is_optimizer(call: Call) -> bool:
+    named = re.search(r"optim|\bopt\b|scaler", call.on, re.IGNORECASE) or "optim." in call.name
+    return bool(named) and not is_scheduler(call)
+
+
+def place_of(script: Script, node: ast.AST) -> Place:
+    """Of an expression or statement; columns by characters."""
+    line, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0) or 0
+    texts = script.source.split("\n")
+    if not line or end > len(texts):
+        return Place(script.file)
+    start = len(texts[line - 1].encode()[: getattr(node, "col_offset", 0)].decode(errors="replace"))
+    stop = len(texts[end - 1].encode()[: getattr(node, "end_col_offset", 0)].decode(errors="replace"))
+    return Place(script.file, line, start + 1, end, stop + 1)

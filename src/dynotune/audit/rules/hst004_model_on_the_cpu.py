@@ -1,0 +1,83 @@
+"""HST004: the model is loaded to the host's memory and stays there."""
+
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.steps import loops
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_MOVES = re.compile(
+    r"\.to\(|\.cuda\(|\.prepare\(|prepare_model|deepspeed|fsdp|fully_shard|DataParallel|set_default_device"
+    r"|with torch\.device|Fabric|\.setup\(|dispatch_model|load_checkpoint_and_dispatch"
+    r"|device\s*=\s*|xla|\.half\(\)\.cuda|ray\b|\bmps\b",
+    re.IGNORECASE,
+)
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    loaded = [
+        call
+        for call in script.calls
+        if call.name.startswith(("transformers.", "unsloth.", "peft."))
+        and call.name.endswith("from_pretrained")
+        and re.search(r"Model|LM\b|ForSequence", call.name)
+        and call.result
+    ]
+    if len(loaded) != 1 or not any(loops(script)) or _MOVES.search(script.source):
+        return
+    (call,) = loaded
+    if {"device_map", "quantization_config", "load_in_4bit", "load_in_8bit", "**"} & set(call.arguments):
+        return
+    if any(name.startswith(".") for name in script.imports.values()):
+        return  # the project's own code may move it
+    name = call.arguments.get("pretrained_model_name_or_path")
+    which = f"`{name.value}`" if name is not None and isinstance(name.value, str) else "The model"
+    yield Finding(
+        f"{which} is loaded to the CPU and nothing in this file moves it: the loop trains there.",
+        place=call.place,
+        evidence=Evidence(Level.TEXT, {"loaded by": call.name, "moved by": None}),
+        stake=Stake(AtStake.TIME, 0.8, 0.99, "a GPU multiplies matrices tens of times faster than a host's cores"),
+        remedy=Remedy(
+            Risk.NUMERIC,
+            f"Move model and batches: `{call.result}.to(device)` before the optimizer is made.",
+            measure="dynotune profile -- python train.py",
+        ),
+    )
+
+
+_REST = """
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+for batch in train_loader:
+    loss = model(**batch).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+_LOAD = """import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B\""""
+RULE = Rule(
+    code="HST004",
+    name="model-on-the-cpu",
+    summary="A loop trains a model that nothing moves to the GPU.",
+    group=Group.PERFORMANCE,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="`from_pretrained` without `device_map` puts weights into the host's memory. A trainer moves them; a"
+        " loop of"
+        " one's own must.",
+        why="Everything works, and takes tens of times as long. Where batches are moved and the model is not, it"
+        " stops.",
+        detected="E0: one model is loaded, a loop trains, and no call of the file moves, prepares or shards anything.",
+        proven="`nvidia-smi` shows no process; `next(model.parameters()).device` says `cpu`.",
+        deliberate=("It is meant for the CPU: a test, a tiny model.",),
+        sources=("transformers' documentation of `from_pretrained`",),
+    ),
+    bad=Example({"train.py": f"{_LOAD})\n{_REST}"}, says="CPU"),
+    good=Example({"train.py": f'{_LOAD}).to("cuda")\n{_REST}'}),
+)

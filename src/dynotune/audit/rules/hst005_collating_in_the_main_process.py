@@ -1,0 +1,105 @@
+"""HST005: rows are tokenised between steps, by the process that drives the device."""
+
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.steps import text_at
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_HEAVY = re.compile(r"(^|\.)(\w*tokenizer|\w*processor|tokenize|encode_plus|batch_encode_plus|apply_chat_template)$")
+_READS = frozenset({"PIL.Image.open", "torchaudio.load", "librosa.load", "json.load"})
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    heavy: dict[str, Call] = {}
+    for call in script.calls:
+        holder = next((around.name for around in call.around if around.kind == "class"), "")
+        functions = [around.name for around in call.around if around.kind == "function"]
+        if not functions or not (_HEAVY.search(call.name) or call.name in _READS):
+            continue
+        if holder and functions[0] in ("__getitem__", "__call__"):
+            heavy.setdefault(holder, call)
+        elif not holder:
+            heavy.setdefault(functions[0], call)
+    for loader in script.calls:
+        if loader.name != "torch.utils.data.DataLoader" or "**" in loader.arguments:
+            continue
+        workers = loader.arguments.get("num_workers")
+        if workers is not None and workers.value != 0:
+            continue
+        work = _work(script, loader, heavy)
+        if work is None:
+            continue
+        yield Finding(
+            f"`{text_at(script, work.place).split('(')[0]}(...)` runs for every batch in the process that drives"
+            f" the device"
+            f" (`num_workers` is {'0' if workers is not None else 'left at 0'}): the device waits meanwhile.",
+            place=workers.place if workers is not None else loader.place,
+            evidence=Evidence(Level.TEXT, {"num_workers": 0, "work": work.name}),
+            stake=Stake(AtStake.TIME, 0.0, 0.3, "milliseconds a row on one core, against the time of a step"),
+            remedy=Remedy(
+                Risk.SAFE,
+                "Tokenise once before training; or set `num_workers` to 2 to 4 with `persistent_workers=True`.",
+                breaks="Workers copy what the data set holds in memory; a tokenizer in workers wants"
+                " `TOKENIZERS_PARALLELISM=false`.",
+                measure="dynotune profile -- python train.py",
+            ),
+            also=(work.place,),
+        )
+
+
+def _work(script: Script, loader: Call, heavy: dict[str, Call]) -> Call | None:
+    """The heavy call that this loader's data set or collator makes for each row."""
+    text = text_at(script, loader.place)
+    collate = re.search(r"collate_fn\s*=\s*(\w+)", text)
+    if collate and collate[1] in heavy:
+        return heavy[collate[1]]
+    first = re.match(r"[\w.]*DataLoader\(\s*(dataset\s*=\s*)?(\w+)", text)
+    if not first:
+        return None
+    makers = {call.name for call in script.calls if call.result == first[2]} | {first[2]}
+    if collate:
+        makers |= {call.name for call in script.calls if call.result == collate[1]}
+    return next((heavy[name] for name in sorted(makers) if name in heavy), None)
+
+
+_DATA = """from torch.utils.data import DataLoader, Dataset
+
+
+class Rows(Dataset):
+    def __init__(self, rows, tokenizer):
+        self.rows, self.tokenizer = rows, tokenizer
+
+    def __getitem__(self, index):
+        return self.tokenizer(self.rows[index]["text"], truncation=True, return_tensors="pt")
+
+
+data = Rows(rows, tokenizer)
+"""
+RULE = Rule(
+    code="HST005",
+    name="collating-in-the-main-process",
+    summary="Rows are tokenised or decoded between steps, without workers.",
+    group=Group.PERFORMANCE,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="A `DataLoader` without workers makes each batch in the training process, between two steps.",
+        why="Tokenising a row takes up to a millisecond, opening an image more. A batch of them is a gap in every"
+        " step.",
+        detected="E0: a tokenizer, a processor or a decoder is called in `__getitem__` or in the collator of a"
+        " loader whose"
+        " `num_workers` is 0. Data that lies in memory as tensors needs no workers, and is not reported.",
+        proven="`dynotune profile -- python train.py` shows the time that steps wait for data.",
+        deliberate=(
+            "Steps are so long that the gap cannot be seen.",
+            "Workers are harmful on WSL and in small containers.",
+        ),
+        sources=("PyTorch's documentation of `torch.utils.data`, single- and multi-process loading",),
+    ),
+    bad=Example({"train.py": f"{_DATA}loader = DataLoader(data, batch_size=8, shuffle=True)\n"}, says="tokenizer"),
+    good=Example({"train.py": f"{_DATA}loader = DataLoader(data, batch_size=8, shuffle=True, num_workers=4)\n"}),
+)

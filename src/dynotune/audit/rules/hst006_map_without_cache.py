@@ -1,0 +1,73 @@
+"""HST006: data is prepared again at every start, since the cache is switched off."""
+
+from collections.abc import Iterator
+
+from dynotune.audit.change import Change, Edit
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    if not any(name.partition(".")[0] in ("datasets", "trl", "transformers") for name in script.imports.values()):
+        return
+    for call in script.calls:
+        last = call.name.rpartition(".")[2]
+        if call.name in ("datasets.disable_caching", "datasets.fingerprint.disable_caching"):
+            yield _finding("`disable_caching()`", call.place, ())
+        elif last in ("map", "filter") and call.on:
+            cached = call.arguments.get("load_from_cache_file")
+            if cached is not None and cached.value is False and not cached.others and not _from_a_flag(cached.via):
+                change = Change(Edit.SET, cached.place, "load_from_cache_file", True)
+                yield _finding(f"`{call.on}.{last}(..., load_from_cache_file=False)`", cached.place, (change,))
+
+
+def _from_a_flag(via: tuple[Place, ...]) -> bool:
+    return any(place.key.startswith("-") for place in via)
+
+
+def _finding(what: str, place: Place, changes: tuple[Change, ...]) -> Finding:
+    return Finding(
+        f"{what}: all rows are prepared again at every start, on every rank.",
+        place=place,
+        evidence=Evidence(Level.TEXT, {"cache": False}),
+        stake=Stake(AtStake.TIME, 0.0, 0.0, "a start, not a step"),
+        remedy=Remedy(
+            Risk.SAFE,
+            "Let `datasets` keep what it has prepared: it is made again when the function or the data changes.",
+            changes,
+            breaks="What a function reads from elsewhere (a file, a global of another module) does not count as a"
+            " change.",
+            measure="time python train.py --max_steps 1",
+        ),
+    )
+
+
+_MAP = """from datasets import load_dataset
+
+rows = load_dataset("json", data_files="rows.jsonl", split="train")
+rows = rows.map(tokenize"""
+RULE = Rule(
+    code="HST006",
+    name="map-without-cache",
+    summary="Data is tokenised again at every start.",
+    group=Group.PERFORMANCE,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="`datasets` keeps the result of `map` and `filter` under a fingerprint of function and data, unless"
+        " told not to.",
+        why="Preparing takes minutes to hours, while all GPUs wait.",
+        detected="E0: `load_from_cache_file=False` or `disable_caching()`, given as such and not by a flag.",
+        proven="The time from the start to the first step, twice.",
+        deliberate=(
+            "The function's result depends on something that the fingerprint does not see.",
+            "The disk is full.",
+        ),
+        sources=("The documentation of `datasets` on its cache",),
+    ),
+    bad=Example({"prepare.py": f"{_MAP}, load_from_cache_file=False)\n"}, says="every start"),
+    good=Example({"prepare.py": f"{_MAP}, num_proc=4)\n"}),
+)

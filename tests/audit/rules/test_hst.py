@@ -1,0 +1,107 @@
+"""Promise: what makes a device wait for its host is found in code as people write it, and near misses are left"
+" alone."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.audit.rules.scripts import LOOP, in_loop, said
+
+LAYER = """
+import torch
+from torch import nn
+class Gate(nn.Module):
+    def forward(self, x, mask):
+        %s
+        return x
+"""
+DATA = """
+from torch.utils.data import DataLoader, Dataset
+class Rows(Dataset):
+    def __getitem__(self, index):
+        return %s
+data = Rows()
+loader = DataLoader(data, batch_size=8, %s)
+"""
+LOAD = """
+import torch
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B"%s)
+%s
+for batch in loader:
+    loss = model(**batch).loss
+    loss.backward()
+"""
+MAP = "from datasets import load_dataset\nrows = load_dataset('json')\nflag = parse()\nrows = rows.map(f%s)\n"
+
+FOUND = [
+    ("HST001", in_loop("total += loss.item()")),
+    ("HST001", in_loop("losses.append(loss.detach().cpu().item())")),
+    ("HST001", in_loop("total += float(loss)")),
+    ("HST001", in_loop("print(step, loss)")),
+    ("HST001", in_loop("print(f'{step}: {loss:.3f}')")),
+    ("HST001", in_loop("wandb.log({'loss': loss.item(), 'norm': grad_norm.item()})")),
+    ("HST001", in_loop("track(loss)") + "\ndef track(loss):\n    seen.append(loss.item())\n"),
+    ("HST001", in_loop("if accelerator.is_main_process:", "    bar.set_postfix(loss=loss.item())")),
+    ("HST002", LAYER % "scale = x.max().item()"),
+    ("HST002", LAYER % "if mask.any(): x = x + 1"),
+    ("HST002", LAYER % "if torch.isnan(x).any(): raise ValueError"),
+    ("HST002", (LAYER % "n = x.cpu()").replace("nn.Module", "PreTrainedModel")),
+    ("HST003", in_loop("torch.cuda.empty_cache()")),
+    ("HST003", in_loop("gc.collect()")),
+    ("HST003", "import torch\nfrom transformers import Trainer\nclass T(Trainer):\n    def training_step(self, *a):\n"
+     "        torch.cuda.empty_cache()\n        return super().training_step(*a)\n"),
+    ("HST003", in_loop("torch.cuda.synchronize()")),
+    ("HST004", LOAD % ("", "")),
+    ("HST004", LOAD % (", torch_dtype=torch.bfloat16", "model.train()")),
+    ("HST005", DATA % ("tokenizer(self.rows[index])", "shuffle=True")),
+    ("HST005", DATA % ("self.tokenizer.apply_chat_template(self.rows[index])", "num_workers=0")),
+    ("HST005", "from torch.utils.data import DataLoader\ndef collate(rows):\n    return tokenizer(rows)\n"
+     "loader = DataLoader(rows, 8, collate_fn=collate)\n"),
+    ("HST006", MAP % ", load_from_cache_file=False"),
+    ("HST006", "import datasets\ndatasets.disable_caching()\n"),
+]  # fmt: skip
+LEFT = [
+    ("HST001", in_loop("total += loss.detach()")),
+    ("HST001", in_loop("if step % 10 == 0:", "    print(loss.item())")),
+    ("HST001", in_loop("if step % 10:", "    continue", "print(loss.item())")),
+    ("HST001", LOOP + "print(loss.item())\n"),
+    ("HST001", in_loop("n = batch['attention_mask'].sum().item()")),
+    ("HST001", in_loop("values = np.array(accuracies).item()")),
+    ("HST001", in_loop("print('loss', step)")),
+    ("HST001", in_loop("print(f'{step}: loss')")),
+    ("HST001", LOOP.replace("model.cuda()", "") + "    total += loss.item()\n"),
+    ("HST001", LOOP + "for batch in validation:\n    seen.append(model(**batch).loss.item())\n"),
+    ("HST002", LAYER % "scale = x.max()"),
+    ("HST002", LAYER % "if not self.training: print(x.max().item())"),
+    ("HST002", LAYER % "if self.layers is not None: x = x + 1"),
+    ("HST002", LAYER.replace("forward", "extra_repr") % "return x.max().item()"),
+    ("HST002", (LAYER % "scale = x.max().item()").replace("(nn.Module)", "")),
+    ("HST003", in_loop("if step % 100 == 0:", "    torch.cuda.empty_cache()")),
+    ("HST003", LOOP + "torch.cuda.empty_cache()\n"),
+    ("HST003", in_loop("torch.cuda.synchronize()", "spent = time.perf_counter() - start")),
+    ("HST003", "import torch\ndef free():\n    torch.cuda.empty_cache()\n"),
+    ("HST004", LOAD % (", device_map='cuda'", "")),
+    ("HST004", LOAD % ("", "model.to('cuda')")),
+    ("HST004", LOAD % ("", "model = accelerator.prepare(model)")),
+    ("HST004", LOAD % ("", "from .devices import place\nplace(model)")),
+    ("HST004", (LOAD % ("", "")).replace("loss.backward()", "print(loss)")),
+    ("HST005", DATA % ("self.rows[index]", "shuffle=True")),
+    ("HST005", DATA % ("tokenizer(self.rows[index])", "num_workers=4")),
+    ("HST005", DATA % ("tokenizer(self.rows[index])", "num_workers=args.workers")),
+    ("HST005", (DATA % ("tokenizer(self.rows[index])", "shuffle=True")).replace("__getitem__", "prepare")),
+    ("HST006", MAP % ", load_from_cache_file=True"),
+    ("HST006", MAP % ""),
+    ("HST006", MAP % ", load_from_cache_file=not flag"),
+    ("HST006", "cells.map(f, load_from_cache_file=False)\n"),
+]
+
+
+@pytest.mark.parametrize(("code", "text"), FOUND)
+def test_found(code: str, text: str, tmp_path: Path) -> None:
+    assert len(said(code, tmp_path, text)) == 1
+
+
+@pytest.mark.parametrize(("code", "text"), LEFT)
+def test_left_alone(code: str, text: str, tmp_path: Path) -> None:
+    assert not said(code, tmp_path, text)
