@@ -14,6 +14,7 @@ from dynotune.measure.trace_attribution import PHASES
 from dynotune.measure.trace_facts import READ_ON_HOST, WAIT
 from dynotune.profile import attention
 from dynotune.profile.breakdown import Breakdown, quiet
+from dynotune.profile.cycles import periodic
 from dynotune.profile.findings import Finding
 from dynotune.profile.precision import full_precision_share
 from dynotune.profile.record import Record
@@ -301,7 +302,7 @@ def slow_steps(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]
 
 DETECTORS: Sequence[Detector] = (
     slow_loader, host_reads, full_precision, low_fill, recompiling, unfused_optimizer, weights_elsewhere, host_bound,
-    waiting_for_ranks, pageable_copies, memory_retries, slow_attention, slow_steps,
+    waiting_for_ranks, pageable_copies, memory_retries, slow_attention, slow_steps, periodic,
 )  # fmt: skip
 
 

@@ -58,11 +58,12 @@ def test_an_optimizer_that_is_not_fused() -> None:
 
 
 def test_a_cycle_of_slow_steps() -> None:
-    record = loop({"cycle": [10, 0.2], "steps": 80}, steps=40)
+    record = loop({"cycle": [10, 0.2], "steps": 120}, steps=80)
     level = median(one.seconds for one in record.timed)
     slow = [one.number for one in record.timed if one.seconds > level + 0.15]
-    assert len(slow) == 4
+    assert len(slow) == 8
     assert {b - a for a, b in pairwise(slow)} == {10}
+    assert "every 10 steps one takes" in sentence(record, "periodic-slow-down")
 
 
 def test_full_precision_where_16_bits_were_asked_for(tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ from dynotune.profile.record import Record
 SLOW_RANK = 1.1
 """A rank's own time before it waits for the others cannot be seen here; steps that differ by this much can."""
 
+MUCH = 0.01
+"""Share of a step."""
+
 FIELDS = ("trainer", "method", "timed", "traced", "environment", "model", "memory", "warm_up", "optimizer")
 
 
@@ -59,14 +62,19 @@ def _only_timed(observed: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cost(observed: Mapping[str, Any]) -> list[str]:
-    """What watching cost, where it can be seen in a step."""
+def cost_of_watching(observed: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Host seconds of a timed step that our hooks took, and their share of it. None where that was not observed."""
     own = observed.get("foreign", {}).get("own_seconds")
     steps = [one["seconds"] for one in observed.get("timed", ())]
-    if own is None or not steps:
+    return (own, own / median(steps)) if own is not None and steps else None
+
+
+def _cost(observed: Mapping[str, Any]) -> list[str]:
+    """Where it is much."""
+    cost = cost_of_watching(observed)
+    if cost is None or cost[1] < MUCH:
         return []
-    share = own / median(steps)
-    return [f"Watching took {own * 1e6:,.0f} microseconds of the host a step ({share:.2%})."]
+    return [f"Watching took {cost[1]:.1%} of each timed step: so short a step is measured that much too long."]
 
 
 def _ranks(observed: Sequence[Mapping[str, Any]]) -> list[str]:

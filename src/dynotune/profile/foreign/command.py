@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dynotune.errors import ConfigError
-from dynotune.profile.foreign.as_record import record_of
+from dynotune.profile.foreign.as_record import cost_of_watching, record_of
 from dynotune.profile.foreign.outcome import notes_of, why_nothing
 from dynotune.profile.foreign.protocol import Asked, events, observed, write_options
 from dynotune.profile.foreign.run import run
@@ -47,5 +47,8 @@ def profile(options: Options, say: Say) -> Record:
     seen = [one for one in found if one.get("timed") or one.get("seconds")]
     if not seen:
         raise why_nothing(options.words, ran, told)
+    cost = cost_of_watching(seen[0])
+    if cost is not None:
+        say(f"watching took {1e6 * cost[0]:,.0f} microseconds of the host a step, {cost[1]:.2%} of it")
     notes = notes_of(ran, told, options.asked.stop, str(seen[0].get("foreign", seen[0]).get("ended")))
     return record_of(options.words, seen, notes)

@@ -5,6 +5,7 @@ Public hooks where PyTorch has them (modules); where it has none (backward passe
 that measures and calls it. `stop` puts everything back.
 """
 
+import gc
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +21,9 @@ from dynotune.profile.foreign.inside.batch import Batch, batch_of
 from dynotune.profile.foreign.inside.found import callable_ones
 
 Fail = Callable[[Exception], None]
+
+LONG_COLLECTION = 1e-3
+"""Seconds of Python's collector of garbage that are worth a mark."""
 
 
 @dataclass(slots=True)
@@ -72,6 +76,7 @@ class Listening:
             self._undo += [before.remove, after.remove]
         self._measure_backward()
         self._measure_loaders()
+        self._hear_collections()
 
     def stop(self) -> None:
         """Put everything back."""
@@ -162,6 +167,19 @@ class Listening:
 
         iterator.__next__ = following
         self._undo.append(lambda: _put_back(iterator, "__next__", following, inner))
+
+    def _hear_collections(self) -> None:
+        began = 0.0
+
+        def heard(phase: str, info: dict[str, int]) -> None:
+            nonlocal began
+            if phase == "start":
+                began = time.perf_counter()
+            elif time.perf_counter() - began >= LONG_COLLECTION:
+                self.now.happened.append("garbage-collection")
+
+        gc.callbacks.append(heard)
+        self._undo.append(lambda: gc.callbacks.remove(heard))
 
     loader: Any = None
     """The iterator of the loader that gave the last batch."""
