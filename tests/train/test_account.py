@@ -12,9 +12,16 @@ import torch
 from transformers import TrainerCallback
 
 from dynotune.execution.feed import Documents
+from dynotune.measure.peaks import Peak
+from dynotune.measure.utilisation import Utilisation
 from dynotune.measure.wall import PRODUCTIVE, Kind
+from dynotune.plan.layout import MicroBatch
 from dynotune.plan.plan import Step
+from dynotune.train.faults.limits import Limits
+from dynotune.train.journal import Journal
 from dynotune.train.meter import Meter
+from dynotune.train.state import Progress
+from dynotune.train.watch import Watch
 from tests.tiny import chats
 
 
@@ -160,3 +167,34 @@ def test_a_device_that_has_caught_up_is_seen(monkeypatch: pytest.MonkeyPatch) ->
         meter.now(Kind.OPTIMIZER)
         meter.clock.step_end()
     assert meter.clock.window().caught_up == [True, True]
+
+
+def test_the_cost_of_measuring_is_below_200_microseconds_a_step() -> None:
+    """Processor time of this thread: a busy host does not change it. All that a step of four micro-batches costs."""
+    told: list[Any] = []
+    utilisation = Utilisation(None, Peak(1e12, "given"))
+    journal = Journal(
+        (), lambda step: (), Progress(), ["here"], torch.device("cpu"), Limits(3, 10), [], utilisation
+    )  # fmt: skip
+    meter, watch = Meter(torch.device("cpu")), Watch(lambda step, sign: told.append(sign))
+    batches = [MicroBatch(np.arange(4), 1024) for _ in range(4)]
+    vector, steps, best = torch.ones(3), 100, float("inf")
+    for part in range(4):
+        spent = 0.0
+        for n in range(part * steps + 1, (part + 1) * steps + 1):
+            step = Step(n, n / 1e3, np.arange(16), np.full(16, 250), batches, real_tokens=4000, label_tokens=2000)
+            began = time.thread_time()
+            meter.now(Kind.FORWARD_BACKWARD)
+            for _ in meter.waited(iter(batches)):
+                pass
+            meter.now(Kind.COMMUNICATION)
+            meter.now(Kind.OPTIMIZER)
+            meter.add(step, 0.1, vector)
+            if n % 10 == 0:
+                meter.close(log=True)
+            for window in meter.windows():
+                watch.take(window)
+                journal.take(window)
+            spent += time.thread_time() - began
+        best = min(best, spent / steps)
+    assert best < 200e-6

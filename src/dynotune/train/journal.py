@@ -52,7 +52,7 @@ class Journal:
         """What is known of the machine, for the row that is written."""
 
         self.own_seconds, self.own_steps = 0.0, 0
-        """What measuring took of the host, and over how many steps; since the last row."""
+        """What measuring took of the host, in seconds, and over how many steps; since the last row."""
 
         self.checkpoints: Checkpoints | None = None
         """Where the run saves, so that an error can name what to go on from."""
@@ -62,7 +62,7 @@ class Journal:
 
         Returns the step that ends the run, if one does: what lies behind it does not count.
         """
-        began = time.perf_counter()
+        began = time.thread_time()
         measured, open_row, ends = Totals(), self.progress.open_row, None
         for record in window.steps:
             if record.finite:
@@ -84,7 +84,7 @@ class Journal:
         open_row.taken += len(window.steps)
         for account in (open_row.account, self.progress.account):
             add(account, window.account)
-        self.own_seconds += window.own_seconds + time.perf_counter() - began
+        self.own_seconds += window.own_seconds + time.thread_time() - began
         self.own_steps += len(window.steps)
         self.progress.train_seconds += window.seconds
         measured.add_time(window.seconds, self.utilisation.available_flops(window.seconds))
@@ -153,9 +153,9 @@ class Journal:
             "goodput": goodput(self.progress.account),
             "data_wait": share(since.account, Kind.DATA_WAIT),
         }
-        began = time.perf_counter()
+        began = time.thread_time()
         row |= self.around.row()
-        own = self.own_seconds + time.perf_counter() - began
+        own = self.own_seconds + time.thread_time() - began
         row["meter_microseconds_per_step"] = 1e6 * own / max(1, self.own_steps)
         self.own_seconds, self.own_steps = 0.0, 0
         return row

@@ -56,7 +56,7 @@ class WindowRecord:
     """Seconds by kind of the whole wall time of the window."""
 
     own_seconds: float = 0.0
-    """What measuring took of the host's time."""
+    """What measuring took of the host: of the marks the wall time, of what comes at a window's end the processor's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +123,18 @@ class Meter:
         """Send the open window on its way to the host. One without steps still says that a log is due. last: of the run, so
         that no time behind its last step is left out."""
         if self.steps or log or last:
-            began = time.perf_counter()
+            began = time.thread_time()
             values = torch.stack(self.vectors) if self.vectors else torch.empty(0, device=self.device)
             window, own = self.clock.window(), self.own_seconds
             self.own_seconds = 0.0
             self.late.push((self.steps, window, log, own), values)
             self.steps, self.vectors = [], []
-            self.own_seconds += time.perf_counter() - began
+            self.own_seconds += time.thread_time() - began
 
     def windows(self, wait: bool = False) -> Iterator[WindowRecord]:
         """Windows that have arrived; with `wait`, all that were closed."""
         for (steps, window, log, own), values in self.late.arrived(wait):
-            began = time.perf_counter()
+            began = time.thread_time()
             accounts, behind = window.steps()
             records = []
             whole: Account = dict(behind)
@@ -160,7 +160,7 @@ class Meter:
                     )
                 )
             add(self._behind, behind)
-            self.own_seconds += time.perf_counter() - began
+            self.own_seconds += time.thread_time() - began
             yield WindowRecord(records, training(whole), log, whole, own)
 
 
