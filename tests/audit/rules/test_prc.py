@@ -112,3 +112,16 @@ def test_everything_in_float32() -> None:
 )
 def test_not_everything_in_float32(other: dict[str, Any]) -> None:
     assert not findings("PRC006", a_job(**SLOW | other))
+
+
+def test_a_launcher_whose_precision_is_lost() -> None:
+    assert findings("PRC002", a_job(mixed_precision="fp16", bf16=Default(True)))
+    for values in (
+        {"mixed_precision": "bf16", "bf16": True},
+        {"mixed_precision": "no", "bf16": True},
+        {"mixed_precision": "bf16", "bf16": False, "fp16": False},
+        {"mixed_precision": UNKNOWN, "bf16": True},
+        {"mixed_precision": Default("fp16"), "bf16": True},
+    ):
+        assert not findings("PRC002", a_job(**values))
+    assert not findings("PRC002", a_job(Trainer.TORCH, mixed_precision="fp16", bf16=True))

@@ -1,0 +1,78 @@
+"""DPO001: the reference model is held, or run, although its log-probabilities never change."""
+
+from collections.abc import Iterator
+
+from dynotune.audit.facts.asked import adapters, number, on_gpu
+from dynotune.audit.facts.job import Job, Method, Trainer
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.models import known
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+SHARE = 0.29
+"""Of a step that the reference took: 320 against 228 ms, 2 pairs, 7B LoRA."""
+
+_DPO = "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\ndataset_name: pairs.jsonl\nbeta: 0.1\nuse_peft: true\n"
+
+
+def check(job: Job, project: Project) -> Iterator[Said]:
+    if job.method is not Method.DPO or job.trainer is not Trainer.TRL or not on_gpu(job):
+        return
+    setting = job.setting("precompute_ref_log_probs")
+    if setting is None or setting.value is not False or job.get("sync_ref_model") is True:
+        return
+    lora, epochs, model = adapters(job), number(job, "num_train_epochs"), known(job.get("model_name_or_path"))
+    key = job.called("precompute_ref_log_probs")
+    facts = {"adapters": lora, "epochs": epochs, key: False}
+    if lora is False and model is not None and model.billions:
+        bytes_each = 2 if job.get("dtype") in ("bfloat16", "float16") else 4
+        gib = model.billions * 1e9 * bytes_each / 2**30
+        stake = Stake(AtStake.MEMORY, gib, gib, f"parameters x {bytes_each} bytes")
+        says = f"a second model stays in memory ({gib:.0f} GiB) and runs at every step, for log-probabilities that"
+        " never change"
+    elif lora and epochs is not None and epochs > 1 and (number(job, "max_steps") or -1) <= 0:
+        high = SHARE * (epochs - 1) / epochs
+        stake = Stake(AtStake.TIME, high / 2, high, "H200, 7B LoRA, 2 pairs: 320 against 228 ms a step (the baseline)")
+        says = f"the reference runs again at every step of {epochs:g} epochs, for log-probabilities that never change"
+    else:
+        return  # in one epoch each is needed once either way
+    yield Finding(
+        f"`{key}` is off: {says}.",
+        place=job.place("precompute_ref_log_probs"),
+        evidence=Evidence(Level.RESOLVED, facts),
+        stake=stake,
+        remedy=Remedy(
+            Risk.NUMERIC,
+            f"Set `{key}: true`, or train with `dynotune dpo`, which computes them once and checks them at step 0.",
+            (job.set("precompute_ref_log_probs", True),),
+            breaks="Set-up takes a pass over the data (54 s for 160 pairs in one measurement). See DPO002 for its cache.",
+            accuracy="They come from other kernels than the policy's, within rounding.",
+            measure="dynotune bench --config dpo.yaml",
+        ),
+    )
+
+
+RULE = Rule(
+    code="DPO001",
+    name="reference-every-step",
+    summary="The reference model is held and run at every step.",
+    group=Group.PERFORMANCE,
+    subject=Subject.JOB,
+    check=check,
+    page=Page(
+        what="The reference's log-probabilities of a pair are the same whenever they are computed. TRL computes them"
+        " at every"
+        " step unless told to do it once before.",
+        why="Full training keeps a second model in memory for it; more than one epoch pays for it again and again.",
+        detected="E1: the key, whether all weights are trained, and the epochs. Nothing is said of adapters in one"
+        " epoch, where"
+        " each is computed once either way, nor where the reference is updated (`sync_ref_model`).",
+        proven="`dynotune profile -- python dpo.py`: forward passes without gradients.",
+        deliberate=("Dropout or augmentation that the reference is to see too.", "Data that is streamed."),
+        sources=(
+            "H200, 7B LoRA: 320 against 228 ms a step with 2 pairs; set-up 46 s for 56 pairs (the project's baseline)",
+        ),
+    ),
+    bad=Example({"dpo.yaml": f"{_DPO}num_train_epochs: 3\nprecompute_ref_log_probs: false\n"}, says="never change"),
+    good=Example({"dpo.yaml": f"{_DPO}num_train_epochs: 3\nprecompute_ref_log_probs: true\n"}),
+)

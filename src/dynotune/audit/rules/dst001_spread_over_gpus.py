@@ -1,0 +1,55 @@
+"""DST001: `device_map` spreads one model over GPUs in a job of several processes."""
+
+from collections.abc import Iterator
+
+from dynotune.audit.facts.asked import number
+from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
+
+_LAUNCH = "accelerate launch --num_processes 4 -m trl.scripts.sft --config sft.yaml\n"
+_SFT = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\nmax_length: 2048\n"
+
+
+def check(job: Job, project: Project) -> Iterator[Said]:
+    processes = number(job, "num_processes")
+    if job.get("device_map") not in SPREAD or not job.is_given("device_map") or processes is None or processes < 2:
+        return
+    yield Finding(
+        f"`{job.called('device_map')}: {job.get('device_map')}` spreads one model over all GPUs that a process sees, and the"
+        f" launcher starts {processes:g} processes: they are refused, or fill each other's memory.",
+        place=job.place("device_map"),
+        evidence=Evidence(Level.RESOLVED, {"device_map": job.get("device_map"), "processes": processes}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(
+            Risk.SAFE,
+            f"Take `{job.called('device_map')}` out: the launcher gives each process its GPU.",
+            (job.remove("device_map"),),
+        ),
+        also=(job.place("num_processes"),),
+    )
+
+
+RULE = Rule(
+    code="DST001",
+    name="spread-over-gpus",
+    summary="`device_map` spreads the model in a job of several processes.",
+    group=Group.CORRECTNESS,
+    subject=Subject.JOB,
+    check=check,
+    page=Page(
+        what="`device_map: auto` is a way to load a model that is larger than a GPU: layers on one after the other."
+        " With data"
+        " parallel processes each is to have the whole model on its own GPU.",
+        why="transformers refuses to train such a model in a distributed run; loops of one's own run out of memory.",
+        detected="E1: `device_map` and the launcher's number of processes.",
+        proven="The run's first seconds.",
+        deliberate=("Each process sees its own GPUs only, by `CUDA_VISIBLE_DEVICES`.",),
+        sources=("accelerate's `prepare_model`; TRL issues 1303 and 2256",),
+    ),
+    bad=Example({"run.sh": _LAUNCH, "sft.yaml": f"{_SFT}device_map: auto\n"}, says="4 processes"),
+    good=Example({"run.sh": _LAUNCH, "sft.yaml": _SFT}),
+)

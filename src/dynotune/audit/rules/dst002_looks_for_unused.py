@@ -1,0 +1,54 @@
+"""DST002: every step searches for parameters without a gradient."""
+
+from collections.abc import Iterator
+
+from dynotune.audit.facts.asked import number
+from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_SFT = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\nmax_length: 2048\n"
+
+
+def check(job: Job, project: Project) -> Iterator[Said]:
+    if job.get("ddp_find_unused_parameters") is not True or not job.is_given("ddp_find_unused_parameters"):
+        return
+    processes = number(job, "num_processes")
+    if processes == 1 or job.trainer is Trainer.DYNOTUNE:
+        return
+    checkpointing = job.get("gradient_checkpointing") is True
+    also = "; with gradient checkpointing it can fail with `marked ready twice`" if checkpointing else ""
+    yield Finding(
+        f"`{job.called('ddp_find_unused_parameters')}: true` walks the whole graph after every forward pass to look for"
+        f" parameters that no loss depends on{also}. Dense language models have none.",
+        place=job.place("ddp_find_unused_parameters"),
+        evidence=Evidence(Level.RESOLVED, {"ddp_find_unused_parameters": True, "processes": processes}),
+        stake=Stake(AtStake.TIME),
+        remedy=Remedy(
+            Risk.OPERATIONAL,
+            f"Set `{job.called('ddp_find_unused_parameters')}: false`, and look whether the first steps run.",
+            breaks="Where some parameter is unused (experts, heads), a step then waits for its gradient and stops.",
+            measure="dynotune profile -- torchrun --nproc-per-node 2 train.py",
+        ),
+    )
+
+
+RULE = Rule(
+    code="DST002",
+    name="looks-for-unused-parameters",
+    summary="DDP looks for unused parameters at every step.",
+    group=Group.PERFORMANCE,
+    subject=Subject.JOB,
+    check=check,
+    page=Page(
+        what="DDP can search the autograd graph for parameters that get no gradient, so that ranks do not wait for them.",
+        why="The search takes time on the host at every step, and gradients are sent later.",
+        detected="E1: the key, given, unless the job is known to have one process.",
+        proven="Without it DDP warns or stops where parameters are unused.",
+        deliberate=("A mixture of experts, or a model with heads that a step does not use.",),
+        sources=("PyTorch's documentation of `DistributedDataParallel`",),
+    ),
+    bad=Example({"sft.yaml": f"{_SFT}ddp_find_unused_parameters: true\n"}, says="walks the whole graph"),
+    good=Example({"sft.yaml": f"{_SFT}ddp_find_unused_parameters: false\n"}),
+)

@@ -1,0 +1,74 @@
+"""HST051: loader workers that this machine has no cores for, or that WSL slows down."""
+
+from collections.abc import Iterator
+
+from dynotune.audit.facts.asked import number, on_gpu
+from dynotune.audit.facts.environment import Environment
+from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Group, Page, Rule, Subject
+
+
+def check(environment: Environment, project: Project) -> Iterator[Said]:
+    cores = (environment.machine.get("cpu") or {}).get("cores")
+    for job in project.jobs:
+        workers, processes = number(job, "dataloader_num_workers"), number(job, "num_processes") or 1
+        if not workers or not job.is_given("dataloader_num_workers"):
+            continue
+        if cores and workers * processes > cores:
+            yield _too_many(job, int(workers), int(processes), int(cores))
+        elif environment.wsl and on_gpu(job):
+            yield _wsl(job, int(workers))
+
+
+def _too_many(job: Job, workers: int, processes: int, cores: int) -> Finding:
+    each = max(0, cores // processes - 1)
+    of = f" of each of {processes} processes" if processes > 1 else ""
+    return Finding(
+        f"{workers} loader workers{of} share {cores} cores with the training: they take its time, and its launches wait.",
+        place=job.place("dataloader_num_workers"),
+        evidence=Evidence(Level.PROBED, {"workers": workers, "processes": processes, "cores": cores}),
+        stake=Stake(AtStake.TIME),
+        remedy=Remedy(
+            Risk.SAFE,
+            f"Set `{job.called('dataloader_num_workers')}: {each}`.",
+            (job.set("dataloader_num_workers", each),),
+            measure="dynotune profile -- python train.py",
+        ),
+    )
+
+
+def _wsl(job: Job, workers: int) -> Finding:
+    return Finding(
+        f"{workers} loader workers under WSL: processes and shared memory are slow there, and tokenised text needs little of"
+        " either.",
+        place=job.place("dataloader_num_workers"),
+        evidence=Evidence(Level.PROBED, {"workers": workers, "WSL": True}),
+        stake=Stake(AtStake.TIME, 0.0, None),
+        remedy=Remedy(
+            Risk.SAFE,
+            f"Try `{job.called('dataloader_num_workers')}: 0`.",
+            (job.set("dataloader_num_workers", 0),),
+            measure="dynotune profile -- python train.py",
+        ),
+    )
+
+
+RULE = Rule(
+    code="HST051",
+    name="workers-and-cores",
+    summary="Loader workers that the machine has no cores for, or that WSL slows down.",
+    group=Group.PERFORMANCE,
+    subject=Subject.ENVIRONMENT,
+    check=check,
+    page=Page(
+        what="Each loader worker is a process. The training itself needs a core for launching kernels, and one for"
+        " autograd.",
+        why="Where workers take those, the GPU waits. Under WSL, starting processes and sharing memory cost much.",
+        detected="E2: cores of this machine and whether it is WSL, against workers and processes.",
+        proven="`dynotune profile -- python train.py`: data wait, and gaps between kernels.",
+        deliberate=("Workers that wait for a network most of the time.", "The training runs on another machine."),
+        sources=("Records of runs that the project was made from",),
+    ),
+)

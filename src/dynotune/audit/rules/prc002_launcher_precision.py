@@ -1,0 +1,63 @@
+"""PRC002: the launcher asks for one precision and the training arguments for another."""
+
+from collections.abc import Iterator
+
+from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+ARGUMENTS = (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.UNSLOTH, Trainer.AXOLOTL, Trainer.LLAMA_FACTORY)
+"""Whose training arguments replace the launcher's precision with their own."""
+
+_ACCELERATE = (
+    "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: 2\n"
+    "mixed_precision: {}\n"
+)
+_LAUNCH = "accelerate launch --config_file accelerate.yaml -m trl.scripts.sft --config sft.yaml\n"
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nbf16: true\n"
+
+
+def check(job: Job, project: Project) -> Iterator[Said]:
+    if job.trainer not in ARGUMENTS:
+        return
+    launcher = job.get("mixed_precision")
+    if launcher not in ("bf16", "fp16", "fp8") or not job.is_given("mixed_precision"):
+        return
+    asked = next((name for name in ("bf16", "fp16") if job.get(name) is True), None)
+    if asked is None or asked == launcher:
+        return
+    given = "" if job.is_given(asked) else " (the trainer's default)"
+    yield Finding(
+        f"The launcher asks for `mixed_precision: {launcher}`, and the training arguments for `{asked}: true`{given}: the"
+        f" arguments win, and the run is {asked}.",
+        place=job.place("mixed_precision"),
+        evidence=Evidence(Level.RESOLVED, {"launcher": launcher, "arguments": asked}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(Risk.NUMERIC, f"Ask for the same in both: `mixed_precision: {asked}`, or `{launcher}: true`."),
+        also=(job.place(asked),),
+    )
+
+
+RULE = Rule(
+    code="PRC002",
+    name="launchers-precision-lost",
+    summary="The launcher's precision is not what runs.",
+    group=Group.CORRECTNESS,
+    subject=Subject.JOB,
+    check=check,
+    page=Page(
+        what="`accelerate launch` hands its `mixed_precision` to the script in a variable. `TrainingArguments` replaces it"
+        " where `bf16` or `fp16` is on.",
+        why="Who reads the launcher's configuration believes that another precision was run than was.",
+        detected="E1: the launcher's configuration joined with the job's.",
+        proven="`dynotune profile -- ...` names the operand types of the matrix products.",
+        deliberate=("One launcher configuration serves several jobs, and their own arguments are meant to win.",),
+        sources=("transformers' `TrainingArguments`: `bf16` and `fp16` replace `ACCELERATE_MIXED_PRECISION`",),
+    ),
+    bad=Example(
+        {"run.sh": _LAUNCH, "accelerate.yaml": _ACCELERATE.format("fp16"), "sft.yaml": _SFT},
+        says="the arguments win",
+    ),
+    good=Example({"run.sh": _LAUNCH, "accelerate.yaml": _ACCELERATE.format("bf16"), "sft.yaml": _SFT}),
+)

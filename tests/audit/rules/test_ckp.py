@@ -1,0 +1,117 @@
+"""Promise: rules on checkpoints speak where work can be lost, and not of short runs."""
+
+from typing import Any
+
+import pytest
+
+from dynotune.audit.facts.job import Trainer
+from dynotune.audit.facts.project import Project
+from tests.audit.rules.facts import UNKNOWN, Default, a_job, a_machine, findings
+
+
+def test_a_long_run_that_saves_nothing() -> None:
+    (found,) = findings("CKP001", a_job(save_strategy="no", max_steps=5000))
+    assert {change.name for change in found.remedy.changes} == {"save_strategy", "save_total_limit"}
+    assert findings("CKP001", a_job(save_strategy="no", num_train_epochs=3, max_steps=Default(-1)))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"save_strategy": "no", "max_steps": 100},
+        {"save_strategy": "no"},
+        {"save_strategy": "no", "num_train_epochs": 1},
+        {"save_strategy": "no", "num_train_epochs": Default(3.0)},
+        {"save_strategy": Default("no"), "max_steps": 5000},
+        {"save_strategy": "steps", "max_steps": 5000},
+        {"save_strategy": UNKNOWN, "max_steps": 5000},
+    ],
+)
+def test_a_run_that_saves_or_is_short(values: dict[str, Any]) -> None:
+    assert not findings("CKP001", a_job(**values))
+
+
+def test_checkpoints_that_cannot_be_resumed() -> None:
+    assert findings("CKP002", a_job(save_only_model=True, resume_from_checkpoint="out/checkpoint-10"))
+    for values in (
+        {"save_only_model": True},
+        {"save_only_model": True, "resume_from_checkpoint": False},
+        {"save_only_model": True, "resume_from_checkpoint": UNKNOWN},
+        {"save_only_model": False, "resume_from_checkpoint": True},
+    ):
+        assert not findings("CKP002", a_job(**values))
+
+
+def two(one: object, other: object, file: str = "b.yaml") -> Project:
+    return Project(".", [a_job(file="a.yaml", output_dir=one), a_job(file=file, output_dir=other)])
+
+
+def test_one_folder_for_two() -> None:
+    (found,) = findings("CKP003", two("runs/x", "./runs/x/"))
+    assert found.place.file == "a.yaml"
+    assert [place.file for place in found.also] == ["b.yaml"]
+    for project in (
+        two("runs/x", "runs/y"),
+        two("runs/x", "runs/x", file="a.yaml"),
+        two("runs/${NAME}", "runs/${NAME}"),
+        two(Default("out"), Default("out")),
+        two(UNKNOWN, UNKNOWN),
+    ):
+        assert not findings("CKP003", project)
+
+
+LARGE: dict[str, Any] = {
+    "model_name_or_path": "Qwen/Qwen2.5-7B",
+    "use_peft": False,
+    "max_steps": 5000,
+    "save_steps": 250,
+    "save_strategy": Default("steps"),
+}
+
+
+def test_a_disk_that_fills() -> None:
+    (found,) = findings("CKP004", a_job(**LARGE))
+    assert "20 checkpoints of about 84 GB" in found.message
+    small = a_machine(machine={"disk": {"current_folder": 100 * 10**9}})
+    assert findings("CKP004", a_job(**LARGE | {"save_steps": 1500}), Project(".", environment=small))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"save_total_limit": 3},
+        {"save_total_limit": UNKNOWN},
+        {"use_peft": True},
+        {"save_steps": 5000},
+        {"save_strategy": "epoch"},
+        {"model_name_or_path": "Qwen/Qwen2.5-0.5B"},
+        {"model_name_or_path": "mine"},
+        {"max_steps": Default(-1)},
+    ],
+)
+def test_a_disk_that_does_not_fill(other: dict[str, Any]) -> None:
+    assert not findings("CKP004", a_job(**LARGE | other))
+    assert not findings("CKP004", a_job(Trainer.DYNOTUNE, **LARGE))
+
+
+BEST: dict[str, Any] = {
+    "load_best_model_at_end": True,
+    "save_strategy": "steps",
+    "eval_strategy": "steps",
+    "save_steps": 250,
+    "eval_steps": 100,
+}
+
+
+def test_a_best_that_is_not_saved() -> None:
+    assert findings("CKP005", a_job(**BEST))
+    assert findings("CKP005", a_job(**BEST | {"save_strategy": "epoch"}))
+    for other in (
+        {"save_steps": 300},
+        {"load_best_model_at_end": False},
+        {"save_strategy": "best"},
+        {"eval_steps": UNKNOWN},
+        {"save_strategy": "epoch", "eval_strategy": "epoch"},
+    ):
+        values: dict[str, Any] = BEST | other
+        assert not findings("CKP005", a_job(**values))

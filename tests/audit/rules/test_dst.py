@@ -1,0 +1,80 @@
+"""Promise: rules on several devices speak of what the launcher and the machine are known to be."""
+
+from typing import Any
+
+import pytest
+
+from dynotune.audit.facts.job import Trainer
+from dynotune.audit.facts.launch import Launch
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.setting import Setting
+from dynotune.audit.place import Place
+from tests.audit.rules.facts import UNKNOWN, Default, a_job, a_machine, findings
+
+
+def test_a_model_spread_in_each_process() -> None:
+    (found,) = findings("DST001", a_job(device_map="auto", num_processes=4))
+    assert found.remedy.changes[0].name == "device_map"
+    for values in (
+        {"device_map": "auto"},
+        {"device_map": "auto", "num_processes": 1},
+        {"device_map": "auto", "num_processes": UNKNOWN},
+        {"device_map": Default("auto"), "num_processes": 4},
+        {"device_map": {"": 0}, "num_processes": 4},
+    ):
+        assert not findings("DST001", a_job(**values))
+
+
+def test_a_search_for_unused_parameters() -> None:
+    assert findings("DST002", a_job(ddp_find_unused_parameters=True))
+    for values in (
+        {"ddp_find_unused_parameters": True, "num_processes": 1},
+        {"ddp_find_unused_parameters": False, "num_processes": 4},
+        {"ddp_find_unused_parameters": UNKNOWN},
+    ):
+        assert not findings("DST002", a_job(**values))
+
+
+QLORA: dict[str, Any] = {"load_in_4bit": True, "distributed_type": "FSDP"}
+
+
+def test_four_bits_that_cannot_be_sharded() -> None:
+    (found,) = findings("DST003", a_job(**QLORA))
+    assert found.remedy.changes[0].value == "bfloat16"
+    assert findings("DST003", a_job(load_in_4bit=True, fsdp="full_shard"))
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        a_job(**QLORA, bnb_4bit_quant_storage="bfloat16"),
+        a_job(**QLORA, bnb_4bit_quant_storage=UNKNOWN),
+        a_job(**QLORA | {"distributed_type": "MULTI_GPU"}),
+        a_job(**QLORA | {"load_in_4bit": False}),
+        a_job(**QLORA, file="train.py"),
+        a_job(Trainer.AXOLOTL, **QLORA),
+    ],
+)
+def test_four_bits_that_can(job: Any) -> None:
+    assert not findings("DST003", job)
+
+
+def launched(program: str = "train.py", launcher: str = "", **variables: str) -> Project:
+    there = {name: Setting(name, value, Place("run.sh", 1)) for name, value in variables.items()}
+    one = Launch(
+        "run.sh", Place("run.sh", 2), ["python", program], program, "train.py", launcher=launcher, variables=there
+    )
+    return Project(".", [a_job(file="train.py", learning_rate=1e-4)], launches=[one])
+
+
+def test_one_of_several_gpus() -> None:
+    four = a_machine(gpus=4)
+    (found,) = findings("DST004", four, launched())
+    assert "4 GPUs" in found.message
+    for machine, project in (
+        (a_machine(gpus=1), launched()),
+        (four, launched(launcher="torchrun")),
+        (four, launched(CUDA_VISIBLE_DEVICES="0")),
+        (four, Project(".", [a_job(file="train.py")])),
+    ):
+        assert not findings("DST004", machine, project)
