@@ -83,6 +83,14 @@ def audit(
     unsafe: Annotated[
         bool, _flag("unsafe", "As `--fix`, and ask for each change that rounds otherwise.", _CHANGED)
     ] = False,
+    write_config: Annotated[
+        Path | None,
+        _flag(
+            "write_config",
+            "Write the one job as a configuration of Dynotune; says what cannot be carried over.",
+            _CHANGED,
+        ),
+    ] = None,
     diff: Annotated[bool, _flag("diff", "Show what `--fix` would change, and change nothing.", _CHANGED)] = False,
 ) -> int:
     """Find what is wrong or slow in configurations, scripts, data, runs and the environment, with evidence.
@@ -123,6 +131,7 @@ def audit(
         fix=fix,
         unsafe=unsafe,
         diff=diff,
+        write_config=write_config,
     )
     return run_audit(options, Console(stderr=as_json))
 

@@ -16,6 +16,7 @@ from dynotune.audit.show.html import html
 from dynotune.audit.show.markdown import markdown
 from dynotune.audit.show.sarif import sarif_text
 from dynotune.audit.show.terminal import show
+from dynotune.audit.show.words import text
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError
 from dynotune.report.command import write_page
@@ -47,6 +48,8 @@ class Options:
     diff: bool = False
     """Show what `fix` would change, and change nothing."""
 
+    write_config: Path | None = None
+
 
 def run_audit(options: Options, console: Console) -> int:
     """Returns the exit code."""
@@ -67,11 +70,33 @@ def run_audit(options: Options, console: Console) -> int:
     for name, path in options.outputs:
         write_page(path, FORMATS[name](result))
         say(f"written: {printable(str(path))}")
+    if options.write_config is not None:
+        write_configuration(result, options.write_config, say)
     if options.write_baseline is not None:
         write_page(options.write_baseline, baseline_text([*result.findings, *result.known], result.project.texts))
         say(f"written: {printable(str(options.write_baseline))}, which knows all of these findings")
         return 0
     return result.exit_code(options.level)
+
+
+def write_configuration(result: Result, path: Path, say: Callable[[str], None]) -> None:
+    """`--write_config`: the one job as a configuration of Dynotune. Raises `ConfigError`."""
+    from dynotune.audit.plan.carry_over import carry_over
+
+    jobs = result.project.jobs
+    if len(jobs) != 1:
+        found = ", ".join(sorted({text(job.home) for job in jobs})) or "none"
+        raise ConfigError(
+            f"`--write_config` translates one job, and there are {len(jobs)} ({found}). Name one file: `--config` or"
+            " `--script`."
+        )
+    if path.exists():
+        raise ConfigError(f"{printable(str(path))} is there already. Name another file with `--write_config`.")
+    made = carry_over(jobs[0])
+    write_page(path, made.text)
+    say(f"written: {printable(str(path))}: `{made.command} --config {printable(str(path))}`")
+    for sentence in made.left:
+        say(f"  not carried over: {sentence}")
 
 
 def outputs(words: Sequence[str]) -> list[tuple[str, Path]]:

@@ -51,13 +51,13 @@ def _line(config: BaseModel, key: str) -> str:
     plain = _plain(value)
     names, shown = secret_names(key, plain), public(key, plain)
     if default not in (value, shown, PydanticUndefined):
-        note = f"  # default: {_flow(_plain(default))}"
+        note = f"  # default: {flow(_plain(default))}"
     if names:
         # Names may hold anything, and a line break would end the comment.
         note += f"{';' if note else '  #'} {printable(masked(', '.join(names)))}: (given; secrets are not written)"
     elif shown != plain:
         note += f"{';' if note else '  #'} a password or token in it is not written"
-    return f"{_flow({key: shown})[1:-1]}{note}"
+    return f"{flow({key: shown})[1:-1]}{note}"
 
 
 def _plain(value: Any) -> Any:
@@ -70,7 +70,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _flow(value: Any) -> str:
+def flow(value: Any) -> str:
     """A value on one line. YAML's flow style between braces, so that the text also holds outside of them."""
     text: str = yaml.dump(
         {"_": value} if not isinstance(value, dict) else value,
