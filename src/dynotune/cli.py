@@ -33,7 +33,6 @@ END_SECONDS = 5.0
 ENDED_BY_SIGNAL = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 LATER = {
-    "profile": "a profile of a step",
     "tune": "the search for settings",
 }
 
@@ -92,6 +91,16 @@ app.command(
     "dynotune.cli_bench:app",
     name="bench",
     help="Measure what a change does to speed and memory, in pairs; compare and gate kept results.",
+)
+app.command(
+    "dynotune.cli_profile:profile",
+    name="profile",
+    help="Where the time of a training step goes, what holds it back, and what would change that.\n\n"
+    "Warms up by rule, times steps without a profiler, traces some more, and trains nothing that is kept.",
+    help_epilogue="Examples:\n\n"
+    "dynotune profile --config sft.yaml\n\n"
+    "dynotune profile --method dpo --config dpo.yaml --steps 50\n\n"
+    "dynotune profile --record profiles/mine/record.json.gz --json",
 )
 app.command(
     "dynotune.cli_report:report",

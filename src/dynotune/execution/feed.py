@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -79,6 +79,9 @@ class Feed:
         self.made_ahead = 0
         """Micro-batches that were being made before they were asked for."""
 
+        self.around_wait: Callable[[], AbstractContextManager[object]] = nullcontext
+        """What stands around the wait for a micro-batch, for who traces."""
+
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def steps(self, plan: Plan, after: int = 0) -> "Steps":
@@ -104,7 +107,8 @@ class Feed:
 
     def _arrived(self, made: "_Ahead[Any]") -> Any:
         """The next one of `made`, on the device."""
-        sent, seconds, ahead = made.take()
+        with self.around_wait():
+            sent, seconds, ahead = made.take()
         self.wait_seconds += seconds
         self.made_ahead += ahead
         if sent.done is not None:

@@ -50,6 +50,7 @@ def analyse(record: Record) -> Findings:
         memory=_memory(record),
         warm_up=_warm_up(record),
         kernels=breakdown.kernels if breakdown else (),
+        on_device=breakdown.on_device if breakdown else record.environment.device == "cuda",
     )
 
 
@@ -61,7 +62,7 @@ def bottleneck(breakdown: Breakdown | None, found: list[Finding]) -> str:
     if breakdown is None or not breakdown.rows:
         return "Without a trace it cannot be told what the step's time goes to; nothing in its timing stands out."
     row = breakdown.rows[0]
-    share = f"{row.work} takes {100 * row.share:.0f} % of the step"
+    share = f"{label(row.work, breakdown.on_device)} takes {100 * row.share:.0f} % of the step"
     if row.work in IDLE:
         return f"The bottleneck: {share}."
     if row.floor is None or row.floor <= 0:
@@ -71,6 +72,11 @@ def bottleneck(breakdown: Breakdown | None, found: list[Finding]) -> str:
     return (
         f"The step is bound by its own work: {share}, at {times:.2f} times its floor ({near} what the device can do)."
     )
+
+
+def label(work: Work, on_device: bool) -> str:
+    """Of a class in words: on a CPU nothing is idle while the host works."""
+    return "Python and launching" if work is Work.HOST and not on_device else str(work)
 
 
 def floor_rate(record: Record, breakdown: Breakdown | None, rate: float | None) -> float | None:

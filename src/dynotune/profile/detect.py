@@ -23,6 +23,9 @@ from dynotune.profile.remedies import remedy
 WAIT_SHARE = 0.03
 """Of a step: waits for data or ranks above it are said."""
 
+LEAST_WAIT = 5e-4
+"""Seconds: a loader that hands out what is ready already takes some of them."""
+
 READ_SHARE = 0.01
 READ_LINES = 3
 HOST_SHARE = 0.10
@@ -58,7 +61,7 @@ def slow_loader(record: Record, breakdown: Breakdown | None) -> Iterator[Finding
     else:
         told = [one.data_wait for one in quiet(record.timed) if one.data_wait is not None]
         waits = fmean(told) if told else 0.0
-    if step <= 0 or waits / step < WAIT_SHARE:
+    if waits < LEAST_WAIT or waits / step < WAIT_SHARE:
         return
     workers = record.environment.loader_workers
     by = "" if workers is None else f"; {workers} worker{'s' * (workers != 1)} make batches ahead"
@@ -82,7 +85,7 @@ def host_reads(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]
             f" {_ms(cost)} a step ({_percent(cost / step)})"
         )
         yield Finding("host-reads", sentence, cost, remedy(record, "host-reads", cost, step))
-    elif count >= 1:
+    elif count >= 1 and record.environment.world == 1:  # what ranks agree on is read too
         values = "1 value a step goes from a tensor" if count == 1 else f"{count:.0f} values a step go from tensors"
         sentence = f"{values} to Python (`.item()`){where}: free on a CPU, a wait for all work that is queued on a GPU"
         yield Finding("host-reads", sentence, 0.0, remedy(record, "host-reads", 0.0, step))

@@ -147,6 +147,9 @@ class Findings:
     kernels: tuple[tuple[str, Work, float, int], ...] = ()
     """The longest: name, class, seconds and count a step."""
 
+    on_device: bool = True
+    """Whether the time line is a GPU's; else it is that of the host's operators."""
+
     @property
     def clean(self) -> bool:
         """Whether nothing was found that holds the run back."""

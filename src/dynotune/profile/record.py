@@ -16,6 +16,7 @@ from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationErr
 
 from dynotune.data.printable import printable
 from dynotune.errors import DataError
+from dynotune.measure.calibration import Ceilings
 from dynotune.measure.evidence import Evidence, Source
 from dynotune.measure.trace import add_up
 from dynotune.measure.trace_attribution import Attribution
@@ -27,6 +28,11 @@ FORMAT = 1
 
 LARGEST = 1 << 30
 """Bytes of a record, unpacked, that are read."""
+
+__all__ = [
+    "Ceilings", "Environment", "Memory", "ModelFacts", "Record", "SpeedupState", "TimedStep", "Traced", "WarmUp",
+    "WeightGroup", "of_json", "read_record", "to_json", "write_record",
+]  # fmt: skip
 
 LOG, EVALUATE, SAVE = "log", "evaluate", "save"
 """What can happen in a step beside training, in `TimedStep.happened`. Others are said by their own name."""
@@ -221,26 +227,6 @@ class WarmUp:
 
     note: str = ""
     """Why the run was not yet steady when it was timed; empty where it was."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ceilings:
-    """What this device was seen to do at most (`measure.calibration`); None where it was not measured."""
-
-    matmul: Mapping[str, float] = field(default_factory=dict)
-    """FLOPs a second of the fastest matrix product, by precision (`bfloat16`, `float32`)."""
-
-    memory: float | None = None
-    """Bytes a second, read and written together."""
-
-    to_device: float | None = None
-    """Bytes a second from pinned memory of the host."""
-
-    launch: float | None = None
-    """Host seconds for one small operation."""
-
-    note: str = ""
-    """When and how they were measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,4 +116,4 @@ def _above(breakdown: Breakdown, work: Work) -> float:
 
 
 def _command(record: Record, change: str) -> str:
-    return record.measuring.format(change=change) if change and record.measuring else ""
+    return record.measuring.replace("{change}", change) if change and record.measuring else ""

@@ -63,7 +63,7 @@ class Engagement:
     @contextmanager
     def tracing(self, run: "Run", step: Step, clock: WindowClock) -> Iterator[None]:
         """Inside, the step is traced. Training time runs inside, not while the trace is begun and read."""
-        facts = self._facts(run, step)
+        facts = self.facts(run, step)
         self._evidence = None
         waited, ahead = run.feed.wait_seconds, run.feed.made_ahead
         clock.stop()
@@ -153,7 +153,8 @@ class Engagement:
         expected = [e for one in self.installed for e in self.installed.expectations(one) if isinstance(e, Expected)]
         return {place for e in expected for place in e.at}
 
-    def _facts(self, run: "Run", step: Step) -> dict[str, Any]:
+    def facts(self, run: "Run", step: Step) -> dict[str, Any]:
+        """What the run knows of this rank's part of a step, for `Evidence.facts`."""
         head = run.trainee.model.get_output_embeddings()
         units = run.plan.spans
         own = np.concatenate([np.zeros(0, np.int64), *(batch.rows for batch in step.micro_batches)])

@@ -19,7 +19,7 @@ STYLES = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "bold red", Tone.DOUBT: 
 GAP = 2
 """Columns between those of a table."""
 
-WORDS = ("change", "arm", "maths", "name", "machine", "result")
+WORDS = ("class", "change", "arm", "maths", "name", "machine", "result")
 """Columns of words, which stand to the left; figures stand to the right."""
 
 NARROWEST = 10

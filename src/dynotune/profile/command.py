@@ -1,0 +1,108 @@
+"""`dynotune profile`: observe, analyse, keep. Whose run it is makes no difference behind the record."""
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+
+from dynotune.config.whole import WholeConfig
+from dynotune.errors import ConfigError, TrainingError
+from dynotune.measure.calibration import ceilings_of
+from dynotune.parallel.launch import must_be_launched, refuse_missing_gpus, run_processes
+from dynotune.profile.analyse import analyse
+from dynotune.profile.findings import Findings
+from dynotune.profile.keep import keep
+from dynotune.profile.own import Asked, observe
+from dynotune.profile.record import Record, read_record
+from dynotune.say import sayer
+
+SNAPSHOT = "memory.pickle"
+"""Name of the snapshot of memory in the profile's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was asked, as it was typed."""
+
+    named: str
+    """Of the folder."""
+
+    steps: int = 20
+    out: Path | None = None
+    snapshot: bool = False
+    anew: bool = False
+    """Measure the device's ceilings again."""
+
+
+def profile_config(
+    config: WholeConfig, path: Path | None, flags: Sequence[str], options: Options, console: Console
+) -> Record:
+    """Observe a run of ours. path, flags: of the configuration, for the commands that measure remedies.
+
+    Raises what the run raises, and `ConfigError` for an impossible number of steps.
+    """
+    if options.steps < 1:
+        raise ConfigError(f"flag --steps: {options.steps} is no number of steps: give 1 or more.")
+    method = config.method.command
+    words = ["dynotune", "bench", *(["--method", method] if method != "sft" else [])]
+    words += [*(["--config", str(path)] if path else []), *flags]
+    measuring = f"{shlex.join(words)} --set {{change}}"
+    snapshot = _snapshot(options) if options.snapshot and not config.use_cpu else None
+    asked = Asked(options.steps, measuring, snapshot, options.anew)
+    if not must_be_launched(config):
+        return observe(config, asked, console)
+    count = config.gpus or 1
+    refuse_missing_gpus(config, count)
+    with TemporaryDirectory(prefix="dynotune-profile-") as folder:
+        written, record = Path(folder) / "config.yaml", Path(folder) / "record.json.gz"
+        written.write_text(config.to_yaml(), encoding="utf-8")
+        told = {"steps": asked.steps, "measuring": measuring, "snapshot": str(snapshot or ""), "anew": options.anew}
+        command = ["-m", "dynotune.profile.process", str(written), method, json.dumps(told), str(record)]
+        code = run_processes(command, count, Path(folder), sayer(console))
+        if code or not record.is_file():
+            raise TrainingError(f"the run that was profiled ended with exit code {code}; what it printed says why.")
+        return read_record(record)
+
+
+def finish(record: Record, options: Options, say: Callable[[str], None]) -> tuple[Findings, list[str]]:
+    """Measure the ceilings where the record has none and it is of this machine, analyse, keep. Returns paths of files."""
+    import torch
+
+    from dynotune.speedups.machine import machine_of
+
+    device = torch.device(record.environment.device)
+    if not record.ceilings.matmul and (device.type != "cuda" or torch.cuda.is_available()):
+        machine = machine_of(device)
+        if record.environment.machine.get("device") in (None, machine.device):
+            say("measuring what this device can do")
+            record = replace(record, ceilings=ceilings_of(device, machine.key, anew=options.anew))
+    findings = analyse(record)
+    files = keep(record, findings, folder_of(options))
+    snapshot = folder_of(options) / SNAPSHOT
+    return findings, [*files, *([str(snapshot)] if snapshot.is_file() else [])]
+
+
+def folder_of(options: Options) -> Path:
+    """Where it is kept: `--out`, or a folder in `profiles/` by the second and the name."""
+    if options.out is not None:
+        return options.out
+    words = re.sub(r"[^a-z0-9]+", "-", options.named.lower()).strip("-")[:40] or "profile"
+    return Path("profiles") / f"{_STARTED:%Y%m%d-%H%M%S}-{words}"
+
+
+_STARTED = datetime.now(UTC)
+
+
+def _snapshot(options: Options) -> Path:
+    folder = folder_of(options)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be written: {error.strerror}. Name another folder with `--out`.") from error
+    return folder / SNAPSHOT

@@ -1,0 +1,121 @@
+"""A run of Dynotune's own, observed: opened and stood as any run, and left after the steps that were asked for."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+
+from dynotune.bench.workers.counters import count_kernels
+from dynotune.bench.workers.stage import quiet
+from dynotune.config.variables import export_env
+from dynotune.config.whole import WholeConfig
+from dynotune.measure.calibration import ceilings_of
+from dynotune.parallel.join import joined, place
+from dynotune.profile.facts import environment_of, model_facts, optimizer_name, places_of
+from dynotune.profile.observer import Observer
+from dynotune.profile.record import Record, SpeedupState
+from dynotune.say import sayer
+from dynotune.speedups.installed import Installed
+from dynotune.speedups.machine import machine_of
+from dynotune.train.device import set_up_process
+from dynotune.train.given import Given
+from dynotune.train.loop import train
+from dynotune.train.opened import opened
+from dynotune.train.recipes import recipe_of
+from dynotune.train.stand import stand
+
+NOT_RUN = "evaluation, checkpoints, trackers and the hub were off while steps were timed: what they take is not in it"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How to observe."""
+
+    steps: int = 20
+    measuring: str = ""
+    """`Record.measuring`."""
+
+    snapshot: Path | None = None
+    """File for PyTorch's memory viewer."""
+
+    calibrate_anew: bool = False
+
+
+def observe(config: WholeConfig, asked: Asked, console: Console) -> Record:
+    """Train a few steps in a folder that is thrown away. On one of several processes: what the first one saw.
+
+    Raises what a run raises before and in its first steps.
+    """
+    export_env(config.env)
+    here = place(config)
+    device = set_up_process(config, here.local_rank)
+    count_kernels()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="dynotune-profile-")))
+        config = quiet(config, folder / "run")
+        ranks = stack.enter_context(joined(here, device, config.ddp_timeout))
+        ceilings = ceilings_of(device, machine_of(device).key, anew=asked.calibrate_anew)
+        say = sayer(console) if ranks.is_first else _nothing
+        observer = Observer(asked.steps, device, say, asked.snapshot if ranks.is_first else None)
+        recipe, given = recipe_of(config), Given(callbacks=[observer])
+        it = stack.enter_context(opened(config, recipe, given, ranks, device, console))
+        undo = stack.enter_context(ExitStack())
+        standing = stand(it, config, recipe, given, undo=undo)
+        run, execution = standing.run, standing.execution
+        model = it.prepared.model
+        compute = str(execution.site.context.compute).removeprefix("torch.")
+        packed = execution.site.attention if execution.site.packed else ""
+        facts = model_facts(model, compute if compute in ("bfloat16", "float16") else "", packed)
+        observer.run, observer.places = run, places_of(model, facts.head_places)
+        try:
+            train(run)
+        finally:
+            run.display.stop()
+        paths = (
+            {"data": Path(config.dataset_name)} if config.dataset_name and Path(config.dataset_name).exists() else {}
+        )
+        if config.model_name_or_path and Path(config.model_name_or_path).exists():
+            paths["model"] = Path(config.model_name_or_path)
+        return Record(
+            trainer="dynotune",
+            timed=tuple(observer.timed),
+            traced=tuple(observer.traced),
+            environment=environment_of(
+                device,
+                world=ranks.world,
+                loader_workers=1 if run.feed.ahead else 0,
+                pinned=device.type == "cuda",
+                paths=paths,
+            ),
+            model=facts,
+            memory=observer.memory,
+            ceilings=ceilings,
+            warm_up=observer.warm_up,
+            method=config.method.command,
+            optimizer=optimizer_name(run.trainee.optimizer),
+            speedups=tuple(_states(execution.installed)),
+            measuring=asked.measuring,
+            notes=(
+                NOT_RUN,
+                *(() if observer.traced else ("another profiler ran in this process: nothing was traced",)),
+            ),
+            when=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+
+def _states(installed: Installed) -> list[SpeedupState]:
+    found = []
+    for one in installed.decisions:
+        state = "installed" if one.no is None else "off" if one.setting == "off" else "left out"
+        reason = one.no.reason if one.no else ""
+        # What surprises nobody (no GPU, another of its slot runs) needs no remedy.
+        remedy = one.no.remedy if one.no and not one.no.expected and one.behind is None else ""
+        found.append(SpeedupState(one.name, str(one.speedup.kind), state, reason, remedy))
+    return found
+
+
+def _nothing(text: str) -> None:
+    pass
