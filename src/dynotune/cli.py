@@ -100,6 +100,7 @@ app.command(
     help_epilogue="Examples:\n\n"
     "dynotune profile --config sft.yaml\n\n"
     "dynotune profile --method dpo --config dpo.yaml --steps 50\n\n"
+    "dynotune profile -- python train.py\n\n"
     "dynotune profile --record profiles/mine/record.json.gz --json",
 )
 app.command(

@@ -36,6 +36,12 @@ def profile(
     steps: Annotated[
         int, _flag("steps", "Steps that are timed, behind the warm-up and before those that are traced.")
     ] = 20,
+    warm_up: Annotated[
+        int | None, _flag("warm_up", "Steps before [default: until nothing moves and steps are level].")
+    ] = None,
+    go_on: Annotated[
+        bool, _flag("go_on", "Let the script behind `--` go on to its own end, instead of stopping it.", _WHAT)
+    ] = False,
     out: Annotated[Path | None, _flag("out", "Folder of the files [default: a new one in `profiles/`].")] = None,
     memory_snapshot: Annotated[
         bool,
@@ -53,6 +59,8 @@ def profile(
 ) -> None:
     """Where the time of a training step goes, what holds it back, and what would change that."""
     from dynotune.profile.command import Options, finish, profile_config
+    from dynotune.profile.foreign import command as foreign
+    from dynotune.profile.foreign.protocol import Asked as Watched
     from dynotune.profile.keep import as_json as plain
     from dynotune.profile.record import read_record
     from dynotune.profile.screen import show
@@ -69,7 +77,7 @@ def profile(
     if command and record:
         raise ConfigError("`--record` and a command behind `--` are both given: keep one.")
     named = config.stem if config else Path(command[-1]).stem if command else record.stem if record else "run"
-    options = Options(named, steps, out, memory_snapshot, calibrate)
+    options = Options(named, steps, out, memory_snapshot, calibrate, warm_up)
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
         console = Console(stderr=as_json)
         say = sayer(console)
@@ -79,7 +87,8 @@ def profile(
             except OSError as error:
                 raise ConfigError(f"{record} cannot be read: {error.strerror}.") from error
         elif command:
-            raise ConfigError("`dynotune profile -- COMMAND` is not in this version.")
+            asked = Watched(steps, warm_up=warm_up, stop=not go_on)
+            found = foreign.profile(foreign.Options(command, asked), say)
         else:
             flags = [word for name, value in keys.items() if value is not None for word in (f"--{name}", *value)]
             resolved = load(config, keys, METHODS[method], to_run=True)

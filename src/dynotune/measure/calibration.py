@@ -121,7 +121,7 @@ def _fastest(device: "torch.device", run: Callable[[], object]) -> float:
             mark.record()
         torch.cuda.synchronize(device)
         return float(min(a.elapsed_time(b) for a, b in pairwise(marks))) / 1e3
-    took, began = [], time.perf_counter()
+    took, began = list[float](), time.perf_counter()
     while len(took) < TIMES and (not took or time.perf_counter() - began < SECONDS):
         start = time.perf_counter()
         run()

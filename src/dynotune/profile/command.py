@@ -39,6 +39,9 @@ class Options:
     anew: bool = False
     """Measure the device's ceilings again."""
 
+    warm_up: int | None = None
+    """Steps of it; None: by rule."""
+
 
 def profile_config(
     config: WholeConfig, path: Path | None, flags: Sequence[str], options: Options, console: Console
@@ -47,14 +50,14 @@ def profile_config(
 
     Raises what the run raises, and `ConfigError` for an impossible number of steps.
     """
-    if options.steps < 1:
-        raise ConfigError(f"flag --steps: {options.steps} is no number of steps: give 1 or more.")
+    if options.steps < 1 or (1 if options.warm_up is None else options.warm_up) < 1:
+        raise ConfigError("`--steps` and `--warm_up` are at least 1.")
     method = config.method.command
     words = ["dynotune", "bench", *(["--method", method] if method != "sft" else [])]
     words += [*(["--config", str(path)] if path else []), *flags]
     measuring = f"{shlex.join(words)} --set {{change}}"
     snapshot = _snapshot(options) if options.snapshot and not config.use_cpu else None
-    asked = Asked(options.steps, measuring, snapshot, options.anew)
+    asked = Asked(options.steps, measuring, snapshot, options.anew, options.warm_up)
     if not must_be_launched(config):
         return observe(config, asked, console)
     count = config.gpus or 1
@@ -62,7 +65,13 @@ def profile_config(
     with TemporaryDirectory(prefix="dynotune-profile-") as folder:
         written, record = Path(folder) / "config.yaml", Path(folder) / "record.json.gz"
         written.write_text(config.to_yaml(), encoding="utf-8")
-        told = {"steps": asked.steps, "measuring": measuring, "snapshot": str(snapshot or ""), "anew": options.anew}
+        told = {
+            "steps": asked.steps,
+            "measuring": measuring,
+            "snapshot": str(snapshot or ""),
+            "anew": options.anew,
+            "warm_up": asked.warm_up,
+        }
         command = ["-m", "dynotune.profile.process", str(written), method, json.dumps(told), str(record)]
         code = run_processes(command, count, Path(folder), sayer(console))
         if code or not record.is_file():

@@ -23,7 +23,7 @@ from dynotune.profile.remedies import remedy
 WAIT_SHARE = 0.03
 """Of a step: waits for data or ranks above it are said."""
 
-LEAST_WAIT = 5e-4
+LEAST_WAIT = 2e-4
 """Seconds: a loader that hands out what is ready already takes some of them."""
 
 READ_SHARE = 0.01

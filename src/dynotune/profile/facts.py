@@ -25,7 +25,7 @@ def model_facts(model: "nn.Module", asked_precision: str = "", attention: str = 
     for p in model.parameters():
         groups[str(p.device), str(p.dtype).removeprefix("torch."), p.requires_grad] += p.numel()
     base: Any = model.get_base_model() if hasattr(model, "peft_config") else model  # type: ignore[operator]
-    config = getattr(base, "config", None)
+    config: Any = getattr(base, "config", None)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     heads = _int(text, "num_attention_heads")
     hidden = _int(text, "hidden_size")

@@ -18,6 +18,7 @@ from transformers import TrainerCallback
 
 from dynotune.bench.running.steady import MOST_STEPS, WarmingUp
 from dynotune.bench.workers.counters import counters
+from dynotune.measure.compiles import graphs
 from dynotune.measure.timeline import DATA_MARK
 from dynotune.measure.trace import NOT_TRACING, TracedStep, Tracer
 from dynotune.plan.plan import Step
@@ -35,9 +36,16 @@ class Observer(TrainerCallback):
     """Of one run. `run` is set before the loop begins."""
 
     def __init__(
-        self, steps: int, device: torch.device, say: Callable[[str], None], snapshot: Path | None = None
+        self,
+        steps: int,
+        device: torch.device,
+        say: Callable[[str], None],
+        snapshot: Path | None = None,
+        warm_up: int | None = None,
     ) -> None:
-        """steps: that are timed. snapshot: file for a snapshot of the memory of the traced steps, on a GPU."""
+        """steps: that are timed. snapshot: file for a snapshot of the memory of the traced steps, on a GPU. warm_up: steps
+        of it, in the place of the rule."""
+        self.warm_steps = warm_up
         self.steps, self.device, self.say, self.snapshot = steps, device, say, snapshot
         self.run: Run | None = None
         self.places: list[str] = []
@@ -85,7 +93,8 @@ class Observer(TrainerCallback):
         self._wait()
         now = time.perf_counter()
         self.warming.step(now - self._now, counters(self.device), max(1, step.real_tokens))
-        over = bool(self.run.ranks.from_first(self.warming.over))
+        enough = self.warming.over if self.warm_steps is None else self.warming.steps >= self.warm_steps
+        over = bool(self.run.ranks.from_first(enough))
         if over:
             self.say(f"timing {self.steps} steps")
             if self.device.type == "cuda":
@@ -97,12 +106,12 @@ class Observer(TrainerCallback):
         """From here on the next step is timed."""
         self._now = time.perf_counter()
         self._waited = self.run.feed.wait_seconds if self.run is not None else 0.0
-        self._graphs = counters(self.device)["compilations"]
+        self._graphs = graphs()
 
     def _time(self, step: Step, logs: bool) -> None:
         assert self.run is not None
         self._marks.append(self._mark())
-        graphs = counters(self.device)["compilations"]
+        made = graphs()
         self.timed.append(
             TimedStep(
                 number=step.number,
@@ -113,7 +122,7 @@ class Observer(TrainerCallback):
                 processed_tokens=int(step.processed_tokens),
                 label_tokens=int(step.label_tokens),
                 happened=(LOG,) if logs else (),
-                compilations=graphs - self._graphs,
+                compilations=made - self._graphs,
                 model_flops=self.run.journal.utilisation.of_step(step).model_flops or None,
             )
         )

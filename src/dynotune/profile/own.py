@@ -42,6 +42,8 @@ class Asked:
     """File for PyTorch's memory viewer."""
 
     calibrate_anew: bool = False
+    warm_up: int | None = None
+    """Steps before, in the place of the rule."""
 
 
 def observe(config: WholeConfig, asked: Asked, console: Console) -> Record:
@@ -59,7 +61,7 @@ def observe(config: WholeConfig, asked: Asked, console: Console) -> Record:
         ranks = stack.enter_context(joined(here, device, config.ddp_timeout))
         ceilings = ceilings_of(device, machine_of(device).key, anew=asked.calibrate_anew)
         say = sayer(console) if ranks.is_first else _nothing
-        observer = Observer(asked.steps, device, say, asked.snapshot if ranks.is_first else None)
+        observer = Observer(asked.steps, device, say, asked.snapshot if ranks.is_first else None, asked.warm_up)
         recipe, given = recipe_of(config), Given(callbacks=[observer])
         it = stack.enter_context(opened(config, recipe, given, ranks, device, console))
         undo = stack.enter_context(ExitStack())

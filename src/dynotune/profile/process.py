@@ -24,7 +24,9 @@ def main() -> int:
     snapshot = Path(told["snapshot"]) if told["snapshot"] else None
     console = Console(stderr=True)
     try:
-        found = observe(config, Asked(told["steps"], told["measuring"], snapshot, told["anew"]), console)
+        found = observe(
+            config, Asked(told["steps"], told["measuring"], snapshot, told["anew"], told["warm_up"]), console
+        )
     except DynotuneError as error:
         console.print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
         return 2
