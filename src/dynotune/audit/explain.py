@@ -46,7 +46,7 @@ def page(rule: Rule) -> str:
     ]
     for title, example in (("Found here", rule.bad), ("Not found here", rule.good)):
         if example is not None:
-            lines += ["", f"## {title}", "", *_files(example)]
+            lines += ["", f"## {title}", *_files(example)]
     if told.sources:
         lines += ["", "## Sources", "", *(f"- {source}" for source in told.sources)]
     return "\n".join(lines).rstrip() + "\n"
@@ -56,7 +56,7 @@ def _files(example: Example) -> Iterator[str]:
     for name, text in example.files.items():
         language = LANGUAGES.get(PurePosixPath(name).suffix, "text")
         fence = "````" if "```" in text else "```"
-        yield from (f"`{name}`:", "", f"{fence}{language}", text.rstrip("\n"), fence, "")
+        yield from ("", f"`{name}`:", "", f"{fence}{language}", text.rstrip("\n"), fence)
 
 
 LEVELS = {
@@ -66,8 +66,3 @@ LEVELS = {
     Level.PROFILED: "seen in a profile or the record of a run",
     Level.MEASURED: "measured here in pairs, by `dynotune bench`",
 }
-
-
-def rule_list(rules: dict[str, Rule]) -> list[tuple[str, str, str]]:
-    """Code, name and summary of each."""
-    return [(code, rule.name, rule.summary) for code, rule in rules.items()]
