@@ -9,7 +9,8 @@ import pytest
 from dynotune.cli import run as command
 from dynotune.errors import DataError
 from dynotune.report import run_page
-from dynotune.report.run_page import POINTS, run_section, write_run_report
+from dynotune.report.meter_part import POINTS, thinned
+from dynotune.report.run_page import run_section, write_run_report
 from tests.report.html_pages import Page, require_alone, require_readable
 
 NASTY = "\x1b[2J</td><script>alert(1)</script>"
@@ -58,6 +59,32 @@ def test_it_says_what_the_files_say(tmp_path: Path) -> None:
     assert "someone" not in page.words
 
 
+def test_the_meter_has_its_place(tmp_path: Path) -> None:
+    """Where the time went adds up, warnings are shown, and curves of what a machine cannot tell are not drawn."""
+    times = {"time/forward_backward": 7.0, "time/data_wait": 2.0, "time/evaluation": 1.0, "time/host": None}
+    place = folder(tmp_path / "run", **times, **{"memory/peak_backward_gib": 33.25})
+    rows = [
+        {"step": i + 1, "loss": 1.0, "tokens_per_second": 10.0, "mfu": 0.4, "fill": 0.9, "host/rss_gib": 2.0}
+        for i in range(9)
+    ]
+    (place / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, ["no row"]][:9]))
+    said = {"step": 4, "name": "data-bound", "figure": NASTY, "remedy": "Look at the loader."}
+    (place / "warnings.jsonl").write_text(json.dumps(said) + "\nhalf a li")
+    text = write_run_report(place)
+    page = Page(text)
+    require_alone(page)
+    require_readable(page)
+    for said_there in (
+        "What held it back", "data-bound, at step 4", "Look at the loader.", "Where the time went", "forward and backward",
+        "7.0 s, 70.0 %", "Goodput", "70.0 %", "MFU 40", "backward", "33.25", "run on the host 2",
+    ):  # fmt: skip
+        assert said_there in page.words, said_there
+    assert "<script>" not in text
+    assert page.tags["svg"] == 5  # loss, wall time, speed, use, memory
+    assert "GPU use" not in page.words
+    assert len(text) < 2_000_000
+
+
 def test_an_interrupted_run_says_so_first(tmp_path: Path) -> None:
     place = folder(tmp_path / "run", interrupted={"why": "SIGTERM", "step": 3, "of": 9, "checkpoint": "x"})
     assert "ended before its last step, after 3 of 9: SIGTERM" in Page(write_run_report(place)).words
@@ -100,7 +127,7 @@ def test_strange_values_are_no_trap(tmp_path: Path) -> None:
 def test_a_long_run_is_thinned_and_keeps_its_ends(tmp_path: Path) -> None:
     text = write_run_report(folder(tmp_path / "run", rows=3 * POINTS))
     assert len(text) < 200_000
-    curve = run_page._thinned(run_page.read_curves(tmp_path / "run" / "metrics.jsonl")[0])
+    curve = thinned(run_page.read_curves(tmp_path / "run" / "metrics.jsonl")[0])
     assert len(curve.steps) == POINTS
     assert (curve.steps[0], curve.steps[-1]) == (1, 3 * POINTS)
 

@@ -61,6 +61,16 @@ def read_curves(metrics: Path) -> list[Curve]:
     return [curve for name in names if (curve := _curve(name, points[name])).steps]
 
 
+def finite(value: Any) -> float | None:
+    """The value of a JSON number that is one; None for all else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
 def _curve_name(key: str) -> str | None:
     if key == "loss":
         return "train"

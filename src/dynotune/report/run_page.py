@@ -4,7 +4,6 @@ What a folder lacks is left out and said; a file that is damaged is an error tha
 """
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from dynotune.bench.showing.grids import Grid, Line, Tone
 from dynotune.config.reading.files import read_file
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError, DataError
-from dynotune.report.curves import Curve, read_curves
+from dynotune.report.curves import finite, read_curves
+from dynotune.report.meter_part import peaks, pictures, rows_of, thinned, wall_time, warnings
 from dynotune.report.model_card import public_name
 from dynotune.report.page import Banner, Code, Fold, Heading, Lead, Lines, Part, Picture, Section, Table, render
 from dynotune.report.settings import without_local_paths, without_secrets
@@ -26,9 +26,6 @@ NAME = "report.html"
 
 LARGEST = 1 << 28
 """Bytes of a file that is read."""
-
-POINTS = 2000
-"""Of a curve that are drawn: of more, so many that are evenly apart, the last one among them."""
 
 MOST = 200
 """Rows of a table."""
@@ -78,7 +75,9 @@ def _parts(run: Path) -> Iterator[Part]:
         yield from _results(summary)
     if missing:
         yield Lines((Line(f"The folder has no {', '.join(missing)}.", Tone.DOUBT),))
+    yield from warnings(run / "warnings.jsonl")
     yield from _curves(run / "metrics.jsonl")
+    yield from wall_time(summary)
     yield from _engagement(run / "engagement.json")
     yield from _ledger(_read(run / "ledger.json"))
     yield from _memory(run)
@@ -100,9 +99,9 @@ def _results(summary: Mapping[str, Any]) -> Iterator[Part]:
     if isinstance(interrupted, Mapping):
         where = f"{interrupted.get('step')} of {interrupted.get('of')}"
         yield Banner(printable(f"ended before its last step, after {where}: {interrupted.get('why')}", 300))
-    steps, tokens, seconds = (_number(summary.get(key)) for key in ("steps", "real_tokens", "train_seconds"))
+    steps, tokens, seconds = (finite(summary.get(key)) for key in ("steps", "real_tokens", "train_seconds"))
     if None not in (steps, tokens, seconds):
-        loss = _number(summary.get("train_loss"))
+        loss = finite(summary.get("train_loss"))
         ends = "" if loss is None else f"; mean training loss {loss:.4f}"
         yield Lead(f"{steps:,.0f} steps, {tokens:,.0f} real tokens in {seconds:,.1f} s{ends}")
     yield Lines((Line(_speed(summary)),))
@@ -125,38 +124,12 @@ def _curves(metrics: Path) -> Iterator[Part]:
     if not metrics.is_file():
         return
     _bounded(metrics)
-    curves = [_thinned(curve) for curve in read_curves(metrics)][:6]
+    curves = [thinned(curve) for curve in read_curves(metrics)][:6]
     if curves:
         yield Heading("Loss")
         yield Picture(svg_loss_curve(curves, "Loss over steps", on_page=True), "Training loss of each row of metrics.jsonl"
                       " (line), loss on held-out data (marks).")  # fmt: skip
-    speed = _speed_curve(metrics)
-    if speed is not None:
-        yield Heading("Speed")
-        picture = svg_loss_curve([_thinned(speed)], "Real tokens a second over steps", "tok/s", on_page=True)
-        yield Picture(picture, "Real tokens a second over the wall time of the window of each row.")
-
-
-def _thinned(curve: Curve) -> Curve:
-    if len(curve.steps) <= POINTS:
-        return curve
-    kept = [round(i * (len(curve.steps) - 1) / (POINTS - 1)) for i in range(POINTS)]
-    return Curve(curve.name, [curve.steps[i] for i in kept], [curve.losses[i] for i in kept], curve.not_finite)
-
-
-def _speed_curve(metrics: Path) -> Curve | None:
-    """`read_curves` has checked the lines."""
-    points: dict[int, float] = {}
-    for line in metrics.read_text(encoding="utf-8").split("\n"):
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        rate, step = _number(row.get("tokens_per_second")), row.get("step")
-        if rate is not None and isinstance(step, int):
-            points[step] = rate
-    steps = sorted(points)
-    return Curve("train", steps, [points[step] for step in steps]) if steps else None
+    yield from pictures(rows_of(metrics))
 
 
 def _engagement(path: Path) -> Iterator[Part]:
@@ -229,12 +202,12 @@ def _ledger(ledger: Mapping[str, Any]) -> Iterator[Part]:
 def _memory(run: Path) -> Iterator[Part]:
     summary, environment = _read(run / "summary.json"), _read(run / "environment.json")
     rows = []
-    peak = _number(summary.get("peak_memory_gib"))
+    peak = finite(summary.get("peak_memory_gib"))
     if peak is not None:
         rows.append((Line("most that PyTorch held allocated, GiB"), Line(f"{peak:.2f}")))
     gpus = environment.get("gpus")
     for gpu in gpus[:16] if isinstance(gpus, list) else []:
-        size = _number(gpu.get("memory")) if isinstance(gpu, Mapping) else None
+        size = finite(gpu.get("memory")) if isinstance(gpu, Mapping) else None
         if size is not None:
             rows.append((Line(f"{printable(str(gpu.get('name')), 60)}, GiB"), Line(f"{size / (1 << 30):.2f}")))
     lost = summary.get("out_of_memory")
@@ -243,6 +216,7 @@ def _memory(run: Path) -> Iterator[Part]:
     if peak is not None or lost:
         yield Heading("Memory")
         yield Table(Grid("memory of a device", ("what", "value"), tuple(rows)))
+        yield from peaks(summary)
 
 
 def _pairs(title: str, values: Mapping[str, Any]) -> Table:
@@ -276,7 +250,7 @@ def _spelt(name: str) -> str:
 def _figure(name: str, value: Any) -> str:
     if value is None:
         return ""
-    number = _number(value)
+    number = finite(value)
     if number is None:
         return printable(str(value), 300)
     if name in SHARES:
@@ -284,15 +258,6 @@ def _figure(name: str, value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return f"{number:,.4g}" if abs(number) < 1000 else f"{number:,.0f}"
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
 
 
 def _bounded(path: Path) -> None:

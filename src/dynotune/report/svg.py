@@ -10,15 +10,24 @@ WIDTH, HEIGHT = 720, 400
 LEFT, RIGHT, TOP, BOTTOM = 64, 20, 44, 52
 
 
-def svg_loss_curve(curves: list[Curve], title: str = "loss", of: str = "loss", *, on_page: bool = False) -> str:
+def svg_curves(curves: list[Curve], title: str, unit: str) -> str:
+    """Lines over steps as a picture of a page, whose style has its classes. The axis begins at 0."""
+    return _svg(curves, title, unit, on_page=True, marks=False)
+
+
+def svg_loss_curve(curves: list[Curve], title: str = "loss", *, on_page: bool = False) -> str:
     """A self-contained SVG document with training and evaluation loss over steps.
 
-    of: what the curves are of; an axis of anything but a loss begins at 0. on_page: the picture stands in a page, whose
-    style has its classes.
+    on_page: the picture stands in a page, whose style has its classes.
 
     Raises:
         ValueError: there is no curve to draw.
     """
+    return _svg(curves, title, "loss", on_page=on_page, marks=True)
+
+
+def _svg(curves: list[Curve], title: str, of: str, *, on_page: bool, marks: bool) -> str:
+    """marks: evaluations are points of their own, each with a mark."""
     if not curves:
         raise ValueError("no curve to draw: no loss was logged")
     axes = axes_for(curves, x_ticks=6, y_ticks=5, from_zero=of != "loss")
@@ -32,8 +41,8 @@ def svg_loss_curve(curves: list[Curve], title: str = "loss", of: str = "loss", *
         *_grid(axes),
     ]
     for index, curve in enumerate(curves):
-        parts += _curve(curve, index, axes)
-    parts += _legend(curves, of)
+        parts += _curve(curve, index, axes, marks)
+    parts += _legend(curves)
     parts.append("</svg>")
     return "\n".join(parts) + "\n"
 
@@ -81,19 +90,18 @@ def _grid(axes: Axes) -> list[str]:
     return parts
 
 
-def _curve(curve: Curve, index: int, axes: Axes) -> list[str]:
+def _curve(curve: Curve, index: int, axes: Axes, marks: bool) -> list[str]:
     points = [(_x(axes, s), _y(axes, v)) for s, v in zip(curve.steps, curve.losses, strict=True)]
     parts = [f'<polyline class="line s{index}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}"/>']
-    if not curve.is_train or len(points) == 1:
+    if (marks and not curve.is_train) or len(points) == 1:
         parts += [f'<circle class="f{index}" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>' for x, y in points]
     return parts
 
 
-def _legend(curves: list[Curve], of: str) -> list[str]:
+def _legend(curves: list[Curve]) -> list[str]:
     parts, x = [], float(LEFT)
     for index, curve in enumerate(curves):
-        name = of if curve.is_train and of != "loss" else curve.name
-        label = f"{name} {tick_label(curve.losses[-1])}"
+        label = f"{curve.name} {tick_label(curve.losses[-1])}"
         if curve.not_finite:
             label += f" ({curve.not_finite} not finite)"
         parts.append(f'<line class="line s{index}" x1="{x:.1f}" x2="{x + 18:.1f}" y1="22" y2="22"/>')
