@@ -1,0 +1,97 @@
+"""MSR001: tokens a second that count padding."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.steps import place_of
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_SPEED = re.compile(r"tok\w*[_/ ]*(per|/|p)[_ ]*s(ec(ond)?)?\b|\btps\b|throughput|tokens?/s", re.IGNORECASE)
+_PADS = frozenset(
+    {"DataCollatorWithPadding", "DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq", "pad_sequence", "pad"}
+)
+_WHOLE = re.compile(
+    r"input_ids(\"\]|'\])?\.(numel\(\)|nelement\(\)|size\(0\)\s*\*|shape\[0\]\s*\*)|"
+    r"(batch_size|bsz|\bbs\b)\w*\s*\*\s*[\w.]*(max_(seq_)?len(gth)?|seq_?len(gth)?|block_size|cutoff_len)\b",
+    re.IGNORECASE,
+)
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    if not _SPEED.search(script.source) or not _pads(script):
+        return
+    if re.search(
+        r"attention_mask(\"\]|'\])?\)?\.sum\(|!=\s*[\w.]*pad_token_id|cu_seqlens|ne\([\w.]*pad", script.source
+    ):
+        return  # it knows which tokens are real
+    for node in ast.walk(script.tree):
+        if not isinstance(node, (ast.Assign, ast.AugAssign)) or node.value is None:
+            continue
+        target = ast.unparse(node.target if isinstance(node, ast.AugAssign) else node.targets[0])
+        counted = ast.unparse(node.value)
+        found = _WHOLE.search(counted)
+        if found is None or not re.search(r"tok|tps|throughput", target, re.IGNORECASE):
+            continue
+        yield Finding(
+            f"`{target}` counts `{found[0]}`, padding included, and a speed is made of it: more padding reads as"
+            f" faster.",
+            place=place_of(script, node),
+            evidence=Evidence(Level.TEXT, {"counts": found[0], "as": target}),
+            stake=Stake(AtStake.FIGURES),
+            remedy=Remedy(
+                Risk.SAFE,
+                "Count `batch['attention_mask'].sum()`, added up on the device.",
+                effort=Effort.LINE,
+                measure="dynotune plan --config sft.yaml",
+            ),
+        )
+        return
+
+
+def _pads(script: Script) -> bool:
+    for call in script.calls:
+        if call.name.rpartition(".")[2] in _PADS:
+            return True
+        padding = call.arguments.get("padding") if "tokenizer" in call.name.lower() else None
+        if padding is not None and padding.value not in (False, None, "do_not_pad"):
+            return True
+    return False
+
+
+_LOOP = """import time
+from transformers import DataCollatorWithPadding
+
+collate = DataCollatorWithPadding(tokenizer)
+start, tokens = time.time(), 0
+for batch in train_loader:
+    model(**batch).loss.backward()
+    tokens += %s
+print("tokens per second", tokens / (time.time() - start))
+"""
+RULE = Rule(
+    code="MSR001",
+    name="padding-counted",
+    summary="A figure of tokens a second counts padding.",
+    group=Group.MEASURE,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="`input_ids.numel()` and rows times the maximal length count what was multiplied, not what was learned"
+        " from.",
+        why="Padding to the longest row, or to a limit, raises the figure; packing, which trains several times"
+        " faster, lowers"
+        " it. People have thrown it away for that.",
+        detected="E0: such a count goes into a variable of tokens, the file makes a speed of it, pads its batches,"
+        " and nowhere"
+        " counts real tokens.",
+        proven="`dynotune plan` prints real and processed tokens of the data, and their ratio.",
+        deliberate=("It is meant as the device's work, and is called so.",),
+        sources=("Where three meanings of tokens a second are listed: torchtitan issue 4192; torchtune issue 2296",),
+    ),
+    bad=Example({"train.py": _LOOP % 'batch["input_ids"].numel()'}, says="padding included"),
+    good=Example({"train.py": _LOOP % 'batch["attention_mask"].sum()'}),
+)

@@ -1,0 +1,96 @@
+"""MSR002: a clock that is read before the device has done the work."""
+
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.steps import loops, on_device, text_at
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_CLOCKS = frozenset({"time.time", "time.perf_counter", "time.monotonic", "time.perf_counter_ns", "time.time_ns"})
+_WAITS = re.compile(
+    r"synchronize|\.item\(|\.cpu\(|\.tolist\(|cuda\.Event|float\(\w*loss|print\(.*loss|\.numpy\(|wait_for_everyone"
+)
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    if not on_device(script):
+        return
+    for loop in loops(script):
+        clocks = [call for call in loop.calls if call.name in _CLOCKS and call.each_step]
+        inside = [call for call in clocks if loop.place.line < call.place.line <= loop.place.end_line]
+        starts = [call for call in inside if re.fullmatch(r"\w+", call.result)]
+        backward = loop.has("backward")
+        if not starts or not backward or _WAITS.search(loop.text):
+            continue
+        if any(_WAITS.search(text_at(script, call.place)) for call in loop.calls):
+            continue  # in a helper
+        for start in starts:
+            stop = _stop(script, inside, start)
+            if stop is None or not any(start.place.line < call.place.line < stop.place.line for call in backward):
+                continue
+            if len(re.findall(rf"^\s*{start.result}\s*=", loop.text, re.MULTILINE)) != 1:
+                continue  # taken again at the end: from one end to the next all work is in
+            yield Finding(
+                f"`{start.result}` is taken and read within a step, and nothing waits for the device between: it"
+                f" times how"
+                " fast the host asks, not how fast the work is done.",
+                place=stop.place,
+                evidence=Evidence(Level.TEXT, {"clock": stop.name}),
+                stake=Stake(AtStake.FIGURES),
+                remedy=Remedy(
+                    Risk.SAFE,
+                    "Time many steps at once with `torch.cuda.synchronize()` at both ends, or record"
+                    " `torch.cuda.Event`s.",
+                    measure="dynotune profile -- python train.py",
+                ),
+                also=(start.place,),
+            )
+            break
+
+
+def _stop(script: Script, clocks: list[Call], start: Call) -> Call | None:
+    """Where the clock is read against its start, later in the same round."""
+    lines = script.source.split("\n")
+    for call in clocks:
+        text = lines[call.place.line - 1] if call.place.line else ""
+        if call.place.line > start.place.line and re.search(rf"-\s*{re.escape(start.result)}\b", text):
+            return call
+    return None
+
+
+_LOOP = """import time
+import torch
+
+model.cuda()
+for batch in train_loader:
+    start = time.perf_counter()
+    loss = model(**batch).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+%s    seconds.append(time.perf_counter() - start)
+"""
+RULE = Rule(
+    code="MSR002",
+    name="clock-without-waiting",
+    summary="A step is timed without waiting for the device.",
+    group=Group.MEASURE,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="Kernels run after the call that asks for them has returned. A host's clock around them shows the asking.",
+        why="Such a figure can be ten times too small, changes with what happens to wait, and rewards asking.",
+        detected="E0: within one round of a training loop a clock is started before the backward pass and read"
+        " after it, and"
+        " nothing in the loop waits for the device. A clock from the end of a step to the end of the next is not"
+        " reported: over many steps it is right.",
+        proven="Put `torch.cuda.synchronize()` before both readings and compare.",
+        deliberate=("The host's share of the step is what is wanted.",),
+        sources=("PyTorch's CUDA semantics, asynchronous execution",),
+    ),
+    bad=Example({"train.py": _LOOP % ""}, says="nothing waits"),
+    good=Example({"train.py": _LOOP % "    torch.cuda.synchronize()\n"}),
+)
