@@ -26,13 +26,15 @@ def test_a_model_spread_in_each_process() -> None:
 
 
 def test_a_search_for_unused_parameters() -> None:
-    assert findings("DST002", a_job(ddp_find_unused_parameters=True))
+    dense = {"model_name_or_path": "Qwen/Qwen2.5-7B"}
+    assert findings("DST002", a_job(**dense, ddp_find_unused_parameters=True))
+    assert not findings("DST002", a_job(model_name_or_path="Qwen/Qwen3-30B-A3B", ddp_find_unused_parameters=True))
     for values in (
         {"ddp_find_unused_parameters": True, "num_processes": 1},
         {"ddp_find_unused_parameters": False, "num_processes": 4},
         {"ddp_find_unused_parameters": UNKNOWN},
     ):
-        assert not findings("DST002", a_job(**values))
+        assert not findings("DST002", a_job(**dense, **values))
 
 
 QLORA: dict[str, Any] = {"load_in_4bit": True, "distributed_type": "FSDP"}

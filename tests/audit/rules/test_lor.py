@@ -1,11 +1,14 @@
 """Promise: rules on adapters know the model's modules, and judge no pattern."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from dynotune.audit.facts.job import Method, Trainer
+from dynotune.audit.facts.job import Job, Method, Trainer
+from dynotune.audit.facts.setting import Setting
 from dynotune.audit.finding import AtStake
+from dynotune.audit.place import Place
 from tests.audit.rules.facts import UNKNOWN, Default, a_job, findings
 
 QWEN: dict[str, Any] = {"model_name_or_path": "Qwen/Qwen2.5-7B", "use_peft": True}
@@ -43,8 +46,17 @@ def test_adapters_that_nobody_makes() -> None:
     assert (found.remedy.changes[0].name, found.remedy.changes[0].value) == ("use_peft", True)
     (found,) = findings("LOR002", a_job(use_peft=Default(False), load_in_4bit=True))
     assert found.stake.what is AtStake.STOPS
+    (found,) = findings("LOR002", a_job(use_peft=False, lora_r=16))
+    assert found.stake.what is AtStake.CLARITY
     (found,) = findings("LOR002", a_job(Trainer.AXOLOTL, lora_r=16))
     assert found.remedy.changes[0].name == "adapter"
+
+
+def another_kind() -> Job:
+    """LLaMA-Factory's `finetuning_type: oft`."""
+    job = a_job(Trainer.LLAMA_FACTORY, lora_r=16)
+    oft = Setting("use_peft", False, Place("run.yaml", 1), given_as="finetuning_type", given_value="oft")
+    return replace(job, settings={**job.settings, "use_peft": oft})
 
 
 @pytest.mark.parametrize(
@@ -56,6 +68,7 @@ def test_adapters_that_nobody_makes() -> None:
         a_job(use_peft=Default(False), load_in_4bit=False),
         a_job(use_peft=Default(False), lora_r=16, file="train.py"),
         a_job(Trainer.AXOLOTL, use_peft=True, lora_r=16),
+        another_kind(),
         a_job(Trainer.TRANSFORMERS, use_peft=False, lora_r=16),
     ],
 )

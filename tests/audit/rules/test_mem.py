@@ -90,9 +90,9 @@ LOGITS: dict[str, Any] = {
 
 
 def test_logits_in_memory() -> None:
-    (found,) = findings("MEM003", a_job(Trainer.LLAMA_FACTORY, **LOGITS))
+    (found,) = findings("MEM003", a_job(Trainer.LLAMA_FACTORY, keys={"do_train": True}, **LOGITS))
     assert found.stake.high == pytest.approx(4 * 4096 * 151_936 * 10 / 2**30)
-    (pairs,) = findings("MEM003", a_job(Trainer.LLAMA_FACTORY, Method.DPO, **LOGITS))
+    (pairs,) = findings("MEM003", a_job(Trainer.LLAMA_FACTORY, Method.DPO, keys={"do_train": True}, **LOGITS))
     assert found.stake.high is not None
     assert pairs.stake.high == pytest.approx(2 * found.stake.high)
     assert findings("MEM003", a_job(Trainer.TRL, versions={"trl": "0.19.1"}, **LOGITS))
@@ -101,11 +101,12 @@ def test_logits_in_memory() -> None:
 @pytest.mark.parametrize(
     "job",
     [
-        a_job(Trainer.LLAMA_FACTORY, **LOGITS, use_liger_kernel=True),
-        a_job(Trainer.LLAMA_FACTORY, **LOGITS | {"max_length": 512}),
-        a_job(Trainer.LLAMA_FACTORY, **LOGITS | {"model_name_or_path": "mine"}),
+        a_job(Trainer.LLAMA_FACTORY, keys={"do_train": True}, **LOGITS, use_liger_kernel=True),
+        a_job(Trainer.LLAMA_FACTORY, keys={"do_train": True}, **LOGITS | {"max_length": 512}),
+        a_job(Trainer.LLAMA_FACTORY, keys={"do_train": True}, **LOGITS | {"model_name_or_path": "mine"}),
         a_job(Trainer.TRL, versions={"trl": "1.16.0"}, **LOGITS),
         a_job(Trainer.TRL, **LOGITS),
+        a_job(Trainer.LLAMA_FACTORY, keys={"do_predict": True}, **LOGITS),
         a_job(Trainer.AXOLOTL, **LOGITS, keys={"plugins": ["axolotl.integrations.liger.LigerPlugin"]}),
         a_job(Trainer.DYNOTUNE, **LOGITS),
     ],
@@ -115,7 +116,7 @@ def test_no_logits_in_memory(job: Any) -> None:
 
 
 def test_logits_are_measured_against_the_card() -> None:
-    job = a_job(Trainer.LLAMA_FACTORY, **LOGITS | {"max_length": 1024})
+    job = a_job(Trainer.LLAMA_FACTORY, keys={"do_train": True}, **LOGITS | {"max_length": 1024})
     assert not findings("MEM003", job)
     small, large = a_machine(gib=24), a_machine(gib=140)
     assert findings("MEM003", job, Project(".", [job], environment=small))

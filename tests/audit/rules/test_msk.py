@@ -1,9 +1,14 @@
 """Promise: rules on masks and templates say what is trained that was not meant, and what is not that was."""
 
+import ast
+
 import pytest
 
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.setting import Setting
 from dynotune.audit.finding import AtStake
+from dynotune.audit.place import Place
 from tests.audit.rules.facts import a_job, findings, some_data
 
 
@@ -41,3 +46,29 @@ def test_templates() -> None:
     with_tools = some_data(template={"findings": found}, ledger={"notices": {"template-drops-tools": 3}})
     assert len(findings("MSK002", with_tools)) == 2
     assert not findings("MSK002", some_data())
+
+
+def script(pad: str, mlm: object = False, name: str = "transformers.DataCollatorForLanguageModeling") -> Script:
+    source = f"tokenizer = 1\n{pad}\n"
+    arguments = {"mlm": Setting("mlm", mlm, Place("t.py", 3))} if mlm is not None else {}
+    return Script("t.py", source, ast.parse(""), [Call(name, arguments, Place("t.py", 3))], {}, {})
+
+
+def test_an_end_that_is_masked() -> None:
+    (found,) = findings("MSK003", script("tokenizer.pad_token = tokenizer.eos_token"))
+    assert found.also == (Place("t.py", 2),)
+    assert findings("MSK003", script("tok.pad_token_id = model.config.eos_token_id"))
+
+
+@pytest.mark.parametrize(
+    "near",
+    [
+        script("tokenizer.pad_token = '<pad>'"),
+        script("# tokenizer.pad_token = tokenizer.eos_token"),
+        script("tokenizer.pad_token = tokenizer.eos_token", mlm=True),
+        script("tokenizer.pad_token = tokenizer.eos_token", mlm=None),
+        script("tokenizer.pad_token = tokenizer.eos_token", name="trl.trainer.DataCollatorForLanguageModeling"),
+    ],
+)
+def test_an_end_that_is_learned(near: Script) -> None:
+    assert not findings("MSK003", near)

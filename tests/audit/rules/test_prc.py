@@ -7,7 +7,7 @@ import pytest
 from dynotune.audit.facts.job import Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake
-from tests.audit.rules.facts import UNKNOWN, Default, a_job, a_machine, findings
+from tests.audit.rules.facts import UNKNOWN, Default, a_job, a_machine, findings, not_checked
 
 
 def test_two_precisions() -> None:
@@ -37,6 +37,7 @@ WITHOUT: dict[str, Any] = {
     "use_peft": Default(False),
     "learning_rate": 1e-5,
     "optim": Default("adamw_torch_fused"),
+    "num_processes": 1,
 }
 
 
@@ -62,6 +63,13 @@ def test_weights_without_masters() -> None:
 def test_weights_that_move(other: dict[str, Any]) -> None:
     assert not findings("PRC004", a_job(**WITHOUT | other))
     assert not findings("PRC004", a_job(Trainer.DYNOTUNE, **WITHOUT))
+
+
+def test_masters_that_a_launcher_may_keep_are_not_judged() -> None:
+    alone = {name: value for name, value in WITHOUT.items() if name != "num_processes"}
+    assert not findings("PRC004", a_job(**alone))
+    assert not_checked("PRC004", a_job(**alone))
+    assert findings("PRC004", a_job(Trainer.LLAMA_FACTORY, **alone))
 
 
 HALF: dict[str, Any] = {"dtype": "float16", "use_peft": False, "fp16": True, "bf16": False}

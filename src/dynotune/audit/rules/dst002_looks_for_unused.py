@@ -6,6 +6,7 @@ from dynotune.audit.facts.asked import number
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.models import known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\nmax_length: 2048\n"
@@ -15,8 +16,8 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     if job.get("ddp_find_unused_parameters") is not True or not job.is_given("ddp_find_unused_parameters"):
         return
     processes = number(job, "num_processes")
-    if processes == 1 or job.trainer is Trainer.DYNOTUNE:
-        return
+    if processes == 1 or job.trainer is Trainer.DYNOTUNE or known(job.get("model_name_or_path")) is None:
+        return  # only of models that are known to be dense and to read text alone
     checkpointing = job.get("gradient_checkpointing") is True
     also = "; with gradient checkpointing it can fail with `marked ready twice`" if checkpointing else ""
     yield Finding(
@@ -44,7 +45,7 @@ RULE = Rule(
     page=Page(
         what="DDP can search the autograd graph for parameters that get no gradient, so that ranks do not wait for them.",
         why="The search takes time on the host at every step, and gradients are sent later.",
-        detected="E1: the key, given, unless the job is known to have one process.",
+        detected="E1: the key, given, for a model that is dense by its name, unless the job is known to have one process.",
         proven="Without it DDP warns or stops where parameters are unused.",
         deliberate=("A mixture of experts, or a model with heads that a step does not use.",),
         sources=("PyTorch's documentation of `DistributedDataParallel`",),

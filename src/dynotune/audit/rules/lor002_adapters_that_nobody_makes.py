@@ -24,6 +24,9 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         return
     if any(file.endswith(".py") for file in job.files):
         return  # a script may hand over a `peft_config` of its own
+    setting = job.setting("use_peft")
+    if setting is not None and setting.given_value not in (None, False, "", "full", "freeze"):
+        return  # an adapter of another kind
     given = [name for name in KEYS if job.is_given(name) and job.get(name) not in (None, False, 0)]
     if not given:
         return
@@ -31,12 +34,14 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     shown = ", ".join(f"`{job.called(name)}`" for name in given)
     quantised = job.get("load_in_4bit") is True or job.get("load_in_8bit") is True
     then = "quantised weights cannot be trained, so the run stops" if quantised else "all weights are trained instead"
+    chosen = setting is not None and job.is_given("use_peft")  # somebody wrote down that all weights are meant
+    at_stake = AtStake.STOPS if quantised else AtStake.CLARITY if chosen else AtStake.RESULT
     written = str(value).lower() if isinstance(value, bool) else value
     yield Finding(
         f"{shown} {'are' if len(given) > 1 else 'is'} set without `{key}: {written}`: no adapter is made, and {then}.",
         place=job.place(given[0]),
         evidence=Evidence(Level.RESOLVED, {"given": given, key: None}),
-        stake=Stake(AtStake.STOPS if quantised else AtStake.RESULT),
+        stake=Stake(at_stake),
         remedy=Remedy(
             Risk.BEHAVIOURAL,
             f"Set `{key}: {written}`, or take the keys of adapters out.",

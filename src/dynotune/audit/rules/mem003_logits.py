@@ -72,9 +72,10 @@ def _materialises(job: Job) -> bool:
     if job.trainer is Trainer.AXOLOTL:
         plugins = given(job, "plugins")
         return plugins is None and job.method is Method.SFT
-    return job.trainer is Trainer.LLAMA_FACTORY or (
-        job.trainer is Trainer.TRANSFORMERS and job.method in (Method.SFT, Method.PRETRAINING)
-    )
+    if job.trainer is Trainer.LLAMA_FACTORY:
+        training = given(job, "do_train")
+        return training is not None and training.value is True and job.method is not Method.OTHER
+    return job.trainer is Trainer.TRANSFORMERS and job.method in (Method.SFT, Method.PRETRAINING)
 
 
 RULE = Rule(

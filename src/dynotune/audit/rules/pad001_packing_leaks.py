@@ -25,7 +25,9 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             return
         why, key = "`packing: true` without `neat_packing: true` keeps no boundaries", "packing"
         text, change = "Set `neat_packing: true`", job.set("neat_packing", True)
-    elif job.trainer is Trainer.AXOLOTL and attention(job) in ("sdpa", "eager"):
+    elif (
+        job.trainer is Trainer.AXOLOTL and attention(job) in ("sdpa", "eager") and not given(job, "pretraining_dataset")
+    ):
         why, key = f"`sample_packing` under `{attention(job)}` has nothing that keeps samples apart", "packing"
         text = f"Set `{job.called('attn_implementation')}` to flash or flex attention"
     else:

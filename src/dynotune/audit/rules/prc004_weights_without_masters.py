@@ -6,7 +6,7 @@ from math import erf, sqrt
 from dynotune.audit.facts.asked import adapters, given, number, on_gpu
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
-from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 ADAM = ("adamw", "adam", "paged_adamw", "apollo", "lion")
@@ -18,6 +18,7 @@ HALF_A_STEP = 2.0**-9
 
 MOST = 0.5
 
+_LAUNCH = "accelerate launch --num_processes 1 -m trl.scripts.sft --config sft.yaml\n"
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\ndtype: bfloat16\n"
 
 
@@ -30,6 +31,12 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         return
     rate, optim = number(job, "learning_rate"), job.get("optim")
     if rate is None or not isinstance(optim, str) or not optim.lower().startswith(ADAM):
+        return
+    launched = job.get("distributed_type") or job.get("num_processes")
+    if job.trainer in (Trainer.TRL, Trainer.TRANSFORMERS) and not launched:
+        yield NotChecked(
+            "whether a launcher keeps float32 masters (DeepSpeed, FSDP) is not in what was read", job.place("dtype")
+        )
         return
     still = 1 - erf(rate / HALF_A_STEP / WEIGHT / sqrt(2))
     if still < MOST:
@@ -79,6 +86,6 @@ RULE = Rule(
         ),
         sources=("TRL issue 5138: what weights are loaded in moved GSM8K by 9 points", "The format's arithmetic"),
     ),
-    bad=Example({"sft.yaml": f"{_SFT}learning_rate: 1.0e-5\n"}, says="rounds to nothing"),
-    good=Example({"sft.yaml": f"{_SFT}learning_rate: 1.0e-5\nuse_peft: true\n"}),
+    bad=Example({"run.sh": _LAUNCH, "sft.yaml": f"{_SFT}learning_rate: 1.0e-5\n"}, says="rounds to nothing"),
+    good=Example({"run.sh": _LAUNCH, "sft.yaml": f"{_SFT}learning_rate: 1.0e-5\nuse_peft: true\n"}),
 )
