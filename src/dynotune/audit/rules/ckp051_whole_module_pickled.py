@@ -1,0 +1,78 @@
+"""CKP051: the trained model is saved as a pickle of its object, or of its weights alone."""
+
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.steps import text_at
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_MODEL = r"(?:accelerator\.unwrap_model\(\s*\w*model\w*\s*\)|\w*model(?:\.module)?)"
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    hugging_face = any(call.name.startswith(("transformers.", "peft.")) for call in script.calls)
+    kept = re.search(r"save_pretrained|safetensors", script.source)
+    for call in script.calls:
+        if call.name != "torch.save":
+            continue
+        what = re.match(rf"[\w.]*save\(\s*({_MODEL})(\.state_dict\(\))?\s*,", text_at(script, call.place))
+        if what is None or (what[2] and (kept or not hugging_face)):
+            continue
+        if what[2]:
+            message = (
+                f"`{what[1]}.state_dict()` is saved as a pickle, without the model's configuration: transformers,"
+                f" PEFT and"
+                " inference servers do not load it as it is."
+            )
+            text = f"Use `{what[1]}.save_pretrained(folder)`, which writes safetensors and the configuration."
+        else:
+            message = (
+                f"`torch.save({what[1]}, ...)` pickles the whole object with the paths of its classes: it loads"
+                f" only where the"
+                " code is the same, and may run code."
+            )
+            text = "Save the weights: `save_pretrained`, or `safetensors.torch.save_model`."
+        yield Finding(
+            message,
+            place=call.place,
+            evidence=Evidence(Level.TEXT, {"saved": what[1] + (what[2] or "")}),
+            stake=Stake(AtStake.CLARITY if what[2] else AtStake.LOST),
+            remedy=Remedy(
+                Risk.OPERATIONAL, text, effort=Effort.MINUTES, breaks="What loads the file has to change as well."
+            ),
+        )
+
+
+_SAVE = """import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", device_map="cuda")
+%s
+"""
+RULE = Rule(
+    code="CKP051",
+    name="whole-module-pickled",
+    summary="A model is saved by pickling, not as safetensors.",
+    group=Group.OPERATION,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="`torch.save(model)` pickles an object: names of classes, not their code."
+        " `torch.save(model.state_dict())` pickles"
+        " tensors without saying what they belong to.",
+        why="After an update of a package the first may not load any more. Neither is what other programs read, and"
+        " both are"
+        " formats that can carry code.",
+        detected="E0: `torch.save` of a model; of its weights alone only for models of transformers or PEFT in a"
+        " file that saves"
+        " them in no other way. Checkpoints that hold an optimizer as well are not reported.",
+        proven="Load it with `AutoModelForCausalLM.from_pretrained(folder)`.",
+        deliberate=("The model is no model of transformers, and the same code loads it again.",),
+        sources=("PyTorch's tutorial on saving and loading models", "The documentation of safetensors"),
+    ),
+    bad=Example({"train.py": _SAVE % 'torch.save(model, "model.pt")'}, says="pickles the whole object"),
+    good=Example({"train.py": _SAVE % 'model.save_pretrained("model")'}),
+)

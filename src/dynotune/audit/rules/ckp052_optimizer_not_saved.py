@@ -1,0 +1,93 @@
+"""CKP052: a loop saves its model on the way, and cannot go on from there."""
+
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.steps import loops
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_STATE = re.compile(
+    r"optim\w*\.state_dict|save_state|save_checkpoint|resume|load_checkpoint|checkpoint\.save|dcp\.|get_state_dict|\bopt\.state_dict"
+    r"|optimizer_state|state_dict\(\)\s*for|StatefulDataLoader|checkpointer",
+    re.IGNORECASE,
+)
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    if _STATE.search(script.source):
+        return
+    if any(name.startswith(".") for name in script.imports.values()):
+        return  # the project's own code may save the rest
+    for loop in loops(script):
+        if not loop.optimizer_steps:
+            continue
+        saves = [call for call in script.calls if _saves(call) and _repeated(call)]
+        if not saves:
+            continue
+        yield Finding(
+            f"`{saves[0].name.rpartition('.')[2]}` keeps the weights on the way, nothing keeps the optimizer, the"
+            f" schedule and"
+            " the place in the data: a run that stops starts again from the first row.",
+            place=saves[0].place,
+            evidence=Evidence(Level.TEXT, {"saved": saves[0].name, "optimizer": None}),
+            stake=Stake(AtStake.LOST),
+            remedy=Remedy(
+                Risk.OPERATIONAL,
+                "Save and load the optimizer's, the schedule's and the generators' state and the step beside the"
+                " weights, or use"
+                " `accelerator.save_state()`.",
+                effort=Effort.MINUTES,
+                measure="Kill it and start it again; compare the next losses.",
+            ),
+            also=tuple(call.place for call in saves[1:]),
+        )
+        return
+
+
+def _saves(call: Call) -> bool:
+    return call.name in ("torch.save", "safetensors.torch.save_model", "safetensors.torch.save_file") or (
+        call.name.rpartition(".")[2] == "save_pretrained" and "token" not in call.on.lower()
+    )
+
+
+def _repeated(call: Call) -> bool:
+    return any(around.kind in ("for", "while") for around in call.around)
+
+
+_LOOP = """import torch
+
+for epoch in range(3):
+    for batch in train_loader:
+        loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    %s
+"""
+_BOTH = 'torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}, "last.pt")'
+RULE = Rule(
+    code="CKP052",
+    name="optimizer-not-saved",
+    summary="A training loop saves weights on the way, and nothing to go on from.",
+    group=Group.OPERATION,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="To go on, a run needs its optimizer's moments, the schedule, the random generators and its place in"
+        " the data.",
+        why="Weights alone give another run: Adam's moments begin at zero, the learning rate warms up again, and"
+        " the first rows"
+        " are seen twice.",
+        detected="E0: a loop with an optimizer's step saves weights in it, and the file never speaks of the"
+        " optimizer's state, of"
+        " resuming or of a checkpoint's. Files that save nothing on the way are not reported.",
+        proven="Kill it after a save, start it again, and compare the losses with a run that was not killed.",
+        deliberate=("Runs are short enough to start again.", "The saved weights are for evaluation only."),
+        sources=("PyTorch's tutorial on saving a general checkpoint",),
+    ),
+    bad=Example({"train.py": _LOOP % 'model.save_pretrained(f"epoch-{epoch}")'}, says="nothing keeps the optimizer"),
+    good=Example({"train.py": _LOOP % _BOTH}),
+)

@@ -1,0 +1,110 @@
+"""DST050: the loss is divided by the number of ranks, and the gradients are averaged over them as well."""
+
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.steps import loops
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_RANKS = r"[\w.]*(world_size|num_processes|get_world_size\(\)|n_?gpus?|num_gpus)\b(\(\))?"
+_AVERAGED = re.compile(
+    r"DistributedDataParallel\(|\bDDP\(|Accelerator\(|FullyShardedDataParallel\(|fully_shard\(|deepspeed\.init"
+)
+_BY_HAND = re.compile(
+    r"\.grad\b.*all_reduce|all_reduce\([^)]*\.grad|backward_passes|ReduceOp\.SUM.*grad|register_comm_hook"
+)
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    if not _AVERAGED.search(script.source) or _BY_HAND.search(script.source):
+        return
+    lines = script.source.split("\n")
+    for loop in loops(script):
+        for back in loop.has("backward"):
+            if back.place.line < loop.place.line or back.place.line > loop.place.end_line:
+                continue
+            text = lines[back.place.line - 1]
+            found = re.search(rf"loss\w*\s*/\s*\(?({_RANKS})", text)
+            line = back.place.line
+            if found is None:
+                named = re.search(r"(\w*loss\w*)\.backward\(|backward\((\w*loss\w*)", text)
+                if named is None:
+                    continue
+                name = re.escape(named[1] or named[2])
+                divides = re.compile(rf"^\s*{name}\s*(=\s*{name}\s*/|/=)\s*\(?({_RANKS})")
+                line, found = _before(lines, loop.place.line, back.place.line, divides)
+                summed = any(re.search(rf"all_reduce\(\s*{name}\b", one) for one in lines[loop.place.line : line])
+                if found is None or summed:
+                    continue
+            by = re.search(_RANKS, found[0])
+            assert by is not None
+            yield Finding(
+                f"The loss is divided by `{by[0]}` before `backward()`, and gradients are averaged over the ranks"
+                f" as well: they"
+                " come out too small by the number of ranks.",
+                place=Place(script.file, line, 1, line, len(lines[line - 1]) + 1),
+                evidence=Evidence(Level.TEXT, {"divided by": by[0]}),
+                stake=Stake(AtStake.RESULT),
+                remedy=Remedy(
+                    Risk.BEHAVIOURAL,
+                    "Take the division out: DDP, FSDP and DeepSpeed average already.",
+                    accuracy="The updates that were meant; the learning rate may have been tuned to the wrong ones.",
+                    measure="Compare the gradient's norm on one and on two ranks.",
+                ),
+                also=(back.place,),
+                deliberate="The loss is a sum that other code has multiplied by the number of ranks."
+                if re.search(r"\*\s*" + _RANKS, script.source)
+                else "",
+            )
+            break
+
+
+def _before(lines: list[str], start: int, end: int, wanted: re.Pattern[str]) -> tuple[int, re.Match[str] | None]:
+    for number in range(end, start, -1):
+        found = wanted.search(lines[number - 1])
+        if found is not None:
+            return number, found
+    return end, None
+
+
+_LOOP = """import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+model = DDP(model)
+for batch in train_loader:
+    loss = model(**batch).loss
+%s    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+RULE = Rule(
+    code="DST050",
+    name="loss-divided-by-ranks",
+    summary="The loss is divided by the number of ranks although gradients are averaged.",
+    group=Group.CORRECTNESS,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="Data-parallel wrappers average gradients over ranks. A loss that each rank divides by their number as"
+        " well"
+        " gives a gradient that is too small by that factor.",
+        why="AdamW hides it, but for clipping and weight decay; SGD takes steps that are too short. With more GPUs"
+        " it gets worse.",
+        detected="E0: in a loop of a file that wraps its model, what `backward` is called on is divided by the"
+        " number of ranks,"
+        " and no gradient is reduced by hand.",
+        proven="The gradient's norm on one and on two ranks, over the same rows.",
+        deliberate=(
+            "Gradients are summed, by a communication hook or by hand in another file.",
+            "The loss is a global sum.",
+        ),
+        sources=("PyTorch's documentation of `DistributedDataParallel`: gradients are averaged",),
+    ),
+    bad=Example({"train.py": _LOOP % "    loss = loss / dist.get_world_size()\n"}, says="too small"),
+    good=Example({"train.py": _LOOP % ""}),
+)

@@ -1,0 +1,115 @@
+"""DST051: the number of ranks is asked for before there are any."""
+
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_ASKS = frozenset({"torch.distributed.get_world_size", "torch.distributed.get_rank", "torch.distributed.barrier"})
+_STARTS = re.compile(
+    r"(^|\.)(init_process_group|init_distributed|Accelerator|PartialState|TrainingArguments|Seq2SeqTrainingArguments|SFTConfig"
+    r"|DPOConfig|init_device_mesh|HfArgumentParser|TrlParser|Fabric)$"
+)
+_SPAWNS = frozenset(
+    {"torch.multiprocessing.spawn", "accelerate.notebook_launcher", "torch.multiprocessing.start_processes"}
+)
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    yield from _asked_too_early(script)
+    yield from _read_by_the_parent(script)
+
+
+def _asked_too_early(script: Script) -> Iterator[Said]:
+    starts = [call for call in script.calls if _STARTS.search(call.name)]
+    guarded = re.search(r"is_initialized\(|is_available\(\s*\) and dist", script.source)
+    for call in script.calls:
+        if call.name not in _ASKS or guarded:
+            continue
+        later = [
+            start for start in starts if _function(start) == _function(call) and start.place.line > call.place.line
+        ]
+        earlier = [start for start in starts if start.place.line < call.place.line]
+        if not later or earlier or any("init" in one.name.lower() for one in _before(script, call)):
+            continue
+        yield Finding(
+            f"`{call.name.rpartition('.')[2]}()` is called before `{later[0].name.rpartition('.')[2]}` (line"
+            f" {later[0].place.line}) has made the group: it raises.",
+            place=call.place,
+            evidence=Evidence(Level.TEXT, {"asked": call.place.line, "made": later[0].place.line}),
+            stake=Stake(AtStake.STOPS),
+            remedy=Remedy(Risk.SAFE, "Make the group first."),
+            also=(later[0].place,),
+        )
+        return
+
+
+def _before(script: Script, call: Call) -> list[Call]:
+    """Calls of the same function above it, which may make the group."""
+    return [one for one in script.calls if _function(one) == _function(call) and one.place.line < call.place.line]
+
+
+def _read_by_the_parent(script: Script) -> Iterator[Said]:
+    spawns = [call for call in script.calls if call.name in _SPAWNS]
+    if not spawns:
+        return
+    for call in script.calls:
+        name = call.arguments.get("0") if call.name in ("os.environ.get", "os.getenv") else None
+        if name is None or name.value != "WORLD_SIZE" or "1" not in call.arguments:
+            continue
+        if any(around.kind == "function" for around in call.around):
+            continue  # it may run in the workers
+        yield Finding(
+            "`WORLD_SIZE` is read when the file is loaded, and this file starts its workers itself"
+            f" (`{spawns[0].name.rpartition('.')[2]}`): in the parent there is no such variable, and the default is"
+            f" taken.",
+            place=call.place,
+            evidence=Evidence(Level.TEXT, {"default": call.arguments["1"].value}),
+            stake=Stake(AtStake.RESULT),
+            remedy=Remedy(
+                Risk.BEHAVIOURAL,
+                "Take the number that is given to the call that starts the workers, or ask `dist.get_world_size()`"
+                " in them.",
+                accuracy="What is computed from it (accumulation, learning rate, shares of rows) changes.",
+            ),
+            also=(spawns[0].place,),
+        )
+        return
+
+
+def _function(call: Call) -> str:
+    return ".".join(around.name for around in call.around if around.kind in ("function", "class"))
+
+
+_TWO = """import torch.distributed as dist
+
+
+def main():
+%s    train(rank)
+"""
+_ASK, _INIT = "    rank = dist.get_rank()\n", '    dist.init_process_group("nccl")\n'
+RULE = Rule(
+    code="DST051",
+    name="ranks-before-there-are-any",
+    summary="The number of ranks, or the own one, is asked for before the group of processes exists.",
+    group=Group.CORRECTNESS,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="`get_world_size()` needs a group. `WORLD_SIZE` is set by a launcher for its workers; a file that"
+        " starts workers"
+        " itself has none when it is loaded, and a default of 1 goes into whatever is computed from it.",
+        why="At best it stops. At worst accumulation, learning rate or shares of rows are those of one GPU.",
+        detected="E0: the question stands above the call that makes the group, in the same function, and nothing"
+        " asks whether"
+        " there is one; or `WORLD_SIZE` is read with a default at the top of a file that spawns its workers.",
+        proven="Print the number where it is used, on every rank.",
+        deliberate=("Another module, imported above, makes the group.",),
+        sources=("PyTorch's documentation of `torch.distributed`", "torchrun's documentation, environment variables"),
+    ),
+    bad=Example({"train.py": _TWO % (_ASK + _INIT)}, says="before"),
+    good=Example({"train.py": _TWO % (_INIT + _ASK)}),
+)
