@@ -10,7 +10,6 @@ from statistics import fmean, median
 from dynotune.data.printable import printable
 from dynotune.measure.evidence import Phase, Source
 from dynotune.measure.kernel_classes import IDLE, Work
-from dynotune.measure.periods import find_period, what_has_it
 from dynotune.measure.trace_attribution import PHASES
 from dynotune.measure.trace_facts import READ_ON_HOST, WAIT
 from dynotune.profile import attention
@@ -302,30 +301,6 @@ def slow_steps(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]
             yield Finding(
                 f"slow-{what}", sentence, mean, remedy(record, f"slow-{what}", mean, total / len(record.timed))
             )
-
-
-def periodic(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
-    """A slow-down that comes back, whatever has it; what `slow_steps` names by itself is not told twice."""
-    steps = [one for one in record.timed if not one.compilations]
-    found = find_period([one.seconds for one in steps])
-    if found is None or found.share < WAIT_SHARE:
-        return
-    happened = {
-        what: [i for i, one in enumerate(steps) if what in one.happened]
-        for what in sorted({what for one in steps for what in one.happened})
-    }
-    waits = [one.data_wait for one in steps]
-    parts = {"waiting for data": [wait or 0.0 for wait in waits]} if None not in waits else {}
-    what = what_has_it(found, happened, parts)
-    if what in happened:
-        return
-    by = f"what has it is {what}" if what else "nothing that is known of here happens just then"
-    lost = found.extra / found.every
-    sentence = (
-        f"every {found.every} steps one takes {found.times:.1f} times as long ({_ms(found.extra)} more): {by}. Together"
-        f" {_percent(found.share)} of the time"
-    )
-    yield Finding("periodic", sentence, lost, remedy(record, "periodic", lost, found.usual + lost))
 
 
 DETECTORS: Sequence[Detector] = (
