@@ -76,7 +76,7 @@ def profile(
         raise ConfigError(f"`--{given[0]}` and {other} are both given: profile the one or the other.")
     if command and record:
         raise ConfigError("`--record` and a command behind `--` are both given: keep one.")
-    named = config.stem if config else Path(command[-1]).stem if command else record.stem if record else "run"
+    named = config.stem if config else foreign.name_of(command) if command else record.stem if record else "run"
     options = Options(named, steps, out, memory_snapshot, calibrate, warm_up)
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
         console = Console(stderr=as_json)

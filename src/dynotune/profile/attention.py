@@ -5,6 +5,7 @@ the saving is predicted: the time now, with the masks and the copies of keys and
 the documents' own pairs take at the rate of a kernel that only computes those.
 """
 
+import re
 from collections.abc import Iterator
 
 from dynotune.measure.kernel_classes import Work
@@ -21,9 +22,28 @@ def slow_paths(record: Record, breakdown: Breakdown) -> Iterator[tuple[str, str,
         seen = next((what for one in record.traced if (what := absent.found(one.evidence(device)))), None)
         if seen is None:
             continue
-        now = breakdown.row(Work.ATTENTION).seconds
-        yield name, f"{absent.what}: {seen}; attention takes {1e3 * now:,.3g} ms of a step", saving(record, breakdown)
+        takes = f"attention takes {1e3 * breakdown.row(Work.ATTENTION).seconds:,.3g} ms of a step"
+        if name == "dense-mask":
+            packed = not is_padded(record)
+            name = name if packed else "padding-mask"
+            why = "keep documents apart that lie side by side" if packed else "leave padding out"
+            seen = f"it gets a value for each pair of tokens, to {why}, which no flash kernel takes: {_first_of(seen)}"
+        yield name, f"{absent.what}: {takes}; {seen}", saving(record, breakdown)
         return
+
+
+def _first_of(seen: str) -> str:
+    """The most frequent of the events that an absence names."""
+    first = re.match(r".*?\) x \d+", seen)
+    return f"{first[0]} and others" if first is not None and first[0] != seen else seen
+
+
+def is_padded(record: Record) -> bool:
+    """Whether the traced steps hold padding, as far as that is known."""
+    return any(
+        one.real_tokens is not None and one.processed_tokens is not None and one.real_tokens < one.processed_tokens
+        for one in record.traced
+    )
 
 
 def saving(record: Record, breakdown: Breakdown) -> float:

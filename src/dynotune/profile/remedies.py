@@ -32,6 +32,7 @@ OURS: Mapping[str, _Advice] = {
     "pageable-copies": ("pin the memory that batches are made in", Kind.EXACT, ""),
     "allocator-retries": ("leave more memory free: smaller micro-batches", Kind.EXACT, "micro_batch_tokens=4096"),
     "dense-mask": ("isolate packed documents by a kernel and not by a mask", Kind.EXACT, "packed_execution=auto"),
+    "padding-mask": ("lay documents side by side instead of padding", Kind.EXACT, "packed_execution=auto"),
     "attention-written-out": ("use an attention kernel", Kind.EXACT, "attn_implementation=sdpa"),
     "slow-log": ("log less often", Kind.OPERATIONAL, "logging_steps=100"),
     "slow-evaluate": ("evaluate less often or on fewer rows", Kind.OPERATIONAL, "eval_steps=1000"),
@@ -53,6 +54,7 @@ THEIRS: Mapping[str, _Advice] = {
     "pageable-copies": ("pin the memory of batches", Kind.EXACT, "dataloader_pin_memory=True"),
     "allocator-retries": ("leave more memory free", Kind.OPERATIONAL, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
     "dense-mask": ("isolate packed documents by a varlen kernel", Kind.EXACT, 'attn_implementation="flash_attention_2"'),
+    "padding-mask": ("flatten a batch instead of padding it, with a flash kernel", Kind.EXACT, "padding_free=True"),
     "attention-written-out": ("use an attention kernel", Kind.EXACT, 'attn_implementation="sdpa"'),
     "slow-log": ("log less often", Kind.OPERATIONAL, "logging_steps=100"),
     "slow-evaluate": ("evaluate less often or on fewer rows", Kind.OPERATIONAL, "eval_steps=1000"),
@@ -60,10 +62,18 @@ THEIRS: Mapping[str, _Advice] = {
 }  # fmt: skip
 """The same for transformers and TRL; a plain loop has no settings, and the sentence alone stands."""
 
+_FLATTEN = "flatten a batch instead of padding it, with a flash kernel"
+TRANSFORMERS: Mapping[str, _Advice] = {
+    "low-fill": (_FLATTEN, Kind.EXACT, "data_collator=DataCollatorWithFlattening()"),
+    "padding-mask": (_FLATTEN, Kind.EXACT, "data_collator=DataCollatorWithFlattening()"),
+}
+"""Where transformers' own Trainer lacks a setting of TRL's."""
+
 
 def remedy(record: Record, name: str, saves: float, step: float) -> Remedy | None:
     """For a finding; None where nothing is known to help."""
-    advice = (OURS if record.trainer == "dynotune" else THEIRS).get(name)
+    theirs = {**THEIRS, **TRANSFORMERS} if record.trainer == "transformers" else THEIRS
+    advice = (OURS if record.trainer == "dynotune" else theirs).get(name)
     if advice is None:
         return None
     text, kind, setting = advice

@@ -63,7 +63,7 @@ def test_a_cycle_of_slow_steps() -> None:
     slow = [one.number for one in record.timed if one.seconds > level + 0.15]
     assert len(slow) == 8
     assert {b - a for a, b in pairwise(slow)} == {10}
-    assert "every 10 steps one takes" in sentence(record, "periodic-slow-down")
+    assert "every 10 steps one takes" in sentence(record, "periodic")
 
 
 def test_full_precision_where_16_bits_were_asked_for(tmp_path: Path) -> None:
@@ -85,6 +85,7 @@ def test_padding_and_the_trainers_own_marks(tmp_path: Path) -> None:
     )
     assert real / processed == pytest.approx(19 / 64)
     assert "fill 30 %" in sentence(record, "low-fill")
+    assert "to leave padding out" in sentence(record, "padding-mask")
     assert {one.number % 5 for one in record.timed if "log" in one.happened} == {1}  # behind the fifth update
     assert record.model.layers == 2
     assert record.traced[0].lengths == (19,) * 8
@@ -106,6 +107,6 @@ def test_trl_with_stories260k_unedited(shared: Path, tmp_path: Path) -> None:
 def test_trl_packed_attends_through_a_dense_mask(shared: Path, tmp_path: Path) -> None:
     record = script("sft.py", str(shared / "tiny-lm" / "stories260K"), str(tmp_path), "packed")
     (traced,) = record.traced
-    assert "dense attention mask" in sentence(record, "dense-mask")
+    assert "to keep documents apart that lie side by side" in sentence(record, "dense-mask")
     assert sum(traced.lengths) == traced.real_tokens == traced.processed_tokens
     assert len(traced.lengths) > 4

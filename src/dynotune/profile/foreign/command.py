@@ -4,6 +4,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from dynotune.errors import ConfigError
@@ -26,6 +27,13 @@ class Options:
     asked: Asked = field(default_factory=Asked)
     quiet: bool = False
     """Whether what the command prints is kept to itself."""
+
+
+def name_of(words: Sequence[str]) -> str:
+    """Of a command, for a folder: its script's, or its module's behind `-m`, or the program's."""
+    scripts = [Path(word).stem for word in words if word.endswith((".py", ".sh"))]
+    modules = [after for word, after in pairwise(words) if word == "-m"]
+    return next(iter([*scripts, *modules]), Path(words[0]).stem)
 
 
 def profile(options: Options, say: Say) -> Record:
