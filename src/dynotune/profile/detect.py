@@ -14,6 +14,7 @@ from dynotune.measure.trace_attribution import PHASES
 from dynotune.measure.trace_facts import READ_ON_HOST, WAIT
 from dynotune.profile import attention
 from dynotune.profile.breakdown import Breakdown, quiet
+from dynotune.profile.cycles import periodic
 from dynotune.profile.findings import Finding
 from dynotune.profile.precision import full_precision_share
 from dynotune.profile.record import Record

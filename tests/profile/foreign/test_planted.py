@@ -63,7 +63,7 @@ def test_a_cycle_of_slow_steps() -> None:
     slow = [one.number for one in record.timed if one.seconds > level + 0.15]
     assert len(slow) == 8
     assert {b - a for a, b in pairwise(slow)} == {10}
-    assert "every 10 steps one takes" in sentence(record, "periodic")
+    assert "every 10 steps one takes" in sentence(record, "periodic-slow-down")
 
 
 def test_full_precision_where_16_bits_were_asked_for(tmp_path: Path) -> None:

@@ -1,0 +1,44 @@
+"""Promise: a slow-down that comes back is named by its period, unless what has it is named already."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from dynotune.profile.cycles import periodic
+from dynotune.profile.record import LOG, Record, TimedStep
+from tests.profile.made import record
+
+EVERY = 50
+
+
+def every_50_steps(extra: float) -> tuple[TimedStep, ...]:
+    """300 steps of 10 ms with noise; some of them longer."""
+    draw = random.Random(0)
+    return tuple(
+        TimedStep(i, 0.01 * draw.uniform(0.98, 1.02) + extra * (i % EVERY == 7), data_wait=0.0) for i in range(300)
+    )
+
+
+def sentences(timed: tuple[TimedStep, ...]) -> list[str]:
+    found: Record = replace(record(), timed=timed)
+    return [one.sentence for one in periodic(found, None)]
+
+
+def test_a_cycle_of_50_steps() -> None:
+    (said,) = sentences(every_50_steps(0.03))
+    assert said.startswith("every 50 steps one takes 4.0 times as long")
+    assert said.endswith("nothing that was observed has this period")
+    assert sentences(every_50_steps(0.0)) == []
+
+
+def test_what_comes_with_it_and_has_a_finding_of_its_own_is_not_said_twice() -> None:
+    logged = [replace(one, happened=(LOG,)) if one.number % EVERY == 7 else one for one in every_50_steps(0.03)]
+    assert sentences(tuple(logged)) == []
+
+
+@pytest.mark.parametrize("wait", [0.03, 0.0])
+def test_a_loader_that_falls_behind_is_named(wait: float) -> None:
+    late = [replace(one, data_wait=wait if one.number % EVERY == 7 else 1e-5) for one in every_50_steps(0.03)]
+    (said,) = sentences(tuple(late))
+    assert said.endswith("in the wait for data") == bool(wait)
