@@ -12,7 +12,7 @@ from dynotune.bench.asking.arms import Arm
 from dynotune.bench.command import Options, bench
 from dynotune.bench.keep import keep
 from dynotune.bench.result import Result, Tier, Verdict
-from dynotune.bench.running.cast import thread_settings
+from dynotune.bench.running.cast import Cast, thread_settings
 from dynotune.bench.workers.hand import ArmFailedError, Hand
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
@@ -201,3 +201,31 @@ def test_what_cannot_be_asked_is_refused_before_anything_runs(
         run(config, **options)
     assert time.monotonic() - began < 5
     assert not [path.name for path in Path.cwd().iterdir()]
+
+
+@pytest.mark.long
+def test_more_than_a_change_can_gain_is_suspect(config: SFTConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: one arm's blocks are told to have taken a fiftieth of their time. The control is the same bench as it is."""
+    changes = {"changes": ["speedups.fused_optimizer=off"]}
+    (fair,) = run(config, **changes)[0].comparisons
+    assert fair.share is not None
+    assert 0 < fair.share < 1
+    assert fair.ceiling == pytest.approx(1 / (1 - fair.share))
+    assert fair.verdict is not Verdict.SUSPECT
+    take = Cast.block
+
+    def lied(self: Cast, name: str, first: int, steps: int) -> dict[str, object]:
+        taken = take(self, name, first, steps)
+        return taken if name == "base" else {**taken, "seconds": taken["seconds"] / 50}
+
+    monkeypatch.setattr(Cast, "block", lied)
+    (planted,) = run(config, **changes)[0].comparisons
+    assert planted.verdict is Verdict.SUSPECT
+    assert "the most that its share of the step allows" in planted.why
+
+
+@pytest.mark.long
+def test_another_plan_has_no_ceiling(config: SFTConfig) -> None:
+    (found,) = run(config, changes=["speedups.packed_execution=off"])[0].comparisons
+    assert found.ceiling is None
+    assert found.no_ceiling

@@ -283,7 +283,13 @@ class Comparison(Part):
     memory: MemoryVerdict | None = None
     memory_ratio: float | None = None
     ceiling: float | None = None
-    """The largest ratio that the share of the step which it touches allows."""
+    """The largest ratio that the share of the step which it touches allows; None: not known, or without end."""
+
+    share: float | None = None
+    """That share, at most, of the baseline's traced step."""
+
+    no_ceiling: str = ""
+    """Why it is not known, as the end of a sentence."""
 
     pays_back_after_steps: float | None = None
     """Until the extra compilation is made up for."""

@@ -13,7 +13,7 @@ import torch
 
 from dynotune.measure.clock import WindowClock
 from dynotune.measure.evidence import Evidence
-from dynotune.measure.trace import NOT_TRACING, StepMarks, Tracer
+from dynotune.measure.trace import NOT_TRACING, StepMarks, TracedStep, Tracer
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.plan import Step
 from dynotune.speedups.choose import Decision
@@ -51,6 +51,9 @@ class Engagement:
         self.marks: StepMarks = NOT_TRACING
         self.left = PROOFS
         self.proof: Proof | None = None
+        self.hears: Callable[[TracedStep], None] | None = None
+        """Told of a traced step besides: what is in it is too much to be kept."""
+
         self._first: int | None = None
         self._evidence: Evidence | None = None
 
@@ -80,6 +83,8 @@ class Engagement:
                 facts["made_ahead"] = run.feed.made_ahead - ahead
                 clock.stop()
         self._evidence = marks.evidence
+        if self.hears is not None:
+            self.hears(marks)
         clock.start()
 
     def conclude(self, run: "Run") -> list[str]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from dynotune.bench.asking.asked import Pairing
+from dynotune.bench.judging.ceiling import Ceiling
 from dynotune.bench.judging.verdict import compare_memory, judge
 from dynotune.bench.result import Comparison, Memory, Noise, Verdict
 from dynotune.bench.running.tally import Tally
@@ -21,6 +22,7 @@ def comparison(
     attainable_mfu: float | None = None,
     memory: Mapping[str, Memory] | None = None,
     pays_back: float | None = None,
+    ceiling: Ceiling | None = None,
 ) -> Comparison:
     """noise: log ratios of the first arm against itself. memory: by arm. pays_back: steps until a longer set-up is made up
     for. The rest as in `judge`.
@@ -31,6 +33,7 @@ def comparison(
         seen,
         not_comparable=not_comparable,
         unsettled=_unsettled(tally, pairing),
+        ceiling=ceiling.ratio if ceiling is not None else None,
         mfu=mfu,
         attainable_mfu=attainable_mfu,
     )
@@ -49,6 +52,9 @@ def comparison(
         verdict=judgement.verdict,
         why=judgement.why,
         needs_more_pairs=judgement.needs_more_pairs,
+        ceiling=ceiling.ratio if ceiling is not None else None,
+        share=ceiling.share if ceiling is not None else None,
+        no_ceiling=ceiling.why_not if ceiling is not None else "",
         memory=peaks[0] if peaks else None,
         memory_ratio=peaks[1] if peaks else None,
         # Of a difference that is none, or not known, the steps would be drawn by noise.

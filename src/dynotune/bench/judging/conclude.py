@@ -7,6 +7,7 @@ from typing import Any
 from dynotune.bench.asking.arms import devices_of, settings_of
 from dynotune.bench.asking.asked import Pairing
 from dynotune.bench.judging import expect
+from dynotune.bench.judging.ceiling import Ceiling, ceiling
 from dynotune.bench.judging.comparison import comparison, noise_of
 from dynotune.bench.judging.describe import differences, operating_point, sample_of
 from dynotune.bench.judging.judged import judged
@@ -135,6 +136,24 @@ def _comparison(found: Measured, pairing: Pairing, parity: Sequence[Parity], noi
         attainable_mfu=found.attainable_mfu,
         memory=found.memory,
         pays_back=_pays_back(found, pairing),
+        ceiling=_ceiling(found, pairing),
+    )
+
+
+def _ceiling(found: Measured, pairing: Pairing) -> Ceiling | None:
+    """None where an arm was not measured."""
+    warm = found.cast.warm
+    if not {pairing.arm, pairing.against} <= warm.keys():
+        return None
+    first, other = found.asked.arm(pairing.against), found.asked.arm(pairing.arm)
+    blocks = found.counted(first.name).values()
+    tokens = sum(block.real_tokens for block in blocks)
+    return ceiling(
+        first,
+        other,
+        (warm[first.name].stood, warm[other.name].stood),
+        found.cast.spent.get(first.name),
+        sum(block.seconds for block in blocks) / tokens if tokens else None,
     )
 
 

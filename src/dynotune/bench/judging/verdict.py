@@ -22,6 +22,9 @@ ALIKE = math.log(1.01)
 MEMORY_ALIKE = 0.01
 """Share by which two peaks may differ: what the allocator rounds."""
 
+ROOM = math.log(1.05)
+"""By which a ratio may be above its ceiling: one step was traced, and others have other lengths and clocks."""
+
 VOID_STATES = frozenset({"not engaged", "left out", "taken out"})
 """Of the engagement table: with these a change that was asked for was not measured. `unknown` is no evidence against it, and
 of `partial` the table lists the places."""
@@ -50,9 +53,9 @@ def judge(
 ) -> Judgement:
     """estimate: None where fewer than two pairs count. not_comparable: from `why_not_comparable`.
 
-    unsettled: why blocks were void each time, as the end of a sentence. ceiling: the largest ratio possible; benches give
-    none, since a trace counts kernels and does not say which share of the step a speed-up touches. mfu,
-    attainable_mfu: of the arm, and of the best product of matrices that was measured on this device, of the same peak.
+    unsettled: why blocks were void each time, as the end of a sentence. ceiling: the largest ratio possible, by what a
+    change touches. mfu, attainable_mfu: of the arm, and of the best product of matrices that was measured on this device, of
+    the same peak.
     """
     if not_comparable:
         return Judgement(Verdict.NOT_COMPARABLE, not_comparable)
@@ -152,7 +155,7 @@ def _too_good(estimate: Estimate | None, ceiling: float | None, mfu: float | Non
     """Why the figure cannot be true; empty where it can. An interval that reaches down to the ceiling is still possible."""
     if mfu is not None and attainable_mfu is not None and mfu > attainable_mfu:
         return f"its MFU of {mfu:.1%} is above {attainable_mfu:.1%}, the best product of matrices measured here"
-    if estimate is not None and ceiling is not None and estimate.low > math.log(ceiling):
+    if estimate is not None and ceiling is not None and estimate.low > math.log(ceiling) + ROOM + estimate.margin:
         ratio = math.exp(estimate.mean)
         return (
             f"{ratio:.2f}x is above {ceiling:.2f}x, the most that its share of the step allows: check the token counts"

@@ -48,6 +48,9 @@ class Cast:
     """By arm, the first time that it was warmed up."""
 
     proofs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    spent: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By arm, what its traced step spent its time on."""
+
     device: dict[str, Any] = field(default_factory=dict)
     """What the first process said of the machine."""
 
@@ -160,8 +163,11 @@ class Cast:
                 warming.step(*each)
             tokens += taken["real_tokens"]
             first += steps
-        if rows := hand.do("proof", name=arm.name)["rows"]:
+        proof = hand.do("proof", name=arm.name)
+        if rows := proof["rows"]:
             self.proofs.setdefault(arm.name, rows)
+        if spent := proof["spent"]:
+            self.spent.setdefault(arm.name, spent)
         if arm.name not in self.warm:
             self.warm[arm.name] = Warm(
                 stood=stood,

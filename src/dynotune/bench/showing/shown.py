@@ -180,6 +180,8 @@ def _verdict(result: Result, one: Comparison) -> Line:
             parts.append(phrases.NO_EFFECT)
     if kind := label_of_kind(result, one.arm, one.against):
         parts.append(kind)
+    if one.ratio is not None:
+        parts += _ceiling(one)
     if one.median is not None:
         parts.append(f"median {one.median:.3f}x")
     if one.sign_flip_p is not None:
@@ -191,6 +193,15 @@ def _verdict(result: Result, one: Comparison) -> Line:
         parts.append(f"compilation pays back after {one.pays_back_after_steps:,.0f} steps")
     tones = {Verdict.FASTER: Tone.GOOD, Verdict.SAME: Tone.PLAIN, Verdict.UNRESOLVED: Tone.DOUBT}
     return Line(f"{arm}: {', '.join(parts)}", tones.get(one.verdict, Tone.BAD))
+
+
+def _ceiling(one: Comparison) -> list[str]:
+    """`at most 1.08x, by its share of the step`; that there is none only where it could have said something."""
+    if one.ceiling is not None:
+        return [f"at most {one.ceiling:.2f}x by what it touches ({phrases.share(one.share)} of the step)"]
+    if one.share is not None:
+        return ["it may touch all of the step"]
+    return [f"no ceiling: {printable(one.no_ceiling, 80)}"] if one.no_ceiling else []
 
 
 def _expected(one: Expectation, *, shut: bool) -> Line:

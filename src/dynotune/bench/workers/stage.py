@@ -18,9 +18,11 @@ from rich.console import Console
 
 from dynotune.bench.asking.arms import QUIET, without_evaluations
 from dynotune.bench.workers.counters import count_kernels, counters
+from dynotune.bench.workers.spent import spent_in
 from dynotune.bench.workers.watch import Watch
 from dynotune.config.whole import WholeConfig
 from dynotune.measure.compiles import compile_seconds
+from dynotune.measure.trace import TracedStep
 from dynotune.measure.words import Counts
 from dynotune.parallel.ranks import Ranks
 from dynotune.train.given import Given
@@ -55,6 +57,9 @@ class Stage:
         self.proofs: dict[str, list[dict[str, Any]]] = {}
         """By arm, the rows of its engagement table: an arm is traced the first time that it stands."""
 
+        self.spent: dict[str, dict[str, Any]] = {}
+        """By arm, what the step of that trace spent its time on."""
+
         self.name = ""
         self.compiled_before = 0.0
         count_kernels()
@@ -84,6 +89,7 @@ class Stage:
         self.name = name
         if name in self.proofs:
             self.run.engagement.left = 0  # it was traced; another trace would be a slow step in a block
+        self.run.engagement.hears = self._hear
         execution = self.standing.execution
         plan = execution.plan
         return {
@@ -96,6 +102,10 @@ class Stage:
             "precision": str(execution.site.context.compute).removeprefix("torch."),
             "model": self.it.prepared.facts.to_json(),
         }
+
+    def _hear(self, traced: TracedStep) -> None:
+        if self.name not in self.spent and (found := spent_in(traced, self.run.trainee.model)) is not None:
+            self.spent[self.name] = found
 
     def leave(self) -> None:
         """Take out what stands; the model is as it was. What the arm has trained stays in its weights."""

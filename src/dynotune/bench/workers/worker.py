@@ -66,7 +66,7 @@ class Worker:
         return self._standing.take(**order)
 
     def _proof(self, name: str) -> dict[str, Any]:
-        return {"rows": self._standing.proofs.get(name, [])}
+        return {"rows": self._standing.proofs.get(name, []), "spent": self._standing.spent.get(name)}
 
     def _compiled(self) -> dict[str, Any]:
         return {"seconds": self._standing.compiled()}
