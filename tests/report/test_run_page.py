@@ -76,7 +76,7 @@ def test_the_meter_has_its_place(tmp_path: Path) -> None:
     require_readable(page)
     for said_there in (
         "What held it back", "data-bound, at step 4", "Look at the loader.", "Where the time went", "forward and backward",
-        "7.0 s, 70.0 %", "Goodput", "70.0 %", "MFU 40", "backward", "33.25", "run on the host 2",
+        "7.0 s, 70.0 %", "Goodput", "70.0 %", "MFU 40", "backward", "33.25", "host 2",
     ):  # fmt: skip
         assert said_there in page.words, said_there
     assert "<script>" not in text

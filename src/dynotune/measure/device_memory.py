@@ -19,6 +19,10 @@ BUDGET = 50e-6
 """Seconds a step that looking at phases may take, over the run."""
 
 
+BETWEEN_STEPS = frozenset({"evaluation", "generation", "checkpoint"})
+"""Phases that are looked at each time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Allocator:
     """PyTorch's own counters, in bytes."""
@@ -79,13 +83,13 @@ class PhasePeaks:
         self.steps += 1
         looks = self.steps <= FIRST_STEPS or largest > self._largest or self.seconds < BUDGET * self.steps
         self._largest = max(largest, self._largest)
-        if self.looks or looks:
+        if self.phase or looks:
             self._turn("")
         self.looks = looks
 
     def begin(self, phase: str) -> None:
         """From here on it is `phase` that goes on."""
-        if self.looks:
+        if self.looks or phase in BETWEEN_STEPS:
             self._turn(phase)
 
     def look(self) -> Allocator:

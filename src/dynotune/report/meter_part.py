@@ -32,9 +32,10 @@ PICTURES: tuple[tuple[str, str, float, str, tuple[tuple[str, str], ...]], ...] =
     ("Use", "%", 100.0, "Of the peak: MFU without recomputation and padding, HFU with both. Of processed tokens: fill. Of"
      " the training time: waiting for data. Of the wall time so far: goodput.",
      (("MFU", "mfu"), ("HFU", "hfu"), ("fill", "fill"), ("wait", "data_wait"), ("goodput", "goodput"))),
-    ("Memory", "GiB", 1.0, "Of the GPU: the most that was allocated so far, and what PyTorch holds; of the host: the run.",
-     (("peak allocated", "peak_memory_gib"), ("reserved", "memory/reserved_gib"), ("run on the host", "host/rss_gib"),
-      ("its workers", "host/workers_rss_gib"))),
+    ("Memory", "GiB", 1.0, "Of the GPU: the most that was allocated so far, and what PyTorch holds; of the host: the"
+     " run, and processes that it started.",
+     (("peak", "peak_memory_gib"), ("reserved", "memory/reserved_gib"), ("host", "host/rss_gib"),
+      ("workers", "host/workers_rss_gib"))),
     ("GPU use", "%", 100.0, "Share of the time in which any kernel ran.", (("GPU", "gpu/utilisation"),)),
     ("Clocks", "MHz", 1.0, "Mean clock of the multiprocessors.", (("SM", "gpu/sm_mhz"),)),
     ("Power and heat", "W, °C", 1.0, "Mean power, and the most heat.", (("W", "gpu/power_watts"), ("°C", "gpu/celsius"))),

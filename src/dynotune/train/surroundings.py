@@ -63,7 +63,7 @@ class Surroundings:
     def phase(self, phase: str) -> None:
         """From here on it is `phase` that goes on, `forward` for one."""
         if self.peaks is not None:
-            self.peaks.begin(phase)
+            self.peaks.begin("communication" if phase == "the sum of gradients" else phase)
 
     @property
     def note(self) -> str:
