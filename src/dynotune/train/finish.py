@@ -8,7 +8,7 @@ from typing import Any
 
 from dynotune.config.whole import WholeConfig
 from dynotune.data.printable import printable
-from dynotune.measure.wall import Kind, add, goodput, times, wall
+from dynotune.measure.wall import TRAINING, Kind, add, goodput, times, wall
 from dynotune.measure.words import BEST_POSSIBLE, DEFINITIONS
 from dynotune.report.curves import read_curves
 from dynotune.report.model_card import write_model_card
@@ -140,6 +140,9 @@ def take_best(run: Run, config: WholeConfig) -> None:
 def _of_this_rank(run: Run) -> dict[str, float]:
     """What each process has of its own."""
     own = {"data_wait_seconds": run.feed.wait_seconds}
+    if run.ranks.world > 1:
+        account = run.trainee.progress.account
+        own |= {f"slowest/{kind}": account.get(kind, 0.0) for kind in sorted(TRAINING)}
     if run.surroundings.peaks is not None:
         known = run.surroundings.peaks.figures(run.surroundings.seen.memory_used)
         own |= {name: value for name, value in known.items() if "peak" in name}

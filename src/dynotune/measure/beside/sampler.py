@@ -11,6 +11,7 @@ it, however that ends.
 import importlib
 import json
 import select
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -104,6 +105,7 @@ def main(uuid: str, interval: float, watched: int | None) -> None:
     """uuid: of the GPU, as NVML has it (`GPU-...`); empty for none. interval: seconds. watched: a process."""
     import psutil
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which goes on to save: this ends with it
     gpu, note = open_gpu(uuid) if uuid else (None, "")
     tree = None if watched is None else Tree(watched)
     print(json.dumps({"note": note}), flush=True)  # noqa: T201 - what `Beside` reads
