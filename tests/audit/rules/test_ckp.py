@@ -1,11 +1,13 @@
 """Promise: rules on checkpoints speak where work can be lost, and not of short runs."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dynotune.audit.facts.job import Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.run import RunFacts
 from tests.audit.rules.facts import UNKNOWN, Default, a_job, a_machine, findings
 
 
@@ -115,3 +117,40 @@ def test_a_best_that_is_not_saved() -> None:
     ):
         values: dict[str, Any] = BEST | other
         assert not findings("CKP005", a_job(**values))
+
+
+def test_pickled_weights() -> None:
+    (found,) = findings("CKP006", a_job(save_safetensors=False))
+    assert found.remedy.changes[0].value is True
+    for value in (True, Default(False), UNKNOWN):
+        assert not findings("CKP006", a_job(save_safetensors=value))
+    assert not findings("CKP006", a_job(Trainer.DYNOTUNE, save_safetensors=False))
+
+
+WHOLE = {"model.safetensors": 9, "optimizer.pt": 9, "trainer_state.json": 9}
+
+
+def left(**files: int) -> RunFacts:
+    """A run of two checkpoints, the first of them whole. A size of 0: an empty file; -1: none."""
+    last = {name: size for name, size in (WHOLE | files).items() if size >= 0}
+    named = {f"checkpoint-9/{name}": 9 for name in WHOLE} | {
+        f"checkpoint-10/{name}": size for name, size in last.items()
+    }
+    return RunFacts("out", "transformers", [], files=named)
+
+
+def test_a_checkpoint_that_is_not_whole() -> None:
+    (found,) = findings("CKP007", left(**{"optimizer.pt": -1}))
+    assert "`checkpoint-10`, the last of 2, has no optimizer state" in found.message
+    (found,) = findings("CKP007", left(**{"model.safetensors": 0}))
+    assert "no weights" in found.message
+    (found,) = findings("CKP007", left(**{"trainer_state.json": -1}))
+    assert "stops" in found.message
+
+
+def test_checkpoints_that_are_whole() -> None:
+    assert not findings("CKP007", left())
+    deepspeed = {"model.safetensors": -1, "optimizer.pt": -1, "global_step10/mp_rank_00_model_states.pt": 9}
+    assert not findings("CKP007", left(**deepspeed))
+    assert not findings("CKP007", RunFacts("out", "transformers", []))
+    assert not findings("CKP007", replace(left(**{"optimizer.pt": -1}), trainer="Dynotune"))

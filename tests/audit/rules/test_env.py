@@ -108,3 +108,18 @@ def test_workers_of_none() -> None:
 def test_workers_and_cores(machine: Any, values: dict[str, Any], says: str) -> None:
     found = findings("HST051", machine, Project(".", [a_job(**values)], environment=machine))
     assert says in found[0].message if says else not found
+
+
+def test_a_log_of_every_step() -> None:
+    small: dict[str, Any] = {"model_name_or_path": "HuggingFaceTB/SmolLM2-135M", "logging_steps": 1}
+    assert findings("HST052", a_job(**small))
+    for other in (
+        {"logging_steps": 10},
+        {"logging_steps": Default(1)},
+        {"max_steps": 100},
+        {"model_name_or_path": "Qwen/Qwen2.5-7B"},
+        {"model_name_or_path": "mine"},
+        {"logging_strategy": "epoch"},
+        {"use_cpu": True},
+    ):
+        assert not findings("HST052", a_job(**small | other))

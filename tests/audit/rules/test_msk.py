@@ -5,6 +5,7 @@ import ast
 import pytest
 
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.run import RunFacts
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.setting import Setting
 from dynotune.audit.finding import AtStake
@@ -72,3 +73,19 @@ def test_an_end_that_is_masked() -> None:
 )
 def test_an_end_that_is_learned(near: Script) -> None:
     assert not findings("MSK003", near)
+
+
+def run(*losses: object, grad: object = 0) -> RunFacts:
+    return RunFacts(
+        "out", "transformers", [{"step": n, "loss": loss, "grad_norm": grad} for n, loss in enumerate(losses, 1)]
+    )
+
+
+def test_a_run_that_learns_nothing() -> None:
+    (found,) = findings("MSK004", run(2.0, 0.0, 0.0, 0.0))
+    assert "3 of 4 logged steps (the first: 2)" in found.message
+    (found,) = findings("MSK004", run(2.0, float("nan"), grad=1.0))
+    assert "no number" in found.message
+    assert findings("MSK004", run(2.0, grad="NaN"))
+    for near in (run(2.0, 0.0, 0.0), run(0.0, 0.0, 0.0, grad=0.5), run(2.0, 1.0, grad=1.0), run()):
+        assert not findings("MSK004", near)

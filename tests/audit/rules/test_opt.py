@@ -113,3 +113,20 @@ def test_micro_batches_that_are_too_small() -> None:
 )
 def test_micro_batches_that_keep_the_card_busy(other: dict[str, Any]) -> None:
     assert not findings("OPT004", a_job(**TINY | other))
+
+
+BATCH: dict[str, Any] = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
+
+
+def test_batches_that_launchers_make() -> None:
+    jobs = [a_job(**BATCH, num_processes=processes) for processes in (2, 8, 2)]
+    (found,) = findings("OPT005", Project(".", jobs))
+    assert "steps of 16 and of 64 rows" in found.message
+    for others in (
+        [a_job(**BATCH, num_processes=2), a_job(**BATCH, num_processes=2)],
+        [a_job(**BATCH, num_processes=2), a_job(**BATCH | {"gradient_accumulation_steps": 1}, num_processes=4)],
+        [a_job(**BATCH, num_processes=2), a_job(**BATCH, num_processes=UNKNOWN)],
+        [a_job(**BATCH, num_processes=2), a_job(file="other.yaml", **BATCH, num_processes=8)],
+        [a_job(**BATCH, num_processes=2), a_job(**BATCH)],
+    ):
+        assert not findings("OPT005", Project(".", others))

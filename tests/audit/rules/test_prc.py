@@ -1,12 +1,16 @@
 """Promise: rules on precision find what cannot run, or runs otherwise than it was asked for."""
 
+import ast
 from typing import Any
 
 import pytest
 
 from dynotune.audit.facts.job import Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.setting import Setting
 from dynotune.audit.finding import AtStake
+from dynotune.audit.place import Place
 from tests.audit.rules.facts import UNKNOWN, Default, a_job, a_machine, findings, not_checked
 
 
@@ -133,3 +137,27 @@ def test_a_launcher_whose_precision_is_lost() -> None:
     ):
         assert not findings("PRC002", a_job(**values))
     assert not findings("PRC002", a_job(Trainer.TORCH, mixed_precision="fp16", bf16=True))
+
+
+def script(name: Any = "transformers.BitsAndBytesConfig", **arguments: Any) -> Script:
+    given = {key: Setting(key, value, Place("t.py", 3)) for key, value in arguments.items()}
+    load = {"attn_implementation": Setting("attn_implementation", "flash_attention_2", Place("t.py", 5))}
+    calls = [
+        Call(name, given, Place("t.py", 3)),
+        Call("transformers.AutoModel.from_pretrained", load, Place("t.py", 5)),
+    ]
+    return Script("t.py", "", ast.parse(""), calls, {}, {})
+
+
+def test_four_bits_that_compute_in_float32() -> None:
+    (found,) = findings("PRC007", script(load_in_4bit=True))
+    assert "flash_attention_2 does not take" in found.message
+    for near in (
+        script(load_in_4bit=True, bnb_4bit_compute_dtype="bfloat16"),
+        script(load_in_4bit=False),
+        script(load_in_4bit=UNKNOWN),
+        script(load_in_8bit=True),
+        script(**{"load_in_4bit": True, "**": UNKNOWN}),
+        script("mine.BitsAndBytesConfig", load_in_4bit=True),
+    ):
+        assert not findings("PRC007", near)

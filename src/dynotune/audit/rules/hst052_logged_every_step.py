@@ -1,0 +1,65 @@
+"""HST052: every step of a small model is logged, and the host waits for the device each time."""
+
+from collections.abc import Iterator
+
+from dynotune.audit.facts.asked import max_length, micro_batch, number, on_gpu
+from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.models import known
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+SMALL = 0.4
+"""Billions of parameters below which a step is short enough for it to matter."""
+
+_SFT = "model_name_or_path: HuggingFaceTB/SmolLM2-135M\ndataset_name: data.jsonl\nmax_length: 512\n"
+
+
+def check(job: Job, project: Project) -> Iterator[Said]:
+    if number(job, "logging_steps") != 1 or job.get("logging_strategy", "steps") != "steps" or not on_gpu(job):
+        return
+    model, steps = known(job.get("model_name_or_path")), number(job, "max_steps")
+    if job.trainer is Trainer.DYNOTUNE or not job.is_given("logging_steps") or (steps is not None and 0 < steps < 500):
+        return
+    if model is None or model.billions is None or model.billions > SMALL:
+        return
+    rows, length = micro_batch(job), max_length(job)
+    yield Finding(
+        f"`{job.called('logging_steps')}: 1` reads the loss from the device at every step of a {model.billions:g}B"
+        " model, whose"
+        " steps are short: the host cannot run ahead.",
+        place=job.place("logging_steps"),
+        evidence=Evidence(
+            Level.RESOLVED, {"logging_steps": 1, "billions": model.billions, "rows": rows, "length": length}
+        ),
+        stake=Stake(AtStake.TIME, 0.0, None),
+        remedy=Remedy(
+            Risk.SAFE,
+            f"Set `{job.called('logging_steps')}: 10`.",
+            (job.set("logging_steps", 10),),
+            breaks="The log has fewer points; each is the mean of its steps.",
+            measure="dynotune profile -- python train.py",
+        ),
+    )
+
+
+RULE = Rule(
+    code="HST052",
+    name="logged-every-step",
+    summary="Every step of a small model is logged.",
+    group=Group.PERFORMANCE,
+    subject=Subject.JOB,
+    check=check,
+    page=Page(
+        what="Logging reads numbers from the device, which waits until all launched work is done.",
+        why="Between logs the host launches the next step while the device works on this one. With small models launching is"
+        " what takes the time, and each wait empties the queue.",
+        detected=f"E1: `logging_steps: 1`, given, for models below {SMALL:g} billion parameters and runs of 500 steps"
+        " or more.",
+        proven="`dynotune profile -- python train.py`: the device's idle time after each step.",
+        deliberate=("The loss of each step is compared with another run's.",),
+        sources=("TRL 1.16 reads four numbers a micro-batch whatever is logged, so less is won there than elsewhere",),
+    ),
+    bad=Example({"sft.yaml": f"{_SFT}logging_steps: 1\n"}, says="cannot run ahead"),
+    good=Example({"sft.yaml": f"{_SFT}logging_steps: 10\n"}),
+)

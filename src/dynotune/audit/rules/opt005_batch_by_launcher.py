@@ -1,0 +1,68 @@
+"""OPT005: commands start one configuration with different numbers of processes, and so with different batches."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from dynotune.audit.facts.asked import micro_batch, number, rows_of_a_step
+from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_RUN = "accelerate launch --num_processes {} -m trl.scripts.sft --config sft.yaml\n"
+_SFT = (
+    "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nmax_length: 512\nper_device_train_batch_size: 4\n"
+    "gradient_accumulation_steps: 2\n"
+)
+
+
+def check(project: Project, whole: Project) -> Iterator[Said]:
+    by_home: dict[str, list[Job]] = defaultdict(list)
+    for job in project.jobs:
+        known = number(job, "num_processes") and micro_batch(job) and rows_of_a_step(job)
+        if known and job.is_given("num_processes") and job.home.file and job.get("global_batch_size") is None:
+            by_home[job.home.file].append(job)
+    for file, jobs in by_home.items():
+        steps = {rows_of_a_step(job): job for job in reversed(jobs)}
+        largest, smallest = max(steps, key=lambda rows: rows or 0), min(steps, key=lambda rows: rows or 0)
+        if largest and smallest and largest > smallest and jobs[0].trainer is not Trainer.DYNOTUNE:
+            yield _finding(file, steps[smallest], steps[largest], smallest, largest)
+
+
+def _finding(file: str, small: Job, large: Job, fewest: int, most: int) -> Finding:
+    processes = [int(number(job, "num_processes") or 1) for job in (small, large)]
+    return Finding(
+        f"`{file}` is started with {processes[0]} and with {processes[1]} processes at the same batch and"
+        " accumulation: steps of"
+        f" {fewest} and of {most} rows, which train differently at one learning rate.",
+        place=large.place("num_processes"),
+        evidence=Evidence(Level.RESOLVED, {"rows a step": [fewest, most], "processes": processes}),
+        stake=Stake(AtStake.CHOICE),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            "Let the accumulation follow the number of processes (`dynotune`: `global_batch_size`).",
+            accuracy="Both then take the same steps.",
+        ),
+        also=(small.place("num_processes"),),
+    )
+
+
+RULE = Rule(
+    code="OPT005",
+    name="batch-by-launcher",
+    summary="Launchers give one configuration different batches.",
+    group=Group.CORRECTNESS,
+    subject=Subject.PROJECT,
+    check=check,
+    page=Page(
+        what="A step holds batch x accumulation x processes rows. Two commands with different numbers of processes make two"
+        " different runs of one configuration.",
+        why="Runs that are compared, or that were to be the same, are not.",
+        detected="E1: commands joined with the configuration that they name.",
+        proven="The number of steps that each prints.",
+        deliberate=("One of them is a test on a small machine.",),
+        sources=("Arithmetic",),
+    ),
+    bad=Example({"big.sh": _RUN.format(8), "small.sh": _RUN.format(2), "sft.yaml": _SFT}, says="16 and of 64 rows"),
+    good=Example({"big.sh": _RUN.format(8), "again.sh": _RUN.format(8), "sft.yaml": _SFT}),
+)
