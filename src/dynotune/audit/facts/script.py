@@ -64,7 +64,8 @@ class Script:
     """By line, without the mark."""
 
     constants: Mapping[str, Setting] = field(default_factory=dict)
-    """Module-level names with values that could be followed, and flags of argparse (`--lr`) with their defaults."""
+    """Module-level names with values that could be followed, and flags (`--lr`) of argparse and of dataclasses with their
+    defaults."""
 
     unread: Sequence[str] = ()
     """What could not be followed, as sentences."""

@@ -114,11 +114,12 @@ def _with_flags(job: Job, launch: Launch, script: Script | None) -> Job:
     """A script's job with the command's flags: each setting that comes from a flag gets the flag's value."""
     settings = dict(job.settings)
     for name, setting in job.settings.items():
-        flag = next((place.key.lstrip("-").replace("-", "_") for place in setting.via if place.key.startswith("-")), "")
+        key = next((place.key for place in setting.via if place.key.startswith("-")), "")
+        flag = key.lstrip("-").replace("-", "_")
         if not flag or flag not in launch.flags:
             continue
         given = launch.flags[flag]
-        held = script.constants.get(flag) if script is not None else None
+        held = script.constants.get(key) if script is not None else None
         straight = held is None or held.value == setting.value or isinstance(setting.value, Unknown)
         value: Any = given.value if straight else Unknown(f"it is worked out from `--{flag}`")
         settings[name] = replace(

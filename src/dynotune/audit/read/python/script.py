@@ -1,11 +1,12 @@
 """A Python file, or a notebook, as facts."""
 
+import ast
 from pathlib import Path
 
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.setting import Setting
 from dynotune.audit.read.python.calls import calls
-from dynotune.audit.read.python.declared import flags
+from dynotune.audit.read.python.declared import fields, flags
 from dynotune.audit.read.python.evaluator import Evaluator
 from dynotune.audit.read.python.module import Module
 from dynotune.audit.read.python.source import comments, parsed
@@ -44,4 +45,13 @@ def _constants(module: Module, evaluator: Evaluator) -> dict[str, Setting]:
     for name, value in flags(evaluator.fresh()).items():
         place = value.via[0] if value.via else module.place(module.tree)
         found[place.key or f"--{name}"] = setting(name, value, place, given_as=place.key)
+    for scope in list(module.scopes.values()):
+        if isinstance(scope.node, ast.ClassDef) and _is_dataclass(scope.node):
+            for name, value in fields(evaluator.fresh(), scope).items():
+                place = value.via[0] if value.via else module.place(scope.node)
+                found.setdefault(f"--{name}", setting(name, value, place))
     return found
+
+
+def _is_dataclass(node: ast.ClassDef) -> bool:
+    return any("dataclass" in ast.dump(decorator) for decorator in node.decorator_list)

@@ -1,0 +1,92 @@
+"""DPO050: a loop computes the reference's log-probabilities at every step."""
+
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.steps import loops
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_REFERENCE = re.compile(r"(self\.)?(ref|reference)(erence)?_?(model|policy)?$|\w*_ref(_model)?$|frozen_(model|policy)$")
+_PAIRS = re.compile(r"\bchosen\b|\brejected\b|chosen_", re.IGNORECASE)
+_GENERATES = re.compile(r"\.generate\(|rollout|GRPO|PPO|kl_|teacher", re.IGNORECASE)
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    if not _PAIRS.search(script.source) or _GENERATES.search(script.source):
+        return
+    for loop in loops(script):
+        passes = [call for call in loop.calls if call.each_step and _is_forward(call)]
+        if not passes:
+            continue
+        first, *more = passes
+        yield Finding(
+            f"`{first.name.removeprefix('.') or first.on}(...)` scores every pair again with a model that never"
+            f" changes: a forward"
+            " pass of four at every step, and its weights in memory throughout.",
+            place=first.place,
+            evidence=Evidence(Level.TEXT, {"passes": len(passes)}),
+            stake=Stake(
+                AtStake.TIME, 0.15, 0.25, "arithmetic: one forward of the policy's forward and backward and this one"
+            ),
+            remedy=Remedy(
+                Risk.SAFE,
+                "Score all pairs once before training and keep the sums by row; from the second epoch or run on"
+                " they are free.",
+                effort=Effort.HOURS,
+                breaks="A row must be told by its content: what is kept is wrong after a change of template or"
+                " truncation.",
+                measure="dynotune profile -- python train.py",
+            ),
+            also=tuple(call.place for call in more),
+        )
+
+
+def _is_forward(call: Call) -> bool:
+    name = call.name if not call.on else ""
+    guarded = any(
+        around.kind == "with" and re.search(r"no_grad|inference_mode|disable_adapter", around.name)
+        for around in call.around
+    )
+    return guarded and bool(_REFERENCE.fullmatch(name))
+
+
+_LOOP = """import torch
+import torch.nn.functional as F
+
+for batch in train_loader:
+    policy = log_probs(model(**batch["chosen"])) - log_probs(model(**batch["rejected"]))
+%s    loss = -F.logsigmoid(0.1 * (policy - reference)).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+_EACH = """    with torch.no_grad():
+        reference = log_probs(ref_model(**batch["chosen"])) - log_probs(ref_model(**batch["rejected"]))
+"""
+RULE = Rule(
+    code="DPO050",
+    name="reference-in-the-loop",
+    summary="A preference loop runs its frozen reference at every step.",
+    group=Group.PERFORMANCE,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="The reference does not learn, so its log-probabilities of a pair are the same at every epoch and in"
+        " every run.",
+        why="It costs a forward pass at each step and a second model's memory.",
+        detected="E0: a model that is named as a reference is called without gradients at every step of a loop over"
+        " chosen and"
+        " rejected answers. Loops that generate, whose answers are new, are not reported.",
+        proven="`dynotune profile -- python train.py` shows the forward passes of a step.",
+        deliberate=(
+            "The reference follows the policy (TR-DPO).",
+            "One epoch over data that is seen once: only memory is saved.",
+        ),
+        sources=("TRL's documentation of `precompute_ref_log_probs`",),
+    ),
+    bad=Example({"dpo.py": _LOOP % _EACH}, says="never changes"),
+    good=Example({"dpo.py": _LOOP % '    reference = batch["reference"]\n'}),
+)

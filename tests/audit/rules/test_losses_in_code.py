@@ -1,0 +1,112 @@
+"""Promise: costly or wrong losses, precision and compilation are found in code, and near misses are left alone."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.audit.rules.scripts import said
+
+LOSS = """
+import torch
+import torch.nn.functional as F
+from trl import SFTTrainer
+class Mine(SFTTrainer):
+    def compute_loss(self, model, inputs, **kwargs):
+        outputs = model(**inputs)
+        logits = outputs.logits
+        %s
+"""
+PAIRS = """
+import torch
+for batch in loader:
+    chosen = score(model(**batch))
+    %s
+    loss = f(chosen, reference)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+MASK = """
+from trl import SFTTrainer
+try:
+    %s
+except %s:
+    %s
+"""
+SCALE = """
+import torch
+scaler = torch.amp.GradScaler(%s)
+for batch in loader:
+    with torch.autocast("cuda", dtype=%s):
+        loss = model(**batch).loss
+    scaler.scale(loss).backward()
+"""
+LOOP = """
+import torch
+for batch in loader:
+    %s
+    loss = model(**batch).loss
+    loss.backward()
+"""
+CHECKPOINT = "import torch\nimport torch.utils.checkpoint as c\nx = c.checkpoint(f, x%s)\n"
+COLLATOR = "collator = DataCollatorForCompletionOnlyLM('###', tokenizer=tokenizer)"
+FOUND = [
+    ("MEM050", LOSS % "return F.cross_entropy(logits.float().view(-1, n), inputs['labels'].view(-1))"),
+    ("MEM050", LOSS % "logits = outputs.logits.to(torch.float32); return f(logits)"),
+    ("MEM050", LOSS % "return F.log_softmax(logits, dim=-1).gather(-1, labels)"),
+    ("DPO050", PAIRS % "with torch.no_grad(): reference = score(ref_model(**batch))"),
+    ("DPO050", PAIRS % "with torch.inference_mode(): reference = score(reference_model(**batch))"),
+    ("MSK050", MASK % (COLLATOR, "Exception", "collator = DataCollatorForLanguageModeling(tokenizer, mlm=False)")),
+    ("MSK050", MASK % ("trainer = train_on_responses_only(trainer)", "Exception as error", "print(error)")),
+    ("MSK050", MASK % ("from trl import DataCollatorForCompletionOnlyLM as Only", "ImportError", "Only = None")
+     + "collator = Only('###') if Only is not None else None\n"),
+    ("PRC050", SCALE % ("'cuda'", "torch.bfloat16")),
+    ("PRC050", (SCALE % ("", "torch.bfloat16")).replace("torch.amp.GradScaler", "torch.cuda.amp.GradScaler")),
+    ("CMP050", LOOP % "step = torch.compile(model)"),
+    ("CMP050", "import torch\nclass L(torch.nn.Module):\n  def forward(self, x):\n    return torch.compile(self.f)(x)\n"),
+    ("MEM051", CHECKPOINT % ""),
+    ("MEM051", "from torch.utils.checkpoint import checkpoint_sequential as s\ny = s(layers, 2, x)\n"),
+]  # fmt: skip
+LEFT = [
+    ("MEM050", LOSS % "return outputs.loss"),
+    ("MEM050", LOSS % "return F.cross_entropy(logits[mask].float(), labels)"),
+    ("MEM050", LOSS % "return outputs.loss + router_logits.float().mean()"),
+    ("MEM050", (LOSS % "return f(logits.float())").replace("compute_loss", "prediction_step")),
+    ("MEM050", "num_labels = 2\n" + LOSS % "return f(logits.float())"),
+    ("DPO050", PAIRS % "reference = batch['reference']"),
+    ("DPO050", PAIRS % "reference = score(ref_model(**batch))"),  # it learns, or so it seems
+    (
+        "DPO050",
+        PAIRS % "with torch.no_grad(): reference = batch['r']; answers = model.generate(**batch); ref_model(answers)",
+    ),
+    ("DPO050", (PAIRS % "with torch.no_grad(): reference = score(ref_model(**batch))").replace("chosen", "student")),
+    ("MSK050", MASK % (COLLATOR, "Exception", "raise")),
+    ("MSK050", MASK % (COLLATOR, "ImportError as error", "raise SystemExit(error)")),
+    (
+        "MSK050",
+        MASK
+        % ("from trl import DataCollatorForCompletionOnlyLM", "ImportError", "DataCollatorForCompletionOnlyLM = None"),
+    ),
+    ("MSK050", MASK % ("rows = load()", "OSError", "rows = None")),
+    ("MSK050", MASK % (COLLATOR, "Exception", "trainer = train_on_responses_only(trainer)")),
+    ("PRC050", SCALE % ("'cuda'", "torch.float16")),
+    ("PRC050", SCALE % ("enabled=half", "torch.bfloat16")),
+    ("PRC050", SCALE % ("'cuda'", "kind")),
+    ("CMP050", "import torch\nmodel = torch.compile(model)\n" + LOOP % "pass"),
+    ("CMP050", "import torch\nfor i, layer in enumerate(model.layers):\n    model.layers[i] = torch.compile(layer)\n"),
+    ("CMP050", LOOP % "if step == 10: model = torch.compile(model)"),
+    ("CMP050", "import re\n" + LOOP % "pattern = re.compile('a')"),
+    ("MEM051", CHECKPOINT % ", use_reentrant=False"),
+    ("MEM051", CHECKPOINT % ", **options"),
+    ("MEM051", "def checkpoint(x):\n    return x\ncheckpoint(1)\n"),
+]
+
+
+@pytest.mark.parametrize(("code", "text"), FOUND)
+def test_found(code: str, text: str, tmp_path: Path) -> None:
+    assert len(said(code, tmp_path, text)) == 1
+
+
+@pytest.mark.parametrize(("code", "text"), LEFT)
+def test_left_alone(code: str, text: str, tmp_path: Path) -> None:
+    assert not said(code, tmp_path, text)
