@@ -10,6 +10,7 @@ import pytest
 from dynotune.audit.facts.job import Fate, Method, Trainer
 from dynotune.audit.facts.setting import Unknown
 from dynotune.audit.schema import Schemas
+from dynotune.audit.schema.beside import sources_in, versions_asked
 from dynotune.audit.schema.generate import generate
 from dynotune.audit.schema.moved import TRANSFORMERS, TRL
 from dynotune.audit.schema.origin import version_of_source
@@ -135,3 +136,20 @@ def test_the_tables_are_generated_from_sources(tmp_path: Path) -> None:
     given = tree(tmp_path)
     written = {path.name: path for path in generate(Schemas.of({"open_instruct": given}), tmp_path / "tables")}
     assert '"rate": ["float", 1e-05]' in written["open_instruct_sft.json"].read_text()
+
+
+def test_requirements_say_what_runs(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("trl==0.11.4\ntransformers[torch]>=4.40,<5\npeft\nfast-trl==9\n")
+    (tmp_path / "pyproject.toml").write_text('dependencies = ["accelerate~=1.2.0", "trl==1.0"]\n')
+    assert versions_asked(tmp_path) == {"trl": "0.11.4", "accelerate": "1.2.0"}
+    (tmp_path / "requirements.txt").write_text("transformers<5\n")
+    keys = Schemas.of().beside({}, versions_asked(tmp_path)).keys(Trainer.TRANSFORMERS)
+    assert keys.fate("overwrite_output_dir").fate is Fate.KNOWN
+    assert keys.fate("evaluation_strategy").fate is Fate.RENAMED
+
+
+def test_a_submodule_in_the_project_is_what_keys_are_checked_against(tmp_path: Path) -> None:
+    tree(tmp_path / "third_party")
+    found = Schemas.of().beside(sources_in(tmp_path), {})
+    assert "rate" in found.keys(Trainer.OPEN_INSTRUCT, Method.SFT).keys
+    assert sources_in(tmp_path / "third_party" / "open-instruct" / "open_instruct") == {}

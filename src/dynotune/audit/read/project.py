@@ -17,6 +17,7 @@ from dynotune.audit.read.configs import SUFFIXES, NotReadableError, job_of, read
 from dynotune.audit.read.launched import Sources, jobs_of_launch
 from dynotune.audit.read.launchers.distribution import distribution_of_config
 from dynotune.audit.schema import Schemas
+from dynotune.audit.schema.beside import sources_in, versions_asked
 
 MAX_BYTES = 1 << 20
 """Of a file that is read. Configurations and scripts are shorter; data and models are longer."""
@@ -53,6 +54,7 @@ def read_project(root: Path, *, only: Sequence[Path] = (), schemas: Schemas) -> 
     control and caches are named in `not_read`.
     """
     found = _Found()
+    schemas = schemas.beside(sources_in(root), versions_asked(root))
     paths = list(only) if only else list(_files(root, found))
     for path in paths:
         _read(path, root, found, named=bool(only))

@@ -102,6 +102,8 @@ class Schemas:
     pinned: Mapping[str, str] = field(default_factory=dict)
     """Versions that the audited project asks for, by package."""
 
+    _found: dict[tuple[Trainer, Method | None], Keys] = field(default_factory=dict, compare=False, repr=False)
+
     @classmethod
     def of(cls, given: Mapping[str, Path] | None = None) -> "Schemas":
         """`given`: source trees by package name, which win over what is installed."""
@@ -114,10 +116,17 @@ class Schemas:
         """With the sources that lie in the audited project, and the versions that it asks for."""
         trees = {**{name: _package_in(path, name) for name, path in given.items()}, **self.given}
         found = {name: folder for name, folder in trees.items() if folder is not None}
-        return replace(self, packages=Packages({**self.packages.folders, **found}), given=found, pinned=dict(pinned))
+        return replace(
+            self, packages=Packages({**self.packages.folders, **found}), given=found, pinned=dict(pinned), _found={}
+        )
 
     def keys(self, trainer: Trainer, method: Method | None = None) -> Keys:
         """Of an unknown method, those of supervised fine-tuning. Without keys where nothing is known of a trainer."""
+        if (trainer, method) not in self._found:
+            self._found[trainer, method] = self._keys(trainer, method)
+        return self._found[trainer, method]
+
+    def _keys(self, trainer: Trainer, method: Method | None) -> Keys:
         if trainer is Trainer.DYNOTUNE:
             return _own_keys(method)
         like = Trainer.TRL if trainer is Trainer.UNSLOTH else trainer

@@ -1,0 +1,71 @@
+"""CFG001: a key that the trainer does not know."""
+
+import difflib
+from collections.abc import Iterator
+
+from dynotune.audit.change import Change, Edit
+from dynotune.audit.facts.job import Fate, GivenKey, Job, Trainer
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
+DROPS = frozenset({Trainer.AXOLOTL})
+"""Trainers that take a key they do not know and go on without a word; the others stop."""
+
+
+def check(job: Job, project: Project) -> Iterator[Said]:
+    for key in job.given:
+        if key.fate is Fate.UNKNOWN and not key.name.startswith("_"):
+            yield _finding(job, key)
+
+
+def _finding(job: Job, key: GivenKey) -> Finding:
+    known = {name for name in (*job.settings, *job.native.values()) if name != key.name}
+    close = next(iter(difflib.get_close_matches(key.name, sorted(known), 1, 0.8)), "")
+    said_by = " and ".join(f"{name} {version}" for name, version in job.versions.items()) or job.trainer.value
+    drops = job.trainer in DROPS
+    happens = "drops it without a word" if drops else "stops at it"
+    meant = f" Did you mean `{close}`?" if close else ""
+    given = any(one.name == close for one in job.given)
+    change = (Change(Edit.RENAME, key.place, key.name, to=close),) if close and not given else ()
+    return Finding(
+        f"`{key.name}` is no key of {job.trainer.value} ({said_by}), which {happens}.{meant}",
+        place=key.place,
+        evidence=Evidence(Level.TEXT, {"key": key.name, "checked against": said_by}),
+        stake=Stake(AtStake.RESULT if drops else AtStake.STOPS),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"Rename it to `{close}`, or remove it." if close else "Remove it, or give it its right name.",
+            change,
+            accuracy="what the key asks for starts to happen" if close else "",
+        ),
+    )
+
+
+RULE = Rule(
+    code="CFG001",
+    name="unknown-key",
+    summary="A key is none of the trainer's.",
+    group=Group.CONFIGURATION,
+    subject=Subject.JOB,
+    check=check,
+    page=Page(
+        what="Every key is looked up among the fields of the trainer's own classes: of the version that is installed, of"
+        " sources that are given or lie in the project, else of the released version that the finding names.",
+        why="Axolotl drops a key that it does not know: what it asks for never happens, and nothing says so."
+        " TRL and LLaMA-Factory stop, often only after a job has waited for its machines.",
+        detected="E0: the key stands in a file, a call or a command; the classes are read as text, nothing is imported.",
+        proven="The trainer's `--help`, or its configuration as it was resolved, does not have the key.",
+        deliberate=(
+            "A trainer that was extended: give its sources (`--sources`), and its own fields are known.",
+            "A note to oneself; a comment says it better.",
+        ),
+        sources=(
+            "Axolotl 0.19: pydantic's default for extra keys; its example falcon-h1-1b-qlora-cp.yaml ships"
+            " `context_parapllel_size`",
+        ),
+    ),
+    bad=Example({"sft.yaml": f"{_SFT}lerning_rate: 1.0e-5\n"}, says="Did you mean `learning_rate`?"),
+    good=Example({"sft.yaml": f"{_SFT}learning_rate: 1.0e-5\n"}),
+)

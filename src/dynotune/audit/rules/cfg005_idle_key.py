@@ -1,0 +1,85 @@
+"""CFG005: a key that the trainer reads and that does nothing in this job."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
+
+
+def _off(job: Job, *names: str) -> bool:
+    """Whether all of these are known to be off, by what is given or by the version's default."""
+    settings = [job.setting(name) for name in names]
+    return all(setting is not None and setting.is_known and setting.value in (None, False) for setting in settings)
+
+
+def _is(name: str, *values: Any) -> Callable[[Job], bool]:
+    return lambda job: job.get(name, "?") in values
+
+
+def _steps_decide(job: Job) -> bool:
+    steps = job.get("max_steps")
+    return isinstance(steps, int) and not isinstance(steps, bool) and steps > 0
+
+
+_NO_EVALUATION = (_is("eval_strategy", "no", "NO", False), "nothing is evaluated, since `eval_strategy` is `no`")
+IDLE: Mapping[str, tuple[Callable[[Job], bool], str]] = {
+    "packing_strategy": (
+        lambda job: _off(job, "packing") and job.get("eval_packing") is not True,
+        "rows are not packed",
+    ),
+    "eval_packing": _NO_EVALUATION,
+    "eval_steps": _NO_EVALUATION,
+    "gradient_checkpointing_kwargs": (lambda job: _off(job, "gradient_checkpointing"), "checkpointing is off"),
+    "num_train_epochs": (_steps_decide, "`max_steps` decides when it ends"),
+    "save_steps": (_is("save_strategy", "no", "epoch"), "`save_strategy` does not save by steps"),
+    "save_total_limit": (_is("save_strategy", "no"), "nothing is saved, since `save_strategy` is `no`"),
+    "bnb_4bit_quant_type": (lambda job: _off(job, "load_in_4bit"), "weights are not loaded in 4 bit"),
+    "use_bnb_nested_quant": (lambda job: _off(job, "load_in_4bit"), "weights are not loaded in 4 bit"),
+    "warmup_ratio": (
+        lambda job: isinstance(job.get("warmup_steps"), int) and job.get("warmup_steps") > 0,
+        "`warmup_steps` wins",
+    ),
+}
+"""When a key does nothing, and why, in TRL's words. What belongs to adapters and to loader workers has rules of its own."""
+
+
+def check(job: Job, project: Project) -> Iterator[Said]:
+    for name, (idle, why) in IDLE.items():
+        setting = job.setting(name)
+        if setting is None or not job.is_given(name) or not setting.is_known or setting.value in (None, False):
+            continue
+        if not idle(job):
+            continue
+        yield Finding(
+            f"`{job.called(name)}` does nothing here: {why}.",
+            place=job.place(name),
+            evidence=Evidence(Level.RESOLVED, {name: setting.value}),
+            stake=Stake(AtStake.CLARITY),
+            remedy=Remedy(Risk.SAFE, "Remove it.", (job.remove(name),)),
+        )
+
+
+RULE = Rule(
+    code="CFG005",
+    name="idle-key",
+    summary="A key does nothing in this job.",
+    group=Group.CONFIGURATION,
+    subject=Subject.JOB,
+    check=check,
+    page=Page(
+        what="A key that belongs to something that is switched off: `packing_strategy` without packing, `eval_steps`"
+        " without evaluation, `save_total_limit` where nothing is saved.",
+        why="Who reads the file believes that it happens.",
+        detected="E1: the key is given, and what it belongs to is off, by what is given or by the version's default.",
+        proven="Take it out: the losses of the first steps are the same to the last digit.",
+        deliberate=("A default for the times when the switch is given on the command line.",),
+        sources=("the sources of TRL 1.16 and transformers 5.23",),
+    ),
+    bad=Example({"sft.yaml": f"{_SFT}packing: false\npacking_strategy: wrapped\n"}, says="rows are not packed"),
+    good=Example({"sft.yaml": f"{_SFT}packing: true\npacking_strategy: bfd\n"}),
+)

@@ -1,0 +1,56 @@
+"""CFG007: the configuration says one thing, and the command that runs it another."""
+
+from collections.abc import Iterator
+
+from dynotune.audit.facts.job import GivenKey, Job
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.setting import Unknown
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nlearning_rate: {}\n"
+_OF_A_RUN = frozenset({"output_dir", "run_name", "logging_dir", "seed", "resume_from_checkpoint", "report_to"})
+"""What commands set for one run, as a rule on purpose."""
+
+
+def check(job: Job, project: Project) -> Iterator[Said]:
+    first: dict[str, GivenKey] = {}
+    for key in job.given:
+        before = first.setdefault(key.name, key)
+        differs = before.place.file != key.place.file and before.value != key.value
+        if not differs or key.name in _OF_A_RUN or isinstance(key.value, Unknown) or isinstance(before.value, Unknown):
+            continue
+        yield Finding(
+            f"`{key.name}` is `{key.value}` in this run: the command's flag replaces the configuration's `{before.value}`.",
+            place=before.place,
+            also=(key.place,),
+            evidence=Evidence(Level.RESOLVED, {"configuration": before.value, "command": key.value}),
+            stake=Stake(AtStake.CLARITY),
+            remedy=Remedy(Risk.OPERATIONAL, "Say it in one place."),
+        )
+
+
+RULE = Rule(
+    code="CFG007",
+    name="overridden-by-the-launcher",
+    summary="A launcher's flag replaces a value of the configuration that it names.",
+    group=Group.CONFIGURATION,
+    subject=Subject.JOB,
+    check=check,
+    page=Page(
+        what="Flags win over the file. The file then documents a run that does not take place.",
+        why="Who compares configurations compares the wrong values; who starts the file by hand gets another run.",
+        detected="E1: the same key in the file and on the command line with different values, both known.",
+        proven="The resolved configuration that the run writes has the flag's value.",
+        deliberate=("A sweep, or a trial run, which is what flags are for.",),
+        sources=("TRL's `TrlParser`: the file gives defaults, flags replace them",),
+    ),
+    bad=Example(
+        {
+            "run.sh": "trl sft --config sft.yaml --learning_rate 3e-4\n",
+            "sft.yaml": _SFT.format("1.0e-5"),
+        },
+        says="replaces the configuration's `1e-05`",
+    ),
+    good=Example({"run.sh": "trl sft --config sft.yaml --output_dir out\n", "sft.yaml": _SFT.format("3.0e-4")}),
+)

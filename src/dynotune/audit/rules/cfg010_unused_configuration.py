@@ -1,0 +1,76 @@
+"""CFG010: a configuration that nothing names."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.setting import Setting, Unknown
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
+from dynotune.audit.read.configs.recognise import UNKNOWN
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
+
+
+def check(project: Project, whole: Project) -> Iterator[Said]:
+    named = {name for launch in project.launches for name in launch.configs}
+    known = {config.file: config for config in project.configs if config.kind != UNKNOWN}
+    if not named & set(known):
+        return  # nothing is started by configurations here
+    if any(_open(launch.flags.values()) or "${" in " ".join(launch.words[-2:]) for launch in project.launches):
+        return  # a command takes its configuration from who calls it
+    kinds = {known[name].kind for name in named & set(known)}
+    unused = [
+        file
+        for file, config in known.items()
+        if config.kind in kinds and file not in named and not _mentioned(file, project)
+    ]
+    if not unused:
+        return
+    shown = ", ".join(f"`{file}`" for file in unused[:3]) + (f" and {len(unused) - 3} more" if len(unused) > 3 else "")
+    yield Finding(
+        f"No command, script or configuration of this project names {shown}.",
+        place=Place(unused[0]),
+        also=tuple(Place(file) for file in unused[1:]),
+        evidence=Evidence(Level.TEXT, {"unused": unused, "used": sorted(named & set(known))}),
+        stake=Stake(AtStake.CLARITY),
+        remedy=Remedy(Risk.OPERATIONAL, "Start it from somewhere, or say at its head what it is kept for."),
+    )
+
+
+def _open(settings: Iterable[Setting]) -> bool:
+    return any(isinstance(one.value, Unknown) and one.name.startswith("config") for one in settings)
+
+
+def _mentioned(file: str, project: Project) -> bool:
+    path = PurePosixPath(file)
+    return any(path.name in text or f"/{path.stem}" in text for name, text in project.texts.items() if name != file)
+
+
+RULE = Rule(
+    code="CFG010",
+    name="unused-configuration",
+    summary="A configuration is named by no command of the project.",
+    group=Group.CONFIGURATION,
+    subject=Subject.PROJECT,
+    check=check,
+    page=Page(
+        what="The project starts training from configurations, and one of the same kind is named nowhere.",
+        why="Changes to it do nothing; a stale copy is taken for the one that ran.",
+        detected="E0: no shell script, Makefile, Python file or configuration has its name. Not asked where a command"
+        " takes its configuration as an argument.",
+        proven="Search the project for its name.",
+        deliberate=("It is started by hand, or by a scheduler that is configured elsewhere.",),
+        sources=(),
+    ),
+    bad=Example(
+        {
+            "old.yaml": _SFT,
+            "sft.yaml": _SFT,
+            "run.sh": "trl sft --config sft.yaml\n",
+        },
+        says="names `old.yaml`",
+    ),
+    good=Example({"sft.yaml": _SFT, "run.sh": "trl sft --config sft.yaml\n"}),
+)

@@ -1,0 +1,127 @@
+"""CFG011: a comment names a batch size or a kernel that the settings do not come to."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+
+from dynotune.audit.facts.asked import number
+from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_CLAIM = re.compile(r"\b(?:effective|global|total)[\s_-]+(?:train[\s_-]+)?batch(?:[\s_-]*size)?\b(.*)", re.IGNORECASE)
+_PRODUCT = re.compile(r"(\d+(?:\s*[*x\u00d7]\s*\d+)+)")
+_RESULT = re.compile(r"=\s*(\d+)\s*(?:\)|$|[,.;]|examples|rows|samples|sequences)")
+_PLAIN = re.compile(r"^\s*(?:of|is|=|:|->|→|~)?\s*(\d+)(?!\d|[\d.]*[kKmM]|\s*[*x\u00d7]|\s*(?:tokens|per\b|/))")
+_FLASH = re.compile(r"\bflash[\s_-]*att", re.IGNORECASE)
+_NOT = re.compile(r"\b(?:no|not|without|instead|unless|if|needs?|requires?|or|todo|was|switch)\b|n't", re.IGNORECASE)
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
+
+
+def check(job: Job, project: Project) -> Iterator[Said]:
+    for file, line, text in _comments(job, project):
+        if (claimed := claimed_batch(text)) is not None:
+            yield from _batch(job, claimed, Place(file, line))
+        setting = job.setting("attn_implementation")
+        if (
+            setting is not None
+            and setting.value in ("sdpa", "eager")
+            and (setting.place.file, setting.place.line) == (file, line)
+            and _FLASH.search(text)
+            and not _NOT.search(text)
+        ):
+            yield Finding(
+                f"The comment says flash attention, and `{job.called('attn_implementation')}` is `{setting.value}`.",
+                place=setting.place,
+                evidence=Evidence(Level.RESOLVED, {"comment": text, "attn_implementation": setting.value}),
+                stake=Stake(AtStake.CLARITY),
+                remedy=Remedy(Risk.BEHAVIOURAL, "Make the comment and the setting agree."),
+            )
+
+
+def _comments(job: Job, project: Project) -> Iterator[tuple[str, int, str]]:
+    held: list[tuple[str, Mapping[int, str]]] = [(one.file, one.comments) for one in project.configs]
+    held += [(one.file, one.comments) for one in project.scripts]
+    for file, comments in held:
+        if file in job.files and len([one for one in project.jobs if file in one.files]) == 1:
+            for line, text in comments.items():
+                yield file, line, text
+
+
+def claimed_batch(comment: str) -> int | None:
+    """The number of examples a step that a comment names; None: it names none for certain."""
+    found = _CLAIM.search(comment)
+    if found is None:
+        return None
+    rest = found[1]
+    if result := _RESULT.search(rest):
+        # `4 x 8 = 32`, the last of several.
+        return int(_RESULT.findall(rest)[-1]) if result else None
+    if product := _PRODUCT.search(rest):
+        return math.prod(int(part) for part in re.findall(r"\d+", product[1]))
+    plain = _PLAIN.search(rest)
+    return int(plain[1]) if plain else None
+
+
+def _batch(job: Job, claimed: int, place: Place) -> Iterator[Said]:
+    rows, steps = number(job, "per_device_train_batch_size"), number(job, "gradient_accumulation_steps")
+    if not rows or not steps or job.get("packing") is True:
+        return
+    each, devices = int(rows * steps), number(job, "num_processes")
+    known = devices is not None and job.is_given("num_processes")
+    if known and devices is not None:
+        real = each * int(devices)
+        if real == claimed:
+            return
+        comes_to = f"{int(rows)} rows x {int(steps)} accumulated x {int(devices)} processes are {real}"
+    elif each and claimed % each:
+        comes_to = (
+            f"{int(rows)} rows x {int(steps)} accumulated are {each} a process, and no number of processes makes it"
+        )
+    else:
+        return
+    yield Finding(
+        f"The comment says {claimed} examples a step, and the settings come to another number: {comes_to}.",
+        place=place,
+        evidence=Evidence(
+            Level.RESOLVED, {"comment": claimed, "rows": rows, "accumulation": steps, "processes": devices}
+        ),
+        stake=Stake(AtStake.CLARITY),
+        remedy=Remedy(Risk.BEHAVIOURAL, "Make the comment and the settings agree."),
+    )
+
+
+RULE = Rule(
+    code="CFG011",
+    name="comment-and-settings",
+    summary="A comment claims what the settings do not come to.",
+    group=Group.CONFIGURATION,
+    subject=Subject.JOB,
+    check=check,
+    page=Page(
+        what="Comments such as `# effective batch size 64`, or `# flash attention` beside `attn_implementation: sdpa`, are"
+        " compared with what the settings come to.",
+        why="A batch is changed, its comment is not, and the next run is planned by the comment: the learning rate"
+        " is kept for a batch that is not trained.",
+        detected="E1: comments that name the effective, global or total batch size as a number, against rows,"
+        " accumulation and processes; where the processes are not known, only numbers that none of them makes.",
+        proven="`dynotune plan --config sft.yaml` prints the examples a step.",
+        deliberate=("The comment speaks of another machine, or of a run with other flags.",),
+        sources=(),
+    ),
+    bad=Example(
+        {
+            "sft.yaml": f"{_SFT}per_device_train_batch_size: 4\n"
+            "gradient_accumulation_steps: 6  # effective batch size: 64\n"
+        },
+        says="64 examples a step",
+    ),
+    good=Example(
+        {
+            "sft.yaml": f"{_SFT}per_device_train_batch_size: 4\n"
+            "gradient_accumulation_steps: 8  # effective batch size: 64 on two GPUs\n"
+        }
+    ),
+)

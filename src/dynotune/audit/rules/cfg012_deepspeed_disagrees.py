@@ -1,0 +1,103 @@
+"""CFG012: a DeepSpeed file and the training arguments give one thing two values."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dynotune.audit.change import Change, Edit
+from dynotune.audit.facts.config import ConfigFile
+from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_TRAINERS = frozenset({Trainer.TRL, Trainer.TRANSFORMERS, Trainer.LLAMA_FACTORY, Trainer.AXOLOTL})
+PAIRS: Mapping[str, str] = {
+    "train_micro_batch_size_per_gpu": "per_device_train_batch_size",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "gradient_clipping": "max_grad_norm",
+    "optimizer.params.lr": "learning_rate",
+    "optimizer.params.weight_decay": "weight_decay",
+    "optimizer.params.eps": "adam_epsilon",
+    "fp16.enabled": "fp16",
+    "bf16.enabled": "bf16",
+}
+"""As `HfTrainerDeepSpeedConfig.trainer_config_process` compares them."""
+
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\ndeepspeed: ds.json\n"
+_DS = '{{\n  "zero_optimization": {{"stage": 2}},\n  "gradient_accumulation_steps": {}\n}}\n'
+
+
+def check(job: Job, project: Project) -> Iterator[Said]:
+    named = job.get("deepspeed")
+    if job.trainer not in _TRAINERS or not isinstance(named, str):
+        return
+    config = _file(named, project)
+    if config is None or config.kind != "deepspeed":
+        return
+    for path, name in PAIRS.items():
+        theirs, setting = _at(config.values, path), job.setting(name)
+        if theirs in (None, "auto") or setting is None or not setting.is_known or setting.value is None:
+            continue
+        if _same(theirs, setting.value):
+            continue
+        place = config.places.get(path, Place(config.file, key=path))
+        given = "" if job.is_given(name) else " (the trainer's default)"
+        yield Finding(
+            f"`{path}` is `{_shown(theirs)}` for DeepSpeed, and `{job.called(name)}` is `{_shown(setting.value)}`{given}:"
+            " transformers stops at values that disagree.",
+            place=place,
+            also=(job.place(name),),
+            evidence=Evidence(Level.RESOLVED, {path: theirs, name: setting.value}),
+            stake=Stake(AtStake.STOPS),
+            remedy=Remedy(
+                Risk.BEHAVIOURAL,
+                f"Write `auto` for `{path}`, so that the training arguments decide.",
+                (Change(Edit.SET, place, path.rpartition(".")[2], "auto"),),
+            ),
+        )
+
+
+def _file(named: str, project: Project) -> ConfigFile | None:
+    ending = named.removeprefix("./")
+    return next((one for one in project.configs if one.file == ending or one.file.endswith(f"/{ending}")), None)
+
+
+def _at(values: Mapping[str, Any], path: str) -> Any:
+    here: Any = values
+    for part in path.split("."):
+        here = here.get(part) if isinstance(here, Mapping) else None
+    return here
+
+
+def _same(theirs: Any, ours: Any) -> bool:
+    try:
+        return float(theirs) == float(ours)
+    except (TypeError, ValueError):
+        return bool(theirs == ours)
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+RULE = Rule(
+    code="CFG012",
+    name="deepspeed-disagrees",
+    summary="A DeepSpeed file and the training arguments disagree.",
+    group=Group.CONFIGURATION,
+    subject=Subject.JOB,
+    check=check,
+    page=Page(
+        what="What DeepSpeed and the trainer both have is written twice: rows, accumulation, clipping, rate, precision.",
+        why="transformers compares them before training and raises an error for those that differ.",
+        detected="E1: the file that `deepspeed` names, key by key as transformers compares them; `auto` agrees with all.",
+        proven='The run ends with "Please correct the following DeepSpeed config values".',
+        deliberate=("A file that other programs use too, where the flags of this run are still to be matched.",),
+        sources=("transformers 5.23, `integrations/deepspeed.py`",),
+    ),
+    bad=Example(
+        {"ds.json": _DS.format(8), "sft.yaml": f"{_SFT}gradient_accumulation_steps: 4\n"}, says="transformers stops"
+    ),
+    good=Example({"ds.json": _DS.format('"auto"'), "sft.yaml": _SFT}),
+)

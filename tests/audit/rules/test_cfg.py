@@ -1,0 +1,208 @@
+"""Promise: rules on configurations fire where a file and what runs differ, and stay silent on what is meant and usual."""
+
+from pathlib import Path
+
+import pytest
+
+from dynotune.audit.finding import Finding, Severity, severity
+from dynotune.audit.rules.cfg011_comment_and_batch import claimed_batch
+from tests.audit.made_up import audited
+
+TRL = "model_name_or_path: a/b\ndataset_name: d.jsonl\n"
+AXOLOTL = "base_model: a/b\ndatasets:\n  - path: x/y\n    type: alpaca\nmicro_batch_size: 2\nsequence_len: 2048\n"
+FACTORY = "model_name_or_path: a/b\nstage: sft\nfinetuning_type: lora\ntemplate: qwen\noutput_dir: out\n"
+RUN = "trl sft --config sft.yaml\n"
+PARSER = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\n"
+
+
+def said(folder: Path, code: str, files: dict[str, str]) -> list[Finding]:
+    return [finding for finding in audited(folder, files).findings if finding.code == code]
+
+
+def test_axolotl_drops_and_trl_stops(tmp_path: Path) -> None:
+    (dropped,) = said(tmp_path / "a", "CFG001", {"a.yml": AXOLOTL + "sample_packin: true\n"})
+    assert "drops it without a word" in dropped.message
+    assert "`sample_packing`" in dropped.message
+    assert dropped.remedy.changes[0].to == "sample_packing"
+    (stops,) = said(tmp_path / "b", "CFG001", {"sft.yaml": TRL + "zzz_quux: 1\n"})
+    assert "stops at it" in stops.message
+    assert not stops.remedy.changes
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"sft.yaml": TRL + "num_processes: 8\nenv: {A: b}\nlr_scheduler_kwargs: {a: 1}\n"},
+        {
+            "a.yml": AXOLOTL
+            + "plugins: [axolotl.integrations.liger.LigerPlugin]\nliger_rope: true\nspecial_tokens: {pad_token: x}\n"
+        },
+        {"lf.yaml": FACTORY + "overwrite_output_dir: true\nwarmup_ratio: 0.1\nbf16: true\nddp_timeout: 180000000\n"},
+        {"train.py": "print(1)\n", "run.sh": "python train.py --whatever 3\n"},
+        {
+            "requirements.txt": "trl==0.11.4\ntransformers==4.45.2\n",
+            "sft.yaml": TRL + "max_seq_length: 8\nevaluation_strategy: steps\n",
+        },
+    ],
+)
+def test_what_a_trainer_knows_is_not_called_unknown(tmp_path: Path, files: dict[str, str]) -> None:
+    for code in ("CFG001", "CFG002", "CFG003", "CFG004"):
+        assert not said(tmp_path / code, code, files)
+
+
+def test_a_renamed_key_is_renamed_unless_both_are_there(tmp_path: Path) -> None:
+    (one,) = said(tmp_path / "a", "CFG002", {"sft.yaml": TRL + "max_seq_length: 8\n"})
+    assert one.remedy.changes[0].to == "max_length"
+    (both,) = said(tmp_path / "b", "CFG002", {"sft.yaml": TRL + "max_seq_length: 8\nmax_length: 9\n"})
+    assert not both.remedy.changes
+
+
+@pytest.mark.parametrize(
+    ("line", "fires"),
+    [
+        ("eval_steps: 10\n", True),
+        ("eval_steps: 10\neval_strategy: steps\n", False),
+        ("num_train_epochs: 3\nmax_steps: 10\n", True),
+        ("num_train_epochs: 3\n", False),
+        ("num_train_epochs: 3\nmax_steps: -1\n", False),
+        ("packing_strategy: bfd\n", True),
+        ("packing_strategy: bfd\neval_packing: true\neval_strategy: steps\n", False),
+        ("gradient_checkpointing_kwargs: {use_reentrant: false}\n", False),
+        ("gradient_checkpointing: false\ngradient_checkpointing_kwargs: {use_reentrant: false}\n", True),
+        ("save_strategy: epoch\nsave_steps: 5\n", True),
+    ],
+)
+def test_idle_keys(tmp_path: Path, line: str, fires: bool) -> None:
+    found = said(tmp_path, "CFG005", {"sft.yaml": TRL + line})
+    assert bool(found) is fires
+    assert all(severity(one.stake) is Severity.NOTE for one in found)
+
+
+def test_repeated_keys_of_files_that_are_none_of_training_are_not_ours(tmp_path: Path) -> None:
+    assert not said(tmp_path / "a", "CFG006", {"ci.yaml": "on: push\njobs: 1\njobs: 2\n"})
+    assert said(tmp_path / "b", "CFG006", {"ds.json": '{"zero_optimization": {"stage": 2, "stage": 3}}'})
+
+
+def test_what_commands_set_for_one_run_is_no_contradiction(tmp_path: Path) -> None:
+    files = {"sft.yaml": TRL + "learning_rate: 1.0e-5\nseed: 1\n"}
+    assert not said(
+        tmp_path / "a", "CFG007", files | {"run.sh": "trl sft --config sft.yaml --seed 2 --learning_rate 1e-5\n"}
+    )
+    assert not said(tmp_path / "b", "CFG007", files | {"run.sh": "trl sft --config sft.yaml --learning_rate $LR\n"})
+    (found,) = said(tmp_path / "c", "CFG007", files | {"run.sh": "trl sft --config sft.yaml --learning_rate 2e-5\n"})
+    assert (found.place.file, found.also[0].file) == ("sft.yaml", "run.sh")
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "fires"),
+    [
+        (PARSER + "p.parse_args()\n", "--lr 1", False),
+        (PARSER + "p.parse_args()\n", "--rate 1", True),
+        (PARSER + "p.parse_known_args()\n", "--rate 1", False),
+        (PARSER + "import deepspeed\ndeepspeed.add_config_arguments(p)\np.parse_args()\n", "--rate 1", False),
+        (PARSER + "add_more(parser=p)\nparser = p\nadd(parser)\np.parse_args()\n", "--rate 1", False),
+        (
+            "from trl import TrlParser, SFTConfig\nTrlParser((SFTConfig,)).parse_args_and_config()\n",
+            "--max_length 1",
+            False,
+        ),
+        (
+            "from trl import TrlParser, SFTConfig\nTrlParser((SFTConfig,)).parse_args_and_config()\n",
+            "--config c.yaml",
+            False,
+        ),
+        (
+            "from trl import TrlParser, SFTConfig\nTrlParser((SFTConfig,)).parse_args_and_config()\n",
+            "--max_lenth 1",
+            True,
+        ),
+        (
+            "from x import Mine\nfrom trl import TrlParser\nTrlParser((Mine,)).parse_args_and_config()\n",
+            "--any 1",
+            False,
+        ),
+        ("from typer import Typer\n", "--any 1", False),
+    ],
+)
+def test_flags_and_parsers(tmp_path: Path, script: str, flags: str, fires: bool) -> None:
+    found = said(tmp_path, "CFG008", {"train.py": script, "run.sh": f"python train.py {flags}\n"})
+    assert bool(found) is fires
+
+
+def test_llama_factory_reads_no_dashes_after_a_file(tmp_path: Path) -> None:
+    files = {"lf.yaml": FACTORY}
+    assert said(tmp_path / "a", "CFG008", files | {"r.sh": "llamafactory-cli train lf.yaml --learning_rate 1e-5\n"})
+    assert not said(tmp_path / "b", "CFG008", files | {"r.sh": "llamafactory-cli train lf.yaml learning_rate=1e-5\n"})
+
+
+def test_the_rest_of_known_arguments_that_somebody_uses_is_not_lost(tmp_path: Path) -> None:
+    used = PARSER + "args, rest = p.parse_known_args()\nmain(rest)\n"
+    assert not said(tmp_path / "a", "CFG009", {"train.py": used, "run.sh": "python train.py --rate 1\n"})
+    lost = PARSER + "args, rest = p.parse_known_args()\n"
+    assert said(tmp_path / "b", "CFG009", {"train.py": lost, "run.sh": "python train.py --rate 1\n"})
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"sft.yaml": TRL, "old.yaml": TRL},
+        {"sft.yaml": TRL, "old.yaml": TRL, "run.sh": "trl sft --config $1\n"},
+        {"sft.yaml": TRL, "old.yaml": TRL, "run.sh": RUN, "run2.py": "CONFIG = 'old.yaml'\n"},
+        {"sft.yaml": TRL, "ci.yaml": "on: push\n", "run.sh": RUN},
+    ],
+)
+def test_configurations_that_may_be_used_are_not_called_unused(tmp_path: Path, files: dict[str, str]) -> None:
+    assert not said(tmp_path, "CFG010", files)
+
+
+@pytest.mark.parametrize(
+    ("comment", "claims"),
+    [
+        ("effective batch size 64", 64),
+        ("Effective batch size: 4 x 8 = 32", 32),
+        ("global batch = 2 * 4 * 8", 64),
+        ("total train batch size is 128.", 128),
+        ("effective batch size 64 per GPU", None),
+        ("effective batch size of 500k tokens", None),
+        ("effective batch of 16384 tokens", None),
+        ("batch size 64", None),
+        ("lower this to keep the effective batch size", None),
+        ("keep effective batch size = bs * accumulation", None),
+    ],
+)
+def test_what_a_comment_claims(comment: str, claims: int | None) -> None:
+    assert claimed_batch(comment) == claims
+
+
+BATCH = TRL + "per_device_train_batch_size: 4\ngradient_accumulation_steps: 4  # effective batch size {}\n"
+
+
+@pytest.mark.parametrize(
+    ("claimed", "command", "fires"),
+    [
+        (32, "", False),
+        (24, "", True),
+        (32, RUN + "", False),
+        (16, "--num_processes 1", False),
+        (64, "--num_processes 2", True),
+    ],
+)
+def test_batches_and_their_comments(tmp_path: Path, claimed: int, command: str, fires: bool) -> None:
+    files = {"sft.yaml": BATCH.format(claimed)}
+    if command.startswith("--"):
+        files["run.sh"] = f"{RUN.strip()} {command}\n"
+    assert bool(said(tmp_path, "CFG011", files)) is fires
+
+
+def test_a_comment_that_says_flash_attention(tmp_path: Path) -> None:
+    line = TRL + "attn_implementation: sdpa  # {}\n"
+    assert said(tmp_path / "a", "CFG011", {"sft.yaml": line.format("flash attention 2")})
+    assert not said(tmp_path / "b", "CFG011", {"sft.yaml": line.format("no flash attention on this machine")})
+
+
+def test_deepspeed_that_agrees(tmp_path: Path) -> None:
+    stage = '{{"zero_optimization": {{"stage": 2}}, "gradient_clipping": {}, "bf16": {{"enabled": {}}}}}'
+    config = {"sft.yaml": TRL + "deepspeed: ds.json\nmax_grad_norm: 1.0\nbf16: true\n"}
+    assert not said(tmp_path / "a", "CFG012", config | {"ds.json": stage.format(1, "true")})
+    assert not said(tmp_path / "b", "CFG012", config | {"ds.json": stage.format('"auto"', '"auto"')})
+    assert len(said(tmp_path / "c", "CFG012", config | {"ds.json": stage.format(0.5, "false")})) == 2
