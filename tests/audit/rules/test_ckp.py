@@ -58,6 +58,7 @@ def test_one_folder_for_two() -> None:
         two("runs/${NAME}", "runs/${NAME}"),
         two(Default("out"), Default("out")),
         two(UNKNOWN, UNKNOWN),
+        Project(".", [a_job(file=f"{name}.yaml", output_dir="out") for name in "abcdefgh"]),
     ):
         assert not findings("CKP003", project)
 

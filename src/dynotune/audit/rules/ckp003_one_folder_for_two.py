@@ -9,6 +9,9 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
+MANY = 4
+"""Configurations of one folder up to which it is said: more are a collection of examples, of which one is taken."""
+
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: {}.jsonl\nmax_length: 512\noutput_dir: {}\n"
 
 
@@ -24,7 +27,7 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
         # A file that several commands start is one job that is run again.
         by_folder[str(PurePosixPath(folder))].setdefault(setting.place.file, job)
     for folder, jobs in by_folder.items():
-        if len(jobs) > 1:
+        if 1 < len(jobs) <= MANY:
             first, *others = (jobs[file] for file in sorted(jobs))
             yield _finding(folder, first, others)
 
@@ -54,7 +57,9 @@ RULE = Rule(
         what="Checkpoints are named by their step alone, so those of two runs in one folder replace each other.",
         why="The earlier run is lost, or the later one resumes from it where `resume_from_checkpoint: true` takes"
         " the newest.",
-        detected="E1: equal `output_dir` in different files. Names with variables are not judged.",
+        detected=f"E1: equal `output_dir` in up to {MANY} different files; more are a collection. Names with"
+        " variables are not"
+        " judged.",
         proven="The folder's dates.",
         deliberate=("Only one of them is ever run.",),
         sources=("transformers' `checkpoint-<step>`",),
