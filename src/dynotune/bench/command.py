@@ -36,6 +36,9 @@ TIERS = {"switch": Tier.SWITCH, "resident": Tier.RESIDENT, "fresh": Tier.FRESH}
 STEPS_A_FRESH_BLOCK = 20
 """A fresh process has an effect of its own, against which more steps in it do nothing; fewer would not pay for its start."""
 
+HELD_OUT_SECONDS = 300.0
+"""For held-out losses of all behavioural arms, where there is no budget, of which they may take half."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -260,12 +263,20 @@ def _parity(asked: Asked, work: Path, say: Callable[[str], None]) -> tuple[list[
         return found, spent
     from dynotune.bench.parity.gate import check
 
+    seconds = HELD_OUT_SECONDS if asked.rules.budget_seconds is None else asked.rules.budget_seconds / 2
     pairs = dict.fromkeys((one.arm, one.against) for one in asked.pairings if one.role != "last")
     for number, (name, against) in enumerate(pairs):
         began = time.perf_counter()
         folder = work / f"parity-{number}"
         folder.mkdir()
-        one = check(asked.arm(against), asked.arm(name), folder, full=asked.parity == "full", say=say)
+        one = check(
+            asked.arm(against),
+            asked.arm(name),
+            folder,
+            full=asked.parity == "full",
+            allowance=seconds / len(pairs),
+            say=say,
+        )
         found.append(one)
         spent[name] = spent.get(name, 0.0) + time.perf_counter() - began
         say(f"{name}: updates {one.state}" + (f": {one.first_difference}" if one.first_difference else ""))

@@ -169,6 +169,23 @@ def test_behavioural_arms_are_compared_on_held_out_rows(folder: Path, tmp_path: 
 
 
 @pytest.mark.long
+def test_held_out_losses_are_measured_unasked_where_rows_are_held_out(folder: Path, tmp_path: Path) -> None:
+    """Controls: without such rows, and where there is no time, they are not, and the reason is told."""
+    arms = [sft(folder, name, test_split_size=0.2, learning_rate=rate) for name, rate in (("a", 1e-4), ("b", 1e-3))]
+    parity = checked(*arms, tmp_path / "one")
+    assert {name: len(values) for name, values in parity.held_out.items()} == {"a": 3, "b": 3}
+    short = checked(*arms, tmp_path / "two", allowance=0.0)
+    assert (short.state, short.held_out) == ("behavioural", {})
+    assert "3 seeds of both arms would take about" in short.why_not_checked
+
+
+def test_without_rows_that_are_held_out_the_reason_is_told(folder: Path, tmp_path: Path) -> None:
+    parity = checked(sft(folder, "a"), sft(folder, "b", learning_rate=1e-3), tmp_path)
+    assert (parity.state, parity.held_out) == ("behavioural", {})
+    assert parity.why_not_checked == "no rows are held out (`test_split_size`, `eval_dataset_name`)"
+
+
+@pytest.mark.long
 def test_an_exact_arm_in_full_has_the_same_trajectory(folder: Path, tmp_path: Path) -> None:
     parity = checked(sft(folder, "a"), sft(folder, "b", packed_execution="off"), tmp_path, full=True)
     assert parity.state == "same"

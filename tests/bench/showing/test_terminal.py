@@ -12,8 +12,9 @@ from rich.console import Console
 
 from dynotune.bench.judging.phrases import gain, holds_one, ratio
 from dynotune.bench.judging.sentence import closing
-from dynotune.bench.result import Expectation, Interval, Parity, Result
+from dynotune.bench.result import Check, Expectation, Interval, Parity, Result
 from dynotune.bench.showing.markdown import markdown
+from dynotune.bench.showing.shown import shown
 from dynotune.bench.showing.terminal import LINES, cropped, screen, show
 from tests.bench import made
 
@@ -86,11 +87,11 @@ def test_what_each_kind_must_say() -> None:
 def test_what_is_not_comparable_has_no_speed_anywhere(width: int) -> None:
     """Its ratio stands in the file, and in an expectation."""
     result = made.not_comparable(expectations=(Expectation(text="speed>=1.05", observed="1.77x", met=True),))
-    for shown in (text(result, width), markdown(result), closing(result)):
-        assert "not comparable: label tokens: 812 against 790" in shown or shown == closing(result)
-        assert "label tokens: 812 against 790" in shown
-        assert not RATIO.search(shown)
-        assert "15,020" not in shown  # the arm's own rate, beside the other's, would be the ratio
+    for page in (text(result, width), markdown(result), closing(result)):
+        assert "not comparable: label tokens: 812 against 790" in page or page == closing(result)
+        assert "label tokens: 812 against 790" in page
+        assert not RATIO.search(page)
+        assert "15,020" not in page  # the arm's own rate, beside the other's, would be the ratio
     assert "NOT MET" in text(result, width)
     assert RATIO.search(text(made.ab(), width))  # negative control
 
@@ -102,10 +103,31 @@ def test_a_gate_that_says_differs_hides_a_speed_that_the_verdict_forgot() -> Non
 
 def test_behavioural_stands_on_every_line_that_quotes_the_speed() -> None:
     kind = (Parity(arm="b.yaml", against="a.yaml", kind="behavioural", state="behavioural"),)
-    for shown in (text(made.ab(parity=kind, expectations=())), markdown(made.ab(parity=kind, expectations=()))):
-        quoting = [line for line in shown.splitlines() if RATIO.search(line) and "b.yaml" in line]
+    for page in (text(made.ab(parity=kind, expectations=())), markdown(made.ab(parity=kind, expectations=()))):
+        quoting = [line for line in page.splitlines() if RATIO.search(line) and "b.yaml" in line]
         assert len(quoting) == 3
         assert all("behavioural" in line for line in quoting)
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_what_is_known_of_the_held_out_loss_stands_beside_the_speed(seen: bool) -> None:
+    check = Check(
+        gate="P4",
+        quantity="held-out loss",
+        observed=0.1,
+        bound=0.2,
+        ok=True,
+        detail="behavioural: 2.1 against 2.0, 3 seeds",
+    )
+    kind = Parity(
+        arm="b.yaml", against="a.yaml", kind="behavioural", state="behavioural", checks=(check,) if seen else (),
+        why_not_checked="" if seen else "no rows are held out",
+    )  # fmt: skip
+    one = made.ab(parity=(kind,))
+    known = "behavioural: held-out loss 2.1 against 2.0, 3 seeds"
+    unknown = "behavioural: held-out loss not measured, because no rows are held out; `--parity full` measures it"
+    assert (known if seen else unknown) in closing(one)
+    assert (known if seen else unknown) in " ".join(line.text for line in shown(one).said)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -213,7 +235,7 @@ def closings() -> list[Any]:
             "b.yaml: FASTER 1.070x [1.066, 1.074] as fast as a.yaml; c.yaml: SLOWER",
         ),
         (made.attribute(), "all 3 changes together train 2.43x [2.39, 2.47] as fast as base with the same updates"),
-        (made.sweep(), "(behavioural), of 3 arms that could be measured; 1 ran out of memory."),
+        (made.sweep(), "`--parity full` measures it), of 3 arms that could be measured; 1 ran out of memory."),
     ]
 
 

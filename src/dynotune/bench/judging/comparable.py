@@ -48,6 +48,18 @@ def label_of_kind(result: Result, arm: str, against: str | None = None) -> str:
     return "numeric" if parity.kind == "numeric" else ""
 
 
+def kind_in_words(result: Result, arm: str, against: str | None = None) -> str:
+    """The same for a sentence, with what is known of a behavioural arm's held-out loss, or why nothing is."""
+    kind, parity = label_of_kind(result, arm, against), parity_of(result, arm, against)
+    if kind != "behavioural" or parity is None:
+        return kind
+    seen = next((check.detail for check in parity.checks if check.gate == "P4"), "")
+    if seen:
+        return f"behavioural: held-out loss {printable(seen.removeprefix('behavioural: '), LONGEST)}"
+    because = f", because {printable(parity.why_not_checked, LONGEST)}" if parity.why_not_checked else ""
+    return f"behavioural: held-out loss not measured{because}; `--parity full` measures it"
+
+
 def maths(parity: Parity | None, short: bool = False) -> str:
     """What the column `maths` says: `same (gradient 4e-7)`."""
     if parity is None:

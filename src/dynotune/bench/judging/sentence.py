@@ -1,7 +1,7 @@
 """The closing sentence of a bench: what a reader may repeat, and no more."""
 
 from dynotune.bench.judging import phrases
-from dynotune.bench.judging.comparable import hidden, label_of_kind, parity_of, why_not
+from dynotune.bench.judging.comparable import hidden, kind_in_words, label_of_kind, parity_of, why_not
 from dynotune.bench.result import Arm, Comparison, MemoryVerdict, Result, Verdict
 from dynotune.data.printable import printable
 
@@ -56,7 +56,7 @@ def _in_short(result: Result, one: Comparison) -> str:
     if why is not None:
         return f"{name(one.arm)}: not comparable: {why}"
     speed = "" if one.ratio is None else f" {phrases.ratio(one.ratio)} as fast as {name(one.against)}"
-    kind = label_of_kind(result, one.arm, one.against)
+    kind = kind_in_words(result, one.arm, one.against)
     return f"{name(one.arm)}: {one.verdict}{speed}" + (f" ({kind})" if kind else "")
 
 
@@ -69,7 +69,7 @@ def _of_arms(result: Result) -> str:
     if not measured:
         return "No arm could be measured." if failed else "No speed is shown: no arm is comparable."
     best, value = max(measured, key=lambda pair: pair[1])
-    kind = label_of_kind(result, best.name)
+    kind = kind_in_words(result, best.name)
     text = f"{name(best.name)} had the most real tokens a second, {phrases.rate(value)} a device"
     text += f" ({kind})" if kind else ""
     if len(measured) > 1:
@@ -91,7 +91,7 @@ def _rate(result: Result, arm: Arm) -> float | None:
 def _updates(result: Result, one: Comparison) -> str:
     kind = label_of_kind(result, one.arm, one.against)
     if kind == "behavioural":
-        return ", with other updates (behavioural)"
+        return f", with other updates ({kind_in_words(result, one.arm, one.against)})"
     parity = parity_of(result, one.arm, one.against)
     if parity is None or parity.state == "not checked":
         return "; whether the updates are the same was not checked"

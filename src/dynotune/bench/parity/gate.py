@@ -5,6 +5,7 @@ reference than the plain path or the baseline. P3: the same trajectory of loss. 
 and no gate. `needs.py` says which of them a difference calls for.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -36,24 +37,28 @@ def check(
     folder: Path,
     *,
     full: bool = False,
+    allowance: float = math.inf,
     say: Callable[[str], None],
     ask: Ask | None = None,
 ) -> Parity:
     """What `other` changes of the updates of `first`. folder: for configurations, answers and logs of the probes.
 
-    full: trajectories of exact arms, too, and held-out losses of behavioural ones. ask: default processes of their own.
+    full: trajectories of exact arms, too, and held-out losses of behavioural ones whatever they cost. allowance: seconds
+    that these may take otherwise. ask: default processes of their own.
     """
     began = time.perf_counter()
     needs = needs_of(first.config, other.config, full=full)
     found = Parity(arm=other.name, against=first.name, kind=needs.kind, state="same")
     if needs.kind == "unchanged":
         return found
-    if not needs.gates:
-        why = f"{needs.why}: held-out losses are compared with `--parity full`"
+    if needs.kind == "behavioural" and not full and (why := held_out.why_nothing(first.config, other.config)):
         return found.model_copy(update={"state": "behavioural", "why_not_checked": why})
     try:
         with ExitStack() as stack:
-            gate = _Gate(first, other, needs, folder, say, ask or stack.enter_context(Processes(first, other)))
+            gate = _Gate(
+                first, other, needs, folder, say, ask or stack.enter_context(Processes(first, other)),
+                math.inf if full else allowance,
+            )  # fmt: skip
             gate.run()
     except ArmFailedError as error:
         return found.model_copy(update={"state": "not checked", "why_not_checked": str(error)})
@@ -66,7 +71,7 @@ def check(
             "state": state,
             "checks": tuple(gate.checks),
             "first_difference": in_words(failed) if failed else "",
-            "why_not_checked": "; ".join(gate.why_not) if state == "not checked" else "",
+            "why_not_checked": "; ".join(gate.why_not) if state == "not checked" else gate.too_long,
             "held_out": gate.held_out,
         }
     )
@@ -100,6 +105,12 @@ class _Gate:
     folder: Path
     say: Callable[[str], None]
     ask: Ask
+    allowance: float = math.inf
+    """Seconds for held-out losses."""
+
+    too_long: str = ""
+    """Why these are left out, as the end of a sentence."""
+
     checks: list[Check] = field(default_factory=list)
     why_not: list[str] = field(default_factory=list)
     held_out: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -184,9 +195,20 @@ class _Gate:
 
     def _held_out(self) -> None:
         seeds = [self.first.config.seed + i for i in range(held_out.SEEDS)]
-        mine = self._ask(self.first, [HeldOut(f"seed {seed}", seed, steps=held_out.STEPS) for seed in seeds])
-        if not mine:
+        asked = [HeldOut(f"seed {seed}", seed, steps=held_out.STEPS) for seed in seeds]
+        began = time.perf_counter()
+        mine = self._ask(self.first, asked[:1])
+        all_of_it = 2 * len(seeds) * (time.perf_counter() - began)
+        if mine and all_of_it > self.allowance:
+            self.too_long = (
+                f"{len(seeds)} seeds of both arms would take about {all_of_it:,.0f} s, of {self.allowance:,.0f} allowed"
+            )
+            self.say(f"{self.other.name}: held-out losses are left out: {self.too_long}")
             return
+        rest = self._ask(self.first, asked[1:]) if mine else None
+        if not mine or not rest:
+            return
+        mine = {**mine, **rest}
         asked = [HeldOut(f"seed {seed}", seed, share=mine[f"seed {seed}"].facts["share"]) for seed in seeds]
         theirs = self._ask(self.other, asked)
         if not theirs:

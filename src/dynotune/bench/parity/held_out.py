@@ -26,6 +26,13 @@ ROWS = 512
 """Held-out rows that are evaluated, at most."""
 
 
+def why_nothing(*arms: WholeConfig) -> str:
+    """Why no loss is measured unless it is asked for, as the end of a sentence; empty where the arms hold rows out."""
+    if all(config.eval_dataset_name or config.test_split_size for config in arms):
+        return ""
+    return "no rows are held out (`test_split_size`, `eval_dataset_name`)"
+
+
 def held_out(config: WholeConfig, asked: HeldOut, folder: Path, console: Console) -> Answer:
     """Train from `asked.seed`, then evaluate. Raises `DataError` where nothing can be held out."""
     split = None if config.eval_dataset_name or config.test_split_size else SHARE

@@ -49,7 +49,7 @@ class Needs:
 
 
 def needs_of(first: WholeConfig, other: WholeConfig, *, full: bool = False) -> Needs:
-    """full: trajectories of exact arms, too, and held-out losses of behavioural ones."""
+    """full: trajectories of exact arms, too, and held-out losses of numeric ones."""
     changed = between(first, other).changed
     keys = {key: kind_of(key, *values, first, other) for key, values in changed.items() if key != "speedups"}
     differing = speedups_between(first, other)
@@ -73,7 +73,7 @@ def gates_of(kind: str, keys: Mapping[str, str], full: bool) -> tuple[Gate, ...]
         # plain path, too, is there one to be measured by.
         by_key = all(key in PRECISION or key == "dtype" for key, of in keys.items() if of == "numeric")
         return ("P2", "P3") if by_key else ("P3", "P4") if full else ("P3",)
-    return ("P4",) if kind == "behavioural" and full else ()
+    return ("P4",) if kind == "behavioural" else ()
 
 
 def kind_of(key: str, then: Any, now: Any, first: WholeConfig, other: WholeConfig) -> str:

@@ -6,7 +6,7 @@ Text of others (names of arms, settings, models, notes) is escaped here, once.
 from dataclasses import dataclass
 
 from dynotune.bench.judging import phrases
-from dynotune.bench.judging.comparable import hidden, label_of_kind, why_not
+from dynotune.bench.judging.comparable import hidden, kind_in_words, why_not
 from dynotune.bench.judging.sentence import closing, name
 from dynotune.bench.result import Comparison, Expectation, MemoryVerdict, Result, Verdict
 from dynotune.bench.showing.grids import MOST, Grid, Line, Tone, arms, changes, count
@@ -178,7 +178,7 @@ def _verdict(result: Result, one: Comparison) -> Line:
         parts.append(phrases.ratio(one.ratio))
         if phrases.holds_one(one.ratio) and one.verdict is Verdict.SAME:
             parts.append(phrases.NO_EFFECT)
-    if kind := label_of_kind(result, one.arm, one.against):
+    if kind := kind_in_words(result, one.arm, one.against):
         parts.append(kind)
     if one.ratio is not None:
         parts += _ceiling(one)
