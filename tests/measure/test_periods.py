@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dynotune.measure.periods import find_period, log_tail, what_has_it
+from dynotune.measure.periods import find_period, log_tail, what_has_it, without_work
 
 Generator = np.random.Generator
 
@@ -78,6 +78,21 @@ def test_what_costs_next_to_nothing_is_not_told() -> None:
     assert find_period(series) is None
     series[9::10] += 0.1 * 0.2
     assert find_period(series) is not None, "the control"
+
+
+def test_steps_that_hold_more_take_longer_and_that_is_no_slow_down() -> None:
+    """A cycle that the lengths of documents hide is found once what follows from tokens is taken away."""
+    chance = np.random.default_rng(5)
+    tokens = chance.lognormal(8, 0.5, 300)
+    series = 0.02 + 2e-5 * tokens + 0.001 * chance.standard_normal(300)
+    series[24::25] += 0.06
+    assert find_period(series) is None
+    found = find_period(without_work(series, tokens).tolist())
+    assert found is not None
+    assert found.every == 25
+    assert found.extra == pytest.approx(0.06, rel=0.15)
+    assert without_work([0.1] * 40, [7.0] * 40).tolist() == [0.1] * 40
+    assert len(without_work([], [])) == 0
 
 
 def test_short_series_and_equal_steps_have_no_period() -> None:

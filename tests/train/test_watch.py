@@ -91,7 +91,7 @@ def test_a_slow_loader_is_told_in_a_real_run_and_kept(run_tiny: Any, monkeypatch
 
     monkeypatch.setattr(Documents, "at", slowly)
     console = Console(width=200, record=True, file=io.StringIO())
-    run = run_tiny(max_steps=24, logging_steps=4, rows=chats(20), console=console)
+    run = run_tiny(max_steps=20, logging_steps=5, speedups={"prefetch": "off"}, console=console)
     shown = console.export_text()
     assert shown.count("warning: data-bound: ") == 1
     kept = [json.loads(line) for line in (run.folder / "warnings.jsonl").read_text().splitlines()]
@@ -121,6 +121,7 @@ def test_collections_of_garbage_are_seen(heard: tuple[Watch, list[Sign]]) -> Non
     assert watch._happened["garbage collection"] == {8}
 
 
+@pytest.mark.long
 def test_a_callback_that_is_slow_now_and_then_is_told_as_host(run_tiny: Any) -> None:
     class Slow(TrainerCallback):
         def on_step_begin(self, args: Any, state: Any, *_: Any, **__: Any) -> None:

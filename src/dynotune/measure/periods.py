@@ -81,6 +81,19 @@ def find_period(seconds: Sequence[float]) -> Period | None:
     return found
 
 
+def without_work(seconds: Sequence[float], work: Sequence[float]) -> NDArray[np.float64]:
+    """Step times as if every step held as much: less what follows from its work, such as its tokens, by a straight line
+    through the steps that are not among the slowest tenth."""
+    times, work_of = np.asarray(seconds, dtype=np.float64), np.asarray(work, dtype=np.float64)
+    kept = times <= np.quantile(times, 0.9) if len(times) else np.zeros(0, dtype=bool)
+    around = work_of - (float(np.median(work_of[kept])) if kept.any() else 0.0)
+    spread = float((around[kept] ** 2).sum())
+    if spread == 0:
+        return times
+    slope = float((around[kept] * (times[kept] - np.median(times[kept]))).sum()) / spread
+    return times - max(0.0, slope) * around
+
+
 def _period(times: NDArray[np.float64], every: int, indices: Sequence[int]) -> Period:
     """Each slow step against those between it and the slow ones beside it, whatever the level is there."""
     slow = np.zeros(len(times), dtype=bool)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dynotune.measure.beside.seen import MachineSeen
-from dynotune.measure.periods import find_period, what_has_it
+from dynotune.measure.periods import find_period, what_has_it, without_work
 from dynotune.measure.signs.cycle import cycle
 from dynotune.measure.signs.record import Sign, Stretch
 from dynotune.measure.signs.registry import signs_of
@@ -124,7 +124,8 @@ class Watch:
         numbers = [record.step.number - first for record in self._steps]
         if numbers != list(range(len(numbers))) or "periodic-slow-down" in self.told:
             return
-        period = find_period([training(record.account) for record in self._steps])
+        seconds = [training(record.account) for record in self._steps]
+        period = find_period(without_work(seconds, [record.step.processed_tokens for record in self._steps]).tolist())
         if period is None:
             return
         last = first + len(numbers)
