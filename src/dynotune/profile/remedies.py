@@ -88,7 +88,9 @@ def ceiling(step: float, saves: float) -> float:
 
 def ranked(record: Record, breakdown: Breakdown | None, found: Sequence[Finding]) -> tuple[Remedy, ...]:
     """Of findings and of speed-ups that the run goes without, those that could gain anything, the largest ceiling first."""
-    every = [one.remedy for one in found if one.remedy is not None and one.remedy.ceiling >= WORTH]
+    of_findings = [one.remedy for one in found if one.remedy is not None and one.remedy.ceiling >= WORTH]
+    best = {one.setting or one.text: one for one in sorted(of_findings, key=lambda one: one.ceiling)}  # a setting once
+    every = list(best.values())
     said = {one.setting for one in every}
     every += [one for one in _of_registry(record, breakdown) if one.setting not in said and one.ceiling >= WORTH]
     return tuple(sorted(every, key=lambda one: -one.ceiling))
