@@ -25,7 +25,7 @@ PROGRAMS: Mapping[str, tuple[Trainer, Method | None]] = {
     "axolotl train": (Trainer.AXOLOTL, None),
     "llamafactory-cli train": (Trainer.LLAMA_FACTORY, None),
 }
-_NOT_KEYS = frozenset({"config", "config_file", "accelerate_config", "launcher", "local_rank"})
+_NOT_KEYS = frozenset({"config", "debug", "sweep", "config_file", "accelerate_config", "launcher", "local_rank"})
 _LAUNCHERS_OWN = ("accelerate", "deepspeed")
 
 

@@ -13,10 +13,14 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 DROPS = frozenset({Trainer.AXOLOTL})
 """Trainers that take a key they do not know and go on without a word; the others stop."""
 
+_OF_PARSERS = frozenset({"fail_with_unknown_args", "return_remaining_strings", "separate_remaining_strings"})
+"""Arguments of a parser's own call in a script, which are no keys."""
+
 
 def check(job: Job, project: Project) -> Iterator[Said]:
     for key in job.given:
-        if key.fate is Fate.UNKNOWN and not key.name.startswith("_"):
+        asks = key.value not in (None, False, "", [], {}) or job.trainer not in DROPS
+        if key.fate is Fate.UNKNOWN and asks and not key.name.startswith("_") and key.name not in _OF_PARSERS:
             yield _finding(job, key)
 
 

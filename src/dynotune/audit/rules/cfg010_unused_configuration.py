@@ -7,7 +7,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.setting import Setting, Unknown
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
-from dynotune.audit.read.configs.recognise import UNKNOWN
+from dynotune.audit.read.configs.job import TRAINERS
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
@@ -15,7 +15,7 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
 def check(project: Project, whole: Project) -> Iterator[Said]:
     named = {name for launch in project.launches for name in launch.configs}
-    known = {config.file: config for config in project.configs if config.kind != UNKNOWN}
+    known = {config.file: config for config in project.configs if config.kind in TRAINERS}
     if not named & set(known):
         return  # nothing is started by configurations here
     if any(_open(launch.flags.values()) or "${" in " ".join(launch.words[-2:]) for launch in project.launches):

@@ -66,6 +66,7 @@ CLASSES: Mapping[tuple[Trainer, Method | None], tuple[_Class, ...]] = {
                 ("spectrum", "Spectrum"),
             )
         ),
+        ("axolotl", "integrations.swanlab.args", "SwanLabConfig"),
     ),
     (Trainer.LLAMA_FACTORY, None): (
         ("llamafactory", "hparams.generating_args", "GeneratingArguments"),
@@ -89,6 +90,11 @@ _MOVED: Mapping[Trainer, Mapping[str, Moved]] = {
     Trainer.LLAMA_FACTORY: TRANSFORMERS,
     Trainer.AXOLOTL: AXOLOTL,
 }
+_FAMILIES: Mapping[Trainer, tuple[str, ...]] = {
+    Trainer.LLAMA_FACTORY: ("kt_", "ray_", "moe_", "megatron_"),
+}
+"""Beginnings of keys that belong to a trainer's back ends, whose classes are in packages of their own."""
+
 _DROPS_UNKNOWN = frozenset({Trainer.AXOLOTL})
 """Takes a key that it does not know, and goes on without a word."""
 
@@ -140,17 +146,22 @@ class Schemas:
         main = classes[0][0]
         here = {main} if main == "axolotl" else {main, "transformers"}
         versions = {name: self.version(name) for name in sorted(here)}
+        moved = _MOVED.get(trainer, {})
         if not self.packages.folders.get(main):
             fields, versions = shipped(like, at[1])
+            if trainer is Trainer.LLAMA_FACTORY:
+                # It runs with a range of transformers' releases, and which one it is cannot be told.
+                fields, moved = {**{name: Key(name, "") for name in TRANSFORMERS}, **fields}, {}
         return Keys(
             trainer,
             method,
             fields,
-            _MOVED.get(trainer, {}),
+            moved,
             {name: version for name, version in versions.items() if version},
             self._source(main),
             self._other_pins(versions),
             trainer not in _DROPS_UNKNOWN,
+            _FAMILIES.get(trainer, ()),
         )
 
     def lora(self) -> Mapping[str, Key]:

@@ -129,6 +129,12 @@ def test_files_are_found_from_the_project_the_scripts_folder_and_where_cd_went(t
     assert [launch.configs for launch in launches] == [("a/c.yaml",), ("a/own.yaml",), ("b/c2.yaml",)]
 
 
+def test_what_follows_two_dashes_is_the_launchers() -> None:
+    launch = one("axolotl train run.yml --launcher torchrun -- --nproc_per_node 8\n")
+    assert "nproc_per_node" not in launch.flags
+    assert values(launch.launcher_flags) == {"nproc_per_node": 8}
+
+
 def test_makefiles_have_their_own_lines_and_variables() -> None:
     text = (
         "CFG ?= sft.yaml\n\ntrain: data\n\t@echo hi\n\tpython train.py --config $(CFG) \\\n\t  --lr 1e-4 --h $$HOME\n"

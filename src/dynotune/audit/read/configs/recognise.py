@@ -22,6 +22,9 @@ LLAMA_FACTORY = _names(
     " preprocessing_num_workers pref_beta pref_loss flash_attn quantization_bit val_size max_samples neat_packing"
     " adapter_name_or_path export_dir do_train infer_backend"
 )
+LLAMA_FACTORY_V1 = _names(
+    "train_dataset model_class kernel_config dist_config peft_config sample_backend batching_strategy"
+)
 ACCELERATE = _names(
     "compute_environment distributed_type main_training_function rdzv_backend same_network num_machines"
     " machine_rank downcast_bf16 fsdp_config deepspeed_config tpu_env use_cpu"
@@ -86,6 +89,8 @@ def kind_of(file: str, values: Mapping[str, Any]) -> str:
         return "axolotl"
     if (keys & {"stage", "finetuning_type"} or len(keys & LLAMA_FACTORY) >= 3) and len(keys & LLAMA_FACTORY) >= 2:
         return "llama-factory"
+    if keys & LLAMA_FACTORY_V1:
+        return UNKNOWN  # the keys of its new engine are in no released version that we know
     if keys & {"dataset_mixer_list", "dataset_mixer", "dataset_mixer_dict"}:
         return "open-instruct"
     if len(keys & AXOLOTL) >= 5 and "model_name_or_path" not in keys:
@@ -98,7 +103,8 @@ def kind_of(file: str, values: Mapping[str, Any]) -> str:
     if keys & DYNOTUNE:
         return f"dynotune {'dpo' if method == 'dpo' else 'sft'}"
     if not keys & (TRL_ONLY | {"model_name_or_path", "datasets"}):
-        return "transformers"
+        # Arguments alone: a file with the names of another trainer's settings is that trainer's, whoever that is.
+        return UNKNOWN if keys & (AXOLOTL | LLAMA_FACTORY) - {"adapter_name_or_path", "do_train"} else "transformers"
     return f"trl {method}"
 
 

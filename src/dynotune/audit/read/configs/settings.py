@@ -86,11 +86,12 @@ def job_from(
                 one.via,
             )
     _computed(settings, keys)
+    by_megatron = any("model_parallel_size" in one.name or one.name in ("use_mca", "use_kt") for one in given)
     return Job(
         keys.trainer,
         _method(keys, settings),
         settings,
-        [judged(one, keys, ignored or {}) for one in given],
+        [judged(one, keys, ignored or {}, by_megatron) for one in given],
         home,
         files,
         versions=dict(keys.versions),
@@ -99,11 +100,13 @@ def job_from(
     )
 
 
-def judged(one: Given, keys: Keys, ignored: Mapping[str, str]) -> GivenKey:
-    """What the trainer's version makes of a key."""
+def judged(one: Given, keys: Keys, ignored: Mapping[str, str], by_megatron: bool = False) -> GivenKey:
+    """What the trainer's version makes of a key. `by_megatron`: Megatron's classes take part, which are not known here."""
     if one.name in ignored:
         return GivenKey(one.name, one.value, one.place, Fate.KNOWN, ignored[one.name])
     verdict = keys.fate(one.name)
+    if verdict.fate is Fate.UNKNOWN and keys.trainer is Trainer.LLAMA_FACTORY and by_megatron:
+        return GivenKey(one.name, one.value, one.place, Fate.KNOWN)
     if verdict.fate is Fate.UNKNOWN and keys.trainer in (Trainer.TRL, Trainer.DYNOTUNE) and launcher_fate(one.name):
         return GivenKey(one.name, one.value, one.place, Fate.KNOWN)
     if verdict.fate is Fate.UNKNOWN:

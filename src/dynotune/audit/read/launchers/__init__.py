@@ -28,7 +28,13 @@ def _launch(command: Command, file: str, root: Path) -> Iterator[Launch]:
     started = take_apart(command)
     if started is None:
         return
-    flags, positional = flags_of(started.rest)
+    rest = started.rest
+    marks = [number for number, word in enumerate(rest) if word.text == "--"]
+    if marks and started.program.startswith("axolotl "):
+        # `axolotl train run.yml --launcher torchrun -- --nproc_per_node 8`: the rest is the launcher's.
+        started.launcher_flags.update(flags_of(rest[marks[0] + 1 :])[0])
+        rest = rest[: marks[0]]
+    flags, positional = flags_of(rest)
     own = started.program.split(" ")[0] in ("trl", "axolotl", "llamafactory-cli", "dynotune")
     for word in positional if own else ():
         name, equals, value = word.text.partition("=")
