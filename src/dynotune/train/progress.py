@@ -18,10 +18,9 @@ IN_THE_FILE_ONLY |= {f"{what}/{side}" for what in ("logps", "logits") for side i
 
 IN_THE_FILE_ONLY_BEGIN = ("time/", "memory/", "gpu/", "host/", "wasted/")
 
-BESIDE_THE_WORDS = 34
-"""Columns of the live line that its bar, its count and the time left take."""
-
 BAR = 8
+WIDE = 130
+"""Columns of a terminal from which on the live line has a bar and spells its words out."""
 
 
 class ProgressDisplay:
@@ -32,8 +31,9 @@ class ProgressDisplay:
         self.say = sayer(console)
         self.bar: Progress | None = None
         if console.is_terminal and not off:
+            bar = [BarColumn(bar_width=BAR)] if console.width >= WIDE else []
             self.bar = Progress(
-                BarColumn(bar_width=BAR),
+                *bar,
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[words]}"),
                 TextColumn("left"),
@@ -53,13 +53,18 @@ class ProgressDisplay:
         stand above it."""
         words = speed_words(row)
         if self.bar and words:
-            loss = [f"loss {row['loss']:.4f}"] if row.get("loss") is not None else []
-            room = self.console.width - BESIDE_THE_WORDS - 2 * max(0, len(str(self.total)) - 3)
-            self.bar.update(self.task, words=fitting([*loss, *words], room))
+            self.bar.update(self.task, words=self._fitting(row))
             return
         shown = {k: v for k, v in row.items() if k not in IN_THE_FILE_ONLY and not k.startswith(IN_THE_FILE_ONLY_BEGIN)}
         parts = [*(f"{k} {_short(v)}" for k, v in shown.items()), *words, *self._left(row)]
         self.say(f"step {row['step']:>{len(str(self.total))}}/{self.total}  {'  '.join(parts)}")
+
+    def _fitting(self, row: Mapping[str, Any]) -> str:
+        """What the live line has room for beside its count and the time left."""
+        wide = self.console.width >= WIDE
+        loss = [] if row.get("loss") is None else [f"loss {row['loss']:.{4 if wide else 3}f}"]
+        room = self.console.width - 2 * len(str(self.total)) - len("/ ") - len(" left 10:00:00") - wide * (BAR + 1)
+        return fitting([*loss, *speed_words(row, short=not wide)], room, "  " if wide else " ")
 
     def _left(self, row: Mapping[str, Any]) -> list[str]:
         """By the row's own seconds a step."""
@@ -72,29 +77,30 @@ class ProgressDisplay:
             self.bar = None
 
 
-def speed_words(row: Mapping[str, Any]) -> list[str]:
+def speed_words(row: Mapping[str, Any], short: bool = False) -> list[str]:
     """How fast and how well the machine is used, the most important first; empty for a row that is not of training."""
+    real, percent = ("", ".0f") if short else ("real ", ".1f")
     found = []
     if row.get("pairs_per_second"):
         found.append(f"{row['pairs_per_second']:,.1f} pairs/s")
     if row.get("tokens_per_second"):
-        found.append(f"{row['tokens_per_second']:,.0f} real tok/s")
-    found += [f"{name} {100 * row[key]:.1f} %" for key, name in SHARES.items() if row.get(key) is not None]
-    if row.get("peak_memory_gib") is not None:
-        found.append(f"memory {row['peak_memory_gib']:.1f} GiB")
-    elif found and row.get("host/rss_gib") is not None:
-        found.append(f"memory {row['host/rss_gib']:.1f} GiB")
+        found.append(f"{row['tokens_per_second']:,.0f} {real}tok/s")
+    found += [f"{name[short]} {100 * row[key]:{percent}} %" for key, name in SHARES.items() if row.get(key) is not None]
+    held = row.get("peak_memory_gib", row.get("host/rss_gib"))
+    if found and held is not None:
+        found.append(f"{'' if short else 'memory '}{held:.1f} GiB")
     return found
 
 
-SHARES = {"mfu": "MFU", "fill": "fill", "data_wait": "data wait"}
+SHARES = {"mfu": ("MFU", "MFU"), "fill": ("fill", "fill"), "data_wait": ("data wait", "wait")}
+"""Shares, by their words and by short ones."""
 
 
-def fitting(words: list[str], columns: int) -> str:
+def fitting(words: list[str], columns: int, between: str) -> str:
     """As many of `words` from the first one on as there is room for."""
     shown = ""
     for word in words:
-        longer = f"{shown}  {word}" if shown else word
+        longer = f"{shown}{between}{word}" if shown else word
         if len(longer) > columns:
             break
         shown = longer
