@@ -87,7 +87,7 @@ def test_a_script_that_ends_early_gives_what_there_was() -> None:
     record = loop({"steps": 9})
     assert [one.number for one in record.timed] == [6, 7, 8, 9]
     assert record.traced == ()
-    assert "The script ended by itself before everything was seen." in record.notes
+    assert any(note.startswith("The script ended by itself before everything was seen") for note in record.notes)
 
 
 def test_a_script_that_fails_before_a_timed_step_is_quoted() -> None:

@@ -1,6 +1,7 @@
 """Promise: what holds a foreign script back is named by its profile; a clean script is called clean."""
 
 import json
+import sys
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -8,6 +9,8 @@ from statistics import median
 import pytest
 
 from dynotune.profile.analyse import analyse
+from dynotune.profile.foreign.command import Options, profile
+from dynotune.profile.foreign.protocol import Asked
 from dynotune.profile.precision import full_precision_share
 from dynotune.profile.record import Record
 from tests.profile.foreign.scripted import SCRIPTS, loop, one_thread, script
@@ -110,3 +113,21 @@ def test_trl_packed_attends_through_a_dense_mask(shared: Path, tmp_path: Path) -
     assert "to keep documents apart that lie side by side" in sentence(record, "dense-mask")
     assert sum(traced.lengths) == traced.real_tokens == traced.processed_tokens
     assert len(traced.lengths) > 4
+
+
+def test_ranks_of_a_launcher_stop_at_the_same_step_and_a_slow_one_is_felt() -> None:
+    command = (
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc_per_node",
+        "2",
+        str(SCRIPTS / "ranks.py"),
+        "slow",
+    )
+    record = profile(Options(command, Asked(steps=6, warm_up=3), quiet=True), lambda text: None)
+    assert record.environment.world == 2
+    assert [one.number for one in record.timed] == [5, 6, 7, 8, 9, 10]
+    assert "2 ranks were observed; what is shown is of rank 0." in record.notes
+    assert not any("ended with" in note for note in record.notes)
+    assert names(record)[0] == "ranks-wait"

@@ -55,7 +55,7 @@ def notes_of(ran: Ran, events: Sequence[Mapping[str, Any]], stopped: bool, ended
     """Of a command in which steps were timed. stopped: whether it was to be. ended: by what its steps ended."""
     notes = []
     if ended == "script":
-        notes.append("The script ended by itself before everything was seen.")
+        notes.append("The script ended by itself before everything was seen; fewer steps fit: `--warm_up 2 --steps 5`.")
     elif stopped and any(one.get("times", 0) > 1 for one in events if one["event"] == "stopped"):
         notes.append("The script caught the exception that stops it (SystemExit) and went on.")
     if ran.ended_by_us:

@@ -6,6 +6,7 @@ that measures and calls it. `stop` puts everything back.
 """
 
 import gc
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -55,6 +56,7 @@ class Listening:
         fail: takes what we do wrong, so that it does not reach the script.
         """
         self.quiet, self.fail = quiet, fail
+        self._pid = os.getpid()
         self.now = Between()
         self.marks: StepMarks = NOT_TRACING
         self.pad = pad
@@ -91,6 +93,8 @@ class Listening:
     def _before_call(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if torch.compiler.is_compiling():
             return  # the script compiles a function around the model: nothing of ours is put into its graph
+        if os.getpid() != self._pid:
+            return  # a worker of a loader, forked with everything that hangs on the model
         try:
             self._call(module, args, kwargs)
         except Exception as error:  # noqa: BLE001  (a guest in the script's process)
@@ -152,6 +156,8 @@ class Listening:
         inner = iterator.__next__
 
         def following(loader: Any) -> Any:
+            if os.getpid() != self._pid:
+                return inner(loader)
             try:
                 if self._depth == 0:
                     self.quiet()
