@@ -1,6 +1,7 @@
 """The training jobs that a script makes, with constants followed through its project's files."""
 
 import ast
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -26,6 +27,9 @@ from dynotune.audit.read.python.recognised import (
 from dynotune.audit.read.python.value import Made, Value, plain, setting
 from dynotune.audit.schema import Schemas
 
+_module = functools.lru_cache(maxsize=256)(Module)
+"""Each script is near many others, and a module is never changed once it is made."""
+
 
 def jobs_of(
     script: Script, others: Mapping[str, Script], schemas: Schemas, configs: Mapping[str, ConfigFile]
@@ -37,8 +41,8 @@ def jobs_of(
     """
     if script.unread or not script.calls:
         return []
-    modules = {name: Module(name, other.source, other.tree) for name, other in _near(script, others).items()}
-    module = modules.setdefault(script.file, Module(script.file, script.source, script.tree))
+    modules = {name: _module(name, other.source, other.tree) for name, other in _near(script, others).items()}
+    module = modules.setdefault(script.file, _module(script.file, script.source, script.tree))
     evaluator = Evaluator(module, modules, configs)
     unsloth = any(name.startswith("unsloth") for name in module.imports.values())
     made: list[tuple[Site, Whose]] = []
