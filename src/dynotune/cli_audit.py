@@ -102,13 +102,13 @@ def audit(
         raise ConfigError(f"`{command[0]}`: name what to audit by flags: `dynotune audit --config sft.yaml`.")
     from rich.console import Console
 
-    from dynotune.audit.command import LEVELS, Options, outputs, run_audit, sources
+    from dynotune.audit.command import LEVELS, Options, named_in, outputs, run_audit, sources
     from dynotune.audit.run import Request
 
     given = project or config or script or data or run or command
     request = Request(
         project=project if given or env else Path(),
-        files=(*(config or ()), *(script or ())),
+        files=(*(config or ()), *(script or ()), *named_in(command)),
         environment=env or not given,
         data=data or (),
         tokenizer=tokenizer,
@@ -117,8 +117,6 @@ def audit(
         select=select or (),
         ignore=ignore or (),
     )
-    if command:
-        raise ConfigError("`dynotune audit -- COMMAND` is not in this version. Without it, files are read: `--script`.")
     options = Options(
         request,
         level=LEVELS[level],
@@ -132,6 +130,7 @@ def audit(
         unsafe=unsafe,
         diff=diff,
         write_config=write_config,
+        command=command,
     )
     return run_audit(options, Console(stderr=as_json))
 

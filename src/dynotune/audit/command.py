@@ -18,7 +18,7 @@ from dynotune.audit.show.sarif import sarif_text
 from dynotune.audit.show.terminal import show
 from dynotune.audit.show.words import text
 from dynotune.data.printable import printable
-from dynotune.errors import ConfigError
+from dynotune.errors import ConfigError, DynotuneError
 from dynotune.report.command import write_page
 from dynotune.say import sayer
 
@@ -49,14 +49,18 @@ class Options:
     """Show what `fix` would change, and change nothing."""
 
     write_config: Path | None = None
+    command: Sequence[str] = ()
+    """To be run and profiled."""
 
 
 def run_audit(options: Options, console: Console) -> int:
     """Returns the exit code."""
     known = read_baseline(options.baseline) if options.baseline is not None else None
     request = replace(options.request, baseline=known)
-    result = audit(request)
     say = sayer(console)
+    if options.command:
+        request = _profiled(request, options.command)
+    result = audit(request)
     if options.fix or options.unsafe or options.diff:
         if options.unsafe:
             require_terminal()
@@ -77,6 +81,29 @@ def run_audit(options: Options, console: Console) -> int:
         say(f"written: {printable(str(options.write_baseline))}, which knows all of these findings")
         return 0
     return result.exit_code(options.level)
+
+
+def _profiled(request: Request, command: Sequence[str]) -> Request:
+    """With what was seen of the command. That nothing was seen is said, and the rest is audited all the same."""
+    from dynotune.profile.foreign.command import Options as Profiled
+    from dynotune.profile.foreign.command import profile
+
+    def say(line: str) -> None:
+        sys.stderr.write(f"{printable(line)}\n")
+
+    try:
+        return replace(request, profile=profile(Profiled(command), say))
+    except DynotuneError as error:
+        return replace(request, not_seen=f"the command was not profiled: {error}")
+
+
+READ = frozenset({".py", ".sh", ".yaml", ".yml", ".json", ".toml"})
+
+
+def named_in(command: Sequence[str]) -> list[Path]:
+    """Files that a command names and that are read as well: its script, its configurations."""
+    paths = [Path(word.partition("=")[2] if word.startswith("--") else word) for word in command]
+    return [path for path in paths if path.suffix.lower() in READ and path.is_file()]
 
 
 def write_configuration(result: Result, path: Path, say: Callable[[str], None]) -> None:

@@ -5,10 +5,11 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dynotune.audit.cost import Cost, cost_of, in_order
 from dynotune.audit.facts.job import Job
-from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.project import NotRead, Project
 from dynotune.audit.finding import Finding, NotChecked, Severity, severity
 from dynotune.audit.judging.baseline import Baseline
 from dynotune.audit.judging.choice import chosen
@@ -18,6 +19,9 @@ from dynotune.audit.place import Place
 from dynotune.audit.registry import rules
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dynotune.profile.record import Record
 
 CLEAN, FINDINGS, NOT_CHECKED = 0, 1, 2
 """Exit codes: nothing at or above the level; something; no rule could be checked, or not a file that was named."""
@@ -40,8 +44,11 @@ class Request:
     sources: Mapping[str, Path] = field(default_factory=dict)
     """Source trees of trainers by name, to check keys against."""
 
-    profile: object = None
-    """What was seen of a command, or None."""
+    profile: "Record | None" = None
+    """What was seen of a command that was run."""
+
+    not_seen: str = ""
+    """Why nothing was seen of it, where that is so."""
 
     select: Sequence[str] = ()
     ignore: Sequence[str] = ()
@@ -170,6 +177,9 @@ def read(request: Request) -> tuple[Project, tuple[str, ...]]:
         from dynotune.audit.read.run import read_run
 
         project = replace(project, runs=[read_run(folder) for folder in request.runs])
+    if request.not_seen:
+        lost = NotRead(Place(""), request.not_seen)
+        return replace(project, not_read=[*project.not_read, lost]), (*named, "")
     return replace(project, profile=request.profile), named
 
 

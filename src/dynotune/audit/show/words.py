@@ -6,7 +6,7 @@ All of it is fit for a terminal: what stands in audited files is escaped.
 from collections import Counter
 
 from dynotune.audit.cost import together
-from dynotune.audit.finding import AtStake, Finding, NotChecked, Severity, severity
+from dynotune.audit.finding import AtStake, Finding, Level, NotChecked, Severity, severity
 from dynotune.audit.plan.phases import Step, When, phases
 from dynotune.audit.registry import rules
 from dynotune.audit.run import Result
@@ -35,7 +35,9 @@ def word(finding: Finding) -> str:
 
 
 def where(finding: Finding) -> str:
-    return text(finding.place) or "the environment"
+    if finding.place.file:
+        return text(finding.place)
+    return "the profile" if finding.evidence.level is Level.PROFILED else "the environment"
 
 
 def name(code: str) -> str:
@@ -189,9 +191,11 @@ def ceiling(result: Result) -> str:
 
 def bottleneck(result: Result) -> str:
     """What takes the most, as far as that is known."""
-    said = getattr(result.project.profile, "bottleneck", None)
-    if isinstance(said, str) and said:
-        return f"Bottleneck: {text(said, 300)}"
+    if result.project.profile is not None:
+        from dynotune.audit.profiled import analysed
+
+        said = analysed(result.project.profile).bottleneck
+        return f"Bottleneck: {text(said, 300).removeprefix('The bottleneck: ')}"
     timed = [one for one in result.findings if one.stake.what is AtStake.TIME and one.stake.high]
     if timed:
         first = max(timed, key=lambda one: one.stake.high or 0.0)
