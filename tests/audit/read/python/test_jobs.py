@@ -209,3 +209,26 @@ def test_no_job_where_nothing_trains() -> None:
     assert not jobs(a="from peft import LoraConfig\nLoraConfig(r=8)\n")
     # Of the same name, but nobody's that we know.
     assert not jobs(a="class Trainer:\n    pass\nTrainer(model=1)\n")
+
+
+def test_a_model_is_followed_through_what_wraps_it_and_a_field_is_its_own_place() -> None:
+    (job,) = jobs(
+        train="""
+        from dataclasses import dataclass, field
+        from transformers import HfArgumentParser, LlamaForCausalLM, Trainer, TrainingArguments
+        from peft import LoraConfig, get_peft_model, prepare_model_for_int8_training
+        @dataclass
+        class Arguments(TrainingArguments):
+            learning_rate: float = 2e-4
+            optim: str = field(default="adamw_hf", metadata={"help": "which"})
+        model = LlamaForCausalLM.from_pretrained("a/b", load_in_8bit=True, device_map="auto")
+        model = prepare_model_for_int8_training(model)
+        model = get_peft_model(model, LoraConfig(r=4))
+        (arguments,) = HfArgumentParser(Arguments).parse_args_into_dataclasses()
+        Trainer(model=model, args=arguments)
+        """
+    )
+    assert (job.get("model_name_or_path"), job.get("load_in_8bit"), job.get("lora_r")) == ("a/b", True, 4)
+    assert (job.place("learning_rate").line, job.place("optim").line) == (7, 8)
+    assert job.place("learning_rate").end_line == 7
+    assert job.place("optim").end_line == 0  # no assignment of a value: nothing that could be edited

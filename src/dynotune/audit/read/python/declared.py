@@ -3,6 +3,7 @@
 import ast
 from typing import TYPE_CHECKING
 
+from dynotune.audit.place import Place
 from dynotune.audit.read.python.module import Scope
 from dynotune.audit.read.python.value import Made, Value, unknown
 
@@ -79,9 +80,11 @@ def fields(evaluator: "Evaluator", scope: Scope, depth: int = 0) -> dict[str, Va
         if last.kind == "unknown" and last.annotated:
             found[name] = unknown(COMMAND_LINE)
         elif last.kind == "value" and last.value is not None:
-            found[name] = _field(evaluator, last.value, scope).through(
-                evaluator.module.place(last.node or node, f"--{name}")
-            )
+            place = evaluator.module.place(last.node or node, f"--{name}")
+            value = _field(evaluator, last.value, scope).through(place)
+            # A value within `field(...)` is no assignment that could be edited: only its line is named.
+            stands = Place(place.file, place.line, key=name) if isinstance(last.value, ast.Call) else place
+            found[name] = Value(value.value, value.via, value.others, stands)
     return found
 
 

@@ -15,7 +15,7 @@ from dynotune.audit.read.python.value import Made, Value, plain, unknown
 DEEPEST = 40
 """Steps from name to name; a longer trail is a generated file or a trap."""
 
-MOST = 4_000
+MOST = 1_500
 """Expressions evaluated for one question."""
 
 DEEPEST_CALLS = 4
@@ -39,10 +39,12 @@ class Evaluator:
         self._open: set[tuple[int, int]] = set()
         self._known: dict[ast.expr, Value] = {}
         self._calls = 0
+        self._cut = [False]
+        """Whether something is unknown for want of budget or in a circle, and may come out otherwise from elsewhere."""
 
     def fresh(self) -> "Evaluator":
         """The same, with the whole budget."""
-        self._depth, self._left = 0, [MOST]
+        self._depth, self._left, self._cut = 0, [MOST], [False]
         return self
 
     def value(self, node: ast.expr, scope: Scope, frame: Frame = {}) -> Value:  # noqa: B006 (read only)
@@ -53,15 +55,17 @@ class Evaluator:
             return known
         mark = (id(node), id(frame))
         if self._depth >= DEEPEST or self._left[0] <= 0:
+            self._cut[0] = True
             return unknown("the trail to it is too long")
         if mark in self._open:
+            self._cut[0] = True
             return unknown("it depends on itself")
         self._depth += 1
         self._open.add(mark)
+        before, self._cut[0] = self._cut[0], False
         try:
             found = self._value(node, scope, frame)
-            # What ran out of budget, or is part of a circle, may come out otherwise from elsewhere.
-            if not frame and self._left[0] > 0 and (self._depth == 1 or found.is_known):
+            if not frame and not self._cut[0]:
                 self._known[node] = found
             return found
         except NoValueError as error:
@@ -69,6 +73,7 @@ class Evaluator:
         finally:
             self._depth -= 1
             self._open.discard(mark)
+            self._cut[0] = self._cut[0] or before
 
     def _value(self, node: ast.expr, scope: Scope, frame: Frame) -> Value:
         match node:
@@ -167,7 +172,7 @@ class Evaluator:
             return self
         other = Evaluator(module, self.others, self.configs)
         other._depth, other._left, other._open = self._depth + 1, self._left, self._open
-        other._calls = self._calls
+        other._calls, other._cut = self._calls, self._cut
         return other
 
     def class_elsewhere(self, dotted: str) -> "tuple[Evaluator, Scope] | None":
@@ -191,6 +196,7 @@ class Evaluator:
     def returned(self, scope: Scope, frame: Frame) -> Value:
         """What a function gives, its parameters bound to `frame`."""
         if self._depth >= DEEPEST or self._calls >= DEEPEST_CALLS:
+            self._cut[0] = True
             return unknown("the trail to it is too long")
         possible: list[Value] = []
         self._calls += 1
@@ -209,6 +215,7 @@ class Evaluator:
     def of_module(self, name: str) -> Value:
         """A module-level name, as it stands when the file has been read through."""
         if self._depth >= DEEPEST:
+            self._cut[0] = True
             return unknown("the trail to it is too long")
         if name in self.module.top.bindings:
             found = self._of_bindings(name, self.module.top, None, {})

@@ -68,9 +68,16 @@ def of_model(value: Value | None, depth: int = 0) -> Iterator[Said]:
         if given is None or given.is_known:
             checkpointing = Value(bool(given.value) if given is not None else True, (held.place,))
             yield Said("gradient_checkpointing", "use_gradient_checkpointing", checkpointing, held.place)
-    elif last == "compile" and held.name.startswith("torch"):
-        yield from of_model(argument(held, "model", "0"), depth + 1)
-        yield Said("torch_compile", "torch.compile", Value(True), held.place)
+    else:
+        # Whatever a function makes of a model (`prepare_model_for_int8_training`, `accelerator.prepare`) was loaded before.
+        yield from of_model(_wrapped(held), depth + 1)
+        if last == "compile" and held.name.startswith("torch"):
+            yield Said("torch_compile", "torch.compile", Value(True), held.place)
+
+
+def _wrapped(made: Made) -> Value | None:
+    inner = argument(made, "model", "0")
+    return inner if inner is not None and isinstance(inner.value, Made) else None
 
 
 def of_adapter(value: Value | None) -> Iterator[Said]:
