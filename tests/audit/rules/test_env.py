@@ -123,3 +123,15 @@ def test_a_log_of_every_step() -> None:
         {"use_cpu": True},
     ):
         assert not findings("HST052", a_job(**small | other))
+
+
+def test_a_windows_drive() -> None:
+    drive = {"working_folder": "9p, a file system of another machine, as Windows' drives are under WSL"}
+    (found,) = findings("ENV006", a_machine(machine=drive, wsl=True))
+    assert "9p" in found.message
+    for machine in (
+        a_machine(machine=drive),
+        a_machine(machine={"working_folder": None}, wsl=True),
+        a_machine(wsl=True),
+    ):
+        assert not findings("ENV006", machine)
