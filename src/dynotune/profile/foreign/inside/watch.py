@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from dynotune.bench.running.steady import WarmingUp
+from dynotune.bench.running.steady import LEVEL_STEPS, WarmingUp
 from dynotune.foreign import FOREIGN
 from dynotune.measure.trace_facts import compile_counters
 from dynotune.profile.foreign.inside import facts, trainer
@@ -223,7 +223,7 @@ class Watch:
             return
         self.stops += 1
         if self.stops == 1:
-            sys.stderr.write(STOPPED.format(steps=self.steps) + "\n")
+            sys.stderr.write("\n" + STOPPED.format(steps=self.steps) + "\n")  # behind a progress bar
         tell(self.folder, "stopped", times=self.stops)
         raise SystemExit(0)
 
@@ -251,7 +251,8 @@ class Watch:
                 "steps": self.warming.steps,
                 "seconds": self.warming.seconds,
                 "events": self.warming.events,
-                "note": self.warming.note if self.by_rule or not self.warming.stationary else "",
+                # Fewer steps than the rule needs were asked for: it has nothing to say of them.
+                "note": self.warming.note if self.by_rule or self.warming.steps >= 2 * LEVEL_STEPS else "",
             },
             "optimizer": how,
             "notes": [*self.notes, *self.tracing.notes],
