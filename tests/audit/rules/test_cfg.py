@@ -38,6 +38,19 @@ def test_axolotl_drops_and_trl_stops(tmp_path: Path) -> None:
             + "plugins: [axolotl.integrations.liger.LigerPlugin]\nliger_rope: true\nspecial_tokens: {pad_token: x}\n"
         },
         {"lf.yaml": FACTORY + "overwrite_output_dir: true\nwarmup_ratio: 0.1\nbf16: true\nddp_timeout: 180000000\n"},
+        {
+            "args.py": "from dataclasses import dataclass\n@dataclass\nclass Mine:\n"
+            "    chat_template: str = ''\n    mix: dict = None\n",
+            "sft.yaml": TRL + "chat_template: x\nmix: {a: 1}\n",
+        },
+        {
+            "train.py": "import yaml\nc = yaml.safe_load(open('sft.yaml'))\n",
+            "sft.yaml": TRL + "my_key: 1\nsample_packing: 2\n",
+        },
+        {
+            "oi.yaml": "model_name_or_path: a\nuse_slow_tokenizer: true\nwith_tracking: true\n"
+            "checkpointing_steps: epoch\nlr: 1\n"
+        },
         {"train.py": "print(1)\n", "run.sh": "python train.py --whatever 3\n"},
         {
             "requirements.txt": "trl==0.11.4\ntransformers==4.45.2\n",

@@ -14,6 +14,7 @@ from dynotune.audit.facts.project import NotRead, Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.place import Place
 from dynotune.audit.read.configs import SUFFIXES, NotReadableError, job_of, read_config
+from dynotune.audit.read.extended import leniently, own_fields, reads_configurations
 from dynotune.audit.read.launched import Sources, jobs_of_launch
 from dynotune.audit.read.launchers.distribution import distribution_of_config
 from dynotune.audit.schema import Schemas
@@ -71,6 +72,8 @@ def read_project(root: Path, *, only: Sequence[Path] = (), schemas: Schemas) -> 
 
 def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
     """Of commands first; then of configurations and scripts that no command names."""
+    schemas = schemas.with_fields(own_fields(found.scripts))
+    own_reader = any(reads_configurations(script) for script in found.scripts.values())
     of_scripts: dict[str, list[Job]] = {}
     jobs_of = _reader("python", "jobs_of")
     if jobs_of is not None:
@@ -81,7 +84,7 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
     covered = {file for job in jobs for file in job.files}
     for name, config in found.configs.items():
         if name not in covered and (job := job_of(config, schemas)) is not None:
-            jobs.append(distribution_of_config(job, found.configs))
+            jobs.append(distribution_of_config(leniently(job) if own_reader else job, found.configs))
     for name, own in of_scripts.items():
         if name not in covered:
             jobs += own

@@ -16,9 +16,8 @@ def check(config: ConfigFile, project: Project) -> Iterator[Said]:
         return
     for path, places in config.repeated.items():
         lines = ", ".join(str(place.line) for place in places[:-1])
-        name = path.rpartition(".")[2]
         yield Finding(
-            f"`{name}` stands {len(places)} times: line {places[-1].line} counts, line {lines} does nothing.",
+            f"`{path}` stands {len(places)} times: line {places[-1].line} counts, line {lines} does nothing.",
             place=places[0],
             also=places[1:],
             evidence=Evidence(Level.TEXT, {"lines": [place.line for place in places]}),

@@ -95,6 +95,9 @@ _FAMILIES: Mapping[Trainer, tuple[str, ...]] = {
 }
 """Beginnings of keys that belong to a trainer's back ends, whose classes are in packages of their own."""
 
+_EXTENDED = frozenset({Trainer.TRL, Trainer.TRANSFORMERS, Trainer.OPEN_INSTRUCT})
+"""Trainers that scripts of one's own start, with arguments of one's own beside theirs."""
+
 _DROPS_UNKNOWN = frozenset({Trainer.AXOLOTL})
 """Takes a key that it does not know, and goes on without a word."""
 
@@ -108,6 +111,9 @@ class Schemas:
     pinned: Mapping[str, str] = field(default_factory=dict)
     """Versions that the audited project asks for, by package."""
 
+    own: frozenset[str] = frozenset()
+    """Fields of the project's own dataclasses."""
+
     _found: dict[tuple[Trainer, Method | None], Keys] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
@@ -117,6 +123,10 @@ class Schemas:
             name: folder for name, path in (given or {}).items() if (folder := _package_in(path, name)) is not None
         }
         return cls(Packages({**_installed(), **trees}), trees)
+
+    def with_fields(self, own: frozenset[str]) -> "Schemas":
+        """With the fields that a project's own dataclasses have: its scripts may parse them beside the trainer's."""
+        return replace(self, own=own, _found={}) if own else self
 
     def beside(self, given: Mapping[str, Path], pinned: Mapping[str, str]) -> "Schemas":
         """With the sources that lie in the audited project, and the versions that it asks for."""
@@ -161,6 +171,7 @@ class Schemas:
             self._source(main),
             self._other_pins(versions),
             trainer not in _DROPS_UNKNOWN,
+            self.own if like in _EXTENDED else frozenset(),
             _FAMILIES.get(trainer, ()),
         )
 

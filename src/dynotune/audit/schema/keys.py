@@ -53,6 +53,9 @@ class Keys:
     refuses_unknown: bool = True
     """Whether this trainer stops at a key that it does not know; else it goes on without a word."""
 
+    own: frozenset[str] = frozenset()
+    """Fields of the project's own dataclasses, which its scripts parse beside the trainer's."""
+
     prefixes: tuple[str, ...] = ()
     """Families of keys that are taken whatever follows."""
 
@@ -67,6 +70,8 @@ class Keys:
 
     def fate(self, name: str) -> Verdict:
         """Unknown only where that is certain: the keys were read from the version that runs."""
+        if name in self.own:
+            return Verdict(Fate.KNOWN)
         key = self.keys.get(name)
         moved = self.moved.get(name)
         if moved is not None and not self._before(moved):

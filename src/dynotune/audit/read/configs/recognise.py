@@ -91,7 +91,9 @@ def kind_of(file: str, values: Mapping[str, Any]) -> str:
         return "llama-factory"
     if keys & LLAMA_FACTORY_V1:
         return UNKNOWN  # the keys of its new engine are in no released version that we know
-    if keys & {"dataset_mixer_list", "dataset_mixer", "dataset_mixer_dict"}:
+    if keys & {"dataset_mixer_list", "dataset_mixer_dict"}:
+        return "open-instruct"
+    if len(keys & OPEN_INSTRUCT) >= 3 and not keys & {"dataset_name", "use_peft"}:
         return "open-instruct"
     if len(keys & AXOLOTL) >= 5 and "model_name_or_path" not in keys:
         return "axolotl"
