@@ -5,6 +5,7 @@ from statistics import median, quantiles
 from dynotune.measure.kernel_classes import IDLE, Work
 from dynotune.profile.breakdown import Breakdown, breakdown_of, quiet
 from dynotune.profile.detect import found_in, step_seconds
+from dynotune.profile.expected import expectation
 from dynotune.profile.findings import Finding, Findings
 from dynotune.profile.placement import cannot_know, placement
 from dynotune.profile.record import Record
@@ -29,6 +30,7 @@ def analyse(record: Record) -> Findings:
     processed = [one.processed_tokens for one in record.timed]
     fill = sum(n for n in real if n) / sum(n for n in processed if n) if all(real) and all(processed) and real else None
     floor = floor_rate(record, breakdown, rate)
+    expected, no_expectation = expectation(record, rate)
     return Findings(
         title=_title(record),
         step_seconds=step,
@@ -42,7 +44,8 @@ def analyse(record: Record) -> Findings:
         tokens_per_second=rate,
         fill=fill,
         floor_tokens_per_second=floor,
-        no_expectation="nothing that was measured is kept for this device and model",
+        expected=expected,
+        no_expectation=no_expectation,
         steps=len(record.timed),
         spread=_spread(record),
         profiler_slowdown=breakdown.slowdown if breakdown else None,
@@ -132,6 +135,8 @@ def _memory(record: Record) -> str:
 
 def _warm_up(record: Record) -> str:
     warm = record.warm_up
+    if not warm.steps:
+        return ""
     text = f"{warm.steps} steps, {warm.seconds:.1f} s"
     if warm.events:
         text += f" ({'; '.join(warm.events[:3])})"

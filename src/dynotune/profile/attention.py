@@ -1,8 +1,8 @@
 """Attention that does more than its documents need, and what leaving that would save.
 
-What packed attention takes on a GPU was measured (`attention_rates.json`, from `benchmarks/gpu_attention_backends.py`), so
-the saving is predicted: the time now, with the masks and the copies of keys and values that the slow path makes, less what
-the documents' own pairs take at the rate of a kernel that only computes those.
+What packed attention takes on a GPU was measured (`measured/attention.json`), so the saving is predicted: the time now less
+what the documents' own pairs take at the rate of a kernel that only computes those. The masks that are made, and the copies
+of keys and values for each query head, are saved besides; they are in other classes and not in the figure.
 """
 
 import re
@@ -11,8 +11,12 @@ from collections.abc import Iterator
 from dynotune.measure.kernel_classes import Work
 from dynotune.measure.rooflines import attention_flops
 from dynotune.profile.breakdown import Breakdown
+from dynotune.profile.measured import attention_rate
 from dynotune.profile.record import Record
 from dynotune.speedups.absences import dense_masks, math_attention
+
+KERNELS = {True: ("fa3", "varlen"), False: ("varlen",)}
+"""Whose rate is taken: for a run of ours, and for one of transformers', whose `flash_attention_2` is the second."""
 
 
 def slow_paths(record: Record, breakdown: Breakdown) -> Iterator[tuple[str, str, float]]:
@@ -48,10 +52,12 @@ def is_padded(record: Record) -> bool:
 
 def saving(record: Record, breakdown: Breakdown) -> float:
     """Seconds of a step, at most the time of attention itself."""
-    row, model = breakdown.row(Work.ATTENTION), record.model
+    row, model, device = breakdown.row(Work.ATTENTION), record.model, record.environment.machine.get("device", "")
     lengths = [n for one in record.traced for n in one.lengths]
-    rate = record.ceilings.matmul.get("bfloat16")
-    if not lengths or not rate or model.layers is None or model.heads is None or model.head_dim is None:
+    if not lengths or model.layers is None or model.heads is None or model.head_dim is None:
+        return row.above if row.floor is not None else row.seconds / 2
+    rate = attention_rate(str(device), KERNELS[record.trainer == "dynotune"], lengths, model.head_dim)
+    if rate is None:
         return row.above if row.floor is not None else row.seconds / 2
     flops = attention_flops(lengths, model.layers, model.heads, model.head_dim, backward=True) / len(record.traced)
-    return max(0.0, row.seconds - flops / rate)
+    return max(0.0, row.seconds - flops / (rate.tflops * 1e12))

@@ -64,7 +64,8 @@ def slow_loader(record: Record, breakdown: Breakdown | None) -> Iterator[Finding
     if waits < LEAST_WAIT or waits / step < WAIT_SHARE:
         return
     workers = record.environment.loader_workers
-    by = "" if workers is None else f"; {workers} worker{'s' * (workers != 1)} make batches ahead"
+    ahead = "one worker makes" if workers == 1 else f"{workers} workers make"
+    by = "" if workers is None else f"; {ahead} batches ahead"
     sentence = f"waiting for data takes {_ms(waits)} of each step ({_percent(waits / step)}){by}"
     yield Finding("slow-loader", sentence, waits, remedy(record, "slow-loader", waits, step))
 

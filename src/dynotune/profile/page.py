@@ -23,10 +23,10 @@ def _parts(findings: Findings, one: Shown) -> Iterator[Part]:
     from dynotune.bench.showing.grids import Line, Tone
 
     yield Lead(one.bottleneck.text)
-    yield Lines(tuple(Line(text, Tone.QUIET) for text in one.figures))
+    yield Lines((Line(" · ".join(one.figures), Tone.QUIET),))
     if findings.rows:
         yield Heading("Where the time of a step goes")
-        yield Picture(bars(findings), "Each class of work in a step; the dark part is its floor on this device: what the"
+        yield Picture(bars(findings), "Each class of work in a step; the stronger part is its floor on this device: what the"
                       " same operations take at the rates that were measured here. Idle time has no floor.")  # fmt: skip
         yield Table(one.grid)
     yield Heading("Found")
