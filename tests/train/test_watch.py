@@ -4,6 +4,7 @@ import gc
 import io
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,22 @@ def window(numbers: range, account: Any, **more: Any) -> WindowRecord:
 
 
 @pytest.fixture
-def heard() -> tuple[Watch, list[Sign]]:
+def heard() -> Iterator[tuple[Watch, list[Sign]]]:
     told: list[Sign] = []
-    return Watch(lambda step, sign: told.append(sign)), told
+    watch = Watch(lambda step, sign: told.append(sign))
+    watch.begin()
+    yield watch, told
+    watch.end()
+
+
+def test_nothing_is_told_before_it_begins() -> None:
+    """As in a bench, whose arms are runs of their own."""
+    told: list[Sign] = []
+    watch = Watch(lambda step, sign: told.append(sign))
+    for first in range(1, 401, 50):
+        watch.take(window(range(first, first + 50), lambda n: {"data_wait": 1.0 + 9.0 * (n % 10 == 0)}))
+        watch.judge({"memory/headroom": 0.0}, MachineSeen())
+    assert told == []
 
 
 def test_each_sign_is_told_once_and_the_warm_up_does_not_count(heard: tuple[Watch, list[Sign]]) -> None:
@@ -111,13 +125,12 @@ def test_a_run_without_a_cause_says_nothing_of_it(run_tiny: Any) -> None:
 
 def test_collections_of_garbage_are_seen(heard: tuple[Watch, list[Sign]]) -> None:
     watch, _ = heard
-    watch.begin()
-    try:
-        watch.at(7)
-        gc.collect()
-    finally:
-        watch.end()
-        watch.end()
+    watch.at(7)
+    gc.collect()
+    watch.end()
+    watch.end()
+    watch.at(8)
+    gc.collect()
     assert watch._happened["garbage collection"] == {8}
 
 

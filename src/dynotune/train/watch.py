@@ -23,7 +23,10 @@ PARTS = {"data": Kind.DATA_WAIT, "host": Kind.HOST, "compilation": Kind.COMPILE}
 
 
 class Watch:
-    """Of one process of a run. Steps come by `take`, rows of metrics by `judge`, what else happens by `mark`."""
+    """Of one process of a run. Steps come by `take`, rows of metrics by `judge`, what else happens by `mark`.
+
+    Nothing is told before `begin`: in a bench, which judges its arms itself, nobody watches.
+    """
 
     def __init__(self, tell: Callable[[int, Sign], None]) -> None:
         """tell: shows and keeps a sign that is seen for the first time, at a step."""
@@ -37,6 +40,7 @@ class Watch:
         self._sums: dict[str, float] = defaultdict(float)
         self._happened: dict[str, set[int]] = defaultdict(set)
         self._number = 0
+        self._watches = False
 
     def at(self, number: int) -> None:
         """Step `number` is taken: what happens from here on is in the time of the next one."""
@@ -47,11 +51,13 @@ class Watch:
         self._happened[what].add(self._number + 1)
 
     def begin(self) -> None:
-        """Collections of garbage that go through everything are marked from here on."""
+        """From here on what is seen is told, and collections of garbage that go through everything are marked."""
+        self._watches = True
         gc.callbacks.append(self._collected)
 
     def end(self) -> None:
         """May be called twice."""
+        self._watches = False
         if self._collected in gc.callbacks:
             gc.callbacks.remove(self._collected)
 
@@ -61,7 +67,7 @@ class Watch:
 
     def take(self, window: WindowRecord) -> None:
         """Count a window, and look for a period now and then."""
-        for record in window.steps:
+        for record in window.steps if self._watches else ():
             self._seen += 1
             if not record.finite:
                 self._sums["nonfinite"] += 1
@@ -116,7 +122,7 @@ class Watch:
 
     def judge(self, row: Mapping[str, Any], machine: MachineSeen) -> None:
         """At a row of metrics."""
-        for sign in signs_of(self.stretch(row, machine)):
+        for sign in signs_of(self.stretch(row, machine)) if self._watches else ():
             self._tell(sign)
 
     def _look_for_a_period(self) -> None:
