@@ -123,3 +123,53 @@ def test_a_job_file_without_suffix_is_known_by_its_first_line(tmp_path: Path) ->
         tmp_path, {"launch": "#!/usr/bin/env bash\ntrl sft --config sft.yaml\n", "sft.yaml": SFT, "NOTES": "x"}
     )
     assert [launch.file for launch in found.launches] == ["launch"]
+
+
+SCRIPT = """
+import argparse
+from trl import SFTConfig, SFTTrainer
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=1e-5)
+parser.add_argument("--bs", type=int, default=4)
+args = parser.parse_args()
+config = SFTConfig(output_dir="out", learning_rate=args.lr, per_device_train_batch_size=args.bs * 2, max_length=512)
+trainer = SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=config)
+trainer.train()
+"""
+
+
+def test_a_commands_flags_reach_the_scripts_settings(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "train.py": SCRIPT,
+        "run.sh": "torchrun --nproc_per_node 4 train.py --lr 3e-4 --bs 8\n",
+    }
+    found = only(project(tmp_path, files))
+    assert found.trainer is Trainer.TRL
+    assert found.get("learning_rate") == 3e-4
+    assert found.place("learning_rate").file == "run.sh"
+    assert found.get("max_length") == 512
+    assert not found.settings["per_device_train_batch_size"].is_known
+    assert (found.get("num_processes"), found.get("distributed_type")) == (4, "MULTI_GPU")
+    assert set(found.files) == {"run.sh", "train.py"}
+
+
+PARSED = """
+from trl import ModelConfig, ScriptArguments, SFTConfig, SFTTrainer, TrlParser
+
+parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))
+script_args, training_args, model_args = parser.parse_args_and_config()
+trainer = SFTTrainer(model=model_args.model_name_or_path, args=training_args)
+trainer.train()
+"""
+
+
+def test_a_parser_of_dataclasses_takes_the_configuration_that_the_command_names(tmp_path: Path) -> None:
+    command = "accelerate launch --num_processes 2 train.py --config sft.yaml --max_length 99\n"
+    found = only(project(tmp_path, {"train.py": PARSED, "sft.yaml": SFT, "run.sh": command}))
+    assert (found.trainer, found.method) == (Trainer.TRL, Method.SFT)
+    assert found.get("learning_rate") == 1e-5
+    assert found.place("learning_rate").file == "sft.yaml"
+    assert found.get("max_length") == 99
+    assert found.get("num_processes") == 2
+    assert set(found.files) == {"run.sh", "train.py", "sft.yaml"}

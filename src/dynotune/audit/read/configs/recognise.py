@@ -93,7 +93,7 @@ def kind_of(file: str, values: Mapping[str, Any]) -> str:
         return UNKNOWN  # the keys of its new engine are in no released version that we know
     if keys & {"dataset_mixer_list", "dataset_mixer_dict"}:
         return "open-instruct"
-    if len(keys & OPEN_INSTRUCT) >= 3 and not keys & {"dataset_name", "use_peft"}:
+    if len(keys & OPEN_INSTRUCT) >= (4 if keys & {"dataset_name", "use_peft"} else 3):
         return "open-instruct"
     if len(keys & AXOLOTL) >= 5 and "model_name_or_path" not in keys:
         return "axolotl"
