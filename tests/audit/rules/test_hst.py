@@ -43,6 +43,7 @@ FOUND = [
     ("HST001", in_loop("wandb.log({'loss': loss.item(), 'norm': grad_norm.item()})")),
     ("HST001", in_loop("track(loss)") + "\ndef track(loss):\n    seen.append(loss.item())\n"),
     ("HST001", in_loop("if accelerator.is_main_process:", "    bar.set_postfix(loss=loss.item())")),
+    ("HST001", in_loop("print(f'{step} {outputs.loss}')")),
     ("HST002", LAYER % "scale = x.max().item()"),
     ("HST002", LAYER % "if mask.any(): x = x + 1"),
     ("HST002", LAYER % "if torch.isnan(x).any(): raise ValueError"),
@@ -55,6 +56,8 @@ FOUND = [
     ("HST004", LOAD % ("", "")),
     ("HST004", LOAD % (", torch_dtype=torch.bfloat16", "model.train()")),
     ("HST005", DATA % ("tokenizer(self.rows[index])", "shuffle=True")),
+    ("HST005", "from transformers import AutoTokenizer\ntok = AutoTokenizer.from_pretrained('m')\n"
+     + DATA % ("tok(self.rows[index])", "shuffle=True")),
     ("HST005", DATA % ("self.tokenizer.apply_chat_template(self.rows[index])", "num_workers=0")),
     ("HST005", "from torch.utils.data import DataLoader\ndef collate(rows):\n    return tokenizer(rows)\n"
      "loader = DataLoader(rows, 8, collate_fn=collate)\n"),
@@ -69,6 +72,8 @@ LEFT = [
     ("HST001", in_loop("n = batch['attention_mask'].sum().item()")),
     ("HST001", in_loop("values = np.array(accuracies).item()")),
     ("HST001", in_loop("print('loss', step)")),
+    ("HST001", in_loop("print(running_loss, total)")),
+    ("HST001", in_loop("losses.append(loss.detach())", "print(len(losses))")),
     ("HST001", in_loop("print(f'{step}: loss')")),
     ("HST001", LOOP.replace("model.cuda()", "") + "    total += loss.item()\n"),
     ("HST001", LOOP + "for batch in validation:\n    seen.append(model(**batch).loss.item())\n"),

@@ -56,6 +56,7 @@ FOUND = [
     ("MEM050", LOSS % "return F.log_softmax(logits, dim=-1).gather(-1, labels)"),
     ("DPO050", PAIRS % "with torch.no_grad(): reference = score(ref_model(**batch))"),
     ("DPO050", PAIRS % "with torch.inference_mode(): reference = score(reference_model(**batch))"),
+    ("DPO050", PAIRS % "with torch.no_grad(): reference = score(ref, batch['chosen'])"),
     ("MSK050", MASK % (COLLATOR, "Exception", "collator = DataCollatorForLanguageModeling(tokenizer, mlm=False)")),
     ("MSK050", MASK % ("trainer = train_on_responses_only(trainer)", "Exception as error", "print(error)")),
     ("MSK050", MASK % ("from trl import DataCollatorForCompletionOnlyLM as Only", "ImportError", "Only = None")
@@ -79,6 +80,7 @@ LEFT = [
         "DPO050",
         PAIRS % "with torch.no_grad(): reference = batch['r']; answers = model.generate(**batch); ref_model(answers)",
     ),
+    ("DPO050", PAIRS % "with torch.no_grad(): reference = score(model, batch['chosen'])"),
     ("DPO050", (PAIRS % "with torch.no_grad(): reference = score(ref_model(**batch))").replace("chosen", "student")),
     ("MSK050", MASK % (COLLATOR, "Exception", "raise")),
     ("MSK050", MASK % (COLLATOR, "ImportError as error", "raise SystemExit(error)")),

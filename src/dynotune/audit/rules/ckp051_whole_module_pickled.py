@@ -9,7 +9,7 @@ from dynotune.audit.facts.steps import text_at
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
-_MODEL = r"(?:accelerator\.unwrap_model\(\s*\w*model\w*\s*\)|\w*model(?:\.module)?)"
+_MODEL = r"(?:\w+\.unwrap_model\(\s*[\w.]+\s*\)|(?:self\.)?(?:\w*model|policy|net|llm)(?:\.module)?)"
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:

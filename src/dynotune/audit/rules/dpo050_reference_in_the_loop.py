@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
-from dynotune.audit.facts.steps import loops
+from dynotune.audit.facts.steps import loops, text_at
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -18,7 +18,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     if not _PAIRS.search(script.source) or _GENERATES.search(script.source):
         return
     for loop in loops(script):
-        passes = [call for call in loop.calls if call.each_step and _is_forward(call)]
+        passes = [call for call in loop.calls if call.each_step and _is_forward(script, call)]
         if not passes:
             continue
         first, *more = passes
@@ -44,13 +44,13 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         )
 
 
-def _is_forward(call: Call) -> bool:
-    name = call.name if not call.on else ""
-    guarded = any(
-        around.kind == "with" and re.search(r"no_grad|inference_mode|disable_adapter", around.name)
-        for around in call.around
-    )
-    return guarded and bool(_REFERENCE.fullmatch(name))
+def _is_forward(script: Script, call: Call) -> bool:
+    """It is called, or given as the first argument to what scores rows with it."""
+    held = [around.name for around in call.around if around.kind == "with"]
+    if call.on or not any(re.search(r"no_grad|inference_mode|disable_adapter", name) for name in held):
+        return False
+    first = re.match(r"\w+\(\s*([\w.]+)\s*,", text_at(script, call.place))
+    return bool(_REFERENCE.fullmatch(call.name)) or bool(first and _REFERENCE.fullmatch(first[1]))
 
 
 _LOOP = """import torch

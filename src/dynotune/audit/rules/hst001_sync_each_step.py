@@ -48,11 +48,13 @@ def _waits(script: Script, call: Call) -> bool:
     if last in _READS and call.on:
         return bool(_OF_THE_MODEL.search(call.on)) and not _HOST.search(call.on)
     if call.name in ("float", "print") and not call.on:
+        if re.search(r"\bloss\s*=.*(\.item\(|float\(|\.tolist\()", script.source):
+            return False  # it may be a number already
         text = text_at(script, call.place)
         inner = text[len(call.name) + 1 : -1]
         if call.name == "float":
-            return bool(re.fullmatch(r"\w*(loss|norm|outputs\.loss)\w*(\.detach\(\))?", inner))
-        return bool(re.search(r"(?<![\w.'\"])\w*loss\b(?![\w.(\[=]|['\"])", _expressions(inner)))
+            return bool(re.fullmatch(r"(\w+\.)*loss(\.detach\(\))?", inner))
+        return bool(re.search(r"(?<![\w.'\"])(\w+\.)*loss\b(?![\w.(\[=]|['\"])", _expressions(inner)))
     return False
 
 

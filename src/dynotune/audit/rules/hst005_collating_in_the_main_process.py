@@ -15,10 +15,13 @@ _READS = frozenset({"PIL.Image.open", "torchaudio.load", "librosa.load", "json.l
 
 def check(script: Script, project: Project) -> Iterator[Said]:
     heavy: dict[str, Call] = {}
+    made = ("Tokenizer.from_pretrained", "TokenizerFast.from_pretrained", "Processor.from_pretrained")
+    tokenizers = {call.result for call in script.calls if call.name.endswith(made)} - {""}
     for call in script.calls:
         holder = next((around.name for around in call.around if around.kind == "class"), "")
         functions = [around.name for around in call.around if around.kind == "function"]
-        if not functions or not (_HEAVY.search(call.name) or call.name in _READS):
+        tokenizes = call.name in tokenizers or call.on in tokenizers or _HEAVY.search(call.name)
+        if not functions or not (tokenizes or call.name in _READS):
             continue
         if holder and functions[0] in ("__getitem__", "__call__"):
             heavy.setdefault(holder, call)

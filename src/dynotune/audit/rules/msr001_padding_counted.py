@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
-from dynotune.audit.facts.steps import place_of
+from dynotune.audit.facts.steps import place_of, text_at
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -36,9 +36,9 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         found = _WHOLE.search(counted)
         if found is None or not re.search(r"tok|tps|throughput", target, re.IGNORECASE):
             continue
+        shown = counted if len(counted) <= 70 else found[0]
         yield Finding(
-            f"`{target}` counts `{found[0]}`, padding included, and a speed is made of it: more padding reads as"
-            f" faster.",
+            f"`{target}` counts `{shown}`, padding included, and a speed is made of it: more padding reads as faster.",
             place=place_of(script, node),
             evidence=Evidence(Level.TEXT, {"counts": found[0], "as": target}),
             stake=Stake(AtStake.FIGURES),
@@ -56,8 +56,8 @@ def _pads(script: Script) -> bool:
     for call in script.calls:
         if call.name.rpartition(".")[2] in _PADS:
             return True
-        padding = call.arguments.get("padding") if "tokenizer" in call.name.lower() else None
-        if padding is not None and padding.value not in (False, None, "do_not_pad"):
+        padding = call.arguments.get("padding") if "padding" in text_at(script, call.place) else None
+        if padding is not None and padding.value in (True, "max_length", "longest"):
             return True
     return False
 

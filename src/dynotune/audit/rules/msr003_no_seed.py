@@ -31,8 +31,9 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     what = " and ".join(
         [*(["the order of rows"] if shuffled else []), *(["the adapters' first weights"] if adapters else [])]
     )
+    differ = "differ" if adapters else "differs"
     yield Finding(
-        f"No seed is set: {what} differ from run to run, so that two runs cannot be compared.",
+        f"No seed is set: {what} {differ} from run to run, so that two runs cannot be compared.",
         place=drawn[0].place,
         evidence=Evidence(Level.TEXT, {"drawn": what, "seed": None}),
         stake=Stake(AtStake.FIGURES),
