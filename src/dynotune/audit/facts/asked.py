@@ -1,11 +1,16 @@
 """What a job asks for, in the questions that several rules ask. None: it cannot be told."""
 
 import re
+from math import isfinite
 
 from dynotune.audit.facts.job import GivenKey, Job, Trainer
 
 FLASH = ("flash_attention", "kernels-community/flash-attn", "kernels-community/vllm-flash-attn")
 """How the values of `attn_implementation` begin that take packed rows as they are."""
+
+
+LARGEST = 2**31
+"""Rows or tokens from which on a number is taken for `no limit`."""
 
 
 def on_gpu(job: Job) -> bool:
@@ -27,14 +32,15 @@ def given(job: Job, name: str) -> GivenKey | None:
 
 
 def number(job: Job, name: str) -> float | None:
-    """A setting that is a number and is known."""
+    """A setting that is a number, finite, and is known."""
     value = job.get(name)
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return None
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if isfinite(found) else None
 
 
 def is_false(job: Job, name: str) -> bool:
@@ -53,13 +59,13 @@ def attention(job: Job) -> str | None:
 def micro_batch(job: Job) -> int | None:
     """Rows of a micro-batch."""
     rows = number(job, "per_device_train_batch_size")
-    return int(rows) if rows and rows >= 1 else None
+    return int(rows) if rows and 1 <= rows < LARGEST else None
 
 
 def max_length(job: Job) -> int | None:
     """Tokens at which a row is cut."""
     tokens = number(job, "max_length")
-    return int(tokens) if tokens and tokens >= 1 else None
+    return int(tokens) if tokens and 1 <= tokens < LARGEST else None
 
 
 def rows_of_a_step(job: Job) -> int | None:
@@ -68,7 +74,7 @@ def rows_of_a_step(job: Job) -> int | None:
     processes = job.setting("num_processes")
     if processes is not None and not isinstance(processes.value, int):
         return None
-    if rows is None or not accumulation:
+    if rows is None or not accumulation or not 1 <= accumulation < LARGEST:
         return None
     return rows * int(accumulation) * (processes.value if processes else 1)
 

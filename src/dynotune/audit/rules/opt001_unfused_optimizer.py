@@ -14,7 +14,13 @@ UNFUSED = frozenset({"adamw_torch", "adamw_hf"})
 
 def check(job: Job, project: Project) -> Iterator[Said]:
     optim = job.setting("optim")
-    if optim is None or optim.value not in UNFUSED or job.runs_on_gpu is False or job.trainer is Trainer.DYNOTUNE:
+    if (
+        optim is None
+        or not isinstance(optim.value, str)
+        or optim.value not in UNFUSED
+        or job.runs_on_gpu is False
+        or job.trainer is Trainer.DYNOTUNE
+    ):
         return
     yield Finding(
         f"`{job.called('optim')}: {optim.given_value or optim.value}` launches several kernels for each group of weights;"
