@@ -8,25 +8,41 @@ from pathlib import Path
 from rich.console import Console
 
 from dynotune.audit.finding import Severity
-from dynotune.audit.fix.command import apply, for_sarif, on_terminal, propose, require_terminal
 from dynotune.audit.judging.baseline import baseline_text, read_baseline
 from dynotune.audit.run import Request, Result, audit
 from dynotune.audit.show.as_json import json_text
-from dynotune.audit.show.html import html
 from dynotune.audit.show.markdown import markdown
 from dynotune.audit.show.sarif import sarif_text
 from dynotune.audit.show.terminal import show
 from dynotune.audit.show.words import text
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError, DynotuneError
-from dynotune.report.command import write_page
 from dynotune.say import sayer
+
+
+def _html(result: Result) -> str:
+    from dynotune.audit.show.html import html
+
+    return html(result)
+
+
+def _sarif(result: Result) -> str:
+    from dynotune.audit.fix.command import for_sarif
+
+    return sarif_text(result, for_sarif(result))
+
+
+def _write(path: Path, text: str) -> None:
+    from dynotune.report.command import write_page
+
+    write_page(path, text)
+
 
 FORMATS: Mapping[str, Callable[[Result], str]] = {
     "json": json_text,
-    "sarif": lambda result: sarif_text(result, for_sarif(result)),
+    "sarif": _sarif,
     "markdown": markdown,
-    "html": html,
+    "html": _html,
 }
 LEVELS = {"note": Severity.NOTE, "warning": Severity.WARNING, "error": Severity.ERROR}
 
@@ -62,6 +78,8 @@ def run_audit(options: Options, console: Console) -> int:
         request = _profiled(request, options.command)
     result = audit(request)
     if options.fix or options.unsafe or options.diff:
+        from dynotune.audit.fix.command import apply, on_terminal, propose, require_terminal
+
         if options.unsafe:
             require_terminal()
         proposal = propose(result, ask=on_terminal if options.unsafe else None, say=say)
@@ -72,12 +90,12 @@ def run_audit(options: Options, console: Console) -> int:
     else:
         show(result, console, everything=options.everything, plan=options.plan)
     for name, path in options.outputs:
-        write_page(path, FORMATS[name](result))
+        _write(path, FORMATS[name](result))
         say(f"written: {printable(str(path))}")
     if options.write_config is not None:
         write_configuration(result, options.write_config, say)
     if options.write_baseline is not None:
-        write_page(options.write_baseline, baseline_text([*result.findings, *result.known], result.project.texts))
+        _write(options.write_baseline, baseline_text([*result.findings, *result.known], result.project.texts))
         say(f"written: {printable(str(options.write_baseline))}, which knows all of these findings")
         return 0
     return result.exit_code(options.level)
@@ -120,7 +138,7 @@ def write_configuration(result: Result, path: Path, say: Callable[[str], None]) 
     if path.exists():
         raise ConfigError(f"{printable(str(path))} is there already. Name another file with `--write_config`.")
     made = carry_over(jobs[0])
-    write_page(path, made.text)
+    _write(path, made.text)
     say(f"written: {printable(str(path))}: `{made.command} --config {printable(str(path))}`")
     for sentence in made.left:
         say(f"  not carried over: {sentence}")

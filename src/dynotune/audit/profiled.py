@@ -2,25 +2,30 @@
 
 import functools
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import NOWHERE
 from dynotune.audit.rule import Check
-from dynotune.profile.findings import Finding as Found
-from dynotune.profile.findings import Findings, Kind
-from dynotune.profile.record import Record
+
+if TYPE_CHECKING:  # they load PyTorch, and rules are listed without it
+    from dynotune.profile.findings import Finding as Found
+    from dynotune.profile.findings import Findings
+    from dynotune.profile.record import Record
 
 RISKS = {
-    Kind.EXACT: Risk.SAFE,
-    Kind.NUMERIC: Risk.NUMERIC,
-    Kind.BEHAVIOURAL: Risk.BEHAVIOURAL,
-    Kind.OPERATIONAL: Risk.OPERATIONAL,
+    "exact": Risk.SAFE,
+    "numeric": Risk.NUMERIC,
+    "behavioural": Risk.BEHAVIOURAL,
+    "operational": Risk.OPERATIONAL,
 }
+"""By the profile's kinds of remedies."""
+
 NO_REMEDY = "See which lines and kernels have it with `dynotune profile`; nothing that always helps is known."
 
 
-def analysed(record: Record) -> Findings:
+def analysed(record: "Record") -> "Findings":
     """Worked out once for all rules."""
     return _analysed(_Same(record))
 
@@ -28,7 +33,7 @@ def analysed(record: Record) -> Findings:
 class _Same:
     """A record by its identity: its arrays cannot be hashed."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: "Record") -> None:
         self.record = record
 
     def __hash__(self) -> int:
@@ -39,7 +44,7 @@ class _Same:
 
 
 @functools.lru_cache(maxsize=1)
-def _analysed(same: _Same) -> Findings:
+def _analysed(same: _Same) -> "Findings":
     from dynotune.profile.analyse import analyse
 
     return analyse(same.record)
@@ -48,7 +53,7 @@ def _analysed(same: _Same) -> Findings:
 def seen(*names: str, what: AtStake = AtStake.TIME) -> Check:
     """A check for what the profile calls by these names. what: at stake where it costs no time that was seen."""
 
-    def check(record: Record, project: Project) -> Iterator[Said]:
+    def check(record: "Record", project: Project) -> Iterator[Said]:
         found = analysed(record)
         for one in found.found:
             if one.name in names:
@@ -57,7 +62,7 @@ def seen(*names: str, what: AtStake = AtStake.TIME) -> Check:
     return check
 
 
-def _share(one: Found, step: float) -> float | None:
+def _share(one: "Found", step: float) -> float | None:
     """Of a step's time, at most; by the remedy's ceiling, which knows what step that is."""
     if one.seconds <= 0 or step <= 0:
         return None
@@ -66,7 +71,7 @@ def _share(one: Found, step: float) -> float | None:
     return min(1.0, one.seconds / step)
 
 
-def _finding(one: Found, step: float, what: AtStake) -> Finding:
+def _finding(one: "Found", step: float, what: AtStake) -> Finding:
     share = _share(one, step)
     stake = Stake(AtStake.TIME, 0.0, share, "this profile") if share is not None else Stake(what)
     text, risk, measure = NO_REMEDY, Risk.OPERATIONAL, ""

@@ -1,0 +1,75 @@
+"""Promise: the command says what is wrong with what it is given, exits as documented, and starts without PyTorch."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dynotune.cli import run
+from tests.audit.made_up import write
+
+SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\noptim: adamw_torch\n"
+CLEAN = SFT.replace("adamw_torch", "adamw_torch_fused")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return write(tmp_path, {"sft.yaml": SFT, "clean.yaml": CLEAN, "broken.yaml": "a: [1\n"})
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--config", "sft.yaml", "--select", "OPT001"], 1),
+        (["--config", "sft.yaml", "--select", "OPT001", "--level", "warning"], 0),
+        (["--config", "clean.yaml", "--select", "OPT001"], 0),
+        (["--config", "broken.yaml", "--select", "OPT001"], 2),
+        (["--config", "clean.yaml", "broken.yaml", "--select", "OPT001"], 2),
+        (["--config", "none.yaml"], 2),
+        (["--config", "sft.yaml", "--select", "NIX"], 2),
+        (["--config", "sft.yaml", "--output", "pdf=a.pdf"], 2),
+        (["--config", "sft.yaml", "--source", "trl=none"], 2),
+        (["sft.yaml"], 2),
+    ],
+)
+def test_exit_codes(here: Path, words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["audit", *words]) == code
+    said = capsys.readouterr()
+    assert "Checked" in said.out or "error:" in said.err
+
+
+def test_outputs_are_written_and_json_is_one_object(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = ["json=a.json", "sarif=a.sarif", "markdown=a.md", "html=a.html"]
+    words = ["audit", "--config", "sft.yaml", "--select", "OPT001", "--json"]
+    for file in files:
+        words += ["--output", file]
+    assert run(words) == 1
+    shown = json.loads(capsys.readouterr().out)
+    assert shown == json.loads((here / "a.json").read_text())
+    (fix,) = json.loads((here / "a.sarif").read_text())["runs"][0]["results"][0]["fixes"]
+    (one,) = fix["artifactChanges"][0]["replacements"]
+    assert one["insertedContent"]["text"] == "optim: adamw_torch_fused\n"
+    assert "OPT001" in (here / "a.md").read_text()
+    assert "OPT001" in (here / "a.html").read_text()
+
+
+def test_with_a_baseline_only_new_findings_fail(here: Path) -> None:
+    words = ["audit", "--config", "sft.yaml", "--select", "OPT"]
+    assert run([*words, "--write_baseline", "known.json"]) == 0
+    assert run([*words, "--baseline", "known.json"]) == 0
+    write(here, {"sft.yaml": f"# moved\n\n{SFT}"})
+    assert run([*words, "--baseline", "known.json"]) == 0
+    write(here, {"sft.yaml": SFT.replace("adamw_torch", "adamw_hf")})
+    assert run([*words, "--baseline", "known.json"]) == 1
+
+
+def test_pytorch_is_not_loaded(here: Path) -> None:
+    code = (
+        "import sys; from dynotune.cli import run; run(['rule']); run(['audit', '--config', 'sft.yaml']);"
+        "sys.exit(sorted({'torch', 'transformers', 'libcst'} & set(sys.modules)) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=here, check=False)
+    assert done.returncode == 0, done.stderr[-500:]
