@@ -162,7 +162,7 @@ def read(request: Request) -> tuple[Project, tuple[str, ...]]:
         from dynotune.audit.read.project import read_project
         from dynotune.audit.schema import Schemas
 
-        only = () if request.project is not None else request.files
+        only = () if request.project is not None else [root / name for name in named]
         project = read_project(root, only=only, schemas=Schemas.of(request.sources))
     if request.environment:
         from dynotune.audit.read.environment import read_environment

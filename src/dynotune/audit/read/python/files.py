@@ -19,7 +19,7 @@ def module_of(dotted: str, module: Module, others: Mapping[str, Module]) -> tupl
         starts = [folder]
     else:
         starts = [folder, "", "src"]
-        while folder:
+        while folder.strip("/"):
             folder = posixpath.dirname(folder)
             starts.append(folder)
     for used in (len(parts), len(parts) - 1):
