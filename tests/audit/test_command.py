@@ -68,7 +68,10 @@ def test_with_a_baseline_only_new_findings_fail(here: Path) -> None:
 
 def test_a_script_may_be_named_by_its_whole_path(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Imports are looked for in folders above it, up to the root of the file system, and no further."""
-    write(here, {"deep/train.py": "from trl import SFTConfig\nimport other\nother.thing()\nSFTConfig(optim='adamw_torch')\n"})
+    write(
+        here,
+        {"deep/train.py": "from trl import SFTConfig\nimport other\nother.thing()\nSFTConfig(optim='adamw_torch')\n"},
+    )
     assert run(["audit", "--script", str(here / "deep" / "train.py"), "--select", "OPT001"]) == 1
     assert "deep/train.py:4" in capsys.readouterr().out
     from dynotune.audit.read.python import read_script

@@ -6,9 +6,9 @@ from pathlib import PurePosixPath
 from dynotune.audit.finding import Level
 from dynotune.audit.rule import FAMILIES, Example, Rule
 
-LANGUAGES = {".yaml": "yaml", ".yml": "yaml", ".json": "json5", ".py": "py", ".sh": "bash", ".toml": "toml"}
-"""By the name's ending. `py`, not `python`: examples are of other people's packages, and the documentation's own Python
-is imported by tests."""
+LANGUAGES = {".yaml": "yaml", ".yml": "yaml", ".json": "json5", ".py": "sage", ".sh": "bash", ".toml": "toml"}
+"""By the name's ending. `sage` is a name that highlighters have for Python, and that no tool takes for the project's own: its
+tests import what the documentation's Python imports, and formatters would lay out examples that are to stand as they are."""
 
 
 def page(rule: Rule) -> str:
