@@ -117,18 +117,23 @@ def test_nor_what_we_do_wrong_where_its_model_is_called(tmp_path: Path, monkeypa
     assert [one["event"] for one in events(tmp_path)] == ["step", "failed"]
 
 
-def test_a_step_without_loader_or_model_is_timed_and_not_traced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backward", [True, False])
+def test_a_step_without_loader_or_model_is_traced_from_gradient_to_gradient(backward: bool, tmp_path: Path) -> None:
     weight = nn.Parameter(torch.ones(3))  # of no module
     first = FirstStep(tmp_path, Asked(steps=2, warm_up=1, traced=1))
     optimizer = torch.optim.SGD([weight], lr=0.1)
     optimizer.register_step_post_hook(first.after_update)
     with suppress(SystemExit):
         for _ in range(9):
-            weight.square().sum().backward()
+            if backward:
+                weight.square().sum().backward()
+            else:
+                weight.grad = torch.ones(3)
             optimizer.step()
     (found,) = observed(tmp_path)
     assert len(found["timed"]) == 2
-    assert found["traced"] == []
+    assert len(found["traced"]) == int(backward)
+    assert any("No step could be traced" in note for note in found["notes"]) != backward
 
 
 def test_half_a_line_of_a_process_that_was_ended_is_no_event(tmp_path: Path) -> None:

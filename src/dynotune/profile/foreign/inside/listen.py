@@ -51,7 +51,7 @@ class Listening:
     """Fills `now`. `marks` is where a traced step wants to know what begins and ends."""
 
     def __init__(self, roots: tuple[nn.Module, ...], pad: int | None, quiet: Callable[[], None], fail: Fail) -> None:
-        """pad: the padding token. quiet: called where no range of a profiler is open: before a batch, before the model.
+        """pad: the padding token. quiet: called where no range of a profiler is open: before a batch, the model, a gradient.
 
         fail: takes what we do wrong, so that it does not reach the script.
         """
@@ -130,12 +130,20 @@ class Listening:
             self._range.__exit__(None, None, None)
             self._range = None
 
+    def _quietly(self) -> None:
+        try:
+            if self._depth == 0:
+                self.quiet()
+        except Exception as error:  # noqa: BLE001  (a guest in the script's process)
+            self.fail(error)
+
     def _measure_backward(self) -> None:
         inner = torch.autograd.backward
 
         def backward(*args: Any, **kwargs: Any) -> Any:
             if self._backward_depth or torch.compiler.is_compiling():
                 return inner(*args, **kwargs)
+            self._quietly()  # of a script in which no model and no loader can be watched
             self._backward_depth += 1
             began = time.perf_counter()
             try:
@@ -158,11 +166,7 @@ class Listening:
         def following(loader: Any) -> Any:
             if os.getpid() != self._pid:
                 return inner(loader)
-            try:
-                if self._depth == 0:
-                    self.quiet()
-            except Exception as error:  # noqa: BLE001  (a guest in the script's process)
-                self.fail(error)
+            self._quietly()
             began = time.perf_counter()
             try:
                 return inner(loader)

@@ -18,7 +18,7 @@ class Tracing:
 
     A hook of an optimizer runs inside a range of the profiler's, and a profiler that is stopped in an open range writes into
     memory that it has given back. So a traced step begins and ends at the next quiet place behind an update: a batch is
-    asked for, or the model is called.
+    asked for, the model is called, or, where neither can be seen, a backward pass begins.
     """
 
     def __init__(self, listening: Listening, model: nn.Module | None, device: torch.device) -> None:

@@ -185,10 +185,8 @@ class Watch:
     def _traced(self, seen: Between) -> None:
         if self.tracing.is_open:
             self.tracing.after_update(seen)
-        else:  # neither a loader nor the model was seen since the last update
-            self.notes.append(
-                "No step could be traced: the script has no loader of PyTorch, and its model was not found."
-            )
+        else:
+            self.notes.append("No step could be traced: no batch, model or gradient was asked for behind an update.")
             self._finish("steps")
 
     def quiet(self) -> None:
