@@ -23,6 +23,7 @@ import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -74,15 +75,10 @@ def config_of(folder: Path, tiny: bool, layers: int, **more: Any) -> SFTConfig:
 
 def observed(config: SFTConfig, steps: int, reads: bool) -> Record:
     """reads: with the callback. The command has no way to give one, so it is put where runs take theirs from."""
-    from dynotune.profile import own
-
-    plain = own.Given
-    if reads:
-        own.Given = lambda callbacks: Given(callbacks=[*callbacks, Reads()])  # type: ignore[assignment, misc]
-    try:
-        return observe(config, Asked(steps, warm_up=None), Console(quiet=True))
-    finally:
-        own.Given = plain  # type: ignore[misc]
+    if not reads:
+        return observe(config, Asked(steps), Console(quiet=True))
+    with patch("dynotune.profile.own.Given", lambda callbacks: Given(callbacks=[*callbacks, Reads()])):
+        return observe(config, Asked(steps), Console(quiet=True))
 
 
 def arm(name: str, config: SFTConfig, steps: int, out: Path) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Promise: what is advised can be written as it stands, has a ceiling of this profile, and none is advised for nothing."""
 
+from dataclasses import replace
+
 import pytest
 
 from dynotune.bench.command import changes_of
@@ -10,7 +12,7 @@ from dynotune.profile.findings import Kind
 from dynotune.profile.record import SpeedupState
 from dynotune.profile.remedies import OURS, THEIRS, ceiling
 from dynotune.speedups.registry import speedups
-from tests.profile.made import GEMM, Step, record
+from tests.profile.made import GEMM, Step, busy, record, timed
 
 
 @pytest.mark.parametrize("setting", sorted({setting for _, _, setting in OURS.values() if setting}))
@@ -48,3 +50,12 @@ def test_a_ceiling_is_amdahls() -> None:
     assert ceiling(1.0, 0.5) == 2.0
     assert ceiling(1.0, 0.0) == 1.0
     assert ceiling(1.0, 1.0) == float("inf")
+
+
+def test_what_runs_already_is_not_advised() -> None:
+    tokens = {"real_tokens": 300, "processed_tokens": 1000}
+    one = record(timed=timed(1e-3, **tokens), traced=(busy().traced(**tokens),))
+    assert analyse(one).remedies[0].setting == "packed_execution=auto"
+    packed = replace(one, speedups=(SpeedupState("packed_execution", "exact", "installed"),))
+    assert analyse(packed).remedies[0].setting == ""
+    assert analyse(packed).remedies[0].kind is Kind.BEHAVIOURAL

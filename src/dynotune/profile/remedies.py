@@ -40,6 +40,16 @@ OURS: Mapping[str, _Advice] = {
 }
 """By finding, for our own runs."""
 
+BEYOND: Mapping[str, _Advice] = {
+    "slow-loader": ("batches are made ahead already: faster files, or more cores", Kind.OPERATIONAL, ""),
+    "low-fill": (
+        "documents lie side by side already: more of them a step fill its micro-batches",
+        Kind.BEHAVIOURAL,
+        "",
+    ),
+}
+"""Where what `OURS` advises runs already. Of others nothing is known then."""
+
 THEIRS: Mapping[str, _Advice] = {
     "slow-loader": ("make batches in other processes", Kind.EXACT, "dataloader_num_workers=4"),
     "host-reads": ("keep values on the device and read them every so many steps", Kind.EXACT, ""),
@@ -76,9 +86,20 @@ def remedy(record: Record, name: str, saves: float, step: float) -> Remedy | Non
     advice = (OURS if record.trainer == "dynotune" else theirs).get(name)
     if advice is None:
         return None
+    if _runs_already(record, advice[2]):
+        advice = BEYOND.get(name)
+        if advice is None:
+            return None
     text, kind, setting = advice
     setting = "" if record.trainer == "torch" else setting
     return Remedy(name, text, kind, setting, _command(record, setting), saves, ceiling(step, saves))
+
+
+def _runs_already(record: Record, setting: str) -> bool:
+    """Whether the speed-up that a setting of ours asks for is in the run."""
+    key, _, value = setting.partition("=")
+    name = key.removeprefix("speedups.")
+    return value in ("on", "auto") and any(one.name == name and one.state == "installed" for one in record.speedups)
 
 
 def ceiling(step: float, saves: float) -> float:
