@@ -65,7 +65,7 @@ class Script:
 
     constants: Mapping[str, Setting] = field(default_factory=dict)
     """Module-level names with values that could be followed, and flags (`--lr`) of argparse and of dataclasses with their
-    defaults."""
+    defaults. `given_value` of a flag that takes no value: what it comes to where it is given."""
 
     unread: Sequence[str] = ()
     """What could not be followed, as sentences."""

@@ -122,6 +122,8 @@ def _with_flags(job: Job, launch: Launch, script: Script | None) -> Job:
         held = script.constants.get(key) if script is not None else None
         straight = held is None or held.value == setting.value or isinstance(setting.value, Unknown)
         value: Any = given.value if straight else Unknown(f"it is worked out from `--{flag}`")
+        if straight and given.value is True and held is not None and isinstance(held.given_value, bool):
+            value = held.given_value  # `--no-bf16`, which stores False
         settings[name] = replace(
             setting, value=value, place=given.place, known=Known.FOLLOWED, via=(setting.place, *setting.via), others=()
         )

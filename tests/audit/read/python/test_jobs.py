@@ -7,6 +7,7 @@ from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.job import Fate, Job, Method, Trainer
 from dynotune.audit.facts.setting import Known, Unknown
 from dynotune.audit.place import Place
+from dynotune.audit.read.project import read_project
 from dynotune.audit.read.python import jobs_of, read_script
 from dynotune.audit.schema import Schemas
 
@@ -87,18 +88,21 @@ def test_constants_and_functions_of_other_files() -> None:
         from transformers import Trainer
         from conf.settings import LEARNING_RATE, arguments
         from conf import settings
-        trainer = Trainer(model=None, args=arguments(LEARNING_RATE, seed=settings.SEED))
+        trainer = Trainer(model=None, args=arguments(LEARNING_RATE, seed=settings.SEED, bf16=True))
         """,
         conf__settings="""
         from transformers import TrainingArguments
         LEARNING_RATE = 3e-4
         SEED = 11
-        def arguments(rate, seed=1, batch=8):
-            return TrainingArguments("out", learning_rate=rate, seed=seed, per_device_train_batch_size=batch // 2)
+        def arguments(rate, seed=1, batch=8, **more):
+            given = {"output_dir": "out", "learning_rate": rate, "seed": seed}
+            given.update(more)
+            return TrainingArguments(per_device_train_batch_size=batch // 2, **given)
         """,
     )
     assert job.trainer is Trainer.TRANSFORMERS
     assert (job.get("learning_rate"), job.get("seed"), job.get("per_device_train_batch_size")) == (3e-4, 11, 4)
+    assert job.get("bf16") is True
     assert "conf/settings.py" in job.files
 
 
@@ -232,3 +236,23 @@ def test_a_model_is_followed_through_what_wraps_it_and_a_field_is_its_own_place(
     assert (job.place("learning_rate").line, job.place("optim").line) == (7, 8)
     assert job.place("learning_rate").end_line == 7
     assert job.place("optim").end_line == 0  # no assignment of a value: nothing that could be edited
+
+
+def test_a_flag_that_stores_false_does_so_from_a_launcher(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        textwrap.dedent(
+            """
+            import argparse
+            from transformers import TrainingArguments
+            parser = argparse.ArgumentParser()
+            parser.add_argument("--no-bf16", dest="bf16", action="store_false")
+            parser.add_argument("--fast", action="store_true")
+            parser.add_argument("--batch-size", dest="rows", type=int, default=4)
+            args = parser.parse_args()
+            TrainingArguments("o", bf16=args.bf16, tf32=args.fast, per_device_train_batch_size=args.rows)
+            """
+        )
+    )
+    (tmp_path / "run.sh").write_text("python train.py --no-bf16 --fast --batch-size 16\n")
+    (job,) = read_project(tmp_path, schemas=SCHEMAS).jobs
+    assert (job.get("bf16"), job.get("tf32"), job.get("per_device_train_batch_size")) == (False, True, 16)

@@ -4,7 +4,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from dynotune.audit.place import Place
-from dynotune.audit.read.python.module import Scope
+from dynotune.audit.read.python.module import Module, Scope
 from dynotune.audit.read.python.value import Made, Value, unknown
 
 if TYPE_CHECKING:
@@ -47,6 +47,20 @@ def flags(evaluator: "Evaluator") -> dict[str, Value]:
         else:
             value = Value(None)
         found[destination] = _typed(value, given.get("type")).through(place)
+    return found
+
+
+def switches(module: Module) -> dict[str, bool]:
+    """What a flag without a value comes to, by flag: `--no-bf16` with `action="store_false"` gives False."""
+    found: dict[str, bool] = {}
+    for site in module.sites:
+        func = site.node.func
+        if isinstance(func, ast.Attribute) and func.attr == "add_argument":
+            action = next((keyword.value for keyword in site.node.keywords if keyword.arg == "action"), None)
+            if isinstance(action, ast.Constant) and action.value in ("store_true", "store_false"):
+                for argument in site.node.args:
+                    if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                        found[argument.value] = action.value == "store_true"
     return found
 
 

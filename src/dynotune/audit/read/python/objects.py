@@ -411,14 +411,20 @@ class Objects:
         if not isinstance(node, FUNCTIONS) or not scope.returns:
             return unknown(_RUNS)
         names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)][skip:]
+        known = {*names, *(argument.arg for argument in node.args.kwonlyargs)}
         frame: dict[str, Value] = {}
+        rest: dict[Any, Value] = {}
         for key, value in given.items():
             if key.isdigit() and int(key) < len(names):
                 frame[names[int(key)]] = value
-            elif not key.isdigit():
+            elif key in known:
                 frame[key] = value
-        for name in (*names, *(argument.arg for argument in node.args.kwonlyargs)):
-            default = None if name in frame else self._default(name, node, scope)
+            elif not key.isdigit():
+                rest[key] = value
+        if node.args.kwarg is not None:
+            frame[node.args.kwarg.arg] = unknown(_RUNS) if "**" in rest else Value(rest)
+        for name in known - set(frame):
+            default = self._default(name, node, scope)
             if default is not None:
                 frame[name] = default
         return self.of.returned(scope, frame)

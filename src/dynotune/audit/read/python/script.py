@@ -6,7 +6,7 @@ from pathlib import Path
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.setting import Setting
 from dynotune.audit.read.python.calls import calls
-from dynotune.audit.read.python.declared import fields, flags
+from dynotune.audit.read.python.declared import fields, flags, switches
 from dynotune.audit.read.python.evaluator import Evaluator
 from dynotune.audit.read.python.module import Module
 from dynotune.audit.read.python.source import comments, parsed
@@ -42,9 +42,11 @@ def _constants(module: Module, evaluator: Evaluator) -> dict[str, Setting]:
             made = setting(name, evaluator.fresh().of_module(name), module.place(last.node, name))
             if made.is_known:
                 found[name] = made
+    stored = switches(module)
     for name, value in flags(evaluator.fresh()).items():
         place = value.via[0] if value.via else module.place(module.tree)
-        found[place.key or f"--{name}"] = setting(name, value, place, given_as=place.key)
+        bare = stored.get(place.key)
+        found[place.key or f"--{name}"] = setting(name, value, place, given_as=place.key, given_value=bare)
     for scope in list(module.scopes.values()):
         if isinstance(scope.node, ast.ClassDef) and _is_dataclass(scope.node):
             for name, value in fields(evaluator.fresh(), scope).items():
