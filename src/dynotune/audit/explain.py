@@ -7,8 +7,8 @@ from dynotune.audit.finding import Level
 from dynotune.audit.rule import FAMILIES, Example, Rule
 
 LANGUAGES = {".yaml": "yaml", ".yml": "yaml", ".json": "json5", ".py": "sage", ".sh": "bash", ".toml": "toml"}
-"""By the name's ending. `sage` is a name that highlighters have for Python, and that no tool takes for the project's own: its
-tests import what the documentation's Python imports, and formatters would lay out examples that are to stand as they are."""
+"""By the name's ending. `sage` is a name that highlighters have for Python, and that no tool takes for the project's own:
+its tests import what the documentation's Python imports, and formatters would lay out examples that stand as they are."""
 
 
 def page(rule: Rule) -> str:

@@ -66,3 +66,8 @@ def test_the_plan_says_the_order_and_the_measuring_command() -> None:
     order = [line.strip().split(" (")[0] for line in lines if line.strip()[:2] in ("1.", "2.")]
     assert order == ["1. OPT001", "2. ATT001"]
     assert any("measure: dynotune bench" in line for line in lines)
+
+
+def test_an_error_is_what_comes_next_also_where_its_remedy_is_to_be_decided() -> None:
+    wrong = a_finding("CFG001", what=AtStake.STOPS, risk=Risk.BEHAVIOURAL, text="Rename it.")
+    assert screen(made.result(wrong, a_finding()), 140)[-1].text.startswith("Next: CFG001 at sft.yaml:3")

@@ -210,7 +210,11 @@ def next_action(result: Result) -> str:
     plan = [phase for phase in phases(result.findings, result.cost) if phase.when is not When.DECIDE]
     steps: list[Step] = [step for phase in plan for step in phase.steps]
     by_fix = [step for step in steps if step.by_fix]
-    if steps and not (steps[0].by_fix):
+    wrong = next((one for one in result.findings if severity(one.stake) is Severity.ERROR), None)
+    if wrong is not None and not any(wrong in step.findings for step in by_fix):
+        more = f" Then `--fix` applies {_plural(len(by_fix), 'safe change')}." if by_fix else ""
+        return f"Next: {wrong.code} at {where(wrong)}: {text(wrong.remedy.text, 200)}{more}"
+    if steps and not steps[0].by_fix:
         first = steps[0].findings[0]
         more = f" Then `--fix` applies {_plural(len(by_fix), 'safe change')}." if by_fix else ""
         return f"Next: {first.code} at {where(first)}: {text(steps[0].text, 200)}{more}"
