@@ -1,8 +1,8 @@
 """Somebody's own loop in plain PyTorch: `loop.py JSON` with what is planted in it. It knows nothing of Dynotune.
 
-Of the JSON: `steps`; `loader` (seconds that a row takes to make); `reads` (the loss is read every step); `compiles` (batches
-of a new length each time, through `torch.compile`); `cycle` ([every, seconds]: sleeps); `fails` (raises behind that step);
-`catches` (SystemExit, and goes on); `writes` (a file, at its end); `optimizer` (keywords of AdamW); `sleeps` (a step).
+Of the JSON: `steps`; `loader` (seconds that a batch takes to make); `reads` (the loss is read every step); `compiles`
+(batches of a new length each time, through `torch.compile`); `cycle` ([every, seconds]: sleeps); `fails` (raises behind it);
+`catches` (SystemExit, and goes on); `writes` (a file, at its end); `optimizer` (keywords of AdamW).
 """
 
 import json
@@ -22,11 +22,13 @@ class Rows(Dataset):
     ids = torch.randint(0, 100, (20_000,))
 
     def __len__(self):
-        return 16_000
+        return 1000
 
     def __getitem__(self, i):
-        time.sleep(asked.get("loader", 0))
-        return self.ids[i : i + (16 if not asked.get("compiles") else 8 + i // 16)]
+        if "loader" in asked:  # a sleep of no length gives the processor away, for milliseconds on a busy host
+            time.sleep(asked["loader"])
+        length = 8 + i if asked.get("compiles") else 16
+        return self.ids[: 16 * length].view(16, length)
 
 
 class Model(nn.Module):
@@ -54,7 +56,7 @@ def main():
     called = torch.compile(model, backend="eager", dynamic=False) if asked.get("compiles") else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, **asked.get("optimizer", {"fused": True}))
     every, pause = asked.get("cycle", (0, 0))
-    for i, ids in enumerate(DataLoader(Rows(), batch_size=16)):
+    for i, ids in enumerate(DataLoader(Rows(), batch_size=None)):
         if i == asked.get("steps", 200):
             break
         try:
@@ -66,7 +68,6 @@ def main():
             loss.item()  # THE READ
         if every and i % every == 0:
             time.sleep(pause)
-        time.sleep(asked.get("sleeps", 0))
         if i == asked.get("fails"):
             raise RuntimeError("the disk is full")
     print("trained")
