@@ -150,7 +150,7 @@ def test_a_process_ends_with_whoever_started_it(config: SFTConfig, tmp_path: Pat
     folder = tmp_path / "work"
     folder.mkdir()
     arm = Arm("base", config)
-    hand = Hand(arm, folder, 0, lambda text: None, thread_settings())
+    hand = Hand(arm, folder, 0, thread_settings())
     process = hand.process
     hand._orders.close()
     hand._answers.close()
@@ -168,7 +168,7 @@ def test_a_process_that_dies_is_told_of_with_what_it_printed(config: SFTConfig, 
     folder.mkdir()
     broken = Arm("broken", config.replace(model_name_or_path=str(tmp_path / "nowhere")))
     with (
-        Hand(broken, folder, 0, lambda text: None, thread_settings()) as hand,
+        Hand(broken, folder, 0, thread_settings()) as hand,
         pytest.raises(ArmFailedError, match="nowhere") as told,
     ):
         hand.stand(broken)

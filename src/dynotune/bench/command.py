@@ -230,7 +230,7 @@ def _of_speedups(
     """The plain path as the baseline, and as changes the speed-ups that the configuration takes, in an order in which each
     can be: behind those that it needs."""
     say("finding the speed-ups that this configuration takes")
-    with Hand(first, work, 999, say, thread_settings()) as hand:
+    with Hand(first, work, 999, thread_settings()) as hand:
         standing: list[str] = hand.stand(first)["installed"]
     needs = {name: _needs(name, standing) for name in standing}
     ordered: list[str] = []

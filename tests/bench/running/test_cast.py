@@ -87,4 +87,3 @@ def test_device_seconds_are_those_of_each_arms_own_devices(tmp_path: Path) -> No
     found = Measured(names=["a", "b"], asked=asked, tier=Tier.RESIDENT, why_tier="", cast=of, held_apart={"a": 0.5})
     assert [found.device_seconds(arm) for arm in arms] == [2.0, 6.0]
     assert found.spent == 8.0
-    assert found.devices == 2

@@ -7,7 +7,7 @@ import pytest
 
 from dynotune.bench.asking.asked import Pairing
 from dynotune.bench.asking.schedule import Round, Rules
-from dynotune.bench.result import Block
+from dynotune.bench.result import Block, Clocks
 from dynotune.bench.running.rounds import play
 from dynotune.bench.running.tally import Tally
 from dynotune.bench.workers.hand import ArmFailedError
@@ -22,7 +22,6 @@ class Player:
         self.dropped: list[str] = []
         self.recompiles: list[int] = []
         self.fails: dict[str, str] = {}
-        self.devices = 2
         self.noisy = False
 
     def block(self, name: str, round_: Round) -> Block:
@@ -70,6 +69,26 @@ def test_a_budget_counts_devices() -> None:
     assert "50 GPU seconds are spent after 2 pairs" in ended
 
 
+def test_a_block_that_runs_again_by_itself_is_held_against_its_round() -> None:
+    """Of clocks that another process lowered meanwhile. Control: at the clocks of its round it counts."""
+
+    class Throttled(Player):
+        mhz = 1900.0
+
+        def block(self, name: str, round_: Round) -> Block:
+            alone = self.taken.count((name, round_.number, False)) == 1 and not round_.of_noise
+            made = super().block(name, round_)
+            return made.model_copy(update={"clocks": Clocks(samples=5, sm_mhz=self.mhz if alone else 1900.0)})
+
+    def repeated(mhz: float) -> Block:
+        player = Throttled({"a": 100.0, "b": 125.0})
+        player.recompiles, player.mhz = [1], mhz
+        return played(player).blocks[2]
+
+    assert repeated(1900.0).void is None
+    assert "clocks were" in (repeated(1200.0).void or "")
+
+
 def test_a_void_pair_runs_again_and_counts_once() -> None:
     player = Player({"a": 100.0, "b": 125.0})
     player.recompiles = [1]
@@ -111,3 +130,19 @@ def test_a_defect_is_not_taken_for_a_result() -> None:
     player.fails = {"b": "bug"}
     with pytest.raises(ArmFailedError):
         played(player)
+
+
+def test_the_budget_sees_what_rounds_spend_whatever_devices_their_arms_have() -> None:
+    """Arms of one device each cost half of what the same seconds on two do: the budget lasts for more pairs."""
+
+    class Cheap(Player):
+        @property
+        def spent(self) -> float:
+            return 5.0 * len(self.taken)
+
+    def pairs(player: Player) -> int:
+        player.noisy = True
+        return len(played(player, Rules(pairs=2, most_pairs=16, budget_seconds=120)).log_ratios("b", "a"))
+
+    speeds = {"a": 100.0, "b": 125.0}
+    assert (pairs(Player(speeds)), pairs(Cheap(speeds))) == (4, 10)

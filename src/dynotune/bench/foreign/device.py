@@ -13,7 +13,7 @@ from dynotune.errors import TrainingError
 
 def ask() -> dict[str, Any]:
     """What that process says: `type`, `machine`, and of a GPU its `uuid`. Raises `TrainingError` where it fails."""
-    command = [sys.executable, "-m", "dynotune.bench.foreign.device"]
+    command = [sys.executable, "-P", "-m", "dynotune.bench.foreign.device"]
     told = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if told.returncode:
         raise TrainingError(f"the device cannot be asked what it is: {told.stderr.strip().rpartition(chr(10))[2]}.")

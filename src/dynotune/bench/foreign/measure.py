@@ -95,7 +95,7 @@ class Measured(Tally):
     @property
     def spent(self) -> float:
         """GPU seconds: wall seconds times devices."""
-        return self.devices * sum(self.held.values())
+        return sum(self.devices_of.get(name, 1) * seconds for name, seconds in self.held.items())
 
 
 @dataclass(slots=True)
@@ -132,10 +132,6 @@ class Player:
 
     def drop(self, name: str) -> None:
         """Nothing is left of a command that has ended."""
-
-    @property
-    def devices(self) -> int:
-        return self.found.devices
 
     @property
     def spent(self) -> float:

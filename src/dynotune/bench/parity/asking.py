@@ -63,7 +63,7 @@ class _Process:
         answers, theirs = os.pipe()
         with log.open("wb") as out:
             self.process = subprocess.Popen(  # noqa: S603  (this program)
-                [sys.executable, "-m", "dynotune.bench.parity.probe", str(theirs)],
+                [sys.executable, "-P", "-m", "dynotune.bench.parity.probe", str(theirs)],
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=subprocess.STDOUT,

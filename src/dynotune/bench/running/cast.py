@@ -101,7 +101,7 @@ class Cast:
         began = time.perf_counter()
         if self.tier is Tier.FRESH:
             self._number += 1
-            with Hand(first, self.folder, self._number, self.say, dict(self.environment)) as hand:
+            with Hand(first, self.folder, self._number, dict(self.environment)) as hand:
                 hand.stand(first)
                 found = self._told(hand, spans, products)
         else:
@@ -136,7 +136,7 @@ class Cast:
         hand, began = self._hands.get(key), time.perf_counter()
         if hand is None:
             self._number += 1
-            hand = self._hands[key] = Hand(arm, self.folder, self._number, self.say, dict(self.environment))
+            hand = self._hands[key] = Hand(arm, self.folder, self._number, dict(self.environment))
             self._standing = ""
             self.device = self.device or hand.device
         if arm.name not in self._warmed or (self.tier is Tier.SWITCH and self._standing != arm.name):

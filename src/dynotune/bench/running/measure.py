@@ -48,11 +48,6 @@ class Measured(Tally):
         """As the first process told it."""
         return self.cast.device
 
-    @property
-    def devices(self) -> int:
-        """That an arm has: of arms with other numbers the most."""
-        return max(devices_of(arm) for arm in self.asked.arms)
-
     def device_seconds(self, arm: Arm) -> float:
         """For which the arm held its devices, times these."""
         held = self.cast.held.get(arm.name, 0.0) + self.held_apart.get(arm.name, 0.0)
@@ -71,7 +66,9 @@ def measure(asked: Asked, folder: Path, say: Callable[[str], None], spent_before
     """
     environment = thread_settings()
     gpu = on_gpu(asked.arms[0])
-    memory, failed, apart = _memory(asked, folder, environment, say) if gpu and asked.memory else ({}, {}, {})
+    memory, failed, unknown, apart = (
+        _memory(asked, folder, environment, say) if gpu and asked.memory else ({}, {}, [], {})
+    )
     arms = [arm for arm in asked.arms if arm.name not in failed]
     tier, why = tier_for(arms, gpu) if len(arms) > 1 else (Tier.SWITCH, "")
     if asked.tier is not None and asked.tier is not tier:
@@ -81,7 +78,7 @@ def measure(asked: Asked, folder: Path, say: Callable[[str], None], spent_before
     cast = Cast(arms, tier, folder, environment, say)
     found = Measured(
         names=[arm.name for arm in asked.arms], asked=asked, tier=tier, why_tier=why, cast=cast, memory=memory,
-        failed=failed,
+        failed=failed, notes=unknown,
     )  # fmt: skip
     found.held_apart = {arm.name: spent_before.get(arm.name, 0.0) + apart.get(arm.name, 0.0) for arm in asked.arms}
     try:
@@ -89,7 +86,7 @@ def measure(asked: Asked, folder: Path, say: Callable[[str], None], spent_before
             or_failed(found, cast.fail, arm.name, lambda name=arm.name: cast.warm_up(name), say)  # type: ignore[misc]
         with Guard(cast.device.get("uuid"), own=cast.processes) as guard:
             _rounds(found, guard, say)
-            found.notes = notes_of(found, guard)
+            found.notes += notes_of(found, guard)
     finally:
         cast.close()
     return found
@@ -97,24 +94,32 @@ def measure(asked: Asked, folder: Path, say: Callable[[str], None], spent_before
 
 def _memory(
     asked: Asked, folder: Path, environment: Mapping[str, str], say: Callable[[str], None]
-) -> tuple[dict[str, Memory], dict[str, str], dict[str, float]]:
-    """By arm the peak memory, why it failed, and the seconds that it took. A process each, which has seen no other arm."""
+) -> tuple[dict[str, Memory], dict[str, str], list[str], dict[str, float]]:
+    """By arm the peak memory, why it failed; notes on what is not known; by arm the seconds that it took. A process each,
+    which has seen no other arm.
+
+    An arm whose largest micro-batch does not fit has failed; without the first one there would be no bench, and its blocks
+    may fit. Of what ended otherwise the speed may still be measured: who cannot run at all says so when it is to be warm.
+    """
     found: dict[str, Memory] = {}
     failed: dict[str, str] = {}
+    unknown: list[str] = []
     seconds: dict[str, float] = {}
     for number, arm in enumerate(asked.arms):
         began = time.perf_counter()
         try:
-            with Hand(arm, folder, 900 + number, say, dict(environment)) as hand:
+            with Hand(arm, folder, 900 + number, dict(environment)) as hand:
                 hand.stand(arm)
                 found[arm.name] = Memory(**hand.do("worst"))
         except ArmFailedError as error:
+            why = reason(error)
             if arm is asked.arms[0] or error.kind == "bug":
-                raise
-            failed[arm.name] = reason(error)
-            say(f"{arm.name}: {failed[arm.name]}")
+                unknown.append(f"The peak memory of {arm.name} is not known: {why.rstrip('.:')}.")
+            else:
+                failed[arm.name] = why
+            say(f"{arm.name}: {why}")
         seconds[arm.name] = time.perf_counter() - began
-    return found, failed, seconds
+    return found, failed, unknown, seconds
 
 
 @dataclass(slots=True)
@@ -130,10 +135,6 @@ class _Player:
 
     def drop(self, name: str) -> None:
         self.found.cast.fail(name)
-
-    @property
-    def devices(self) -> int:
-        return self.found.devices
 
     @property
     def spent(self) -> float:
@@ -154,7 +155,12 @@ def _rounds(found: Measured, guard: Guard, say: Callable[[str], None]) -> None:
         play(found, _Player(found, guard, spans), names, asked.pairings, asked.rules, asked.seed, say)
     taken = {(b.first_step, b.steps) for b in found.counted(names[0]).values()}
     peak = found.available_flops.get(names[0])
-    found.lengths, flops = cast.told(sorted(taken), products=bool(peak) and cast.device["type"] == "cuda")
+    try:
+        found.lengths, flops = cast.told(sorted(taken), products=bool(peak) and cast.device["type"] == "cuda")
+    except ArmFailedError as error:  # what was measured stands
+        why = reason(error).rstrip(".:")
+        found.notes.append(f"Which lengths were measured, and the best product of matrices, are not known: {why}.")
+        return
     if peak and flops:
         found.attainable_mfu = flops / peak
 

@@ -1,7 +1,6 @@
 """Rounds of blocks until intervals are narrow enough, whatever the arms are: configurations or other people's commands."""
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -27,10 +26,6 @@ class Player(Protocol):
         """An arm failed: what is left of it is of no use any more."""
 
     @property
-    def devices(self) -> int:
-        """That an arm has."""
-
-    @property
     def spent(self) -> float:
         """GPU seconds so far: for which devices were held, times devices."""
 
@@ -39,17 +34,18 @@ def play(
     tally: Tally, player: Player, names: Sequence[str], pairings: Sequence[Pairing], rules: Rules, seed: int, say: Say
 ) -> None:
     """Fill the tally. names: of the arms that can run. Raises `ArmFailedError` where the first arm fails."""
-    done, began = 0, time.perf_counter()
+    done, cost = 0, 0.0
     for round_ in rounds(names, seed, rules) if len(names) > 1 else ():
+        before = player.spent
         _round(tally, player, round_, say)
         if round_.of_noise:
             continue
         done += 1
+        cost += player.spent - before
         left = [one for one in pairings if not {one.arm, one.against} & tally.failed.keys()]
         ratios = [[*tally.log_ratios(one.arm, one.against).values()] for one in left]
         widths = [half_width(one) if len(one) >= 2 else math.inf for one in ratios]
-        each = (time.perf_counter() - began) / done * player.devices
-        tally.ended = stop(widths, done, rules, spent=player.spent, seconds_a_round=each)
+        tally.ended = stop(widths, done, rules, spent=player.spent, seconds_a_round=cost / done)
         if tally.ended or not left:
             break
 
@@ -105,10 +101,28 @@ def _round(tally: Tally, player: Player, round_: Round, say: Say) -> None:
         order = list(again(order, {block.arm for block in made if block.void}, times))
 
 
+def _against_its_round(tally: Tally, block: Block) -> str:
+    """Why a block that ran again by itself does not count: beside the blocks of its round that do, that of the first arm if
+    there is one."""
+    others = [
+        one
+        for one in tally.blocks
+        if (one.pair, one.of_noise) == (block.pair, block.of_noise) and one.arm != block.arm and one.void is None
+    ]
+    if not others:
+        return recompiled(block)
+    if block.arm == tally.names[0]:
+        return disturbance(others[0], block, tally.apart.get((others[0].arm, block.arm), ()))
+    other = next((one for one in others if one.arm == tally.names[0]), others[0])
+    return disturbance(block, other, tally.apart.get((block.arm, other.arm), ()))
+
+
 def _with_voids(tally: Tally, made: Sequence[Block]) -> list[Block]:
     """The blocks of a round, those marked that do not count: each is held against that of the first arm there."""
-    if len(made) < 2:  # one that runs again, by itself
-        return [block.model_copy(update={"void": recompiled(block) or None}) for block in made]
+    if not made:
+        return []
+    if len(made) == 1:  # one that runs again, by itself
+        return [made[0].model_copy(update={"void": _against_its_round(tally, made[0]) or None})]
     first, *others = sorted(made, key=lambda block: block.arm != tally.names[0])
     void: dict[int, str] = {}
     for other in others:

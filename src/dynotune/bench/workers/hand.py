@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -30,11 +29,9 @@ class ArmFailedError(DynotuneError):
 class Hand:
     """A worker process. A context manager; at its end the process is gone."""
 
-    def __init__(
-        self, arm: Arm, folder: Path, number: int, say: Callable[[str], None], environment: dict[str, str]
-    ) -> None:
+    def __init__(self, arm: Arm, folder: Path, number: int, environment: dict[str, str]) -> None:
         """arm: whose configuration sets the process up. folder: for its log, its run folder and the arms' files."""
-        self.folder, self.say = folder, say
+        self.folder = folder
         self.log = folder / f"worker-{number}.log"
         self.run_folder = folder / f"worker-{number}"
         path = folder / f"worker-{number}.sock"
@@ -46,6 +43,7 @@ class Hand:
             self.process = subprocess.Popen(  # noqa: S603  (this program)
                 [
                     sys.executable,
+                    "-P",  # a file in the current folder is not taken for a module of the same name
                     "-m",
                     "dynotune.bench.workers.worker",
                     str(path),
@@ -136,10 +134,13 @@ def method_of(arm: Arm) -> str:
 
 
 def write(arm: Arm, folder: Path) -> Path:
-    """The arm's configuration as a file. Secrets are not in it: a bench writes to nobody who would ask for one. `env` is
-    among them, which processes get as their variables."""
+    """The arm's configuration as a file that only this user can read. Tokens and `env` are not in it: a bench writes to
+    nobody who would ask for one, and processes get variables as such. What lies within other keys is: a model or data may
+    need it."""
     path = folder / f"arm-{''.join(c if c.isalnum() else '-' for c in arm.name)[:60]}.yaml"
-    path.write_text(arm.config.to_yaml(), encoding="utf-8")
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_text(arm.config.to_yaml(nested_secrets=True), encoding="utf-8")
     return path
 
 

@@ -161,7 +161,9 @@ def main() -> int:
     if must_be_launched(config):
         count = config.gpus or 1
         refuse_missing_gpus(config, count)
-        return run_processes(["-m", "dynotune.bench.workers.worker", *sys.argv[1:4]], count, Path(arm).parent, print)
+        return run_processes(
+            ["-P", "-m", "dynotune.bench.workers.worker", *sys.argv[1:4]], count, Path(arm).parent, print
+        )
     if place(config).rank:
         return serve(config, None, None)
     with socket.socket(socket.AF_UNIX) as speaking:

@@ -116,11 +116,12 @@ class CheckedConfig(Topic):
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         yield from ((key, value and hidden(key, value)) for key, value in self.model_dump().items())
 
-    def to_yaml(self) -> str:
+    def to_yaml(self, *, nested_secrets: bool = False) -> str:
         """Every key with its value, those that differ from the default marked; loads again to an equal configuration.
 
-        Secrets are left out and named in a comment.
+        Secrets are left out and named in a comment. nested_secrets: write those within other keys, which a model or data may
+        need; for a process of this user, through a file that nobody else can read.
         """
         from dynotune.config.writing.yaml_text import to_yaml
 
-        return to_yaml(self)
+        return to_yaml(self, nested_secrets=nested_secrets)

@@ -25,17 +25,17 @@ _FACTORS = frozenset({"per_device_train_batch_size", "gradient_accumulation_step
 _Dumper.yaml_implicit_resolvers = Loader.yaml_implicit_resolvers
 
 
-def to_yaml(config: BaseModel) -> str:
-    """Every key of every topic. Secrets are left out, and a comment says so."""
+def to_yaml(config: BaseModel, *, nested_secrets: bool = False) -> str:
+    """Every key of every topic. Secrets are left out, and a comment says so. nested_secrets: as in `Checked.to_yaml`."""
     lines: list[str] = []
     for topic in topics(type(config)):
         lines += ["", f"# {topic.title}: {topic.about}"]
         for key in topic.fields:
-            lines.append(_line(config, key))
+            lines.append(_line(config, key, nested_secrets))
     return "\n".join(lines).lstrip() + "\n"
 
 
-def _line(config: BaseModel, key: str) -> str:
+def _line(config: BaseModel, key: str, nested_secrets: bool) -> str:
     field = type(config).model_fields[key]
     value = getattr(config, key)
     default = field.get_default(call_default_factory=True)
@@ -49,6 +49,8 @@ def _line(config: BaseModel, key: str) -> str:
         return f"# {key}: (`global_batch_size` decides)"
     note = ""
     plain = _plain(value)
+    if nested_secrets and key != "env":
+        return flow({key: plain})[1:-1]
     names, shown = secret_names(key, plain), public(key, plain)
     if default not in (value, shown, PydanticUndefined):
         note = f"  # default: {flow(_plain(default))}"
