@@ -36,6 +36,7 @@ def job(text: str, name: str = "run.yaml") -> Job:
         (TRL + "loss_type: [sigmoid, sft]\n", "trl dpo"),
         (TRL + "num_generations: 8\n", "trl other"),
         (TRL + "packed_execution: on\n", "dynotune sft"),
+        (TRL + "on_bad_row: skip\n", "dynotune sft"),
         (AXOLOTL, "axolotl"),
         (FACTORY, "llama-factory"),
         ("compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nnum_processes: 8\n", "accelerate"),

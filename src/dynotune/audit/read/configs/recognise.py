@@ -1,5 +1,6 @@
 """Whose configuration a file is, by its keys and values; its name decides only between methods."""
 
+import functools
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
@@ -51,9 +52,6 @@ OPEN_INSTRUCT = _names(
     " try_launch_beaker_eval_jobs reduce_loss use_slow_tokenizer with_tracking exp_name dpo_beta dpo_loss_type"
     " preprocessing_num_workers"
 )
-DYNOTUNE = _names(
-    "packed_execution speedups global_batch_size micro_batch_tokens activation_memory token_cache_dir gpus"
-)
 DPO_ONLY = _names(
     "beta precompute_ref_log_probs label_smoothing f_divergence_type reference_free ref_model_name_or_path rpo_alpha"
     " sync_ref_model ld_alpha max_prompt_length loss_weights ref_model_init_kwargs generate_during_eval"
@@ -102,12 +100,31 @@ def kind_of(file: str, values: Mapping[str, Any]) -> str:
     ):
         return UNKNOWN
     method = method_of(file, values)
-    if keys & DYNOTUNE:
+    if keys & _only_ours():
         return f"dynotune {'dpo' if method == 'dpo' else 'sft'}"
     if not keys & (TRL_ONLY | {"model_name_or_path", "datasets"}):
         # Arguments alone: a file with the names of another trainer's settings is that trainer's, whoever that is.
         return UNKNOWN if keys & (AXOLOTL | LLAMA_FACTORY) - {"adapter_name_or_path", "do_train"} else "transformers"
     return f"trl {method}"
+
+
+USUAL = _names(
+    "env columns overwrite_output_dir init_lora_weights chat_template_kwargs early_stopping_patience cpo_alpha simpo_gamma"
+    " early_stopping_threshold global_batch_size tokenizer_name_or_path max_time eval_samples load_in_memory gpus"
+)
+"""Keys of Dynotune's that other trainers, older releases or people's own files have too."""
+
+
+@functools.cache
+def _only_ours() -> frozenset[str]:
+    """Keys that Dynotune has and TRL has not."""
+    from dynotune.config.dpo import DPOConfig
+    from dynotune.config.fates.legacy import LEGACY, RENAMED
+    from dynotune.config.fates.table import DPO_FATES, SFT_FATES
+    from dynotune.config.sft import SFTConfig
+
+    theirs = {*SFT_FATES, *DPO_FATES, *LEGACY, *RENAMED}
+    return frozenset({*SFTConfig.model_fields, *DPOConfig.model_fields} - theirs - USUAL)
 
 
 def method_of(file: str, values: Mapping[str, Any]) -> str:
