@@ -65,9 +65,9 @@ def test_files_that_a_command_names_are_read_too(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.long
-def test_a_command_is_profiled_and_its_script_read(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_command_is_profiled_and_its_script_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     script = Path(__file__).parents[1] / "profile" / "foreign" / "scripts" / "hugging_face.py"
-    words = ["audit", "--json", "--", sys.executable, str(script), '{"fill": 0.4}', "out"]
+    words = ["audit", "--json", "--", sys.executable, str(script), '{"fill": 0.4}', str(tmp_path)]
     assert run(words) == 1
     result = json.loads(capfd.readouterr().out)
     assert "PAD090" in [one["code"] for one in result["findings"]]
