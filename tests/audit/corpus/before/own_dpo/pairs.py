@@ -1,0 +1,2 @@
+def loader():
+    yield from ()
