@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dynotune.cli import run
-from tests.audit.made_up import write
+from tests.audit.made_up import audited, write
 
 SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\noptim: adamw_torch\n"
 CLEAN = SFT.replace("adamw_torch", "adamw_torch_fused")
@@ -87,3 +87,22 @@ def test_pytorch_is_not_loaded(here: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=here, check=False)
     assert done.returncode == 0, done.stderr[-500:]
+
+
+def test_data_is_read_with_the_masks_of_the_job_that_names_it(tmp_path: Path) -> None:
+    """Of several jobs the one that names the file; where these disagree it is said, and nothing is claimed of masks."""
+    rows = '{"messages": [{"role": "user", "content": "%s"}, {"role": "assistant", "content": "b"}]}\n'
+    text = "".join(rows % ("a" * 400 + str(number)) for number in range(4))
+    sft = "model_name_or_path: a/b\ndataset_name: {}\nmax_length: 512\nassistant_only_loss: {}\n"
+    files = {"mine.jsonl": text, "a.yaml": sft.format("mine.jsonl", "true"), "b.yaml": sft.format("x/y", "false")}
+    result = audited(tmp_path / "one", files, data=[tmp_path / "one" / "mine.jsonl"])
+    assert max(result.project.data[0].label_tokens) < 100 < max(result.project.data[0].lengths)
+    assert not result.project.not_read
+    files["b.yaml"] = sft.format("mine.jsonl", "false")
+    result = audited(tmp_path / "two", files, data=[tmp_path / "two" / "mine.jsonl"])
+    (unread,) = result.project.not_read
+    assert "2 jobs train on it with different masks" in unread.why
+    files["a.yaml"] = files["b.yaml"] = sft.format("x/y", "false")
+    result = audited(tmp_path / "none", files, data=[tmp_path / "none" / "mine.jsonl"])
+    (unread,) = result.project.not_read
+    assert "none of 2 jobs names it" in unread.why

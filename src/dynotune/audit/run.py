@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dynotune.audit.cost import Cost, cost_of, in_order
 from dynotune.audit.facts.job import Job
-from dynotune.audit.facts.project import NotRead, Project
+from dynotune.audit.facts.project import NotRead, Project, names_data
 from dynotune.audit.finding import Finding, NotChecked, Severity, severity
 from dynotune.audit.judging.baseline import Baseline
 from dynotune.audit.judging.choice import chosen
@@ -171,8 +171,10 @@ def read(request: Request) -> tuple[Project, tuple[str, ...]]:
     if request.data:
         from dynotune.audit.read.data import read_data
 
-        job = _only(project.jobs)
-        project = replace(project, data=[read_data(path, request.tokenizer, job) for path in request.data])
+        read_for = [_read_for(path, project.jobs) for path in request.data]
+        data = [read_data(path, request.tokenizer, job) for path, (job, _) in zip(request.data, read_for, strict=True)]
+        unread = [NotRead(one.place, why) for one, (_, why) in zip(data, read_for, strict=True) if why]
+        project = replace(project, data=data, not_read=[*project.not_read, *unread])
     if request.runs:
         from dynotune.audit.read.run import read_run
 
@@ -183,9 +185,18 @@ def read(request: Request) -> tuple[Project, tuple[str, ...]]:
     return replace(project, profile=request.profile), named
 
 
-def _only(jobs: Sequence[Job]) -> Job | None:
-    """The job that data is read for; None where there are several, whose masks may differ."""
-    return jobs[0] if len(jobs) == 1 else None
+_MASKS = ("assistant_only_loss", "completion_only_loss", "dataset_text_field")
+
+
+def _read_for(path: Path, jobs: Sequence[Job]) -> tuple[Job | None, str]:
+    """The job whose masks data is read with: of those that name it, or the only one; and why there is none."""
+    named = [job for job in jobs if names_data(job, path.as_posix())] or (list(jobs) if len(jobs) == 1 else [])
+    if len({(job.method, *(str(job.get(name)) for name in _MASKS)) for job in named}) == 1:
+        return named[0], ""
+    if not jobs:
+        return None, ""
+    whose = f"{len(named)} jobs train on it with different masks" if named else f"none of {len(jobs)} jobs names it"
+    return None, f"which of its tokens carry loss was not looked at: {whose}"
 
 
 def _common(files: Sequence[Path]) -> Path:

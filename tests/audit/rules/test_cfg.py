@@ -219,3 +219,43 @@ def test_deepspeed_that_agrees(tmp_path: Path) -> None:
     assert not said(tmp_path / "a", "CFG012", config | {"ds.json": stage.format(1, "true")})
     assert not said(tmp_path / "b", "CFG012", config | {"ds.json": stage.format('"auto"', '"auto"')})
     assert len(said(tmp_path / "c", "CFG012", config | {"ds.json": stage.format(0.5, "false")})) == 2
+
+
+def test_a_command_of_trl_s_module_joins_its_configuration(tmp_path: Path) -> None:
+    files = {
+        "Makefile": "PY ?= python\nCONFIG := sft.yaml\n\ntrain:\n"
+        "\t$(PY) -m trl.cli sft --config $(CONFIG) --learning_rate 5e-5\n",
+        "sft.yaml": TRL + "learning_rate: 2.0e-5\n",
+    }
+    (found,) = said(tmp_path, "CFG007", files)
+    assert "`5e-05`" in found.message
+    assert found.also[0].line == 5
+
+
+def deepspeed(total: object, arguments: str = "", run: str = "") -> dict[str, str]:
+    script = (
+        "from transformers import Trainer, TrainingArguments\n"
+        f"args = TrainingArguments('out', deepspeed='ds.json', per_device_train_batch_size=8{arguments})\n"
+        "Trainer(model, args).train()\n"
+    )
+    files = {"train.py": script, "ds.json": f'{{"zero_optimization": {{"stage": 2}}, "train_batch_size": {total}}}'}
+    return files | ({"run.sh": run} if run else {})
+
+
+def test_deepspeed_s_whole_batch_is_the_product(tmp_path: Path) -> None:
+    eight = "torchrun --nproc_per_node 8 train.py\n"
+    accumulated = ", gradient_accumulation_steps=4"
+    (found,) = said(tmp_path / "a", "CFG012", deepspeed(64, accumulated, eight))
+    assert "8 rows x 4 accumulated x 8 processes are 256" in found.message
+    assert found.place.file == "ds.json"
+    (found,) = said(tmp_path / "b", "CFG012", deepspeed(60))
+    assert "no number makes it" in found.message
+    for number, files in enumerate(
+        (
+            deepspeed(256, accumulated, eight),
+            deepspeed('"auto"', accumulated, eight),
+            deepspeed(64, accumulated),
+            deepspeed(64, accumulated, "torchrun --nproc_per_node $GPUS train.py\n"),
+        )
+    ):
+        assert not said(tmp_path / str(number), "CFG012", files)

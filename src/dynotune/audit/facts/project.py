@@ -44,19 +44,18 @@ class Project:
 
     def data_of(self, job: Job) -> DataFacts | None:
         """The data that a job trains on, where it was read: named by the job, or the only one beside the only job."""
-        named = job.get("dataset_name")
-        if isinstance(named, str) and named:
-            parts = PurePosixPath(named.replace("\\", "/")).parts
-            found = [
-                one
-                for one in self.data
-                if (there := PurePosixPath(one.place.file).parts)[-len(parts) :] == parts
-                or parts[-len(there) :] == there
-            ]
-            if found:
-                return found[0]
-        return self.data[0] if len(self.data) == len(self.jobs) == 1 else None
+        found = next((one for one in self.data if names_data(job, one.place.file)), None)
+        return found or (self.data[0] if len(self.data) == len(self.jobs) == 1 else None)
 
     def jobs_of(self, data: DataFacts) -> list[Job]:
         """The jobs that train on this data."""
         return [job for job in self.jobs if self.data_of(job) is data]
+
+
+def names_data(job: Job, file: str) -> bool:
+    """Whether a job's data set is this file or folder, as far as their paths tell."""
+    named = job.get("dataset_name")
+    if not isinstance(named, str) or not named or not file:
+        return False
+    parts, there = (PurePosixPath(name.replace("\\", "/")).parts for name in (named, file))
+    return there[-len(parts) :] == parts or parts[-len(there) :] == there

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dynotune.audit.change import Change, Edit
+from dynotune.audit.facts.asked import LARGEST, micro_batch, number
 from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
@@ -56,6 +57,40 @@ def check(job: Job, project: Project) -> Iterator[Said]:
                 (Change(Edit.SET, place, path.rpartition(".")[2], "auto"),),
             ),
         )
+    yield from _whole_batch(job, config)
+
+
+def _whole_batch(job: Job, config: ConfigFile) -> Iterator[Said]:
+    """`train_batch_size`, which transformers compares with rows x accumulation x processes."""
+    path = "train_batch_size"
+    theirs, each, steps = config.values.get(path), micro_batch(job), number(job, "gradient_accumulation_steps")
+    if not isinstance(theirs, int) or isinstance(theirs, bool) or not each or not steps or not 1 <= steps < LARGEST:
+        return
+    processes = number(job, "num_processes") if job.is_given("num_processes") else None
+    if processes is None and theirs % (each * int(steps)):
+        comes_to = (
+            f"{each} rows x {int(steps)} accumulated are {each * int(steps)} a process, of which no number makes it"
+        )
+    elif processes is not None and theirs != each * int(steps) * int(processes):
+        all_rows = each * int(steps) * int(processes)
+        comes_to = f"{each} rows x {int(steps)} accumulated x {int(processes)} processes are {all_rows}"
+    else:
+        return
+    place = config.places.get(path, Place(config.file, key=path))
+    yield Finding(
+        f"`{path}` is `{theirs}` for DeepSpeed, and {comes_to}: transformers stops at values that disagree.",
+        place=place,
+        also=(job.place("per_device_train_batch_size"),),
+        evidence=Evidence(
+            Level.RESOLVED, {path: theirs, "rows": each, "accumulation": int(steps), "processes": processes}
+        ),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"Write `auto` for `{path}`, so that the training arguments decide.",
+            (Change(Edit.SET, place, path, "auto"),),
+        ),
+    )
 
 
 def _file(named: str, project: Project) -> ConfigFile | None:
@@ -89,7 +124,8 @@ RULE = Rule(
     subject=Subject.JOB,
     check=check,
     page=Page(
-        what="What DeepSpeed and the trainer both have is written twice: rows, accumulation, clipping, rate, precision.",
+        what="What DeepSpeed and the trainer both have is written twice: rows, accumulation, clipping, rate, precision;"
+        " `train_batch_size` is their product with the number of processes.",
         why="transformers compares them before training and raises an error for those that differ.",
         detected="E1: the file that `deepspeed` names, key by key as transformers compares them; `auto` agrees with all.",
         proven='The run ends with "Please correct the following DeepSpeed config values".',

@@ -54,6 +54,17 @@ MODULES = {
     "accelerate.commands.launch": "accelerate launch",
     "deepspeed.launcher.runner": "deepspeed",
 }
+COMMANDS = {
+    "trl": "trl",
+    "trl.cli": "trl",
+    "trl.cli.main": "trl",
+    "llamafactory": "llamafactory-cli",
+    "llamafactory.cli": "llamafactory-cli",
+    "dynotune": "dynotune",
+    "dynotune.cli": "dynotune",
+}
+"""Modules that read a command as their first word."""
+
 CONFIG_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 
 
@@ -208,12 +219,10 @@ def _of_module(module: str, words: list[Word], found: Started) -> Started:
         found.program = f"trl {parts[-1]}"
     elif parts[0] == "axolotl":
         found.program = f"axolotl {parts[-1]}"
+    elif module in COMMANDS and words:
+        found.program, found.rest = f"{COMMANDS[module]} {words[0].text}", words[1:]
     elif parts[0] == "llamafactory":
         found.program = "llamafactory-cli train"
-    elif parts[0] == "dynotune" and words:
-        found.program, found.rest = f"dynotune {words[0].text}", words[1:]
-    elif module in ("trl", "llamafactory.cli") and words:
-        found.program, found.rest = f"trl {words[0].text}", words[1:]
     else:
         found.program = f"-m {module}"
     return found
