@@ -37,11 +37,32 @@ def loop(**parts: str) -> str:
 SCALED = loop(
     before="scaler = torch.cuda.amp.GradScaler()", backward="scaler.scale(loss / 8).backward()", condition="if True:"
 )
+NESTED = """
+import torch
+optimizer = torch.optim.AdamW(model.parameters(), lr=cfg.optim.lr)
+for step in range(cfg.steps):
+    for _ in range(cfg.train.accumulation):
+        with torch.autocast("cuda"):
+            loss = model(**next(batches)).loss%s
+        %s
+        running += loss.detach() / cfg.train.accumulation
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+HELPED = """
+def step_of(batch):
+    loss = model(**batch).loss
+    loss = loss / accumulation
+    loss.backward()
+"""
 FOUND = [
     ("OPT050", loop(clear="")),
     ("OPT050", loop(clear="pass", condition="if True:", kind="SGD")),
     ("OPT051", loop(backward="loss.backward()")),
     ("OPT051", loop(backward="loss.backward()", kind="SGD", clip="")),
+    ("OPT051", loop(backward="loss.backward(); shown = loss.item() / accumulation")),  # only the log is divided
+    ("OPT051", NESTED % ("", "loss.backward()")),
     ("OPT052", loop(after="scheduler.step()")),
     ("OPT052", loop(after="lr_scheduler.step()")),
     ("OPT053", SCALED),
@@ -59,6 +80,11 @@ LEFT = [
     ("OPT051", loop(backward="loss.backward()", condition="if step % save_every == 0:")),
     ("OPT051", "from accelerate import Accelerator\n" + loop(backward="loss.backward()")),
     ("OPT051", loop(backward="loss.backward()", before="criterion = torch.nn.CrossEntropyLoss(reduction='sum')")),
+    ("OPT051", NESTED % (" / cfg.train.accumulation", "loss.backward()")),
+    ("OPT051", NESTED % ("", "loss.div_(cfg.train.accumulation); loss.backward()")),
+    ("OPT051", (NESTED % ("", "loss.backward()")).replace("cfg.train.accumulation)", "cfg.epochs)")),
+    ("OPT051", "from losses import mean_of\n" + loop(backward="mean_of(loss).backward()")),
+    ("OPT051", HELPED + loop(backward="step_of(batch)")),
     ("OPT052", loop(clear="optimizer.zero_grad(); scheduler.step()")),
     ("OPT052", loop(condition="if True:", after="scheduler.step()").replace("if True:", "with scope:")),
     ("OPT052", "from accelerate import Accelerator\n" + loop(after="scheduler.step()")),

@@ -1,48 +1,48 @@
 """OPT051: gradients of several micro-batches are added where their mean was meant."""
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.script import Script
-from dynotune.audit.facts.steps import loops, text_at
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.steps import Loop, loops, place_of, text_at
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
-_EVERY = re.compile(r"%\s*\(?\s*([\w.]*(accum|grad_acc|gas\b)[\w.]*)", re.IGNORECASE)
-_SCALED = re.compile(
-    r"loss\w*\s*/|/=|\*\s*\(?1(\.0)?\s*/|reduction\s*=\s*[\"']sum|num_items|\.backward\(.*/|loss\w*\s*\*|\*=|\.div\(|\.mul\(|\.div_\("
-)
+_OFTEN = r"[\w.]*(accum|grad_acc|gas\b)[\w.]*"
+_EVERY = re.compile(rf"%\s*\(?\s*({_OFTEN})", re.IGNORECASE)
+_RANGE = re.compile(rf"for\s+\w+\s+in\s+range\(\s*({_OFTEN})\s*\)\s*:", re.IGNORECASE)
+_ELSEWHERE = re.compile(r"accelerat|deepspeed|LightningModule|reduction\s*=\s*[\"']sum|num_items")
+_GRADIENTS = re.compile(r"\.grad(\.data)?\s*(/=|\*=|\.div_\(|\.mul_\()|foreach_(div|mul)_?\(")
+_NAMED = frozenset({"compute_loss", "loss_fn", "train_step", "get_loss"})
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
     clipped = "clip_grad" in script.source
     if not clipped and not re.search(r"optim\.SGD\(", script.source):
         return  # Adam's update does not depend on the gradient's scale
-    if re.search(r"accelerat|deepspeed|LightningModule|reduction\s*=\s*[\"']sum", script.source):
+    if _ELSEWHERE.search(script.source) or _GRADIENTS.search(script.source):
         return
     for loop in loops(script):
-        every = _EVERY.search(loop.text)
-        steps = [call for call in loop.optimizer_steps if not call.each_step]
+        every, steps = _accumulates(script, loop)
         backward = [call for call in loop.has("backward") if call.each_step]
-        if every is None or not steps or not backward or _SCALED.search(loop.text):
+        if not every or not steps or not backward or "loss" not in backward[0].on:
             continue
-        if "loss" not in backward[0].on:
-            continue
-        helpers = [call for call in loop.calls if call.name in ("compute_loss", "loss_fn", "train_step", "get_loss")]
-        if helpers:
+        if any(call.name in _NAMED for call in loop.calls) or _scaled(script, loop, backward[0]):
             continue
         then = "is cut by the clipping that follows" if clipped else "makes the step as much longer"
         yield Finding(
-            f"`{text_at(script, backward[0].place)}` adds the gradients of `{every[1]}` micro-batches without"
+            f"`{text_at(script, backward[0].place)}` adds the gradients of `{every}` micro-batches without"
             f" dividing: their sum"
             f" {then}.",
             place=backward[0].place,
-            evidence=Evidence(Level.TEXT, {"every": every[1], "clipped": clipped}),
+            evidence=Evidence(Level.TEXT, {"every": every, "clipped": clipped}),
             stake=Stake(AtStake.RESULT),
             remedy=Remedy(
                 Risk.BEHAVIOURAL,
-                f"Divide by what a step holds: `(loss / {every[1]}).backward()`; with rows of different lengths,"
+                f"Divide by what a step holds: `(loss / {every}).backward()`; with rows of different lengths,"
                 f" add up losses"
                 " (`reduction='sum'`) and divide by the step's label tokens.",
                 accuracy="The updates that were meant; the learning rate may have been tuned to the wrong ones.",
@@ -50,6 +50,85 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             ),
             also=(steps[0].place,),
         )
+
+
+def _accumulates(script: Script, loop: Loop) -> tuple[str, list[Call]]:
+    """The number of micro-batches as the source calls it, and the optimizer's steps: under a condition of the loop, or after
+    a loop over that many."""
+    if (every := _EVERY.search(loop.text)) is not None:
+        return every[1], [call for call in loop.optimizer_steps if not call.each_step]
+    if (every := _RANGE.match(loop.text)) is None or loop.optimizer_steps:
+        return "", []
+    outer = Loop(loop.place, [call for call in script.calls if _around(call, loop)], "")
+    return every[1], outer.optimizer_steps
+
+
+def _around(call: Call, loop: Loop) -> bool:
+    """It runs at each turn of a loop that holds this one, after it."""
+    held = call.loop is not None and call.loop.line < loop.place.line and loop.place.end_line <= call.loop.end_line
+    return held and call.each_step and call.place.line > loop.place.end_line
+
+
+def _scaled(script: Script, loop: Loop, backward: Call) -> bool:
+    """What the backward pass starts from is divided or multiplied on its way, or comes from code that may do so."""
+    bodies = {
+        node.name: node for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    whole = next((node for node in ast.walk(script.tree) if _is_at(script, node, loop.place)), None)
+    start = next((node for node in ast.walk(script.tree) if _is_at(script, node, backward.place)), None)
+    if not isinstance(whole, ast.For | ast.While | ast.AsyncFor) or start is None:
+        return True
+    helpers = [one for one in bodies.values() if start in ast.walk(one) and one not in ast.walk(whole)]
+    within: ast.AST = helpers[-1] if helpers and start not in ast.walk(whole) else whole
+    waiting: list[ast.AST] = [start]
+    names: set[str] = set()
+    while waiting:
+        node = waiting.pop()
+        if _scales(node) or any(
+            _may_scale(call, script, bodies) for call in ast.walk(node) if isinstance(call, ast.Call)
+        ):
+            return True
+        new = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)} - names
+        names |= new
+        for statement in ast.walk(within):
+            if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign) and statement.value is not None:
+                targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                held = {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+                if held & new:
+                    waiting.append(statement if isinstance(statement, ast.AugAssign) else statement.value)
+            elif (
+                isinstance(statement, ast.Expr)
+                and isinstance(statement.value, ast.Call)
+                and statement.value is not start
+            ):
+                func = statement.value.func
+                if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id in new:
+                    waiting.append(statement.value)
+    return False
+
+
+def _scales(node: ast.AST) -> bool:
+    for one in ast.walk(node):
+        if isinstance(one, ast.BinOp | ast.AugAssign) and isinstance(one.op, ast.Div | ast.Mult):
+            return True
+        if isinstance(one, ast.Attribute) and one.attr.rstrip("_") in ("div", "mul", "true_divide", "multiply"):
+            return True
+    return False
+
+
+def _may_scale(call: ast.Call, script: Script, bodies: Mapping[str, ast.AST]) -> bool:
+    """A function of the file that divides or multiplies, or one of the project that is not read here."""
+    func = call.func
+    name = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
+    if name in bodies:
+        return _scales(bodies[name])
+    return isinstance(func, ast.Name) and name in script.imports and not script.imports[name].startswith("torch")
+
+
+def _is_at(script: Script, node: ast.AST, place: Place) -> bool:
+    if not isinstance(node, ast.stmt | ast.Call) or getattr(node, "lineno", 0) != place.line:
+        return False
+    return place_of(script, node) == place
 
 
 _LOOP = """import torch
@@ -76,9 +155,8 @@ RULE = Rule(
         why="Clipping at a norm of 1 then cuts nearly every step, and with SGD the learning rate is N times what"
         " was set."
         " AdamW without clipping does not mind, and is not reported.",
-        detected="E0: an optimizer's step under `% accumulation`, a backward pass at every micro-batch, a clipped"
-        " gradient or"
-        " SGD, and no division in the loop.",
+        detected="E0: an optimizer's step under `% accumulation` or after a loop over `range(accumulation)`, a backward pass"
+        " at every micro-batch, a clipped gradient or SGD, and no division or factor on the way of the loss.",
         proven="Train one step with N micro-batches and one with a batch of all rows: the norms must agree.",
         deliberate=("The loss is a sum already, divided elsewhere.", "The learning rate was tuned this way."),
         sources=("Dynotune's parity experiment: a mean of micro-batches' means is off by 5.5 % in the gradient",),

@@ -1,0 +1,31 @@
+"""Which scripts of a project work together, by what they import from each other."""
+
+import re
+from collections.abc import Sequence
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+
+
+def together(script: Script, project: Project) -> Sequence[Script]:
+    """The script, those that it imports from, those that import from it, and what these import from: a collator's file, the
+    file that trains with it, and the file that makes its tokenizer."""
+    users = [one for one in project.scripts if one is not script and _imports(one, script)]
+    every = [script, *users]
+    for user in (script, *users):
+        every += [one for one in project.scripts if one not in every and _imports(user, one)]
+    return every
+
+
+def code(script: Script) -> str:
+    """The source without its comments, line by line."""
+    lines = script.source.split("\n")
+    for number, comment in script.comments.items():
+        if 0 < number <= len(lines) and comment:
+            lines[number - 1] = re.sub(r"#\s*" + re.escape(comment.strip()) + r"\s*$", "", lines[number - 1])
+    return "\n".join(lines)
+
+
+def _imports(script: Script, other: Script) -> bool:
+    stem = other.file.rpartition("/")[2].removesuffix(".py")
+    return any(stem in dotted.lstrip(".").split(".") for dotted in script.imports.values())
