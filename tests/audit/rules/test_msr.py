@@ -35,6 +35,22 @@ for batch in loader:
     model(**batch).loss.backward()
     optimizer.step()
 """
+COLLATE = """
+import torch
+def collate(rows):
+    longest = max(len(r) for r in rows)
+    ids = torch.zeros(len(rows), longest, dtype=torch.long)
+    mask = torch.zeros(len(rows), longest, dtype=torch.long)
+    return {"input_ids": ids, "attention_mask": mask}
+"""
+IMPORTED = """
+import time
+from rows import collate
+for batch in loader:
+    model(**batch).loss.backward()
+    n += batch["input_ids"].shape[0] * batch["input_ids"].shape[1]
+print(f"{n / (time.perf_counter() - begin):.0f} tokens/s")
+"""
 FOUND = [
     ("MSR001", TOKENS % "tokens_per_second = batch['input_ids'].numel() / spent"),
     ("MSR001", TOKENS % "tokens += batch.input_ids.numel(); throughput = tokens / spent"),
@@ -60,6 +76,19 @@ LEFT = [
     ("MSR003", (SEED % ("", "shuffle=True")).replace(".backward()", "")),
     ("MSR003", SEED % ("", "shuffle=True, generator=torch.Generator().manual_seed(0)")),
 ]  # fmt: skip
+
+
+def test_padding_by_a_collator_of_another_file(tmp_path: Path) -> None:
+    (found,) = said("MSR001", tmp_path / "found", IMPORTED, rows__py=COLLATE)
+    assert "`n` counts" in found.message
+    packed = COLLATE.replace("attention_mask", "position_ids")
+    nears = (
+        (IMPORTED, packed),  # no mask: nothing says that it pads
+        (IMPORTED.replace("from rows import", "from other import"), COLLATE),
+        (IMPORTED.replace("n / (time", "rows / (time"), COLLATE),
+    )
+    for number, (train, rows) in enumerate(nears):
+        assert not said("MSR001", tmp_path / str(number), train, rows__py=rows)
 
 
 @pytest.mark.parametrize(("code", "text"), FOUND)

@@ -10,11 +10,14 @@ from dynotune.audit.facts.script import Script
 def together(script: Script, project: Project) -> Sequence[Script]:
     """The script, those that it imports from, those that import from it, and what these import from: a collator's file, the
     file that trains with it, and the file that makes its tokenizer."""
-    users = [one for one in project.scripts if one is not script and _imports(one, script)]
-    every = [script, *users]
-    for user in (script, *users):
-        every += [one for one in project.scripts if one not in every and _imports(user, one)]
-    return every
+    users = [one for one in project.scripts if one.file != script.file and _imports(one, script)]
+    every = {one.file: one for user in (script, *users) for one in (user, *imported(user, project))}
+    return list(every.values())
+
+
+def imported(script: Script, project: Project) -> Sequence[Script]:
+    """The project's scripts that this one imports from."""
+    return [one for one in project.scripts if one.file != script.file and _imports(script, one)]
 
 
 def code(script: Script) -> str:

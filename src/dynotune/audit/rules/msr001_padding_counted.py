@@ -5,15 +5,15 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import place_of, text_at
+from dynotune.audit.facts.together import imported
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _SPEED = re.compile(r"tok\w*[_/ ]*(per|/|p)[_ ]*s(ec(ond)?)?\b|\btps\b|throughput|tokens?/s", re.IGNORECASE)
-_PADS = frozenset(
-    {"DataCollatorWithPadding", "DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq", "pad_sequence", "pad"}
-)
+_COLLATORS = ("DataCollatorWithPadding", "DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq", "pad_sequence")
+_RECTANGLE = re.compile(r"\.(new_)?(full|zeros|ones)\(\(?\[?len\(\w+\),")
 _WHOLE = re.compile(
     r"input_ids(\"\]|'\])?\.(numel\(\)|nelement\(\)|size\(0\)\s*\*|shape\[0\]\s*\*)|"
     r"(batch_size|bsz|\bbs\b)\w*\s*\*\s*[\w.]*(max_(seq_)?len(gth)?|seq_?len(gth)?|block_size|cutoff_len)\b",
@@ -22,7 +22,7 @@ _WHOLE = re.compile(
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
-    if not _SPEED.search(script.source) or not _pads(script):
+    if not _SPEED.search(script.source):
         return
     if re.search(
         r"attention_mask(\"\]|'\])?\)?\.sum\(|!=\s*[\w.]*pad_token_id|cu_seqlens|ne\([\w.]*pad", script.source
@@ -34,7 +34,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         target = ast.unparse(node.target if isinstance(node, ast.AugAssign) else node.targets[0])
         counted = ast.unparse(node.value)
         found = _WHOLE.search(counted)
-        if found is None or not re.search(r"tok|tps|throughput", target, re.IGNORECASE):
+        if found is None or not _is_a_speed(target, script) or not _pads(script, project):
             continue
         shown = counted if len(counted) <= 70 else found[0]
         yield Finding(
@@ -52,12 +52,35 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         return
 
 
-def _pads(script: Script) -> bool:
-    for call in script.calls:
-        if call.name.rpartition(".")[2] in _PADS:
-            return True
-        padding = call.arguments.get("padding") if "padding" in text_at(script, call.place) else None
-        if padding is not None and padding.value in (True, "max_length", "longest"):
+def _is_a_speed(target: str, script: Script) -> bool:
+    """By its name, or divided by what a clock says."""
+    named = re.search(r"tok|tps|throughput", target, re.IGNORECASE)
+    divided = rf"\b{re.escape(target)}\s*/\s*\(?\s*[\w.]*(time|perf_counter|elapsed|spent|seconds|duration)"
+    return bool(named or re.search(divided, script.source))
+
+
+def _pads(script: Script, project: Project) -> bool:
+    if _collates(script) or any(_is_padding(script, call) for call in script.calls):
+        return True
+    return any(_collates(one) or one.calls_of(*_COLLATORS) for one in imported(script, project))
+
+
+def _is_padding(script: Script, call: Call) -> bool:
+    if call.name.rpartition(".")[2] in (*_COLLATORS, "pad"):
+        return True
+    padding = call.arguments.get("padding") if "padding" in text_at(script, call.place) else None
+    return padding is not None and padding.value in (True, "max_length", "longest")
+
+
+def _collates(script: Script) -> bool:
+    """A function fills a rectangle of rows by width, and says by an attention mask what of it is real."""
+    if "attention_mask" not in script.source:
+        return False
+    for node in ast.walk(script.tree):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        text = ast.unparse(node)
+        if _RECTANGLE.search(text) and re.search(r"""['"]attention_mask['"]|attention_mask=""", text):
             return True
     return False
 
@@ -85,9 +108,9 @@ RULE = Rule(
         why="Padding to the longest row, or to a limit, raises the figure; packing, which trains several times"
         " faster, lowers"
         " it. People have thrown it away for that.",
-        detected="E0: such a count goes into a variable of tokens, the file makes a speed of it, pads its batches,"
-        " and nowhere"
-        " counts real tokens.",
+        detected="E0: such a count goes into a variable of tokens, the file makes a speed of it and nowhere counts real"
+        " tokens; it pads its batches, or a file that it imports from does: by a library's collator, or by filling a"
+        " rectangle that has an attention mask.",
         proven="`dynotune plan` prints real and processed tokens of the data, and their ratio.",
         deliberate=("It is meant as the device's work, and is called so.",),
         sources=("Where three meanings of tokens a second are listed: torchtitan issue 4192; torchtune issue 2296",),
