@@ -15,6 +15,15 @@ class Gate(nn.Module):
         %s
         return x
 """
+LOSS = """
+import torch
+from transformers import Trainer
+class Weighted(Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        loss = model(**inputs).loss
+        %s
+        return loss
+"""
 DATA = """
 from torch.utils.data import DataLoader, Dataset
 class Rows(Dataset):
@@ -44,6 +53,11 @@ FOUND = [
     ("HST001", in_loop("track(loss)") + "\ndef track(loss):\n    seen.append(loss.item())\n"),
     ("HST001", in_loop("if accelerator.is_main_process:", "    bar.set_postfix(loss=loss.item())")),
     ("HST001", in_loop("print(f'{step} {outputs.loss}')")),
+    ("HST001", LOSS % "self.seen.append(loss.item())"),
+    ("HST001", (LOSS % "self.seen.append(loss.item())").replace("(Trainer)", "(SFTTrainer)")),
+    ("HST001", LOSS % "if torch.isnan(loss): raise ValueError"),
+    ("HST001", LOSS % "assert torch.isfinite(loss).all()"),
+    ("HST001", in_loop("if not torch.isfinite(loss):", "    break")),
     ("HST002", LAYER % "scale = x.max().item()"),
     ("HST002", LAYER % "if mask.any(): x = x + 1"),
     ("HST002", LAYER % "if torch.isnan(x).any(): raise ValueError"),
@@ -77,6 +91,13 @@ LEFT = [
     ("HST001", in_loop("print(f'{step}: loss')")),
     ("HST001", LOOP.replace("model.cuda()", "") + "    total += loss.item()\n"),
     ("HST001", LOOP + "for batch in validation:\n    seen.append(model(**batch).loss.item())\n"),
+    ("HST001", LOSS % "self.total += loss.detach()"),
+    ("HST001", LOSS % "if self.state.global_step % 50 == 0: self.seen.append(loss.item())"),
+    ("HST001", LOSS % "if return_outputs and torch.isnan(loss): raise ValueError"),
+    ("HST001", LOSS % "if torch.isnan(inputs['weights']).any(): raise ValueError"),
+    ("HST001", LOSS % "self.bad |= torch.isnan(loss)"),
+    ("HST001", (LOSS % "self.seen.append(loss.item())").replace("compute_loss", "prediction_step")),
+    ("HST001", (LOSS % "self.seen.append(loss.item())").replace("(Trainer)", "(Reporter)")),
     ("HST002", LAYER % "scale = x.max()"),
     ("HST002", LAYER % "if not self.training: print(x.max().item())"),
     ("HST002", LAYER % "if self.layers is not None: x = x + 1"),
