@@ -50,6 +50,7 @@ for batch in loader:
 """
 CHECKPOINT = "import torch\nimport torch.utils.checkpoint as c\nx = c.checkpoint(f, x%s)\n"
 COLLATOR = "collator = DataCollatorForCompletionOnlyLM('###', tokenizer=tokenizer)"
+BOTH = f"from trl import DataCollatorForCompletionOnlyLM\n    {COLLATOR}"
 FOUND = [
     ("MEM050", LOSS % "return F.cross_entropy(logits.float().view(-1, n), inputs['labels'].view(-1))"),
     ("MEM050", LOSS % "logits = outputs.logits.to(torch.float32); return f(logits)"),
@@ -61,6 +62,7 @@ FOUND = [
     ("MSK050", MASK % ("trainer = train_on_responses_only(trainer)", "Exception as error", "print(error)")),
     ("MSK050", MASK % ("from trl import DataCollatorForCompletionOnlyLM as Only", "ImportError", "Only = None")
      + "collator = Only('###') if Only is not None else None\n"),
+    ("MSK050", MASK % (BOTH, "ImportError", "collator = None")),
     ("PRC050", SCALE % ("'cuda'", "torch.bfloat16")),
     ("PRC050", (SCALE % ("", "torch.bfloat16")).replace("torch.amp.GradScaler", "torch.cuda.amp.GradScaler")),
     ("CMP050", LOOP % "step = torch.compile(model)"),
@@ -91,6 +93,12 @@ LEFT = [
     ),
     ("MSK050", MASK % ("rows = load()", "OSError", "rows = None")),
     ("MSK050", MASK % (COLLATOR, "Exception", "trainer = train_on_responses_only(trainer)")),
+    (
+        "MSK050",
+        MASK % (BOTH, "ImportError", "collator = None") + "if collator is None: raise SystemExit('no masking')\n",
+    ),
+    ("MSK050", MASK % (BOTH, "ImportError", "collator = None") + "assert collator is not None\n"),
+    ("MSK050", MASK % (BOTH, "ImportError", "masked = None")),
     ("PRC050", SCALE % ("'cuda'", "torch.float16")),
     ("PRC050", SCALE % ("enabled=half", "torch.bfloat16")),
     ("PRC050", SCALE % ("'cuda'", "kind")),

@@ -57,6 +57,14 @@ def _gives_up(handler: ast.ExceptHandler, node: ast.Try, name: str, script: Scri
     for statement in handler.body:
         if isinstance(statement, ast.Assign):
             value = ast.unparse(statement.value)
+            target = ast.unparse(statement.targets[0])
+            if value == "None" and any(
+                isinstance(one, ast.Assign)
+                and target in map(ast.unparse, one.targets)
+                and name in ast.unparse(one.value)
+                for one in node.body
+            ):
+                return not _stops_without(target, script)
             if imports and value in ("None", "False"):
                 return any(
                     isinstance(one, (ast.If, ast.IfExp)) and ast.unparse(statement.targets[0]) in ast.unparse(one.test)
@@ -66,6 +74,16 @@ def _gives_up(handler: ast.ExceptHandler, node: ast.Try, name: str, script: Scri
                 return True
     passes = all(isinstance(one, ast.Pass) or _only_speaks(one) for one in handler.body)
     return passes and not imports
+
+
+def _stops_without(target: str, script: Script) -> bool:
+    """A later test of what the handler set to nothing raises or leaves, or masks in another way."""
+    for one in ast.walk(script.tree):
+        if isinstance(one, ast.Assert | ast.If) and target in ast.unparse(one.test):
+            text = ast.unparse(one)
+            if isinstance(one, ast.Assert) or any(word in text for word in (*_STOPS, *_MASKS)):
+                return True
+    return False
 
 
 def _only_speaks(node: ast.stmt) -> bool:
