@@ -1,6 +1,7 @@
 """Promise: rules on masks and templates say what is trained that was not meant, and what is not that was."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
@@ -8,9 +9,10 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.run import RunFacts
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.setting import Setting
-from dynotune.audit.finding import AtStake
+from dynotune.audit.finding import AtStake, Finding
 from dynotune.audit.place import Place
 from tests.audit.rules.facts import a_job, findings, some_data
+from tests.audit.rules.scripts import said
 
 
 @pytest.mark.parametrize(
@@ -73,6 +75,55 @@ def test_an_end_that_is_masked() -> None:
 )
 def test_an_end_that_is_learned(near: Script) -> None:
     assert not findings("MSK003", near)
+
+
+LOADS = "def load(AutoTokenizer):\n    tokenizer = AutoTokenizer.from_pretrained('m')\n    %s\n    return tokenizer\n"
+MAIN = "from collate import Collate\nfrom load import load\ntokenizer = load()\ncollate = Collate(tokenizer)\n"
+OWN = """
+class Collate:
+    def __call__(self, rows):
+        batch = self.tokenizer.pad(rows, return_tensors="pt")
+        labels = batch["input_ids"].clone()
+        %s
+        batch["labels"] = labels
+        return batch
+"""
+EOS = "tokenizer.pad_token = tokenizer.eos_token"
+BY_ID = "labels[labels == self.tokenizer.pad_token_id] = -100"
+
+
+def own(folder: Path, pad: str, mask: str, main: str = MAIN) -> list[Finding]:
+    return said("MSK003", folder, main, collate__py=OWN % mask, load__py=LOADS % pad)
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        BY_ID,
+        "labels[batch['input_ids'] == tokenizer.pad_token_id] = -100",
+        "labels = labels.masked_fill(labels == self.tokenizer.pad_token_id, -100)",
+        "labels = torch.where(labels == self.tok.pad_token_id, -100, labels)",
+        "labels = [-100 if t == self.tokenizer.pad_token_id else t for t in labels]",
+    ],
+)
+def test_an_end_that_a_collator_of_ones_own_masks(mask: str, tmp_path: Path) -> None:
+    (found,) = own(tmp_path, EOS, mask)
+    assert found.place.file == "collate.py"
+    assert found.also == (Place("load.py", 3),)
+
+
+@pytest.mark.parametrize(
+    ("pad", "mask", "main"),
+    [
+        ("tokenizer.pad_token = '<pad>'", BY_ID, MAIN),
+        (EOS, "labels[batch['attention_mask'] == 0] = -100", MAIN),
+        (EOS, f"{BY_ID}; labels[ends] = self.tokenizer.eos_token_id", MAIN),
+        (EOS, "shown = torch.where(labels == -100, self.tokenizer.pad_token_id, labels)", MAIN),
+        (EOS, BY_ID, MAIN.replace("from load import load", "from other import made as load")),
+    ],
+)
+def test_an_end_that_a_collator_of_ones_own_keeps(pad: str, mask: str, main: str, tmp_path: Path) -> None:
+    assert not own(tmp_path, pad, mask, main)
 
 
 def run(*losses: object, grad: object = 0) -> RunFacts:

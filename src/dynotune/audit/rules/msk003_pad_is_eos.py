@@ -1,15 +1,25 @@
 """MSK003: padding is the end token, and a collator masks every padding token: the end is never learned."""
 
+import ast
 import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.steps import place_of, text_at
+from dynotune.audit.facts.together import together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 PAD_IS_EOS = re.compile(r"^[^#\n]*\.pad_token(?:_id)?\s*=\s*[\w.]+\.eos_token(?:_id)?\b", re.MULTILINE)
+_PAD = r"==\s*(self\.)?\w*tok\w*\.pad_token_id"
+_MASKED = re.compile(
+    rf"\w*labels?\w*(\['labels'\])?\[.*{_PAD}\] = -100|"
+    rf"labels?\w*(['\"]\])? = .*\.masked_fill\(.*{_PAD}, -100\)|"
+    rf"labels?\w*(['\"]\])? = .*where\(.*{_PAD}, -100, |"
+    rf"labels?\w*(['\"]\])? = .*-100 if \w+ {_PAD} else"
+)
 COLLATOR = "DataCollatorForLanguageModeling"
 
 _SCRIPT = """\
@@ -35,25 +45,50 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         and (mlm := call.arguments.get("mlm") or call.arguments.get("1")) is not None
         and mlm.value is False
     ]
-    found = PAD_IS_EOS.search(script.source)
-    if not collators or found is None:
+    masked = list(_masked(script))
+    if not collators and not masked:
         return
-    line = script.source.count("\n", 0, found.end()) + 1
+    found = _pad_is_eos(script, project)
+    if found is None:
+        return
+    where = f"line {found.line}" if found.file == script.file else f"`{found.file}`, line {found.line}"
+    by = f"`{COLLATOR}`" if collators else f"`{text_at(script, masked[0])}`"
     yield Finding(
-        f"The padding token is the end token (line {line}), and `{COLLATOR}` takes every padding token out of the loss: the"
+        f"The padding token is the end token ({where}), and {by} takes every padding token out of the loss: the"
         " model is never taught to stop.",
-        place=collators[0].place,
-        evidence=Evidence(Level.TEXT, {"pad token": "eos token", "collator": COLLATOR}),
+        place=collators[0].place if collators else masked[0],
+        evidence=Evidence(Level.TEXT, {"pad token": "eos token", "collator": COLLATOR if collators else "its own"}),
         stake=Stake(AtStake.RESULT),
         remedy=Remedy(
             Risk.BEHAVIOURAL,
             "Pad with a token of its own (`tokenizer.add_special_tokens({'pad_token': '<pad>'})` and resize the embedding),"
-            " or use a collator that masks by the attention mask.",
+            " or mask by the attention mask (`labels[mask == 0] = -100`).",
             effort=Effort.MINUTES,
             accuracy="The end token is learned.",
         ),
-        also=(Place(script.file, line),),
+        also=(found,),
     )
+
+
+def _pad_is_eos(script: Script, project: Project) -> Place | None:
+    for one in (script, *together(script, project)):
+        found = PAD_IS_EOS.search(one.source)
+        answers = ".generate(" in one.source and not re.search(r"\.train\(|\.backward\(", one.source)
+        if found is not None and (one is script or not answers):
+            return Place(one.file, one.source.count("\n", 0, found.end()) + 1)
+    return None
+
+
+def _masked(script: Script) -> Iterator[Place]:
+    """Statements that take labels out where the token is padding: in a function that puts no end back."""
+    if "pad_token_id" not in script.source or "-100" not in script.source:
+        return
+    for function in ast.walk(script.tree):
+        if not isinstance(function, ast.FunctionDef) or "eos_token_id" in ast.unparse(function):
+            continue
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assign) and _MASKED.search(ast.unparse(node)):
+                yield place_of(script, node)
 
 
 RULE = Rule(
@@ -65,9 +100,12 @@ RULE = Rule(
     check=check,
     page=Page(
         what=f"transformers' `{COLLATOR}` with `mlm=False` copies the ids to labels and sets those that equal the padding"
-        " token to -100. Where padding is the end token, all true ends go with it.",
+        " token to -100, and so do many collators that people write. Where padding is the end token, all true"
+        " ends go with it.",
         why="Generation then runs on to its limit.",
-        detected="E0: the assignment and the collator in one file.",
+        detected="E0: the assignment, and the collator or a statement that sets labels to -100 where the token is padding,"
+        " in files of which one imports the other or that a third imports. A function that names the end token's id may put"
+        " it back and is not reported.",
         proven="Print `collator([row])['labels']`: the last label of a row is -100.",
         deliberate=("Text is joined into full blocks, where no end is to be predicted.",),
         sources=("transformers' `DataCollatorForLanguageModeling.torch_call`",),
