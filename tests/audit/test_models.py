@@ -66,3 +66,11 @@ def test_layers_have_the_names_of_the_table(kind: str) -> None:
 
 def test_every_family_has_its_layers() -> None:
     assert {family.model_type for family in FAMILIES} == set(LINEARS)
+
+
+def test_a_name_without_a_size_of_a_family_of_one() -> None:
+    found = known("TinyLlama/TinyLlama_v1.1")
+    assert found is not None
+    assert found.billions == 1.1
+    medium = known("gpt2-medium")
+    assert medium is None or medium.billions is None

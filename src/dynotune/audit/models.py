@@ -102,6 +102,9 @@ OTHERS = {
 _SIZE = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])")
 _ALIASES = {"gpt2": 0.124, "pythia-160m": 0.16, "bloom": None}
 
+_OF_ONE_SIZE = {"tinyllama_v1": 1.1, "tinyllama-v1": 1.1, "phi-3-mini": 3.8, "phi-3.5-mini": 3.8}
+"""Names that leave the size out, of families that have one alone."""
+
 
 def known(name: object) -> Known | None:
     """What the name of a model tells, as hubs and folders have it. None: nothing."""
@@ -121,7 +124,7 @@ def known(name: object) -> Known | None:
 def _size(name: str) -> float | None:
     found = _SIZE.search(name)
     if found is None:
-        return _ALIASES.get(name)
+        return next((size for start, size in _OF_ONE_SIZE.items() if name.startswith(start)), _ALIASES.get(name))
     return float(found[1]) * (1 if found[2] == "b" else 1e-3)
 
 

@@ -259,3 +259,52 @@ def test_deepspeed_s_whole_batch_is_the_product(tmp_path: Path) -> None:
         )
     ):
         assert not said(tmp_path / str(number), "CFG012", files)
+
+
+INFO = '{"contracts": {"file_name": "a.json"}, "contracts_qa": {"file_name": "b.json"}}'
+
+
+def test_a_data_set_that_is_not_defined(tmp_path: Path) -> None:
+    files = {"lf.yaml": FACTORY + "dataset: contracts, contract_qa\n", "data/dataset_info.json": INFO}
+    (found,) = said(tmp_path / "bad", "CFG014", files)
+    assert "no data set `contract_qa`" in found.message
+    assert found.remedy.changes[0].value == "contracts,contracts_qa"
+    for number, (keys, place) in enumerate(
+        (
+            ("dataset: contracts,contracts_qa\n", "data"),
+            ("dataset: [contracts]\neval_dataset: contracts_qa\n", "data"),
+            ("dataset: other\ndataset_dir: elsewhere\n", "data"),
+            ("dataset: other\ndataset_dir: ONLINE\n", "data"),
+            ("dataset: other\n", "examples"),
+        )
+    ):
+        files = {"lf.yaml": FACTORY + keys, f"{place}/dataset_info.json": INFO}
+        assert not said(tmp_path / str(number), "CFG014", files)
+
+
+@pytest.mark.parametrize(
+    ("model", "template", "wrong"),
+    [
+        ("Qwen/Qwen2.5-14B-Instruct", "llama3", True),
+        ("Qwen/Qwen3-8B", "gemma", True),
+        ("meta-llama/Llama-3.1-8B-Instruct", "qwen", True),
+        ("/models/Mistral-7B-Instruct-v0.3", "llama2", True),
+        ("Qwen/Qwen2.5-14B-Instruct", "qwen", False),
+        ("Qwen/Qwen3-8B", "qwen", False),
+        ("Qwen/Qwen2.5-14B", "llama3", False),
+        ("Qwen/Qwen2.5-14B-Instruct", "default", False),
+        ("Qwen/Qwen2.5-14B-Instruct", "alpaca", False),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "deepseekr1", False),
+        ("allenai/Llama-3.1-Tulu-3-8B", "qwen", False),
+        ("me/Llama-3-Chinese-8B-Instruct-ChatML", "qwen", False),
+    ],
+)
+def test_the_template_of_another_family(tmp_path: Path, model: str, template: str, wrong: bool) -> None:
+    keys = FACTORY.replace("a/b", model).replace("template: qwen", f"template: {template}")
+    assert bool(said(tmp_path, "CFG015", {"lf.yaml": keys})) is wrong
+
+
+def test_a_template_with_tokens_of_its_own_is_meant_so(tmp_path: Path) -> None:
+    keys = AXOLOTL.replace("a/b", "Qwen/Qwen2.5-7B-Instruct") + "chat_template: llama3\n"
+    assert said(tmp_path / "bad", "CFG015", {"a.yml": keys})
+    assert not said(tmp_path / "good", "CFG015", {"a.yml": keys + "special_tokens: {eos_token: <|eot_id|>}\n"})

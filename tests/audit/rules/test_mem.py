@@ -121,3 +121,26 @@ def test_logits_are_measured_against_the_card() -> None:
     small, large = a_machine(gib=24), a_machine(gib=140)
     assert findings("MEM003", job, Project(".", [job], environment=small))
     assert not findings("MEM003", job, Project(".", [job], environment=large))
+
+
+def test_offloading_what_fits() -> None:
+    values: dict[str, Any] = {
+        "model_name_or_path": "TinyLlama/TinyLlama_v1.1",
+        "num_processes": 8,
+        "zero_stage": 3,
+        "distributed_type": "DEEPSPEED",
+        "offload_param_device": "cpu",
+        "offload_optimizer_device": "cpu",
+    }
+    (found,) = findings("MEM004", a_job(**values))
+    assert "2.0 GiB a GPU" in found.message
+    assert len(found.also) == 1
+    for other in (
+        {"num_processes": 1},
+        {"num_processes": UNKNOWN},
+        {"zero_stage": 2},
+        {"model_name_or_path": "Qwen/Qwen2.5-72B"},
+        {"model_name_or_path": "me/mine"},
+        {"offload_param_device": "none", "offload_optimizer_device": "none"},
+    ):
+        assert not findings("MEM004", a_job(**values | other))

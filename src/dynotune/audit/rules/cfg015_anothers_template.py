@@ -1,0 +1,104 @@
+"""CFG015: an instructed model is given the chat template of another family of models."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from dynotune.audit.facts.asked import given
+from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_SFT = "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\nstage: sft\nfinetuning_type: lora\ndataset: a\noutput_dir: out\n"
+
+FAMILIES: tuple[tuple[str, str, str], ...] = (
+    ("Qwen", r"^qwen-?(1\.5|2|2\.5)-[\d.]+b-(instruct|chat)$", "qwen"),
+    ("Qwen", r"^qwen-?3-[\d.]+b$", "qwen3"),
+    ("Llama 3", r"^(meta-)?llama-3(\.\d)?-\d+b-instruct$", "llama3"),
+    ("Llama 2", r"^llama-2-\d+b-chat(-hf)?$", "llama2"),
+    ("Mistral", r"^mistral-7b-instruct-v0\.\d$", "mistral"),
+    ("Gemma", r"^gemma-(2-|3-)?\d+b-it$", "gemma"),
+    ("Phi", r"^phi-3(\.5)?-(mini|medium)(-\d+k)?-instruct$", "phi"),
+)
+"""Whose marks of turns a model has learned: name, the last part of a model's name in lower case, LLaMA-Factory's template.
+Names are matched whole: a fine-tune of somebody else's may have learned other marks."""
+
+TEMPLATES: Mapping[Trainer, tuple[str, Mapping[str, tuple[str, ...]]]] = {
+    Trainer.LLAMA_FACTORY: (
+        "template",
+        {
+            "Qwen": ("qwen", "qwen3", "qwen3_nothink"),
+            "Llama 3": ("llama3",),
+            "Llama 2": ("llama2", "llama2_zh"),
+            "Mistral": ("mistral",),
+            "Gemma": ("gemma", "gemma2", "gemma3"),
+            "Phi": ("phi",),
+        },
+    ),
+    Trainer.AXOLOTL: (
+        "chat_template",
+        {
+            "Qwen": ("qwen_25", "qwen3"),
+            "Llama 3": ("llama3",),
+            "Mistral": ("mistral_v1", "mistral_v2v3"),
+            "Gemma": ("gemma",),
+            "Phi": ("phi_3", "phi_35"),
+        },
+    ),
+}
+_GROWS = (
+    "new_special_tokens",
+    "add_special_tokens",
+    "resize_vocab",
+    "special_tokens",
+    "tokens",
+    "added_tokens_overrides",
+)
+
+
+def check(job: Job, project: Project) -> Iterator[Said]:
+    key, names = TEMPLATES.get(job.trainer, ("", {}))
+    found, model = given(job, key), job.get("model_name_or_path")
+    if found is None or not isinstance(found.value, str) or not isinstance(model, str):
+        return
+    last = model.rstrip("/").rpartition("/")[2].lower()
+    own = next(((family, usual) for family, pattern, usual in FAMILIES if re.match(pattern, last)), None)
+    theirs = next((family for family, called in names.items() if found.value in called), "")
+    if own is None or not theirs or theirs == own[0] or any(given(job, name) is not None for name in _GROWS):
+        return
+    fits = own[1] if job.trainer is Trainer.LLAMA_FACTORY else "tokenizer_default"
+    yield Finding(
+        f"`{key}: {found.value}` is {theirs}'s, and `{model}` is a {own[0]} model: it has learned other marks of turns, and"
+        f" {theirs}'s are not among its special tokens.",
+        place=found.place,
+        evidence=Evidence(Level.TEXT, {key: found.value, "model": model, "family": own[0], "template of": theirs}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"Set `{key}: {fits}`.",
+            accuracy="The model is trained in the form of conversation that it knows, and that servers render.",
+        ),
+    )
+
+
+RULE = Rule(
+    code="CFG015",
+    name="anothers-template",
+    summary="A model that knows one chat template is trained with another family's.",
+    group=Group.CONFIGURATION,
+    subject=Subject.JOB,
+    check=check,
+    page=Page(
+        what="An instructed model knows the marks that begin and end a turn in its own chat template. Another family's marks"
+        " are not special tokens of its tokenizer: they become pieces of text, or new tokens without a trained embedding.",
+        why="What the model has learned of conversations is given up, and whoever serves it with its tokenizer's own template"
+        " asks it in another form than it was trained in.",
+        detected="E0: LLaMA-Factory's `template` or Axolotl's `chat_template`, against the model's name, by a table of"
+        " well-known families and their official names. Base models, and configurations that add tokens, are not asked.",
+        proven="`dynotune prepare --config sft.yaml --show 3` prints rendered rows with the tokens that they become.",
+        deliberate=("A template that all of one's models share, with tokens that are added and trained elsewhere.",),
+        sources=("LLaMA-Factory 0.9.5, README's table of models and templates", "Axolotl 0.19, `ChatTemplate`"),
+    ),
+    bad=Example({"sft.yaml": f"{_SFT}template: llama3\n"}, says="`template: llama3` is Llama 3's"),
+    good=Example({"sft.yaml": f"{_SFT}template: qwen\n"}),
+)
