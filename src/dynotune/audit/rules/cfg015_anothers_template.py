@@ -91,7 +91,7 @@ RULE = Rule(
     page=Page(
         what="An instructed model knows the marks that begin and end a turn in its own chat template. Another family's marks"
         " are not special tokens of its tokenizer: they become pieces of text, or new tokens without a trained embedding.",
-        why="What the model has learned of conversations is given up, and whoever serves it with its tokenizer's own template"
+        why="What the model has learned of conversations is given up, and who serves it with its tokenizer's template"
         " asks it in another form than it was trained in.",
         detected="E0: LLaMA-Factory's `template` or Axolotl's `chat_template`, against the model's name, by a table of"
         " well-known families and their official names. Base models, and configurations that add tokens, are not asked.",

@@ -59,8 +59,8 @@ RULE = Rule(
     subject=Subject.JOB,
     check=check,
     page=Page(
-        what="DeepSpeed's ZeRO-3 divides weights, gradients and the optimizer's states by the processes. Offloading keeps them"
-        " in the host's memory besides: weights are copied in for each layer, and Adam runs on the CPU.",
+        what="DeepSpeed's ZeRO-3 divides weights, gradients and the optimizer's states by the processes. Offloading keeps"
+        " them in the host's memory besides: weights are copied in for each layer, and Adam runs on the CPU.",
         why="Copies over PCIe and an optimizer on the CPU take time at every step; they are the price for memory that, with"
         " a small model on many GPUs, nobody lacks.",
         detected="E1: the stage, both devices of the DeepSpeed or accelerate file, the number of processes as given, and the"
