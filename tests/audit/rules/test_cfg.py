@@ -308,3 +308,55 @@ def test_a_template_with_tokens_of_its_own_is_meant_so(tmp_path: Path) -> None:
     keys = AXOLOTL.replace("a/b", "Qwen/Qwen2.5-7B-Instruct") + "chat_template: llama3\n"
     assert said(tmp_path / "bad", "CFG015", {"a.yml": keys})
     assert not said(tmp_path / "good", "CFG015", {"a.yml": keys + "special_tokens: {eos_token: <|eot_id|>}\n"})
+
+
+HYDRA = {
+    "train.py": "import hydra\n\n@hydra.main(version_base=None, config_path='conf', config_name='config')\n"
+    "def main(cfg):\n    print(cfg.optim.lr, cfg.model.name, cfg.seed)\n",
+    "conf/config.yaml": "defaults:\n  - model: qwen\n  - optim: adamw\n  - _self_\nseed: 1\nout: {a: 1}\n",
+    "conf/model/qwen.yaml": "name: Qwen/Qwen3-4B\n",
+    "conf/model/llama.yaml": "name: meta-llama/Llama-3.2-3B\nrope: {theta: 1}\n",
+    "conf/optim/adamw.yaml": "lr: 1.0e-5\nbetas: [0.9, 0.95]\n",
+}
+
+
+@pytest.mark.parametrize("words", ["optim.learning_rate=$lr", "sed=3", "model.rope.theta=2", "env=1 out.b=2"])
+def test_hydra_has_no_such_key(tmp_path: Path, words: str) -> None:
+    found = said(tmp_path, "CFG016", HYDRA | {"run.sh": f"python train.py {words}\n"})
+    assert len(found) == len(words.split())
+    assert all(one.place.file == "run.sh" for one in found)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "python train.py optim.lr=$lr out.a=2 seed=5",
+        "python train.py +optim.eps=1 ++a.b=2 ~seed hydra.run.dir=x",
+        "python train.py model=llama model.rope.theta=2",
+        "python train.py model=$MODEL model.rope.theta=2",
+        "python train.py -m model=qwen,llama model.rope.theta=2",
+        "python train.py --config-name other learning_rate=2",
+        "env WANDB=off python train.py seed=2",
+        "python other.py optim.learning_rate=2",
+        "python train.py optim.betas.0=0.8",
+    ],
+)
+def test_hydra_has_it_or_it_cannot_be_told(tmp_path: Path, run: str) -> None:
+    assert not said(tmp_path, "CFG016", HYDRA | {"run.sh": run + "\n", "other.py": "print(1)\n"})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"conf/config.yaml": "defaults:\n  - model: qwen\n  - /optim@opt: adamw\nseed: 1\n"},
+        {"conf/config.yaml": "defaults:\n  - base_schema\n  - _self_\nseed: 1\n"},
+        {
+            "schema.py": "from hydra.core.config_store import ConfigStore\nConfigStore.instance().store(name='a', node=A)\n"
+        },
+        {"conf/model/qwen.yaml": "# @package other\nname: a\n"},
+    ],
+)
+def test_a_hydra_configuration_of_more_than_files_is_not_judged(tmp_path: Path, change: dict[str, str]) -> None:
+    files = HYDRA | {"run.sh": "python train.py optim.learning_rate=1\n"}
+    assert said(tmp_path / "plain", "CFG016", files)
+    assert not said(tmp_path / "changed", "CFG016", files | change)

@@ -1,5 +1,6 @@
 """Promise: rules on several devices speak of what the launcher and the machine are known to be."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.setting import Setting
 from dynotune.audit.place import Place
+from tests.audit.made_up import audited
 from tests.audit.rules.facts import UNKNOWN, Default, a_job, a_machine, findings
 
 
@@ -80,3 +82,53 @@ def test_one_of_several_gpus() -> None:
         (four, Project(".", [a_job(file="train.py")])),
     ):
         assert not findings("DST004", machine, project)
+
+
+SFT = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\nmax_length: 2048\n"
+ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: {}\nnum_processes: 8\n"
+MAKE = "all: sft\n\nsft: prepare\n\taccelerate launch --config_file acc.yaml -m trl.scripts.sft --config sft.yaml\n"
+MAKE += "\nprepare:\n\techo\n\nbig:\n\ttorchrun --nproc_per_node 16 -m trl.scripts.sft --config sft.yaml\n"
+
+
+def said(folder: Path, asks: str, runs: str, machines: int = 1, more: str = "") -> list[str]:
+    files = {
+        "sft.yaml": SFT,
+        "acc.yaml": ACCELERATE.format(machines),
+        "Makefile": MAKE,
+        "go.sh": "torchrun --nproc_per_node 8 -m trl.scripts.sft --config sft.yaml\n",
+        "job.sbatch": f"#!/bin/bash\n#SBATCH --nodes={machines}\n#SBATCH {asks}\n{runs}\n",
+        "submit.sh": more + "\n",
+    }
+    return [str(one.place.file) for one in audited(folder, files).findings if one.code == "DST005"]
+
+
+@pytest.mark.parametrize(
+    ("asks", "runs", "file"),
+    [
+        ("--gres=gpu:4", "srun make sft", "acc.yaml"),
+        ("--gres=gpu:a100:4", "make", "acc.yaml"),
+        ("--gpus-per-node=4", "make -j1 all", "acc.yaml"),
+        ("--gpus 4", "bash go.sh", "go.sh"),
+        ("-G 4", "./go.sh", "go.sh"),
+        ("--gres gpu:4,disk:1", "deepspeed --num_gpus 8 train.py", "job.sbatch"),
+    ],
+)
+def test_more_processes_than_gpus(tmp_path: Path, asks: str, runs: str, file: str) -> None:
+    assert said(tmp_path, asks, runs) == [file]
+
+
+def test_as_many_processes_as_gpus_or_not_known(tmp_path: Path) -> None:
+    for number, (asks, runs, machines, more) in enumerate(
+        (
+            ("--gres=gpu:8", "make sft", 1, ""),
+            ("--gres=gpu:4", "make sft", 2, ""),
+            ("--gres=gpu:4", "make prepare", 1, ""),
+            ("--gres=gpu:8", "make sft", 1, ""),
+            ("--gres=$GPUS", "make sft", 1, ""),
+            ("--mem=4G", "make sft", 1, ""),
+            ("--gres=gpu:4", "make sft", 1, "sbatch --gres=gpu:8 job.sbatch"),
+            ("--gres=gpu:4", "srun torchrun --nproc_per_node $N -m trl.scripts.sft --config sft.yaml", 1, ""),
+            ("--gres=gpu:4", "python eval.py", 1, ""),
+        )
+    ):
+        assert not said(tmp_path / str(number), asks, runs, machines, more)

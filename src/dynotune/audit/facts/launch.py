@@ -32,3 +32,17 @@ class Launch:
     launcher_flags: Mapping[str, Setting] = field(default_factory=dict)
     variables: Mapping[str, Setting] = field(default_factory=dict)
     """Of the environment, set in front of the command or exported before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What a job file asks its scheduler for."""
+
+    place: Place
+    """The line that says how many GPUs."""
+
+    gpus: int
+    """Of a node."""
+
+    starts: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Other files that it runs, relative to the project: scripts, and Makefiles with the goals."""

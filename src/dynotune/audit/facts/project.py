@@ -9,7 +9,7 @@ from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.data import DataFacts
 from dynotune.audit.facts.environment import Environment
 from dynotune.audit.facts.job import Job
-from dynotune.audit.facts.launch import Launch
+from dynotune.audit.facts.launch import Allocation, Launch
 from dynotune.audit.facts.run import RunFacts
 from dynotune.audit.facts.script import Script
 from dynotune.audit.place import Place
@@ -31,6 +31,7 @@ class Project:
     jobs: Sequence[Job] = ()
     scripts: Sequence[Script] = ()
     launches: Sequence[Launch] = ()
+    allocations: Sequence[Allocation] = ()
     configs: Sequence[ConfigFile] = ()
     data: Sequence[DataFacts] = ()
     runs: Sequence[RunFacts] = ()

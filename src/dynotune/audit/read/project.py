@@ -9,7 +9,7 @@ from typing import Any
 
 from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.job import Job
-from dynotune.audit.facts.launch import Launch
+from dynotune.audit.facts.launch import Allocation, Launch
 from dynotune.audit.facts.project import NotRead, Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.place import Place
@@ -44,6 +44,7 @@ class _Found:
     scripts: dict[str, Script] = field(default_factory=dict)
     configs: dict[str, ConfigFile] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
+    allocations: list[Allocation] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     not_read: list[NotRead] = field(default_factory=list)
 
@@ -64,6 +65,7 @@ def read_project(root: Path, *, only: Sequence[Path] = (), schemas: Schemas) -> 
         jobs=_jobs(found, schemas),
         scripts=list(found.scripts.values()),
         launches=found.launches,
+        allocations=found.allocations,
         configs=list(found.configs.values()),
         not_read=_shortened(found.not_read),
         texts=found.texts,
@@ -170,6 +172,9 @@ def _parse(path: Path, text: str, root: Path, name: str, found: _Found) -> None:
         read_launches = _reader("launchers", "read_launches")
         if read_launches is not None:
             found.launches += read_launches(path, text, root)
+        read_allocation = _reader("launchers.allocation", "read_allocation") if "#SBATCH" in text else None
+        if read_allocation is not None and (allocation := read_allocation(path, text, root)) is not None:
+            found.allocations.append(allocation)
     else:
         config = read_config(root / name, text, root)
         if config is not None:

@@ -128,6 +128,30 @@ def _of_flags(launch: Launch) -> dict[str, Setting]:
     return found
 
 
+def processes_of_a_node(launch: Launch, configs: Mapping[str, ConfigFile]) -> Setting | None:
+    """How many processes its launcher starts on each machine, a whole number; None: it is not given, or not known."""
+    flags = launch.launcher_flags
+    if "torchrun" in launch.launcher:
+        each, nodes = flags.get("nproc_per_node"), None
+    elif launch.launcher.endswith("deepspeed"):
+        each, nodes = flags.get("num_gpus"), None
+    elif "accelerate launch" in launch.launcher:
+        found: dict[str, Setting] = {}
+        for name in launch.configs:
+            if name in configs and configs[name].kind == "accelerate":
+                found |= accelerate_settings(configs[name])
+        found |= {name: flags[name] for name in _ACCELERATE if name in flags}
+        if found.get("use_cpu") is not None and found["use_cpu"].value is not False:
+            return None
+        each, nodes = found.get("num_processes"), found.get("num_machines")
+    else:
+        return None
+    many = nodes.value if nodes is not None else 1
+    if each is None or type(each.value) is not int or type(many) is not int or many < 1 or each.value % many:
+        return None
+    return replace(each, value=each.value // many)
+
+
 def _product(each: Setting | None, nodes: Setting | None, launch: Launch) -> dict[str, Setting]:
     if each is None:
         return {"num_processes": Setting("num_processes", 1, launch.place, Known.DEFAULT)} if nodes is None else {}

@@ -3,6 +3,7 @@
 import re
 
 _ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)\s*(\?=|:=|::=|=|\+=)\s*(.*)$")
+_RULE = re.compile(r"^([^\s:=#][^:=#]*?)\s*::?(?!=)([^=]*)$")
 _VARIABLE = re.compile(r"\$[({]([A-Za-z_]\w*)[)}]")
 
 
@@ -28,3 +29,28 @@ def recipes(text: str) -> tuple[str, dict[int, int]]:
         rows.append(row)
         going_on = line.endswith("\\")
     return "\n".join(rows) + "\n", lines
+
+
+def rows_of_goals(text: str, goals: tuple[str, ...]) -> frozenset[int]:
+    """Lines (from 1) of the recipes that `make` with these goals runs: their own, and those of what they need first."""
+    needs: dict[str, list[str]] = {}
+    rows: dict[str, list[int]] = {}
+    targets: list[str] = []
+    first = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("\t"):
+            for target in targets:
+                rows[target].append(number)
+        elif (found := _RULE.match(line)) and not _ASSIGNMENT.match(line):
+            targets = found[1].split()
+            for target in targets:
+                needs.setdefault(target, []).extend(found[2].partition("#")[0].split())
+                rows.setdefault(target, [])
+            first = first or next((target for target in targets if not target.startswith(".")), "")
+    wanted, seen = list(goals or (first,)), set[str]()
+    while wanted:
+        target = wanted.pop()
+        if target not in seen:
+            seen.add(target)
+            wanted += needs.get(target, [])
+    return frozenset(row for target in seen for row in rows.get(target, []))

@@ -1,0 +1,96 @@
+"""DST005: a command starts more processes on a node than the job file asks for GPUs."""
+
+from collections.abc import Iterator
+
+from dynotune.audit.facts.launch import Allocation, Launch
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.setting import Setting
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.read.launchers.distribution import processes_of_a_node
+from dynotune.audit.read.launchers.makefile import rows_of_goals
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_JOB = "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --gres=gpu:{}\nsrun torchrun --nproc_per_node=8 -m trl.scripts.sft --config sft.yaml\n"
+_SFT = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\nmax_length: 2048\n"
+
+
+def check(project: Project, whole: Project) -> Iterator[Said]:
+    configs = {config.file: config for config in project.configs}
+    for allocation in project.allocations:
+        if _asked_otherwise(allocation, project):
+            continue
+        said = set()
+        for launch in _started(allocation, project):
+            count = processes_of_a_node(launch, configs)
+            if count is None or count.value <= allocation.gpus or "gres" in launch.launcher_flags:
+                continue
+            if count.place not in said:
+                said.add(count.place)
+                yield _finding(allocation, count)
+
+
+def _asked_otherwise(allocation: Allocation, project: Project) -> bool:
+    """Another file submits this one, with GPUs of its own choice."""
+    name = allocation.place.file.rpartition("/")[2]
+    return any(
+        file != allocation.place.file and "sbatch" in line and name in line and ("--g" in line or "-G" in line)
+        for file, text in project.texts.items()
+        for line in text.splitlines()
+    )
+
+
+def _started(allocation: Allocation, project: Project) -> Iterator[Launch]:
+    """Commands of the job file, and of the files and goals that it runs."""
+    rows: dict[str, frozenset[int] | None] = {allocation.place.file: None}
+    for file, goals in allocation.starts:
+        text = project.texts.get(file, "")
+        if file.lower().endswith("makefile"):
+            rows[file] = rows_of_goals(text, goals) | (rows.get(file) or frozenset())
+        else:
+            rows[file] = None
+    for launch in project.launches:
+        if launch.file in rows:
+            within = rows[launch.file]
+            if within is None or launch.place.line in within:
+                yield launch
+
+
+def _finding(allocation: Allocation, count: Setting) -> Finding:
+    gpus = allocation.gpus
+    return Finding(
+        f"{count.value} processes are started on a node, and `{allocation.place}` asks for {gpus} GPU{'s' * (gpus > 1)}: the"
+        f" processes from the {gpus + 1}{'st' if gpus == 0 else 'nd' if gpus == 1 else 'rd' if gpus == 2 else 'th'} on have"
+        " none, and stop.",
+        place=count.place,
+        also=(allocation.place,),
+        evidence=Evidence(Level.RESOLVED, {"processes on a node": count.value, "GPUs of a node": gpus}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"Start {gpus} processes, with more accumulation for the same batch, or ask for {count.value} GPUs.",
+            accuracy="With as many rows a step, none.",
+        ),
+    )
+
+
+RULE = Rule(
+    code="DST005",
+    name="more-processes-than-gpus",
+    summary="More processes are started on a node than the job asks for GPUs.",
+    group=Group.CORRECTNESS,
+    subject=Subject.PROJECT,
+    check=check,
+    page=Page(
+        what="`torchrun --nproc_per_node`, accelerate's `num_processes` or `deepspeed --num_gpus`, against `--gres=gpu:N`,"
+        " `--gpus-per-node` or `--gpus` of the `#SBATCH` lines under which they run.",
+        why="Each process takes the GPU of its own number. Those that find none stop with an error, and the others after them,"
+        " once the job has waited for its machines.",
+        detected="E1: the job file's lines, and the commands that it runs itself, through `make` or through other scripts of"
+        " the project. Nothing is said where a file submits it with GPUs of its own choice.",
+        proven='The run ends with "invalid device ordinal".',
+        deliberate=("Processes that share GPUs, for tests with gloo.",),
+        sources=("Slurm's manual of `sbatch`; PyTorch's `torchrun`; accelerate's `launch`",),
+    ),
+    bad=Example({"job.sbatch": _JOB.format(4), "sft.yaml": _SFT}, says="8 processes are started on a node"),
+    good=Example({"job.sbatch": _JOB.format(8), "sft.yaml": _SFT}),
+)
