@@ -83,8 +83,8 @@ RULE = Rule(
     subject=Subject.LAUNCH,
     check=check,
     page=Page(
-        what="Words like `optim.lr=1e-5` of a command replace keys of the configuration that `@hydra.main` names, composed of"
-        " its defaults and the groups that the command chooses.",
+        what="Words like `optim.lr=1e-5` of a command replace keys of the configuration that `@hydra.main` names, composed"
+        " of its defaults and the groups that the command chooses.",
         why="Hydra closes the configuration for new keys: the run stops at once, in a sweep every run.",
         detected="E1: the files are composed as Hydra does, for defaults that name plain files and groups of the project."
         " Nothing is said where more takes part: a `ConfigStore`, other packages, another configuration by a flag.",

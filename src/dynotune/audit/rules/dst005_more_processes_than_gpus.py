@@ -10,7 +10,8 @@ from dynotune.audit.read.launchers.distribution import processes_of_a_node
 from dynotune.audit.read.launchers.makefile import rows_of_goals
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
-_JOB = "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --gres=gpu:{}\nsrun torchrun --nproc_per_node=8 -m trl.scripts.sft --config sft.yaml\n"
+_JOB = "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --gres=gpu:{}\n"
+_JOB += "srun torchrun --nproc_per_node=8 -m trl.scripts.sft --config sft.yaml\n"
 _SFT = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\nmax_length: 2048\n"
 
 
@@ -83,8 +84,8 @@ RULE = Rule(
     page=Page(
         what="`torchrun --nproc_per_node`, accelerate's `num_processes` or `deepspeed --num_gpus`, against `--gres=gpu:N`,"
         " `--gpus-per-node` or `--gpus` of the `#SBATCH` lines under which they run.",
-        why="Each process takes the GPU of its own number. Those that find none stop with an error, and the others after them,"
-        " once the job has waited for its machines.",
+        why="Each process takes the GPU of its own number. Those that find none stop with an error, and the others after"
+        " them, once the job has waited for its machines.",
         detected="E1: the job file's lines, and the commands that it runs itself, through `make` or through other scripts of"
         " the project. Nothing is said where a file submits it with GPUs of its own choice.",
         proven='The run ends with "invalid device ordinal".',
