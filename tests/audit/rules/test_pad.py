@@ -1,5 +1,6 @@
 """Promise: rules on packing and padding count with the data's lengths, and leave ordinary packing alone."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from dynotune.audit.facts.job import Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import Risk
 from tests.audit.rules.facts import UNKNOWN, a_job, findings, some_data
+from tests.audit.rules.scripts import said
 
 
 @pytest.mark.parametrize(
@@ -133,3 +135,57 @@ def test_padding_to_the_limit() -> None:
         assert not findings("PAD005", a_job(Trainer.AXOLOTL, **asked | other))
     full = some_data(lengths=[990, 980])
     assert not findings("PAD005", job, Project(".", [job], data=[full]))
+
+
+TRAINS = """
+from transformers import Trainer, TrainingArguments
+from rows import Pad, encode
+args = TrainingArguments(output_dir="o", bf16=True)
+Trainer(model=model, args=args, train_dataset=rows.map(encode), data_collator=Pad(0, 1024)).train()
+"""
+TOKENIZES = """
+def encode(rows):
+    return tokenizer(rows["text"], truncation=True, max_length=1024, padding="max_length")
+"""
+COLLATES = """
+import torch
+class Pad:
+    def __init__(self, pad, width):
+        self.pad, self.width = pad, width
+    def __call__(self, rows):
+        ids = torch.full((len(rows), self.width), self.pad)
+        return {"input_ids": ids, "attention_mask": ids != self.pad}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "by"),
+    [
+        (TOKENIZES, 'padding="max_length"` pads every row to the limit (1,024 tokens)'),
+        (TOKENIZES.replace(")\n", ', return_tensors="pt")\n'), "1,024"),
+        (COLLATES, "torch.full((len(rows), self.width), self.pad)"),
+    ],
+)
+def test_code_that_pads_to_the_limit(rows: str, by: str, tmp_path: Path) -> None:
+    (found,) = said("PAD005", tmp_path, TRAINS, rows__py=rows)
+    assert by in found.message
+    assert found.place.file == "rows.py"
+
+
+@pytest.mark.parametrize(
+    ("train", "rows"),
+    [
+        (TRAINS, TOKENIZES.replace("max_length=1024", "max_length=64")),
+        (TRAINS, TOKENIZES.replace('"max_length")', '"longest")')),
+        (TRAINS, TOKENIZES.replace("def encode", "def encode_for_evaluation")),
+        (TRAINS, TOKENIZES.replace("def encode", "def ask").replace(")\n", ', return_tensors="pt")\n')),
+        (TRAINS + "torch.compile(model)\n", TOKENIZES),
+        (TRAINS.replace("from rows import", "from elsewhere import"), TOKENIZES),
+        (TRAINS, COLLATES.replace("self.width)", "max(map(len, rows)))")),
+        (TRAINS, COLLATES.replace("rows):\n", "rows):\n        self.width = max(map(len, rows))\n")),
+        (TRAINS, COLLATES.replace('"attention_mask"', '"position_ids"')),
+        (TRAINS.replace("bf16=True", "bf16=True, torch_compile=True"), COLLATES),
+    ],
+)  # fmt: skip
+def test_code_that_does_not(train: str, rows: str, tmp_path: Path) -> None:
+    assert not said("PAD005", tmp_path, train, rows__py=rows)

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from dynotune.audit.facts.asked import max_length, on_gpu
+from dynotune.audit.facts.data import DataFacts
 from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.padded import padded_to_a_limit
 from dynotune.audit.facts.project import Project
-from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _AXOLOTL = (
@@ -17,27 +19,55 @@ _AXOLOTL = (
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
-    if job.get("pad_to_sequence_len") is not True or job.get("packing") is not False or not on_gpu(job):
+    if job.get("packing") is True or job.get("torch_compile") is True or not on_gpu(job):
+        return  # one shape is what compiled code is for
+    data = project.data_of(job)
+    if job.get("pad_to_sequence_len") is True and job.get("packing") is False:
+        length = max_length(job)
+        real = _real(data, length)
+        if real is None or real <= 0.8:
+            shown = f" of {length:,} tokens" if length else ""
+            yield Finding(
+                f"`{job.called('pad_to_sequence_len')}: true` without packing pads every row to the limit{shown}"
+                f"{_measured(real)}.",
+                place=job.place("pad_to_sequence_len"),
+                evidence=Evidence(Level.RESOLVED, {"max_length": length, "real share": real}),
+                stake=Stake(AtStake.TIME, 0.0, None if real is None else 1 - real),
+                remedy=Remedy(
+                    Risk.SAFE,
+                    f"Set `{job.called('pad_to_sequence_len')}: false`: batches are padded to their longest row.",
+                    (job.set("pad_to_sequence_len", False),),
+                ),
+            )
+    packing = job.setting("packing")
+    if packing is not None and not packing.is_known:
         return
-    if job.get("torch_compile") is True:
-        return  # one shape is what it is for
-    length, data = max_length(job), project.data_of(job)
-    real = float(np.minimum(data.lengths, length).mean() / length) if data and data.lengths and length else None
-    shown = f" of {length:,} tokens" if length else ""
-    measured = f": {real:.0%} of what is computed is real" if real is not None else ""
-    if real is not None and real > 0.8:
-        return
-    yield Finding(
-        f"`{job.called('pad_to_sequence_len')}: true` without packing pads every row to the limit{shown}{measured}.",
-        place=job.place("pad_to_sequence_len"),
-        evidence=Evidence(Level.RESOLVED, {"max_length": length, "real share": real}),
-        stake=Stake(AtStake.TIME, 0.0, None if real is None else 1 - real),
-        remedy=Remedy(
-            Risk.SAFE,
-            f"Set `{job.called('pad_to_sequence_len')}: false`: batches are padded to their longest row.",
-            (job.set("pad_to_sequence_len", False),),
-        ),
-    )
+    for padded in padded_to_a_limit(job, project):
+        real = _real(data, padded.length)
+        if real is not None and real > 0.8:
+            continue
+        shown = f" ({padded.length:,} tokens)" if padded.length else ""
+        yield Finding(
+            f"`{padded.by}` pads every row to the limit{shown}{_measured(real)}.",
+            place=padded.place,
+            evidence=Evidence(Level.TEXT, {"by": padded.by, "limit": padded.length, "real share": real}),
+            stake=Stake(AtStake.TIME, 0.0, None if real is None else 1 - real),
+            remedy=Remedy(
+                Risk.SAFE,
+                "Pad to the longest row of a batch, in the collator (`DataCollatorForSeq2Seq`,"
+                " `tokenizer.pad(rows, padding='longest')`), and to a multiple of 8.",
+                effort=Effort.MINUTES,
+                measure="dynotune profile -- python train.py",
+            ),
+        )
+
+
+def _real(data: DataFacts | None, length: int | None) -> float | None:
+    return float(np.minimum(data.lengths, length).mean() / length) if data and data.lengths and length else None
+
+
+def _measured(real: float | None) -> str:
+    return f": {real:.0%} of what is computed is real" if real is not None else ""
 
 
 RULE = Rule(
@@ -51,7 +81,9 @@ RULE = Rule(
         what="Padding to a fixed length makes every row as long as the longest that is allowed. With packing rows are nearly"
         " full and little is added; without, most of it is padding.",
         why="Padding is computed like text.",
-        detected="E1: `pad_to_sequence_len` with packing off; with data, the share of real tokens.",
+        detected="E1: `pad_to_sequence_len` with packing off; with data, the share of real tokens. E0: a tokenizer that is"
+        " called with `padding='max_length'` in a file of the training job, outside of what evaluates or generates; a"
+        " collator whose rectangle is as wide as a number that it was given.",
         proven="`dynotune plan --config sft.yaml` prints the real lengths.",
         deliberate=("One shape for compiled code, or memory that must be known in advance.",),
         sources=("Axolotl's documentation of `pad_to_sequence_len`",),

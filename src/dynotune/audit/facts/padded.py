@@ -1,0 +1,96 @@
+"""Where a job's own code pads rows to a fixed width."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.steps import place_of
+from dynotune.audit.facts.together import code, imported
+from dynotune.audit.place import Place
+
+SHORT = 128
+"""Tokens up to which a fixed width is left alone: rows of a classifier or of single sentences, padded by habit."""
+
+_ONE_SHAPE = re.compile(
+    r"torch\.compile\(|torch_xla|\bxla\b|[Nn]euron|CUDAGraph|make_graphed_callables|torch_compile=True"
+)
+_NOT_TRAINING = re.compile(r"eval|valid|test|predict|generat|infer|answer|chat|embed", re.IGNORECASE)
+_OF_DATA = re.compile(r"__getitem__|__call__|tokeni[sz]e|encode|prepare|process|collate")
+_PACKS = re.compile(r"\bmax\(|position_ids|segment|cu_seqlens|document|pack", re.IGNORECASE)
+_WIDTH = re.compile(r"self\.\w+|[A-Z][A-Z0-9_]+|\d{3,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Padded:
+    place: Place
+    by: str
+    """The expression, as it stands in the source."""
+
+    length: int | None
+
+
+def padded_to_a_limit(job: Job, project: Project) -> Iterator[Padded]:
+    """In the job's scripts and those that they import from. None where one shape is what the code is for."""
+    scripts = {one.file: one for one in project.scripts if one.file in job.files}
+    for one in list(scripts.values()):
+        scripts |= {other.file: other for other in imported(one, project)}
+    if any(_ONE_SHAPE.search(code(one)) for one in scripts.values()):
+        return
+    for script in scripts.values():
+        for call in script.calls:
+            if _to_max_length(call):
+                limit = call.arguments["max_length"].value
+                length = limit if isinstance(limit, int) and not isinstance(limit, bool) else None
+                said = call.arguments["padding"].place
+                here = said.file == script.file and call.place.line <= said.line <= call.place.end_line
+                if length is None or length > SHORT:
+                    yield Padded(said if here else call.place, 'padding="max_length"', length)
+        yield from _collators(script)
+
+
+def _to_max_length(call: Call) -> bool:
+    padding, limit = call.arguments.get("padding"), call.arguments.get("max_length")
+    if padding is None or padding.value != "max_length" or limit is None:
+        return False
+    functions = [around.name for around in call.around if around.kind == "function"]
+    if "return_tensors" in call.arguments and not any(_OF_DATA.search(name) for name in functions):
+        return False  # a question to be answered, as likely as a data set
+    return not any(_NOT_TRAINING.search(name) for name in functions)
+
+
+def _collators(script: Script) -> Iterator[Padded]:
+    """`torch.full((len(rows), self.width), pad)` in a function that makes a batch with an attention mask."""
+    if "attention_mask" not in script.source:
+        return
+    for function in ast.walk(script.tree):
+        if not isinstance(function, ast.FunctionDef) or _NOT_TRAINING.search(function.name):
+            continue
+        whole = ast.unparse(function)
+        if not re.search(r"['\"]attention_mask['\"]", whole) or _PACKS.search(whole):
+            continue
+        for node in ast.walk(function):
+            found = isinstance(node, ast.Call) and _rectangle(node)
+            if found:
+                assert isinstance(node, ast.Call)
+                if re.search(rf"{re.escape(found)}\s*=[^=\n]*(\bmax\(|\blen\()", script.source):
+                    break  # it follows the rows after all
+                length = int(found) if found.isdigit() else None
+                if length is None or length > SHORT:
+                    yield Padded(place_of(script, node), ast.unparse(node), length)
+                break
+
+
+def _rectangle(call: ast.Call) -> str:
+    """The width of a tensor of rows, where it is a number that the batch does not decide; else empty."""
+    name = ast.unparse(call.func)
+    if not re.fullmatch(r"(torch|np|numpy)\.(full|zeros|ones)", name) or not call.args:
+        return ""
+    shape = call.args[0].elts if isinstance(call.args[0], ast.Tuple | ast.List) else call.args
+    if len(shape) < 2 or not re.fullmatch(r"len\(\w+\)", ast.unparse(shape[0])):
+        return ""
+    width = ast.unparse(shape[1])
+    return width if _WIDTH.fullmatch(width) else ""
