@@ -7,12 +7,12 @@ is run once on a small input, in a process of its own, since some of them end th
 
 import importlib.metadata
 import importlib.util
-import os
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from dynotune.isolated import run_isolated
 
 SECONDS = 180
 """A first compilation takes a minute; longer is a failure."""
@@ -221,13 +221,7 @@ def _run(one: Accelerator, trial: str, device: str) -> tuple[bool, str | None]:
     )
     code = _PROGRAM.format(device=device, none=_NONE_IS_THERE, load=load, imported=_IMPORTED, done=_DONE, trial=trial)
     try:
-        done = subprocess.run(  # noqa: S603  (our own code, given above)
-            [sys.executable, "-c", code],
-            capture_output=True,
-            timeout=SECONDS,
-            check=False,
-            env={**os.environ, "PYTHONWARNINGS": "ignore"},
-        )
+        done = run_isolated(code, SECONDS)
     except subprocess.TimeoutExpired as error:
         return _IMPORTED.encode() in (error.stdout or b""), f"no answer within {SECONDS} s"
     imported = _IMPORTED.encode() in done.stdout

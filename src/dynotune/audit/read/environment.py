@@ -8,8 +8,8 @@ import importlib.metadata
 import json
 import os
 import platform
+import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +17,9 @@ from typing import Any
 
 from dynotune.accelerators import ACCELERATORS
 from dynotune.audit.facts.environment import Environment, Package
+from dynotune.config.secrets import names_a_secret
 from dynotune.environment import PACKAGES, installed
+from dynotune.isolated import run_isolated
 
 SECONDS, SECONDS_OF_ALL = 60, 400
 """How long one import may take, and the machine with all accelerators."""
@@ -52,7 +54,6 @@ NAMES = frozenset({
     "FORCE_TORCHRUN", "GLOO_SOCKET_IFNAME", "HF_HOME", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MKL_NUM_THREADS",
     "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS", "RANK", "TOKENIZERS_PARALLELISM", "WORLD_SIZE",
 })  # fmt: skip
-SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD")
 
 
 def read_environment(try_packages: bool) -> Environment:
@@ -86,6 +87,8 @@ def _machine(try_accelerators: bool) -> tuple[dict[str, Any], str]:
     if failure:
         return {"cpu": {"cores": os.cpu_count()}}, failure
     found: dict[str, Any] = json.loads(output.splitlines()[-1])
+    if "disk" in found:  # that process stands in another folder
+        found["disk"]["current_folder"] = shutil.disk_usage(Path.cwd()).free
     return found, ""
 
 
@@ -116,13 +119,7 @@ def _imported(packages: Mapping[str, Package]) -> list[Package]:
 def _run(code: str, seconds: float) -> tuple[str, str]:
     """What this Python prints, and the last line of the error, or why there is none."""
     try:
-        done = subprocess.run(  # noqa: S603  (our own code, given above)
-            [sys.executable, "-c", code],
-            capture_output=True,
-            timeout=seconds,
-            check=False,
-            env={**os.environ, "PYTHONWARNINGS": "ignore"},
-        )
+        done = run_isolated(code, seconds)
     except subprocess.TimeoutExpired:
         return "", f"no answer within {seconds:g} s"
     if done.returncode == 0:
@@ -162,7 +159,7 @@ def _variables(given: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in given.items()
-        if (name in NAMES or name.startswith(PREFIXES)) and not any(part in name for part in SECRET)
+        if (name in NAMES or name.startswith(PREFIXES)) and not names_a_secret(name)
     }
 
 
