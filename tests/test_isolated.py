@@ -60,4 +60,4 @@ def test_secrets_are_not_handed_on() -> None:
     assert {"CUDA_VISIBLE_DEVICES", "HOME"} < set(kept)
     assert not {"HF_TOKEN", "WANDB_API_KEY", "PROXY", "PYTHONSTARTUP"} & set(kept)
     assert kept["PYTHONPATH"].split(os.pathsep)[0] == "/opt/site"
-    assert all(map(os.path.isabs, kept["PYTHONPATH"].split(os.pathsep)))
+    assert all(Path(entry).is_absolute() for entry in kept["PYTHONPATH"].split(os.pathsep))

@@ -1,7 +1,7 @@
 """A fresh Python that runs our own code on installed packages: nothing of the folder that we stand in is imported by it.
 
 `python -c` looks for modules in the working folder first: a `torch.py` or `json.py` that lies in an audited project would be
-run, with every token of the environment. So it starts in an empty folder, with the installed packages' path, without secrets.
+run, with every token of the environment. So it starts in an empty folder, finds installed packages alone, and gets no secret.
 """
 
 import os
@@ -41,7 +41,7 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
     }
     # An empty entry stands for the working folder; Dynotune itself may have been found by an entry that is left out.
     ours = str(Path(__file__).resolve().parents[1])
-    paths = [entry for entry in given.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(entry)]
+    paths = [entry for entry in given.get("PYTHONPATH", "").split(os.pathsep) if Path(entry).is_absolute()]
     kept["PYTHONPATH"] = os.pathsep.join([*paths, *([ours] if ours not in paths else [])])
     # Packages start processes of their own, a compiler's for one.
     return kept | {"PYTHONSAFEPATH": "1", "PYTHONWARNINGS": "ignore"}
