@@ -1,7 +1,7 @@
 """A fresh Python that runs our own code on installed packages: nothing of the folder that we stand in is imported by it.
 
 `python -c` looks for modules in the working folder first: a `torch.py` or `json.py` that lies in an audited project would be
-run, with every token of the environment. So it starts in an empty folder, finds installed packages alone, and gets no secret.
+run, with every token of the environment. It starts in an empty folder, finds installed packages alone, and gets no secret.
 """
 
 import os
