@@ -75,6 +75,8 @@ def test_a_key_is_renamed_where_it_stands() -> None:
         ("a: 1\na: 2\n", "a", "a"),
         ("a:\n  - 1\n", "a", "a"),  # goes over several lines
         ("a: |\n  x\n", "a", "a"),
+        ("a: ${oc.env:A,1}\n", "a", "a"),
+        ("a: '{{ a }}'\n", "a", "a"),
         ("a: 1\n", "b.c", "c"),
         ("- 1\n", "", "a"),
         ("a: [1\n", "a", "a"),
@@ -116,7 +118,7 @@ KEYS = st.from_regex(r"[a-z][a-z_]{0,8}", fullmatch=True).filter(lambda key: yam
 VALUES = st.one_of(
     st.booleans(), st.none(), st.integers(-(10**9), 10**9), st.floats(allow_nan=False, allow_infinity=False), st.text()
 )
-COMMENTS = st.text(st.characters(codec="ascii", exclude_categories=("C",)), max_size=20)
+COMMENTS = st.text(st.characters(codec="ascii", exclude_categories=["C"]), max_size=20)
 
 
 @settings(max_examples=40)

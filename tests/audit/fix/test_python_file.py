@@ -43,7 +43,7 @@ def argument(name: str, call: int = 0) -> Place:
     ("edit", "name", "value", "to", "old", "new"),
     [
         (Edit.SET, "output_dir", "there", "", 'output_dir="out"', 'output_dir="there"'),
-        (Edit.SET, "learning_rate", 2e-5, "", "learning_rate=RATE", "learning_rate=2e-05"),
+        (Edit.RENAME, "learning_rate", None, "rate", "learning_rate=RATE", "rate=RATE"),
         (Edit.SET, "seed", 8, "", "seed = 7,", "seed = 8,"),
         (Edit.SET, "optim", "adamw_torch_fused", "", "'adamw_torch'", "'adamw_torch_fused'"),
         (Edit.SET, "bf16", False, "", '"bf16": True', '"bf16": False'),
@@ -118,3 +118,46 @@ def test_it_parses_with_windows_line_ends() -> None:
     after = changed_python(text, Change(Edit.SET, calls()[0], "packing", True))
     assert after == text.replace("        **common,\r\n", "        **common,\r\n        packing=True,\r\n")
     ast.parse(after)
+
+
+@pytest.mark.parametrize("edit", [Edit.SET, Edit.REMOVE])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "given.optim",
+        "OPTIM",
+        'os.environ.get("OPTIM", "adamw_torch")',
+        "chosen()",
+        '(o := "adamw_torch")',
+        '"adamw_torch" if big else "sgd"',
+        'f"adamw_{kind}"',
+        "{**common}",
+        "[OPTIM]",
+    ],
+)
+def test_what_is_decided_elsewhere_stays(value: str, edit: Edit) -> None:
+    text = f"args = SFTConfig(optim={value})\n"
+    place = Place("t.py", 1, 18, 1, 18 + len(f"optim={value}"))
+    with pytest.raises(NotAppliedError, match="no plain value"):
+        changed_python(text, Change(edit, place, "optim", "x"))
+
+
+def test_comments_and_brackets_around_a_value_stay() -> None:
+    text = 'a = f(\n    optim=(  # why: é\n        "adam"  # and why not\n    ),\n)\n'
+    place = Place("t.py", 2, 5, 4, 6)
+    assert changed_python(text, Change(Edit.SET, place, "optim", "x")) == text.replace("adam", "x")
+    text = 'f(\n    optim=("a"  # one\n           "b"),\n)\n'
+    with pytest.raises(NotAppliedError, match="comment"):
+        changed_python(text, Change(Edit.SET, Place("t.py", 2, 5, 3, 16), "optim", "x"))
+
+
+def test_comments_of_the_neighbours_of_what_goes_stay() -> None:
+    text = "f(\n    # of a\n    a=1,  # still of a\n    b=2,  # of b\n    # of c\n    c=3,\n)\n"
+    assert changed_python(text, Change(Edit.REMOVE, Place("t.py", 4, 5, 4, 8), "b")) == text.replace(
+        "    b=2,  # of b\n", ""
+    )
+    assert changed_python(text, Change(Edit.REMOVE, Place("t.py", 6, 5, 6, 8), "c")) == text.replace("    c=3,\n", "")
+    shared = "f(a=1,  # of both\n  b=2)\n"
+    with pytest.raises(NotAppliedError, match="comment"):
+        changed_python(shared, Change(Edit.REMOVE, Place("t.py", 1, 3, 1, 6), "a"))
+    assert changed_python("f(a=1,)\n", Change(Edit.REMOVE, Place("t.py", 1, 3, 1, 6), "a")) == "f()\n"

@@ -53,3 +53,29 @@ def test_only_this_flag_changes(
 def test_where_it_cannot_be_done_nothing_is(change: Change) -> None:
     with pytest.raises(NotAppliedError):
         changed_shell(TEXT, change)
+
+
+@pytest.mark.parametrize("edit", [Edit.SET, Edit.REMOVE])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "--optim $OPT",
+        "--optim ${OPT:-adamw_torch}",
+        '--optim "${1:-adamw_torch}"',
+        "--optim=$OPT",
+        "--optim $(choose)",
+        "--optim `choose`",
+        "--optim adamw_torch $MORE",
+        "--optim adamw_torch --optim sgd",
+    ],
+)
+def test_what_is_decided_elsewhere_or_twice_stays(given: str, edit: Edit) -> None:
+    with pytest.raises(NotAppliedError, match=r"plain value|last counts"):
+        changed_shell(f"trl sft {given} --bf16 true\n", Change(edit, Place("run.sh", 1, 1), "optim", "x"))
+
+
+@pytest.mark.parametrize("given", ["'adamw_torch'", '"adamw_torch"', 'adamw"_torch"'])
+def test_quotes_do_not_make_it_anothers_to_decide(given: str) -> None:
+    text = f"trl sft --optim {given} --more $MORE\n"
+    after = changed_shell(text, Change(Edit.SET, Place("run.sh", 1, 1), "optim", "x"))
+    assert after == "trl sft --optim x --more $MORE\n"

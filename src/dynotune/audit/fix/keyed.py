@@ -15,6 +15,7 @@ import yaml
 
 from dynotune.audit.change import Change, Edit
 from dynotune.audit.fix.splice import NotAppliedError
+from dynotune.audit.lines import lines_of
 from dynotune.config.reading.files import Loader
 
 Entry = tuple[yaml.ScalarNode, yaml.Node]
@@ -60,7 +61,7 @@ def _load(text: str) -> Any:
     try:
         return yaml.load(text, Loader)  # noqa: S506  (a safe loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise NotAppliedError(f"it would no longer be YAML: {str(error).splitlines()[0]}") from None
+        raise NotAppliedError(f"it would no longer be YAML: {lines_of(str(error))[0]}") from None
 
 
 class _Keyed:
@@ -71,7 +72,7 @@ class _Keyed:
         try:
             self.root = yaml.compose(shape, Loader)
         except (yaml.YAMLError, RecursionError) as error:
-            raise NotAppliedError(f"it cannot be parsed: {str(error).splitlines()[0]}") from None
+            raise NotAppliedError(f"it cannot be parsed: {lines_of(str(error))[0]}") from None
 
     def is_block_mapping(self, change: Change) -> bool:
         """Whether a mapping is to stand where one of several lines stands."""
@@ -140,6 +141,7 @@ class _Keyed:
         if entry is None:
             return self._add(parent, change)
         key, node = entry
+        _require_plain(node)
         start, end = node.start_mark.index, node.end_mark.index
         if isinstance(node, yaml.ScalarNode) and start == end:  # `key:` without a value
             colon = self.text.find(":", key.end_mark.index) + 1
@@ -189,6 +191,7 @@ class _Keyed:
     def _remove(self, parent: yaml.Node | None, entry: Entry) -> str:
         assert isinstance(parent, yaml.MappingNode)
         key, node = entry
+        _require_plain(node)
         if parent.flow_style:
             entries = self._entries(parent)
             number = entries.index(entry)
@@ -227,6 +230,16 @@ class _Keyed:
         found = self.load(after)
         if not _same({} if found is None else found, wanted):
             raise NotAppliedError("what else stands in the file (an anchor, a merge, a repeated key) would change too")
+
+
+_DECIDED = re.compile(r"\$[({\w]|\{\{|\{%")
+"""What OmegaConf, the shell or a template puts there."""
+
+
+def _require_plain(node: yaml.Node) -> None:
+    """Raises `NotAppliedError` for a value that is decided elsewhere."""
+    if isinstance(node, yaml.ScalarNode) and _DECIDED.search(node.value):
+        raise NotAppliedError(f"`{node.value[:60]}` is no plain value: change it where it is decided")
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -11,8 +11,10 @@ from tree_sitter import Language, Node, Parser
 from dynotune.audit.change import Change, Edit
 from dynotune.audit.fix.splice import NotAppliedError
 
-Word = tuple[int, int, str]
-"""First byte, the byte behind the last, text."""
+Word = tuple[int, int, str, bool]
+"""First byte, the byte behind the last, text, and whether the shell takes it as it stands (but for quotes)."""
+
+PLAIN = frozenset({"word", "number", "raw_string", "string", "string_content", "concatenation", "command_name", '"'})
 
 NO_WORDS = ("variable_assignment", "file_redirect", "heredoc_redirect", "herestring_redirect")
 
@@ -22,7 +24,10 @@ def changed_shell(text: str, change: Change) -> str:
     source = text.encode("utf-8", "surrogatepass")
     words = _command(source, change.place.line, change.place.column)
     name = change.name.lstrip("-")
-    at = next((i for i, word in enumerate(words) if i and _name(word[2]) == _alike(name)), None)
+    found = [i for i, word in enumerate(words) if i and _name(word[2]) == _alike(name)]
+    if len(found) > 1:
+        raise NotAppliedError(f"`--{name}` is given {len(found)} times there, of which the last counts")
+    at = found[0] if found else None
     if at is None:
         if change.edit is not Edit.SET:
             raise NotAppliedError(f"`--{name}` is not found there")
@@ -44,11 +49,19 @@ def _name(word: str) -> str:
 
 
 def _edit(source: bytes, words: list[Word], at: int, change: Change) -> bytes:
-    start, end, word = words[at]
+    start, end, word, _ = words[at]
     values = at + 1
     while values < len(words) and not words[values][2].startswith("-"):
         values += 1
     flag, equals, _ = word.partition("=")
+    if change.edit is not Edit.RENAME:
+        # A word that the shell expands may be several, or none, and somebody else's to decide.
+        of_it = words[at : at + 1 if equals else values]
+        decided = next((one[2] for one in of_it if not one[3]), "")
+        if decided:
+            raise NotAppliedError(f"`{decided}` is no plain value: change it where it is decided")
+        if change.edit is Edit.SET and len(of_it) > 2 and not isinstance(change.value, list | tuple):
+            raise NotAppliedError(f"`{flag}` has several values there")
     if change.edit is Edit.REMOVE:
         last = end if equals else words[values - 1][1]
         return source[: words[at - 1][1]] + source[last:]
@@ -85,7 +98,14 @@ def _command(source: bytes, line: int, column: int) -> list[Word]:
         raise NotAppliedError("no command stands there")
     command = max(found, key=lambda node: node.start_byte)
     words = (one for one in command.children if one.type not in NO_WORDS)
-    return [(one.start_byte, one.end_byte, source[one.start_byte : one.end_byte].decode("utf-8")) for one in words]
+    return [
+        (one.start_byte, one.end_byte, source[one.start_byte : one.end_byte].decode("utf-8"), _is_plain(one))
+        for one in words
+    ]
+
+
+def _is_plain(node: Node) -> bool:
+    return node.type in PLAIN and all(map(_is_plain, node.children))
 
 
 def _covers(source: bytes, node: Node, line: int, column: int) -> bool:

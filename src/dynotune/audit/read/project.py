@@ -17,7 +17,6 @@ from dynotune.audit.read.configs import SUFFIXES, NotReadableError, job_of, read
 from dynotune.audit.read.extended import leniently, own_fields, reads_configurations
 from dynotune.audit.read.launched import Sources, jobs_of_launch
 from dynotune.audit.read.launchers.distribution import distribution_of_config
-from dynotune.audit.regular import NotRegularError, leaves, start_of
 from dynotune.audit.schema import Schemas
 from dynotune.audit.schema.beside import sources_in, versions_asked
 
@@ -36,7 +35,6 @@ SKIPPED_FOLDERS = frozenset(_SKIPPED.split())
 _SHELL = frozenset({".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".job", ".pbs", ".mk"})
 _SHELL_NAMES = frozenset({"makefile", "gnumakefile", "justfile"})
 _PYTHON = frozenset({".py", ".ipynb"})
-_OUTSIDE = "it is a link to outside of the project: name it by itself to have it read"
 
 
 @dataclass
@@ -112,17 +110,11 @@ def _files(root: Path, found: _Found) -> Iterator[Path]:
         for name in sorted(folders):
             if (here / name / "pyvenv.cfg").is_file() or (here / name / "conda-meta").is_dir():
                 found.not_read.append(NotRead(_place(here / name, root), "it is an environment of Python"))
-            elif (here / name).is_symlink() and leaves(here / name, root):
-                found.not_read.append(NotRead(_place(here / name, root), _OUTSIDE))
             elif name not in SKIPPED_FOLDERS:
                 kept.append(name)
         folders[:] = kept
         for name in sorted(names):
             path = here / name
-            if path.is_symlink() and leaves(path, root):
-                if _is_named_as_ours(path):
-                    found.not_read.append(NotRead(_place(path, root), _OUTSIDE))
-                continue
             if not _is_ours(path):
                 continue
             count += 1
@@ -133,20 +125,23 @@ def _files(root: Path, found: _Found) -> Iterator[Path]:
             yield path
 
 
-def _is_named_as_ours(path: Path) -> bool:
-    return path.suffix.lower() in _PYTHON | SUFFIXES | _SHELL or path.name.lower() in _SHELL_NAMES
-
-
 def _is_ours(path: Path) -> bool:
-    if _is_named_as_ours(path):
+    suffix = path.suffix.lower()
+    if suffix in _PYTHON | SUFFIXES | _SHELL or path.name.lower() in _SHELL_NAMES:
         return True
-    if path.suffix:
-        return False
+    return not suffix and _starts(path, b"#!") and b"sh" in _start(path)
+
+
+def _start(path: Path) -> bytes:
     try:
-        first = start_of(path, 80).partition(b"\n")[0]
+        with path.open("rb") as file:
+            return file.readline(80)
     except OSError:
-        return False
-    return first.startswith(b"#!") and b"sh" in first
+        return b""
+
+
+def _starts(path: Path, mark: bytes) -> bool:
+    return path.is_file() and _start(path).startswith(mark)
 
 
 def _place(path: Path, root: Path) -> Place:
@@ -188,10 +183,8 @@ def _parse(path: Path, text: str, root: Path, name: str, found: _Found) -> None:
 
 def _text(path: Path, place: Place, found: _Found) -> str | None:
     try:
-        content = start_of(path, MAX_BYTES + 1)
-    except NotRegularError as error:
-        found.not_read.append(NotRead(place, error.strerror or ""))
-        return None
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
     except OSError as error:
         found.not_read.append(NotRead(place, f"it cannot be read: {error.strerror or error}"))
         return None
