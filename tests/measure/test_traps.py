@@ -196,6 +196,15 @@ def test_rank_0_extrapolation() -> None:
     assert share > 1.9 * extrapolated
 
 
+def test_a_rate_by_device_is_divided_by_devices_whose_peak_is_not_known_too() -> None:
+    """Without a peak, and without a count of FLOPs, MFU alone is missing."""
+    model: Any = torch.nn.Linear(2, 2)
+    cpu = torch.device("cpu")
+    for known in (Utilisation.of(model, cpu, devices=4), Utilisation.of(model, cpu, 100.0, devices=4)):
+        assert known.why_not
+        assert known.devices == 4
+
+
 def test_a_run_that_moved_to_another_device_is_weighed_by_both_peaks() -> None:
     progress = Progress()
     flops = flops_of("Llama-3.1-8B")

@@ -39,11 +39,11 @@ class Utilisation:
         """For a prepared model: adapters, checkpointing and attention in place. Never raises for what is not known."""
         peak = peak_of(device, given_tflops)
         if isinstance(peak, str):
-            return cls(why_not=peak)
+            return cls(why_not=peak, devices=devices)
         try:
             flops = Flops.of(model)
         except CannotCountError as error:
-            return cls(why_not=f"{error}, so the FLOPs of this model are not known")
+            return cls(why_not=f"{error}, so the FLOPs of this model are not known", devices=devices)
         return cls(flops, peak, None, labelled_rows_head, devices)
 
     def of_step(self, step: Step) -> StepFlops:
