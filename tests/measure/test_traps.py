@@ -17,6 +17,7 @@ from dynotune.measure import clock as clock_module
 from dynotune.measure.clock import WindowClock
 from dynotune.measure.flops import Flops
 from dynotune.measure.peaks import KNOWN, Peak, peak_by_name
+from dynotune.measure.products import CannotCountError
 from dynotune.measure.totals import Totals
 from dynotune.measure.utilisation import Utilisation
 from dynotune.measure.words import Counts, utilisation
@@ -196,8 +197,13 @@ def test_rank_0_extrapolation() -> None:
     assert share > 1.9 * extrapolated
 
 
-def test_a_rate_by_device_is_divided_by_devices_whose_peak_is_not_known_too() -> None:
+def test_a_rate_by_device_is_divided_by_devices_whose_peak_is_not_known_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a peak, and without a count of FLOPs, MFU alone is missing."""
+
+    def cannot(model: Any) -> Flops:
+        raise CannotCountError("an encoder-decoder is not counted")
+
+    monkeypatch.setattr(Flops, "of", cannot)
     model: Any = torch.nn.Linear(2, 2)
     cpu = torch.device("cpu")
     for known in (Utilisation.of(model, cpu, devices=4), Utilisation.of(model, cpu, 100.0, devices=4)):

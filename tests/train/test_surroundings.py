@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from dynotune.measure.beside.beside import Beside
 from dynotune.train import surroundings as module
 from dynotune.train.surroundings import Surroundings
 
@@ -42,5 +43,23 @@ def test_a_run_that_is_over_at_once_starts_no_process(run_tiny: Any, monkeypatch
         raise AssertionError("a process was started")
 
     monkeypatch.setattr(module, "AFTER", 3600.0)
-    monkeypatch.setattr(module.Beside, "begin", never)
+    monkeypatch.setattr(Beside, "begin", never)
     assert run_tiny(max_steps=2).summary["steps"] == 2
+
+
+@pytest.mark.parametrize("what", ["subprocess.Popen", "tempfile.TemporaryFile"])
+def test_where_no_process_can_be_started_the_run_goes_on_and_says_so_once(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(what, full)
+    around = Surroundings(torch.device("cpu"))
+    monkeypatch.setattr(module, "AFTER", 3600.0)
+    around.begin()
+    around._sample()
+    assert around.row().keys() == {"host/rss_gib", "host/cpus_busy"}
+    assert "did not begin ([Errno 11] Resource temporarily unavailable)" in around.note
+    assert around.note == ""
+    around.end()

@@ -33,7 +33,7 @@ class Surroundings:
         self._beside: Beside | None = None
         self._timer: threading.Timer | None = None
         self._lock = threading.Lock()
-        self._said = ""
+        self._said = self._failed = ""
         self._since, self._busy = time.perf_counter(), _busy()
 
     def begin(self) -> None:
@@ -68,7 +68,7 @@ class Surroundings:
     @property
     def note(self) -> str:
         """What cannot be read here, as a sentence, once."""
-        note = "" if self._beside is None else self._beside.note
+        note = self._failed if self._beside is None else self._beside.note
         said, self._said = self._said, note or self._said
         return note if note != said else ""
 
@@ -101,8 +101,15 @@ class Surroundings:
             if self._timer is None or self._beside is not None:
                 return
             uuid = str(torch.cuda.get_device_properties(self.device).uuid) if self.device.type == "cuda" else None
-            self._beside = Beside(uuid, interval=INTERVAL, watched=os.getpid())
-            self._beside.begin()
+            beside = Beside(uuid, interval=INTERVAL, watched=os.getpid())
+            try:
+                beside.begin()
+            except OSError as error:  # no room for another process or its file: the run needs neither
+                self._failed = (
+                    f"Nothing is known of clocks and other processes: what reads them did not begin ({error})."
+                )
+                return
+            self._beside = beside
 
 
 def phase_peaks(device: torch.device) -> PhasePeaks:

@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +50,15 @@ def test_this_process_is_watched() -> None:
         assert found.rss > 1 << 20
         assert found.cpu is not None
         assert found.host_available
+
+
+def test_half_a_line_is_no_sample(tmp_path: Path) -> None:
+    """As a disk that is full leaves it; what comes behind it counts."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        """import sys
+print('{"note": ""}\\n{"at": 1.0, "steal"\\n{"at": 2.0, "steal": 0, "processors": 2}', flush=True)
+sys.stdin.read()"""
+    )
+    with Beside(program=program) as beside:
+        assert beside.between(0.0, 3.0).samples == 1

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -56,12 +57,19 @@ class Beside:
         self._first: dict[str, Any] | None = None
 
     def begin(self) -> None:
-        """Start the process; its first sample is not waited for."""
+        """Start the process; its first sample is not waited for. Raises OSError where there is no room for it or its file;
+        then nothing is left of either."""
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - open until `end`
         # Without the script's folder on the path: what lies there may have names of the standard library.
         command = [sys.executable, "-P", str(self.program), self.gpu, str(self.interval)]
         command += [] if self.watched is None else [str(self.watched)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=self._file, stderr=subprocess.PIPE)  # noqa: S603
+        try:
+            self._process = subprocess.Popen(  # noqa: S603
+                command, stdin=subprocess.PIPE, stdout=self._file, stderr=subprocess.PIPE
+            )
+        except OSError:
+            self._file.close()
+            raise
         self._read_from = 0
         self._began = time.perf_counter()
 
@@ -71,7 +79,8 @@ class Beside:
             self._process.communicate(timeout=5)  # closes its standard input, at which it ends
         except subprocess.TimeoutExpired:  # a driver that does not answer
             self._process.kill()
-            self._process.communicate()
+            with suppress(subprocess.TimeoutExpired):  # within the driver it hears of that only when the driver answers
+                self._process.communicate(timeout=5)
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -114,7 +123,10 @@ class Beside:
         self._read_from += len(new)
         *lines, self._rest = (self._rest + new).split(b"\n")
         for line in lines:
-            sample = json.loads(line)
+            try:
+                sample = json.loads(line)
+            except ValueError:  # a disk that is full takes half a line
+                continue
             if "at" in sample:
                 self._samples.append(sample)
                 self._first = self._first or sample
