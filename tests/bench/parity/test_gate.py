@@ -182,7 +182,8 @@ def test_held_out_losses_are_measured_unasked_where_rows_are_held_out(folder: Pa
 def test_without_rows_that_are_held_out_the_reason_is_told(folder: Path, tmp_path: Path) -> None:
     parity = checked(sft(folder, "a"), sft(folder, "b", learning_rate=1e-3), tmp_path)
     assert (parity.state, parity.held_out) == ("behavioural", {})
-    assert parity.why_not_checked == "no rows are held out (`test_split_size`, `eval_dataset_name`)"
+    held = "no rows are held out (`test_split_size`, `eval_dataset_name`)"
+    assert parity.why_not_checked == f"{held}; what differs is learning_rate"
 
 
 @pytest.mark.long
