@@ -12,6 +12,7 @@ import torch
 from transformers import TrainerCallback
 
 from dynotune.execution.feed import Documents
+from dynotune.measure.clock import WindowClock
 from dynotune.measure.peaks import Peak
 from dynotune.measure.utilisation import Utilisation
 from dynotune.measure.wall import PRODUCTIVE, Kind
@@ -167,6 +168,32 @@ def test_a_device_that_has_caught_up_is_seen(monkeypatch: pytest.MonkeyPatch) ->
         meter.now(Kind.OPTIMIZER)
         meter.clock.step_end()
     assert meter.clock.window().caught_up == [True, True]
+
+
+def test_an_update_that_waits_for_the_device_says_nothing_of_who_was_ahead(
+    run_tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind its wait the device has always caught up. In a run: `adagrad` has no fused kernel, `adamw_torch` has."""
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr(FakeEvent, "query", lambda self: True)
+    meter = Meter(torch.device("cpu"))
+    meter.clock.cuda, meter.clock._began = True, FakeEvent()
+    for waited in (True, False):
+        meter.now(Kind.FORWARD_BACKWARD)
+        meter.now(Kind.OPTIMIZER)
+        meter.clock.step_end(waited)
+    assert meter.clock.window().caught_up == [None, True]
+    told: list[bool] = []
+    step_end = WindowClock.step_end
+
+    def heard(self: WindowClock, waited: bool = False) -> None:
+        told.append(waited)
+        step_end(self, waited)
+
+    monkeypatch.setattr(WindowClock, "step_end", heard)
+    run_tiny(max_steps=1, optim="adagrad")
+    run_tiny(max_steps=1, optim="adamw_torch", overwrite_output_dir=True)
+    assert told == [True, False]
 
 
 def test_the_cost_of_measuring_is_below_200_microseconds_a_step() -> None:

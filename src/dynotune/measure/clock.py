@@ -67,14 +67,17 @@ class WindowClock:
         finally:
             self.enter(before)
 
-    def step_end(self) -> None:
-        """A step is over. What follows up to the next one's end is the next one's."""
-        if self.cuda and self._update is not None:
+    def step_end(self, waited: bool = False) -> None:
+        """A step is over. What follows up to the next one's end is the next one's.
+
+        waited: the host has waited for the device within the update, which therefore says nothing of who was ahead.
+        """
+        if self.cuda and self._update is not None and not waited:
             # Asks, and does not wait: a device that has done all but the update has caught up with the host.
             self._caught_up.append(bool(self._update.query()))
-            self._update = None
         else:
             self._caught_up.append(None)
+        self._update = None
         self._mark(Kind.HOST)
         self._ends.append(len(self._stretches))
 

@@ -139,7 +139,7 @@ def take_step(run: Run, meter: Meter, step: Step, batches: Iterator[Any]) -> Ord
     advance_schedule(run)
     run.trainee.progress.step = step.number
     vector = torch.cat([torch.stack([measured[0], norm.to(loss.dtype), finite.to(loss.dtype)]), measured[1:]])
-    meter.add(step, float(learning_rate), vector)
+    meter.add(step, float(learning_rate), vector, waited=run.update.waits_for_device)
     return orders
 
 

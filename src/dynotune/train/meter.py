@@ -109,10 +109,10 @@ class Meter:
         self.clock.enter(kind)
         self.own_seconds += time.perf_counter() - began
 
-    def add(self, step: Step, learning_rate: float, vector: Tensor) -> None:
-        """Take in a step's `[loss, grad_norm, finite, *sums]`, and that it is over."""
+    def add(self, step: Step, learning_rate: float, vector: Tensor, waited: bool = False) -> None:
+        """Take in a step's `[loss, grad_norm, finite, *sums]`, and that it is over. waited: see `WindowClock.step_end`."""
         began = time.perf_counter()
-        self.clock.step_end()
+        self.clock.step_end(waited)
         self.steps.append(_Taken(step, learning_rate, *self._compiles.since()))
         self.vectors.append(vector)
         self.own_seconds += time.perf_counter() - began
