@@ -132,3 +132,31 @@ def test_as_many_processes_as_gpus_or_not_known(tmp_path: Path) -> None:
         )
     ):
         assert not said(tmp_path / str(number), asks, runs, machines, more)
+
+
+INSTANTIATED = {
+    "train.py": "import hydra\nfrom hydra.utils import instantiate\nfrom transformers import AutoModelForCausalLM, Trainer\n\n"
+    "@hydra.main(config_path='conf', config_name='config', version_base=None)\n"
+    "def main(cfg):\n    model = AutoModelForCausalLM.from_pretrained(cfg.model.name)\n"
+    "    Trainer(model=model, args=instantiate(cfg.train)).train()\n",
+    "conf/config.yaml": "defaults:\n  - model: qwen\n  - _self_\ntrain:\n  _target_: transformers.TrainingArguments\n"
+    "  output_dir: out\n  ddp_find_unused_parameters: true\n",
+    "conf/model/qwen.yaml": "name: Qwen/Qwen2.5-1.5B\n",
+    "conf/model/moe.yaml": "name: Qwen/Qwen3-30B-A3B\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [
+        ({}, 1),
+        ({"conf/config.yaml": INSTANTIATED["conf/config.yaml"].replace("model: qwen", "model: moe")}, 0),
+        ({"run.sh": "torchrun --nproc_per_node 4 train.py train.ddp_find_unused_parameters=false\n"}, 0),
+        ({"run.sh": "torchrun --nproc_per_node 4 train.py train.output_dir=b\n"}, 1),
+    ],
+)
+def test_arguments_that_hydra_makes(tmp_path: Path, changes: dict[str, str], count: int) -> None:
+    """The model stands in a group's file, the arguments in a node with `_target_`, and a command may replace both."""
+    found = [one for one in audited(tmp_path, INSTANTIATED | changes).findings if one.code == "DST002"]
+    assert [one.place.file for one in found] in ([], ["conf/config.yaml"])
+    assert len(found) == count

@@ -1,5 +1,6 @@
 """A launcher's command, the script that it starts and the configurations that it names, as one job."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,11 +9,13 @@ from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.script import Script
-from dynotune.audit.facts.setting import Known, Unknown
+from dynotune.audit.facts.setting import Known, Setting, Unknown
+from dynotune.audit.read.configs.hydra import primary_of
 from dynotune.audit.read.configs.job import NO_SETTINGS, TRAINERS, given_in
 from dynotune.audit.read.configs.parsed import ROOT
 from dynotune.audit.read.configs.settings import Given, job_from
 from dynotune.audit.read.launchers.accepts import accepts
+from dynotune.audit.read.launchers.command import plain
 from dynotune.audit.read.launchers.distribution import distribution
 from dynotune.audit.schema import Schemas
 
@@ -26,6 +29,7 @@ PROGRAMS: Mapping[str, tuple[Trainer, Method | None]] = {
     "llamafactory-cli train": (Trainer.LLAMA_FACTORY, None),
 }
 _NOT_KEYS = frozenset({"config", "debug", "sweep", "config_file", "accelerate_config", "launcher", "local_rank"})
+_OVERRIDE = re.compile(r"([A-Za-z_][\w/]*(?:\.[A-Za-z_]\w*)*)=(.*)", re.DOTALL)
 _LAUNCHERS_OWN = ("accelerate", "deepspeed")
 
 
@@ -65,6 +69,8 @@ def jobs_of_launch(launch: Launch, sources: Sources) -> list[Job]:
     own = sources.jobs.get(launch.script, ())
     if made is None or (own and not _by_parser(own, launch, sources)):
         jobs = [_with_flags(job, launch, sources.scripts.get(launch.script)) for job in own]
+        if launch.script and primary_of(sources.scripts[launch.script]) is not None:
+            jobs = [_with_overrides(job, launch) for job in jobs]
     else:
         jobs = [_of_trainer(launch, made, sources)]
     return [distribution(_with_variables(job, launch), launch, sources.configs) for job in jobs]
@@ -128,6 +134,28 @@ def _with_flags(job: Job, launch: Launch, script: Script | None) -> Job:
             setting, value=value, place=given.place, known=Known.FOLLOWED, via=(setting.place, *setting.via), others=()
         )
     return replace(job, settings=settings, files=tuple(dict.fromkeys((launch.file, *job.files, *launch.configs))))
+
+
+def _with_overrides(job: Job, launch: Launch) -> Job:
+    """A job of Hydra's with what the command replaces: `optim.lr=1e-5` counts, whatever the files say."""
+    settings = dict(job.settings)
+    for override in overrides(launch):
+        for name, setting in job.settings.items():
+            keys = [place.key for place in (setting.place, *setting.via) if place.file.endswith((".yaml", ".yml"))]
+            if any(key and (override.name == key or override.name.endswith(f".{key}")) for key in keys):
+                trail = (setting.place, *setting.via)
+                settings[name] = replace(
+                    setting, value=override.value, place=launch.place, known=Known.FOLLOWED, via=trail, others=()
+                )
+    return replace(job, settings=settings)
+
+
+def overrides(launch: Launch) -> list[Setting]:
+    """Words `key=value` behind the program, as Hydra reads them; with `+` or `~` in front they are no replacements."""
+    words = list(launch.words)
+    start = words.index(launch.program) + 1 if launch.program in words else len(words)
+    found = [_OVERRIDE.fullmatch(word) for word in words[start:]]
+    return [Setting(one[1], plain(one[2]), launch.place) for one in found if one is not None]
 
 
 def _with_variables(job: Job, launch: Launch) -> Job:

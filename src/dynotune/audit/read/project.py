@@ -85,6 +85,8 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
     jobs = [job for launch in found.launches for job in jobs_of_launch(launch, sources)]
     covered = {file for job in jobs for file in job.files}
     for name, config in found.configs.items():
+        if config.kind == "hydra" and any(name in job.files for own in of_scripts.values() for job in own):
+            continue  # the script makes its job
         if name not in covered and (job := job_of(config, schemas)) is not None:
             jobs.append(distribution_of_config(leniently(job) if own_reader else job, found.configs))
     for name, own in of_scripts.items():

@@ -1,17 +1,17 @@
 """CFG016: a command replaces a key that Hydra's configuration does not have."""
 
 import difflib
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.setting import Unknown
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.read.configs.hydra import Composed, composed, primary_of
+from dynotune.audit.read.launched import overrides
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
-_OVERRIDE = re.compile(r"([A-Za-z_][\w/]*(?:\.[A-Za-z_]\w*)*)=(.*)", re.DOTALL)
 _ELSEWHERE = frozenset({"config_path", "cp", "config_dir", "cd", "config_name", "cn", "p", "experimental_rerun"})
 """Flags of Hydra's by which another configuration takes part."""
 
@@ -29,17 +29,17 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
     if primary is None or _ELSEWHERE & set(launch.flags) or any("ConfigStore" in one.source for one in project.scripts):
         return
     configs = {config.file: config for config in project.configs}
-    starts = next((number for number, word in enumerate(launch.words) if word == launch.program), len(launch.words))
-    overrides = [found for word in launch.words[starts + 1 :] if (found := _OVERRIDE.fullmatch(word))]
+    given = overrides(launch)
     whole = composed(configs, *primary)
     if whole is None:
         return
-    options = {found[1]: found[2] for found in overrides if found[1] in whole.groups}
+    options = {one.name: str(one.value) for one in given if one.name in whole.groups}
+    if any(isinstance(one.value, Unknown) for one in given if one.name in whole.groups):
+        return
     whole = composed(configs, *primary, options) if options else whole
     if whole is None:
         return
-    for found in overrides:
-        name = found[1]
+    for name in (one.name for one in given):
         if "/" in name or name in whole.groups or name.partition(".")[0] == "hydra":
             continue
         lacking = _lacking(whole, name)
@@ -69,7 +69,9 @@ def _finding(launch: Launch, whole: Composed, name: str, above: str, there: Mapp
     return Finding(
         f"Hydra's configuration has no `{name}`, and it refuses to replace what is not there.{meant}",
         place=launch.place,
-        evidence=Evidence(Level.RESOLVED, {"override": name, "files": whole.files}),
+        evidence=Evidence(
+            Level.RESOLVED, {"override": name, "files": sorted({config.file for _, config in whole.parts})}
+        ),
         stake=Stake(AtStake.STOPS),
         remedy=Remedy(Risk.BEHAVIOURAL, f"Give it the configuration's name, or write `+{name}=...` to add a key."),
     )

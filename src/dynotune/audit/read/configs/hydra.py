@@ -17,7 +17,9 @@ class Composed:
     """Nested values of all files, and what stays open."""
 
     values: dict[str, Any] = field(default_factory=dict)
-    files: list[str] = field(default_factory=list)
+    parts: list[tuple[str, ConfigFile]] = field(default_factory=list)
+    """Packages (`model`, empty for the whole) and what is merged there, in order."""
+
     groups: set[str] = field(default_factory=set)
     """Folders of options: `model`, or `model/head`."""
 
@@ -81,7 +83,6 @@ def _add(
         if header.replace("@package", "").strip() != "_global_":
             raise _OpenError
         package = ""
-    found.files.append(config.file)
     defaults = config.values.get("defaults")
     for kind, option in _entries(defaults if isinstance(defaults, list) else []):
         if kind == "":
@@ -99,6 +100,7 @@ def _add(
             raise _OpenError
         here = inner
     _merge(here, own)
+    found.parts.append((package, config))
 
 
 def _entries(defaults: Sequence[Any]) -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ import posixpath
 from collections.abc import Mapping
 
 from dynotune.audit.facts.config import ConfigFile
+from dynotune.audit.read.configs.hydra import composed
 from dynotune.audit.read.python.module import Module
 from dynotune.audit.read.python.value import Value
 
@@ -54,6 +55,33 @@ def config_of(path: str, module: Module, configs: Mapping[str, ConfigFile]) -> C
 def content(config: ConfigFile) -> Value:
     """Of a configuration, each value with its place."""
     return _content(config, config.values, "", 0)
+
+
+def composition(config: ConfigFile, configs: Mapping[str, ConfigFile]) -> Value:
+    """Of Hydra's primary configuration with the groups that its defaults name; alone where these cannot be told."""
+    folder, _, name = config.file.rpartition("/")
+    whole = composed(configs, folder, name.rpartition(".")[0])
+    if whole is None:
+        return content(config)
+    found: dict[object, Value] = {}
+    for package, part in whole.parts:
+        inner = content(part)
+        for key in reversed(package.split(".") if package else []):
+            inner = Value({key: inner}, inner.via, (), inner.place)
+        if isinstance(inner.value, dict):
+            found = _over(found, inner.value)
+    return Value(found)
+
+
+def _over(below: dict[object, Value], above: dict[object, Value]) -> dict[object, Value]:
+    """Mappings joined, the second counting where both have a value."""
+    joint = dict(below)
+    for key, value in above.items():
+        held = joint.get(key)
+        if held is not None and isinstance(held.value, dict) and isinstance(value.value, dict):
+            value = Value(_over(held.value, value.value), value.via, (), value.place)
+        joint[key] = value
+    return joint
 
 
 def _content(config: ConfigFile, value: object, path: str, depth: int) -> Value:

@@ -105,7 +105,7 @@ class Objects:
                 for ending in ("", ".yaml", ".yml"):
                     config = files.config_of(files.joined(where, name.value + ending), self.of.module, self.of.configs)
                     if config is not None:
-                        return files.content(config)
+                        return files.composition(config, self.of.configs)
                 return unknown(f"Hydra's configuration `{name.value}` was not read")
         return None
 
@@ -363,9 +363,22 @@ class Objects:
         if last in ("deepcopy", "copy", "create", "to_container", "asdict") and "0" in given:
             held = given["0"].value
             return Value(dict(held.attributes), given["0"].via) if isinstance(held, Made) else given["0"]
+        if last == "instantiate" and dotted.startswith("hydra."):
+            return self._instantiated(node, given, scope, frame)
         if last in _NAMESPACES:
             return Value(Made(last, given, self.of.module.place(node), given))
         return Value(Made(dotted, given, self.of.module.place(node)))
+
+    def _instantiated(self, node: ast.Call, given: dict[str, Value], scope: Scope, frame: "Frame") -> Value:
+        """What Hydra makes of a mapping with `_target_`: the call of that class, with the mapping's items."""
+        mapping = self.of.value(node.args[0], scope, frame) if node.args else unknown(_RUNS)
+        held = mapping.value
+        target = held.get("_target_") if isinstance(held, dict) else None
+        if not isinstance(held, dict) or not isinstance(target, Value) or not isinstance(target.value, str):
+            return unknown(_RUNS)
+        own = {key: item for key, item in held.items() if isinstance(item, Value) and not str(key).startswith("_")}
+        more = {key: item for key, item in given.items() if not key.isdigit() and not key.startswith("_")}
+        return Value(Made(target.value, own | more, mapping.place or self.of.module.place(node)))
 
     def _method(self, node: ast.Call, scope: Scope, frame: "Frame") -> Value:
         func = node.func
