@@ -135,7 +135,7 @@ def test_as_many_processes_as_gpus_or_not_known(tmp_path: Path) -> None:
 
 
 INSTANTIATED = {
-    "train.py": "import hydra\nfrom hydra.utils import instantiate\nfrom transformers import AutoModelForCausalLM, Trainer\n\n"
+    "train.py": "import hydra\nfrom hydra.utils import instantiate\nfrom transformers import AutoModelForCausalLM, Trainer\n"
     "@hydra.main(config_path='conf', config_name='config', version_base=None)\n"
     "def main(cfg):\n    model = AutoModelForCausalLM.from_pretrained(cfg.model.name)\n"
     "    Trainer(model=model, args=instantiate(cfg.train)).train()\n",
