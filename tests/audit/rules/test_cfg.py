@@ -360,3 +360,35 @@ def test_a_hydra_configuration_of_more_than_files_is_not_judged(tmp_path: Path, 
     files = HYDRA | {"run.sh": "python train.py optim.learning_rate=1\n"}
     assert said(tmp_path / "plain", "CFG016", files)
     assert not said(tmp_path / "changed", "CFG016", files | change)
+
+
+READS = (
+    "import hydra\nfrom omegaconf import OmegaConf\n\ndef build(cfg):\n    return cfg.model.name.lower()\n\n"
+    "@hydra.main(version_base=None, config_path='conf', config_name='config')\n"
+    "def main(cfg):\n    print(OmegaConf.to_yaml(cfg))\n    build(cfg)\n    {}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("uses", "unread"),
+    [
+        ("print(cfg.optim.lr, cfg.seed, cfg.out.a)", ["optim.betas"]),
+        ("print(cfg.optim.lr, cfg.optim.betas, cfg.seed, cfg.out.a)", []),
+        ("print(cfg.optim.get('lr'), cfg.seed, cfg.out.a)", []),
+        ("make(**cfg.optim); print(cfg.seed, cfg.out.a)", []),
+        ("other = cfg; print(cfg.optim.lr, cfg.seed, cfg.out.a)", []),
+        ("library.run(cfg)", []),
+        ("print(cfg['optim'])", []),
+        ("print(cfg.optim.lr, cfg.seed, cfg.out.a, getattr(cfg.optim, 'betas'))", []),
+    ],
+)
+def test_keys_that_no_script_reads(tmp_path: Path, uses: str, unread: list[str]) -> None:
+    found = said(tmp_path, "CFG017", HYDRA | {"train.py": READS.format(uses)})
+    assert [one.evidence.facts["unread"] for one in found] == ([unread] if unread else [])
+
+
+def test_a_key_that_another_refers_to_is_read(tmp_path: Path) -> None:
+    files = HYDRA | {"train.py": READS.format("print(cfg.optim.lr, cfg.seed, cfg.out.a)")}
+    files["conf/config.yaml"] += "x: ${optim.betas}\n"
+    (found,) = said(tmp_path, "CFG017", files)
+    assert found.evidence.facts["unread"] == ["x"]

@@ -1,0 +1,168 @@
+"""CFG017: a key of Hydra's configuration that no script reads."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dynotune.audit.facts.config import ConfigFile
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
+from dynotune.audit.read.configs.hydra import composed, primary_of
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_SHOWN = frozenset({"to_yaml", "print", "pprint", "save", "info"})
+"""Calls that show or keep a configuration, and do nothing by it."""
+
+_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
+_SCRIPT = (
+    "import hydra\n\n\n@hydra.main(version_base=None, config_path='conf', config_name='config')\ndef main(cfg):\n"
+    "    print(cfg.optim.lr, cfg.seed)\n\n\nmain()\n"
+)
+
+
+def check(project: Project, whole: Project) -> Iterator[Said]:
+    started = {primary for script in project.scripts if (primary := primary_of(script)) is not None}
+    if len(started) != 1 or any("ConfigStore" in script.source for script in project.scripts):
+        return
+    configs = {config.file: config for config in project.configs}
+    found = composed(configs, *started.pop())
+    used = _used(project.scripts) if found is not None else None
+    if found is None or used is None:
+        return
+    named = {
+        name.lstrip(".").rpartition(".")[2] for text in project.texts.values() for name in _REFERENCE.findall(text)
+    }
+    unread = []
+    for package, config in found.parts:
+        for path, place in _leaves(config):
+            parts = (*package.split("."), *path) if package else path
+            if path[-1] not in named and not any(_reads(one, parts, found.values) for one in used):
+                unread.append((".".join(parts), place))
+    quoted = {name for script in project.scripts for name in re.findall(r"[\"'](\w+)[\"']", script.source)}
+    unread = [(name, place) for name, place in unread if name.rpartition(".")[2] not in quoted]
+    if unread:
+        yield _finding(unread)
+
+
+def _leaves(config: ConfigFile) -> Iterator[tuple[tuple[str, ...], Place]]:
+    pending: list[tuple[tuple[str, ...], Any]] = [
+        ((str(key),), value) for key, value in config.values.items() if key not in ("defaults", "hydra")
+    ]
+    while pending:
+        path, value = pending.pop(0)
+        if isinstance(value, Mapping) and value:
+            pending += [((*path, str(key)), inner) for key, inner in value.items()]
+        else:
+            yield path, config.places.get(".".join(path), Place(config.file))
+
+
+def _reads(used: tuple[str, ...], path: tuple[str, ...], values: Mapping[str, Any]) -> bool:
+    """Whether a chain of attributes reaches the key, or takes a mapping above it whole."""
+    here: Any = values
+    for number, part in enumerate(used):
+        if not isinstance(here, Mapping):
+            return used[:number] == path[:number]  # a method of the value
+        if part not in here:
+            return used[:number] == path[:number]  # `get`, `items`: the mapping whole
+        here = here[part]
+    return path[: len(used)] == used
+
+
+def _used(scripts: Sequence[Script]) -> list[tuple[str, ...]] | None:
+    """Every chain of attributes of the configuration; None: it goes where it cannot be followed."""
+    names = {name for script in scripts for name in _parameters(script)}
+    takes = _functions(scripts, names)
+    found: list[tuple[str, ...]] = []
+    for script in scripts:
+        above = {child: node for node in ast.walk(script.tree) for child in ast.iter_child_nodes(node)}
+        for node in ast.walk(script.tree):
+            if not isinstance(node, ast.Name) or node.id not in names:
+                continue
+            chain: list[str] = []
+            here: ast.AST = node
+            while isinstance(parent := above[here], ast.Attribute):
+                chain.append(parent.attr)
+                here = parent
+            if chain:
+                found.append(tuple(chain))
+            elif not _passed_on(node, above, takes):
+                return None
+    return found
+
+
+def _parameters(script: Script) -> Iterator[str]:
+    """What functions under `@hydra.main` call their configuration."""
+    for node in ast.walk(script.tree):
+        if isinstance(node, ast.FunctionDef) and node.args.args:
+            if any("hydra.main" in ast.unparse(one) for one in node.decorator_list):
+                yield node.args.args[0].arg
+
+
+def _functions(scripts: Sequence[Script], names: set[str]) -> set[str]:
+    """Functions of the project that take a configuration under one of its names, each defined once."""
+    defined: dict[str, list[ast.FunctionDef]] = {}
+    for script in scripts:
+        for node in ast.walk(script.tree):
+            if isinstance(node, ast.FunctionDef):
+                defined.setdefault(node.name, []).append(node)
+    return {
+        name
+        for name, nodes in defined.items()
+        if len(nodes) == 1 and names & {argument.arg for argument in nodes[0].args.args}
+    }
+
+
+def _passed_on(node: ast.Name, above: Mapping[ast.AST, ast.AST], takes: set[str]) -> bool:
+    """To a function that has it under the same name, or to one that only shows it."""
+    parent = above[node]
+    call = above[parent] if isinstance(parent, ast.keyword) else parent
+    if (
+        not isinstance(call, ast.Call)
+        or node is call.func
+        or (isinstance(parent, ast.keyword) and parent.arg != node.id)
+    ):
+        return False
+    last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return last in takes or last in _SHOWN
+
+
+def _finding(unread: Sequence[tuple[str, Place]]) -> Finding:
+    shown = ", ".join(f"`{name}`" for name, _ in unread[:3])
+    more = f" and {len(unread) - 3} more" if len(unread) > 3 else ""
+    return Finding(
+        f"No script reads {shown}{more} of Hydra's configuration: to set {'it' if len(unread) == 1 else 'them'} does nothing.",
+        place=unread[0][1],
+        also=tuple(place for _, place in unread[1:]),
+        evidence=Evidence(Level.RESOLVED, {"unread": [name for name, _ in unread]}),
+        stake=Stake(AtStake.CLARITY),
+        remedy=Remedy(Risk.OPERATIONAL, "Read it where it was meant to work, or take it out."),
+    )
+
+
+RULE = Rule(
+    code="CFG017",
+    name="key-that-nothing-reads",
+    summary="A key of Hydra's configuration is read by no script.",
+    group=Group.CONFIGURATION,
+    subject=Subject.PROJECT,
+    check=check,
+    page=Page(
+        what="A script under `@hydra.main` gets the whole configuration and takes out what it needs. A key that it never takes"
+        " is a switch without a wire.",
+        why="Who sets it believes that it works, compares runs by it, and writes it down.",
+        detected="E1: every use of the configuration is followed as a chain of attributes (`cfg.train.steps`), through"
+        " functions of the project that take it under the same name. A mapping that is used whole counts as read, and so do"
+        " keys that `${...}` or a quoted name mentions. Where the configuration goes elsewhere, nothing is said.",
+        proven="Search the scripts for its name.",
+        deliberate=("A key that is kept for the record of the run.",),
+        sources=(),
+    ),
+    bad=Example(
+        {"conf/config.yaml": "optim:\n  lr: 1.0e-5\n  smoothing: 0.1\nseed: 1\n", "train.py": _SCRIPT},
+        says="No script reads `optim.smoothing`",
+    ),
+    good=Example({"conf/config.yaml": "optim:\n  lr: 1.0e-5\nseed: 1\n", "train.py": _SCRIPT}),
+)
