@@ -96,9 +96,10 @@ def _used(scripts: Sequence[Script]) -> list[tuple[str, ...]] | None:
 def _parameters(script: Script) -> Iterator[str]:
     """What functions under `@hydra.main` call their configuration."""
     for node in ast.walk(script.tree):
-        if isinstance(node, ast.FunctionDef) and node.args.args:
-            if any("hydra.main" in ast.unparse(one) for one in node.decorator_list):
-                yield node.args.args[0].arg
+        if not isinstance(node, ast.FunctionDef) or not node.args.args:
+            continue
+        if any("hydra.main" in ast.unparse(one) for one in node.decorator_list):
+            yield node.args.args[0].arg
 
 
 def _functions(scripts: Sequence[Script], names: set[str]) -> set[str]:
@@ -132,8 +133,9 @@ def _passed_on(node: ast.Name, above: Mapping[ast.AST, ast.AST], takes: set[str]
 def _finding(unread: Sequence[tuple[str, Place]]) -> Finding:
     shown = ", ".join(f"`{name}`" for name, _ in unread[:3])
     more = f" and {len(unread) - 3} more" if len(unread) > 3 else ""
+    them = "it" if len(unread) == 1 else "them"
     return Finding(
-        f"No script reads {shown}{more} of Hydra's configuration: to set {'it' if len(unread) == 1 else 'them'} does nothing.",
+        f"No script reads {shown}{more} of Hydra's configuration: to set {them} does nothing.",
         place=unread[0][1],
         also=tuple(place for _, place in unread[1:]),
         evidence=Evidence(Level.RESOLVED, {"unread": [name for name, _ in unread]}),
@@ -150,8 +152,8 @@ RULE = Rule(
     subject=Subject.PROJECT,
     check=check,
     page=Page(
-        what="A script under `@hydra.main` gets the whole configuration and takes out what it needs. A key that it never takes"
-        " is a switch without a wire.",
+        what="A script under `@hydra.main` gets the whole configuration and takes out what it needs. A key that it never"
+        " takes is a switch without a wire.",
         why="Who sets it believes that it works, compares runs by it, and writes it down.",
         detected="E1: every use of the configuration is followed as a chain of attributes (`cfg.train.steps`), through"
         " functions of the project that take it under the same name. A mapping that is used whole counts as read, and so do"
