@@ -77,6 +77,83 @@ def test_a_script_that_catches_the_stop_is_left_alone_in_the_end(tmp_path: Path)
     assert [one.get("times") for one in events(tmp_path) if one["event"] == "stopped"] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("traced", [1, 2])
+def test_a_script_that_ends_in_a_traced_step_is_not_stopped(traced: int, tmp_path: Path) -> None:
+    script = Script(tmp_path, Asked(steps=3, warm_up=2, traced=traced))
+    script.run(7, loader=False)  # the seventh is traced, and no quiet place comes behind it
+    script.first.script_ends()
+    assert [one["number"] for one in script.seen()["traced"]] == [7]
+    assert [one["event"] for one in events(tmp_path)] == ["step", "observed"]
+
+
+class Clock:
+    """A device's: nothing can be read of it before somebody has waited for it."""
+
+    def __init__(self, lost: int = 0) -> None:
+        self.waited, self.made, self.lost = False, 0, lost
+
+    def event(self) -> "Event":
+        self.waited = False
+        self.made += 1
+        return Event(self, self.made)
+
+    def wait(self) -> None:
+        self.waited = True
+
+
+class Event:
+    def __init__(self, clock: Clock, number: int) -> None:
+        self.clock, self.number = clock, number
+
+    def elapsed_time(self, other: "Event") -> float:
+        if not self.clock.waited or other.number == self.clock.lost:
+            raise RuntimeError("the event is not ready")
+        return 7.0
+
+
+def test_events_are_of_the_device_that_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a rank that never set its current device, an event without a stream is recorded on the first GPU."""
+    from types import SimpleNamespace
+
+    from dynotune.profile.foreign.inside.watch import Watch
+
+    class Recorded:
+        on: str | None = None
+
+        def __init__(self, enable_timing: bool) -> None: ...
+
+        def record(self, stream: str | None = None) -> None:
+            self.on = stream
+
+    monkeypatch.setattr(torch.cuda, "Event", Recorded)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"a stream of {device}")
+    watch: Any = SimpleNamespace(device=torch.device("cuda:1"))
+    assert Watch._event(watch).on == "a stream of cuda:1"
+
+
+def test_the_devices_clock_of_a_script_that_ends_by_itself_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dynotune.profile.foreign.inside import watch
+
+    def found(name: str, clock: Clock) -> dict[str, Any]:
+        monkeypatch.setattr(watch.Watch, "_event", clock.event)
+        monkeypatch.setattr(watch.Watch, "_wait_for_device", clock.wait)
+        folder = tmp_path / name
+        folder.mkdir()
+        script = Script(folder, Asked(steps=9, warm_up=2))
+        script.run(6)
+        script.first.script_ends()
+        return script.seen()
+
+    whole = found("whole", Clock())
+    assert [one["seconds"] for one in whole["timed"]] == [0.007] * 3
+    assert not any("clock" in note for note in whole["notes"])
+    torn = found("torn", Clock(lost=4))  # the end of the second step
+    assert [one["number"] for one in torn["timed"]] == [4, 6]
+    assert "The device's clock tells nothing of 1 of 3 steps: they are left out." in torn["notes"]
+
+
 def test_steps_of_another_optimizer_do_not_count(tmp_path: Path) -> None:
     script = Script(tmp_path, Asked(steps=2, warm_up=1, traced=0))
     other = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)

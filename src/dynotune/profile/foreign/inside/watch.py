@@ -8,6 +8,7 @@ the clock stands still for it, on the device too.
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 
 from dynotune.bench.running.steady import LEVEL_STEPS, WarmingUp
-from dynotune.foreign import FOREIGN
+from dynotune.foreign import FOREIGN, in_a_line
 from dynotune.measure.trace_facts import compile_counters
 from dynotune.profile.foreign.inside import facts, trainer
 from dynotune.profile.foreign.inside.found import Found, look_for
@@ -51,6 +52,9 @@ class Watch:
 
         self.others: set[int] = set()
         self.steps = self.stops = 0
+        self.at_end = False
+        """Whether the script has ended by itself."""
+
         self.timed: list[dict[str, Any]] = []
         self.kept: list[Between] = []
         self.began = 0.0
@@ -88,10 +92,12 @@ class Watch:
             self.between.append((self._event(), None))
 
     def script_ends(self) -> None:
-        """By itself, before everything was seen."""
+        """By itself, before everything was seen: nothing is stopped, and no further step is traced."""
         if self.stage is Stage.OVER:
             return
+        self.at_end = True
         if self.tracing.wants_to_end:
+            self.to_trace = 1
             self.quiet()
         else:
             self._finish("script")
@@ -211,9 +217,10 @@ class Watch:
 
     def _finish(self, ended: str) -> None:
         self.leave()
+        self._read_the_devices_clock()
         write_observed(self.folder, self._observed(ended))
         tell(self.folder, "observed", ended=ended)
-        if ended == "steps" and self.asked.stop:
+        if ended == "steps" and self.asked.stop and not self.at_end:
             self._stop_again()
 
     def _stop_again(self) -> None:
@@ -225,12 +232,28 @@ class Watch:
         tell(self.folder, "stopped", times=self.stops)
         raise SystemExit(0)
 
+    def _read_the_devices_clock(self) -> None:
+        """A step that it cannot tell is no timed step: what the host took to ask for its work is another figure."""
+        told = []
+        try:
+            self._wait_for_device()  # a script that ends by itself need not have waited
+        except FOREIGN as error:
+            self.notes.append(f"The device failed before the script ended: {in_a_line(error)}.")
+        for one, seen, (begin, end) in zip(self.timed, self.kept, self.between, strict=False):
+            with suppress(*FOREIGN):
+                seconds = one["seconds"] if end is None else begin.elapsed_time(end) / 1e3
+                told.append((one | {"seconds": seconds}, seen))
+        if len(told) < len(self.timed):
+            lost = len(self.timed) - len(told)
+            self.notes.append(
+                f"The device's clock tells nothing of {lost} of {len(self.timed)} steps: they are left out."
+            )
+        self.timed, self.kept = [one for one, _ in told], [seen for _, seen in told]
+
     def _observed(self, ended: str) -> dict[str, Any]:
         """The record's fields, and under `foreign` what it has none for."""
-        for one, seen, (begin, end) in zip(self.timed, self.kept, self.between, strict=False):
+        for one, seen in zip(self.timed, self.kept, strict=True):
             one |= _tokens(seen)
-            if begin is not None and end is not None:
-                one["seconds"] = begin.elapsed_time(end) / 1e3
         how, optimizer = facts.optimizer_facts(self.optimizer)
         if self.others:
             several = f"{1 + len(self.others)} optimizers step: a step is from one of the first one's to the next."
@@ -290,7 +313,7 @@ class Watch:
         if self.device.type != "cuda":
             return None
         event = torch.cuda.Event(enable_timing=True)
-        event.record()
+        event.record(torch.cuda.current_stream(self.device))  # another device may be the current one
         return event
 
 
