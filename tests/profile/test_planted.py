@@ -99,6 +99,18 @@ def test_something_every_50_steps() -> None:
     assert "every 50 steps" in one.sentence
 
 
+def test_one_collection_of_garbage_is_no_bottleneck() -> None:
+    def steps(slow: int) -> tuple[TimedStep, ...]:
+        what = ("garbage-collection",)
+        return tuple(
+            TimedStep(n, 0.05 if n <= slow else 0.01, happened=what if n <= slow else ()) for n in range(1, 21)
+        )
+
+    for few in (1, 2):
+        assert not [one for one in analyse(record(timed=steps(few))).found if one.name.startswith("slow-")]
+    assert the(analyse(record(timed=steps(3))), "slow-garbage-collection").seconds == pytest.approx(0.12 / 20)
+
+
 def test_a_cycle_that_nothing_happens_in() -> None:
     steps = tuple(TimedStep(n, 0.05 if n % 50 == 7 else 0.01 + 1e-5 * (n % 3)) for n in range(1, 301))
     assert "50 steps" in the(analyse(record(timed=steps)), "periodic-slow-down").sentence

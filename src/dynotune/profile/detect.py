@@ -26,6 +26,9 @@ WAIT_SHARE = 0.03
 LEAST_WAIT = 2e-4
 """Seconds: a loader that hands out what is ready already takes some of them."""
 
+OFTEN = 3
+"""Steps in which something happened: from fewer nothing can be said of how often it does, nor that it is what cost them."""
+
 READ_SHARE = 0.01
 READ_LINES = 3
 HOST_SHARE = 0.10
@@ -292,6 +295,8 @@ def slow_steps(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]
     usual, total = median(level), sum(one.seconds for one in record.timed)
     for what in sorted({what for one in record.timed for what in one.happened}):
         with_it = [one for one in record.timed if what in one.happened]
+        if len(with_it) < OFTEN:
+            continue
         lost = sum(max(0.0, one.seconds - usual) for one in with_it)
         if lost / total >= WAIT_SHARE:
             gaps = {b.number - a.number for a, b in pairwise(with_it)}

@@ -1,6 +1,7 @@
 """Promise: the hooks of an optimizer take a script through warming up, timed and traced steps, and leave nothing behind."""
 
 import json
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,24 @@ class Event:
         if not self.clock.waited or other.number == self.clock.lost:
             raise RuntimeError("the event is not ready")
         return 7.0
+
+
+def test_what_watching_takes_is_no_time_of_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dynotune.profile.foreign.inside import listen
+
+    plain = listen.batch_of
+    pause = 0.2
+
+    def slow(*args: Any, **more: Any) -> Any:
+        time.sleep(pause)
+        return plain(*args, **more)
+
+    monkeypatch.setattr(listen, "batch_of", slow)
+    script = Script(tmp_path, Asked(steps=3, warm_up=1, traced=0, stop=False))
+    script.run(6)
+    found = script.seen()
+    assert min(one["seconds"] for one in found["timed"]) < pause
+    assert found["foreign"]["own_seconds"] >= pause  # and still told
 
 
 def test_events_are_of_the_device_that_trains(monkeypatch: pytest.MonkeyPatch) -> None:

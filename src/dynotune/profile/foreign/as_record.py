@@ -74,7 +74,10 @@ def _cost(observed: Mapping[str, Any]) -> list[str]:
     cost = cost_of_watching(observed)
     if cost is None or cost[1] < MUCH:
         return []
-    return [f"Watching took {cost[1]:.1%} of each timed step: so short a step is measured that much too long."]
+    return [
+        f"Watching took the host {1e6 * cost[0]:,.0f} microseconds for each timed step, {cost[1]:.1%} of its length. The"
+        " host's clock leaves them out; what they do to caches, or to a GPU that waits for the host, it cannot leave out."
+    ]
 
 
 def _ranks(observed: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -38,6 +38,9 @@ class Between:
     own: float = 0.0
     """That watching took."""
 
+    within: float = 0.0
+    """Of `own`, what fell into the step as it is timed: the clock stands still for the rest."""
+
     batches: list[Batch] = field(default_factory=list)
     """One for each call of the model that a gradient was wanted of."""
 
@@ -117,6 +120,7 @@ class Listening:
             self.now.without_gradient += 1
         self._began = time.perf_counter()
         self.now.own += self._began - entered
+        self.now.within += self._began - entered
 
     def _after_call(self, module: nn.Module, args: Any, output: Any) -> None:
         if torch.compiler.is_compiling():

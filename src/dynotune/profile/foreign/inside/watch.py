@@ -167,6 +167,7 @@ class Watch:
         compilations = now.get("compilations", 0) - self.compiled.get("compilations", 0)
         self.compiled = now
         self.kept.append(seen)
+        seconds -= seen.within
         self.timed.append(
             {
                 "number": self.steps,
