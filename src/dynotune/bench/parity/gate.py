@@ -52,7 +52,9 @@ def check(
     if needs.kind == "unchanged":
         return found
     if needs.kind == "behavioural" and not full and (why := held_out.why_nothing(first.config, other.config)):
-        return found.model_copy(update={"state": "behavioural", "why_not_checked": f"{why}; what differs is {needs.why}"})
+        return found.model_copy(
+            update={"state": "behavioural", "why_not_checked": f"{why}; what differs is {needs.why}"}
+        )
     try:
         with ExitStack() as stack:
             gate = _Gate(
