@@ -392,3 +392,27 @@ def test_a_key_that_another_refers_to_is_read(tmp_path: Path) -> None:
     files["conf/config.yaml"] += "x: ${optim.betas}\n"
     (found,) = said(tmp_path, "CFG017", files)
     assert found.evidence.facts["unread"] == ["x"]
+
+
+STARTED = {
+    "run.sh": "python train.py\n",
+    "train.py": "from trl import SFTConfig, SFTTrainer\nSFTTrainer('a/b', args=SFTConfig('o'), train_dataset=d).train()\n",
+    "old/sft.yaml": TRL,
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "count"),
+    [
+        ({}, 1),
+        ({"README.md": "Start it with `trl sft --config old/sft.yaml`.\n"}, 0),
+        ({"read.py": "import yaml\nprint(yaml.safe_load(open('x')))\n"}, 0),
+        ({"read.py": "from trl import TrlParser\n"}, 0),
+        ({"old/sft.yaml": AXOLOTL}, 0),
+        ({"run.sh": "python train.py --file $1\n", "train.py": "print(1)\n"}, 0),
+        ({"run.sh": "echo\n"}, 0),
+    ],
+)
+def test_scripts_are_started_and_a_configuration_is_not(tmp_path: Path, more: dict[str, str], count: int) -> None:
+    found = said(tmp_path, "CFG010", STARTED | more)
+    assert [one.place.file for one in found] == ["old/sft.yaml"] * count

@@ -43,6 +43,9 @@ class Project:
     texts: Mapping[str, str] = field(default_factory=dict)
     """The source of every file that was read, by its place's name: for suppressions, snippets and edits."""
 
+    documents: Mapping[str, str] = field(default_factory=dict)
+    """Markdown files, which may name what nothing else names."""
+
     def data_of(self, job: Job) -> DataFacts | None:
         """The data that a job trains on, where it was read: named by the job, or the only one beside the only job."""
         found = next((one for one in self.data if names_data(job, one.place.file)), None)

@@ -34,6 +34,7 @@ _SKIPPED = (
 SKIPPED_FOLDERS = frozenset(_SKIPPED.split())
 _SHELL = frozenset({".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".job", ".pbs", ".mk"})
 _SHELL_NAMES = frozenset({"makefile", "gnumakefile", "justfile"})
+_DOCUMENTS = frozenset({".md"})
 _PYTHON = frozenset({".py", ".ipynb"})
 
 
@@ -46,6 +47,7 @@ class _Found:
     launches: list[Launch] = field(default_factory=list)
     allocations: list[Allocation] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
+    documents: dict[str, str] = field(default_factory=dict)
     not_read: list[NotRead] = field(default_factory=list)
 
 
@@ -69,6 +71,7 @@ def read_project(root: Path, *, only: Sequence[Path] = (), schemas: Schemas) -> 
         configs=list(found.configs.values()),
         not_read=_shortened(found.not_read),
         texts=found.texts,
+        documents=found.documents,
     )
 
 
@@ -129,7 +132,7 @@ def _files(root: Path, found: _Found) -> Iterator[Path]:
 
 def _is_ours(path: Path) -> bool:
     suffix = path.suffix.lower()
-    if suffix in _PYTHON | SUFFIXES | _SHELL or path.name.lower() in _SHELL_NAMES:
+    if suffix in _PYTHON | SUFFIXES | _DOCUMENTS | _SHELL or path.name.lower() in _SHELL_NAMES:
         return True
     return not suffix and _starts(path, b"#!") and b"sh" in _start(path)
 
@@ -154,6 +157,9 @@ def _read(path: Path, root: Path, found: _Found, *, named: bool) -> None:
     place = _place(path, root)
     text = _text(path, place, found)
     if text is None:
+        return
+    if path.suffix.lower() in _DOCUMENTS:
+        found.documents[place.file] = text
         return
     found.texts[place.file] = text
     try:

@@ -1,30 +1,39 @@
 """CFG010: a configuration that nothing names."""
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
+from dynotune.audit.facts.job import Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.setting import Setting, Unknown
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.read.configs.job import TRAINERS
+from dynotune.audit.read.extended import reads_configurations
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
+_CONFIGURED = re.compile(r"TrlParser|parse_args_and_config|configargparse|jsonargparse|OmegaConf|[\"']--config")
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
 
 def check(project: Project, whole: Project) -> Iterator[Said]:
     named = {name for launch in project.launches for name in launch.configs}
     known = {config.file: config for config in project.configs if config.kind in TRAINERS}
-    if not named & set(known):
-        return  # nothing is started by configurations here
+    started = {TRAINERS[known[name].kind][0] for name in named & set(known)}
+    if not started:
+        started = _by_scripts(project)
+    if not started:
+        return  # nothing is started here, or what is may read any file
     if any(_open(launch.flags.values()) or "${" in " ".join(launch.words[-2:]) for launch in project.launches):
         return  # a command takes its configuration from who calls it
     kinds = {known[name].kind for name in named & set(known)}
     unused = [
         file
         for file, config in known.items()
-        if config.kind in kinds and file not in named and not _mentioned(file, project)
+        if (config.kind in kinds if kinds else TRAINERS[config.kind][0] in started)
+        and file not in named
+        and not _mentioned(file, project)
     ]
     if not unused:
         return
@@ -39,13 +48,22 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     )
 
 
+def _by_scripts(project: Project) -> set[Trainer]:
+    """Trainers of the jobs that commands start by scripts, where no script reads a configuration of its own accord."""
+    if any(reads_configurations(one) or _CONFIGURED.search(one.source) for one in project.scripts):
+        return set()
+    scripts = {launch.script for launch in project.launches if launch.script}
+    return {job.trainer for job in project.jobs if scripts & set(job.files)}
+
+
 def _open(settings: Iterable[Setting]) -> bool:
     return any(isinstance(one.value, Unknown) and one.name.startswith("config") for one in settings)
 
 
 def _mentioned(file: str, project: Project) -> bool:
     path = PurePosixPath(file)
-    return any(path.name in text or f"/{path.stem}" in text for name, text in project.texts.items() if name != file)
+    texts = {**project.documents, **project.texts}
+    return any(path.name in text or f"/{path.stem}" in text for name, text in texts.items() if name != file)
 
 
 RULE = Rule(
@@ -56,10 +74,10 @@ RULE = Rule(
     subject=Subject.PROJECT,
     check=check,
     page=Page(
-        what="The project starts training from configurations, and one of the same kind is named nowhere.",
+        what="The project's commands start training, and a configuration of the same trainer is named nowhere.",
         why="Changes to it do nothing; a stale copy is taken for the one that ran.",
-        detected="E0: no shell script, Makefile, Python file or configuration has its name. Not asked where a command"
-        " takes its configuration as an argument.",
+        detected="E0: no shell script, Makefile, Python file, Markdown file or configuration has its name. Not asked where a"
+        " command takes its configuration as an argument, or, where none is named at all, where a script reads any.",
         proven="Search the project for its name.",
         deliberate=("It is started by hand, or by a scheduler that is configured elsewhere.",),
         sources=(),
