@@ -66,7 +66,8 @@ def test_words_of_the_vocabulary_are_no_secrets(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["token", "MY_PAT", "accessToken", "api-key", "WANDB_API_KEY", "hub_tokn_secret", "PASSWD"]
+    "name",
+    ["token", "MY_PAT", "accessToken", "api-key", "WANDB_API_KEY", "hub_tokn_secret", "PASSWD", "hub_tokn", "api_keyy"],
 )
 def test_names_that_say_secret(name: str) -> None:
     assert names_a_secret(name)

@@ -17,6 +17,7 @@ from dynotune.audit.judging.rules_over import judge
 from dynotune.audit.judging.suppression import Suppression, suppressions
 from dynotune.audit.place import Place
 from dynotune.audit.registry import rules
+from dynotune.audit.secret_values import Secrets
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError
 
@@ -97,6 +98,7 @@ def audit(request: Request) -> Result:
     """Read and judge. Nothing that is audited is run. Raises `ConfigError` for what was asked for wrongly."""
     wanted = chosen(rules(), request.select, request.ignore)
     project, named = read(request)
+    project = Secrets(project.texts).hide_in_project(project)
     judged = judge(project, wanted)
     told = list(suppressions(project, request.today))
     open_, suppressed, used = [], [], set()

@@ -6,6 +6,7 @@ the prefix of an access token). Values of `env` are all secret: anyone may choos
 
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 HIDDEN = "(hidden)"
@@ -30,6 +31,10 @@ _SECRET_WORDS = frozenset(
         ),
     }
 )
+_MISSPELT = ("token", "secret", "password", "passwd", "credential")
+"""Also where a letter is missing, doubled or another: a key nobody knows may be one of these."""
+
+_NO_MISSPELLING = frozenset({"tokens", "secrets", "credentials"})
 _KEYS_OF = frozenset({"api", "access", "private", "secret", "account", "shared", "signing", "service", "encryption"})
 _TOKENS_OF_VOCABULARY = frozenset(
     {
@@ -67,7 +72,7 @@ def is_secret(key: str, name: str | None = None) -> bool:
 
 def names_a_secret(name: str) -> bool:
     """Whether a name says that its value is a secret: `token`, `accessToken`, `MY_API_KEY`, but not `eos_token`."""
-    parts = [part.lower() for part in _PARTS.findall(name)]
+    parts = [_spelt(part.lower()) for part in _PARTS.findall(name)]
     if _SECRET_WORDS & set(parts):
         return True
     before = [None, *parts]
@@ -76,6 +81,14 @@ def names_a_secret(name: str) -> bool:
         or (part == "key" and above in _KEYS_OF)
         for above, part, following in zip(before, parts, [*parts[1:], None], strict=False)
     )
+
+
+def _spelt(part: str) -> str:
+    if part in ("keyy", "kye"):
+        return "key"
+    if part in _NO_MISSPELLING or len(part) < 4:
+        return part
+    return next(iter(get_close_matches(part, _MISSPELT, 1, cutoff=0.88)), part)
 
 
 def masked(text: str) -> str:

@@ -96,8 +96,24 @@ def test_only_safe_ones_without_asking_and_numeric_ones_when_told_yes(tmp_path: 
 def test_sarif_gets_the_lines_of_safe_changes(tmp_path: Path) -> None:
     of = project(tmp_path, a__yaml="a: 1\nb: 1\n")
     fixes = for_sarif(made.result(project=of))
-    assert fixes(finding("b", 2)) == {"a.yaml": [(2, 1, "b: 2\n")]}
+    assert fixes(finding("b", 2)) == {"a.yaml": [(2, 4, 2, 5, "2")]}
     assert fixes(finding("b", 2, risk=Risk.BEHAVIOURAL)) == {}
+
+
+def test_no_fix_is_offered_that_holds_a_secret_and_no_difference_shows_one(tmp_path: Path) -> None:
+    of = project(tmp_path, a__yaml="hub_tokn: KEYSECRET1\nb: 1\nwandb_api_keyy: KEYSECRET2\n")
+    fixes = for_sarif(made.result(project=of))
+    assert fixes(finding("b", "KEYSECRET1")) == {}
+    assert "SECRET" not in str(fixes(finding("b", 2)))
+    diff = proposed(of, [finding("b", 2)]).diff()
+    assert "+b: 2" in diff
+    assert "SECRET" not in diff
+
+
+def test_lines_of_sarif_are_those_of_editors(tmp_path: Path) -> None:
+    of = project(tmp_path, a__json='{"x": "\u2028\x85",\n "b": 1}')
+    assert for_sarif(made.result(project=of))(finding("b", 2, "a.json")) == {"a.json": [(2, 7, 2, 8, "2")]}
+    assert proposed(of, [finding("b", 2, "a.json")]).diff().startswith("--- a/a.json\n+++ b/a.json\n@@ -1,2 +1,2 @@\n")
 
 
 def test_splices() -> None:

@@ -65,6 +65,20 @@ def test_what_cannot_be_carried_over_is_listed_with_the_reason(tmp_path: Path) -
     assert all(f"# - {sentence}" in made.text for sentence in made.left)
 
 
+def test_no_secret_is_written_or_said() -> None:
+    made = carry_over(
+        job(
+            model_name_or_path="m",
+            dataset_name="https://user:KEYSECRET1@host/x.jsonl",
+            hub_tokn="KEYSECRET2",
+            learning_rate="hf_KEYSECRET3aaaaaaaaaaaaaaaaaaa",
+            model_init_kwargs={"token": "KEYSECRET4"},
+        )
+    )
+    assert "SECRET" not in made.text + str(made.left)
+    assert any("`dataset_name`: secrets are not written" in sentence for sentence in made.left)
+
+
 def test_another_trainers_default_is_carried_over_and_trls_is_not() -> None:
     default = {"learning_rate": Setting("learning_rate", 5e-5, NOWHERE, Known.DEFAULT)}
     assert "5.0e-05" in carry_over(Job(Trainer.TRANSFORMERS, Method.SFT, default)).text

@@ -31,7 +31,7 @@ def test_json_holds_every_finding(make: Callable[[], Result]) -> None:
 
 @KINDS
 def test_sarif_has_the_form_of_the_standard(make: Callable[[], Result]) -> None:
-    require_sarif(json.loads(sarif_text(make(), lambda finding: {"sft.yaml": [(3, 1, "optim: x\n")]})))
+    require_sarif(json.loads(sarif_text(make(), lambda finding: {"sft.yaml": [(3, 1, 3, 19, "optim: x")]})))
 
 
 def test_the_form_is_checked() -> None:

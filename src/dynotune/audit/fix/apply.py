@@ -4,8 +4,10 @@ import contextlib
 import difflib
 import os
 import shutil
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 
 from dynotune.audit.change import Change
@@ -15,6 +17,8 @@ from dynotune.audit.fix.keyed import changed_json, changed_yaml
 from dynotune.audit.fix.python_file import changed_python
 from dynotune.audit.fix.shell_file import changed_shell
 from dynotune.audit.fix.splice import NotAppliedError, Splice, between, spliced
+from dynotune.audit.lines import lines_of
+from dynotune.audit.secret_values import Secrets
 
 BOM = b"\xef\xbb\xbf"
 
@@ -36,18 +40,21 @@ class Proposal:
 
     before: Mapping[str, str]
     after: dict[str, str] = field(default_factory=dict)
+    splices: dict[str, list[Splice]] = field(default_factory=dict)
+    """What `after` differs by."""
+
     findings: list[Finding] = field(default_factory=list)
     left: list[tuple[Finding, str]] = field(default_factory=list)
     """With the reason: `not changed: ...`."""
 
     def diff(self) -> str:
-        """Unified, as `patch` takes it."""
+        """Unified, as `patch` takes it; secrets are hidden."""
         parts = []
+        secrets = Secrets(self.before)
         for file, after in sorted(self.after.items()):
             before = self.before[file]
-            lines = difflib.unified_diff(
-                before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{file}", f"b/{file}"
-            )
+            old, new = lines_of(before, keepends=True), lines_of(after, keepends=True)
+            lines = map(secrets.hide_source, difflib.unified_diff(old, new, f"a/{file}", f"b/{file}"))
             parts += [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines]
         return "".join(parts)
 
@@ -65,7 +72,7 @@ def proposed(project: Project, findings: Iterable[Finding]) -> Proposal:
         except NotAppliedError as error:
             proposal.left.append((finding, str(error)))
             continue
-        made, proposal.after = trial, texts
+        made, proposal.after, proposal.splices = trial, texts, trial
         proposal.findings.append(finding)
     proposal.after = {file: text for file, text in proposal.after.items() if text != project.texts[file]}
     return proposal
@@ -144,12 +151,12 @@ def replace_file(path: Path, content: bytes) -> None:
         raise
 
 
-def replacements(before: str, after: str) -> list[tuple[int, int, str]]:
-    """By whole lines: first line (from 1), how many go, what stands there instead."""
-    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    return [
-        (first + 1, last - first, "".join(new[start:end]))
-        for tag, first, last, start, end in matcher.get_opcodes()
-        if tag != "equal"
-    ]
+def replacements(text: str, splices: Iterable[Splice]) -> list[tuple[int, int, int, int, str]]:
+    """First line and column, last line and the column behind it (all from 1), and what stands there instead."""
+    starts = [0, *accumulate(map(len, lines_of(text, keepends=True)))]
+
+    def at(offset: int) -> tuple[int, int]:
+        line = bisect_right(starts, offset) - 1
+        return line + 1, offset - starts[line] + 1
+
+    return [(*at(one.start), *at(one.end), one.text) for one in sorted(set(splices))]

@@ -7,7 +7,9 @@ from pathlib import Path
 from dynotune.audit.finding import Finding, Risk
 from dynotune.audit.fix.apply import Proposal, proposed, replace_file, replacements, write
 from dynotune.audit.run import Request, Result, audit
+from dynotune.audit.secret_values import Secrets
 from dynotune.audit.show import words
+from dynotune.audit.show.sarif import Fixes, Replacement
 from dynotune.errors import ConfigError
 from dynotune.terminal import printable_lines
 
@@ -15,14 +17,19 @@ Say = Callable[[str], None]
 Ask = Callable[[str], bool]
 
 
-def for_sarif(result: Result) -> Callable[[Finding], dict[str, list[tuple[int, int, str]]]]:
-    """The safe changes of one finding, by line."""
+def for_sarif(result: Result) -> Fixes:
+    """The safe changes of one finding, by line and column; none where they would hold a secret."""
+    secrets = Secrets(result.project.texts)
 
-    def fixes(finding: Finding) -> dict[str, list[tuple[int, int, str]]]:
+    def fixes(finding: Finding) -> dict[str, list[Replacement]]:
         if finding.remedy.risk is not Risk.SAFE or not finding.remedy.changes:
             return {}
         one = proposed(result.project, [finding])
-        return {file: replacements(one.before[file], after) for file, after in one.after.items()}
+        said = [str(change.value) for change in finding.remedy.changes]
+        said += [splice.text for of in one.splices.values() for splice in of]
+        if any(secrets.hide_source(text) != text for text in said):
+            return {}
+        return {file: replacements(one.before[file], one.splices[file]) for file in one.after}
 
     return fixes
 

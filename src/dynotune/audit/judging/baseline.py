@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dynotune.audit.finding import Finding
+from dynotune.audit.lines import lines_of
 from dynotune.audit.place import Place
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError
@@ -25,7 +26,7 @@ def fingerprints(findings: Iterable[Finding], texts: Mapping[str, str]) -> list[
     found = []
     for finding in findings:
         place = finding.place
-        lines = texts.get(place.file, "").splitlines()
+        lines = lines_of(texts.get(place.file, ""))
         line = lines[place.line - 1].strip() if 0 < place.line <= len(lines) else ""
         # Without a file, the message is all that tells two findings of one rule apart.
         told = "" if place.file else finding.message

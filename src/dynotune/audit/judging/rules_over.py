@@ -7,6 +7,7 @@ from typing import Any
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import Finding, NotChecked
 from dynotune.audit.rule import Rule, Subject
+from dynotune.audit.secret_values import Secrets
 
 NONE_OF = {
     Subject.JOB: "no training job was found",
@@ -52,7 +53,12 @@ def judge(project: Project, rules: Mapping[str, Rule]) -> Judged:
                     findings.setdefault((code, said.place, said.message), replace(said, code=code))
         if silent:
             passed.append(code)
-    return Judged(tuple(findings.values()), tuple(passed), tuple(missing.values()))
+    secrets = Secrets(project.texts)
+    return Judged(
+        tuple(map(secrets.hide_in, findings.values())),
+        tuple(passed),
+        tuple(replace(one, why=secrets.hide(one.why)) for one in missing.values()),
+    )
 
 
 def _subjects(project: Project, kind: Subject) -> Iterator[Any]:

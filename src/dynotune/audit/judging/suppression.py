@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import Finding
+from dynotune.audit.lines import lines_of
 from dynotune.audit.place import Place
 
 _MARK = re.compile(r"dynotune:[ \t]*ignore(?P<file>-file)?(?:\[(?P<codes>[^\]]*)\])?(?P<rest>.*)")
@@ -76,7 +77,7 @@ def suppressions(project: Project, today: datetime.date) -> Iterator[Suppression
     for file, text in project.texts.items():
         if "dynotune:" not in text or file.endswith(".json"):
             continue
-        lines = text.splitlines()
+        lines = lines_of(text)
         yield from _of_file(file, lines, read.get(file) or _comments(lines), today)
 
 

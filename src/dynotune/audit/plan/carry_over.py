@@ -7,7 +7,7 @@ from typing import Any
 from dynotune.audit.facts.job import Fate, Job, Method, Trainer
 from dynotune.audit.facts.setting import Setting, Unknown
 from dynotune.config.load import load_config
-from dynotune.config.secrets import is_secret
+from dynotune.config.secrets import hidden, is_secret, masked, names_a_secret
 from dynotune.config.whole import METHODS, WholeConfig
 from dynotune.config.writing.yaml_text import flow
 from dynotune.data.printable import printable
@@ -65,8 +65,8 @@ def _wanted(job: Job, into: type[WholeConfig]) -> tuple[dict[str, Any], list[str
         if not job.is_given(name) and not _other_default(name, setting, job, into):
             continue
         if isinstance(setting.value, Unknown):
-            left.append(f"`{called}`: {printable(setting.value.why, 200)}")
-        elif is_secret(name):
+            left.append(f"`{called}`: {printable(masked(setting.value.why), 200)}")
+        elif is_secret(name) or names_a_secret(name) or hidden(name, setting.value) != setting.value:
             left.append(f"`{called}`: secrets are not written")
         elif not _plain(setting.value):
             left.append(f"`{called}`: its value is no plain one")
@@ -75,7 +75,7 @@ def _wanted(job: Job, into: type[WholeConfig]) -> tuple[dict[str, Any], list[str
     taken = {job.called(name) for name in job.settings}
     for key in job.given:
         if key.name not in taken and key.fate is not Fate.KNOWN:
-            said = f": {printable(key.why, 200).rstrip('.')}" if key.why else ""
+            said = f": {printable(masked(key.why), 200).rstrip('.')}" if key.why else ""
             left.append(f"`{printable(key.name, 80)}` is {key.fate}{said}")
     if any(name.startswith("lora_") for name in wanted) and job.get(ADAPTER) is not False:
         wanted.setdefault(ADAPTER, True)
@@ -125,5 +125,5 @@ def _refused(values: Mapping[str, Any], into: type[WholeConfig]) -> str | None:
     try:
         load_config(None, values, spelled={key: f"`{key}`" for key in values}, into=into)
     except DynotuneError as error:
-        return printable(" ".join(str(error).split()), 300)
+        return printable(masked(" ".join(str(error).split())), 300)
     return None

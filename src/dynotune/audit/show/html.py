@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from dynotune.audit.finding import Finding, Risk, severity
+from dynotune.audit.lines import lines_of
 from dynotune.audit.plan.phases import phases
 from dynotune.audit.run import Result
+from dynotune.audit.secret_values import Secrets
 from dynotune.audit.show import words
 from dynotune.audit.show.terminal import TONES, details
 from dynotune.bench.showing.grids import Grid, Line, Tone
@@ -94,11 +96,13 @@ def _finding(finding: Finding, result: Result) -> Iterator[Part]:
 
 def _around(finding: Finding, result: Result) -> str:
     """The lines of the file that it is about."""
-    lines = result.project.texts.get(finding.place.file, "").splitlines()
+    lines = lines_of(result.project.texts.get(finding.place.file, ""))
     at = finding.place.line
     if not 0 < at <= len(lines):
         return ""
     first, last = max(1, at - AROUND), min(len(lines), at + AROUND)
+    secrets = Secrets(result.project.texts)
+    lines[first - 1 : last] = [secrets.hide_source(line) for line in lines[first - 1 : last]]
     return "\n".join(
         f"{'>' if number == at else ' '} {number:>5}  {printable(lines[number - 1].expandtabs(4), LONGEST)}"
         for number in range(first, last + 1)

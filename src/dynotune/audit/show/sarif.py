@@ -21,8 +21,8 @@ LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "
 FINGERPRINT = "dynotune/v1"
 ROOT = "PROJECT"
 
-Replacement = tuple[int, int, str]
-"""First line, number of lines that go, what stands there instead."""
+Replacement = tuple[int, int, int, int, str]
+"""First line and column, last line and the column behind it (all from 1), what stands there instead."""
 
 Fixes = Callable[[Finding], Mapping[str, Sequence[Replacement]]]
 """What a finding's safe changes make of files; empty for none."""
@@ -121,13 +121,13 @@ def _result(
                             {
                                 "deletedRegion": {
                                     "startLine": line,
-                                    "startColumn": 1,
-                                    "endLine": line + gone,
-                                    "endColumn": 1,
+                                    "startColumn": column,
+                                    "endLine": last,
+                                    "endColumn": behind,
                                 },
                                 "insertedContent": {"text": text},
                             }
-                            for line, gone, text in replacements
+                            for line, column, last, behind, text in replacements
                         ],
                     }
                     for file, replacements in changed.items()
