@@ -416,3 +416,11 @@ STARTED = {
 def test_scripts_are_started_and_a_configuration_is_not(tmp_path: Path, more: dict[str, str], count: int) -> None:
     found = said(tmp_path, "CFG010", STARTED | more)
     assert [one.place.file for one in found] == ["old/sft.yaml"] * count
+
+
+def test_open_instruct_s_older_files_are_not_trl_s(tmp_path: Path) -> None:
+    keys = "model_name_or_path: a/b\nmax_seq_length: 2048\nwarmup_ratio: 0.03\noutput_dir: out\n"
+    marks = "train_file: a.jsonl\nuse_flash_attn: true\nuse_lora: true\nlora_rank: 64\nwith_tracking: true\n"
+    for code in ("CFG001", "CFG002", "CFG003", "CFG004"):
+        assert not said(tmp_path / "its", code, {"c.yaml": keys + marks})
+    assert said(tmp_path / "trl", "CFG003", {"c.yaml": keys + "dataset_name: d\nuse_peft: true\n"})

@@ -50,7 +50,7 @@ OPEN_INSTRUCT = _names(
     "dataset_mixer_list dataset_mixer_list_splits dataset_mixer dataset_transform_fn max_train_samples use_flash_attn"
     " tokenizer_name tokenizer_revision chat_template_name checkpointing_steps keep_last_n_checkpoints push_to_hub"
     " try_launch_beaker_eval_jobs reduce_loss use_slow_tokenizer with_tracking exp_name dpo_beta dpo_loss_type"
-    " preprocessing_num_workers"
+    " preprocessing_num_workers train_file use_lora use_qlora max_train_steps"
 )
 DPO_ONLY = _names(
     "beta precompute_ref_log_probs label_smoothing f_divergence_type reference_free ref_model_name_or_path rpo_alpha"
