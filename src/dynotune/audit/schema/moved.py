@@ -76,6 +76,26 @@ TRL: Mapping[str, Moved] = {
     ),
 }
 
+TRAINER_CALLS: Mapping[str, Moved] = {
+    "tokenizer": Moved(_TRL, "1.16", "processing_class"),
+    **{
+        name: Moved(_TRL, "1.16", text=f"Give it to the configuration{', as ' + new if new else ''}")
+        for name, new in (
+            ("max_seq_length", "`max_length`"),
+            ("dataset_text_field", ""),
+            ("packing", ""),
+            ("dataset_num_proc", ""),
+            ("neftune_noise_alpha", ""),
+            ("beta", ""),
+            ("max_length", ""),
+            ("loss_type", ""),
+            ("label_smoothing", ""),
+            ("precompute_ref_log_probs", ""),
+        )
+    },
+}
+"""Arguments of TRL's SFTTrainer and DPOTrainer themselves; of those, 1.16's signatures were looked at."""
+
 AXOLOTL: Mapping[str, Moved] = {
     "max_packed_sequence_len": Moved(_A, "0.19", text="Write `sequence_len` and `sample_packing: true`"),
     "rope_scaling": Moved(_A, "0.19", text="Write it inside `overrides_of_model_config`"),

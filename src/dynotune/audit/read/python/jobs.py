@@ -2,11 +2,11 @@
 
 import ast
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from dynotune.audit.facts.config import ConfigFile
-from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.job import Fate, GivenKey, Job, Trainer
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.setting import Known, Setting, Unknown
 from dynotune.audit.place import NOWHERE, Place
@@ -25,7 +25,8 @@ from dynotune.audit.read.python.recognised import (
     whose,
 )
 from dynotune.audit.read.python.value import Made, Value, plain, setting
-from dynotune.audit.schema import Schemas
+from dynotune.audit.schema import Keys, Schemas
+from dynotune.audit.schema.moved import TRAINER_CALLS
 
 _module = functools.lru_cache(maxsize=256)(Module)
 """Each script is near many others, and a module is never changed once it is made."""
@@ -130,12 +131,25 @@ def _of_trainer(
     ]
     home = held.place if isinstance(held, Made) else call.place
     job = _job(said, beside, who, home, module, schemas, held)
+    job = replace(job, given=[*job.given, *_of_the_call(call, who, schemas.keys(*who))])
     settings = dict(job.settings)
     if "use_peft" not in settings and (peft is None or peft.value is None) and _model_is_known(model):
         settings["use_peft"] = Setting("use_peft", False, NOWHERE, Known.DEFAULT)
     if who[0] is Trainer.TRL and "dtype" not in settings and model is not None and isinstance(model.value, str):
         settings["dtype"] = Setting("dtype", "float32", NOWHERE, Known.DEFAULT)  # TRL's for a model given by name
     return replace(job, settings=settings)
+
+
+def _of_the_call(call: Made, who: Whose, keys: Keys) -> Iterator[GivenKey]:
+    """Arguments of the trainer itself that its version no longer takes; a subclass of the project's may take any."""
+    if who[0] is not Trainer.TRL or call.name not in ("trl.SFTTrainer", "trl.DPOTrainer"):
+        return
+    taken = replace(keys, keys={}, moved=TRAINER_CALLS, own=frozenset())
+    for name, value in call.arguments.items():
+        verdict = taken.fate(name)
+        if verdict.fate in (Fate.RENAMED, Fate.REMOVED):
+            place = replace(value.place or call.place, key=name)
+            yield GivenKey(name, plain(value.value), place, verdict.fate, verdict.why, verdict.instead)
 
 
 def _model_is_known(model: Value | None) -> bool:

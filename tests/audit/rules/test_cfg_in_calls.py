@@ -1,0 +1,38 @@
+"""Promise: arguments that a trainer's call no longer takes are found, and those that it takes are not."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.audit.rules.test_cfg import said
+
+CALL = """
+from transformers import AutoTokenizer, TrainingArguments
+from trl import SFTConfig, SFTTrainer
+tok = AutoTokenizer.from_pretrained("m")
+trainer = SFTTrainer("m", args=SFTConfig(output_dir="o"), train_dataset=rows, {})
+"""
+
+
+def test_arguments_that_a_trainer_itself_took_once(tmp_path: Path) -> None:
+    (renamed,) = said(tmp_path / "a", "CFG002", {"t.py": CALL.format("tokenizer=tok")})
+    assert renamed.remedy.changes[0].to == "processing_class"
+    text = CALL.format('max_seq_length=1024, dataset_text_field="text"')
+    gone = said(tmp_path / "b", "CFG003", {"t.py": text})
+    assert [finding.place.key for finding in gone] == ["max_seq_length", "dataset_text_field"]
+    assert not any(finding.remedy.changes for finding in gone)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"t.py": CALL.format("processing_class=tok, formatting_func=shown, peft_config=lora")},
+        {"t.py": CALL.format("tokenizer=tok, max_seq_length=1024"), "requirements.txt": "trl==0.11.4\n"},
+        {"t.py": CALL.format("tokenizer=tok").replace("from trl import SFTConfig, SFTTrainer", "from trl import SFTConfig")
+            .replace("trainer =", "from trl import SFTTrainer as T\nclass SFTTrainer(T):\n    pass\ntrainer =")},
+        {"t.py": "import unsloth\n" + CALL.format("tokenizer=tok, max_seq_length=1024")},
+    ],
+)  # fmt: skip
+def test_arguments_that_a_trainer_takes(files: dict[str, str], tmp_path: Path) -> None:
+    for code in ("CFG002", "CFG003"):
+        assert not said(tmp_path / code, code, files)
