@@ -1,6 +1,7 @@
 """Promise: rules on precision find what cannot run, or runs otherwise than it was asked for."""
 
 import ast
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ from dynotune.audit.facts.job import Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.setting import Setting
-from dynotune.audit.finding import AtStake
+from dynotune.audit.finding import AtStake, Risk
 from dynotune.audit.place import Place
 from tests.audit.rules.facts import UNKNOWN, Default, a_job, a_machine, findings, not_checked
+from tests.audit.rules.scripts import said
 
 
 def test_two_precisions() -> None:
@@ -161,3 +163,38 @@ def test_four_bits_that_compute_in_float32() -> None:
         script("mine.BitsAndBytesConfig", load_in_4bit=True),
     ):
         assert not findings("PRC007", near)
+
+
+LOOP = """
+import torch
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B"{}).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for batch in loader:
+    loss = model(**batch).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+FLOAT32 = ", dtype=torch.float32"
+
+
+def test_a_loop_in_float32(tmp_path: Path) -> None:
+    (found,) = said("PRC006", tmp_path, LOOP.format(FLOAT32))
+    assert found.remedy.risk is Risk.NUMERIC
+    assert found.place.line == 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LOOP.format(""),  # the checkpoint's type
+        LOOP.format(", dtype=torch.bfloat16"),
+        LOOP.format(FLOAT32).replace(".cuda()", ""),
+        LOOP.format(FLOAT32).replace("loss =", "with torch.autocast('cuda'): loss ="),
+        LOOP.format(FLOAT32) + "torch.backends.cuda.matmul.allow_tf32 = True\n",
+        LOOP.format(FLOAT32) + "from accelerate import Accelerator\n",
+    ],
+)
+def test_a_loop_that_may_compute_in_another_type(text: str, tmp_path: Path) -> None:
+    assert not said("PRC006", tmp_path, text)
