@@ -12,6 +12,7 @@ import torch
 from transformers import TrainerCallback
 
 from dynotune.execution.feed import Documents
+from dynotune.measure import compiles
 from dynotune.measure.clock import WindowClock
 from dynotune.measure.peaks import Peak
 from dynotune.measure.utilisation import Utilisation
@@ -194,6 +195,35 @@ def test_an_update_that_waits_for_the_device_says_nothing_of_who_was_ahead(
     run_tiny(max_steps=1, optim="adagrad")
     run_tiny(max_steps=1, optim="adamw_torch", overwrite_output_dir=True)
     assert told == [True, False]
+
+
+def test_what_an_evaluation_compiles_is_no_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its seconds are the evaluation's already, and a graph made there is no recompilation of training."""
+    made = {"graphs": 0, "seconds": 0.0}
+    monkeypatch.setattr(compiles, "graphs", lambda: made["graphs"])
+    monkeypatch.setattr(compiles, "compile_seconds", lambda: made["seconds"])
+
+    def compile_one() -> None:
+        made["graphs"] += 1
+        made["seconds"] += 1e-3
+
+    meter = Meter(torch.device("cpu"))
+    for n in range(1, 4):
+        step = Step(n, 0.5, np.array([0]), np.array([10]), [], real_tokens=10, label_tokens=5)
+        meter.now(Kind.FORWARD_BACKWARD)
+        time.sleep(0.01)
+        if n == 3:
+            compile_one()
+        meter.add(step, 0.1, torch.ones(3))
+        if n == 2:
+            compile_one()  # by a callback between steps
+            with meter.aside(Kind.EVALUATION):
+                compile_one()
+    meter.close(log=True)
+    (window,) = meter.windows(wait=True)
+    assert [record.compiled for record in window.steps] == [0, 0, 2]
+    assert window.account["compile"] == pytest.approx(2e-3)
+    assert "evaluation" in window.account
 
 
 def test_the_cost_of_measuring_is_below_200_microseconds_a_step() -> None:

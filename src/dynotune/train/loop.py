@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from dynotune.errors import TrainingError
-from dynotune.measure.clock import WindowClock
 from dynotune.measure.wall import Kind
 from dynotune.plan.plan import Step
 from dynotune.train.evaluating import evaluate, evaluate_owed, evaluate_unless_leaving
@@ -29,10 +28,10 @@ def train(run: Run) -> None:
     events.call("train_begin", progress.step, progress.step / plan.steps_per_epoch)
     meter = Meter(run.device)
     if run.eval_on_start and progress.step == 0:
-        with meter.clock.within(Kind.EVALUATION):
+        with meter.aside(Kind.EVALUATION):
             evaluate(run, 0, 0.0)
     if progress.owes_evaluation and run.evaluator is not None:
-        with meter.clock.within(Kind.EVALUATION):
+        with meter.aside(Kind.EVALUATION):
             if evaluate_owed(run):
                 save(run)
     run.outside.begin()
@@ -90,7 +89,7 @@ def take_proved_step(run: Run, meter: Meter, step: Step, batches: Iterator[Any])
     with run.engagement.tracing(run, step, meter.clock):
         orders = take_step(run, meter, step, batches)
     if orders is not None:
-        with stopped(meter.clock):
+        with meter.aside(Kind.PROOF):
             why = run.engagement.conclude(run)
         if why:
             raise give_up(run, meter, why)
@@ -189,7 +188,7 @@ def log_evaluate_save(run: Run, meter: Meter, step: Step) -> None:
     refuse_the_impossible(run, meter)
     if not (events.asked("evaluate") or events.asked("save")):
         return
-    with stopped(meter.clock, Kind.EVALUATION if events.asked("evaluate") else Kind.CHECKPOINT):
+    with meter.aside(Kind.EVALUATION if events.asked("evaluate") else Kind.CHECKPOINT):
         # What was measured before belongs before the evaluation in the journal, and no checkpoint may be written past a
         # step that was not finite.
         meter.close(log=False)
@@ -255,16 +254,3 @@ def give_up(run: Run, meter: Meter, why: list[str], clean: bool = True) -> Train
     if clean:
         keep(run)
     return TrainingError("\n".join([*why, run.journal.where_to_go_on(run.trainee.progress.step)]))
-
-
-class stopped:  # noqa: N801  (reads as a statement)
-    """Training time does not run inside."""
-
-    def __init__(self, clock: WindowClock, kind: Kind = Kind.PROOF) -> None:
-        self.clock, self.kind = clock, kind
-
-    def __enter__(self) -> None:
-        self.clock.stop(self.kind)
-
-    def __exit__(self, *_: object) -> None:
-        self.clock.start()

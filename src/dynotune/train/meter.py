@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,6 +109,12 @@ class Meter:
         began = time.perf_counter()
         self.clock.enter(kind)
         self.own_seconds += time.perf_counter() - began
+
+    @contextmanager
+    def aside(self, kind: Kind) -> Iterator[None]:
+        """Inside it is `kind`, which is no training; behind it, what it was before. No step has what is compiled there."""
+        with self._compiles.left_out(), self.clock.within(kind):
+            yield
 
     def add(self, step: Step, learning_rate: float, vector: Tensor, waited: bool = False) -> None:
         """Take in a step's `[loss, grad_norm, finite, *sums]`, and that it is over. waited: see `WindowClock.step_end`."""
