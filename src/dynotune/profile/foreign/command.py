@@ -45,7 +45,7 @@ def profile(options: Options, say: Say) -> Record:
         raise ConfigError("give a command behind `--`: `dynotune profile -- python train.py`.")
     if options.asked.steps < 1 or options.asked.traced < 0 or (options.asked.warm_up or 1) < 1:
         raise ConfigError("`--steps` and `--warm_up` are at least 1.")
-    with tempfile.TemporaryDirectory(prefix="dynotune-profile-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="dynotune-profile-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary)
         write_options(folder, options.asked)
         # To our own standard error: standard output is the result's.

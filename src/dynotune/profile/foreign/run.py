@@ -1,6 +1,9 @@
 """Starts a command as it is, with the hook in its Python processes, shows what it prints, and waits for its end.
 
-In a session of its own, so that all of it can be ended: a launcher's children too.
+In a session of its own, so that what is left of it can be ended at once, a launcher's children too. A terminal's Ctrl-C
+and its closing do not reach that session: they are passed on, and whatever leaves `run` leaves nothing of it running.
+Workers in sessions of their own (torchrun's) are known by the events that they told, and end with a command that had to be
+ended.
 """
 
 import os
@@ -10,14 +13,18 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import IO
+
+import psutil
 
 from dynotune.errors import ConfigError
 from dynotune.profile.foreign.protocol import VARIABLE, events
+from dynotune.train.outside.signals import StoppedError, number_of
 
 HOOK = Path(__file__).parent / "hook"
 
@@ -78,24 +85,43 @@ def run(words: Sequence[str], folder: Path, show: IO[bytes] | None, say: Callabl
     Raises `ConfigError` where there is no such command.
     """
     began = time.perf_counter()
-    try:
-        process = subprocess.Popen(  # noqa: S603  (the user's own command)
-            words, env=environment(os.environ, folder), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
-    except OSError as error:
-        raise ConfigError(f"`{words[0]}` cannot be run: {error.strerror or error}.") from error
-    assert process.stdout is not None
-    tail = _Tail(show)
-    reader = threading.Thread(target=tail.drain, args=(process.stdout,), daemon=True)
-    reader.start()
-    ended_by_us = False
-    try:
-        ended_by_us = _wait(process, folder, say)
-    finally:
-        _end(process)
+    with _hearing_the_terminal_close():
+        try:
+            process = subprocess.Popen(  # noqa: S603  (the user's own command)
+                words, env=environment(os.environ, folder), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise ConfigError(f"`{words[0]}` cannot be run: {error.strerror or error}.") from error
+        try:
+            assert process.stdout is not None
+            tail = _Tail(show)
+            reader = threading.Thread(target=tail.drain, args=(process.stdout,), daemon=True)
+            reader.start()
+            ended_by_us = _wait(process, folder, say)
+        finally:
+            _end(process, folder)
         reader.join(LOOK)  # a child that has left the session may hold the pipe open for ever
     return Ran(process.returncode, time.perf_counter() - began, tuple(tail.last), ended_by_us)
+
+
+@contextmanager
+def _hearing_the_terminal_close() -> Iterator[None]:
+    """SIGHUP, which would end this process where it stands, raises as SIGTERM does. An ignored one (`nohup`) stays so."""
+    hangup = getattr(signal, "SIGHUP", None)
+    in_main = threading.current_thread() is threading.main_thread()
+    if hangup is None or not in_main or signal.getsignal(hangup) is not signal.SIG_DFL:
+        yield
+        return
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        raise StoppedError(number)
+
+    signal.signal(hangup, heard)
+    try:
+        yield
+    finally:
+        signal.signal(hangup, signal.SIG_DFL)
 
 
 def environment(given: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -119,16 +145,50 @@ def _wait(process: subprocess.Popen[bytes], folder: Path, say: Callable[[str], N
             return True
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Whatever is left of its session: workers of loaders outlive a script that is killed."""
-    if process.poll() is None:
-        interrupted = isinstance(sys.exc_info()[1], KeyboardInterrupt)
-        for number in (signal.SIGINT, signal.SIGTERM) if interrupted else (signal.SIGTERM,):
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(GRACE / 6)
-                break
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
+    """Whatever is left of it: workers of loaders outlive a script that is killed. An impatient second Ctrl-C only makes
+    it shorter."""
+    running = process.poll() is None
+    error = sys.exc_info()[1]
+    by_hand = isinstance(error, KeyboardInterrupt) and number_of(error) == signal.SIGINT
+    try:
+        if running:
+            for number in (signal.SIGINT, signal.SIGTERM) if by_hand else (signal.SIGTERM,):
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(GRACE / 6)
+                    break
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if running or process.returncode < 0:  # a launcher that ended by itself has ended its workers, or wants them on
+            _end_outside(folder)
+
+
+def _end_outside(folder: Path) -> None:
+    left = outside(folder)
+    try:
+        for one in left:
+            with suppress(psutil.Error):
+                one.terminate()
+        psutil.wait_procs(left, timeout=GRACE / 6)
+    finally:
+        for one in left:
+            with suppress(psutil.Error):
+                one.kill()
+
+
+def outside(folder: Path) -> list[psutil.Process]:
+    """Processes that told events and still run. The number of one that has ended may be another's by now: what counts is
+    that its variables name this folder."""
+    found = []
+    for pid in {one.get("pid") for one in events(folder)}:
+        if not isinstance(pid, int) or pid <= 0:
+            continue
+        with suppress(psutil.Error, OSError, OverflowError):
+            process = psutil.Process(pid)
+            if process.environ().get(VARIABLE) == str(folder):
+                found.append(process)
+    return found
