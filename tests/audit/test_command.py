@@ -41,6 +41,29 @@ def test_exit_codes(here: Path, words: list[str], code: int, capsys: pytest.Capt
     assert "Checked" in said.out or "error:" in said.err
 
 
+@pytest.mark.parametrize(
+    "words", [["--project", "empty"], ["--project", "unread"], ["--project", "sft.yaml"], ["--script", "unread/a.py"]]
+)
+def test_nothing_checked_is_no_success(here: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    write(here, {"empty/notes.txt": "", "unread/a.py": "def f(:\n", "unread/b.yaml": "a: [1\n"})
+    assert run(["audit", *words]) == 2
+    said = capsys.readouterr()
+    assert "nothing found" not in said.out
+    assert "nothing here asks for one" not in said.out
+    assert "nothing was checked" in said.out or "takes a folder" in said.err
+
+
+def test_a_named_file_beside_a_project_is_read_or_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(here, {"part/clean.yaml": CLEAN})
+    words = ["audit", "--project", "part", "--select", "OPT001", "--config"]
+    assert run([*words, "sft.yaml"]) == 2
+    assert "outside of the project" in " ".join(capsys.readouterr().out.split())
+    assert run([*words, "part/clean.yaml"]) == 0
+    (here / "part" / "linked.yaml").symlink_to(here / "sft.yaml")
+    assert run([*words, "part/clean.yaml"]) == 0
+    assert run([*words, "part/linked.yaml"]) == 1
+
+
 def test_outputs_are_written_and_json_is_one_object(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = ["json=a.json", "sarif=a.sarif", "markdown=a.md", "html=a.html"]
     words = ["audit", "--config", "sft.yaml", "--select", "OPT001", "--json"]
@@ -51,7 +74,7 @@ def test_outputs_are_written_and_json_is_one_object(here: Path, capsys: pytest.C
     assert shown == json.loads((here / "a.json").read_text())
     (fix,) = json.loads((here / "a.sarif").read_text())["runs"][0]["results"][0]["fixes"]
     (one,) = fix["artifactChanges"][0]["replacements"]
-    assert one["insertedContent"]["text"] == "optim: adamw_torch_fused\n"
+    assert one["insertedContent"]["text"] == "_fused"
     assert "OPT001" in (here / "a.md").read_text()
     assert "OPT001" in (here / "a.html").read_text()
 

@@ -157,6 +157,11 @@ def read(request: Request) -> tuple[Project, tuple[str, ...]]:
     for path in (*request.files, *request.data, *request.runs, *([request.project] if request.project else [])):
         if not path.exists():
             raise ConfigError(f"{printable(str(path))} does not exist.")
+    if request.project is not None and not request.project.is_dir():
+        shown = printable(str(request.project))
+        raise ConfigError(
+            f"`--project` takes a folder, and {shown} is none. Name a file with `--config` or `--script`."
+        )
     root = request.project or _common(request.files)
     named = tuple(Path(os.path.relpath(path, root)).as_posix() for path in request.files)
     project = Project(str(root))
@@ -164,8 +169,12 @@ def read(request: Request) -> tuple[Project, tuple[str, ...]]:
         from dynotune.audit.read.project import read_project
         from dynotune.audit.schema import Schemas
 
-        only = () if request.project is not None else [root / name for name in named]
-        project = read_project(root, only=only, schemas=Schemas.of(request.sources))
+        project = read_project(
+            root,
+            only=[root / name for name in named],
+            whole=request.project is not None,
+            schemas=Schemas.of(request.sources),
+        )
     if request.environment:
         from dynotune.audit.read.environment import read_environment
 

@@ -83,6 +83,19 @@ def test_permissions_links_and_the_mark_of_utf_8_stay(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "real.sh").stat().st_mode) == 0o750
 
 
+def test_a_link_out_of_the_project_is_not_written_through_but_where_it_was_named(tmp_path: Path) -> None:
+    (tmp_path / "outside.yaml").write_text("a: 1\n")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "a.yaml").symlink_to(tmp_path / "outside.yaml")
+    of = Project(str(tmp_path / "here"), texts={"a.yaml": "a: 1\n"})
+    written, (refused,) = write(of, proposed(of, [finding("a", 2)]))
+    assert (written, (tmp_path / "outside.yaml").read_text()) == ([], "a: 1\n")
+    assert "outside of the project" in refused
+    assert write(of, proposed(of, [finding("a", 2)]), ["a.yaml"]) == (["a.yaml"], [])
+    assert (tmp_path / "outside.yaml").read_text() == "a: 2\n"
+    assert (tmp_path / "here" / "a.yaml").is_symlink()
+
+
 def test_only_safe_ones_without_asking_and_numeric_ones_when_told_yes(tmp_path: Path) -> None:
     of = project(tmp_path, a__yaml="a: 1\nb: 1\nc: 1\n")
     found = [finding("a", 2), finding("b", 2, risk=Risk.NUMERIC), finding("c", 2, risk=Risk.BEHAVIOURAL)]

@@ -42,7 +42,13 @@ def test_found_passed_and_not_checked() -> None:
 
 
 def test_every_subject_says_why_it_is_not_there() -> None:
-    assert set(NONE_OF) == set(Subject) - {Subject.PROJECT}
+    assert set(NONE_OF) == set(Subject)
+
+
+def test_a_rule_on_the_project_as_a_whole_is_not_checked_on_an_empty_one() -> None:
+    asked = {"OPT001": rule("OPT001", subject=Subject.PROJECT)}
+    assert judge(Project("."), asked).passed == ()
+    assert judge(Project(".", jobs=[JOB]), asked).passed == ("OPT001",)
 
 
 def test_rules_are_chosen_by_code_family_and_name() -> None:

@@ -1,11 +1,15 @@
 """Promise: a folder becomes one project, each training described once, with what was left out named."""
 
+import os
 from pathlib import Path
+
+import pytest
 
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.read.project import MAX_BYTES, read_project
 from dynotune.audit.schema import Schemas
+from dynotune.audit.schema.beside import versions_asked
 
 SFT = "model_name_or_path: a/b\ndataset_name: d.jsonl\nlearning_rate: 1e-5\n"
 AXOLOTL = "base_model: a/b\ndatasets: [{path: x}]\nmicro_batch_size: 2\nsequence_len: 2048\n"
@@ -173,3 +177,38 @@ def test_a_parser_of_dataclasses_takes_the_configuration_that_the_command_names(
     assert found.get("max_length") == 99
     assert found.get("num_processes") == 2
     assert set(found.files) == {"run.sh", "train.py", "sft.yaml"}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
+@pytest.mark.parametrize("name", ["train.py", "run.sh", "setup.py", "requirements.txt", "launch", "pyproject.toml"])
+def test_a_pipe_is_left_out_and_nobody_waits_for_it(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    found = project(tmp_path, {"sft.yaml": SFT})
+    assert len(found.jobs) == 1
+    said = {one.place.file: one.why for one in found.not_read}
+    assert set(said) == ({name} if name in ("train.py", "run.sh", "setup.py", "pyproject.toml") else set())
+    assert all("no regular file" in why for why in said.values())
+    assert ["no regular file" in one.why for one in project(tmp_path, {}, name).not_read] == [True]
+
+
+def test_links_out_of_the_project_are_not_followed(tmp_path: Path) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    project(
+        there, {"sft.yaml": SFT, "requirements.txt": "trl==0.9.0", "trl/trainer/sft_config.py": "", "x/a.yaml": SFT}
+    )
+    here.mkdir()
+    for name, target in (
+        ("linked.yaml", there / "sft.yaml"),
+        ("requirements.txt", there / "requirements.txt"),
+        ("launch", there / "sft.yaml"),
+        ("x", there / "x"),
+        ("inner.yaml", here / "own.yaml"),
+    ):
+        (here / name).symlink_to(target)
+    found = project(here, {"own.yaml": SFT})
+    assert {config.file for config in found.configs} == {"own.yaml", "inner.yaml"}
+    assert {one.place.file for one in found.not_read} == {"linked.yaml", "x"}
+    assert all("link to outside" in one.why for one in found.not_read)
+    assert versions_asked(here) == {}
+    assert versions_asked(there) == {"trl": "0.9.0"}
+    assert [config.file for config in project(here, {}, "linked.yaml").configs] == ["linked.yaml"]

@@ -49,6 +49,27 @@ for batch in loader:
     loss.backward()
 """
 CHECKPOINT = "import torch\nimport torch.utils.checkpoint as c\nx = c.checkpoint(f, x%s)\n"
+UNSHIFTED = """
+import torch.nn.functional as F
+from transformers import AutoModelForCausalLM, Trainer
+class Weighted(Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False):
+        labels = inputs["labels"]
+        outputs = model(**inputs)
+        logits = outputs.logits.float()
+        %s
+"""
+EACH = "F.cross_entropy(logits.view(-1, logits.size(-1)), labels.view(-1), reduction='none')"
+UNSHIFTED_LOOP = """
+import torch.nn.functional as F
+from transformers import AutoModelForCausalLM
+def train(model, loader):
+    for batch in loader:
+        logits = model(batch["input_ids"]).logits
+        loss = F.cross_entropy(logits.transpose(1, 2), batch["labels"].%s)
+        loss.backward()
+        optimizer.step()
+"""
 COLLATOR = "collator = DataCollatorForCompletionOnlyLM('###', tokenizer=tokenizer)"
 BOTH = f"from trl import DataCollatorForCompletionOnlyLM\n    {COLLATOR}"
 FOUND = [
@@ -63,6 +84,9 @@ FOUND = [
     ("MSK050", MASK % ("from trl import DataCollatorForCompletionOnlyLM as Only", "ImportError", "Only = None")
      + "collator = Only('###') if Only is not None else None\n"),
     ("MSK050", MASK % (BOTH, "ImportError", "collator = None")),
+    ("MSK051", UNSHIFTED % f"return {EACH}.mean()"),
+    ("MSK051", UNSHIFTED % f"return ({EACH}.view(labels.shape) * inputs['weights']).sum()"),
+    ("MSK051", UNSHIFTED_LOOP.replace(".%s", "")),
     ("PRC050", SCALE % ("'cuda'", "torch.bfloat16")),
     ("PRC050", (SCALE % ("", "torch.bfloat16")).replace("torch.amp.GradScaler", "torch.cuda.amp.GradScaler")),
     ("CMP050", LOOP % "step = torch.compile(model)"),
@@ -99,6 +123,21 @@ LEFT = [
     ),
     ("MSK050", MASK % (BOTH, "ImportError", "collator = None") + "assert collator is not None\n"),
     ("MSK050", MASK % (BOTH, "ImportError", "masked = None")),
+    ("MSK051", UNSHIFTED % f"logits, labels = logits[:, :-1], labels[:, 1:]; return {EACH}.mean()"),
+    ("MSK051", UNSHIFTED % f"labels = labels.roll(-1, 1); return {EACH}.mean()"),
+    ("MSK051", (UNSHIFTED % f"return {EACH}.mean()").replace("AutoModelForCausalLM", "AutoModelForSeq2SeqLM")),
+    (
+        "MSK051",
+        (UNSHIFTED % f"return {EACH}.mean()").replace("AutoModelForCausalLM", "AutoModelForTokenClassification"),
+    ),
+    ("MSK051", (UNSHIFTED % f"return {EACH}.mean()").replace("labels.view(-1)", "inputs['targets'].view(-1)")),
+    ("MSK051", UNSHIFTED % "return outputs.loss"),
+    ("MSK051", (UNSHIFTED % f"return {EACH}.mean()").replace("compute_loss", "score")),
+    (
+        "MSK051",
+        "def collate(rows):\n    return {'ids': [r[:-1] for r in rows], 'labels': [r[1:] for r in rows]}\n"
+        + UNSHIFTED_LOOP.replace(".%s", ""),
+    ),
     ("PRC050", SCALE % ("'cuda'", "torch.float16")),
     ("PRC050", SCALE % ("enabled=half", "torch.bfloat16")),
     ("PRC050", SCALE % ("'cuda'", "kind")),

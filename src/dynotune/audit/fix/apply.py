@@ -5,7 +5,7 @@ import difflib
 import os
 import shutil
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -18,6 +18,7 @@ from dynotune.audit.fix.python_file import changed_python
 from dynotune.audit.fix.shell_file import changed_shell
 from dynotune.audit.fix.splice import NotAppliedError, Splice, between, spliced
 from dynotune.audit.lines import lines_of
+from dynotune.audit.regular import leaves
 from dynotune.audit.secret_values import Secrets
 
 BOM = b"\xef\xbb\xbf"
@@ -114,11 +115,17 @@ def _require_parses(file: str, text: str) -> None:
         ) from None
 
 
-def write(project: Project, proposal: Proposal) -> tuple[list[str], list[str]]:
-    """Write the files. Returns the names of those that were written, and sentences on those that were not."""
+def write(project: Project, proposal: Proposal, named: Collection[str] = ()) -> tuple[list[str], list[str]]:
+    """Write the files. Returns the names of those that were written, and sentences on those that were not.
+
+    A link that leads out of the project is not written through, but where it was `named` by itself.
+    """
     written, refused = [], []
     for file, after in sorted(proposal.after.items()):
         path = Path(os.path.realpath(Path(project.root) / file))
+        if file not in named and leaves(path, Path(project.root)):
+            refused.append(f"{file}: it lies outside of the project, and is left as it is: name it by itself")
+            continue
         try:
             content = path.read_bytes()
             mark = BOM if content.startswith(BOM) else b""

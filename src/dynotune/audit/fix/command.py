@@ -61,7 +61,7 @@ def _of(findings: Sequence[Finding], risk: Risk) -> Iterable[Finding]:
 
 def apply(request: Request, result: Result, proposal: Proposal, say: Say) -> Result:
     """Write, audit again, and say what is clean now. A file that cannot be read any more gets back what stood in it."""
-    written, refused = write(result.project, proposal)
+    written, refused = write(result.project, proposal, result.named)
     for sentence in refused:
         say(words.text(sentence))
     if not written:
@@ -69,7 +69,7 @@ def apply(request: Request, result: Result, proposal: Proposal, say: Say) -> Res
     after = audit(request)
     unread = {one.place.file for one in after.project.not_read} - {one.place.file for one in result.project.not_read}
     for file in sorted(unread & set(written)):
-        replace_file(Path(result.project.root) / file, proposal.before[file].encode())
+        replace_file((Path(result.project.root) / file).resolve(), proposal.before[file].encode())
         say(f"{words.text(file)}: it could not be read after the change, and is as it was")
         written.remove(file)
         after = audit(request)

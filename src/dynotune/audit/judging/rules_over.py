@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
 from dynotune.audit.finding import Finding, NotChecked
 from dynotune.audit.rule import Rule, Subject
 from dynotune.audit.secret_values import Secrets
@@ -18,6 +19,7 @@ NONE_OF = {
     Subject.DATA: "no data was given (`--data FILE`)",
     Subject.RUN: "no run was given (`--run RUN_DIR`)",
     Subject.PROFILE: "no command was run (`-- python train.py`)",
+    Subject.PROJECT: "nothing was read that rules could be asked about",
 }
 
 
@@ -66,7 +68,7 @@ def _subjects(project: Project, kind: Subject) -> Iterator[Any]:
         case Subject.JOB:
             yield from project.jobs
         case Subject.SCRIPT:
-            yield from project.scripts
+            yield from _scripts(project)
         case Subject.LAUNCH:
             yield from project.launches
         case Subject.CONFIG:
@@ -80,4 +82,15 @@ def _subjects(project: Project, kind: Subject) -> Iterator[Any]:
         case Subject.PROFILE:
             yield from [project.profile] if project.profile is not None else []
         case Subject.PROJECT:
-            yield project
+            # Nothing is found in nothing, which is no check that passed.
+            yield from [project] if _holds_anything(project) else []
+
+
+def _scripts(project: Project) -> list[Script]:
+    """Those that could be parsed."""
+    return [script for script in project.scripts if script.tree.body or not script.unread]
+
+
+def _holds_anything(project: Project) -> bool:
+    read = (_scripts(project), project.jobs, project.configs, project.launches, project.data, project.runs)
+    return any(read) or project.environment is not None or project.profile is not None

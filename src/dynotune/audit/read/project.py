@@ -17,6 +17,7 @@ from dynotune.audit.read.configs import SUFFIXES, NotReadableError, job_of, read
 from dynotune.audit.read.extended import leniently, own_fields, reads_configurations
 from dynotune.audit.read.launched import Sources, jobs_of_launch
 from dynotune.audit.read.launchers.distribution import distribution_of_config
+from dynotune.audit.regular import NotRegularError, leaves, start_of
 from dynotune.audit.schema import Schemas
 from dynotune.audit.schema.beside import sources_in, versions_asked
 
@@ -36,6 +37,7 @@ _SHELL = frozenset({".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".job", ".pbs",
 _SHELL_NAMES = frozenset({"makefile", "gnumakefile", "justfile"})
 _DOCUMENTS = frozenset({".md"})
 _PYTHON = frozenset({".py", ".ipynb"})
+_OUTSIDE = "it is a link to outside of the project: name it by itself to have it read"
 
 
 @dataclass
@@ -51,17 +53,26 @@ class _Found:
     not_read: list[NotRead] = field(default_factory=list)
 
 
-def read_project(root: Path, *, only: Sequence[Path] = (), schemas: Schemas) -> Project:
-    """Read a folder whole, or only the named files of it. Nothing is run, and no link is followed out of it.
+def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, schemas: Schemas) -> Project:
+    """Read a folder whole, or only the named files of it; with `whole` both. Nothing is run, and no link is followed out
+    of it but one that is named itself.
 
     Folders of environments and of version control, files above `MAX_BYTES` and binary ones are left out; all but version
     control and caches are named in `not_read`.
     """
     found = _Found()
     schemas = schemas.beside(sources_in(root), versions_asked(root))
-    paths = list(only) if only else list(_files(root, found))
+    paths = [] if only and not whole else list(_files(root, found))
+    there = {_place(path, root) for path in paths}
     for path in paths:
-        _read(path, root, found, named=bool(only))
+        _read(path, root, found)
+    for path in only:
+        place = _place(path, root)
+        if place.file.startswith("../"):
+            found.not_read.append(NotRead(place, "it lies outside of the project: audit it by itself"))
+        elif place not in there:
+            found.not_read = [one for one in found.not_read if one.place != place]
+            _read(path, root, found)
     return Project(
         str(root),
         jobs=_jobs(found, schemas),
@@ -115,11 +126,17 @@ def _files(root: Path, found: _Found) -> Iterator[Path]:
         for name in sorted(folders):
             if (here / name / "pyvenv.cfg").is_file() or (here / name / "conda-meta").is_dir():
                 found.not_read.append(NotRead(_place(here / name, root), "it is an environment of Python"))
+            elif (here / name).is_symlink() and leaves(here / name, root):
+                found.not_read.append(NotRead(_place(here / name, root), _OUTSIDE))
             elif name not in SKIPPED_FOLDERS:
                 kept.append(name)
         folders[:] = kept
         for name in sorted(names):
             path = here / name
+            if path.is_symlink() and leaves(path, root):
+                if _is_named_as_ours(path):
+                    found.not_read.append(NotRead(_place(path, root), _OUTSIDE))
+                continue
             if not _is_ours(path):
                 continue
             count += 1
@@ -130,30 +147,27 @@ def _files(root: Path, found: _Found) -> Iterator[Path]:
             yield path
 
 
+def _is_named_as_ours(path: Path) -> bool:
+    return path.suffix.lower() in _PYTHON | SUFFIXES | _SHELL or path.name.lower() in _SHELL_NAMES
+
+
 def _is_ours(path: Path) -> bool:
-    suffix = path.suffix.lower()
-    if suffix in _PYTHON | SUFFIXES | _DOCUMENTS | _SHELL or path.name.lower() in _SHELL_NAMES:
+    if _is_named_as_ours(path) or path.suffix.lower() in _DOCUMENTS:
         return True
-    return not suffix and _starts(path, b"#!") and b"sh" in _start(path)
-
-
-def _start(path: Path) -> bytes:
+    if path.suffix:
+        return False
     try:
-        with path.open("rb") as file:
-            return file.readline(80)
+        first = start_of(path, 80).partition(b"\n")[0]
     except OSError:
-        return b""
-
-
-def _starts(path: Path, mark: bytes) -> bool:
-    return path.is_file() and _start(path).startswith(mark)
+        return False
+    return first.startswith(b"#!") and b"sh" in first
 
 
 def _place(path: Path, root: Path) -> Place:
     return Place(Path(os.path.relpath(path, root)).as_posix())
 
 
-def _read(path: Path, root: Path, found: _Found, *, named: bool) -> None:
+def _read(path: Path, root: Path, found: _Found) -> None:
     place = _place(path, root)
     text = _text(path, place, found)
     if text is None:
@@ -191,8 +205,10 @@ def _parse(path: Path, text: str, root: Path, name: str, found: _Found) -> None:
 
 def _text(path: Path, place: Place, found: _Found) -> str | None:
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        content = start_of(path, MAX_BYTES + 1)
+    except NotRegularError as error:
+        found.not_read.append(NotRead(place, error.strerror or ""))
+        return None
     except OSError as error:
         found.not_read.append(NotRead(place, f"it cannot be read: {error.strerror or error}"))
         return None

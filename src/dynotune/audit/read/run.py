@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dynotune.audit.facts.run import RunFacts
+from dynotune.audit.regular import start_of
 from dynotune.errors import DataError
 
 LARGEST = 256 << 20
@@ -68,9 +69,8 @@ def _state_file(files: Mapping[str, int]) -> str | None:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > LARGEST:
-            return {}
-        found = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        content = start_of(path, LARGEST + 1)
+        found = {} if len(content) > LARGEST else json.loads(content.decode(errors="replace"))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -84,6 +84,8 @@ def _files(folder: Path) -> Iterator[tuple[str, int]]:
             path = Path(parent, name)
             try:
                 size = path.lstat().st_size
+                if not path.is_file():
+                    continue
             except OSError:
                 continue
             yield path.relative_to(folder).as_posix(), size

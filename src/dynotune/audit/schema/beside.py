@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from dynotune.audit.regular import leaves, start_of
+
 _MARKS: Mapping[str, str] = {
     "trl": "trl/trainer/sft_config.py",
     "transformers": "transformers/training_args.py",
@@ -28,6 +30,8 @@ def sources_in(root: Path) -> dict[str, Path]:
     """Checkouts and submodules in a project, by package: in it, in its folders, and in those where such things are kept."""
     found: dict[str, Path] = {}
     for folder in _folders(root):
+        if leaves(folder, root):
+            continue
         for package, mark in _MARKS.items():
             if package not in found and any((folder / start / mark).is_file() for start in ("", "src")):
                 found[package] = folder
@@ -48,7 +52,7 @@ def versions_asked(root: Path) -> dict[str, str]:
     """The version, or the newest, that a project's requirements allow, by package. Open ones are not in it."""
     found: dict[str, str] = {}
     for pattern in _ASKING:
-        for path in sorted(root.glob(pattern))[:20]:
+        for path in [path for path in sorted(root.glob(pattern))[:20] if not leaves(path, root)]:
             for name, operator, version in _PIN.findall(_start(path)):
                 # `<0.20`: all before it, which is what `0.20.dev0` stands for among versions.
                 found.setdefault(name.lower(), f"{version}.dev0" if operator == "<" else version)
@@ -57,7 +61,6 @@ def versions_asked(root: Path) -> dict[str, str]:
 
 def _start(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return file.read(_MAX_BYTES).decode("utf-8", "replace")
+        return start_of(path, _MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from dynotune.audit.facts.setting import Unknown
+from dynotune.audit.regular import start_of
 
 _NO_LITERAL = Unknown("its default is computed")
 _MADE: Mapping[str, Any] = {"list": [], "dict": {}, "tuple": ()}
 _DEEPEST = 12
 """Levels of bases and imports that are followed."""
+
+_LONGEST = 4 << 20
+"""Bytes of a module that is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ class Packages:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text("utf-8", "replace")
+        return start_of(file, _LONGEST).decode("utf-8", "replace")
     except OSError:
         return ""
 

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from dynotune.audit.regular import start_of
+
 _VERSION = re.compile(r"""^\s*(?:__version__|VERSION|version)\s*=\s*["']([^"']{1,40})["']""", re.MULTILINE)
 _HASH = re.compile(r"[0-9a-f]{40,64}")
 _LONGEST = 1 << 16
@@ -51,7 +53,6 @@ def commit_of(top: Path) -> str:
 
 def _start(path: Path, longest: int = _LONGEST) -> str:
     try:
-        with path.open("rb") as file:
-            return file.read(longest).decode("utf-8", "replace")
+        return start_of(path, longest).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -95,7 +95,7 @@ def headline(result: Result) -> str:
     """`2 errors, 1 warning: 3 jobs in 7 files`."""
     found = Counter(word(finding) for finding in result.findings)
     counts = ", ".join(_plural(found[one], one) for one in ("error", "warning", "note") if found[one])
-    return f"{counts or 'nothing found'}: {looked_at(result)}"
+    return f"{counts or ('nothing found' if result.checked else 'nothing was checked')}: {looked_at(result)}"
 
 
 def looked_at(result: Result) -> str:
@@ -205,6 +205,9 @@ def bottleneck(result: Result) -> str:
 
 def next_action(result: Result) -> str:
     """One thing to do now."""
+    lost = next((one for one in result.project.not_read if one.place.file and one.place.file in result.named), None)
+    if lost is not None and not result.findings:
+        return f"Next: {text(lost.place)} was not read: {text(lost.why, 200)}. Mend that, and audit again."
     if not result.checked:
         return "Next: name what to check, such as `dynotune audit --config sft.yaml --env`."
     plan = [phase for phase in phases(result.findings, result.cost) if phase.when is not When.DECIDE]

@@ -1,0 +1,128 @@
+"""MSK051: a loss of one's own compares the prediction at a token with that token, not with the next."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.steps import place_of
+from dynotune.audit.facts.together import together
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_CAUSAL = re.compile(r"ForCausalLM\b|LMHeadModel\b")
+_OTHERWISE = re.compile(r"Seq2Seq(LM|Trainer)|MaskedLM|TokenClassification|SequenceClassification|num_labels|mlm=True")
+_SHIFTS = re.compile(r"(\[|, )1:|:-1\b|shift|\broll\(|\.narrow\(|\bpad\(\w*labels", re.IGNORECASE)
+_FLAT = re.compile(r"\.(view|reshape)\(|\.flatten\(|\.transpose\(1, 2\)|\.permute\(0, 2, 1\)")
+_LABELS = re.compile(r"\b(inputs|batch)(\['labels'\]|\.pop\('labels'\)|\.get\('labels'\)|\.labels\b)")
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    losses = [call for call in script.calls if call.in_training_loop and call.name.endswith("functional.cross_entropy")]
+    if not losses:
+        return
+    every = together(script, project)
+    if not any(_CAUSAL.search(one.source) for one in every) or any(_OTHERWISE.search(one.source) for one in every):
+        return
+    for call in losses:
+        node, function = _of(script, call)
+        if node is None or function is None or len(node.args) < 2:
+            continue
+        logits, labels = (_followed(argument, function) for argument in node.args[:2])
+        compared = re.search(r"\.logits\b", logits) and _FLAT.search(logits) and _LABELS.search(labels)
+        # Rows may be shifted before they come here: by a collator, or in the data.
+        if not compared or any(_shifts(one) for one in project.scripts):
+            continue
+        yield Finding(
+            f"`{' '.join(ast.unparse(node).split())[:60]}` compares the logits at each token with that same token: the model"
+            " sees it, and learns to copy it instead of to predict the next one.",
+            place=place_of(script, node),
+            evidence=Evidence(Level.TEXT, {"logits": logits[:80], "labels": labels[:80]}),
+            stake=Stake(AtStake.RESULT),
+            remedy=Remedy(
+                Risk.BEHAVIOURAL,
+                "Shift: `logits[:, :-1]` against `labels[:, 1:]` (and every weight of a token with its label).",
+                effort=Effort.MINUTES,
+                accuracy="The next token is learned. A loss that falls to nearly nothing in a few steps was the copy's.",
+                measure="Compare with `model(**batch, labels=labels).loss` on one batch.",
+            ),
+        )
+
+
+def _of(script: Script, call: Call) -> tuple[ast.Call | None, ast.FunctionDef | None]:
+    """The call's node, and the function around it."""
+    for function in ast.walk(script.tree):
+        if not isinstance(function, ast.FunctionDef) or not function.lineno <= call.place.line <= (
+            function.end_lineno or 0
+        ):
+            continue
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call) and node.lineno == call.place.line and place_of(script, node) == call.place:
+                return node, function
+    return None, None
+
+
+def _followed(node: ast.expr, function: ast.FunctionDef) -> str:
+    """The expression with what its names are assigned to in the function, if each is assigned once."""
+    text = ast.unparse(node)
+    for _ in range(4):
+        for name in _names(ast.parse(text, mode="eval")):
+            given = [
+                one.value
+                for one in ast.walk(function)
+                if isinstance(one, ast.Assign) and any(ast.unparse(target) == name for target in one.targets)
+            ]
+            if len(given) == 1 and name not in _names(given[0]):
+                value = f"({ast.unparse(given[0])})".replace("\\", r"\\")
+                text = re.sub(rf"(?<![\w.'\"]){name}\b(?!['\"]|\s*=[^=])", value, text)
+        if len(text) > 2000:
+            return ""
+    return text
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
+def _shifts(script: Script) -> bool:
+    """A function that has to do with labels moves rows by one."""
+    if "labels" not in script.source:
+        return False
+    functions = [ast.unparse(node) for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef)]
+    return any("labels" in text and _SHIFTS.search(text) for text in functions)
+
+
+_LOSS = """import torch.nn.functional as F
+from transformers import AutoModelForCausalLM, Trainer
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+
+
+class Smoothed(Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        labels = inputs.pop("labels")
+        logits = model(**inputs).logits
+{shift}        return F.cross_entropy(logits.reshape(-1, logits.size(-1)), labels.reshape(-1), label_smoothing=0.1)
+"""
+RULE = Rule(
+    code="MSK051",
+    name="unshifted-loss",
+    summary="A loss of one's own compares each prediction with the token it was made from.",
+    group=Group.CORRECTNESS,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="transformers' causal models take labels that stand at their own tokens, and shift them by one inside. A loss"
+        " that is computed from `outputs.logits` has to do that itself.",
+        why="The logits at a token have seen it: copying it is learned in a few steps, and the text that the model then"
+        " writes repeats one token.",
+        detected="E0: at each step of a causal language model's training, `cross_entropy` of all of `.logits` against all of"
+        " a batch's `labels`, and no function of the project that names labels moves anything by one.",
+        proven="`model(**batch, labels=labels).loss` and the loss of one's own differ on one batch.",
+        deliberate=("The rows were shifted before the project's code sees them.",),
+        sources=("transformers' `ForCausalLMLoss`, which shifts labels",),
+    ),
+    bad=Example({"train.py": _LOSS.format(shift="")}, says="that same token"),
+    good=Example({"train.py": _LOSS.format(shift="        logits, labels = logits[:, :-1], labels[:, 1:]\n")}),
+)
