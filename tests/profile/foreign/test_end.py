@@ -44,8 +44,9 @@ time.sleep(600)
 """
 
 LAUNCHER = f"""
-import subprocess, sys
-subprocess.run([sys.executable, "-c", {PLAIN!r}], start_new_session=True)
+import subprocess, sys, time
+worker = subprocess.Popen([sys.executable, "-c", {PLAIN!r}], start_new_session=True)  # no `run`, which ends it
+time.sleep(600)
 """
 
 
