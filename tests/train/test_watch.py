@@ -64,6 +64,18 @@ def test_each_sign_is_told_once_and_the_warm_up_does_not_count(heard: tuple[Watc
     assert "20 %" in told[2].figure
 
 
+def test_retries_of_the_allocator_are_judged_as_they_come(heard: tuple[Watch, list[Sign]]) -> None:
+    """Those up to the warm-up's end are old by the first row behind it."""
+    watch, told = heard
+    for first, retries in ((1, 3), (11, 3), (21, 3)):
+        watch.take(window(range(first, first + 10), lambda n: {"forward_backward": 1.0}))
+        watch.judge({"memory/headroom": 0.5, "memory/retries": retries}, MachineSeen())
+        assert told == []
+    watch.judge({"memory/headroom": 0.5, "memory/retries": 4}, MachineSeen())
+    (sign,) = told
+    assert (sign.name, "1 times" in sign.figure) == ("memory-nearly-full", True)
+
+
 def test_a_clean_run_is_called_clean(heard: tuple[Watch, list[Sign]]) -> None:
     watch, told = heard
     chance = np.random.default_rng(3)

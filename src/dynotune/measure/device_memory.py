@@ -39,6 +39,8 @@ class Allocator:
     """How often an allocation went through only after caches were given back to the device."""
 
     out_of_memory: int
+    most_reserved: int = 0
+    """Since the last reset."""
 
     @classmethod
     def of(cls, nested: Mapping[str, Any]) -> "Allocator":
@@ -55,6 +57,7 @@ class Allocator:
             value("inactive_split_bytes"),
             value("num_alloc_retries"),
             value("num_ooms"),
+            value("reserved_bytes", "peak"),
         )
 
 
@@ -77,6 +80,8 @@ class PhasePeaks:
         """That looking at phases took so far."""
 
         self._largest = 0
+        self._reserved = 0
+        self._retries, self._known_retries = 0, read().retries
 
     def step(self, largest: int) -> None:
         """A step begins. largest: tokens of its largest micro-batch."""
@@ -96,21 +101,32 @@ class PhasePeaks:
         """The allocator now; its peak is taken in."""
         now = self.read()
         self.peak = max(self.peak, now.peak)
+        self._reserved = max(self._reserved, now.reserved, now.most_reserved)
         return now
 
-    def _turn(self, phase: str) -> None:
+    def excuse(self) -> None:
+        """Memory ran out, and what ran is taken again in less: what the allocator tried for it is over."""
+        self._known_retries = self.read().retries
+
+    def _turn(self, phase: str) -> Allocator:
         began = time.perf_counter()
-        peak = self.look().peak
+        now = self.look()
         if self.phase:
-            self.peaks[self.phase] = max(peak, self.peaks.get(self.phase, 0))
+            self.peaks[self.phase] = max(now.peak, self.peaks.get(self.phase, 0))
         self.reset()
         self.phase = phase
         self.seconds += time.perf_counter() - began
+        return now
 
     def figures(self, used: int | None) -> dict[str, float]:
-        """For a row of metrics, in GiB. used: bytes of the device that all processes hold, where that is known."""
-        now = self.look()
-        outside = max(0, used - now.reserved) if used is not None else 0
+        """For a row of metrics, in GiB. used: the most bytes of the device that all processes held since the last one, where
+        that is known."""
+        now = self._turn(self.phase)
+        # The most against the most: what this process has given back since was its own.
+        outside = max(0, used - self._reserved) if used is not None else 0
+        self._reserved = now.reserved
+        self._retries += now.retries - self._known_retries
+        self._known_retries = now.retries
         found = {f"memory/peak_{phase}_gib": peak / GIB for phase, peak in self.peaks.items()}
         return {
             "peak_memory_gib": self.peak / GIB,
@@ -120,5 +136,5 @@ class PhasePeaks:
             "memory/headroom_gib": (self.total - outside - self.peak) / GIB,
             "memory/headroom": (self.total - outside - self.peak) / self.total,
             "memory/fragmentation": now.unusable / now.reserved if now.reserved else 0.0,
-            "memory/retries": now.retries,
+            "memory/retries": self._retries,
         }

@@ -186,7 +186,7 @@ def assemble(
         settle=folder.settle,
     )
     run.journal.around = run.surroundings
-    run.memory.on_phase = run.surroundings.phase
+    run.memory.on_phase, run.memory.on_shortage = run.surroundings.phase, run.surroundings.ran_out
     run.journal.listeners = [
         lambda row: folder.append("metrics.jsonl", row),
         display.log,

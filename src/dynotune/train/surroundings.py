@@ -65,6 +65,11 @@ class Surroundings:
         if self.peaks is not None:
             self.peaks.begin("communication" if phase == "the sum of gradients" else phase)
 
+    def ran_out(self) -> None:
+        """Memory ran out, and what ran is taken again in less."""
+        if self.peaks is not None:
+            self.peaks.excuse()
+
     @property
     def note(self) -> str:
         """What cannot be read here, as a sentence, once."""

@@ -41,6 +41,8 @@ class Watch:
         self._happened: dict[str, set[int]] = defaultdict(set)
         self._number = 0
         self._watches = False
+        self._retries = 0
+        """Of the allocator, up to the row before."""
 
     def at(self, number: int) -> None:
         """Step `number` is taken: what happens from here on is in the time of the next one."""
@@ -98,6 +100,7 @@ class Watch:
     def stretch(self, row: Mapping[str, Any], machine: MachineSeen) -> Stretch:
         """All of this process behind its warm-up, with the machine as it was since the last row."""
         sums = self._sums
+        before, self._retries = self._retries, row.get("memory/retries", 0)
         return Stretch(
             steps=int(sums["steps"]),
             seconds=sums["seconds"],
@@ -111,7 +114,7 @@ class Watch:
             fill=sums["real"] / sums["processed"] if sums["processed"] else None,
             headroom=row.get("memory/headroom"),
             headroom_gib=row.get("memory/headroom_gib"),
-            retries=row.get("memory/retries", 0),
+            retries=self._retries - before if sums["steps"] else 0,
             samples=machine.samples,
             utilisation=machine.utilisation_mean,
             utilisation_low=machine.utilisation_low,

@@ -43,6 +43,8 @@ class Stretch:
 
     headroom_gib: float | None = None
     retries: int = 0
+    """Of the allocator since the last row, where that is behind the warm-up."""
+
     samples: int = 0
     """Of the machine."""
 

@@ -39,6 +39,9 @@ class Memory:
     on_phase: Callable[[str], None] = lambda phase: None
     """Told of each phase that begins."""
 
+    on_shortage: Callable[[], None] = lambda: None
+    """Told of each attempt that ran out."""
+
     micro_batch: int = 0
     """Which one of the step is under way, from 0."""
 
@@ -64,6 +67,7 @@ class Memory:
                 raise
         # Only here is the error gone, and with it the frames of `work` that its traceback held, and the graph in them.
         self._free()
+        self.on_shortage()
         return None
 
     def begin(self, phase: str) -> None:
