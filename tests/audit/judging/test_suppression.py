@@ -1,6 +1,7 @@
 """Promise: a finding is suppressed by a comment with a reason and by nothing else; what suppresses nothing is said."""
 
 import datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from dynotune.audit.facts.project import Project
 from dynotune.audit.judging.suppression import parse, suppressions
 from dynotune.audit.place import Place
+from dynotune.audit.read.configs import read_config
 from tests.audit.made_up import a_finding
 
 TODAY = datetime.date(2026, 11, 22)
@@ -19,6 +21,35 @@ def covered(text: str, line: int, code: str = "OPT001", end_line: int = 0) -> bo
     project = Project(".", texts={"sft.yaml": text})
     finding = a_finding(code, Place("sft.yaml", line, end_line=end_line))
     return any(one.covers(finding) for one in suppressions(project, TODAY))
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "is_covered"),
+    [
+        ("a.sh", "run --optim x  # dynotune: ignore[OPT001] slower here\n", True),
+        ("a.sh", 'run --optim x "of # dynotune: ignore[OPT001] slower here"\n', False),
+        ("a.sh", "run --optim x 'of # dynotune: ignore[OPT001] slower here'\n", False),
+        ("a.sh", "cat <<E\n# dynotune: ignore[OPT001] slower here\nE\nrun --optim x\n", False),
+        ("a.sh", "run --optim x\necho '\n# dynotune: ignore[OPT001] slower here\n'\n", False),
+        ("Makefile", "\trun --optim x  # dynotune: ignore[OPT001] slower here\n", True),
+        ("Makefile", '\trun --optim x "of # dynotune: ignore[OPT001] slower here"\n', False),
+        ("a.toml", 'optim = "x"  # dynotune: ignore[OPT001] slower here\n', True),
+        ("a.toml", 'optim = "x # dynotune: ignore[OPT001] slower here"\n', False),
+        ("a.toml", 'a = """\n# dynotune: ignore[OPT001] slower here"""\noptim = "x"\n', False),
+        ("a.yaml", "optim: x  # Dynotune: Ignore[OPT001] slower here\n", True),
+        ("a.yaml", "optim: 'x # dynotune: ignore[OPT001] slower here'\n", False),
+    ],
+)
+def test_what_stands_in_a_string_suppresses_nothing(file: str, text: str, is_covered: bool) -> None:
+    config = None if file.endswith(("sh", "file")) else read_config(Path(file), text, Path())
+    project = Project(".", configs=[config] if config is not None else [], texts={file: text})
+    line = next(number for number, words in enumerate(text.split("\n"), 1) if "optim" in words)
+    found = any(one.covers(a_finding("OPT001", Place(file, line))) for one in suppressions(project, TODAY))
+    assert found is is_covered
+
+
+def test_lines_are_those_of_parsers() -> None:
+    assert covered("a: '\u2028\x85'\nb: 2 # dynotune: ignore[OPT001] slower here\n", 2)
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import Finding
+from dynotune.audit.judging.comments import comments_of
 from dynotune.audit.lines import lines_of
 from dynotune.audit.place import Place
 
-_MARK = re.compile(r"dynotune:[ \t]*ignore(?P<file>-file)?(?:\[(?P<codes>[^\]]*)\])?(?P<rest>.*)")
+_MARK = re.compile(r"dynotune:[ \t]*ignore(?P<file>-file)?(?:\[(?P<codes>[^\]]*)\])?(?P<rest>.*)", re.IGNORECASE)
 _UNTIL = re.compile(r"(?:^|[\s,;(])until[ \t]+(?P<day>\S+?)[).,;]?[ \t]*$")
-_COMMENT = re.compile(r"(?:^|\s)#(.*)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +75,10 @@ def suppressions(project: Project, today: datetime.date) -> Iterator[Suppression
     read: dict[str, Mapping[int, str]] = {config.file: config.comments for config in project.configs}
     read |= {script.file: script.comments for script in project.scripts}
     for file, text in project.texts.items():
-        if "dynotune:" not in text or file.endswith(".json"):
+        if "dynotune:" not in text.lower() or file.endswith(".json"):
             continue
         lines = lines_of(text)
-        yield from _of_file(file, lines, read.get(file) or _comments(lines), today)
-
-
-def _comments(lines: list[str]) -> dict[int, str]:
-    found = {number: _COMMENT.search(line) for number, line in enumerate(lines, 1)}
-    return {number: match[1] for number, match in found.items() if match}
+        yield from _of_file(file, lines, read[file] if file in read else comments_of(file, text), today)
 
 
 def _of_file(file: str, lines: list[str], comments: Mapping[int, str], today: datetime.date) -> Iterator[Suppression]:

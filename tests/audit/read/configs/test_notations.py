@@ -98,6 +98,23 @@ def test_toml_has_lines() -> None:
         read("a = \n", "a.toml")
 
 
+def test_comments_of_toml_stand_outside_of_strings() -> None:
+    config = read('a = """\n# none\n"" # none\n"""  # one\nb = "\\" # none"\nc = \'# none\'# two\n', "a.toml")
+    assert config.comments == {4: "one", 6: "two"}
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "a.toml", "a.json"])
+def test_only_line_ends_end_lines(name: str) -> None:
+    text = {
+        "a.yaml": 'x: "\u2028\x85\u2029"  # \u2028\nlr: 1\n',
+        "a.toml": 'x = "\u2028\x85\u2029"  # \u2028\nlr = 1\n',
+        "a.json": '{"x": "\u2028\x85\u2029",\n"lr": 1}',
+    }[name]
+    config = read(text, name)
+    assert config.places["lr"].line == 2
+    assert config.values == {"x": "\u2028\x85\u2029", "lr": 1}
+
+
 def test_lists_and_texts_are_no_configurations() -> None:
     assert read_config(ROOT / "a.json", "[1, 2]", ROOT) is None
     assert read_config(ROOT / "a.yaml", "just text", ROOT) is None

@@ -4,6 +4,7 @@ import re
 import tomllib
 from typing import Any
 
+from dynotune.audit.lines import lines_of
 from dynotune.audit.place import Place
 from dynotune.audit.read.configs.parsed import ROOT, NotReadableError, Parsed, below
 from dynotune.config.reading.files import MAX_DEPTH, MAX_VALUES
@@ -11,6 +12,9 @@ from dynotune.config.reading.files import MAX_DEPTH, MAX_VALUES
 _SECTION = re.compile(r"^\s*\[\[?\s*([A-Za-z0-9_.\-]+)\s*\]\]?")
 _KEY = re.compile(r"^(\s*)([A-Za-z0-9_.\-]+)\s*=")
 _AT = re.compile(r"\(at line (\d+), column (\d+)\)")
+_STRING_OR_COMMENT = re.compile(
+    r"\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}.*?'{3}|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|#(?P<comment>[^\n]*)", re.DOTALL
+)
 
 
 def read_toml(file: str, text: str) -> Parsed:
@@ -25,20 +29,25 @@ def read_toml(file: str, text: str) -> Parsed:
         if isinstance(error, NotReadableError):
             raise
         raise NotReadableError(Place(file), "it cannot be read as TOML") from None
-    places, comments, section = {ROOT: Place(file, 1, 1)}, {}, ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.lstrip().startswith("#"):
-            comments[number] = line.lstrip()[1:].strip()
-        elif header := _SECTION.match(line):
+    places, section = {ROOT: Place(file, 1, 1)}, ""
+    comments = _comments(text)
+    for number, line in enumerate(lines_of(text), 1):
+        if header := _SECTION.match(line):
             section = header[1]
             places.setdefault(section, Place(file, number, 1, number, len(line) + 1, section))
         elif key := _KEY.match(line):
             path = below(section, key[2])
             places.setdefault(path, Place(file, number, len(key[1]) + 1, number, len(line) + 1, path))
-            before, mark, comment = line.rpartition(" #")
-            if mark and before.count('"') % 2 == 0 and before.count("'") % 2 == 0:
-                comments[number] = comment.strip()
     return Parsed(values, places, comments)
+
+
+def _comments(text: str) -> dict[int, str]:
+    """By line: what stands behind a `#` outside of strings, which may go over several lines."""
+    return {
+        text.count("\n", 0, found.start()) + 1: found["comment"].strip()
+        for found in _STRING_OR_COMMENT.finditer(text)
+        if found["comment"] is not None
+    }
 
 
 def _plain(value: Any, depth: int, count: list[int], file: str) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from dynotune.audit.facts.setting import Unknown
+from dynotune.audit.lines import lines_of
 from dynotune.audit.place import Place
 from dynotune.audit.read.configs.parsed import ROOT, NotReadableError, Parsed, below
 from dynotune.config.reading.files import MAX_CHARACTERS, MAX_DEPTH, MAX_VALUES, Loader
@@ -19,8 +20,14 @@ _PLAIN = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float
 _MERGE = "tag:yaml.org,2002:merge"
 
 
+# PyYAML ends lines at these, which YAML 1.2, editors and all else here do not: one of private use stands there meanwhile.
+_NO_LINE_ENDS = str.maketrans("\x85\u2028\u2029", "\ue385\ue328\ue329")
+_AS_THEY_WERE = {after: before for before, after in _NO_LINE_ENDS.items()}
+
+
 def read_yaml(file: str, text: str) -> Parsed:
     """Raises `NotReadableError` for text that is no YAML, too deep, or too much when its aliases are written out."""
+    text = text.translate(_NO_LINE_ENDS)
     try:
         if not _is_flat(text):
             _check_depth(file, text)
@@ -48,7 +55,7 @@ def _is_flat(text: str) -> bool:
     """Whether it cannot nest too deeply, by a bound that costs nothing: one pass of the parser less for most files."""
     opened = text.count("[") + text.count("{")
     deepest = max(
-        (2 * (len(line) - len(line.lstrip(" "))) + line.count("- ") + line.count("? ") for line in text.splitlines()),
+        (2 * (len(line) - len(line.lstrip(" "))) + line.count("- ") + line.count("? ") for line in lines_of(text)),
         default=0,
     )
     return opened + deepest + 2 < MAX_DEPTH
@@ -99,6 +106,7 @@ class _Reader:
             return list(self._items(node, path, above))
         assert isinstance(node, yaml.ScalarNode)
         self.scalars.append(node)
+        node.value = node.value.translate(_AS_THEY_WERE)
         return self._scalar(node)
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:
@@ -125,6 +133,7 @@ class _Reader:
             if not isinstance(name, yaml.ScalarNode):
                 raise NotReadableError(Place(self.file, name.start_mark.line + 1), "a key is a list or a mapping")
             self.scalars.append(name)
+            name.value = name.value.translate(_AS_THEY_WERE)
             key, here = name.value, below(path, name.value)
             place = _span(self.file, name, child, here)
             if key in own:
@@ -155,7 +164,7 @@ def _comments(text: str, scalars: list[yaml.ScalarNode]) -> dict[int, str]:
                 continue  # the header of a block may have a comment
             inside.setdefault(line, []).append((start, end))
     found = {}
-    for number, words in enumerate(text.splitlines()):
+    for number, words in enumerate(lines_of(text)):
         at = words.find("#")
         while at >= 0:
             free = at == 0 or words[at - 1] in " \t"

@@ -2,6 +2,8 @@
 
 import re
 
+from dynotune.audit.lines import lines_of
+
 _ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)\s*(\?=|:=|::=|=|\+=)\s*(.*)$")
 _RULE = re.compile(r"^([^\s:=#][^:=#]*?)\s*::?(?!=)([^=]*)$")
 _VARIABLE = re.compile(r"\$[({]([A-Za-z_]\w*)[)}]")
@@ -12,7 +14,7 @@ def recipes(text: str) -> tuple[str, dict[int, int]]:
     rows: list[str] = []
     lines: dict[int, int] = {}
     going_on = False
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(lines_of(text), 1):
         if line.startswith("\t") or (going_on and rows):
             row = _VARIABLE.sub(r"${\1}", line.replace("$$", "\x00")).replace("\x00", "$")
             row = row.strip().lstrip("@-+") if not going_on else row.strip()
@@ -37,7 +39,7 @@ def rows_of_goals(text: str, goals: tuple[str, ...]) -> frozenset[int]:
     rows: dict[str, list[int]] = {}
     targets: list[str] = []
     first = ""
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(lines_of(text), 1):
         if line.startswith("\t"):
             for target in targets:
                 rows[target].append(number)

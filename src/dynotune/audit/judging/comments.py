@@ -1,0 +1,38 @@
+"""Comments of files by line, without their mark: what stands within a string or a here-document is none."""
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from dynotune.audit.lines import lines_of
+
+_SHELL = frozenset({".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".job", ".pbs"})
+_COMMENT = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|(?:(?<=\s)|^)#(?P<comment>.*)$")
+
+
+def comments_of(file: str, text: str) -> Mapping[int, str]:
+    """Of a file that no reader of configurations or of Python has read."""
+    if PurePosixPath(file).suffix.lower() in _SHELL or text.startswith("#!"):
+        return _of_shell(text)
+    found = {}
+    for number, line in enumerate(lines_of(text), 1):
+        for match in _COMMENT.finditer(line):
+            if match["comment"] is not None:
+                found[number] = match["comment"]
+    return found
+
+
+def _of_shell(text: str) -> dict[int, str]:
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    source = text.encode("utf-8", "surrogatepass")
+    waiting = [Parser(Language(tree_sitter_bash.language())).parse(source).root_node]
+    found = {}
+    while waiting:
+        node = waiting.pop()
+        if node.type == "comment":
+            comment = source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+            found[node.start_point.row + 1] = comment.removeprefix("#").rstrip("\r")
+        waiting += node.children
+    return found
