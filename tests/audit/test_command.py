@@ -1,6 +1,7 @@
 """Promise: the command says what is wrong with what it is given, exits as documented, and starts without PyTorch."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,62 @@ def test_outputs_are_written_and_json_is_one_object(here: Path, capsys: pytest.C
     assert one["insertedContent"]["text"] == "_fused"
     assert "OPT001" in (here / "a.md").read_text()
     assert "OPT001" in (here / "a.html").read_text()
+
+
+def test_nothing_but_an_earlier_output_of_its_kind_is_written_over(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["audit", "--config", "sft.yaml", "--select", "OPT001"]
+    write(here, {"notes.md": "mine", "empty.json": "", "data.json": "[1]"})
+    kinds = ("json", "sarif", "markdown", "html")
+    for _ in range(2):
+        for kind in kinds:
+            assert run([*words, "--output", f"{kind}=out.{kind}"]) == 1
+        assert run([*words, "--output", "json=empty.json"]) == 1
+        assert run([*words, "--write_baseline", "known.json"]) == 0
+    refused = [f"{kind}=out.{other}" for kind in kinds for other in kinds if kind != other]
+    refused += ["markdown=notes.md", "json=data.json", "json=known.json", "html=sft.yaml", "json=clean.yaml", "json=."]
+    for one in refused:
+        before = {path: path.read_bytes() for path in here.iterdir()}
+        assert run([*words, "--output", one]) == 2
+        assert {path: path.read_bytes() for path in here.iterdir()} == before
+    assert run([*words, "--output", "json=new.json", "sarif=new.json"]) == 2
+    assert run([*words, "--write_baseline", "data.json"]) == 2
+    assert run([*words, "--write_baseline", "sft.yaml"]) == 2
+    assert "is audited" in capsys.readouterr().err
+
+
+def test_an_output_that_fails_does_not_lose_the_others(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["audit", "--config", "sft.yaml", "--select", "OPT001", "--output", "json=none/a.json", "sarif=a.sarif"]
+    assert run(words) == 2
+    assert (here / "a.sarif").exists()
+    assert "none/a.json cannot be written" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are text there")
+def test_a_name_that_is_not_utf_8_is_in_every_output(here: Path) -> None:
+    folder = here / "odd"
+    folder.mkdir()
+    (folder / os.fsdecode(b"sft\xff.yaml")).write_text(SFT)
+    words = ["audit", "--project", "odd", "--select", "OPT001"]
+    for kind in ("json", "sarif", "markdown", "html"):
+        words += ["--output", f"{kind}=a.{kind}"]
+    assert run(words) == 1
+    (found,) = json.loads((here / "a.sarif").read_text())["runs"][0]["results"]
+    assert found["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "sft%FF.yaml"
+
+
+@pytest.mark.parametrize(
+    ("source", "says"), [("tlr=trl-main", "not known here"), ("axolotl=trl-main", "does not hold the package axolotl")]
+)
+def test_a_source_that_is_none_is_refused(
+    here: Path, source: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(here, {"trl-main/trl/__init__.py": ""})
+    assert run(["audit", "--config", "clean.yaml", "--source", source]) == 2
+    assert says in " ".join(capsys.readouterr().err.split())
+    assert run(["audit", "--config", "clean.yaml", "--select", "OPT001", "--source", "trl=trl-main"]) == 0
+    assert run(["audit", "--config", "clean.yaml", "--select", "OPT001", "--source", "trl=trl-main/trl"]) == 0
 
 
 def test_with_a_baseline_only_new_findings_fail(here: Path) -> None:

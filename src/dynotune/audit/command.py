@@ -10,11 +10,13 @@ from rich.console import Console
 from dynotune.audit.finding import Severity
 from dynotune.audit.judging.baseline import baseline_text, read_baseline
 from dynotune.audit.run import Request, Result, audit
+from dynotune.audit.schema import PACKAGES, package_in
 from dynotune.audit.show.as_json import json_text
 from dynotune.audit.show.markdown import markdown
 from dynotune.audit.show.sarif import sarif_text
 from dynotune.audit.show.terminal import show
 from dynotune.audit.show.words import text
+from dynotune.audit.show.written import require_ours
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError, DynotuneError
 from dynotune.say import sayer
@@ -71,6 +73,7 @@ class Options:
 
 def run_audit(options: Options, console: Console) -> int:
     """Returns the exit code."""
+    require_ours(_targets(options), (*options.request.files, *options.request.data))
     known = read_baseline(options.baseline) if options.baseline is not None else None
     request = replace(options.request, baseline=known)
     say = sayer(console)
@@ -89,16 +92,32 @@ def run_audit(options: Options, console: Console) -> int:
         sys.stdout.write(json_text(result))
     else:
         show(result, console, everything=options.everything, plan=options.plan)
+    failed = []
     for name, path in options.outputs:
-        _write(path, FORMATS[name](result))
-        say(f"written: {printable(str(path))}")
+        try:
+            _write(path, FORMATS[name](result))
+        except (DynotuneError, ValueError) as error:  # the other outputs are no worse for it
+            failed.append(f"flag --output: {name} was not written: {printable(str(error))}")
+        else:
+            say(f"written: {printable(str(path))}")
     if options.write_config is not None:
         write_configuration(result, options.write_config, say)
     if options.write_baseline is not None:
         _write(options.write_baseline, baseline_text([*result.findings, *result.known], result.project.texts))
         say(f"written: {printable(str(options.write_baseline))}, which knows all of these findings")
+    if failed:
+        raise ConfigError(" ".join(failed))
+    if options.write_baseline is not None:
         return 0
     return result.exit_code(options.level)
+
+
+def _targets(options: Options) -> list[tuple[str, str, Path]]:
+    """Flag, kind and file of all that is written over."""
+    targets = [("flag --output", name, path) for name, path in options.outputs]
+    if options.write_baseline is not None:
+        targets.append(("flag --write_baseline", "baseline", options.write_baseline))
+    return targets
 
 
 def _profiled(request: Request, command: Sequence[str]) -> Request:
@@ -166,6 +185,15 @@ def sources(words: Sequence[str]) -> dict[str, Path]:
         if not mark or not name or not Path(path).is_dir():
             raise ConfigError(
                 f"flag --source: {printable(word)} names no package and folder. Write `trl=path/to/trl`, a checkout."
+            )
+        if name not in PACKAGES:
+            raise ConfigError(
+                f"flag --source: keys of {printable(name)} are not known here. Packages are {', '.join(PACKAGES)}."
+            )
+        if package_in(Path(path), name) is None:
+            raise ConfigError(
+                f"flag --source: {printable(path)} does not hold the package {name}: no `__init__.py` is in `{name}` or"
+                f" `src/{name}` of it. Name the checkout."
             )
         found[name] = Path(path)
     return found

@@ -17,7 +17,7 @@ from dynotune.audit.schema.moved import AXOLOTL, TRANSFORMERS, TRL
 from dynotune.audit.schema.origin import version_of_source
 from dynotune.audit.schema.shipped import shipped
 
-__all__ = ["Key", "Keys", "Moved", "Schemas", "Verdict"]
+__all__ = ["PACKAGES", "Key", "Keys", "Moved", "Schemas", "Verdict", "package_in"]
 
 _Class = tuple[str, str, str]
 """Package, module, class."""
@@ -82,7 +82,9 @@ CLASSES: Mapping[tuple[Trainer, Method | None], tuple[_Class, ...]] = {
 
 LORA: _Class = ("peft", "tuners.lora.config", "LoraConfig")
 
-_PACKAGES = ("trl", "transformers", "peft", "accelerate", "axolotl", "llamafactory", "open_instruct")
+PACKAGES = ("trl", "transformers", "peft", "accelerate", "axolotl", "llamafactory", "open_instruct")
+"""Whose sources are read, by the names that they are imported by."""
+
 _MOVED: Mapping[Trainer, Mapping[str, Moved]] = {
     Trainer.TRL: {**TRANSFORMERS, **TRL},
     Trainer.UNSLOTH: {**TRANSFORMERS, **TRL},
@@ -119,9 +121,7 @@ class Schemas:
     @classmethod
     def of(cls, given: Mapping[str, Path] | None = None) -> "Schemas":
         """`given`: source trees by package name, which win over what is installed."""
-        trees = {
-            name: folder for name, path in (given or {}).items() if (folder := _package_in(path, name)) is not None
-        }
+        trees = {name: folder for name, path in (given or {}).items() if (folder := package_in(path, name)) is not None}
         return cls(Packages({**_installed(), **trees}), trees)
 
     def with_fields(self, own: frozenset[str]) -> "Schemas":
@@ -130,7 +130,7 @@ class Schemas:
 
     def beside(self, given: Mapping[str, Path], pinned: Mapping[str, str]) -> "Schemas":
         """With the sources that lie in the audited project, and the versions that it asks for."""
-        trees = {**{name: _package_in(path, name) for name, path in given.items()}, **self.given}
+        trees = {**{name: package_in(path, name) for name, path in given.items()}, **self.given}
         found = {name: folder for name, folder in trees.items() if folder is not None}
         return replace(
             self, packages=Packages({**self.packages.folders, **found}), given=found, pinned=dict(pinned), _found={}
@@ -205,7 +205,7 @@ class Schemas:
 @functools.cache
 def _installed() -> Mapping[str, Path]:
     found = {}
-    for name in _PACKAGES:
+    for name in PACKAGES:
         try:
             spec = importlib.util.find_spec(name)
         except (ImportError, ValueError):
@@ -222,9 +222,10 @@ def _installed_version(package: str) -> str:
         return ""
 
 
-def _package_in(path: Path, name: str) -> Path | None:
+def package_in(path: Path, name: str) -> Path | None:
     """The folder with a package's `__init__.py`, in a checkout, a `src` folder, or itself."""
-    places = (path / "src" / name, path / name, path)
+    itself = (path,) if path.resolve().name == name else ()
+    places = (path / "src" / name, path / name, *itself)
     return next((folder for folder in places if (folder / "__init__.py").is_file()), None)
 
 

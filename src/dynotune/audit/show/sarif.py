@@ -1,6 +1,7 @@
 """An audit as SARIF 2.1.0 (OASIS), which code hosts show beside the lines of a change."""
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -138,7 +139,7 @@ def _result(
 
 
 def _artifact(file: str) -> dict[str, str]:
-    return {"uri": quote(file), "uriBaseId": ROOT}
+    return {"uri": quote(os.fsencode(file)), "uriBaseId": ROOT}
 
 
 def _location(place: Place) -> dict[str, Any]:
