@@ -103,13 +103,16 @@ def test_a_sampler_that_ends_gives_its_reason(tmp_path: Path) -> None:
 
 
 class NVMLError(Exception):
-    pass
+    def __init__(self, text: str, value: int = 3) -> None:
+        super().__init__(text)
+        self.value = value
 
 
 class Nvml(SimpleNamespace):
     """NVML of one GPU that cannot tell its power."""
 
     NVMLError = NVMLError
+    NVML_ERROR_NOT_SUPPORTED = 3
     NVML_CLOCK_SM = NVML_TEMPERATURE_GPU = 0
     asked = 0
 
@@ -117,8 +120,8 @@ class Nvml(SimpleNamespace):
         pass
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
-        if uuid != "GPU-1":
-            raise NVMLError("Not Found")
+        if uuid not in ("GPU-1", "MIG-3"):
+            raise NVMLError("Not Found", 6)
         return uuid
 
     def nvmlDeviceGetClockInfo(self, handle: str, kind: int) -> int:
@@ -162,6 +165,28 @@ def test_what_a_device_cannot_tell_is_asked_once(monkeypatch: pytest.MonkeyPatch
     assert nvml.asked == 1
     assert json.loads(json.dumps(expected)) == expected
     assert sampler.open_gpu("GPU-2") == (None, "Clocks, power and heat of the GPU are not known: NVML says Not Found.")
+
+
+def test_a_reading_that_fails_once_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Sometimes(Nvml):
+        def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
+            self.asked += 1
+            if self.asked == 1:
+                raise NVMLError("Timeout", 10)
+            return 650_000
+
+    monkeypatch.setitem(sys.modules, "pynvml", Sometimes())
+    gpu, _ = sampler.open_gpu("GPU-1")
+    assert gpu is not None
+    assert [gpu.read().get("power_watts") for _ in range(2)] == [None, 650.0]
+
+
+def test_a_part_of_a_gpu_is_found_by_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch gives the name without its prefix, and `Beside` takes it for a whole GPU's."""
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml())
+    gpu, note = sampler.open_gpu("GPU-3")
+    assert gpu is not None
+    assert (gpu.handle, note) == ("MIG-3", "")
 
 
 def test_sampler_and_guard_read_the_same_clock() -> None:

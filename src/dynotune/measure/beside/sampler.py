@@ -31,10 +31,10 @@ REASONS = {
 
 
 class Gpu:
-    """One device. What it cannot read stays away from every sample after the first try."""
+    """One device. What it does not support is asked once."""
 
     def __init__(self, nvml: Any, uuid: str) -> None:
-        self.nvml, self.handle = nvml, nvml.nvmlDeviceGetHandleByUUID(uuid)
+        self.nvml, self.handle = nvml, handle_of(nvml, uuid)
         reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
         self.reads: dict[str, Callable[[], Any]] = {
             "sm_mhz": lambda: nvml.nvmlDeviceGetClockInfo(self.handle, nvml.NVML_CLOCK_SM),
@@ -51,9 +51,22 @@ class Gpu:
         for name, read in list(self.reads.items()):
             try:
                 found[name] = read()
-            except self.nvml.NVMLError:
-                del self.reads[name]
+            except self.nvml.NVMLError as error:
+                if error.value == self.nvml.NVML_ERROR_NOT_SUPPORTED:  # others pass: the next sample may have it
+                    del self.reads[name]
         return found
+
+
+def handle_of(nvml: Any, uuid: str) -> Any:
+    """Of a device or of a part of one (MIG), whose name PyTorch gives without saying which of the two it is."""
+    try:
+        return nvml.nvmlDeviceGetHandleByUUID(uuid)
+    except nvml.NVMLError:
+        try:
+            return nvml.nvmlDeviceGetHandleByUUID(uuid.replace("GPU-", "MIG-", 1))
+        except nvml.NVMLError:
+            pass
+        raise
 
 
 def open_gpu(uuid: str) -> tuple[Gpu | None, str]:
