@@ -1,6 +1,7 @@
 """Promise: every second of a run has one kind, in each row and in the whole run, through interruptions too; measuring it
 never waits for the device and costs little."""
 
+import io
 import json
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from transformers import TrainerCallback
 
 from dynotune.execution.feed import Documents
@@ -16,13 +18,15 @@ from dynotune.measure import compiles
 from dynotune.measure.clock import WindowClock
 from dynotune.measure.peaks import Peak
 from dynotune.measure.utilisation import Utilisation
-from dynotune.measure.wall import PRODUCTIVE, Kind
+from dynotune.measure.wall import PRODUCTIVE, Kind, wall
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.plan import Step
+from dynotune.train.checkpoints.checkpoints import Checkpoints
+from dynotune.train.checkpoints.contents import read_state
 from dynotune.train.faults.limits import Limits
 from dynotune.train.journal import Journal
 from dynotune.train.meter import Meter
-from dynotune.train.state import Progress
+from dynotune.train.state import Progress, Trainee
 from dynotune.train.watch import Watch
 from tests.tiny import chats
 
@@ -51,6 +55,7 @@ def test_the_kinds_of_a_row_are_its_wall_time_and_those_of_all_rows_the_run(run_
     productive = sum(times_of(whole).get(kind, 0.0) for kind in PRODUCTIVE)
     assert whole["goodput"] == pytest.approx(productive / whole["wall_seconds"])
     assert 0 < whole["goodput"] < 1
+    assert "communication" not in times_of(whole), "one process waits for nobody"
 
 
 def test_each_kind_gets_what_is_its_own(run_tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,15 +91,38 @@ def test_each_kind_gets_what_is_its_own(run_tiny: Any, monkeypatch: pytest.Monke
 def test_a_resume_goes_on_with_the_account_and_says_what_was_lost(run_tiny: Any, tmp_path: Path) -> None:
     saves: dict[str, Any] = {"save_strategy": "steps", "save_steps": 3}
     first = run_tiny(max_steps=5, **saves).summary
+    before = wall(read_state(tmp_path / "run" / "checkpoints" / "step-3")["progress"]["account"])
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     behind = sum(row["wall_seconds"] for row in rows if row["step"] > 3)
     second = run_tiny(
         max_steps=6, resume_from_checkpoint=str(tmp_path / "run" / "checkpoints" / "step-3"), **saves
     ).summary
     assert second["time/lost"] == pytest.approx(behind, rel=0.2)
+    assert second["wall_seconds"] == pytest.approx(before + second["time/lost"] + second["process_seconds"], abs=1e-3)
     assert second["time/loading"] > first["time/loading"] * 1.05, "both processes loaded"
     assert second["examples"] == 12
     assert "time/lost" not in first
+
+
+def test_a_checkpoint_without_an_account_is_said(
+    run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an earlier version wrote it. The control is a resume from one that has an account."""
+    run_tiny(max_steps=2, save_strategy="steps", save_steps=1)
+    restore: Any = Checkpoints.restore
+
+    def without(self: Checkpoints, path: Path, trainee: Trainee) -> Any:
+        done = restore(self, path, trainee)
+        trainee.progress.account = {}
+        return done
+
+    for patched in (False, True):
+        if patched:
+            monkeypatch.setattr(Checkpoints, "restore", without)
+        console = Console(width=300, record=True, file=io.StringIO())
+        checkpoint = str(tmp_path / "run" / "checkpoints" / "step-1")
+        run_tiny(max_steps=2, save_strategy="steps", save_steps=1, resume_from_checkpoint=checkpoint, console=console)
+        assert ("has no account of wall time" in console.export_text()) == patched
 
 
 def test_cumulative_figures_go_on_and_rates_are_of_all_kinds_of_tokens(run_tiny: Any) -> None:

@@ -45,6 +45,8 @@ def begin(
             say(
                 f"note: not all of the run is as it was written: {sentence}. The checkpoint is whole, and training goes on"
             )
+        if not run.trainee.progress.account:
+            say("note: the checkpoint has no account of wall time: cumulative figures of it begin with this process")
         account_for_lost(run, folder)
         run.events.remember(folder.forget_after(step, run.trainee.progress.owes_evaluation))
         for path in run.checkpoints.abandon_after(step):

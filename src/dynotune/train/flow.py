@@ -11,7 +11,7 @@ from rich.console import Console
 from dynotune.config.variables import export_env
 from dynotune.config.whole import WholeConfig
 from dynotune.errors import Interrupted
-from dynotune.measure.wall import Kind, add
+from dynotune.measure.wall import Kind, add, wall
 from dynotune.parallel.join import joined, place
 from dynotune.parallel.ranks import Ranks
 from dynotune.train.begin import begin
@@ -111,6 +111,9 @@ def _train(
         facts = run_of.prepared.facts.to_json()
         said = [*execution.says, *standing.before]
         begin(run, config, folder, run_of.resume_from, facts, said, run_of.material, say)
+        run.wall_before = wall(
+            run.trainee.progress.account
+        )  # with what `begin` found to be lost, which is no time of this one
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         run.surroundings.begin()

@@ -106,7 +106,7 @@ def take_step(run: Run, meter: Meter, step: Step, batches: Iterator[Any]) -> Ord
     run.surroundings.step(step)
     meter.now(Kind.FORWARD_BACKWARD)
     accumulated = run.memory.attempt("forward", lambda: forward_backward(run, step, meter.waited(batches)))
-    meter.now(Kind.COMMUNICATION)
+    meter.now(Kind.COMMUNICATION if run.ranks.world > 1 else Kind.HOST)  # alone there is nobody to wait for
     asked = run.outside.look()
     asked = Orders(asked.save or run.held.save, asked.leave or run.held.leave)
     flags = asked.save, asked.leave, run.bad_step is not None, *run.memory.ran_out(step)
