@@ -21,6 +21,10 @@ from tests.audit.made_up import write as write_files
 from tests.audit.show import made
 
 SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\noptim: adamw_torch  # as in the paper\n"
+SCRIPT = """from trl import SFTConfig, SFTTrainer
+args = SFTConfig(output_dir="x", optim="adamw_torch")
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args).train()
+"""
 
 
 def finding(name: str, value: object, file: str = "a.yaml", risk: Risk = Risk.SAFE, key: str | None = None) -> Finding:
@@ -96,6 +100,38 @@ def test_a_link_out_of_the_project_is_not_written_through_but_where_it_was_named
     assert (tmp_path / "here" / "a.yaml").is_symlink()
 
 
+def test_a_file_without_a_bit_to_write_stays_also_for_root(tmp_path: Path) -> None:
+    of = project(tmp_path, a__yaml="a: 1\n")
+    (tmp_path / "a.yaml").chmod(0o444)
+    written, (refused,) = write(of, proposed(of, [finding("a", 5)]))
+    assert (written, "permissions" in refused) == ([], True)
+
+
+def test_a_file_with_several_names_stays(tmp_path: Path) -> None:
+    of = project(tmp_path, a__yaml="a: 1\n")
+    os.link(tmp_path / "a.yaml", tmp_path / "b.yaml")
+    written, (refused,) = write(of, proposed(of, [finding("a", 5)]))
+    assert (written, "hard links" in refused) == ([], True)
+    assert (tmp_path / "a.yaml").read_text() == "a: 1\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_the_owner_stays(tmp_path: Path) -> None:
+    of = project(tmp_path, a__yaml="a: 1\n")
+    os.chown(tmp_path / "a.yaml", 1234, 1235)
+    assert write(of, proposed(of, [finding("a", 5)])) == (["a.yaml"], [])
+    held = (tmp_path / "a.yaml").stat()
+    assert (held.st_uid, held.st_gid) == (1234, 1235)
+
+
+def test_utf_16_is_not_promised(tmp_path: Path) -> None:
+    of = project(tmp_path, a__yaml="a: 1\n")
+    (tmp_path / "a.yaml").write_bytes("a: 1\n".encode("utf-16"))
+    proposal = proposed(of, [finding("a", 5)])
+    assert not proposal.after
+    assert "UTF-16" in proposal.left[0][1]
+
+
 def test_only_safe_ones_without_asking_and_numeric_ones_when_told_yes(tmp_path: Path) -> None:
     of = project(tmp_path, a__yaml="a: 1\nb: 1\nc: 1\n")
     found = [finding("a", 2), finding("b", 2, risk=Risk.NUMERIC), finding("c", 2, risk=Risk.BEHAVIOURAL)]
@@ -153,6 +189,22 @@ class TestCommand:
         assert "OPT001" in out
         assert "clean now" in out
         assert "Keep as is: 1 check passed." in out
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            SCRIPT.encode().replace(b"\n", b"\r\n"),
+            b"# -*- coding: latin-1 -*-\n# \xe9\n" + SCRIPT.encode(),
+            SCRIPT.encode().replace(b"\n", b"\n\x0c\n", 1),
+            b"\xef\xbb\xbf" + SCRIPT.encode(),
+        ],
+        ids=["crlf", "latin-1", "form feed", "mark"],
+    )
+    def test_every_other_byte_of_a_script_is_as_before(self, tmp_path: Path, content: bytes) -> None:
+        path = tmp_path / "train.py"
+        path.write_bytes(content)
+        assert run(["audit", "--script", str(path), "--select", "OPT001", "--fix"]) == 0
+        assert path.read_bytes() == content.replace(b"adamw_torch", b"adamw_torch_fused")
 
     def test_unsafe_needs_a_terminal(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -2,8 +2,10 @@
 
 import contextlib
 import difflib
+import io
 import os
 import shutil
+import tokenize
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -66,7 +68,7 @@ def proposed(project: Project, findings: Iterable[Finding]) -> Proposal:
     made: dict[str, list[Splice]] = {}
     for finding in findings:
         try:
-            trial = _with(project.texts, made, finding.remedy.changes)
+            trial = _with(project, made, finding.remedy.changes)
             texts = {file: spliced(project.texts[file], splices) for file, splices in trial.items()}
             for file, text in texts.items():
                 _require_parses(file, text)
@@ -79,17 +81,30 @@ def proposed(project: Project, findings: Iterable[Finding]) -> Proposal:
     return proposal
 
 
-def _with(
-    texts: Mapping[str, str], made: Mapping[str, list[Splice]], changes: Sequence[Change]
-) -> dict[str, list[Splice]]:
+def _with(project: Project, made: Mapping[str, list[Splice]], changes: Sequence[Change]) -> dict[str, list[Splice]]:
+    texts = project.texts
     found = {file: list(splices) for file, splices in made.items()}
     for change in changes:
         file = change.place.file
         editor = EDITORS.get(Path(file).suffix.lower())
         if file not in texts or editor is None:
             raise NotAppliedError(f"{file or 'what is no file'} is none that can be edited")
+        _require_writable(Path(project.root) / file)
         found.setdefault(file, []).append(between(texts[file], editor(texts[file], change)))
     return found
+
+
+def _require_writable(path: Path) -> None:
+    """What is not going to be written is not promised either. Raises `NotAppliedError`."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return  # writing says so
+    encoding = _encoding(path, content)
+    try:
+        content.removeprefix(BOM).decode(encoding)
+    except UnicodeError:
+        raise NotAppliedError(f"it is no text of its encoding ({encoding})") from None
 
 
 def _require_parses(file: str, text: str) -> None:
@@ -129,10 +144,14 @@ def write(project: Project, proposal: Proposal, named: Collection[str] = ()) -> 
         try:
             content = path.read_bytes()
             mark = BOM if content.startswith(BOM) else b""
-            if content.removeprefix(BOM) != proposal.before[file].encode():
+            encoding = _encoding(path, content)
+            if content.removeprefix(BOM) != proposal.before[file].encode(encoding):
                 refused.append(f"{file}: it has changed since it was read, and is left as it is: audit again")
                 continue
-            replace_file(path, mark + after.encode())
+            replace_file(path, mark + after.encode(encoding))
+        except (NotAppliedError, UnicodeError) as error:
+            refused.append(f"{file}: it is left as it is: {error}")
+            continue
         except OSError as error:
             refused.append(f"{file}: it cannot be written, and is left as it was: {error.strerror or error}")
             continue
@@ -140,16 +159,35 @@ def write(project: Project, proposal: Proposal, named: Collection[str] = ()) -> 
     return written, refused
 
 
+def _encoding(path: Path, content: bytes) -> str:
+    """Raises `NotAppliedError` for one that is not written."""
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise NotAppliedError("it is UTF-16, and only UTF-8 is edited")
+    if path.suffix.lower() != ".py":
+        return "utf-8"
+    try:
+        return tokenize.detect_encoding(io.BytesIO(content.removeprefix(BOM)).readline)[0]
+    except SyntaxError:
+        raise NotAppliedError("its coding line names no encoding that it has") from None
+
+
 def replace_file(path: Path, content: bytes) -> None:
-    """In one step, with the permissions that it has. A file that says that it is not to be written is not."""
-    if not os.access(path, os.W_OK):
+    """In one step, with the permissions and the owner that it has. A file that says that it is not to be written is not."""
+    held = path.stat()
+    # Root may write everything; who took the right to write from a file meant everybody.
+    if not os.access(path, os.W_OK) or not held.st_mode & 0o222:
         raise PermissionError(None, "its permissions do not allow it")
+    if held.st_nlink > 1:
+        raise PermissionError(None, "it has several names (hard links), of which one would be changed alone")
     half = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with half.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        made = half.stat()
+        if (made.st_uid, made.st_gid) != (held.st_uid, held.st_gid):
+            os.chown(half, held.st_uid, held.st_gid)
         shutil.copymode(path, half)
         half.replace(path)
     except OSError:

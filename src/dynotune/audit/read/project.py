@@ -189,7 +189,8 @@ def _parse(path: Path, text: str, root: Path, name: str, found: _Found) -> None:
         if read_script is not None:
             found.scripts[name] = read_script(path, text, root)
             found.not_read += [NotRead(Place(name), why) for why in found.scripts[name].unread]
-            found.texts[name] = found.scripts[name].source  # of a notebook: its code
+            if suffix == ".ipynb":
+                found.texts[name] = found.scripts[name].source  # its code
     elif suffix in _SHELL or path.name.lower() in _SHELL_NAMES or text.startswith("#!"):
         read_launches = _reader("launchers", "read_launches")
         if read_launches is not None:
