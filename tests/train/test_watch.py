@@ -146,6 +146,16 @@ def test_collections_of_garbage_are_seen(heard: tuple[Watch, list[Sign]]) -> Non
     assert watch._happened["garbage collection"] == {8}
 
 
+def test_what_happened_in_steps_that_are_not_kept_is_forgotten(heard: tuple[Watch, list[Sign]]) -> None:
+    watch, _ = heard
+    for first in range(1, 2001, 50):
+        for number in range(first, first + 50):
+            watch.at(number)
+            watch.mark("logging")
+        watch.take(window(range(first, first + 50), lambda n: {"forward_backward": 0.1}))
+    assert 400 < len(watch._happened["logging"]) < 1200
+
+
 @pytest.mark.long
 def test_a_callback_that_is_slow_now_and_then_is_told_as_host(run_tiny: Any) -> None:
     class Slow(TrainerCallback):

@@ -19,6 +19,9 @@ AFTER = 1.0
 INTERVAL = 1.0
 """Seconds between samples."""
 
+MOST = 3600
+"""Samples between two rows that are kept, the latest: an hour."""
+
 
 class Surroundings:
     """Nothing is sampled before `begin`, so that a bench, which samples for itself, does it once."""
@@ -82,6 +85,8 @@ class Surroundings:
         now, busy = time.perf_counter(), _busy()
         with self._lock:
             self.seen = MachineSeen() if self._beside is None else self._beside.between(self._since, now)
+            if self._beside is not None:
+                self._beside.forget(now)
         seen = self.seen
         cpu = seen.cpu if seen.cpu is not None else (busy - self._busy) / max(now - self._since, 1e-9)
         self._since, self._busy = now, busy
@@ -106,7 +111,7 @@ class Surroundings:
             if self._timer is None or self._beside is not None:
                 return
             uuid = str(torch.cuda.get_device_properties(self.device).uuid) if self.device.type == "cuda" else None
-            beside = Beside(uuid, interval=INTERVAL, watched=os.getpid())
+            beside = Beside(uuid, interval=INTERVAL, watched=os.getpid(), most=MOST)
             try:
                 beside.begin()
             except OSError as error:  # no room for another process or its file: the run needs neither

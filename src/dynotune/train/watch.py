@@ -55,6 +55,9 @@ class Watch:
     def begin(self) -> None:
         """From here on what is seen is told, and collections of garbage that go through everything are marked."""
         self._watches = True
+        self._happened[
+            "garbage collection"
+        ].clear()  # there from now on: a collection may come while all are gone through
         gc.callbacks.append(self._collected)
 
     def end(self) -> None:
@@ -81,6 +84,8 @@ class Watch:
         if len(self._steps) >= self._next_look or (len(self._steps) == KEPT and self._seen >= self._next_look):
             self._next_look = 2 * self._next_look if self._next_look < KEPT else self._seen + KEPT
             self._look_for_a_period()
+            for at in list(self._happened.values()):
+                at.difference_update([number for number in list(at) if number < self._steps[0].step.number])
 
     def _count(self, record: StepRecord) -> None:
         sums, account = self._sums, record.account
@@ -139,7 +144,8 @@ class Watch:
             return
         last = first + len(numbers)
         happened = {
-            name: [number - first for number in at if first <= number < last] for name, at in self._happened.items()
+            name: [number - first for number in list(at) if first <= number < last]
+            for name, at in self._happened.items()
         }
         parts = {name: [one.account.get(kind, 0.0) for one in self._steps] for name, kind in PARTS.items()}
         self._tell(cycle(period, what_has_it(period, happened, parts)))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dynotune.measure.beside import beside as module
 from dynotune.measure.beside.beside import Beside
 from dynotune.measure.beside.seen import MachineSeen, seen
 
@@ -50,6 +51,26 @@ def test_this_process_is_watched() -> None:
         assert found.rss > 1 << 20
         assert found.cpu is not None
         assert found.host_available
+
+
+def test_a_long_run_keeps_neither_its_samples_nor_their_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes after both were cut is whole: the next stretch begins with the last sample of the one before it."""
+    monkeypatch.setattr(module, "LONGEST_FILE", 500)
+    with Beside(watched=os.getpid(), interval=0.005) as beside:
+        samples = 0
+        for _ in range(5):
+            began = time.perf_counter()
+            while beside.between(began, time.perf_counter()).samples < 5:
+                time.sleep(0.01)
+            now = time.perf_counter()
+            found = beside.between(began, now)
+            samples += found.samples
+            assert found.cpu is not None
+            beside.forget(now)
+            assert sum(one["at"] < now for one in beside._samples) == 1
+        assert samples >= 25
+        assert os.fstat(beside._file.fileno()).st_size < 3000 < samples * 120
+        assert beside.note == ""
 
 
 def test_half_a_line_is_no_sample(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ The samples go to a file without a name that is read now and then, so that the m
 it is measured.
 """
 
+import fcntl
 import json
 import os
 import subprocess
@@ -23,7 +24,10 @@ LONGEST_START = 10.0
 """Seconds."""
 
 MOST = 100_000
-"""Samples that are kept, the latest: three hours of a bench, a day of a run."""
+"""Samples that are kept, the latest: three hours of a bench."""
+
+LONGEST_FILE = 1 << 20
+"""Bytes of samples that were read, from which on their file begins anew."""
 
 
 class Beside:
@@ -38,11 +42,13 @@ class Beside:
         *,
         interval: float = 0.1,
         watched: int | None = None,
+        most: int = MOST,
     ) -> None:
         """gpu: as NVML has it (`GPU-...`), or without the prefix, as PyTorch has it; None for a host without.
 
         own: processes that are expected on the GPU; this one, unless others are named. program: that samples. interval:
-        seconds between samples. watched: a process whose memory and processor time are sampled, with those it started.
+        seconds between samples. watched: a process whose memory and processor time are sampled, with those it started. most:
+        samples that are kept.
         """
         self.gpu = "" if gpu is None else gpu if gpu.startswith(("GPU-", "MIG-")) else f"GPU-{gpu}"
         self.own = set(own) or {os.getpid()}
@@ -51,7 +57,7 @@ class Beside:
         self.note = ""
         """What cannot be read, as a sentence."""
 
-        self._samples: deque[dict[str, Any]] = deque(maxlen=MOST)
+        self._samples: deque[dict[str, Any]] = deque(maxlen=most)
         self._rest = b""
         self._ended = False
         self._first: dict[str, Any] | None = None
@@ -60,6 +66,8 @@ class Beside:
         """Start the process; its first sample is not waited for. Raises OSError where there is no room for it or its file;
         then nothing is left of either."""
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - open until `end`
+        # So that the process goes on at the beginning of a file that was cut, and not where it was.
+        fcntl.fcntl(self._file, fcntl.F_SETFL, fcntl.fcntl(self._file, fcntl.F_GETFL) | os.O_APPEND)
         # Without the script's folder on the path: what lies there may have names of the standard library.
         command = [sys.executable, "-P", str(self.program), self.gpu, str(self.interval)]
         command += [] if self.watched is None else [str(self.watched)]
@@ -108,6 +116,11 @@ class Beside:
                 inside.append(sample)
         return seen(inside[::-1], before, self.others)
 
+    def forget(self, before: float) -> None:
+        """Samples ahead of a time are not asked for any more, but the last of them, which the next stretch begins with."""
+        while len(self._samples) > 1 and self._samples[1]["at"] < before:
+            self._samples.popleft()
+
     @property
     def cost(self) -> float:
         """Share of one processor's time that sampling has taken so far, its start left out."""
@@ -121,6 +134,9 @@ class Beside:
         """Take in what was written since the last time."""
         new = os.pread(self._file.fileno(), 1 << 24, self._read_from)
         self._read_from += len(new)
+        if self._read_from > LONGEST_FILE and os.fstat(self._file.fileno()).st_size == self._read_from:
+            self._file.truncate(0)  # a sample that is written just now is lost
+            self._read_from = 0
         *lines, self._rest = (self._rest + new).split(b"\n")
         for line in lines:
             try:
