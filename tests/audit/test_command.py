@@ -146,6 +146,19 @@ def test_with_a_baseline_only_new_findings_fail(here: Path) -> None:
     assert run([*words, "--baseline", "known.json"]) == 1
 
 
+def test_a_baseline_serves_however_the_project_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(here, {"sub/deep/sft.yaml": SFT})
+    select = ["--select", "OPT001"]
+    assert run(["audit", "--project", "sub", *select, "--write_baseline", "known.json"]) == 0
+    assert "sub/deep/sft.yaml" in (here / "known.json").read_text()
+    for words in (["--config", "sub/deep/sft.yaml"], ["--project", str(here / "sub" / "deep")]):
+        assert run(["audit", *words, *select]) == 1
+        assert run(["audit", *words, *select, "--baseline", "known.json"]) == 0
+    assert run(["audit", "--config", "sft.yaml", *select, "--baseline", "known.json"]) == 1
+    monkeypatch.chdir(here / "sub")
+    assert run(["audit", "--project", ".", *select, "--baseline", "../known.json"]) == 0
+
+
 def test_a_script_may_be_named_by_its_whole_path(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Imports are looked for in folders above it, up to the root of the file system, and no further."""
     write(

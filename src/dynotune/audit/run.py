@@ -112,7 +112,7 @@ def audit(request: Request) -> Result:
     remarks = list(_on_suppressions(told, used, set(wanted)))
     known: list[Finding] = []
     if request.baseline is not None:
-        open_, known, gone = request.baseline.split(open_, project.texts)
+        open_, known, gone = request.baseline.split(open_, project.texts, project.root)
         if gone:
             remarks.append(
                 (Place(""), f"{len(gone)} of the baseline's findings are gone: write it again to keep it short.")

@@ -21,16 +21,18 @@ def kept(folder: Path, text: str) -> Path:
 
 
 def test_known_findings_are_known_again_after_lines_moved_and_figures_changed(tmp_path: Path) -> None:
-    baseline = read_baseline(kept(tmp_path, baseline_text([a_finding()], TEXTS)))
+    baseline = read_baseline(kept(tmp_path, baseline_text([a_finding()], TEXTS, str(tmp_path), tmp_path)))
     moved = a_finding(place=Place("sft.yaml", 5, key="optim"), message="It costs 3 % here.")
-    new, known, gone = baseline.split([moved], MOVED)
+    new, known, gone = baseline.split([moved], MOVED, str(tmp_path))
     assert (new, known, gone) == ([], [moved], [])
 
 
 def test_new_ones_are_new_and_those_that_went_are_told(tmp_path: Path) -> None:
-    baseline = read_baseline(kept(tmp_path, baseline_text([a_finding(), a_finding("ATT001")], TEXTS)))
+    baseline = read_baseline(
+        kept(tmp_path, baseline_text([a_finding(), a_finding("ATT001")], TEXTS, str(tmp_path), tmp_path))
+    )
     twice = [a_finding(), a_finding(message="of a second job")]
-    new, known, gone = baseline.split(twice, TEXTS)
+    new, known, gone = baseline.split(twice, TEXTS, str(tmp_path))
     assert (len(new), len(known), gone) == (1, 1, ["ATT001 sft.yaml `optim`"])
 
 
@@ -41,7 +43,7 @@ def test_new_ones_are_new_and_those_that_went_are_told(tmp_path: Path) -> None:
         "[]",
         "{}",
         '{"format": "dynotune audit baseline", "version": 9, "findings": []}',
-        '{"format": "dynotune audit baseline", "version": 1, "findings": [{"code": 1}]}',
+        '{"format": "dynotune audit baseline", "version": 2, "findings": [{"code": 1}]}',
     ],
 )
 def test_what_is_no_baseline_is_refused_with_what_to_do(tmp_path: Path, text: str) -> None:
@@ -52,5 +54,5 @@ def test_what_is_no_baseline_is_refused_with_what_to_do(tmp_path: Path, text: st
 
 
 def test_it_is_json_that_people_can_read() -> None:
-    (row,) = json.loads(baseline_text([a_finding()], TEXTS))["findings"]
+    (row,) = json.loads(baseline_text([a_finding()], TEXTS, "", Path()))["findings"]
     assert (row["code"], row["where"]) == ("OPT001", "sft.yaml `optim`")

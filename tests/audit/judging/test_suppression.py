@@ -11,6 +11,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.judging.suppression import parse, suppressions
 from dynotune.audit.place import Place
 from dynotune.audit.read.configs import read_config
+from dynotune.audit.read.python import read_script
 from tests.audit.made_up import a_finding
 
 TODAY = datetime.date(2026, 11, 22)
@@ -83,6 +84,24 @@ def test_a_call_of_many_lines_is_covered_where_it_begins_or_ends() -> None:
     text = "call(\n    a=1,  # dynotune: ignore[OPT001] of this argument\n)  # dynotune: ignore[OPT002] of all\n"
     assert covered(text, 1, "OPT002", end_line=3)
     assert not covered(text, 1, "OPT001", end_line=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_covered"),
+    [
+        ('"""What it does.\n\nAnd how.\n"""\n\n# dynotune: ignore-file[OPT001] slower here\n\nimport a\n', True),
+        ('#!/usr/bin/env python\n"""One line."""  # dynotune: ignore-file[OPT001] slower here\nimport a\n', True),
+        ('"""One line."""\nimport a\n# dynotune: ignore-file[OPT001] too late\n', False),
+        ('import a\n"""No docstring."""\n# dynotune: ignore-file[OPT001] too late\n', False),
+        ('"""# dynotune: ignore-file[OPT001] in the docstring itself"""\nimport a\n', False),
+        ('"""Twice."""\n"""No docstring."""\n# dynotune: ignore-file[OPT001] too late\n', False),
+    ],
+)
+def test_a_comment_on_the_whole_file_may_stand_behind_its_docstring(text: str, is_covered: bool) -> None:
+    script = read_script(Path("a.py"), text, Path())
+    project = Project(".", scripts=[script], texts={"a.py": text})
+    found = a_finding("OPT001", Place("a.py", 9))
+    assert any(one.covers(found) for one in suppressions(project, TODAY)) is is_covered
 
 
 def test_json_has_no_comments() -> None:

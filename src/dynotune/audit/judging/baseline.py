@@ -5,8 +5,9 @@ A finding is known again by its rule, its file, its key and the text of its line
 
 import hashlib
 import json
+import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +18,14 @@ from dynotune.data.printable import printable
 from dynotune.errors import ConfigError
 
 FORMAT = "dynotune audit baseline"
-VERSION = 1
+VERSION = 2
+"""1: files by their place in the audited project, which depends on how that was named."""
 
 
-def fingerprints(findings: Iterable[Finding], texts: Mapping[str, str]) -> list[str]:
-    """Of each, in order; equal ones are numbered as they come."""
+def fingerprints(
+    findings: Iterable[Finding], texts: Mapping[str, str], named: Callable[[str], str] = lambda file: file
+) -> list[str]:
+    """Of each, in order; equal ones are numbered as they come. named: what a file is called in them."""
     seen: Counter[str] = Counter()
     found = []
     for finding in findings:
@@ -30,7 +34,9 @@ def fingerprints(findings: Iterable[Finding], texts: Mapping[str, str]) -> list[
         line = lines[place.line - 1].strip() if 0 < place.line <= len(lines) else ""
         # Without a file, the message is all that tells two findings of one rule apart.
         told = "" if place.file else finding.message
-        base = "\0".join((finding.code, place.file, place.key, " ".join(line.split()), told))
+        base = "\0".join(
+            (finding.code, named(place.file) if place.file else "", place.key, " ".join(line.split()), told)
+        )
         seen[base] += 1
         found.append(hashlib.sha256(f"{base}\0{seen[base]}".encode("utf-8", "surrogatepass")).hexdigest()[:32])
     return found
@@ -41,14 +47,17 @@ class Baseline:
     known: Mapping[str, str]
     """Fingerprint to what it was: for people."""
 
+    folder: Path
+    """It lies here. Files are known by their way from here, however the project was named."""
+
     def split(
-        self, findings: Sequence[Finding], texts: Mapping[str, str]
+        self, findings: Sequence[Finding], texts: Mapping[str, str], root: str
     ) -> tuple[list[Finding], list[Finding], list[str]]:
         """New ones, known ones, and what was known and is no longer there."""
         new: list[Finding] = []
         old: list[Finding] = []
         left = dict(self.known)
-        for finding, mark in zip(findings, fingerprints(findings, texts), strict=True):
+        for finding, mark in zip(findings, fingerprints(findings, texts, _seen_from(self.folder, root)), strict=True):
             (new if left.pop(mark, None) is None else old).append(finding)
         return new, old, list(left.values())
 
@@ -72,17 +81,24 @@ def read_baseline(path: Path) -> Baseline:
         if not isinstance(row, dict) or not isinstance(row.get("fingerprint"), str):
             raise ConfigError(f"the baseline {shown} has an entry without a fingerprint. Write it again.")
         known[row["fingerprint"]] = f"{row.get('code', '?')} {row.get('where', '')}"
-    return Baseline(known)
+    return Baseline(known, path.parent)
 
 
-def baseline_text(findings: Sequence[Finding], texts: Mapping[str, str]) -> str:
-    """The file that knows all of these."""
+def baseline_text(findings: Sequence[Finding], texts: Mapping[str, str], root: str, folder: Path) -> str:
+    """The file in `folder` that knows all of these, of a project at `root`."""
+    seen = _seen_from(folder, root)
     rows = [
-        {"fingerprint": mark, "code": finding.code, "where": _without_line(finding.place), "message": finding.message}
-        for finding, mark in zip(findings, fingerprints(findings, texts), strict=True)
+        {
+            "fingerprint": mark,
+            "code": finding.code,
+            "where": str(Place(seen(finding.place.file) if finding.place.file else "", key=finding.place.key)),
+            "message": finding.message,
+        }
+        for finding, mark in zip(findings, fingerprints(findings, texts, seen), strict=True)
     ]
     return json.dumps({"format": FORMAT, "version": VERSION, "findings": rows}, indent=2) + "\n"
 
 
-def _without_line(place: Place) -> str:
-    return str(Place(place.file, key=place.key))
+def _seen_from(folder: Path, root: str) -> Callable[[str], str]:
+    here, there = os.path.realpath(folder), os.path.realpath(root)
+    return lambda file: Path(os.path.relpath(Path(there, file), here)).as_posix()

@@ -1,10 +1,11 @@
 """Comments by which somebody answers for a finding: `# dynotune: ignore[OPT001] a reason, until 2027-01-31`.
 
 They stand on the line of the finding or in the comment lines right above it; `ignore-file[...]` stands among the comments
-that begin a file, and concerns all of it. The reason is what makes it one: without a reason, or after its last day, it
-suppresses nothing, and is itself said. JSON has no comments: there the baseline serves.
+that begin a file, before or behind its docstring, and concerns all of it. The reason is what makes it one: without a
+reason, or after its last day, it suppresses nothing, and is itself said. JSON has no comments: there the baseline serves.
 """
 
+import ast
 import datetime
 import re
 from collections.abc import Iterator, Mapping
@@ -74,15 +75,24 @@ def suppressions(project: Project, today: datetime.date) -> Iterator[Suppression
     """All of them, in files that have comments."""
     read: dict[str, Mapping[int, str]] = {config.file: config.comments for config in project.configs}
     read |= {script.file: script.comments for script in project.scripts}
+    docstrings = {script.file: _docstring_end(script.tree) for script in project.scripts}
     for file, text in project.texts.items():
         if "dynotune:" not in text.lower() or file.endswith(".json"):
             continue
         lines = lines_of(text)
-        yield from _of_file(file, lines, read[file] if file in read else comments_of(file, text), today)
+        head = _head(lines, docstrings.get(file, 0))
+        yield from _of_file(file, lines, head, read[file] if file in read else comments_of(file, text), today)
 
 
-def _of_file(file: str, lines: list[str], comments: Mapping[int, str], today: datetime.date) -> Iterator[Suppression]:
-    head = _head(lines)
+def _docstring_end(tree: ast.Module) -> int:
+    """Its last line; 0 without one."""
+    first = tree.body[0] if tree.body and ast.get_docstring(tree, clean=False) is not None else None
+    return (first.end_lineno or 0) if first is not None else 0
+
+
+def _of_file(
+    file: str, lines: list[str], head: int, comments: Mapping[int, str], today: datetime.date
+) -> Iterator[Suppression]:
     for number, comment in sorted(comments.items()):
         one = parse(comment, Place(file, number), today)
         if one is None:
@@ -96,9 +106,9 @@ def _of_file(file: str, lines: list[str], comments: Mapping[int, str], today: da
         yield Suppression(one.place, one.codes, one.reason, one.until, one.whole_file, (number, last), wrong)
 
 
-def _head(lines: list[str]) -> int:
-    """How many lines of comments, or empty ones, a file begins with."""
+def _head(lines: list[str], docstring_end: int) -> int:
+    """How many lines of comments, or empty ones, a file begins with, before and behind its docstring."""
     for number, line in enumerate(lines):
-        if line.strip() and not line.lstrip().startswith("#"):
+        if number >= docstring_end and line.strip() and not line.lstrip().startswith("#"):
             return number
     return len(lines)
