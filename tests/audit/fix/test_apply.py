@@ -4,6 +4,7 @@ import io
 import os
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from dynotune.audit.change import Change, Edit
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import Finding, Risk
 from dynotune.audit.fix.apply import proposed, write
-from dynotune.audit.fix.command import for_sarif, propose
+from dynotune.audit.fix.command import apply, for_sarif, propose
 from dynotune.audit.fix.splice import NotAppliedError, between, spliced
 from dynotune.audit.place import Place
+from dynotune.audit.run import Request, audit
 from dynotune.cli import run
 from tests.audit.made_up import a_finding
 from tests.audit.made_up import write as write_files
@@ -205,6 +207,27 @@ class TestCommand:
         path.write_bytes(content)
         assert run(["audit", "--script", str(path), "--select", "OPT001", "--fix"]) == 0
         assert path.read_bytes() == content.replace(b"adamw_torch", b"adamw_torch_fused")
+
+    def test_what_is_still_found_gets_its_file_back(self, tmp_path: Path) -> None:
+        content = b"\xef\xbb\xbf" + SFT.encode()
+        (tmp_path / "sft.yaml").write_bytes(content)
+        request = Request(files=(tmp_path / "sft.yaml",), select=("OPT001",))
+        result = audit(request)
+        (found,) = result.findings
+        change = Change(Edit.SET, Place(found.place.file), "seed", 1)
+        result = replace(result, findings=[replace(found, remedy=replace(found.remedy, changes=(change,)))])
+        said: list[str] = []
+        after = apply(request, result, propose(result, ask=None, say=said.append), said.append)
+        assert [one.code for one in after.findings] == ["OPT001"]
+        assert (tmp_path / "sft.yaml").read_bytes() == content
+        assert any("still found" in line for line in said)
+        assert not any("clean now" in line for line in said)
+
+    def test_a_flag_given_twice_stays(self, tmp_path: Path) -> None:
+        text = "trl sft --model_name_or_path a/b --dataset_name d --output_dir x --optim sgd --optim adamw_torch\n"
+        path = write_files(tmp_path, {"run.sh": text}) / "run.sh"
+        assert run(["audit", "--script", str(path), "--select", "OPT001", "--fix"]) == 1
+        assert path.read_text() == text
 
     def test_unsafe_needs_a_terminal(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,7 @@
 """`dynotune audit --fix`: safe changes applied, the others asked for, and what the next audit says of them."""
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -60,7 +61,10 @@ def _of(findings: Sequence[Finding], risk: Risk) -> Iterable[Finding]:
 
 
 def apply(request: Request, result: Result, proposal: Proposal, say: Say) -> Result:
-    """Write, audit again, and say what is clean now. A file that cannot be read any more gets back what stood in it."""
+    """Write, audit again, and say what is clean now. A file that cannot be read any more, or in which something is still
+    found that was to be mended, gets back what stood in it."""
+    root = Path(result.project.root)
+    held = {file: (root / file).read_bytes() for file in proposal.after if (root / file).is_file()}
     written, refused = write(result.project, proposal, result.named)
     for sentence in refused:
         say(words.text(sentence))
@@ -69,20 +73,43 @@ def apply(request: Request, result: Result, proposal: Proposal, say: Say) -> Res
     after = audit(request)
     unread = {one.place.file for one in after.project.not_read} - {one.place.file for one in result.project.not_read}
     for file in sorted(unread & set(written)):
-        replace_file((Path(result.project.root) / file).resolve(), proposal.before[file].encode())
+        replace_file((root / file).resolve(), held[file])
         say(f"{words.text(file)}: it could not be read after the change, and is as it was")
         written.remove(file)
         after = audit(request)
-    left = {(one.code, one.place.file, one.place.key) for one in after.findings}
-    touched = [one for one in proposal.findings if {change.place.file for change in one.remedy.changes} <= set(written)]
-    for finding in touched:
-        gone = (finding.code, finding.place.file, finding.place.key) not in left
-        say(f"{finding.code} at {words.where(finding)}: {'clean now' if gone else 'changed, and still found'}")
+    stuck = _still_found(_touched(proposal, written), result, after)
+    if stuck:
+        useless = {change.place.file for finding in stuck for change in finding.remedy.changes}
+        for file in sorted(useless & set(written)):
+            replace_file((root / file).resolve(), held[file])
+            say(f"{words.text(file)}: it is as it was, since this is still found after the change:")
+            written.remove(file)
+        for finding in stuck:
+            say(f"  {finding.code} at {words.where(finding)}")
+        after = audit(request)
+    for finding in _touched(proposal, written):
+        say(f"{finding.code} at {words.where(finding)}: clean now")
     before = {one.code for one in result.findings}
     new = sorted({one.code for one in after.findings} - before)
     if new:
         say(f"found only after the change: {', '.join(new)}. `git diff` shows it; undo it if it is not wanted.")
     return after
+
+
+def _touched(proposal: Proposal, written: Sequence[str]) -> list[Finding]:
+    return [one for one in proposal.findings if {change.place.file for change in one.remedy.changes} <= set(written)]
+
+
+def _still_found(changed: Sequence[Finding], before: Result, after: Result) -> list[Finding]:
+    """Of these, the ones that are found as often as if nothing had been done about them. Lines may have moved."""
+
+    def count(findings: Sequence[Finding]) -> Counter[tuple[str, str, str]]:
+        return Counter((one.code, one.place.file, one.place.key) for one in findings)
+
+    wanted = count(before.findings)
+    wanted.subtract(count(changed))
+    found = count(after.findings)
+    return [one for one in changed if found[key := (one.code, one.place.file, one.place.key)] > wanted[key]]
 
 
 def require_terminal() -> None:
