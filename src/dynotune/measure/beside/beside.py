@@ -4,7 +4,6 @@ The samples go to a file without a name that is read now and then, so that the m
 it is measured.
 """
 
-import fcntl
 import json
 import os
 import subprocess
@@ -66,6 +65,8 @@ class Beside:
         """Start the process; its first sample is not waited for. Raises OSError where there is no room for it or its file;
         then nothing is left of either."""
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - open until `end`
+        import fcntl  # here, since to import this module is possible where there is none
+
         # So that the process goes on at the beginning of a file that was cut, and not where it was.
         fcntl.fcntl(self._file, fcntl.F_SETFL, fcntl.fcntl(self._file, fcntl.F_GETFL) | os.O_APPEND)
         # Without the script's folder on the path: what lies there may have names of the standard library.
