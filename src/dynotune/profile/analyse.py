@@ -70,6 +70,8 @@ def bottleneck(breakdown: Breakdown | None, found: list[Finding]) -> str:
         return f"The bottleneck: {share}."
     if row.floor is None or row.floor <= 0:
         return f"The step is bound by its own work: {share}; its floor is not known."
+    if row.beaten:
+        return f"The step is bound by its own work: {share}; its floor was measured under other settings."
     times = row.seconds / row.floor
     near = "near" if times <= NEAR else "away from"
     return (
@@ -86,9 +88,9 @@ def floor_rate(record: Record, breakdown: Breakdown | None, rate: float | None) 
     """Real tokens a second if every class ran at its floor and nothing was idle."""
     if breakdown is None or rate is None:
         return None
-    if any(row.floor is None for row in breakdown.rows if row.work in WHOLE):
+    if any(row.floor is None or row.beaten for row in breakdown.rows if row.work in WHOLE):
         return None
-    known = sum(row.floor if row.floor is not None else row.seconds for row in breakdown.rows)
+    known = sum(row.floor if row.floor is not None and not row.beaten else row.seconds for row in breakdown.rows)
     return rate * breakdown.seconds / known if known > 0 else None
 
 

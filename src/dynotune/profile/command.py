@@ -13,7 +13,7 @@ from rich.console import Console
 
 from dynotune.config.whole import WholeConfig
 from dynotune.errors import ConfigError, TrainingError
-from dynotune.measure.calibration import ceilings_of
+from dynotune.measure.calibration import ceilings_of, under
 from dynotune.parallel.launch import must_be_launched, refuse_missing_gpus, run_processes
 from dynotune.profile.analyse import analyse
 from dynotune.profile.findings import Findings
@@ -90,7 +90,8 @@ def finish(record: Record, options: Options, say: Callable[[str], None]) -> tupl
         machine = machine_of(device)
         if record.environment.machine.get("device") in (None, machine.device):
             say("measuring what this device can do")
-            record = replace(record, ceilings=ceilings_of(device, machine.key, anew=options.anew))
+            with under(device, record.environment.threads, record.environment.tf32):
+                record = replace(record, ceilings=ceilings_of(device, machine.key, anew=options.anew))
     findings = analyse(record)
     files = keep(record, findings, folder_of(options))
     snapshot = folder_of(options) / SNAPSHOT

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dynotune.measure.calibration import tf32_of
 from dynotune.profile.record import Environment, Memory, ModelFacts, WeightGroup
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def environment_of(
         gpus=torch.cuda.device_count(),
         cores=cores,
         threads=torch.get_num_threads(),
+        tf32=tf32_of(device),
         loader_workers=loader_workers,
         pinned=pinned,
         file_systems={what: kind for what, path in (paths or {}).items() if (kind := file_system(path))},

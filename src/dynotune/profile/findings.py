@@ -5,6 +5,9 @@ from enum import StrEnum
 
 from dynotune.measure.kernel_classes import IDLE, Work
 
+BEATEN = 0.98
+"""Times its floor below which work took less than it can: so much is no doubt of a clock."""
+
 
 class Kind(StrEnum):
     """What a remedy does to the result. The first three are those of speed-ups."""
@@ -30,6 +33,11 @@ class Row:
 
     covered: float = 0.0
     """Share of the class's time for whose operators a floor is known; the floor is scaled to all of it."""
+
+    @property
+    def beaten(self) -> bool:
+        """Whether the work took less than its floor: then that was measured under other settings, and compares nothing."""
+        return self.work not in IDLE and self.floor is not None and self.seconds < BEATEN * self.floor
 
     @property
     def above(self) -> float:

@@ -67,7 +67,7 @@ def bars(findings: Findings) -> str:
         length = max(1.0, wide * row.seconds / longest)
         name, text = label(row.work, findings.on_device), f"{ms(row.seconds)}, {100 * row.share:.1f} %"
         if row.floor and (row.work not in IDLE):
-            text += f", {row.seconds / row.floor:.2f} x floor"
+            text += ", floor beaten" if row.beaten else f", {row.seconds / row.floor:.2f} x floor"
         parts.append(f'<text x="{LABEL - 10}" y="{y + 18}" text-anchor="end">{escape(name)}</text>')
         parts.append(
             f'<rect class="{colour}" x="{LABEL}" y="{y + 4}" width="{length:.1f}" height="{ROW - 10}" opacity=".45"/>'

@@ -67,6 +67,11 @@ def cannot_know(record: Record, breakdown: Breakdown | None) -> tuple[str, ...]:
         missing = [str(row.work) for row in breakdown.rows if row.floor is None and row.share >= 0.02]
         if missing:
             lines.append(f"no floor is known for: {', '.join(missing)}")
+        beaten = [str(row.work) for row in breakdown.rows if row.beaten]
+        if beaten:
+            lines.append(
+                f"these took less time than their floors, which were measured under other settings: {', '.join(beaten)}"
+            )
     if breakdown is not None and breakdown.share(Work.OTHER) >= 0.02:
         lines.append(f"{100 * breakdown.share(Work.OTHER):.0f} % of the step ran in kernels that no rule knows")
     if any(one.real_tokens is None for one in record.timed):

@@ -190,6 +190,9 @@ class Environment:
     threads: int | None = None
     """Of PyTorch in this process."""
 
+    tf32: bool | None = None
+    """Whether float32 products on a GPU may be TF32; None on the CPU, or where it is not known."""
+
     loader_workers: int | None = None
     """Processes or threads that make batches ahead; 0: the training thread makes them. None: not known."""
 

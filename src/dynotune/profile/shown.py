@@ -92,7 +92,8 @@ def _grid(one: Findings) -> Grid:
 
 def _row(row: Row, on_device: bool) -> tuple[Line, ...]:
     idle = row.work in (Work.DATA, Work.RANKS) or (row.work is Work.HOST and on_device)
-    times = row.seconds / row.floor if row.floor else None
+    times = row.seconds / row.floor if row.floor and not row.beaten else None
+    compared = f"{times:.2f}" if times is not None else "beaten" if row.beaten else ""
     tone = Tone.PLAIN if times is None else Tone.GOOD if times <= NEAR else Tone.BAD if times >= FAR else Tone.DOUBT
     known = row.floor is not None and not (row.work is Work.HOST and not on_device)
     return (
@@ -100,7 +101,7 @@ def _row(row: Row, on_device: bool) -> tuple[Line, ...]:
         Line(_number(row.seconds)),
         Line(f"{100 * row.share:.1f} %"),
         Line(_number(row.floor) if known and row.floor is not None else ""),
-        Line("" if times is None or not known else f"{times:.2f}", Tone.BAD if idle else tone),
+        Line(compared if known else "", Tone.BAD if idle else Tone.DOUBT if row.beaten else tone),
         Line(_number(row.above) if known else ""),
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from dynotune.measure.calibration import tf32_of
 from dynotune.speedups.machine import machine_of
 
 SPEED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_LAUNCH_BLOCKING", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
@@ -179,6 +180,7 @@ def environment(device: torch.device, loader: Any) -> dict[str, Any]:
         "gpus": torch.cuda.device_count() if torch.cuda.is_available() else 0,
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "tf32": tf32_of(device),
         "loader_workers": getattr(loader, "_num_workers", None),
         "pinned": getattr(loader, "_pin_memory", None),
         "variables": [f"{name}={os.environ[name]}" for name in SPEED if name in os.environ],
