@@ -5,6 +5,7 @@ import os
 import threading
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
@@ -21,6 +22,13 @@ SETTINGS: dict[str, Any] = {
     "save_total_limit": 2,
     "learning_rate": 1e-4,
 }
+
+FULL = 600
+"""Steps after which the last 512, in which slow-downs that come back are looked for, are all there."""
+
+
+def children() -> set[int]:
+    return {child.pid for child in psutil.Process().children(recursive=True)}
 
 
 def held(watch: Watch, *steps: int) -> str:
@@ -42,14 +50,16 @@ def test_a_long_run_needs_no_more_than_a_short_one(run_tiny: Any, request: pytes
         model, tokenizer = tiny_model(), None
         settings |= {"gradient_checkpointing": True}
     rows, held_out = chats(24), chats(4, seed=1)
+    there = children()
     result = run_tiny(model=model, tokenizer=tokenizer, rows=rows, eval_dataset=held_out, callbacks=[watch], **settings)
-    growth = watch.growth()
+    growth = watch.growth(after=FULL)
     told = f"{held(watch, 100, 500, 1000)}. In 1,000 steps: {growth}"
     print(told)
     assert not growing(growth), told
     assert len(list((result.folder / "checkpoints").glob("step-*"))) == 2
     assert watch.at(1000)["handles"] <= watch.at(500)["handles"]
-    assert watch.at(1000)["children"] == 0
+    assert watch.at(1000)["children"] <= len(there) + 1, "the process that samples the machine beside a run"
+    assert children() <= there, "it ends with the run"
 
 
 class Leaks(TrainerCallback):  # type: ignore[misc]
