@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-import tree_sitter_bash
-from tree_sitter import Language, Node, Parser
+from tree_sitter import Node
 
 from dynotune.audit.change import Change, Edit
 from dynotune.audit.fix.splice import NotAppliedError
+from dynotune.audit.shell_grammar import parse_shell
 
 Word = tuple[int, int, str, bool]
 """First byte, the byte behind the last, text, and whether the shell takes it as it stands (but for quotes)."""
@@ -127,7 +127,7 @@ def _commands(node: Node) -> Iterator[Node]:
 
 
 def _parsed(source: bytes) -> Node:
-    return Parser(Language(tree_sitter_bash.language())).parse(source).root_node
+    return parse_shell(source)
 
 
 def _broken(source: bytes) -> bool:

@@ -23,11 +23,10 @@ def comments_of(file: str, text: str) -> Mapping[int, str]:
 
 
 def _of_shell(text: str) -> dict[int, str]:
-    import tree_sitter_bash
-    from tree_sitter import Language, Parser
+    from dynotune.audit.shell_grammar import parse_shell
 
     source = text.encode("utf-8", "surrogatepass")
-    waiting = [Parser(Language(tree_sitter_bash.language())).parse(source).root_node]
+    waiting = [parse_shell(source)]
     found = {}
     while waiting:
         node = waiting.pop()

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import tree_sitter
-import tree_sitter_bash
 
 from dynotune.audit.place import Place
+from dynotune.audit.shell_grammar import parse_shell, text_of
 
-_LANGUAGE = tree_sitter.Language(tree_sitter_bash.language())
 MAX_COMMANDS = 2_000
 MAX_WORDS = 20_000
 MAX_DEPTH = 60
@@ -49,11 +48,14 @@ class Command:
 class _State:
     values: dict[str, list[Word]] = field(default_factory=dict)
     exported: dict[str, Word] = field(default_factory=dict)
-    functions: dict[str, tree_sitter.Node] = field(default_factory=dict)
+    functions: "dict[str, tuple[Shell, tree_sitter.Node]]" = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
     folder: str = ""
     branches: int = 0
     calls: int = 0
+
+
+_DEFAULTS = frozenset({":-", "-", ":=", "=", ":?", "?", ":+", "+"})
 
 
 class Shell:
@@ -68,11 +70,10 @@ class Shell:
 
     def commands(self) -> Iterator[Command]:
         """In order; functions where they are called, those that nobody calls at the end."""
-        tree = tree_sitter.Parser(_LANGUAGE).parse(self.source)
-        yield from self._walk(tree.root_node, 0)
-        for name, body in list(self.state.functions.items()):
+        yield from self._walk(parse_shell(self.source), 0)
+        for name, (shell, body) in list(self.state.functions.items()):
             if name not in self.state.called:
-                yield from self._walk(body, 0)
+                yield from shell._walk(body, 0)
 
     def _walk(self, node: tree_sitter.Node, depth: int) -> Iterator[Command]:
         if depth > MAX_DEPTH or self.count > MAX_COMMANDS or self.size > MAX_WORDS:
@@ -85,7 +86,7 @@ class Shell:
         elif kind == "function_definition":
             name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
             if name is not None and body is not None:
-                self.state.functions[_text(name)] = body
+                self.state.functions[self._text(name)] = self, body
         elif kind == "command":
             yield from self._command(node, depth)
         elif kind == "for_statement":
@@ -110,7 +111,7 @@ class Shell:
         variable, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
         if variable is not None:
             # Each value in turn: one of several, so not known.
-            name = _text(variable)
+            name = self._text(variable)
             values = [child for child in node.named_children if child not in (variable, body)]
             words = [word for child in values for word in self._words(child)]
             if len(words) == 1:
@@ -131,11 +132,11 @@ class Shell:
         # A job that is written in place: `sbatch <<EOF`. Its rows are commands of their own.
         command = next((child for child in node.named_children if child.type == "command"), None)
         name = command.child_by_field_name("name") if command is not None else None
-        if name is None or _text(name) not in ("sbatch", "bash", "sh", "qsub", "srun", "ssh"):
+        if name is None or self._text(name) not in ("sbatch", "bash", "sh", "qsub", "srun", "ssh"):
             return
         for part in document.named_children:
             if part.type == "heredoc_body":
-                yield from self._inner(part.text or b"", part.start_point.row)
+                yield from self._inner(self.source[part.start_byte : part.end_byte], part.start_point.row)
 
     def _inner(self, source: bytes, row: int) -> Iterator[Command]:
         """Commands of a text that is a script itself, with this one's variables."""
@@ -146,22 +147,21 @@ class Shell:
         inner.lines = {number: start + number for number in range(source.count(b"\n") + 2)}
         inner.state = self.state
         self.state.calls += 1
-        tree = tree_sitter.Parser(_LANGUAGE).parse(inner.source)
-        for command in inner._walk(tree.root_node, 0):
+        for command in inner._walk(parse_shell(inner.source), 0):
             self.count += 1
             yield command
         self.state.calls -= 1
 
     def _declare(self, node: tree_sitter.Node) -> None:
-        exports = _text(node).lstrip().startswith("export")
+        exports = self._text(node).lstrip().startswith("export")
         for child in node.named_children:
             if child.type == "variable_assignment":
                 self._assign(child)
                 name = child.child_by_field_name("name")
                 if exports and name is not None:
-                    self._export(_text(name), child)
+                    self._export(self._text(name), child)
             elif child.type == "variable_name" and exports:
-                self._export(_text(child), child)
+                self._export(self._text(child), child)
 
     def _export(self, name: str, node: tree_sitter.Node) -> None:
         held = self.state.values.get(name)
@@ -172,7 +172,7 @@ class Shell:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name is None:
             return
-        key = _text(name)
+        key = self._text(name)
         words: list[Word] = []
         if value is not None and value.type == "array":
             words = [word for child in value.named_children if child.type != "comment" for word in self._words(child)]
@@ -205,7 +205,7 @@ class Shell:
                 name, value = child.child_by_field_name("name"), child.child_by_field_name("value")
                 if name is not None:
                     text = self._expanded(value, quoted=True) if value is not None else ""
-                    variables[_text(name)] = Word(text, self._place(child))
+                    variables[self._text(name)] = Word(text, self._place(child))
             elif child.type == "command_name":
                 for part in child.named_children:
                     words += self._words(part)
@@ -238,7 +238,8 @@ class Shell:
             self.state.values[str(number)] = given[number - 1 : number]
         self.state.values["@"] = given
         self.state.calls += 1
-        yield from self._walk(self.state.functions[name], depth + 1)
+        shell, body = self.state.functions[name]
+        yield from shell._walk(body, depth + 1)
         self.state.calls -= 1
         for key, before in outer.items():
             if before is None:
@@ -249,9 +250,9 @@ class Shell:
     def _words(self, node: tree_sitter.Node) -> list[Word]:
         """The words that one argument becomes: an array or an unquoted variable may be several, or none."""
         inside = node.named_children[0] if node.type == "string" and len(node.named_children) == 1 else node
-        whole_string = node.type != "string" or _text(node).startswith('"$')
+        whole_string = node.type != "string" or self._text(node).startswith('"$')
         if inside.type in ("expansion", "simple_expansion") and whole_string:
-            name, every = _variable(inside)
+            name, every = self._variable(inside)
             held = self.state.values.get(name)
             if held is not None and (every or name == "@"):
                 return list(held)
@@ -262,11 +263,11 @@ class Shell:
     def _expanded(self, node: tree_sitter.Node, quoted: bool = False) -> str:
         kind = node.type
         if kind == "raw_string":
-            return _text(node)[1:-1]
+            return self._text(node)[1:-1]
         if kind in ("expansion", "simple_expansion"):
             return self._value_of(node)
         if kind == "command_substitution":
-            text = _text(node)
+            text = self._text(node)
             return _HERE if "dirname" in text and ("$0" in text or "BASH_SOURCE" in text) else "${(command)}"
         if kind == "arithmetic_expansion":
             return self._arithmetic(node)
@@ -274,21 +275,17 @@ class Shell:
             text, start = "", node.start_byte
             for child in node.named_children:
                 text += _unquoted(self.source[start : child.start_byte].decode("utf-8", "replace"))
-                text += (
-                    child.text.decode("utf-8", "replace")
-                    if child.type == "string_content" and child.text
-                    else (self._expanded(child, quoted=True))
-                )
+                text += self._text(child) if child.type == "string_content" else (self._expanded(child, quoted=True))
                 start = child.end_byte
             rest = self.source[start : node.end_byte].decode("utf-8", "replace")
             return text + _unquoted(rest)
         if kind == "ansi_c_string":
-            return _text(node)[2:-1]
-        return _text(node).replace("\\\n", "").replace("\\", "")
+            return self._text(node)[2:-1]
+        return self._text(node).replace("\\\n", "").replace("\\", "")
 
     def _arithmetic(self, node: tree_sitter.Node) -> str:
         """`$((A * B))` of known whole numbers, one operation."""
-        text = _text(node)[3:-2]
+        text = self._text(node)[3:-2]
         text = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", lambda found: self._plain(found[1]), text)
         found = re.fullmatch(r"\s*(\d{1,12})\s*([*/+-])\s*(\d{1,12})\s*", text)
         if found is None:
@@ -303,8 +300,8 @@ class Shell:
         return held[0].text if held and len(held) == 1 else name
 
     def _value_of(self, node: tree_sitter.Node) -> str:
-        name, _ = _variable(node)
-        text = _text(node)
+        name, _ = self._variable(node)
+        text = self._text(node)
         operator = next((child.type for child in node.children if not child.is_named and child.type in _DEFAULTS), "")
         held = self.state.values.get(name)
         if operator in (":-", "-", ":=", "="):
@@ -329,23 +326,18 @@ class Shell:
             return Place(self.file, self._line(start.row))
         return Place(self.file, start.row + 1, start.column + 1, end.row + 1, end.column + 1)
 
+    def _text(self, node: tree_sitter.Node) -> str:
+        return text_of(node, self.source)
 
-_DEFAULTS = frozenset({":-", "-", ":=", "=", ":?", "?", ":+", "+"})
-
-
-def _text(node: tree_sitter.Node) -> str:
-    return (node.text or b"").decode("utf-8", "replace")
-
-
-def _variable(node: tree_sitter.Node) -> tuple[str, bool]:
-    """The name, and whether it is `${NAME[@]}`."""
-    for child in node.named_children:
-        if child.type == "subscript":
-            name = child.named_children[0] if child.named_children else child
-            return _text(name), _text(child).endswith(("[@]", "[*]"))
-        if child.type in ("variable_name", "special_variable_name"):
-            return _text(child), False
-    return _text(node).strip("${}"), False
+    def _variable(self, node: tree_sitter.Node) -> tuple[str, bool]:
+        """The name, and whether it is `${NAME[@]}`."""
+        for child in node.named_children:
+            if child.type == "subscript":
+                name = child.named_children[0] if child.named_children else child
+                return self._text(name), self._text(child).endswith(("[@]", "[*]"))
+            if child.type in ("variable_name", "special_variable_name"):
+                return self._text(child), False
+        return self._text(node).strip("${}"), False
 
 
 def _is_plain(node: tree_sitter.Node) -> bool:
