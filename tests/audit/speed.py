@@ -5,8 +5,8 @@ import time
 
 SOURCE = "def f(a, b=1):\n    return [a + b * i for i in range(10) if i % 2]\n" * 400
 SECONDS = 0.05
-"""Of processor time that parsing and dumping `SOURCE` takes on a host for which limits are meant as they stand (0.07 where they
-were tried, on two busy cores)."""
+"""Of processor time that `SOURCE` takes on a host for which limits hold as they are (0.07 where they were
+tried, on two busy cores)."""
 
 
 def slower() -> float:
