@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+ADAPTED = ("qwen2.5-7b", "llama-3.1-8b")
+"""Shapes that are trained by LoRA; the others in full."""
+
 CALL_SECONDS = 150
 """What one call on a lent GPU is sure to have."""
 
@@ -53,7 +56,7 @@ class Row:
 
     @property
     def lora(self) -> bool:
-        return self.shape == "qwen2.5-7b"
+        return self.shape in ADAPTED
 
     @property
     def seconds(self) -> int:
@@ -118,6 +121,11 @@ ROWS: dict[str, Row] = {
     "packed-16k": Row(
         "16,384 packed tokens (TRL's `packing`: 8 x 2,048)", "qwen2.5-7b", "probe", _batch(8, packing=True),
         {"dynotune": Arm(32, OURS), "trl default": Arm(75), "trl tuned: fa2 + Liger": Arm(41, LIGER)},
+        window=4, windows=3,
+    ),
+    "llama-8b-16k": Row(
+        "Llama-3.1-8B's shape, 16,384 packed tokens (8 x 2,048)", "llama-3.1-8b", "probe", _batch(8, packing=True),
+        {"dynotune": Arm(36, OURS), "trl tuned: fa2 + Liger": Arm(46, LIGER)},
         window=4, windows=3,
     ),
     "2-documents": Row(

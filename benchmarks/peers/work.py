@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+from benchmarks import shapes
 from benchmarks.peers.rows import Row
 
 WORDS = 5000
@@ -18,26 +19,14 @@ DOCUMENTS = 4000
 SPARE = 24
 """Pairs more than the steps take: `max_length` leaves some without a label, in both trainers."""
 
-QWEN = {"max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0}
 SHAPES: dict[str, dict[str, Any]] = {
-    "qwen2.5-7b": {
-        "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
-        "num_key_value_heads": 4, "vocab_size": 152064, "tie_word_embeddings": False, **QWEN,
-    },
-    "qwen2.5-0.5b": {
-        "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
-        "num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": True, **QWEN,
-    },
-    "23m": {
-        "hidden_size": 384, "intermediate_size": 1024, "num_hidden_layers": 6, "num_attention_heads": 6,
-        "num_key_value_heads": 6, "vocab_size": 32000, "tie_word_embeddings": True, **QWEN,
-    },
+    **shapes.SHAPES,
     "dry": {
         "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
-        "num_key_value_heads": 2, "vocab_size": WORDS + 3, "tie_word_embeddings": False, **QWEN,
+        "num_key_value_heads": 2, "vocab_size": WORDS + 3, "tie_word_embeddings": False, **shapes.QWEN,
     },
 }  # fmt: skip
-"""The baseline's; `dry` is for rehearsals on a CPU."""
+"""Those of the rows; `dry` is for rehearsals on a CPU."""
 
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
@@ -117,9 +106,13 @@ def _text(draw: random.Random, median: int) -> str:
     return " ".join(f"w{draw.randrange(WORDS)}" for _ in range(_length(draw, median)))
 
 
-def _conversation(row: dict[str, Any], tokenizer: Any) -> dict[str, Any] | None:
+def is_taken(row: dict[str, Any]) -> bool:
     """At most 4,096 tokens, and no tools: Qwen's template would drop them in one of the trainers and not in the other."""
-    if row["n_tokens"] > 4096 or "tools" in row or any("tool_calls" in m for m in row["messages"]):
+    return row["n_tokens"] <= 4096 and "tools" not in row and not any("tool_calls" in m for m in row["messages"])
+
+
+def _conversation(row: dict[str, Any], tokenizer: Any) -> dict[str, Any] | None:
+    if not is_taken(row):
         return None
     return {"input_ids": tokenizer.apply_chat_template(row["messages"], return_dict=True)["input_ids"]}
 
@@ -131,12 +124,12 @@ def _pair(row: dict[str, Any], tokenizer: Any) -> dict[str, Any] | None:
 def model_of(shape: str, attention: str, weights: str, **changes: Any) -> Any:
     """Random weights by one seed, on the device where there is one. weights: their dtype."""
     import torch
-    from transformers import AutoModelForCausalLM, Qwen2Config
+    from transformers import AutoModelForCausalLM
 
     torch.manual_seed(17)
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
         return AutoModelForCausalLM.from_config(
-            Qwen2Config(**{**SHAPES[shape], **changes}),
+            shapes.config_of(SHAPES[shape], **changes),
             dtype=getattr(torch, weights),
             attn_implementation=attention,
         )
