@@ -406,9 +406,9 @@ class TestHostileValues:
         """Each level names the one below nine times; nothing is in the lowest, so no value ever counts."""
         levels = ["a0: &a0 {}"]
         levels += [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 13)]
-        began = time.perf_counter()
+        began = time.process_time()
         fails(tmp_path, "\n".join(levels), "aliases expand")
-        assert time.perf_counter() - began < 5
+        assert time.process_time() - began < 5
 
     @pytest.mark.parametrize(
         ("text", "name"),

@@ -84,7 +84,7 @@ def test_a_feed_that_is_slow_is_named(folder: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("dynotune.profile.observer.MOST_STEPS", 3)
     found = analyse(observe(config(folder, speedups={"prefetch": "off"}), Asked(2), Console(quiet=True)))
     assert found.found[0].name == "slow-loader"
-    assert found.found[0].seconds == pytest.approx(0.15, rel=0.5)
+    assert found.found[0].seconds > 0.14  # a busy host adds to it
     assert "waiting for data" in found.bottleneck
     assert found.remedies[0].setting == "speedups.prefetch=on"
 

@@ -74,7 +74,7 @@ def test_a_slow_loader() -> None:
     found = profile(loading=0.05)
     assert found.found[0].name == "slow-loader"
     assert "0 workers" in found.found[0].sentence
-    assert found.found[0].seconds == pytest.approx(0.1, rel=0.3)
+    assert found.found[0].seconds > 0.095  # two rows of 0.05 s; a busy host adds to them
 
 
 def test_a_value_read_in_the_loop() -> None:

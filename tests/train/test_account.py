@@ -91,15 +91,17 @@ def test_each_kind_gets_what_is_its_own(run_tiny: Any, monkeypatch: pytest.Monke
 def test_a_resume_goes_on_with_the_account_and_says_what_was_lost(run_tiny: Any, tmp_path: Path) -> None:
     saves: dict[str, Any] = {"save_strategy": "steps", "save_steps": 3}
     first = run_tiny(max_steps=5, **saves).summary
-    before = wall(read_state(tmp_path / "run" / "checkpoints" / "step-3")["progress"]["account"])
+    progress = read_state(tmp_path / "run" / "checkpoints" / "step-3")["progress"]
+    before, counted = wall(progress["account"]), wall(progress["open_row"]["account"])
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     behind = sum(row["wall_seconds"] for row in rows if row["step"] > 3)
     second = run_tiny(
         max_steps=6, resume_from_checkpoint=str(tmp_path / "run" / "checkpoints" / "step-3"), **saves
     ).summary
-    assert second["time/lost"] == pytest.approx(behind, rel=0.2)
+    assert second["time/lost"] == pytest.approx(behind - counted, abs=1e-3)
+    assert 0 <= counted < behind
     assert second["wall_seconds"] == pytest.approx(before + second["time/lost"] + second["process_seconds"], abs=1e-3)
-    assert second["time/loading"] > first["time/loading"] * 1.05, "both processes loaded"
+    assert second["time/loading"] > first["time/loading"], "both processes loaded"
     assert second["examples"] == 12
     assert "time/lost" not in first
 
