@@ -1,13 +1,20 @@
 """Promise: the machine is looked at beside a run; what it cannot tell is left out, and nothing goes on behind the run."""
 
 import time
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from dynotune.measure.beside.beside import Beside
+from dynotune.measure.beside.pauses import Pauses
+from dynotune.measure.compiles import Compiles
+from dynotune.plan.layout import MicroBatch
+from dynotune.plan.plan import Step
 from dynotune.train import surroundings as module
+from dynotune.train.meter import Meter
 from dynotune.train.surroundings import Surroundings
 
 
@@ -63,3 +70,51 @@ def test_where_no_process_can_be_started_the_run_goes_on_and_says_so_once(
     assert "did not begin ([Errno 11] Resource temporarily unavailable)" in around.note
     assert around.note == ""
     around.end()
+
+
+def test_a_run_says_when_it_does_not_train(run_tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warm-up, evaluations, checkpoints and steps that compile, by the host's clock; the rest is training."""
+    seen: list[Pauses] = []
+
+    class Kept(Pauses):
+        def __init__(self) -> None:
+            super().__init__()
+            self.asides: list[tuple[float, float]] = []
+            seen.append(self)
+
+        def end(self, at: float) -> None:
+            if self._open is not None:
+                self.asides.append((self._open, at))
+            super().end(at)
+
+    monkeypatch.setattr(module, "Pauses", Kept)
+    before = time.perf_counter()
+    run = run_tiny(
+        max_steps=14, eval_strategy="steps", eval_steps=4, save_strategy="steps", save_steps=6, test_split_size=4
+    )
+    (pauses,) = (one for one in seen if isinstance(one, Kept) and one.asides)
+    took = sum(row.get("time/evaluation", 0.0) + row.get("time/checkpoint", 0.0) for row in run.metrics)
+    assert sum(end - begin for begin, end in pauses.asides) >= took > 0
+    for begin, end in pauses.asides:
+        assert not pauses.trained(begin, end)
+    assert not pauses.trained(before, before + 1e-3), "that was the warm-up"
+    last = pauses.asides[-1][1]
+    assert pauses.trained(last + 1e-6, last + 1e-3) or pauses._warm > last
+
+
+def test_a_step_that_compiles_is_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses = Pauses()
+    pauses.warm(0.0)
+    meter = Meter(torch.device("cpu"), pauses)
+    made = iter([(0, 0.0), (3, 0.01), (0, 0.0)])
+    monkeypatch.setattr(Compiles, "since", lambda self: next(made))
+    batch = MicroBatch(np.array([0]), 100)
+    step = Step(1, 0.1, np.array([0]), np.array([97]), [batch], real_tokens=97, label_tokens=50)
+    marks = [time.perf_counter()]
+    for _ in range(3):
+        time.sleep(0.002)
+        meter.add(step, 1e-3, torch.zeros(3))
+        marks.append(time.perf_counter())
+    between = list(pairwise(marks))
+    inside = [(begin + (end - begin) / 4, end - (end - begin) / 4) for begin, end in between]
+    assert [pauses.trained(*one) for one in inside] == [True, False, True]

@@ -9,18 +9,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 from transformers import TrainerCallback
 
 from dynotune.execution.feed import Documents
-from dynotune.measure.beside.seen import MachineSeen
+from dynotune.measure.beside.seen import MachineSeen, seen
+from dynotune.measure.device_memory import PhasePeaks
 from dynotune.measure.signs import record as limits
 from dynotune.measure.signs import steps as signs
 from dynotune.measure.signs.record import Sign
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.plan import Step
 from dynotune.train.meter import StepRecord, WindowRecord
+from dynotune.train.surroundings import Surroundings
 from dynotune.train.watch import Watch
+from tests.measure.beside.test_seen import recorded
+from tests.measure.test_device_memory import Device
 from tests.tiny import chats
 
 
@@ -64,16 +69,57 @@ def test_each_sign_is_told_once_and_the_warm_up_does_not_count(heard: tuple[Watc
     assert "20 %" in told[2].figure
 
 
-def test_retries_of_the_allocator_are_judged_as_they_come(heard: tuple[Watch, list[Sign]]) -> None:
-    """Those up to the warm-up's end are old by the first row behind it."""
+def test_retries_of_the_allocator_count_behind_the_warm_up(heard: tuple[Watch, list[Sign]]) -> None:
+    """Also where the first row comes long behind it."""
     watch, told = heard
-    for first, retries in ((1, 3), (11, 3), (21, 3)):
-        watch.take(window(range(first, first + 10), lambda n: {"forward_backward": 1.0}))
-        watch.judge({"memory/headroom": 0.5, "memory/retries": retries}, MachineSeen())
-        assert told == []
-    watch.judge({"memory/headroom": 0.5, "memory/retries": 4}, MachineSeen())
+    around = Surroundings(torch.device("cpu"))
+    device = Device()
+    around.peaks = PhasePeaks(100 << 30, device.read, device.reset)
+    for number in range(1, 51):
+        (record,) = window(range(number, number + 1), lambda n: {"forward_backward": 1.0}).steps
+        around.step(record.step)
+        device.retries += number in (1, 4, 10)
+    watch.take(window(range(1, 51), lambda n: {"forward_backward": 1.0}))
+    row = around.peaks.figures(None)
+    assert row["memory/retries"] == 3
+    watch.judge({**row, "memory/headroom": 0.5}, MachineSeen(), around.retries)
+    assert told == []
+    device.retries += 1
+    row = around.peaks.figures(None)
+    watch.judge({**row, "memory/headroom": 0.5}, MachineSeen(), around.retries)
     (sign,) = told
     assert (sign.name, "1 times" in sign.figure) == ("memory-nearly-full", True)
+
+
+def of_a_run(waits: float) -> list[Sign]:
+    """A run of one step a second on recorded samples: 20 steps, an evaluation of 60 s with an idle GPU, 40 steps.
+
+    waits: the share of each step in which the device waits for data.
+    """
+    told: list[Sign] = []
+    watch, around = Watch(lambda step, sign: told.append(sign)), Surroundings(torch.device("cpu"))
+    around.pauses.warm(10.0)
+    watch.begin()
+    account = {"data_wait": waits, "forward_backward": 1.0 - waits}
+    watch.take(window(range(1, 21), lambda n: account))
+    around.pauses.begin(20.0)
+    around.pauses.end(80.0)
+    watch.take(window(range(21, 61), lambda n: account))
+    uses = [0.3] * 10 + [0.98 - waits] * 10 + [0.0] * 60 + [0.98 - waits] * 40
+    watch.judge({}, seen(recorded(uses), [], lambda processes: 0, around.pauses.trained))
+    watch.end()
+    return told
+
+
+def test_an_evaluation_with_an_idle_gpu_is_no_low_use_of_it() -> None:
+    assert of_a_run(waits=0.0) == []
+
+
+def test_a_data_bound_run_has_low_use_of_its_gpu() -> None:
+    """The control."""
+    told = of_a_run(waits=0.5)
+    assert [sign.name for sign in told] == ["data-bound", "gpu-use-low"]
+    assert told[1].figure == "a kernel runs in 48 % of the time of training"
 
 
 def test_a_clean_run_is_called_clean(heard: tuple[Watch, list[Sign]]) -> None:

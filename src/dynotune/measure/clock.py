@@ -12,13 +12,16 @@ from typing import Any
 
 import torch
 
+from dynotune.measure.beside.pauses import Pauses
 from dynotune.measure.wall import TRAINING, Account, Kind, add, training
 
 
 class WindowClock:
     """At any moment one kind of work goes on. Evaluations, checkpoints and proofs are in no window's training time."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, pauses: Pauses | None = None) -> None:
+        """pauses: is told when what is no training begins and ends, by the host's clock."""
+        self.pauses = pauses or Pauses()
         self.cuda = device.type == "cuda"
         self.kind = Kind.HOST
         self._free: list[Any] = []
@@ -49,6 +52,8 @@ class WindowClock:
     def _mark(self, kind: Kind) -> None:
         now = self._now()
         self._stretches.append((self.kind, self._began, now))
+        if (kind in TRAINING) is not (self.kind in TRAINING):
+            (self.pauses.end if kind in TRAINING else self.pauses.begin)(time.perf_counter())
         self.kind, self._began = kind, now
 
     def take_back(self) -> None:

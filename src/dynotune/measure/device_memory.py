@@ -82,6 +82,7 @@ class PhasePeaks:
         self._largest = 0
         self._reserved = 0
         self._retries, self._known_retries = 0, read().retries
+        self._in_warm_up: int | None = None
 
     def step(self, largest: int) -> None:
         """A step begins. largest: tokens of its largest micro-batch."""
@@ -104,6 +105,20 @@ class PhasePeaks:
         self._reserved = max(self._reserved, now.reserved, now.most_reserved)
         return now
 
+    def warm(self) -> None:
+        """The warm-up is over: what the allocator did to find its size is no sign of a memory that is too small."""
+        self._count_retries(self.read())
+        self._in_warm_up = self._retries
+
+    @property
+    def retries(self) -> int:
+        """Behind the warm-up, up to the latest figures."""
+        return 0 if self._in_warm_up is None else self._retries - self._in_warm_up
+
+    def _count_retries(self, now: Allocator) -> None:
+        self._retries += now.retries - self._known_retries
+        self._known_retries = now.retries
+
     def excuse(self) -> None:
         """Memory ran out, and what ran is taken again in less: what the allocator tried for it is over."""
         self._known_retries = self.read().retries
@@ -125,8 +140,7 @@ class PhasePeaks:
         # The most against the most: what this process has given back since was its own.
         outside = max(0, used - self._reserved) if used is not None else 0
         self._reserved = now.reserved
-        self._retries += now.retries - self._known_retries
-        self._known_retries = now.retries
+        self._count_retries(now)
         found = {f"memory/peak_{phase}_gib": peak / GIB for phase, peak in self.peaks.items()}
         return {
             "peak_memory_gib": self.peak / GIB,

@@ -17,6 +17,10 @@ DEFINITIONS = 1
 """Version of the definitions in `measure/`. Raised when a figure of the same run would come out differently; it stands in
 every result, and results of two versions are never compared."""
 
+WARM_UP_STEPS = 10
+"""Steps of a process that the steady figures leave out (and the rest of the window that they end in). What a warm-up really
+is, compilation and allocation seen to end, this number does not know; so the figures of all steps stand beside them."""
+
 BEST_POSSIBLE = 1.0
 """A share of the peak above this one shows a wrong peak, a wrong clock or a wrong count, and is said to be impossible."""
 

@@ -220,7 +220,7 @@ def _judge(run: Run, row: Row) -> None:
     """Say what holds the run back, with a row of training metrics that has just been written."""
     if "wall_seconds" in row:
         run.watch.mark("logging")
-        run.watch.judge(row, run.surroundings.seen)
+        run.watch.judge(row, run.surroundings.lately, run.surroundings.retries)
     if note := run.surroundings.note:
         run.display.say(f"note: {note}")
 

@@ -11,7 +11,7 @@ from dynotune.data.rows import Place
 from dynotune.measure.totals import Totals
 from dynotune.measure.utilisation import Utilisation
 from dynotune.measure.wall import Kind, add, goodput, share, times, wall
-from dynotune.measure.words import DEFINITIONS, Counts
+from dynotune.measure.words import DEFINITIONS, WARM_UP_STEPS, Counts
 from dynotune.plan.plan import Step
 from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.faults.limits import Limits, in_a_row
@@ -20,10 +20,6 @@ from dynotune.train.state import DoneStep, OpenRow, Progress
 from dynotune.train.surroundings import Surroundings
 
 Row = dict[str, Any]
-
-WARM_UP_STEPS = 10
-"""Steps of a process that the steady figures leave out (and the rest of the window that they end in). What a warm-up really
-is, compilation and allocation seen to end, this number does not know; so the figures of all steps stand beside them."""
 
 
 class Journal:

@@ -26,7 +26,7 @@ def train(run: Run) -> None:
     run.trainee.model.train()
     events.call("init_end", 0, 0.0)
     events.call("train_begin", progress.step, progress.step / plan.steps_per_epoch)
-    meter = Meter(run.device)
+    meter = Meter(run.device, run.surroundings.pauses)
     if run.eval_on_start and progress.step == 0:
         with meter.aside(Kind.EVALUATION):
             evaluate(run, 0, 0.0)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dynotune.measure.beside.pauses import Pauses
 from dynotune.measure.clock import Window, WindowClock
 from dynotune.measure.compiles import Compiles
 from dynotune.measure.late import LateReader
@@ -73,8 +74,9 @@ class _Taken:
 class Meter:
     """Collects steps on the device and yields windows once they have arrived on the host."""
 
-    def __init__(self, device: torch.device) -> None:
-        self.device, self.clock = device, WindowClock(device)
+    def __init__(self, device: torch.device, pauses: Pauses | None = None) -> None:
+        """pauses: is told of times that are no training, and of steps that compiled."""
+        self.device, self.clock = device, WindowClock(device, pauses)
         self.late: LateReader[tuple[list[_Taken], Window, bool, float]] = LateReader(device)
         self.steps: list[_Taken] = []
         self.vectors: list[Tensor] = []
@@ -82,6 +84,9 @@ class Meter:
         """Of the open window."""
 
         self._compiles = Compiles()
+        self._ended = time.perf_counter()
+        """When the host was done with the latest step."""
+
         self._first = True
         self._behind: Account = {}
         """Of the windows read so far, what lies behind their last step."""
@@ -120,7 +125,11 @@ class Meter:
         """Take in a step's `[loss, grad_norm, finite, *sums]`, and that it is over. waited: see `WindowClock.step_end`."""
         began = time.perf_counter()
         self.clock.step_end(waited)
-        self.steps.append(_Taken(step, learning_rate, *self._compiles.since()))
+        graphs, seconds = self._compiles.since()
+        if graphs:
+            self.clock.pauses.add(self._ended, began)
+        self._ended = began
+        self.steps.append(_Taken(step, learning_rate, graphs, seconds))
         self.vectors.append(vector)
         self.own_seconds += time.perf_counter() - began
         if len(self.steps) >= LONGEST_WINDOW:

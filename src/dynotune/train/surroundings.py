@@ -9,8 +9,10 @@ import psutil
 import torch
 
 from dynotune.measure.beside.beside import Beside
-from dynotune.measure.beside.seen import MachineSeen
+from dynotune.measure.beside.pauses import Pauses
+from dynotune.measure.beside.seen import LOOKS_BACK, MachineSeen
 from dynotune.measure.device_memory import GIB, Allocator, PhasePeaks
+from dynotune.measure.words import WARM_UP_STEPS
 from dynotune.plan.plan import Step
 
 AFTER = 1.0
@@ -22,6 +24,12 @@ INTERVAL = 1.0
 MOST = 3600
 """Samples between two rows that are kept, the latest: an hour."""
 
+LONGEST = 1 << 21
+"""Bytes of their file, which holds about as many."""
+
+LATELY = 60.0
+"""Seconds that signs are judged by where rows are written more often than that: between two of them may lie one sample."""
+
 
 class Surroundings:
     """Nothing is sampled before `begin`, so that a bench, which samples for itself, does it once."""
@@ -32,6 +40,13 @@ class Surroundings:
         self.seen = MachineSeen()
         """Of the time between the last two rows."""
 
+        self.lately = MachineSeen()
+        """Of the time up to the last row that signs are judged by."""
+
+        self.pauses = Pauses()
+        """When no training went on."""
+
+        self._steps = 0
         self._process = psutil.Process()
         self._beside: Beside | None = None
         self._timer: threading.Timer | None = None
@@ -60,6 +75,11 @@ class Surroundings:
 
     def step(self, step: Step) -> None:
         """A step begins."""
+        self._steps += 1
+        if self._steps == WARM_UP_STEPS + 1:
+            self.pauses.warm(time.perf_counter())
+            if self.peaks is not None:
+                self.peaks.warm()
         if self.peaks is not None:
             self.peaks.step(max(batch.tokens for batch in step.micro_batches))
 
@@ -74,6 +94,11 @@ class Surroundings:
             self.peaks.excuse()
 
     @property
+    def retries(self) -> int:
+        """Of the allocator, behind the warm-up."""
+        return 0 if self.peaks is None else self.peaks.retries
+
+    @property
     def note(self) -> str:
         """What cannot be read here, as a sentence, once."""
         note = self._failed if self._beside is None else self._beside.note
@@ -84,9 +109,13 @@ class Surroundings:
         """What is known since the last row, for metrics.jsonl; what cannot be read is left out."""
         now, busy = time.perf_counter(), _busy()
         with self._lock:
-            self.seen = MachineSeen() if self._beside is None else self._beside.between(self._since, now)
+            self.seen = self.lately = MachineSeen()
             if self._beside is not None:
-                self._beside.forget(now)
+                begin = min(self._since, now - LATELY)
+                self.seen = self._beside.between(self._since, now)
+                self.lately = self._beside.between(begin, now, self.pauses.trained)
+                self._beside.forget(now - LATELY)
+                self.pauses.forget(now - LATELY - LOOKS_BACK)
         seen = self.seen
         cpu = seen.cpu if seen.cpu is not None else (busy - self._busy) / max(now - self._since, 1e-9)
         self._since, self._busy = now, busy
@@ -111,7 +140,7 @@ class Surroundings:
             if self._timer is None or self._beside is not None:
                 return
             uuid = str(torch.cuda.get_device_properties(self.device).uuid) if self.device.type == "cuda" else None
-            beside = Beside(uuid, interval=INTERVAL, watched=os.getpid(), most=MOST)
+            beside = Beside(uuid, interval=INTERVAL, watched=os.getpid(), most=MOST, longest=LONGEST)
             try:
                 beside.begin()
             except OSError as error:  # no room for another process or its file: the run needs neither

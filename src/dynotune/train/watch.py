@@ -11,7 +11,7 @@ from dynotune.measure.signs.cycle import cycle
 from dynotune.measure.signs.record import Sign, Stretch
 from dynotune.measure.signs.registry import signs_of
 from dynotune.measure.wall import Kind, training
-from dynotune.train.journal import WARM_UP_STEPS
+from dynotune.measure.words import WARM_UP_STEPS
 from dynotune.train.meter import StepRecord, WindowRecord
 
 NAME = "warnings.jsonl"
@@ -41,8 +41,6 @@ class Watch:
         self._happened: dict[str, set[int]] = defaultdict(set)
         self._number = 0
         self._watches = False
-        self._retries = 0
-        """Of the allocator, up to the row before."""
 
     def at(self, number: int) -> None:
         """Step `number` is taken: what happens from here on is in the time of the next one."""
@@ -102,10 +100,9 @@ class Watch:
             sums["known"] += 1
             sums["caught_up"] += record.caught_up
 
-    def stretch(self, row: Mapping[str, Any], machine: MachineSeen) -> Stretch:
-        """All of this process behind its warm-up, with the machine as it was since the last row."""
+    def stretch(self, row: Mapping[str, Any], machine: MachineSeen, retries: int) -> Stretch:
+        """All of this process behind its warm-up, with the machine as it was lately."""
         sums = self._sums
-        before, self._retries = self._retries, row.get("memory/retries", 0)
         return Stretch(
             steps=int(sums["steps"]),
             seconds=sums["seconds"],
@@ -119,18 +116,19 @@ class Watch:
             fill=sums["real"] / sums["processed"] if sums["processed"] else None,
             headroom=row.get("memory/headroom"),
             headroom_gib=row.get("memory/headroom_gib"),
-            retries=self._retries - before if sums["steps"] else 0,
+            retries=retries,
             samples=machine.samples,
-            utilisation=machine.utilisation_mean,
-            utilisation_low=machine.utilisation_low,
+            training_samples=machine.training_samples,
+            utilisation=machine.training_utilisation,
+            utilisation_low=machine.training_low,
             throttled=machine.throttled,
             sm_mhz=machine.sm_mhz,
             other_processes=machine.other_processes,
         )
 
-    def judge(self, row: Mapping[str, Any], machine: MachineSeen) -> None:
-        """At a row of metrics."""
-        for sign in signs_of(self.stretch(row, machine)) if self._watches else ():
+    def judge(self, row: Mapping[str, Any], machine: MachineSeen, retries: int = 0) -> None:
+        """At a row of metrics. retries: of the allocator behind the warm-up."""
+        for sign in signs_of(self.stretch(row, machine, retries)) if self._watches else ():
             self._tell(sign)
 
     def _look_for_a_period(self) -> None:

@@ -3,11 +3,12 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dynotune.measure.beside import beside as module
 from dynotune.measure.beside.beside import Beside
+from dynotune.measure.beside.pauses import Pauses
 from dynotune.measure.beside.seen import MachineSeen, seen
 
 
@@ -53,10 +54,9 @@ def test_this_process_is_watched() -> None:
         assert found.host_available
 
 
-def test_a_long_run_keeps_neither_its_samples_nor_their_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_run_keeps_neither_its_samples_nor_their_file() -> None:
     """What comes after both were cut is whole: the next stretch begins with the last sample of the one before it."""
-    monkeypatch.setattr(module, "LONGEST_FILE", 500)
-    with Beside(watched=os.getpid(), interval=0.005) as beside:
+    with Beside(watched=os.getpid(), interval=0.005, longest=2000) as beside:
         samples = 0
         for _ in range(5):
             began = time.perf_counter()
@@ -69,8 +69,68 @@ def test_a_long_run_keeps_neither_its_samples_nor_their_file(monkeypatch: pytest
             beside.forget(now)
             assert sum(one["at"] < now for one in beside._samples) == 1
         assert samples >= 25
-        assert beside._read_from < samples * 100, "a line has more bytes, so the file began anew"
+        assert beside._cuts > 0, "the file began anew"
+        assert os.fstat(beside._file.fileno()).st_size <= 2000
         assert beside.note == ""
+
+
+def test_a_file_that_nobody_reads_is_bounded_and_its_latest_samples_are_there() -> None:
+    """As of a run that logs once an hour, or never."""
+    with Beside(watched=os.getpid(), interval=0.002, longest=4000) as beside:
+        first = beside._samples[0]["at"]
+        for _ in range(3000):
+            if beside._cut() >= 3:
+                break
+            time.sleep(0.01)
+            assert os.fstat(beside._file.fileno()).st_size <= 4000
+        assert beside._cut() >= 3
+        now = time.perf_counter()
+        while beside._samples[-1]["at"] < now:
+            beside.read()
+        times = [one["at"] for one in beside._samples]
+        assert times == sorted(set(times)), "what stands in the file twice counts once"
+        assert times[0] == first
+        assert len(times) >= 5
+        assert beside.note == ""
+
+
+def recorded(uses: list[float]) -> list[dict[str, Any]]:
+    """One sample a second, each of the second ahead of it."""
+    return [
+        {"at": i + 1.0, "steal": 0.0, "processors": 4.0 * i, "utilisation": use, "reasons": 0, "processes": [1]}
+        for i, use in enumerate(uses)
+    ]
+
+
+def test_only_samples_of_training_tell_how_training_uses_a_gpu() -> None:
+    """20 s of warm-up, an evaluation from 40 to 60 and a step that compiled for 10 s, all with an idle GPU."""
+    pauses = Pauses()
+    pauses.warm(20.0)
+    pauses.begin(40.0)
+    pauses.end(60.0)
+    pauses.add(70.0, 80.0)
+    samples = recorded([0.1] * 20 + [0.97] * 20 + [0.0] * 20 + [0.97] * 10 + [0.02] * 10 + [0.97] * 20)
+    found = seen(samples, [], len, pauses.trained)
+    assert found.utilisation_low == 0.5, "of all of the time"
+    assert (found.training_low, found.training_utilisation) == (0.0, pytest.approx(0.97))
+    assert found.training_samples == 20 + 10 + 20
+    assert found.samples == 100
+
+
+def test_a_pause_that_goes_on_and_a_warm_up_without_end_are_no_training() -> None:
+    pauses = Pauses()
+    assert not pauses.trained(5.0, 6.0)
+    pauses.warm(0.0)
+    pauses.warm(50.0)
+    assert pauses.trained(5.0, 6.0), "what warmed up once is warm"
+    pauses.begin(10.0)
+    pauses.begin(11.0)
+    assert pauses.trained(9.0, 10.0)
+    assert not pauses.trained(9.5, 10.5)
+    pauses.end(12.0)
+    assert pauses.trained(12.0, 13.0)
+    pauses.forget(100.0)
+    assert pauses.trained(9.5, 10.5), "nobody asks for it any more"
 
 
 def test_half_a_line_is_no_sample(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ CLEAN = Stretch(
     headroom=0.3,
     headroom_gib=42.0,
     samples=100,
+    training_samples=90,
     utilisation=0.98,
     utilisation_low=0.01,
     throttled=("power cap",),
@@ -66,6 +67,8 @@ def test_what_is_not_known_or_too_little_is_no_sign() -> None:
     on_a_cpu = Stretch(steps=500, seconds=100.0, data_wait=0.1, host=0.5, fill=0.9)
     assert signs_of(on_a_cpu) == []
     few = replace(CLEAN, steps=3, data_wait=50.0, fill=0.1, utilisation=0.1, samples=2, other_processes=4)
+    idle = replace(CLEAN, training_samples=4, utilisation=0.1, utilisation_low=0.9)
+    assert signs_of(idle) == [], "all others are of an evaluation"
     assert signs_of(few) == []
     assert signs_of(replace(CLEAN, seconds=1.0, data_wait=0.5)) == [], "half a second is no reason to speak"
 

@@ -11,12 +11,13 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from dynotune.measure.beside.sampler import LONGEST
 from dynotune.measure.beside.seen import MachineSeen, seen
 
 LONGEST_START = 10.0
@@ -24,9 +25,6 @@ LONGEST_START = 10.0
 
 MOST = 100_000
 """Samples that are kept, the latest: three hours of a bench."""
-
-LONGEST_FILE = 1 << 20
-"""Bytes of samples that were read, from which on their file begins anew."""
 
 
 class Beside:
@@ -42,17 +40,18 @@ class Beside:
         interval: float = 0.1,
         watched: int | None = None,
         most: int = MOST,
+        longest: int = LONGEST,
     ) -> None:
         """gpu: as NVML has it (`GPU-...`), or without the prefix, as PyTorch has it; None for a host without.
 
         own: processes that are expected on the GPU; this one, unless others are named. program: that samples. interval:
         seconds between samples. watched: a process whose memory and processor time are sampled, with those it started. most:
-        samples that are kept.
+        samples that are kept. longest: bytes of their file, which the sampler keeps to whether anybody reads it or not.
         """
         self.gpu = "" if gpu is None else gpu if gpu.startswith(("GPU-", "MIG-")) else f"GPU-{gpu}"
         self.own = set(own) or {os.getpid()}
         self.program = program or Path(__file__).with_name("sampler.py")
-        self.interval, self.watched = interval, watched
+        self.interval, self.watched, self.longest = interval, watched, longest
         self.note = ""
         """What cannot be read, as a sentence."""
 
@@ -65,13 +64,9 @@ class Beside:
         """Start the process; its first sample is not waited for. Raises OSError where there is no room for it or its file;
         then nothing is left of either."""
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - open until `end`
-        import fcntl  # here, since to import this module is possible where there is none
-
-        # So that the process goes on at the beginning of a file that was cut, and not where it was.
-        fcntl.fcntl(self._file, fcntl.F_SETFL, fcntl.fcntl(self._file, fcntl.F_GETFL) | os.O_APPEND)
         # Without the script's folder on the path: what lies there may have names of the standard library.
         command = [sys.executable, "-P", str(self.program), self.gpu, str(self.interval)]
-        command += [] if self.watched is None else [str(self.watched)]
+        command += ["" if self.watched is None else str(self.watched), str(self.longest)]
         try:
             self._process = subprocess.Popen(  # noqa: S603
                 command, stdin=subprocess.PIPE, stdout=self._file, stderr=subprocess.PIPE
@@ -79,7 +74,7 @@ class Beside:
         except OSError:
             self._file.close()
             raise
-        self._read_from = 0
+        self._read_from = self._cuts = 0
         self._began = time.perf_counter()
 
     def end(self) -> None:
@@ -104,8 +99,11 @@ class Beside:
     ) -> None:
         self.end()
 
-    def between(self, begin: float, end: float) -> MachineSeen:
-        """What was sampled between two times of `time.perf_counter`. A window between two samples has none."""
+    def between(
+        self, begin: float, end: float, trained: Callable[[float, float], bool] = lambda begin, end: True
+    ) -> MachineSeen:
+        """What was sampled between two times of `time.perf_counter`. A window between two samples has none. trained: see
+        `seen`."""
         self.read()
         inside: list[dict[str, Any]] = []
         before: list[dict[str, Any]] = []
@@ -115,7 +113,7 @@ class Beside:
                 break
             if sample["at"] <= end:
                 inside.append(sample)
-        return seen(inside[::-1], before, self.others)
+        return seen(inside[::-1], before, self.others, trained)
 
     def forget(self, before: float) -> None:
         """Samples ahead of a time are not asked for any more, but the last of them, which the next stretch begins with."""
@@ -133,11 +131,13 @@ class Beside:
 
     def read(self) -> None:
         """Take in what was written since the last time."""
-        new = os.pread(self._file.fileno(), 1 << 24, self._read_from)
+        cuts = self._cut()
+        if cuts != self._cuts:  # the file began anew; what is in it again is known by its time
+            self._cuts, self._read_from, self._rest = cuts, 0, b""
+        new = os.pread(self._file.fileno(), 2 * self.longest, self._read_from)
+        if self._cut() != cuts:  # while it was read: the next time has it
+            return
         self._read_from += len(new)
-        if self._read_from > LONGEST_FILE and os.fstat(self._file.fileno()).st_size == self._read_from:
-            self._file.truncate(0)  # a sample that is written just now is lost
-            self._read_from = 0
         *lines, self._rest = (self._rest + new).split(b"\n")
         for line in lines:
             try:
@@ -145,6 +145,8 @@ class Beside:
             except ValueError:  # a disk that is full takes half a line
                 continue
             if "at" in sample:
+                if self._samples and sample["at"] <= self._samples[-1]["at"]:
+                    continue
                 self._samples.append(sample)
                 self._first = self._first or sample
             else:
@@ -155,6 +157,13 @@ class Beside:
             last = self._process.stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
             why = last or f"exit code {self._process.returncode}"
             self.note = f"Nothing is known of clocks and other processes from here on: what reads them ended ({why})."
+
+    def _cut(self) -> int:
+        """How often the file began anew, which its first line says."""
+        try:
+            return int(json.loads(os.pread(self._file.fileno(), 1024, 0).partition(b"\n")[0]).get("cuts", 0))
+        except (ValueError, AttributeError):  # nothing is there yet, or just then
+            return self._cuts
 
     def others(self, processes: Sequence[int]) -> int:
         """In a container the numbers may be the host's, ours among them: then as many are taken for ours as there are."""

@@ -10,6 +10,7 @@ it, however that ends.
 
 import importlib
 import json
+import os
 import select
 import signal
 import sys
@@ -28,6 +29,10 @@ REASONS = {
     0x100: "display clocks",
 }
 """Bits of NVML's reasons for lower clocks, in words. The lowest, an idle GPU, is none."""
+
+
+LONGEST = 1 << 24
+"""Bytes of samples, from which on their file begins anew with the latest half: an hour and a half at ten a second."""
 
 
 class Gpu:
@@ -114,14 +119,42 @@ class Tree:
         return {**found, "busy": seconds}
 
 
-def main(uuid: str, interval: float, watched: int | None) -> None:
-    """uuid: of the GPU, as NVML has it (`GPU-...`); empty for none. interval: seconds. watched: a process."""
+class Lines:
+    """Standard output, a file that nobody may be reading: from `longest` bytes on it begins anew with its latest half."""
+
+    def __init__(self, longest: int, note: str) -> None:
+        self.longest, self.note, self.cuts, self.size = longest, note, 0, 0
+        self._write([self._first()])
+
+    def add(self, line: str) -> None:
+        text = f"{line}\n".encode()
+        if self.size + len(text) > self.longest:
+            kept = os.pread(1, self.longest // 2, self.size - self.longest // 2).partition(b"\n")[2]
+            self.cuts += 1
+            os.ftruncate(1, 0)
+            os.lseek(1, 0, os.SEEK_SET)
+            self.size = 0
+            # In one write: a reader sees the new first line with what stands behind it.
+            self._write([self._first(), kept])
+        self._write([text])
+
+    def _first(self) -> bytes:
+        return f"{json.dumps({'cuts': self.cuts, 'note': self.note})}\n".encode()
+
+    def _write(self, parts: list[bytes]) -> None:
+        text = b"".join(parts)
+        self.size += os.write(1, text)
+
+
+def main(uuid: str, interval: float, watched: int | None, longest: int) -> None:
+    """uuid: of the GPU, as NVML has it (`GPU-...`); empty for none. interval: seconds. watched: a process. longest: bytes of
+    the file that standard output is."""
     import psutil
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which goes on to save: this ends with it
     gpu, note = open_gpu(uuid) if uuid else (None, "")
     tree = None if watched is None else Tree(watched)
-    print(json.dumps({"note": note}), flush=True)  # noqa: T201 - what `Beside` reads
+    lines = Lines(longest, note)
     due = time.perf_counter()
     while True:
         times = psutil.cpu_times()
@@ -130,7 +163,7 @@ def main(uuid: str, interval: float, watched: int | None) -> None:
         sample |= gpu.read() if gpu is not None else {}
         if tree is not None:
             sample |= {**tree.read(), "host_available": psutil.virtual_memory().available}
-        print(json.dumps(sample | {"cost": time.process_time()}), flush=True)  # noqa: T201
+        lines.add(json.dumps(sample | {"cost": time.process_time()}))
         due = max(due + interval, time.perf_counter())
         if select.select([sys.stdin], [], [], until(due))[0]:
             return
@@ -142,4 +175,5 @@ def until(due: float) -> float:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else None)
+    of_process, bytes_at_most = (*sys.argv[3:], "", "")[:2]
+    main(sys.argv[1], float(sys.argv[2]), int(of_process) if of_process else None, int(bytes_at_most or LONGEST))

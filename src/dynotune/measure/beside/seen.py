@@ -28,6 +28,15 @@ class MachineSeen:
     utilisation_low: float | None = None
     """Of the samples, the share in which the GPU was busy for less than half of the time."""
 
+    training_samples: int = 0
+    """Of those, the ones that tell of training alone."""
+
+    training_utilisation: float | None = None
+    """Mean of these."""
+
+    training_low: float | None = None
+    """As `utilisation_low`, of these."""
+
     throttled: tuple[str, ...] = ()
     """Reasons, by their names; those that are always there, such as the power cap under full load, are among them."""
 
@@ -52,15 +61,24 @@ class MachineSeen:
     """Fewest bytes of host memory that were left."""
 
 
+LOOKS_BACK = 1.0
+"""Seconds: a sample of a GPU's use tells of a sixth of a second to a second ahead of it, by its model (NVML)."""
+
+
 def seen(
-    inside: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]], others: Callable[[Sequence[int]], int]
+    inside: Sequence[dict[str, Any]],
+    before: Sequence[dict[str, Any]],
+    others: Callable[[Sequence[int]], int],
+    trained: Callable[[float, float], bool] = lambda begin, end: True,
 ) -> MachineSeen:
     """inside: samples of the stretch, oldest first. before: the last one ahead of it, where there is one. others: how many
-    of these processes on the GPU are not expected there."""
+    of these processes on the GPU are not expected there. trained: whether all of a time was training."""
     if not inside:
         return MachineSeen()
     spanned = [*before, *inside]
     busy = _values(inside, "utilisation")
+    within = [one for one in inside if trained(one["at"] - LOOKS_BACK, one["at"])]
+    trains = _values(within, "utilisation")
     return MachineSeen(
         samples=len(inside),
         sm_mhz=_mean(inside, "sm_mhz"),
@@ -69,7 +87,10 @@ def seen(
         celsius_max=max(_values(inside, "celsius"), default=None),
         utilisation_mean=_mean(inside, "utilisation"),
         utilisation_p95=float(np.quantile(busy, 0.95)) if busy else None,
-        utilisation_low=sum(one < 0.5 for one in busy) / len(busy) if busy else None,
+        utilisation_low=_low(busy),
+        training_samples=len(trains),
+        training_utilisation=_mean(within, "utilisation"),
+        training_low=_low(trains),
         throttled=_throttled(inside),
         memory_used=max(_values(inside, "memory_used"), default=None),
         other_processes=max(others(sample.get("processes", ())) for sample in inside),
@@ -80,6 +101,10 @@ def seen(
         cpu=_share([one for one in spanned if "busy" in one], "busy", "at"),
         host_available=min(_values(inside, "host_available"), default=None),
     )
+
+
+def _low(busy: Sequence[float]) -> float | None:
+    return sum(one < 0.5 for one in busy) / len(busy) if busy else None
 
 
 def _values(samples: Sequence[dict[str, Any]], name: str) -> list[Any]:

@@ -51,19 +51,20 @@ def another_process(seen: Stretch) -> Sign | None:
 
 def gpu_use(seen: Stretch) -> Sign | None:
     """Low throughout, or on and off."""
-    if seen.utilisation is None or seen.samples < LEAST_SAMPLES or seen.steps < LEAST_STEPS:
+    if seen.utilisation is None or seen.training_samples < LEAST_SAMPLES or seen.steps < LEAST_STEPS:
         return None
     low, high = SWINGS
     if seen.utilisation_low is not None and low <= seen.utilisation_low <= high:
         return Sign(
             "gpu-use-oscillating",
-            f"the GPU is mostly idle in {100 * seen.utilisation_low:.0f} % of the seconds and busy in the others",
+            f"while it trains, the GPU is mostly idle in {100 * seen.utilisation_low:.0f} % of the seconds and busy in the"
+            " others",
             "Something stops the run again and again: see `time/...` in metrics.jsonl, and `dynotune profile`.",
         )
     if seen.utilisation < USE_LOW:
         return Sign(
             "gpu-use-low",
-            f"a kernel runs in {100 * seen.utilisation:.0f} % of the time",
+            f"a kernel runs in {100 * seen.utilisation:.0f} % of the time of training",
             "`dynotune profile` says what the GPU waits for.",
         )
     return None

@@ -43,14 +43,19 @@ class Stretch:
 
     headroom_gib: float | None = None
     retries: int = 0
-    """Of the allocator since the last row, where that is behind the warm-up."""
+    """Of the allocator, behind the warm-up."""
 
     samples: int = 0
     """Of the machine."""
 
+    training_samples: int = 0
+    """Of those, the ones that tell of training alone: behind the warm-up, no evaluation, checkpoint or compilation."""
+
     utilisation: float | None = None
+    """Of these."""
+
     utilisation_low: float | None = None
-    """Of the samples, the share in which the device was busy for less than half of the time."""
+    """Of these, the share in which the device was busy for less than half of the time."""
 
     throttled: tuple[str, ...] = ()
     sm_mhz: float | None = None
