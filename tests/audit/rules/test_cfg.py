@@ -348,12 +348,12 @@ def test_hydra_has_it_or_it_cannot_be_told(tmp_path: Path, run: str) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"conf/config.yaml": "defaults:\n  - model: qwen\n  - /optim@opt: adamw\nseed: 1\n"},
+        {"conf/config.yaml": "defaults:\n  - model: qwen\n  - optim@_here_: adamw\nseed: 1\n"},
         {"conf/config.yaml": "defaults:\n  - base_schema\n  - _self_\nseed: 1\n"},
         {
             "schema.py": "from hydra.core.config_store import ConfigStore\nConfigStore.instance().store(name='a', node=A)\n"
         },
-        {"conf/model/qwen.yaml": "# @package other\nname: a\n"},
+        {"conf/model/qwen.yaml": "# @package ${other}\nname: a\n"},
     ],
 )
 def test_a_hydra_configuration_of_more_than_files_is_not_judged(tmp_path: Path, change: dict[str, str]) -> None:

@@ -17,12 +17,15 @@ from tests.audit.rules.facts import UNKNOWN, Default, a_job, a_machine, findings
 def test_a_model_spread_in_each_process() -> None:
     (found,) = findings("DST001", a_job(device_map="auto", num_processes=4))
     assert found.remedy.changes[0].name == "device_map"
+    (found,) = findings("DST001", a_job(device_map={"": 0}, num_processes=4))
+    assert "first GPU in each of the 4" in found.message
     for values in (
         {"device_map": "auto"},
         {"device_map": "auto", "num_processes": 1},
         {"device_map": "auto", "num_processes": UNKNOWN},
         {"device_map": Default("auto"), "num_processes": 4},
-        {"device_map": {"": 0}, "num_processes": 4},
+        {"device_map": {"": 0}, "num_processes": 1},
+        {"device_map": {"": 3}, "num_processes": 4},
     ):
         assert not findings("DST001", a_job(**values))
 

@@ -185,10 +185,17 @@ def test_a_loop_in_float32(tmp_path: Path) -> None:
     assert found.place.line == 4
 
 
+def test_a_loop_that_says_nothing_of_types(tmp_path: Path) -> None:
+    """float32 before transformers 5, bfloat16 without masters since."""
+    (found,) = said("PRC006", tmp_path, LOOP.format(""))
+    assert "transformers before 5" in found.message
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        LOOP.format(""),  # the checkpoint's type
+        LOOP.format("").replace("Qwen/Qwen", "our/Own"),  # nobody knows in which type it was published
+        LOOP.format("") + "import peft\nmodel = peft.get_peft_model(model, peft.LoraConfig())\n",
         LOOP.format(", dtype=torch.bfloat16"),
         LOOP.format(FLOAT32).replace(".cuda()", ""),
         LOOP.format(FLOAT32).replace("loss =", "with torch.autocast('cuda'): loss ="),

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dynotune.audit.facts.job import Job
@@ -72,19 +72,37 @@ def _collators(script: Script) -> Iterator[Padded]:
         whole = ast.unparse(function)
         if not re.search(r"['\"]attention_mask['\"]", whole) or _PACKS.search(whole):
             continue
+        fixed = _fixed(function) | _fixed(script.tree)
         for node in ast.walk(function):
-            found = isinstance(node, ast.Call) and _rectangle(node)
+            found = isinstance(node, ast.Call) and _rectangle(node, fixed)
             if found:
                 assert isinstance(node, ast.Call)
                 if re.search(rf"{re.escape(found)}\s*=[^=\n]*(\bmax\(|\blen\()", script.source):
                     break  # it follows the rows after all
-                length = int(found) if found.isdigit() else None
+                length = int(found) if found.isdigit() else fixed.get(found)
                 if length is None or length > SHORT:
                     yield Padded(place_of(script, node), ast.unparse(node), length)
                 break
 
 
-def _rectangle(call: ast.Call) -> str:
+def _fixed(room: ast.FunctionDef | ast.Module) -> dict[str, int]:
+    """Names of its own statements that are given a whole number, once."""
+    given = [
+        (target.id, node.value)
+        for node in room.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
+    names = [name for name, _ in given]
+    return {
+        name: value.value
+        for name, value in given
+        if isinstance(value, ast.Constant) and type(value.value) is int and names.count(name) == 1
+    }
+
+
+def _rectangle(call: ast.Call, fixed: Mapping[str, int]) -> str:
     """The width of a tensor of rows, where it is a number that the batch does not decide; else empty."""
     name = ast.unparse(call.func)
     if not re.fullmatch(r"(torch|np|numpy)\.(full|zeros|ones)", name) or not call.args:
@@ -93,4 +111,4 @@ def _rectangle(call: ast.Call) -> str:
     if len(shape) < 2 or not re.fullmatch(r"len\(\w+\)", ast.unparse(shape[0])):
         return ""
     width = ast.unparse(shape[1])
-    return width if _WIDTH.fullmatch(width) else ""
+    return width if _WIDTH.fullmatch(width) or width in fixed else ""

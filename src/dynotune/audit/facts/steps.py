@@ -43,6 +43,36 @@ def loops(script: Script) -> Iterator[Loop]:
             yield Loop(place, calls, whole)
 
 
+_OFTEN = r"[\w.]*(accum|grad_acc|gas\b)[\w.\"'\[\]]*"
+_EVERY = re.compile(rf"%\s*\(?\s*({_OFTEN})", re.IGNORECASE)
+_RANGE = re.compile(rf"for\s+\w+\s+in\s+range\(\s*({_OFTEN})\s*\)\s*:", re.IGNORECASE)
+
+
+def accumulation(script: Script, loop: Loop) -> tuple[str, list[Call]]:
+    """The number of micro-batches of a step as the source calls it, and the optimizer's steps: under a"
+    " condition of the loop,
+    or after a loop over that many. Empty: the loop accumulates nothing by hand."""
+    if (every := _EVERY.search(loop.text)) is not None:
+        return _whole(every[1]), [call for call in loop.optimizer_steps if not call.each_step]
+    if (every := _RANGE.match(loop.text)) is None or loop.optimizer_steps:
+        return "", []
+    outer = Loop(loop.place, [call for call in script.calls if _goes_round(call, loop)], "")
+    return every[1], outer.optimizer_steps
+
+
+def _whole(name: str) -> str:
+    """Without brackets that were opened before it."""
+    while name and name[-1] in "]'\"" and name.count("[") < name.count("]"):
+        name = name[:-1]
+    return name
+
+
+def _goes_round(call: Call, loop: Loop) -> bool:
+    """It runs at each turn of a loop that holds this one, after it."""
+    held = call.loop is not None and call.loop.line < loop.place.line and loop.place.end_line <= call.loop.end_line
+    return held and call.each_step and call.place.line > loop.place.end_line
+
+
 def per_step(script: Script, *names: str) -> Iterator[Call]:
     """Calls in methods of this name that run at each step, under no condition."""
     for call in script.calls:

@@ -17,6 +17,7 @@ from dynotune.audit.read.configs.settings import Given, job_from
 from dynotune.audit.read.launchers.accepts import accepts
 from dynotune.audit.read.launchers.command import plain
 from dynotune.audit.read.launchers.distribution import distribution
+from dynotune.audit.read.python.recognised import FROM_A_COMMAND_LINE
 from dynotune.audit.schema import Schemas
 
 PROGRAMS: Mapping[str, tuple[Trainer, Method | None]] = {
@@ -29,7 +30,10 @@ PROGRAMS: Mapping[str, tuple[Trainer, Method | None]] = {
     "llamafactory-cli train": (Trainer.LLAMA_FACTORY, None),
 }
 _NOT_KEYS = frozenset({"config", "debug", "sweep", "config_file", "accelerate_config", "launcher", "local_rank"})
-_OVERRIDE = re.compile(r"([A-Za-z_][\w/]*(?:\.[A-Za-z_]\w*)*)=(.*)", re.DOTALL)
+_OVERRIDE = re.compile(r"([A-Za-z_][\w/]*(?:\.[A-Za-z_]\w*)*(?:@\w+(?:\.\w+)*)?)=(.*)", re.DOTALL)
+_LOADED = FROM_A_COMMAND_LINE
+"""What only the script's own calls say, whatever a flag of that name is for."""
+
 _LAUNCHERS_OWN = ("accelerate", "deepspeed")
 
 
@@ -71,6 +75,8 @@ def jobs_of_launch(launch: Launch, sources: Sources) -> list[Job]:
         jobs = [_with_flags(job, launch, sources.scripts.get(launch.script)) for job in own]
         if launch.script and primary_of(sources.scripts[launch.script]) is not None:
             jobs = [_with_overrides(job, launch) for job in jobs]
+        if made is not None:
+            jobs = [_parsed(job, _of_trainer(launch, made, sources)) for job in jobs]
     else:
         jobs = [_of_trainer(launch, made, sources)]
     return [distribution(_with_variables(job, launch), launch, sources.configs) for job in jobs]
@@ -134,6 +140,19 @@ def _with_flags(job: Job, launch: Launch, script: Script | None) -> Job:
             setting, value=value, place=given.place, known=Known.FOLLOWED, via=(setting.place, *setting.via), others=()
         )
     return replace(job, settings=settings, files=tuple(dict.fromkeys((launch.file, *job.files, *launch.configs))))
+
+
+def _parsed(job: Job, flagged: Job) -> Job:
+    """A script's job whose arguments a parser of dataclasses makes, with what the command's flags and their defaults say."""
+    settings = dict(job.settings)
+    missing = [name for name, one in settings.items() if one.known is Known.DEFAULT and not one.is_known]
+    if not missing:
+        return job  # the script gives its arguments itself
+    for name, setting in flagged.settings.items():
+        if name in missing or (name not in settings and setting.known is not Known.DEFAULT and name not in _LOADED):
+            settings[name] = setting
+    given = [*job.given, *flagged.given]
+    return replace(job, settings=settings, given=given, home=flagged.home, native=flagged.native)
 
 
 def _with_overrides(job: Job, launch: Launch) -> Job:

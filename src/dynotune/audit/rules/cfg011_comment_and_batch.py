@@ -8,6 +8,7 @@ from dynotune.audit.facts.asked import number
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.lines import lines_of
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -48,6 +49,19 @@ def _comments(job: Job, project: Project) -> Iterator[tuple[str, int, str]]:
         if file in job.files and len([one for one in project.jobs if file in one.files]) == 1:
             for line, text in comments.items():
                 yield file, line, text
+    yield from _in_launchers(job, project, {file for file, _ in held})
+
+
+def _in_launchers(job: Job, project: Project, known: set[str]) -> Iterator[tuple[str, int, str]]:
+    """Comments of shell files and Makefiles."""
+    for file in job.files:
+        if file in known or file not in project.texts or file.endswith((".json", ".md")):
+            continue
+        if len([one for one in project.jobs if file in one.files]) != 1:
+            continue
+        for row, line in enumerate(lines_of(project.texts[file]), 1):
+            if line.lstrip().startswith("#") and not line.startswith("#!"):
+                yield file, row, line.lstrip(" \t#")
 
 
 def claimed_batch(comment: str) -> int | None:

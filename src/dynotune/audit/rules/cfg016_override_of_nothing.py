@@ -1,7 +1,9 @@
 """CFG016: a command replaces a key that Hydra's configuration does not have."""
 
 import difflib
-from collections.abc import Iterator, Mapping
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dynotune.audit.facts.launch import Launch
@@ -33,18 +35,45 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
     whole = composed(configs, *primary)
     if whole is None:
         return
-    options = {one.name: str(one.value) for one in given if one.name in whole.groups}
-    if any(isinstance(one.value, Unknown) for one in given if one.name in whole.groups):
+    choices = whole.groups | whole.choices
+    options = {one.name: str(one.value) for one in given if one.name in choices}
+    for name, option in options.items():
+        lacking_option = _no_option(project, primary[0], name, option)
+        if lacking_option:
+            yield _of_no_option(launch, name, option, lacking_option)
+            return
+    if any(isinstance(one.value, Unknown) for one in given if one.name in choices):
         return
     whole = composed(configs, *primary, options) if options else whole
     if whole is None:
         return
     for name in (one.name for one in given):
-        if "/" in name or name in whole.groups or name.partition(".")[0] == "hydra":
+        if "/" in name or "@" in name or name in whole.groups or name.partition(".")[0] == "hydra":
             continue
         lacking = _lacking(whole, name)
         if lacking is not None:
             yield _finding(launch, whole, name, *lacking)
+
+
+def _no_option(project: Project, folder: str, name: str, option: str) -> list[str]:
+    """The options that a group has, if this is none of them; empty where it is one, or cannot be told."""
+    group = name.partition("@")[0]
+    start = posixpath.join(folder, group) + "/"
+    there = [one.file[len(start) :] for one in project.configs if one.file.startswith(start)]
+    options = sorted(file.rpartition(".")[0] for file in there)
+    plain = re.fullmatch(r"[\w./-]+", option) and option not in ("null", "None")
+    return options if plain and options and option.removesuffix(".yaml") not in options else []
+
+
+def _of_no_option(launch: Launch, name: str, option: str, there: Sequence[str]) -> Finding:
+    has = ", ".join(f"`{one}`" for one in there[:8])
+    return Finding(
+        f"`{name}={option}` asks for a file that the group does not have: Hydra stops. It has {has}.",
+        place=launch.place,
+        evidence=Evidence(Level.RESOLVED, {"override": f"{name}={option}", "options": list(there)}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(Risk.BEHAVIOURAL, "Name one of the group's files."),
+    )
 
 
 def _lacking(whole: Composed, name: str) -> tuple[str, Mapping[str, Any]] | None:

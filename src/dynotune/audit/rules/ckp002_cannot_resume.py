@@ -11,11 +11,10 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nresume_
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
-    if (
-        job.get("save_only_model") is not True
-        or not job.get("resume_from_checkpoint")
-        or job.trainer is Trainer.DYNOTUNE
-    ):
+    if job.get("save_only_model") is not True or job.trainer is Trainer.DYNOTUNE:
+        return
+    if not job.get("resume_from_checkpoint"):
+        yield from _on_the_way(job)
         return
     yield Finding(
         f"`{job.called('save_only_model')}: true` leaves the optimizer, the schedule and the random numbers out of"
@@ -33,6 +32,28 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             breaks="Checkpoints take the optimizer's states more: two or three times the weights.",
         ),
         also=(job.place("resume_from_checkpoint"),),
+    )
+
+
+def _on_the_way(job: Job) -> Iterator[Said]:
+    """Checkpoints are written again and again, and a run that stops cannot go on from any."""
+    kept = job.get("save_strategy")
+    again = kept == "epoch" or (kept == "steps" and (job.is_given("save_steps") or job.is_given("save_strategy")))
+    if not again or job.get("load_best_model_at_end") is True or job.get("save_total_limit") is None:
+        return
+    yield Finding(
+        f"`{job.called('save_only_model')}: true` with checkpoints on the way that are thrown away again: none"
+        f" can be evaluated"
+        " later, and none resumed from.",
+        place=job.place("save_only_model"),
+        evidence=Evidence(Level.RESOLVED, {"save_only_model": True, "save_strategy": kept}),
+        stake=Stake(AtStake.LOST),
+        remedy=Remedy(
+            Risk.SAFE,
+            f"Set `{job.called('save_only_model')}: false`.",
+            (job.set("save_only_model", False),),
+            breaks="Checkpoints take the optimizer's states more: two or three times the weights.",
+        ),
     )
 
 

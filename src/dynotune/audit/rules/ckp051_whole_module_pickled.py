@@ -7,6 +7,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import text_at
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _MODEL = r"(?:\w+\.unwrap_model\(\s*[\w.]+\s*\)|(?:self\.)?(?:\w*model|policy|net|llm)(?:\.module)?)"
@@ -15,6 +16,10 @@ _MODEL = r"(?:\w+\.unwrap_model\(\s*[\w.]+\s*\)|(?:self\.)?(?:\w*model|policy|ne
 def check(script: Script, project: Project) -> Iterator[Said]:
     hugging_face = any(call.name.startswith(("transformers.", "peft.")) for call in script.calls)
     kept = re.search(r"save_pretrained|safetensors", script.source)
+    for call in script.calls_of("save_pretrained", "save_model"):
+        given = call.arguments.get("safe_serialization")
+        if given is not None and given.value is False:
+            yield _by_pickle(given.place if given.place.line else call.place)
     for call in script.calls:
         if call.name != "torch.save":
             continue
@@ -44,6 +49,22 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 Risk.OPERATIONAL, text, effort=Effort.MINUTES, breaks="What loads the file has to change as well."
             ),
         )
+
+
+def _by_pickle(place: Place) -> Finding:
+    return Finding(
+        "`safe_serialization=False` writes weights by pickle: who loads them runs whatever stands in the file,"
+        " and many tools"
+        " refuse to.",
+        place=place,
+        evidence=Evidence(Level.TEXT, {"safe_serialization": False}),
+        stake=Stake(AtStake.CLARITY),
+        remedy=Remedy(
+            Risk.SAFE,
+            "Take it out: safetensors is the default.",
+            breaks="What loads `pytorch_model.bin` has to change as well.",
+        ),
+    )
 
 
 _SAVE = """import torch

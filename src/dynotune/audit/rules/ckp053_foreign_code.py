@@ -2,20 +2,21 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
-    asked = job.setting("trust_remote_code")
-    if asked is None or asked.value is not True or not job.is_given("trust_remote_code"):
+    place, revision = _asked(job, project)
+    if place is None:
         return
-    revision = job.get("model_revision")
     if isinstance(revision, str) and _COMMIT.fullmatch(revision):
         return
     name = job.get("model_name_or_path")
@@ -26,7 +27,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         f"`{job.called('trust_remote_code')}: true` runs the code that lies beside the weights of `{name}` on the"
         f" hub at that"
         f" moment{taken}.",
-        place=job.place("trust_remote_code"),
+        place=place,
         evidence=Evidence(Level.RESOLVED, {"model": name, "revision": revision}),
         stake=Stake(AtStake.LOST, source="whoever can push there has the rights of who trains"),
         remedy=Remedy(
@@ -37,6 +38,22 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             breaks="Architectures that only the checkpoint's code knows do not load without it.",
         ),
     )
+
+
+def _asked(job: Job, project: Project) -> tuple[Place | None, Any]:
+    """Where the job asks for it, by a setting or for the tokenizer alone; and the revision that it names there."""
+    asked = job.setting("trust_remote_code")
+    if asked is not None and asked.value is True and job.is_given("trust_remote_code"):
+        return job.place("trust_remote_code"), job.get("model_revision")
+    for script in (one for one in project.scripts if one.file in job.files):
+        for call in script.calls_of("from_pretrained"):
+            trusts = call.arguments.get("trust_remote_code")
+            named = call.arguments.get("0") or call.arguments.get("pretrained_model_name_or_path")
+            same = named is not None and (not named.is_known or named.value == job.get("model_name_or_path"))
+            if trusts is not None and trusts.value is True and same and "Tokenizer" in call.name:
+                revision = call.arguments.get("revision")
+                return call.place, revision.value if revision is not None else None
+    return None, None
 
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\noutput_dir: out\n"

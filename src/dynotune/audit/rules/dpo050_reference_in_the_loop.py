@@ -10,7 +10,7 @@ from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Re
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _REFERENCE = re.compile(r"(self\.)?(ref|reference)(erence)?_?(model|policy)?$|\w*_ref(_model)?$|frozen_(model|policy)$")
-_PAIRS = re.compile(r"\bchosen\b|\brejected\b|chosen_", re.IGNORECASE)
+_PAIRS = re.compile(r"\bchosen\b|\brejected\b|chosen_|logsigmoid", re.IGNORECASE)
 _GENERATES = re.compile(r"\.generate\(|rollout|GRPO|PPO|kl_|teacher", re.IGNORECASE)
 
 

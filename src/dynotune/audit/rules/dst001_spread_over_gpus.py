@@ -1,14 +1,16 @@
 """DST001: `device_map` spreads one model over GPUs in a job of several processes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dynotune.audit.facts.asked import number
-from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
+
+_FIRST = ("cuda", "cuda:0", 0)
 
 _LAUNCH = "accelerate launch --num_processes 4 -m trl.scripts.sft --config sft.yaml\n"
 _SFT = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\nmax_length: 2048\n"
@@ -16,6 +18,7 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\nmax_lengt
 
 def check(job: Job, project: Project) -> Iterator[Said]:
     processes = number(job, "num_processes")
+    yield from _on_one_gpu(job, processes)
     if job.get("device_map") not in SPREAD or not job.is_given("device_map") or processes is None or processes < 2:
         return
     yield Finding(
@@ -27,6 +30,28 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         remedy=Remedy(
             Risk.SAFE,
             f"Take `{job.called('device_map')}` out: the launcher gives each process its GPU.",
+            (job.remove("device_map"),),
+        ),
+        also=(job.place("num_processes"),),
+    )
+
+
+def _on_one_gpu(job: Job, processes: float | None) -> Iterator[Said]:
+    """All processes load onto the same GPU, by its number."""
+    held = job.get("device_map")
+    one = held.get("") if isinstance(held, Mapping) and len(held) == 1 else held
+    if one not in _FIRST or isinstance(one, bool) or held is None or processes is None or processes < 2:
+        return
+    if one == "cuda" and job.trainer is Trainer.TORCH:
+        return  # the current device, which such a loop has set
+    yield Finding(
+        f"`{job.called('device_map')}: {held}` loads the model onto the first GPU in each of the {processes:g} processes.",
+        place=job.place("device_map"),
+        evidence=Evidence(Level.RESOLVED, {"device_map": str(held), "processes": processes}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(
+            Risk.SAFE,
+            f"Take `{job.called('device_map')}` out, or name the process's own: `{{'': local_rank}}`.",
             (job.remove("device_map"),),
         ),
         also=(job.place("num_processes"),),

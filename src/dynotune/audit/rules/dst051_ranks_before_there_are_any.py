@@ -1,10 +1,12 @@
 """DST051: the number of ranks is asked for before there are any."""
 
+import ast
 import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -21,6 +23,7 @@ _SPAWNS = frozenset(
 def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _asked_too_early(script)
     yield from _read_by_the_parent(script)
+    yield from _asked_at_import(script)
 
 
 def _asked_too_early(script: Script) -> Iterator[Said]:
@@ -29,8 +32,12 @@ def _asked_too_early(script: Script) -> Iterator[Said]:
     for call in script.calls:
         if call.name not in _ASKS or guarded:
             continue
+        # What stands outside of functions runs first, whatever its line.
         later = [
-            start for start in starts if _function(start) == _function(call) and start.place.line > call.place.line
+            start
+            for start in starts
+            if (_function(start) == _function(call) and start.place.line > call.place.line)
+            or (not _function(call) and _function(start))
         ]
         earlier = [start for start in starts if start.place.line < call.place.line]
         if not later or earlier or any("init" in one.name.lower() for one in _before(script, call)):
@@ -76,6 +83,37 @@ def _read_by_the_parent(script: Script) -> Iterator[Said]:
                 accuracy="What is computed from it (accumulation, learning rate, shares of rows) changes.",
             ),
             also=(spawns[0].place,),
+        )
+        return
+
+
+def _asked_at_import(script: Script) -> Iterator[Said]:
+    """`get_world_size() if is_initialized() else 1` at the top of a file, where there can be no group yet."""
+    if any(
+        call.name.endswith(("init_process_group", "init_distributed")) and not _function(call) for call in script.calls
+    ):
+        return
+    for node in script.tree.body:
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        if not isinstance(value, ast.IfExp) or "is_initialized()" not in ast.unparse(value.test):
+            continue
+        if not re.search(r"get_(world_size|rank)\(\)", ast.unparse(value.body)):
+            continue
+        starts = [call for call in script.calls if _STARTS.search(call.name)]
+        if any(start.place.line < node.lineno and not _function(start) for start in starts):
+            continue
+        yield Finding(
+            f"`{ast.unparse(value.body)}` is asked for when the file is loaded, before anything has made the"
+            f" group: it is always"
+            f" `{ast.unparse(value.orelse)}`.",
+            place=place_of(script, node),
+            evidence=Evidence(Level.TEXT, {"default": ast.unparse(value.orelse)}),
+            stake=Stake(AtStake.RESULT),
+            remedy=Remedy(
+                Risk.BEHAVIOURAL,
+                'Read `int(os.environ.get("WORLD_SIZE", 1))`, which the launcher sets, or ask once the group is there.',
+                accuracy="What is computed from it (accumulation, learning rate, shares of rows) changes.",
+            ),
         )
         return
 

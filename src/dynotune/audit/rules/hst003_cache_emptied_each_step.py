@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
-from dynotune.audit.facts.steps import loops, per_step
+from dynotune.audit.facts.steps import Loop, loops, per_step
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -23,7 +23,8 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             call.name.startswith(("time.", "perf_counter")) or call.name.endswith("Event") for call in loop.calls
         )
         for call in loop.calls:
-            if call.each_step and call.name in _COSTS and not (timed and call.name.endswith("synchronize")):
+            stepping = call.each_step or _with_the_optimizer(call, loop)
+            if stepping and call.name in _COSTS and not (timed and call.name.endswith("synchronize")):
                 seen.setdefault(call.name, []).append(call)
     for call in per_step(script, "compute_loss", "training_step", "on_step_end", "on_substep_end", "forward"):
         if call.name in _COSTS:
@@ -44,6 +45,11 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             ),
             also=tuple(call.place for call in more),
         )
+
+
+def _with_the_optimizer(call: Call, loop: Loop) -> bool:
+    """Under the same conditions as the optimizer's step, which comes once in several micro-batches."""
+    return any(step.around == call.around and step.place.line != call.place.line for step in loop.optimizer_steps)
 
 
 _LOOP = """import torch

@@ -12,8 +12,8 @@ from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 BYTES = 10
 """A logit: bfloat16 from the head, float32 for the loss, float32 gradient."""
 
-GIB = 8.0
-"""From here on it is said where the card is not known: a tenth of 80 GiB."""
+GIB = 16.0
+"""From here on it is said where the card is not known: a fifth of 80 GiB."""
 
 SHARE = 0.1
 """Of the card, where it is known."""

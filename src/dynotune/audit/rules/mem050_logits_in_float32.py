@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import loops, per_step, text_at
+from dynotune.audit.facts.together import together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -16,9 +17,8 @@ _SMALL = re.compile(
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
-    if _SMALL.search(script.source) or not re.search(
-        r"CausalLM|SFTTrainer|DPOTrainer|compute_loss|vocab", script.source
-    ):
+    near = "\n".join(one.source for one in together(script, project))
+    if _SMALL.search(script.source) or not re.search(r"CausalLM|SFTTrainer|DPOTrainer|compute_loss|vocab", near):
         return
     calls = [call for loop in loops(script) for call in loop.calls if call.each_step]
     calls += per_step(script, "compute_loss", "get_batch_loss_metrics")
@@ -50,7 +50,7 @@ def _copies(script: Script, call: Call) -> bool:
     last = call.name.rpartition(".")[2]
     whole = re.compile(r"[\w.]*logits(\[(\.\.\.|:)[^\]]*\])?(\.contiguous\(\))?$")
     if last == "float" and call.on:
-        return bool(whole.fullmatch(call.on))
+        return bool(whole.fullmatch(call.on)) or call.on.endswith(").logits")
     if last == "to" and call.on and bool(whole.fullmatch(call.on)):
         return "float32" in text_at(script, call.place)
     if last in ("log_softmax", "softmax"):

@@ -1,12 +1,14 @@
 """MSK050: where masking of prompts is missing, the script goes on with loss on everything."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _MASKS = (
@@ -19,6 +21,7 @@ _STOPS = ("raise", "sys.exit", "exit(", "SystemExit", "os._exit", "pytest.skip")
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
+    yield from _not_found(script)
     if not any(name in script.source for name in _MASKS):
         return
     for node in ast.walk(script.tree):
@@ -48,6 +51,93 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                     ),
                 )
                 return
+
+
+_NOT_THERE = re.compile(r"== *-1|< *0|is None|\bnot in\b|^not \w+$|len\(\w+\) *== *0")
+_SPEAKS_OF_ANSWERS = re.compile(r"respon|answer|assistant|marker|template|prompt|sep", re.IGNORECASE)
+
+
+def _not_found(script: Script) -> Iterator[Said]:
+    """Functions that mask the prompt where they find the answer, and return the labels whole where they do not."""
+    if "-100" not in script.source and "IGNORE" not in script.source:
+        return
+    for function in ast.walk(script.tree):
+        if not isinstance(function, ast.FunctionDef) or not _SPEAKS_OF_ANSWERS.search(ast.unparse(function)):
+            continue
+        where = _falls_through(function) or _takes_everything(function)
+        if where is None:
+            continue
+        yield Finding(
+            f"Where `{function.name}` does not find the answer in a row, nothing is masked: the loss is on the"
+            f" prompt as well, and"
+            " nothing is said.",
+            place=place_of(script, where),
+            evidence=Evidence(Level.TEXT, {"function": function.name}),
+            stake=Stake(AtStake.RESULT),
+            remedy=Remedy(
+                Risk.BEHAVIOURAL,
+                "Count such rows and leave them out (all labels -100), or stop.",
+                accuracy="Loss on answers alone, as the script means.",
+                measure="dynotune prepare --config sft.yaml --show 3",
+            ),
+            also=(Place(script.file, function.lineno),),
+        )
+        return
+
+
+def _masking(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assign | ast.AugAssign) and bool(
+        re.search(r"label\w*(\[[^=]*\])*(\[.*\])? = .*(-100|IGNORE)", ast.unparse(node))
+    )
+
+
+def _falls_through(function: ast.FunctionDef) -> ast.AST | None:
+    """A search in a loop masks and leaves; what stands behind the loop returns labels that nobody masked."""
+    text = ast.unparse(function)
+    copied = re.search(
+        r"labels?\w* = (list\()?[\w.\[\]'\"]*(ids|input_ids|tokens)[\w.\[\]'\"]*(\.(copy|clone)\(\))?(\[:\])?\)?$",
+        text,
+        re.MULTILINE,
+    )
+    if copied is None or any(isinstance(node, ast.Raise) for node in ast.walk(function)):
+        return None
+    for number, loop in enumerate(function.body):
+        if not isinstance(loop, ast.For | ast.While) or loop.orelse:
+            continue
+        under = [
+            one for one in ast.walk(loop) if isinstance(one, ast.If) and any(_masking(node) for node in ast.walk(one))
+        ]
+        leaves = [one for branch in under for one in ast.walk(branch) if isinstance(one, ast.Return | ast.Break)]
+        rest = function.body[number + 1 :]
+        answers = next((one for one in rest if isinstance(one, ast.Return)), None)
+        if under and leaves and answers is not None and not any(isinstance(one, ast.If) for one in rest):
+            return answers if "label" in ast.unparse(answers) else None
+    return None
+
+
+def _takes_everything(function: ast.FunctionDef) -> ast.AST | None:
+    """`if start == -1: start = 0`, `else: labels = ids.copy()` and the like."""
+    for node in ast.walk(function):
+        if not isinstance(node, ast.If):
+            continue
+        missing = node.body if _NOT_THERE.search(ast.unparse(node.test)) else []
+        found = node.orelse if missing else node.body
+        if not missing and node.orelse and re.search(r"!= *-1|>= *0|> *-1|is not None|\bin\b", ast.unparse(node.test)):
+            missing, found = node.orelse, node.body
+        text = "\n".join(ast.unparse(one) for one in missing)
+        if not missing or any(stop in text for stop in (*_STOPS, "-100", "IGNORE", "continue", "return None")):
+            continue
+        zero = re.search(
+            r"\b(start|idx|index|pos|position|cut|end|prompt_len|offset|split)\w* = 0$", text, re.MULTILINE
+        )
+        whole = re.search(
+            r"labels?\w*['\"\]]* ?[=:] ?(list\()?[\w.\[\]'\"]*(ids|tokens)\b[\w\]'\"]*(\.(copy|clone)\(\))?(\[:\])?\)?",
+            text,
+        )
+        masks = "-100" in ast.unparse(function) or "IGNORE" in ast.unparse(function)
+        if masks and (zero or whole) and (found or zero or "return" in text):
+            return missing[0]
+    return None
 
 
 def _gives_up(handler: ast.ExceptHandler, node: ast.Try, name: str, script: Script) -> bool:

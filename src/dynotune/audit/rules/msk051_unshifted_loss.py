@@ -19,6 +19,7 @@ _LABELS = re.compile(r"\b(inputs|batch)(\['labels'\]|\.pop\('labels'\)|\.get\('l
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
+    yield from _gathered(script, project)
     losses = [call for call in script.calls if call.in_training_loop and call.name.endswith("functional.cross_entropy")]
     if not losses:
         return
@@ -34,20 +35,51 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         # Rows may be shifted before they come here: by a collator, or in the data.
         if not compared or any(_shifts(one) for one in project.scripts):
             continue
-        yield Finding(
-            f"`{' '.join(ast.unparse(node).split())[:60]}` compares the logits at each token with that same token: the model"
-            " sees it, and learns to copy it instead of to predict the next one.",
-            place=place_of(script, node),
-            evidence=Evidence(Level.TEXT, {"logits": logits[:80], "labels": labels[:80]}),
-            stake=Stake(AtStake.RESULT),
-            remedy=Remedy(
-                Risk.BEHAVIOURAL,
-                "Shift: `logits[:, :-1]` against `labels[:, 1:]` (and every weight of a token with its label).",
-                effort=Effort.MINUTES,
-                accuracy="The next token is learned. A loss that falls to nearly nothing in a few steps was the copy's.",
-                measure="Compare with `model(**batch, labels=labels).loss` on one batch.",
-            ),
-        )
+        yield _finding(script, node, {"logits": logits[:80], "labels": labels[:80]})
+
+
+def _finding(script: Script, node: ast.Call, facts: dict[str, str]) -> Finding:
+    return Finding(
+        f"`{' '.join(ast.unparse(node).split())[:60]}` compares the logits at each token with that same token: the model"
+        " sees it, and learns to copy it instead of to predict the next one.",
+        place=place_of(script, node),
+        evidence=Evidence(Level.TEXT, facts),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            "Shift: `logits[:, :-1]` against `labels[:, 1:]` (and every weight of a token with its label).",
+            effort=Effort.MINUTES,
+            accuracy="The next token is learned. A loss that falls to nearly nothing in a few steps was the copy's.",
+            measure="Compare with `model(**batch, labels=labels).loss` on one batch.",
+        ),
+    )
+
+
+def _gathered(script: Script, project: Project) -> Iterator[Said]:
+    """Log-probabilities of rows, taken at the token itself."""
+    every = together(script, project)
+    if not any(_CAUSAL.search(one.source) for one in every) or any(_OTHERWISE.search(one.source) for one in every):
+        return
+    if "log_softmax" not in script.source or any(_shifts(one) for one in project.scripts):
+        return
+    for function in ast.walk(script.tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        text = ast.unparse(function)
+        own = re.search(r"\.logits\b", text) and "log_softmax" in text and not _SHIFTS.search(text)
+        gather = next((one for one in ast.walk(function) if isinstance(one, ast.Call) and _is_gather(one)), None)
+        if own and gather is not None and any(call.loop for call in script.calls if call.name == function.name):
+            yield _finding(script, gather, {"function": function.name})
+            return
+
+
+def _is_gather(call: ast.Call) -> bool:
+    func = call.func
+    return (
+        isinstance(func, ast.Attribute)
+        and func.attr == "gather"
+        and bool(re.search(r"label|ids|target", ast.unparse(call)))
+    )
 
 
 def _of(script: Script, call: Call) -> tuple[ast.Call | None, ast.FunctionDef | None]:

@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import place_of, text_at
-from dynotune.audit.facts.together import imported
+from dynotune.audit.facts.together import code, imported
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _SPEED = re.compile(r"tok\w*[_/ ]*(per|/|p)[_ ]*s(ec(ond)?)?\b|\btps\b|throughput|tokens?/s", re.IGNORECASE)
 _COLLATORS = ("DataCollatorWithPadding", "DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq", "pad_sequence")
 _RECTANGLE = re.compile(r"\.(new_)?(full|zeros|ones)\(\(?\[?len\(\w+\),")
 _WHOLE = re.compile(
-    r"input_ids(\"\]|'\])?\.(numel\(\)|nelement\(\)|size\(0\)\s*\*|shape\[0\]\s*\*)|"
+    r"(?:input_ids|\bids|tokens)(\"\]|'\])?\.(numel\(\)|nelement\(\)|size\(0\)\s*\*|shape\[0\]\s*\*)|"
     r"(batch_size|bsz|\bbs\b)\w*\s*\*\s*[\w.]*(max_(seq_)?len(gth)?|seq_?len(gth)?|block_size|cutoff_len)\b",
     re.IGNORECASE,
 )
@@ -34,7 +35,10 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         target = ast.unparse(node.target if isinstance(node, ast.AugAssign) else node.targets[0])
         counted = ast.unparse(node.value)
         found = _WHOLE.search(counted)
-        if found is None or not _is_a_speed(target, script) or not _pads(script, project):
+        if found is None or not _is_a_speed(target, script):
+            continue
+        limit = "input_ids" not in found[0] and not re.search(r"pack|group_texts|block", code(script), re.IGNORECASE)
+        if not limit and not _pads(script, project):
             continue
         shown = counted if len(counted) <= 70 else found[0]
         yield Finding(
@@ -48,8 +52,17 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 effort=Effort.LINE,
                 measure="dynotune plan --config sft.yaml",
             ),
+            also=tuple(_shown(script)),
         )
         return
+
+
+def _shown(script: Script) -> Iterator[Place]:
+    """Lines that make or print the speed."""
+    for number, line in enumerate(script.source.split("\n"), 1):
+        text = line.partition("#")[0]
+        if _SPEED.search(text) and "/" in text:
+            yield Place(script.file, number, 1, number, len(line) + 1)
 
 
 def _is_a_speed(target: str, script: Script) -> bool:
@@ -60,7 +73,7 @@ def _is_a_speed(target: str, script: Script) -> bool:
 
 
 def _pads(script: Script, project: Project) -> bool:
-    if _collates(script) or any(_is_padding(script, call) for call in script.calls):
+    if _collates(script) or _from_a_file(script) or any(_is_padding(script, call) for call in script.calls):
         return True
     return any(_collates(one) or one.calls_of(*_COLLATORS) for one in imported(script, project))
 
@@ -70,6 +83,15 @@ def _is_padding(script: Script, call: Call) -> bool:
         return True
     padding = call.arguments.get("padding") if "padding" in text_at(script, call.place) else None
     return padding is not None and padding.value in (True, "max_length", "longest")
+
+
+def _from_a_file(script: Script) -> bool:
+    """Whole batches come out of a file, and go into the model with whatever mask they have."""
+    if not re.search(r"= *torch\.load\(", script.source) or "attention_mask" in script.source:
+        return False
+    return bool(re.search(r"\w*model\w*\(\*\*\w+\)", script.source)) and not re.search(
+        r"pack|cu_seqlens", script.source
+    )
 
 
 def _collates(script: Script) -> bool:

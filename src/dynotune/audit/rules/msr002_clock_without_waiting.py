@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
-from dynotune.audit.facts.steps import loops, on_device, text_at
+from dynotune.audit.facts.steps import Loop, loops, on_device, text_at
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -19,6 +19,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     if not on_device(script):
         return
     for loop in loops(script):
+        yield from _of_the_whole(script, loop)
         clocks = [call for call in loop.calls if call.name in _CLOCKS and call.each_step]
         inside = [call for call in clocks if loop.place.line < call.place.line <= loop.place.end_line]
         starts = [call for call in inside if re.fullmatch(r"\w+", call.result)]
@@ -33,22 +34,42 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 continue
             if len(re.findall(rf"^\s*{start.result}\s*=", loop.text, re.MULTILINE)) != 1:
                 continue  # taken again at the end: from one end to the next all work is in
-            yield Finding(
-                f"`{start.result}` is taken and read within a step, and nothing waits for the device between: it"
-                f" times how"
-                " fast the host asks, not how fast the work is done.",
-                place=stop.place,
-                evidence=Evidence(Level.TEXT, {"clock": stop.name}),
-                stake=Stake(AtStake.FIGURES),
-                remedy=Remedy(
-                    Risk.SAFE,
-                    "Time many steps at once with `torch.cuda.synchronize()` at both ends, or record"
-                    " `torch.cuda.Event`s.",
-                    measure="dynotune profile -- python train.py",
-                ),
-                also=(start.place,),
-            )
+            yield _finding(start.result, "and read within a step", stop, start)
             break
+
+
+def _of_the_whole(script: Script, loop: Loop) -> Iterator[Said]:
+    """The clock is taken before the loop and read after it, and nothing in between waits."""
+    lines = script.source.split("\n")
+    for call in script.calls:
+        if call.name not in _CLOCKS or call.in_training_loop or not 0 < call.place.line - loop.place.end_line <= 8:
+            continue
+        found = re.search(r"-\s*(\w+)\b", lines[call.place.line - 1][call.place.column - 1 :])
+        between = "\n".join(lines[loop.place.end_line : call.place.line - 1])
+        if found is None or _WAITS.search(between) or _WAITS.search(loop.text):
+            continue
+        start = next((one for one in script.calls if one.name in _CLOCKS and one.place.line < loop.place.line), None)
+        taken = re.compile(rf"\b{re.escape(found[1])}\b.*=")
+        if start is not None and taken.search(lines[start.place.line - 1]):
+            yield _finding(found[1], "before the loop and read behind it", call, start)
+            return
+
+
+def _finding(name: str, how: str, stop: Call, start: Call) -> Finding:
+    return Finding(
+        f"`{name}` is taken {how}, and nothing waits for the device between: it times how fast the host asks,"
+        f" not how fast the"
+        " work is done.",
+        place=stop.place,
+        evidence=Evidence(Level.TEXT, {"clock": stop.name}),
+        stake=Stake(AtStake.FIGURES),
+        remedy=Remedy(
+            Risk.SAFE,
+            "Time many steps at once with `torch.cuda.synchronize()` at both ends, or record `torch.cuda.Event`s.",
+            measure="dynotune profile -- python train.py",
+        ),
+        also=(start.place,),
+    )
 
 
 def _stop(script: Script, clocks: list[Call], start: Call) -> Call | None:

@@ -1,9 +1,12 @@
 """OPT001: AdamW that updates tensor by tensor where one kernel would do."""
 
+import re
 from collections.abc import Iterator
 
+from dynotune.audit.change import Change, Edit
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.steps import on_device
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -13,6 +16,9 @@ UNFUSED = frozenset({"adamw_torch", "adamw_hf"})
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
+    if job.trainer is Trainer.TORCH:
+        yield from _of_a_loop(job, project)
+        return
     optim = job.setting("optim")
     if (
         optim is None
@@ -35,6 +41,32 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             measure="dynotune bench --config sft.yaml --set optim=adamw_torch_fused",
         ),
     )
+
+
+def _of_a_loop(job: Job, project: Project) -> Iterator[Said]:
+    """A loop of one's own that makes AdamW without saying how, and trains whole models with it."""
+    for script in (one for one in project.scripts if one.file == job.home.file and on_device(one)):
+        if re.search(r"peft|lora|deepspeed|Offload|fully_shard|FSDP", script.source, re.IGNORECASE):
+            return
+        for call in script.calls:
+            told = {"fused", "foreach", "capturable", "differentiable"} & set(call.arguments) or "**" in call.arguments
+            if call.name not in ("torch.optim.AdamW", "torch.optim.Adam") or told:
+                continue
+            yield Finding(
+                f"`{call.name.removeprefix('torch.')}` without `fused=True` launches several kernels for each"
+                f" group of weights;"
+                " the fused one computes the same in one.",
+                place=call.place,
+                evidence=Evidence(Level.TEXT, {"optimizer": call.name, "fused": False}),
+                stake=Stake(AtStake.TIME, 0.0, 0.03, "full training of a 0.5B to 7B model"),
+                remedy=Remedy(
+                    Risk.SAFE,
+                    "Pass `fused=True`.",
+                    (Change(Edit.SET, call.place, "fused", True),),
+                    measure="dynotune profile -- python train.py",
+                ),
+            )
+            return
 
 
 RULE = Rule(

@@ -6,14 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
-from dynotune.audit.facts.steps import Loop, loops, place_of, text_at
+from dynotune.audit.facts.steps import Loop, accumulation, loops, place_of, text_at
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
-_OFTEN = r"[\w.]*(accum|grad_acc|gas\b)[\w.]*"
-_EVERY = re.compile(rf"%\s*\(?\s*({_OFTEN})", re.IGNORECASE)
-_RANGE = re.compile(rf"for\s+\w+\s+in\s+range\(\s*({_OFTEN})\s*\)\s*:", re.IGNORECASE)
 _ELSEWHERE = re.compile(r"accelerat|deepspeed|LightningModule|reduction\s*=\s*[\"']sum|num_items")
 _GRADIENTS = re.compile(r"\.grad(\.data)?\s*(/=|\*=|\.div_\(|\.mul_\()|foreach_(div|mul)_?\(")
 _NAMED = frozenset({"compute_loss", "loss_fn", "train_step", "get_loss"})
@@ -26,7 +23,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     if _ELSEWHERE.search(script.source) or _GRADIENTS.search(script.source):
         return
     for loop in loops(script):
-        every, steps = _accumulates(script, loop)
+        every, steps = accumulation(script, loop)
         backward = [call for call in loop.has("backward") if call.each_step]
         if not every or not steps or not backward or "loss" not in backward[0].on:
             continue
@@ -50,23 +47,6 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             ),
             also=(steps[0].place,),
         )
-
-
-def _accumulates(script: Script, loop: Loop) -> tuple[str, list[Call]]:
-    """The number of micro-batches as the source calls it, and the optimizer's steps: under a condition of the loop, or after
-    a loop over that many."""
-    if (every := _EVERY.search(loop.text)) is not None:
-        return every[1], [call for call in loop.optimizer_steps if not call.each_step]
-    if (every := _RANGE.match(loop.text)) is None or loop.optimizer_steps:
-        return "", []
-    outer = Loop(loop.place, [call for call in script.calls if _around(call, loop)], "")
-    return every[1], outer.optimizer_steps
-
-
-def _around(call: Call, loop: Loop) -> bool:
-    """It runs at each turn of a loop that holds this one, after it."""
-    held = call.loop is not None and call.loop.line < loop.place.line and loop.place.end_line <= call.loop.end_line
-    return held and call.each_step and call.place.line > loop.place.end_line
 
 
 def _scaled(script: Script, loop: Loop, backward: Call) -> bool:

@@ -16,6 +16,7 @@ _TYPES = re.compile(
     r"autocast|bfloat16|float16|\.half\(|\bbf16|\bfp16|\bamp\b|[aA]ccelerat|deepspeed|allow_tf32|matmul_precision|fp32_precision"
     r"|[Ff]abric|getattr\(torch"
 )
+PUBLISHED_IN_BFLOAT16 = frozenset({"qwen2", "qwen3", "llama", "mistral", "gemma", "gemma2", "gemma3_text", "phi3"})
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
 
@@ -58,7 +59,10 @@ def check(job: Job, project: Project) -> Iterator[Said]:
 def _of_a_loop(job: Job, project: Project) -> Iterator[Said]:
     """A loop of one's own: nothing in its files switches to another type, and the weights are asked for in float32."""
     dtype = job.setting("dtype")
-    if dtype is None or dtype.value not in ("float32", "fp32") or job.get("load_in_4bit") or job.get("load_in_8bit"):
+    if dtype is None:
+        yield from _of_no_type(job, project)
+        return
+    if dtype.value not in ("float32", "fp32") or job.get("load_in_4bit") or job.get("load_in_8bit"):
         return
     scripts = [one for one in project.scripts if one.file in job.files]
     every = {one.file: one for script in scripts for one in (script, *imported(script, project))}
@@ -75,6 +79,39 @@ def _of_a_loop(job: Job, project: Project) -> Iterator[Said]:
             'Run the forward pass under `torch.autocast("cuda", torch.bfloat16)`; the weights stay float32.',
             effort=Effort.LINE,
             accuracy="Products round to bfloat16: losses of a small model moved by 4e-3 at most in 60 steps.",
+            measure="dynotune profile -- python train.py",
+        ),
+    )
+
+
+def _of_no_type(job: Job, project: Project) -> Iterator[Said]:
+    """A loop that says nothing of types, over all weights of a model that is published in bfloat16."""
+    model = known(job.get("model_name_or_path"))
+    name = job.setting("model_name_or_path")
+    if model is None or name is None or job.get("use_peft") or job.get("load_in_4bit") or job.get("load_in_8bit"):
+        return
+    if model.model_type not in PUBLISHED_IN_BFLOAT16:
+        return
+    scripts = [one for one in project.scripts if one.file in job.files]
+    every = {one.file: one for script in scripts for one in (script, *imported(script, project))}
+    text = "\n".join(code(one) for one in every.values())
+    if job.get("mixed_precision") == "no" or (job.is_given("num_processes") and not job.is_given("mixed_precision")):
+        text = re.sub("[aA]ccelerat", "", text)
+    if not any(on_device(one) for one in scripts) or _TYPES.search(text):
+        return
+    yield Finding(
+        "Nothing says in which type the model computes: transformers before 5 loads float32 and multiplies in"
+        " it, past the GPU's"
+        " matrix units; from 5 on it loads the checkpoint's bfloat16, and an optimizer's small steps round to nothing.",
+        place=name.place,
+        evidence=Evidence(Level.RESOLVED, {"model": name.value, "dtype": None}),
+        stake=Stake(AtStake.TIME),
+        remedy=Remedy(
+            Risk.NUMERIC,
+            'Load with `dtype=torch.float32` and run the forward pass under `torch.autocast("cuda", torch.bfloat16)`'
+            ' (`Accelerator(mixed_precision="bf16")`).',
+            effort=Effort.MINUTES,
+            accuracy="Products round to bfloat16, weights and their updates do not.",
             measure="dynotune profile -- python train.py",
         ),
     )

@@ -2,6 +2,7 @@
 
 import ast
 import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,9 @@ class Composed:
 
     groups: set[str] = field(default_factory=set)
     """Folders of options: `model`, or `model/head`."""
+
+    choices: set[str] = field(default_factory=set)
+    """What the defaults lists leave to choose: `model`, or `model@teacher`."""
 
 
 class _OpenError(Exception):
@@ -72,26 +76,40 @@ def _add(
     chosen: dict[str, str],
     found: Composed,
     depth: int,
+    placed: str | None = None,
 ) -> None:
     base = posixpath.join(folder, group, name)
     config = configs.get(f"{base}.yaml") or configs.get(f"{base}.yml")
     if config is None or depth > _DEEPEST:
         raise _OpenError
-    package = group.replace("/", ".")
+    package = group.replace("/", ".") if placed is None else placed
     header = next((text for line, text in config.comments.items() if line == 1 and "@package" in text), "")
     if header:
-        if header.replace("@package", "").strip() != "_global_":
+        said = header.replace("@package", "").strip()
+        if said == "_global_":
+            package = ""
+        elif re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", said) and said != "_group_":
+            package = said if placed is None else placed
+        elif said != "_group_":
             raise _OpenError
-        package = ""
     defaults = config.values.get("defaults")
-    for kind, option in _entries(defaults if isinstance(defaults, list) else []):
-        if kind == "":
-            _add(configs, folder, group, option, chosen, found, depth + 1)
+    entries = list(_entries(defaults if isinstance(defaults, list) else []))
+    for one in entries:
+        if one.overrides:  # of a file's list, over those of the files that it takes in
+            chosen.setdefault(one.group, one.option)
+    for one in entries:
+        if one.overrides:
             continue
-        whole = posixpath.join(group, kind) if group else kind
-        wanted = chosen.get(whole, option)
+        if one.group == "":
+            _add(configs, folder, group, one.option, chosen, found, depth + 1, placed)
+            continue
+        whole = one.group.lstrip("/") if one.group.startswith("/") or not group else posixpath.join(group, one.group)
+        named = f"{whole}@{one.package}" if one.package is not None else whole
+        found.choices.add(named)
+        wanted = chosen.get(named, one.option)
         if wanted:
-            _add(configs, folder, whole, wanted, chosen, found, depth + 1)
+            inner = ".".join(part for part in (package, one.package) if part) if one.package is not None else None
+            _add(configs, folder, whole, wanted, chosen, found, depth + 1, inner)
     own = {str(key): value for key, value in config.values.items() if key not in ("defaults", "hydra")}
     here = found.values
     for part in package.split(".") if package else ():
@@ -103,24 +121,37 @@ def _add(
     found.parts.append((package, config))
 
 
-def _entries(defaults: Sequence[Any]) -> Iterator[tuple[str, str]]:
-    """Group and option; the group is empty for another file of the same folder, the option for none."""
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One of a defaults list. The group is empty for another file of the same folder, the option for none."""
+
+    group: str
+    option: str
+    package: str | None = None
+    """Where its values go, as `group@package` says."""
+
+    overrides: bool = False
+
+
+def _entries(defaults: Sequence[Any]) -> Iterator[_Entry]:
     for entry in defaults:
         if entry == "_self_":
             continue
         if isinstance(entry, str) and "/" not in entry and "@" not in entry and "${" not in entry:
-            yield "", entry
+            yield _Entry("", entry)
         elif isinstance(entry, Mapping) and len(entry) == 1:
             ((kind, option),) = entry.items()
             words = str(kind).split()
             if words[-1].lstrip("/").startswith("hydra/"):
                 continue
-            plain = len(words) == 1 and "@" not in words[0] and not words[0].startswith("/")
-            if not plain or not (
-                option is None or (isinstance(option, str) and option != "???" and "${" not in option)
-            ):
+            name, at, package = words[-1].partition("@")
+            plain = set(words[:-1]) <= {"override", "optional"} and not (at and package in ("", "_here_", "_global_"))
+            told = option is None or (isinstance(option, str) and option != "???" and "${" not in option)
+            if not plain or not told or "optional" in words:
                 raise _OpenError
-            yield words[0], option or ""
+            overrides = "override" in words
+            group = words[-1].lstrip("/") if overrides else name
+            yield _Entry(group, option or "", package if at and not overrides else None, overrides)
         else:
             raise _OpenError
 

@@ -90,6 +90,20 @@ def _loader(module: Module, loops: list[ast.AST]) -> Site | None:
     return loaders[0] if len(loaders) == 1 else None
 
 
+def _optimized(evaluator: Evaluator) -> Iterator[Said]:
+    """Of the model whose weights the only optimizer gets, where another file of the project loads it."""
+    module = evaluator.module
+    owners: list[tuple[ast.expr, Site]] = []
+    for site in module.sites:
+        given = site.node.args[0] if site.node.args else None
+        if module.dotted(site.node.func).startswith("torch.optim") and isinstance(given, ast.Call):
+            func = given.func
+            if isinstance(func, ast.Attribute) and func.attr == "parameters" and isinstance(func.value, ast.Name):
+                owners.append((func.value, site))
+    if len(owners) == 1:
+        yield from of_model(evaluator.fresh().value(owners[0][0], owners[0][1].scope))
+
+
 def _models(evaluator: Evaluator) -> Iterator[Said]:
     """Of the only model that the file loads; of several it is not known which is trained."""
     module = evaluator.module
@@ -106,5 +120,7 @@ def _models(evaluator: Evaluator) -> Iterator[Said]:
                 adapters.append(made.arguments.get("peft_config") or made.arguments.get("1") or Value(None))
     if len(found) == 1:
         yield from of_model(found[0])
+    elif not found:
+        yield from _optimized(evaluator)
     if len(adapters) == 1:
         yield from of_adapter(adapters[0])

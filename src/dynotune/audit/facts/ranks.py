@@ -1,0 +1,86 @@
+"""How expressions of a script depend on the number of ranks, and whether it runs on several."""
+
+import ast
+import re
+from collections.abc import Mapping
+
+from dynotune.audit.facts.asked import number
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+
+RANKS = re.compile(
+    r"world_?size|num_processes|n_?gpus?\b|num_gpus|gpu_count|device_count|nproc|num_devices|n_devices|ngpu|\branks\b|num_ranks"
+    r"|dp_(size|world|degree)|data_parallel",
+    re.IGNORECASE,
+)
+_SEVERAL = re.compile(
+    r"DistributedDataParallel|\bDDP\(|init_process_group|WORLD_SIZE|get_world_size\(|\.num_processes\b|fully_shard\(|FullySharded"
+)
+
+
+def on_several(script: Script, project: Project) -> bool:
+    """A command of the project starts it as several processes, or its text is written for that."""
+    if _SEVERAL.search(script.source):
+        return True
+    return any((number(job, "num_processes") or 1) > 1 for job in project.jobs if script.file in job.files)
+
+
+def values_of(script: Script) -> Mapping[str, list[ast.expr]]:
+    """What each plain name, and each attribute by its last part, is given anywhere in the file."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(script.tree):
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AugAssign | ast.AnnAssign):
+            targets = [node.target]
+        for name in filter(None, map(last_part, targets)):
+            assert isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign)
+            if node.value is not None:
+                found.setdefault(name, []).append(node.value)
+    return found
+
+
+def last_part(node: ast.AST) -> str:
+    """`micro` of `cfg.train.micro`, `cfg["train"]["micro"]` and `micro`; empty for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+        return node.slice.value
+    return ""
+
+
+def power_of_ranks(node: ast.expr, values: Mapping[str, list[ast.expr]], depth: int = 0) -> int | None:
+    """The power of the number of ranks in a product: -1 in `total // micro // world_size`. None: it cannot be told."""
+    if depth > 6:
+        return None
+    match node:
+        case ast.BinOp(left, ast.Mult(), right):
+            one, two = power_of_ranks(left, values, depth + 1), power_of_ranks(right, values, depth + 1)
+            return None if one is None or two is None else one + two
+        case ast.BinOp(left, ast.FloorDiv() | ast.Div(), right):
+            one, two = power_of_ranks(left, values, depth + 1), power_of_ranks(right, values, depth + 1)
+            return None if one is None or two is None else one - two
+        case ast.Call(func, args, _) if ast.unparse(func) in ("max", "int", "round", "math.ceil", "ceil", "math.floor"):
+            parts = [power_of_ranks(one, values, depth + 1) for one in args]
+            known = [one for one in parts if one is not None]
+            return max(known, key=abs, default=0) if len(known) == len(parts) else None
+        case ast.UnaryOp(_, operand):
+            return power_of_ranks(operand, values, depth + 1)  # `-(-total // micro)` rounds up
+        case ast.Constant():
+            return 0
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+        if RANKS.search(ast.unparse(node)):
+            return 1
+        given = values.get(last_part(node), []) if isinstance(node, ast.Name) else []
+        if len(given) == 1:
+            return power_of_ranks(given[0], values, depth + 1)
+        if not given:
+            return 0 if not isinstance(node, ast.Call) else _of_call(node)
+        return None if any(RANKS.search(ast.unparse(one)) for one in given) else 0
+    return None if RANKS.search(ast.unparse(node)) else 0
+
+
+def _of_call(node: ast.Call) -> int | None:
+    """`os.environ.get("X", 1)` and the like are no ranks; what a function of the project returns is not looked at."""
+    return 0 if re.match(r"(os\.|config|cfg|args)", ast.unparse(node)) else None

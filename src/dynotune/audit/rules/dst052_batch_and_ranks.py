@@ -1,0 +1,160 @@
+"""DST052: the accumulation that makes a total batch leaves the number of processes out, or takes it in wrongly."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.ranks import RANKS, last_part, on_several, power_of_ranks, values_of
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.steps import place_of
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_ACCUMULATION = re.compile(r"accum|grad_acc|gas\b|micro_?steps|num_micro", re.IGNORECASE)
+_TOTAL = re.compile(
+    r"(global|total|effective|target|desired|full|eff)\w*|^(train_)?(batch_size|batch|bs|bsz)$", re.IGNORECASE
+)
+_EACH = re.compile(r"micro|per_(device|gpu|rank)|device_|local_|mini|mbs|batch|bsz|\bbs\b|rows", re.IGNORECASE)
+_ALREADY_EACH = re.compile(r"per_?(device|gpu|rank)|micro", re.IGNORECASE)
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    if ("//" not in script.source and "/" not in script.source) or not on_several(script, project):
+        return
+    values = values_of(script)
+    for name, value, at in _given(script):
+        if _ACCUMULATION.search(name):
+            yield from _accumulation(script, name, value, at, values)
+        elif name in ("per_device_train_batch_size", "batch_size") and isinstance(value, ast.BinOp):
+            yield from _batch(script, name, value, at)
+
+
+def _given(script: Script) -> Iterator[tuple[str, ast.expr, ast.AST]]:
+    for node in ast.walk(script.tree):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            yield last_part(node.targets[0]), node.value, node
+        elif isinstance(node, ast.keyword) and node.arg:
+            yield node.arg, node.value, node
+        elif isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    yield key.value, value, value
+
+
+def _accumulation(
+    script: Script, name: str, value: ast.expr, at: ast.AST, values: Mapping[str, list[ast.expr]]
+) -> Iterator[Said]:
+    total, each = _quotient(value, values)
+    if not total or not each or re.search(r"len\(|steps|samples|dataset", ast.unparse(value)):
+        return
+    power = power_of_ranks(value, values)
+    later = [one for one in values.get(name, ()) if one is not value and RANKS.search(ast.unparse(one))]
+    if power is None or power == -1 or later or _divided_elsewhere(script, name):
+        return
+    how = {0: "the number of processes is not in it", 1: "it is multiplied by the number of processes"}
+    yield Finding(
+        f"`{name} = {ast.unparse(value)}` makes one process come to the whole batch, and"
+        f" {how.get(power, 'the number of processes is in it twice')}: with N of them a step holds"
+        f" {'N times' if power == 0 else 'N x N times' if power > 0 else 'one N-th of'} the rows that were meant.",
+        place=place_of(script, at),
+        evidence=Evidence(Level.TEXT, {"accumulation": ast.unparse(value), "power of the ranks": power}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"Divide by the number of processes as well: `{total} // ({each} * world_size)`.",
+            accuracy="Steps hold the rows that were meant; the learning rate may have been tuned to the others.",
+            measure="Print the rows of a step: micro-batch x accumulation x processes.",
+        ),
+    )
+
+
+def _quotient(value: ast.expr, values: Mapping[str, list[ast.expr]]) -> tuple[str, str]:
+    """A total batch and what it is divided by first, as the source calls them."""
+    node = value
+    while isinstance(node, ast.Call) and node.args and ast.unparse(node.func) in ("max", "int", "round", "math.ceil"):
+        node = next((one for one in node.args if not isinstance(one, ast.Constant)), node.args[0])
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        node = node.left
+    divisors: list[ast.expr] = []
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Div):
+        divisors.append(node.right)
+        node = node.left
+    each = [ast.unparse(one) for one in divisors if _EACH.search(ast.unparse(one)) and not _is_ranks(one)]
+    if not each:
+        return "", ""
+    total = last_part(node)
+    large = isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value >= 8
+    plain = bool(re.fullmatch(r"(train_)?(batch_size|batch|bs|bsz)", total, re.IGNORECASE))
+    named = bool(_TOTAL.search(total)) and (not plain or bool(_ALREADY_EACH.search(each[0]) or "mini" in each[0]))
+    if not named and isinstance(node, ast.Name) and len(given := values.get(node.id, [])) == 1:
+        whole: ast.expr = given[0]
+        while isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.FloorDiv | ast.Div):
+            whole = whole.left
+        named = bool(_TOTAL.search(last_part(whole)))  # `per_rank = total // world_size`
+    return (ast.unparse(node), each[0]) if named or large else ("", "")
+
+
+def _is_ranks(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name | ast.Attribute | ast.Call) and bool(RANKS.search(ast.unparse(node)))
+
+
+def _divided_elsewhere(script: Script, name: str) -> bool:
+    """`name //= world_size`, or its use divided by the ranks."""
+    ranks = r"[\w.()\"'\[\]]*(" + RANKS.pattern + ")"
+    return bool(re.search(rf"\b{re.escape(name)}['\"\]]*\s*(//?=?)\s*\(?{ranks}", script.source, re.IGNORECASE))
+
+
+def _batch(script: Script, name: str, value: ast.BinOp, at: ast.AST) -> Iterator[Said]:
+    """A batch that is one process's already, divided among the processes once more."""
+    held = last_part(value.left)
+    if not isinstance(value.op, ast.FloorDiv | ast.Div) or not _ALREADY_EACH.search(held) or not _is_ranks(value.right):
+        return
+    yield Finding(
+        f"`{name}={ast.unparse(value)}` divides what each process takes by the number of processes once more.",
+        place=place_of(script, at),
+        evidence=Evidence(Level.TEXT, {"batch": ast.unparse(value)}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"Take `{held}` as it is, or call the total batch what it is.",
+            accuracy="Steps hold the rows that were meant.",
+            measure="Print the rows of a step: micro-batch x accumulation x processes.",
+        ),
+    )
+
+
+_SCRIPT = """import os
+from transformers import Trainer, TrainingArguments
+
+world_size = int(os.environ.get("WORLD_SIZE", 1))
+TOTAL_BATCH, MICRO_BATCH = 128, 4
+args = TrainingArguments(
+    output_dir="out",
+    per_device_train_batch_size=MICRO_BATCH,
+    gradient_accumulation_steps=%s,
+)
+Trainer(model, args, train_dataset=rows).train()
+"""
+RULE = Rule(
+    code="DST052",
+    name="batch-and-ranks",
+    summary="Accumulation or batch is divided by the number of processes wrongly, or not at all.",
+    group=Group.CORRECTNESS,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="A step holds micro-batch x accumulation x processes rows. An accumulation that is worked out from"
+        " a total batch"
+        " has to be divided by the number of processes once.",
+        why="A run on eight GPUs takes steps of eight times the rows, an eighth as many, at the learning rate of the small"
+        " batch; its log still prints the batch that was meant.",
+        detected="E0: a total batch divided by a micro-batch, in a file that runs on several processes by its text or by a"
+        " command of the project; the power of the number of processes in the product is followed through names.",
+        proven="Rows of the data over steps of an epoch.",
+        deliberate=("The total is meant for each process.",),
+        sources=("Arithmetic",),
+    ),
+    bad=Example({"train.py": _SCRIPT % "TOTAL_BATCH // MICRO_BATCH"}, says="not in it"),
+    good=Example({"train.py": _SCRIPT % "TOTAL_BATCH // (MICRO_BATCH * world_size)"}),
+)

@@ -1,0 +1,80 @@
+"""DST054: a distributed sampler that gives the same order in every epoch."""
+
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.steps import loops
+from dynotune.audit.facts.together import together
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    near = together(script, project)
+    if any("set_epoch" in one.source for one in near):
+        return
+    samplers = [
+        call
+        for one in near
+        for call in one.calls_of("DistributedSampler")
+        if (shuffled := call.arguments.get("shuffle")) is None or shuffled.value is True
+        if not any(word in call.result.lower() for word in ("val", "eval", "test"))
+    ]
+    if not samplers:
+        return
+    for loop in loops(script):
+        epochs = next(
+            (one for call in loop.calls for one in call.around if one.kind == "for" and "epoch" in one.name), None
+        )
+        if epochs is None or "epoch" in loop.text.partition("\n")[0]:
+            continue
+        yield Finding(
+            f"Nothing calls `set_epoch`: the sampler shuffles by its seed and epoch 0, so each epoch of `for"
+            f" {epochs.name}` has"
+            " the same order and the same batches.",
+            place=samplers[0].place,
+            evidence=Evidence(Level.TEXT, {"epochs": epochs.name}),
+            stake=Stake(AtStake.RESULT),
+            remedy=Remedy(
+                Risk.BEHAVIOURAL,
+                "Call `sampler.set_epoch(epoch)` before each epoch.",
+                accuracy="Epochs are shuffled anew.",
+            ),
+            also=(loop.place,),
+        )
+        return
+
+
+_LOOP = """import torch
+from torch.utils.data import DataLoader, DistributedSampler
+
+sampler = DistributedSampler(rows)
+loader = DataLoader(rows, batch_size=4, sampler=sampler)
+model.cuda()
+for epoch in range(3):
+    %s
+    for batch in loader:
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+RULE = Rule(
+    code="DST054",
+    name="sampler-without-epoch",
+    summary="A distributed sampler is never told the epoch.",
+    group=Group.CORRECTNESS,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="`DistributedSampler` shuffles by seed + epoch, and knows the epoch only from `set_epoch`.",
+        why="Every epoch repeats the order of the first, in one process as in many: the batches never mix.",
+        detected="E0: a shuffling sampler, a loop over epochs around the training loop, and no `set_epoch` in the files that"
+        " work together.",
+        proven="Print the first rows of two epochs.",
+        deliberate=("The same order is wanted, to compare epochs.",),
+        sources=("PyTorch's documentation of `DistributedSampler`, its warning",),
+    ),
+    bad=Example({"train.py": _LOOP % "model.train()"}, says="set_epoch"),
+    good=Example({"train.py": _LOOP % "sampler.set_epoch(epoch)"}),
+)

@@ -1,0 +1,111 @@
+"""MSK052: labels are the padded input, padding and all."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.steps import place_of
+from dynotune.audit.facts.together import code
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_MASKS = re.compile(
+    r"-100|ignore_index|masked_fill|DataCollatorForLanguageModeling|DataCollatorForCompletionOnly|train_on_responses|IGNORE"
+    r"|pack|group_texts|concatenat|cu_seqlens|reduction=.none"
+)
+_INPUT = re.compile(
+    r"(list\(|torch\.tensor\()?(\w+(\.\w+)*)?(\[['\"]input_ids['\"]\]|\.input_ids|\binput_ids)(\[:\])?"
+    r"(\.(copy|clone|detach|to|cuda)\([\w.]*\))*(\[:\])?\)?"
+)
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    if "labels" not in script.source or "input_ids" not in script.source or _MASKS.search(code(script)):
+        return
+    padded = next((call for call in script.calls if _pads(call)), None)
+    if padded is None:
+        return
+    for node in ast.walk(script.tree):
+        where = _labels(node)
+        if where is None:
+            continue
+        yield Finding(
+            "Labels are a copy of `input_ids`, rows are padded, and nothing sets the labels of padding to -100:"
+            " the loss is taken"
+            " on padding as well.",
+            place=place_of(script, where),
+            evidence=Evidence(Level.TEXT, {"labels": ast.unparse(where)}),
+            stake=Stake(AtStake.RESULT),
+            remedy=Remedy(
+                Risk.BEHAVIOURAL,
+                "Set them to -100: `labels[attention_mask == 0] = -100`.",
+                accuracy="The loss is on real tokens alone; printed losses rise, since padding is easy.",
+                measure="dynotune prepare --config sft.yaml --show 3",
+            ),
+            also=(padded.place,),
+        )
+        return
+
+
+def _labels(node: ast.AST) -> ast.expr | None:
+    """The expression that labels are given, where it is the input as it stands."""
+    found: list[ast.expr] = []
+    if (isinstance(node, ast.Assign) and re.search(r"\blabels\b", ast.unparse(node.targets[0]))) or (
+        isinstance(node, ast.keyword) and node.arg == "labels"
+    ):
+        found.append(node.value)
+    elif isinstance(node, ast.Dict):
+        found += [
+            value
+            for key, value in zip(node.keys, node.values, strict=True)
+            if isinstance(key, ast.Constant) and key.value == "labels"
+        ]
+    return next((one for one in found if _INPUT.fullmatch(ast.unparse(one))), None)
+
+
+def _pads(call: Call) -> bool:
+    last = call.name.rpartition(".")[2]
+    if any(word in call.result.lower() for word in ("prompt", "query", "question")):
+        return False
+    if last in ("pad_sequence", "DataCollatorWithPadding") or (last == "pad" and "tok" in call.on.lower()):
+        return True
+    padding = call.arguments.get("padding")
+    tokenizes = "tok" in (call.on + call.name).lower() or "processor" in call.name
+    return padding is not None and padding.value in (True, "max_length", "longest") and tokenizes
+
+
+_SCRIPT = """from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+
+
+def encode(row):
+    out = tokenizer(row["text"], truncation=True, padding=True, max_length=512)
+    out["labels"] = %s
+    return out
+"""
+RULE = Rule(
+    code="MSK052",
+    name="loss-on-padding",
+    summary="Labels are copied from padded input, and padding keeps its label.",
+    group=Group.CORRECTNESS,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="transformers' models skip labels of -100 and no others. The attention mask keeps padding out of"
+        " attention, not out"
+        " of the loss.",
+        why="The model learns to predict padding behind padding. The printed loss falls with every padded token, so that it"
+        " says nothing; where the padding token is the end token, ends are learned from rows that do not end.",
+        detected="E0: labels are given `input_ids` as they stand, the file pads, and neither -100 nor a"
+        " collator that sets it is"
+        " in it.",
+        proven="Print how many labels of a padded batch are not -100, and its attention mask's sum.",
+        deliberate=("The model's own loss skips padding.",),
+        sources=("transformers' documentation: labels of causal language models",),
+    ),
+    bad=Example({"train.py": _SCRIPT % 'out["input_ids"].copy()'}, says="on padding"),
+    good=Example({"train.py": _SCRIPT % '[i if m else -100 for i, m in zip(out["input_ids"], out["attention_mask"])]'}),
+)

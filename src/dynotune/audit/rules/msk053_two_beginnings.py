@@ -1,0 +1,161 @@
+"""MSK053: rendered conversations are tokenised with a second beginning token."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.steps import place_of
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.models import known
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_BEGINS = frozenset({"llama", "mistral", "gemma", "gemma2", "gemma3_text"})
+"""Types whose templates write a beginning token and whose tokenizers add one."""
+
+_NONE = re.compile(r"smollm|tinyllama", re.IGNORECASE)  # of type `llama`, with templates that write none
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    if "apply_chat_template" not in script.source or not _begins(script, project):
+        return
+    functions = [node for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef)]
+    writers = {one.name for one in functions if _returns_rendered(one)}
+    for room in (*functions, script.tree):
+        rendered = _rendered(room, writers)
+        if (text := _as_text(room, rendered, writers)) is not None and _trains_on_text(script):
+            yield _finding(script, text, "The trainer")
+            return
+        for call in ast.walk(room):
+            if not isinstance(call, ast.Call) or not call.args or not _tokenizes(call):
+                continue
+            first = call.args[0]
+            if not _is_rendered(first, writers) and not (isinstance(first, ast.Name) and first.id in rendered):
+                continue
+            if any(word.arg == "add_special_tokens" or word.arg is None for word in call.keywords):
+                continue
+            yield _finding(script, call, f"`{ast.unparse(call.func)}(...)`")
+            return
+
+
+def _as_text(room: ast.AST, rendered: set[str], writers: set[str]) -> ast.expr | None:
+    """What a column `text` is given, where it is a rendered conversation."""
+    for node in ast.walk(room):
+        held: list[tuple[ast.expr | None, ast.expr]] = []
+        if isinstance(node, ast.Dict):
+            held = list(zip(node.keys, node.values, strict=True))
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            held = [(node.targets[0].slice, node.value)]
+        for key, value in held:
+            if not isinstance(key, ast.Constant) or key.value != "text":
+                continue
+            if _is_rendered(value, writers) or (isinstance(value, ast.Name) and value.id in rendered):
+                return value
+    return None
+
+
+def _trains_on_text(script: Script) -> bool:
+    """TRL's trainer tokenises the column itself, with the tokenizer's special tokens."""
+    if not script.calls_of("SFTTrainer") or "unsloth" in script.source:
+        return False
+    return not re.search(
+        r"add_bos_token|removeprefix|bos_token|lstrip|add_special_tokens|skip_prepare_dataset", script.source
+    )
+
+
+def _finding(script: Script, call: ast.expr, what: str) -> Finding:
+    return Finding(
+        f"{what} tokenises what the chat template has rendered, and adds a beginning token in front of"
+        " the one that the template wrote: rows begin with two.",
+        place=place_of(script, call),
+        evidence=Evidence(Level.TEXT, {"call": ast.unparse(call)[:80]}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            "Pass `add_special_tokens=False`, or let `apply_chat_template` tokenise; hand TRL the `messages` as they are.",
+            accuracy="Rows begin as they will at inference.",
+            measure="Print the first four ids of a row.",
+        ),
+    )
+
+
+def _begins(script: Script, project: Project) -> bool:
+    names = [job.get("model_name_or_path") for job in project.jobs if script.file in job.files]
+    names += [
+        node.value
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and "/" in node.value
+        and len(node.value) < 100
+    ]
+    models = [(name, found) for name in names if (found := known(name)) is not None]
+    return bool(models) and all(one.model_type in _BEGINS and not _NONE.search(str(name)) for name, one in models)
+
+
+def _is_rendered(node: ast.AST, writers: set[str]) -> bool:
+    """A call that gives text by a template, one for each of several, or a function of the file that returns one."""
+    if isinstance(node, ast.ListComp):
+        return _is_rendered(node.elt, writers)
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(node.func, ast.Name) and node.func.id in writers:
+        return True
+    if not isinstance(node.func, ast.Attribute) or node.func.attr != "apply_chat_template":
+        return False
+    return any(
+        word.arg == "tokenize" and isinstance(word.value, ast.Constant) and word.value.value is False
+        for word in node.keywords
+    )
+
+
+def _rendered(room: ast.AST, writers: set[str]) -> set[str]:
+    found: dict[str, bool] = {}
+    for node in ast.walk(room):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            found[name] = found.get(name, True) and _is_rendered(node.value, writers)
+    return {name for name, always in found.items() if always}
+
+
+def _returns_rendered(function: ast.FunctionDef) -> bool:
+    returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value is not None]
+    return bool(returned) and all(_is_rendered(one, set()) for one in returned)
+
+
+def _tokenizes(call: ast.Call) -> bool:
+    name = ast.unparse(call.func)
+    return bool(re.fullmatch(r"([\w.]*\.)?\w*tok(enizer)?(\.encode)?", name))
+
+
+_SCRIPT = """from transformers import AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("meta-llama/Llama-3.1-8B-Instruct")
+
+
+def encode(row):
+    text = tokenizer.apply_chat_template(row["messages"], tokenize=False)
+    return tokenizer(text, truncation=True, max_length=2048%s)
+"""
+RULE = Rule(
+    code="MSK053",
+    name="two-beginnings",
+    summary="Rendered conversations are tokenised with a second beginning token.",
+    group=Group.CORRECTNESS,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="The chat templates of Llama, Mistral and Gemma write the beginning token; so do their tokenizers,"
+        " unless told not"
+        " to.",
+        why="The model is trained on rows that begin with two, and is asked with one (or the other way round).",
+        detected="E0: a text from `apply_chat_template(..., tokenize=False)` goes into a tokenizer without"
+        " `add_special_tokens=False`, and every model that is named belongs to such a family.",
+        proven="`dynotune prepare --config sft.yaml --show 3`, or the first ids of a row.",
+        deliberate=("A tokenizer that was loaded with `add_bos_token=False`.",),
+        sources=("transformers' documentation on chat templates: special tokens are in the template already",),
+    ),
+    bad=Example({"train.py": _SCRIPT % ""}, says="begin with two"),
+    good=Example({"train.py": _SCRIPT % ", add_special_tokens=False"}),
+)

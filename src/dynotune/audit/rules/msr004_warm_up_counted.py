@@ -1,0 +1,119 @@
+"""MSR004: a speed whose clock starts before the first step, with compilation and warm-up in it."""
+
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.steps import loops, on_device
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_CLOCK = r"(?:time\.)?(?:time|perf_counter|monotonic)\(\)"
+_START = re.compile(rf"^\s*(?P<name>[\w.]+)(?:\s*,\s*\w+)*\s*=\s*{_CLOCK}")
+_WARM = re.compile(
+    r"warm_?up_?(steps|iters|batches|done)?\b(?!_ratio)[^=\n]*[:<>=]|skip_first|first_step|burn_in", re.IGNORECASE
+)
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    if not on_device(script):
+        return
+    lines = [line.partition("  #")[0] for line in script.source.split("\n")]
+    for loop in loops(script):
+        begin, end = loop.place.line, loop.place.end_line
+        for number in range(max(begin - 40, 1), begin):
+            start = _START.match(lines[number - 1])
+            if start is None:
+                continue
+            name = re.escape(start["name"])
+            inside = "\n".join(lines[begin - 1 : end])
+            if re.search(rf"(?:^|[:;])\s*{name}\b[^=\n]*=[^=]", inside, re.MULTILINE) or _is_warm(
+                lines[begin - 40 if begin > 40 else 0 : end]
+            ):
+                continue  # taken anew on the way
+            read = _speed(lines, begin, min(end + 25, len(lines)), name)
+            if read:
+                yield _finding(script, Place(script.file, read, 1, read, len(lines[read - 1]) + 1), number)
+                return
+
+
+def _is_warm(lines: list[str]) -> bool:
+    """The first steps are told apart."""
+    told = [line for line in lines if _WARM.search(line) and "sched" not in line and "num_warmup" not in line]
+    return any(re.search(r"\bif\b|\brange\(|\bcontinue\b", line) for line in told)
+
+
+def _speed(lines: list[str], begin: int, end: int, name: str) -> int:
+    """The line that divides something by the time since then; 0 if there is none."""
+    since = rf"\(?\s*{_CLOCK}\s*-\s*{name}\s*\)?"
+    named: list[str] = []
+    for number in range(begin, end + 1):
+        text = lines[number - 1]
+        if re.search(rf"/\s*(?:max\(\s*)?{since}", text):
+            return number
+        if found := re.match(rf"\s*(\w+)\s*=\s*{since}", text):
+            named.append(found[1])
+        if any(re.search(rf"/\s*(?:max\(\s*)?{one}\b(?!\s*(?:[*/]|>))", text) for one in named) and not re.search(
+            r"/\s*(60|3600)\b", text
+        ):
+            return number
+    return 0
+
+
+def _finding(script: Script, place: Place, start: int) -> Finding:
+    compiled = "torch.compile(" in script.source
+    return Finding(
+        f"The speed is an average since line {start}, before the first step: {'compilation, ' if compiled else ''}memory"
+        " allocation and warm-up are in it.",
+        place=place,
+        evidence=Evidence(Level.TEXT, {"clock starts at line": start, "compiled": compiled}),
+        stake=Stake(AtStake.FIGURES),
+        remedy=Remedy(
+            Risk.SAFE,
+            "Start the clock and the counts anew after the first 10 steps, and at every log.",
+            effort=Effort.MINUTES,
+            measure="dynotune profile -- python train.py",
+        ),
+        also=(Place(script.file, start),),
+    )
+
+
+_LOOP = """import time
+import torch
+
+model = torch.compile(model.cuda())
+start, tokens = time.time(), 0
+for step, batch in enumerate(train_loader):
+    loss = model(**batch).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    tokens += int(batch["attention_mask"].sum())
+    {}
+    if step % 50 == 0:
+        print("tokens per second", tokens / (time.time() - start))
+"""
+RULE = Rule(
+    code="MSR004",
+    name="warm-up-counted",
+    summary="A speed counts compilation and warm-up.",
+    group=Group.MEASURE,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="The clock starts before the loop and is never started anew, and a speed is made of it.",
+        why="The first steps compile, allocate and tune: seconds to minutes. A short run reads slower than it"
+        " is, a change that"
+        " compiles longer reads as a slow-down (a fused loss was blamed for half of the speed that way).",
+        detected="E0: a clock is taken before a training loop, nothing in the loop takes it again or tells"
+        " warm-up apart, and"
+        " something is divided by the time since.",
+        proven="Print the speed of every 50 steps: it rises.",
+        deliberate=("Time to result is what counts, start included.",),
+        sources=("alpa issue 823, anemoi-core issue 1254, transformers issue 32619: what users ask to have left out",),
+    ),
+    bad=Example({"train.py": _LOOP.format("pass")}, says="before the first step"),
+    good=Example({"train.py": _LOOP.format("if step == 10:\n        start, tokens = time.time(), 0")}),
+)

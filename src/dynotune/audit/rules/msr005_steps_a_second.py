@@ -1,0 +1,81 @@
+"""MSR005: speed is judged by steps a second."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_RATE = r"\d+(?:\.\d+)?\s*(?:it|its|iter|iters|iterations|step|steps)\s*(?:/|per )\s*s(?:ec(?:ond)?)?\b"
+_JUDGES = re.compile(
+    rf"{_RATE}|\b(?:it/s|its/s|steps/s(?:ec)?|steps per second|iterations per second)\b", re.IGNORECASE
+)
+_COMPARES = re.compile(
+    r"fast|slow|speed|better|best|throughput|more|less|\bvs\b|than|was|up from|instead|\d+x\b", re.IGNORECASE
+)
+_BATCH = re.compile(r"batch|micro|accum|bsz|\bbs\b|pack|seq_?len|cutoff|max_len", re.IGNORECASE)
+
+
+def check(project: Project, whole: Project) -> Iterator[Said]:
+    held: list[tuple[str, Mapping[int, str]]] = [(one.file, one.comments) for one in project.configs]
+    held += [(one.file, one.comments) for one in project.scripts]
+    known = {file for file, _ in held}
+    held += [(file, _comments(text)) for file, text in project.texts.items() if file not in known]
+    for file, comments in held:
+        lines = project.texts.get(file, "").split("\n")
+        for line, text in comments.items():
+            around = lines[max(line - 2, 0) : line + 1]
+            if _JUDGES.search(text) and _COMPARES.search(text) and any(_BATCH.search(one) for one in around):
+                yield _finding(Place(file, line), text)
+                break
+
+
+def _comments(text: str) -> dict[int, str]:
+    return {
+        number: line.partition("#")[2]
+        for number, line in enumerate(text.split("\n"), 1)
+        if "#" in line and "#!" not in line
+    }
+
+
+def _finding(place: Place, text: str) -> Finding:
+    return Finding(
+        f"The comment judges by steps a second (`{' '.join(text.split())[:70]}`), beside what decides how much"
+        f" a step holds: fewer"
+        " rows a step are always more steps a second.",
+        place=place,
+        evidence=Evidence(Level.TEXT, {"comment": text}),
+        stake=Stake(AtStake.FIGURES),
+        remedy=Remedy(
+            Risk.OPERATIONAL,
+            "Compare real tokens a second, and the loss after equal tokens.",
+            measure="dynotune bench --config sft.yaml --vs other.yaml",
+        ),
+    )
+
+
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
+RULE = Rule(
+    code="MSR005",
+    name="steps-a-second",
+    summary="Speed is judged by steps a second.",
+    group=Group.MEASURE,
+    subject=Subject.PROJECT,
+    check=check,
+    page=Page(
+        what="A comment near the batch, the length or packing says what is faster in `it/s`.",
+        why='A batch was halved "for speed": the steps a second doubled and the tokens a second halved. Packing does the'
+        " opposite, and was thrown away for it.",
+        detected="E0: a comment with a rate of steps and a comparison, on or beside a line about what a step holds.",
+        proven="`dynotune bench` compares real tokens a second on the same documents.",
+        deliberate=("Both settings give the same rows a step.",),
+        sources=("Users' records from which Dynotune's design was made",),
+    ),
+    bad=Example(
+        {"sft.yaml": f"{_SFT}per_device_train_batch_size: 1  # faster: 3.9 it/s, was 1.2 it/s with 4\n"},
+        says="steps a second",
+    ),
+    good=Example({"sft.yaml": f"{_SFT}per_device_train_batch_size: 1  # faster: 9,100 tokens/s, was 8,700 with 4\n"}),
+)

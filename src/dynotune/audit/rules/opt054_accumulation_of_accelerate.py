@@ -1,0 +1,123 @@
+"""OPT054: Accelerate is told how much to accumulate, and the loop goes past it."""
+
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.steps import Loop, loops
+from dynotune.audit.facts.together import together
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_ENTERS = re.compile(r"\.accumulate\(|no_sync\(|sync_gradients|trigger_sync_in_backward")
+_BY_HAND = re.compile(r"\bloss\w*\s*(=\s*\w*loss\w*\s*/|/=)\s*\(?\s*[\w.\"'\[\]]*(accum|grad_acc|gas\b)", re.IGNORECASE)
+_IN_CALL = re.compile(r"backward\(\s*\(?\s*\w*loss\w*\s*/\s*[\w.\"'\[\]]*(accum|grad_acc|gas\b)", re.IGNORECASE)
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    made = next((call for call in script.calls_of("Accelerator") if _accumulates(call)), None)
+    if made is None:
+        return
+    every = made.arguments["gradient_accumulation_steps"]
+    shown = str(every.value) if isinstance(every.value, int) else "gradient_accumulation_steps"
+    enters = any(_ENTERS.search(one.source) for one in together(script, project))
+    for loop in loops(script):
+        backward = [call for call in loop.has("backward") if "accelerat" in call.on.lower()]
+        if not backward:
+            continue
+        line = _divided(script, loop)
+        if line:
+            yield _finding(
+                script,
+                Place(script.file, line),
+                f"The loss is divided by the accumulation here, and once more by `accelerator.backward`, which was told"
+                f" `gradient_accumulation_steps={shown}`: gradients are {shown} times too small.",
+                "Take the division out.",
+                (made.place,),
+            )
+        elif not enters:
+            yield _finding(
+                script,
+                backward[0].place,
+                f"`Accelerator(gradient_accumulation_steps={shown})` is made, and no `with"
+                f" accelerator.accumulate(model):` is"
+                " entered: `backward` divides each loss by that number, and gradients are exchanged at every micro-batch.",
+                "Run the step under `with accelerator.accumulate(model):` and call `optimizer.step()` at every micro-batch.",
+                (made.place,),
+            )
+        return
+
+
+def _finding(script: Script, place: Place, message: str, remedy: str, also: tuple[Place, ...]) -> Finding:
+    return Finding(
+        message,
+        place=place,
+        evidence=Evidence(Level.TEXT),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            remedy,
+            effort=Effort.MINUTES,
+            accuracy="Gradients are the mean over the step's micro-batches, as the number says.",
+            measure="Compare the gradient's norm with one large batch.",
+        ),
+        also=also,
+    )
+
+
+def _accumulates(call: Call) -> bool:
+    every = call.arguments.get("gradient_accumulation_steps")
+    return call.name.startswith("accelerate") and every is not None and every.value not in (1, None)
+
+
+def _divided(script: Script, loop: Loop) -> int:
+    """The line on which the loss is divided before `backward`, or 0."""
+    lines = script.source.split("\n")
+    for number in range(loop.place.line, min(loop.place.end_line, len(lines)) + 1):
+        text = lines[number - 1].partition("#")[0]
+        if _IN_CALL.search(text):
+            return number
+        found = _BY_HAND.search(text)
+        if found and re.search(
+            rf"backward\(\s*{re.escape(found[0].split('=')[0].split('/')[0].strip())}\s*\)", loop.text
+        ):
+            return number
+    return 0
+
+
+_LOOP = """from accelerate import Accelerator
+
+accelerator = Accelerator(gradient_accumulation_steps=4, mixed_precision="bf16")
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+for batch in loader:
+    {}
+        loss = model(**batch).loss
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+RULE = Rule(
+    code="OPT054",
+    name="accumulation-of-accelerate",
+    summary="A loop goes past the accumulation that Accelerate was told of.",
+    group=Group.CORRECTNESS,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="With `gradient_accumulation_steps=N`, `accelerator.backward` divides the loss by N, and steps and"
+        " exchanges are"
+        " held back inside of `accelerator.accumulate(model)` alone.",
+        why="Without the context every micro-batch is a step of its own with an N-th of its gradient; with a"
+        " division of one's"
+        " own gradients are N times too small. AdamW hides both, but for clipping.",
+        detected="E0: the number in the call, `accelerator.backward` in the loop, and no `accumulate`, `no_sync` or"
+        " `sync_gradients` in the files that work together; or a division of the loss by the accumulation before it.",
+        proven="The gradient's norm of one step, against one large batch.",
+        deliberate=("A custom wrapper enters the context.",),
+        sources=("accelerate's `Accelerator.backward` and its guide on gradient accumulation",),
+    ),
+    bad=Example({"train.py": _LOOP.format("if True:")}, says="no `with accelerator.accumulate(model):`"),
+    good=Example({"train.py": _LOOP.format("with accelerator.accumulate(model):")}),
+)
