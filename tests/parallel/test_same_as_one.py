@@ -41,8 +41,8 @@ def distance(run: Path, other: Path, file: str) -> float:
 
 
 def names_of(row: dict[str, Any]) -> set[str]:
-    """Without what is left out where it is nothing: kinds of time, and what a machine cannot tell."""
-    return {name for name in row if name != "fill" and not name.startswith(("time/", "host/", "gpu/"))}
+    """Without what is left out where it is nothing (time, what a machine cannot tell) and what only several ranks have."""
+    return {name for name in row if name != "fill" and not name.startswith(("time/", "host/", "gpu/", "ranks/"))}
 
 
 def assert_same(run: Path, other: Path) -> None:

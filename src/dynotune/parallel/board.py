@@ -33,6 +33,9 @@ class Beat:
     meeting: bool = False
     """Whether it waits for other ranks."""
 
+    notices: int = 0
+    """How many it has left so far."""
+
     def __str__(self) -> str:
         where = f"at step {self.step}" if self.step else "before the first step"
         return f"{where}, in {self.doing}" if self.doing else where
@@ -52,6 +55,14 @@ class Board:
     def beats(self) -> list[Beat | None]:
         """Of every rank; None for one that never posted."""
         return [None if text is None else Beat(**text) for text in (self._read(f"beat/{r}") for r in range(self.world))]
+
+    def leave(self, notice: dict[str, Any]) -> None:
+        """In place of the one before."""
+        self._store.set(f"notice/{self.rank}", json.dumps(notice))
+
+    def left_by(self, rank: int) -> dict[str, Any]:
+        found: dict[str, Any] | None = self._read(f"notice/{rank}")
+        return found or {}
 
     def claim_failure(self, told: dict[str, Any]) -> bool:
         """Put down why this rank ends, unless another one has; True where this one is the first."""

@@ -99,6 +99,12 @@ class RankGroup(Ranks):
             for tensor in tensors:
                 dist.broadcast(tensor, 0, group=self._tensors)
 
+    def leave(self, notice: dict[str, Any]) -> None:
+        self.watchdog.leave(notice)
+
+    def left(self) -> dict[int, dict[str, Any]]:
+        return dict(self.watchdog.left)
+
     @contextmanager
     def one_after_another(self, what: str) -> Iterator[None]:
         if self.is_first:

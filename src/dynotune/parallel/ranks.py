@@ -44,6 +44,13 @@ class Ranks:
     def broadcast(self, tensors: Iterable[Tensor]) -> None:
         """What `tensors` hold on the first rank, they hold on every rank."""
 
+    def leave(self, notice: dict[str, Any]) -> None:
+        """Leave this, of plain JSON values, for the first rank, in place of what was left before. Nobody waits."""
+
+    def left(self) -> dict[int, dict[str, Any]]:
+        """On the first rank: what others left last, by rank, as far as it has come. Nobody waits."""
+        return {}
+
     @contextmanager
     def one_after_another(self, what: str) -> Iterator[None]:
         """The first rank goes through this block alone, then the others together. However long it takes."""

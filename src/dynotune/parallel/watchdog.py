@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TextIO
+from typing import Any, TextIO
 
 from dynotune.parallel.board import MOVES, Beat, Board
 from dynotune.parallel.launch import HUNG
@@ -45,6 +45,12 @@ class Watchdog:
         self._heard = [(-1, time.monotonic())] * board.world
         """By rank: the last count that was seen, and when."""
         self._failed_since: float | None = None
+        self._notice: tuple[int, dict[str, Any]] = (0, {})
+        """How many this rank has left, and the latest; one value, since another thread reads it."""
+        self._carried = 0
+        self._fetched: dict[int, int] = {}
+        self.left: dict[int, dict[str, Any]] = {}
+        """On the first rank: what others left last."""
         self._thread = threading.Thread(target=self._watch, name="dynotune-watchdog", daemon=True)
 
     def start(self) -> None:
@@ -59,6 +65,10 @@ class Watchdog:
         """Progress. `patient`: what begins now may take however long; `meeting`: it waits for others."""
         self._at = step, doing, time.monotonic(), patient, meeting
 
+    def leave(self, notice: dict[str, Any]) -> None:
+        """For the first rank, which has it a moment later."""
+        self._notice = self._notice[0] + 1, notice
+
     def join(self) -> None:
         """Let it end the process."""
         self._thread.join()
@@ -71,7 +81,11 @@ class Watchdog:
     def _post(self) -> None:
         step, doing, since, patient, meeting = self._at
         self._count += 1
-        self.board.post(Beat(self._count, step, doing, time.monotonic() - since, patient, meeting))
+        left, notice = self._notice
+        if left != self._carried:
+            self.board.leave(notice)
+            self._carried = left
+        self.board.post(Beat(self._count, step, doing, time.monotonic() - since, patient, meeting, left))
 
     def _watch(self) -> None:
         while not self._stop.wait(min(MOVES, self.timeout / 4)):
@@ -89,6 +103,9 @@ class Watchdog:
         for rank, beat in enumerate(beats):
             if beat is not None and beat.count != self._heard[rank][0]:
                 self._heard[rank] = beat.count, now
+            if beat is not None and self.board.rank == 0 and rank and beat.notices != self._fetched.get(rank, 0):
+                self._fetched[rank] = beat.notices
+                self.left = {**self.left, rank: self.board.left_by(rank)}
         failure = self.board.failure()
         if failure is not None and failure.get("hung"):
             self._dump(f"{failure['text']}, said rank {failure['rank']}")

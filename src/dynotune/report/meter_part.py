@@ -72,7 +72,8 @@ def warnings(path: Path) -> Iterator[Part]:
         except ValueError:
             continue
         if isinstance(one, dict):
-            text = f"{one.get('name')}, at step {one.get('step')}: {one.get('figure')}. {one.get('remedy')}"
+            rank = f" on rank {one['rank']}" if one.get("rank") else ""
+            text = f"{one.get('name')}{rank}, at step {one.get('step')}: {one.get('figure')}. {one.get('remedy')}"
             said.append(Line(printable(text, 600), Tone.DOUBT))
     if said:
         yield Heading("What held it back")

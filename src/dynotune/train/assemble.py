@@ -34,6 +34,7 @@ from dynotune.train.faults.limits import Limits, in_a_row
 from dynotune.train.faults.memory import Memory, resumed
 from dynotune.train.faults.nonfinite import NonFinite
 from dynotune.train.journal import Journal, Row
+from dynotune.train.notices import Heard, Notices, by_name
 from dynotune.train.optimizer import Update, build_optimizer, build_schedule
 from dynotune.train.orders import Outside
 from dynotune.train.progress import ProgressDisplay
@@ -176,7 +177,8 @@ def assemble(
             display.say,
         ),
         surroundings=Surroundings(device),
-        watch=Watch(lambda step, sign: _keep_sign(folder, display, step, sign)),
+        watch=Watch(lambda step, sign: _see(run, folder, step, sign)),
+        notices=Notices(ranks),
         wall_before=wall(progress.account),
         eval_on_start=config.eval_on_start,
         keep_samples=lambda step, rows: _keep_samples(folder, display, step, rows),
@@ -185,7 +187,8 @@ def assemble(
         outside=outside,
         settle=folder.settle,
     )
-    run.journal.around = run.surroundings
+    run.journal.around, run.journal.of_ranks = run.surroundings, run.notices.row
+    run.hear = lambda heard: _hear(run, folder, heard)
     run.memory.on_phase, run.memory.on_shortage = run.surroundings.phase, run.surroundings.ran_out
     run.journal.listeners = [
         lambda row: folder.append("metrics.jsonl", row),
@@ -221,13 +224,33 @@ def _judge(run: Run, row: Row) -> None:
     if "wall_seconds" in row:
         run.watch.mark("logging")
         run.watch.judge(row, run.surroundings.lately, run.surroundings.retries)
+        run.hear(run.notices.news())
     if note := run.surroundings.note:
         run.display.say(f"note: {note}")
 
 
-def _keep_sign(folder: RunFolder, display: ProgressDisplay, step: int, sign: Sign) -> None:
-    folder.append(WARNINGS, {"step": step, **asdict(sign)})
-    display.say(f"warning: {sign.sentence()}")
+def _see(run: Run, folder: RunFolder, step: int, sign: Sign) -> None:
+    """This rank saw a sign: the first one says it, unless it has been said of another; others leave it for the first one."""
+    if run.ranks.is_first:
+        _keep_sign(folder, step, sign, run.ranks, 0)
+    run.notices.sign(step, sign)
+    if sign.name not in run.notices.said:
+        run.notices.said.add(sign.name)
+        run.display.say(f"warning: {sign.sentence()}")
+
+
+def _hear(run: Run, folder: RunFolder, heard: Sequence[Heard]) -> None:
+    """The first rank heard of what others saw: the file gets all of it, the terminal each thing once."""
+    for one in heard:
+        _keep_sign(folder, one.step, one.sign, run.ranks, one.rank)
+    for who, one in by_name(heard):
+        if one.sign.name not in run.notices.said:
+            run.notices.said.add(one.sign.name)
+            run.display.say(f"warning: {who}: {one.sign.sentence()}")
+
+
+def _keep_sign(folder: RunFolder, step: int, sign: Sign, ranks: Ranks, rank: int) -> None:
+    folder.append(WARNINGS, {"step": step, **({"rank": rank} if ranks.world > 1 else {}), **asdict(sign)})
 
 
 def _keep_samples(folder: RunFolder, display: ProgressDisplay, step: int, rows: Sequence[Mapping[str, str]]) -> None:

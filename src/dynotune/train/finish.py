@@ -29,6 +29,7 @@ def finish(run: Run, config: WholeConfig, folder: RunFolder, hub: HubPusher | No
     """Write what the run leaves behind, show the curve, and return the figures of the whole run; on every rank, of which
     the first one writes."""
     of_ranks = run.ranks.gather(_of_this_rank(run))
+    run.hear(run.notices.rest())
     take_best(run, config)  # behind that meeting: the first rank has written every checkpoint by then
     with run.ranks.first_alone("writing the model") as mine:
         if mine:
@@ -101,6 +102,7 @@ class Left:
 def leave(run: Run, folder: RunFolder, began: float) -> tuple[Left, dict[str, Any]]:
     """What a run leaves that ends before its last step: figures, and no final model."""
     of_ranks = run.ranks.gather(_of_this_rank(run))
+    run.hear(run.notices.rest())
     step, of = run.trainee.progress.step, run.plan.total_steps
     checkpoint = run.checkpoints.path(step)
     why = next((said for said in run.ranks.gather(run.outside.why()) if said), "another process")

@@ -47,6 +47,9 @@ class Journal:
         self.around = Surroundings(device)
         """What is known of the machine, for the row that is written."""
 
+        self.of_ranks: Callable[[Row], Row] = lambda row: {}
+        """What is known of others' rows, for the row that is written."""
+
         self.own_seconds, self.own_steps = 0.0, 0
         """What measuring took of the host, in seconds, and over how many steps; since the last row."""
 
@@ -151,6 +154,7 @@ class Journal:
         }
         began = time.thread_time()
         row |= self.around.row()
+        row |= self.of_ranks(row)
         own = self.own_seconds + time.thread_time() - began
         row["meter_microseconds_per_step"] = 1e6 * own / max(1, self.own_steps)
         self.own_seconds, self.own_steps = 0.0, 0

@@ -1,6 +1,6 @@
 """What the loop works with, and what of it cannot work together."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from dynotune.train.faults.memory import Memory
 from dynotune.train.faults.nonfinite import NonFinite
 from dynotune.train.journal import Journal
 from dynotune.train.meter import StepRecord
+from dynotune.train.notices import Heard, Notices
 from dynotune.train.optimizer import Update
 from dynotune.train.orders import Nobody, Orders, Outside
 from dynotune.train.progress import ProgressDisplay
@@ -64,6 +65,10 @@ class Run:
     engagement: Engagement
     surroundings: Surroundings
     watch: Watch
+    notices: Notices
+    hear: Callable[[Sequence[Heard]], None] = lambda heard: None
+    """Say what other ranks saw."""
+
     wall_before: float = 0.0
     """Seconds of the processes before this one, as the run's account has them."""
 

@@ -1,0 +1,33 @@
+"""A run whose ranks see different things of themselves."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from dynotune.execution.feed import Documents
+from dynotune.measure.signs import record as limits
+from dynotune.measure.signs import steps as signs
+from tests.parallel import work
+
+STEPS, SLOW = 40, 0.1
+
+
+def slow_loader(folder: Path, victims: tuple[int, ...]) -> None:
+    """The loader of `victims` takes a tenth of a second for each micro-batch."""
+    at: Any = Documents.at
+
+    def slowly(self: Documents, rows: Any) -> Any:
+        time.sleep(SLOW if work.rank() in victims else 0.0)
+        return at(self, rows)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Documents, "at", slowly)
+        for module in (limits, signs):
+            patch.setattr(module, "LEAST_SECONDS", 0.5)
+        work.train(
+            folder / "run", console=Console(width=300), max_steps=STEPS, eval_strategy="no", logging_steps=2,
+            speedups={"prefetch": "off"},
+        )  # fmt: skip
