@@ -19,7 +19,7 @@ from dynotune.audit.place import Place
 from dynotune.audit.registry import rules
 from dynotune.audit.secret_values import Secrets
 from dynotune.data.printable import printable
-from dynotune.errors import ConfigError
+from dynotune.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from dynotune.profile.record import Record
@@ -179,13 +179,7 @@ def read(request: Request) -> tuple[Project, tuple[str, ...]]:
         from dynotune.audit.read.environment import read_environment
 
         project = replace(project, environment=read_environment(try_packages=True))
-    if request.data:
-        from dynotune.audit.read.data import read_data
-
-        read_for = [_read_for(path, project.jobs) for path in request.data]
-        data = [read_data(path, request.tokenizer, job) for path, (job, _) in zip(request.data, read_for, strict=True)]
-        unread = [NotRead(one.place, why) for one, (_, why) in zip(data, read_for, strict=True) if why]
-        project = replace(project, data=data, not_read=[*project.not_read, *unread])
+    project = _with_data(project, request, root)
     if request.runs:
         from dynotune.audit.read.run import read_run
 
@@ -194,6 +188,34 @@ def read(request: Request) -> tuple[Project, tuple[str, ...]]:
         lost = NotRead(Place(""), request.not_seen)
         return replace(project, not_read=[*project.not_read, lost]), (*named, "")
     return replace(project, profile=request.profile), named
+
+
+def _with_data(project: Project, request: Request, root: Path) -> Project:
+    """With the data that was asked for, and with a part of what the jobs of a whole project name in it."""
+    from dynotune.audit.read.named_data import ROWS, SECONDS, named_files
+
+    named = named_files(root, project.jobs, request.data) if request.project is not None else []
+    if not request.data and not named:
+        return project
+    from dynotune.audit.read.data import read_data
+
+    data, not_read = [], list(project.not_read)
+    for path in (*request.data, *named):
+        job, why = _read_for(path, project.jobs)
+        try:
+            if path in request.data:
+                found = read_data(path, request.tokenizer, job)
+            else:
+                found = read_data(path, request.tokenizer, job, rows=ROWS, seconds=SECONDS)
+        except DataError as error:
+            if path in request.data:
+                raise
+            place = Place(Path(os.path.relpath(path, root)).as_posix())
+            not_read.append(NotRead(place, f"its rows could not be used: {printable(str(error), 200)}"))
+            continue
+        data.append(found)
+        not_read += [NotRead(found.place, why)] if why else []
+    return replace(project, data=data, not_read=not_read)
 
 
 _MASKS = ("assistant_only_loss", "completion_only_loss", "dataset_text_field")

@@ -86,6 +86,9 @@ class Job:
     native: Mapping[str, str] = field(default_factory=dict)
     """The trainer's own names for settings that it calls otherwise: `{"packing": "sample_packing"}`."""
 
+    makes_rows: bool = False
+    """The script makes other rows of its data set before the trainer gets them."""
+
     runs_on_gpu: bool | None = None
     """None: not known, which is taken for yes."""
 

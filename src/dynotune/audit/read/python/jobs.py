@@ -11,6 +11,7 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.setting import Known, Setting, Unknown
 from dynotune.audit.place import NOWHERE, Place
 from dynotune.audit.read.configs.settings import Given, job_from
+from dynotune.audit.read.python.dataset import loaded, of_dataset
 from dynotune.audit.read.python.evaluator import Evaluator
 from dynotune.audit.read.python.loops import loop_job
 from dynotune.audit.read.python.model import Said, argument, of_adapter, of_arguments, of_init_kwargs, of_model
@@ -129,9 +130,13 @@ def _of_trainer(
         for name, value in call.arguments.items()
         if name in ONCE_OF_TRAINERS
     ]
+    rows = next((keyword.value for keyword in site.node.keywords if keyword.arg == "train_dataset"), None)
+    data = loaded(evaluator, rows, site.scope)
+    beside += of_dataset(data) if data is not None else []
     home = held.place if isinstance(held, Made) else call.place
     job = _job(said, beside, who, home, module, schemas, held)
-    job = replace(job, given=[*job.given, *_of_the_call(call, who, schemas.keys(*who))])
+    given = [*job.given, *_of_the_call(call, who, schemas.keys(*who))]
+    job = replace(job, given=given, makes_rows=data is not None and data.changed)
     settings = dict(job.settings)
     if "use_peft" not in settings and (peft is None or peft.value is None) and _model_is_known(model):
         settings["use_peft"] = Setting("use_peft", False, NOWHERE, Known.DEFAULT)

@@ -169,7 +169,7 @@ class Module:
         while inner is not None:
             if name in inner.bindings and (inner is scope or not inner.is_class):
                 return inner.bindings[name]
-            if isinstance(inner.node, FUNCTIONS) and name in _parameters(inner.node):
+            if isinstance(inner.node, FUNCTIONS) and name in parameters(inner.node):
                 return ()
             inner = inner.parent
         return ()
@@ -186,7 +186,8 @@ def _class_name(dotted: str) -> str:
     return dotted if last[:1].isupper() else ""
 
 
-def _parameters(node: Function) -> set[str]:
+def parameters(node: Function) -> set[str]:
+    """Their names, those of `*args` and `**kwargs` too."""
     arguments = node.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     return {argument.arg for argument in every if argument is not None}
