@@ -29,11 +29,12 @@ def test_a_lora_file_runs_in_full_where_the_adapter_is_switched_off(tmp_path: Pa
 
 
 def test_an_optimizer_that_is_not_there_is_refused_before_anything_is_loaded() -> None:
+    from dynotune.model.eight_bit_states import OPTIMIZERS as IN_8_BITS
     from dynotune.train.optimizer import OPTIMIZERS as BUILT
 
-    assert set(BUILT) == set(SUPPORTED_OPTIMIZERS) < set(OPTIMIZERS)
-    with pytest.raises(ConfigError, match=r"adamw_bnb_8bit.*this version has adamw_torch_fused"):
-        SFTConfig(optim="adamw_bnb_8bit")
+    assert {*BUILT, *IN_8_BITS} == set(SUPPORTED_OPTIMIZERS) < set(OPTIMIZERS)
+    with pytest.raises(ConfigError, match=r"paged_adamw_8bit.*this version has adamw_torch_fused"):
+        SFTConfig(optim="paged_adamw_8bit")
 
 
 def test_transformers_own_callbacks_can_read_the_configuration(tmp_path: Path) -> None:

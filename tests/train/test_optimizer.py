@@ -150,8 +150,8 @@ def test_weight_decay_spares_what_transformers_spares() -> None:
 
 
 def test_an_unknown_optimizer_or_schedule_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"optim: adamw_bnb_8bit.*adamw_torch_fused"):
-        build_optimizer(tiny(), OptimizerConfig(optim="adamw_bnb_8bit"))
+    with pytest.raises(ConfigError, match=r"optim: lion_8bit.*adamw_torch_fused"):
+        build_optimizer(tiny(), OptimizerConfig(optim="lion_8bit"))
     optimizer = build_optimizer(tiny(), OptimizerConfig())
     with pytest.raises(ConfigError, match=r"lr_scheduler_type: cosinus.*cosine"):
         build_schedule(optimizer, OptimizerConfig(lr_scheduler_type="cosinus"), 10)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dynotune.errors import ConfigError
+from dynotune.model import eight_bit_states
 from dynotune.model.base import base_of
 
 if TYPE_CHECKING:
@@ -74,6 +75,16 @@ def optimizer_states(model: "torch.nn.Module", optim: str, optim_args: str | Non
     if optim == "adafactor":
         rows = sum((sum(p.shape[:-1]) + p.shape[-1]) * p.itemsize if p.dim() > 1 else p.nbytes for p in trained)
         return Part("optimizer", rows, "a value a row and a column of each trained matrix (Adafactor)", "estimated")
+    if optim in eight_bit_states.OPTIMIZERS:
+        how = (
+            f"2 values of 8 bits for each trained one and their scales, of embeddings and small ones 32 bits ({optim})"
+        )
+        return Part(
+            "optimizer",
+            eight_bit_states.state_bytes(model, trained, eight_bit_states.smallest(optim_args)),
+            how,
+            "exact",
+        )
     if optim not in STATES:
         raise ConfigError(f"`optim: {optim}` is not supported, so its memory is not known.")
     more = sum(word in (optim_args or "") for word in ("momentum", "centered=True", "amsgrad=True"))

@@ -10,13 +10,14 @@ import torch
 from rich.console import Console
 
 from dynotune.config.whole import WholeConfig
-from dynotune.errors import TrainingError
+from dynotune.errors import ConfigError, TrainingError
 from dynotune.model.precision import Precision, choose_precision
 from dynotune.model.prepare import Prepared, prepare_model
 from dynotune.model.saveable import make_saveable
 from dynotune.model.tokenizer import apply_settings, load_tokenizer_and_changes
 from dynotune.parallel.ranks import Ranks
 from dynotune.say import sayer
+from dynotune.train import eight_bits
 from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.device import seed_everything
 from dynotune.train.faults.before import out_of_memory_explained
@@ -90,6 +91,10 @@ def opened(
         name = config.run_name or folder.path.resolve().name
         # What can fail for want of a login or a package fails now, not after the data has been read.
         hub = HubPusher(config, folder.path, say=say) if config.push_to_hub and ranks.is_first else None
+        if (lacking := eight_bits.why_not(config.optim)) is not None:
+            raise ConfigError(lacking)
+        for sentence in eight_bits.behavioural(config.optim):
+            say(sentence)
         report_to = config.report_to if ranks.is_first else "none"
         trackers = Trackers(report_to, config.project, name, folder.path, config.public_dict(), say=say)
         if (tokenizer := given.tokenizer) is None:

@@ -10,6 +10,8 @@ from torch import Tensor
 from dynotune.config.checking.problems import shown
 from dynotune.config.keys.optimizer import OptimizerConfig
 from dynotune.errors import ConfigError
+from dynotune.model import eight_bit_states
+from dynotune.train.eight_bits import adamw_8bit
 from dynotune.train.faults.limits import Limits
 
 if TYPE_CHECKING:
@@ -72,10 +74,11 @@ def build_optimizer(model: torch.nn.Module, config: OptimizerConfig, fused: bool
     """
     from transformers.trainer_pt_utils import get_parameter_names
 
-    if config.optim not in OPTIMIZERS:
+    if config.optim not in OPTIMIZERS and config.optim not in eight_bit_states.OPTIMIZERS:
+        supported = ", ".join((*OPTIMIZERS, *eight_bit_states.OPTIMIZERS))
         raise ConfigError(
-            f"`optim: {config.optim}` is not supported. Supported are {', '.join(OPTIMIZERS)}. 8-bit, paged and low-rank"
-            " optimizers change the result and come later, each under its own name."
+            f"`optim: {config.optim}` is not supported. Supported are {supported}. Paged and low-rank optimizers change the"
+            " result and come later, each under its own name."
         )
     decayed = set(get_parameter_names(model, [torch.nn.LayerNorm], NO_DECAY))
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
@@ -83,8 +86,11 @@ def build_optimizer(model: torch.nn.Module, config: OptimizerConfig, fused: bool
         {"params": [p for name, p in named if name in decayed], "weight_decay": config.weight_decay},
         {"params": [p for name, p in named if name not in decayed], "weight_decay": 0.0},
     ]
+    more = parse_args(config.optim_args)
     try:
-        return OPTIMIZERS[config.optim](groups, config, parse_args(config.optim_args), fused)
+        if config.optim in eight_bit_states.OPTIMIZERS:
+            return adamw_8bit(model, groups, config, more)
+        return OPTIMIZERS[config.optim](groups, config, more, fused)
     except (TypeError, ValueError, RuntimeError) as error:  # PyTorch's ways to refuse an argument or a combination
         raise ConfigError(
             f"`optim_args: {config.optim_args}` does not suit `optim: {config.optim}`: {error}"

@@ -63,8 +63,17 @@ OPTIMIZERS = (
 )
 """transformers' optimizers."""
 
-SUPPORTED_OPTIMIZERS = ("adamw_torch_fused", "adamw_torch", "sgd", "adagrad", "rmsprop", "adafactor")
-"""Those that Dynotune has (`train/optimizer.py`)."""
+SUPPORTED_OPTIMIZERS = (
+    "adamw_torch_fused",
+    "adamw_torch",
+    "sgd",
+    "adagrad",
+    "rmsprop",
+    "adafactor",
+    "adamw_8bit",
+    "adamw_bnb_8bit",
+)
+"""Those that Dynotune has (`train/optimizer.py`, `train/eight_bits.py`)."""
 
 DPO_LOSSES = frozenset(PREFERENCE_LOSSES) - {"dpo_norm", "simpo", "orpo", "cpo"}
 """TRL's `loss_type` of DPO."""

@@ -9,8 +9,9 @@ from dynotune.config.keys.topic import Topic
 
 class OptimizerConfig(Topic):
     optim: str = "adamw_torch_fused"
-    """Optimizer by transformers' name: `adamw_torch_fused`, `adamw_torch`, `sgd`, `adagrad`, `rmsprop`, `adafactor`.
-    Others are refused by name."""
+    """Optimizer by transformers' name: `adamw_torch_fused`, `adamw_torch`, `sgd`, `adagrad`, `rmsprop`, `adafactor`,
+    or `adamw_8bit` (also `adamw_bnb_8bit`): bitsandbytes' AdamW with states of 8 bits, *behavioural*. Others are refused by
+    name."""
 
     optim_args: str | None = None
     """More optimizer arguments, `key=value` separated by commas."""

@@ -69,9 +69,11 @@ def restore_training_state(
         if key.startswith("optimizer/"):
             owner, what = key.removeprefix("optimizer/").rsplit("/", 1)
             values.setdefault(index[owner], {})[what] = tensor
-    # Every parameter has a state or none has; matrices may have other states than vectors (adafactor).
-    kinds = {(parameters[i].dim() > 1, frozenset(v)) for i, v in values.items()}
-    if values and (len(values) != len(parameters) or len(kinds) != len({matrix for matrix, _ in kinds})):
+    # Every parameter has a state or none has; matrices may have other states than vectors (adafactor),
+    # and those in 8 bits others than the rest.
+    in_8_bits = getattr(trainee.optimizer, "has_8_bits", lambda parameter: False)
+    kinds = {((p.dim() > 1, in_8_bits(p)), frozenset(v)) for p, v in ((parameters[i], v) for i, v in values.items())}
+    if values and (len(values) != len(parameters) or len(kinds) != len({kind for kind, _ in kinds})):
         raise ValueError(f"optimizer states of {len(values)} parameters, of {len(parameters)} that are trained")
     ours = {value for key in changed for value in GROUP_VALUES.get(key, ())}
     groups = trainee.optimizer.state_dict()["param_groups"]
