@@ -108,12 +108,12 @@ def _fill(sentences: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def replaced(page: str, text: str) -> str:
+def replaced(page: str, text: str, begin: str = BEGIN, end: str = END) -> str:
     """The page with `text` between the marks. Raises `DataError` where it has not each of them once, in order."""
-    if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
-        raise DataError(f"the page needs the lines\n{BEGIN}\n{END}\nonce each, in this order, where the tables go")
-    head, rest = page.split(BEGIN)
-    return f"{head}{BEGIN}\n\n{text}\n\n{END}{rest.split(END)[1]}"
+    if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
+        raise DataError(f"the page needs the lines\n{begin}\n{end}\nonce each, in this order, where the tables go")
+    head, rest = page.split(begin)
+    return f"{head}{begin}\n\n{text}\n\n{end}{rest.split(end)[1]}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

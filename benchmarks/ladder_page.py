@@ -1,0 +1,111 @@
+"""The README's ladder: from the plain path by one speed-up after another to all of them, as a picture and a table.
+
+    dynotune bench --config benchmarks/configs/seven-b-lora.yaml --ladder --out LADDER
+    dynotune bench --config benchmarks/configs/seven-b-dpo.yaml --method dpo --ladder --out LADDER-DPO
+    cp LADDER/bench.json benchmarks/results/ladder-sft.json; cp LADDER-DPO/bench.json benchmarks/results/ladder-dpo.json
+    python -m benchmarks.ladder_page            # writes the pictures and the README's block
+    python -m benchmarks.ladder_page --check    # exit code 1 where it would change something
+
+Nothing is drawn of what was not measured or may not be compared: such a rung stands there with the reason.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from benchmarks.peers.table import replaced
+from dynotune.bench.judging import phrases
+from dynotune.bench.judging.comparable import hidden
+from dynotune.bench.result import Arm, Result
+from dynotune.bench.showing.grids import speed_cell
+from dynotune.errors import DataError
+from dynotune.report.bench_pictures import bench_pictures
+from dynotune.report.colours import variables
+from dynotune.report.page import Heading, Picture
+
+BEGIN, END = "<!-- ladder: begin, by `python -m benchmarks.ladder_page` -->", "<!-- ladder: end -->"
+ROOT = Path(__file__).resolve().parents[1]
+METHODS = {"sft": "SFT", "dpo": "DPO"}
+
+
+def measured(folder: Path) -> dict[str, Result]:
+    """By method. Raises `DataError` for a file that is no ladder."""
+    found = {}
+    for method in METHODS:
+        path = folder / f"ladder-{method}.json"
+        if path.is_file():
+            found[method] = Result.read(path)
+            if found[method].kind != "ladder":
+                raise DataError(f"{path} is a bench of kind {found[method].kind}; `--ladder` makes a ladder.")
+    return found
+
+
+def picture(result: Result) -> str:
+    """The rungs as an SVG of its own, light or dark as the reader's system asks."""
+    parts = list(bench_pictures(result))
+    at = next(i for i, part in enumerate(parts) if isinstance(part, Heading) and part.text == "The ladder")
+    drawn = parts[at + 1]
+    assert isinstance(drawn, Picture)
+    css = (files("dynotune.report") / "templates" / "page.css").read_text(encoding="utf-8")
+    own = "\n".join(line for line in css.splitlines() if line.startswith("svg ") and "max-width" not in line)
+    return drawn.svg.replace("<title>", f"<style>{variables()}\n{own}</style>\n<title>", 1) + "\n"
+
+
+def table(result: Result) -> str:
+    """A row a rung."""
+    lines = ["| rung | real tokens/s | ms a step | this step | peak GiB | MFU |", "|---|---:|---:|---:|---:|---:|"]
+    shut = hidden(result)
+    lines += [f"| {' | '.join(_cells(result, arm, arm.name in shut))} |" for arm in result.arms]
+    whole = next((one for one in result.comparisons if one.role == "whole"), None)
+    said = f"All together: {speed_cell(result, whole).text}. " if whole else ""
+    return "\n".join([*lines, "", f"{said}{result.operating_point}. `{result.command}`"])
+
+
+def _cells(result: Result, arm: Arm, shut: bool) -> Iterator[str]:
+    yield arm.name.replace("|", "\\|")
+    rate, step = arm.per_second("real_tokens"), arm.seconds_a_step
+    if arm.failed is not None or shut or rate is None or step is None:
+        yield from (arm.failed or "not comparable", "", "", "", "")
+        return
+    yield phrases.rate(rate / result.devices_of(arm))
+    yield f"{1e3 * step:,.0f}"
+    gained = next((one for one in result.comparisons if one.role == "step" and one.arm == arm.name), None)
+    yield speed_cell(result, gained).text if gained else ""
+    yield phrases.gib(arm.memory.allocated) if arm.memory else ""
+    yield f"{100 * arm.mfu:.1f} %" if arm.mfu is not None else ""
+
+
+def block(results: dict[str, Result]) -> str:
+    """What stands between the marks."""
+    parts = []
+    for method, result in results.items():
+        parts.append(f"![The ladder of {METHODS[method]}](benchmarks/results/ladder-{method}.svg)")
+        parts.append(table(result))
+        parts.append(f"From [ladder-{method}.json](benchmarks/results/ladder-{method}.json), commit {result.commit}.")
+    return "\n\n".join(parts)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    parser.add_argument("--page", type=Path, default=ROOT / "README.md")
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    args = parser.parse_args(arguments)
+    results = measured(args.results)
+    if not results:
+        raise DataError(f"{args.results} has neither ladder-sft.json nor ladder-dpo.json: no ladder was measured")
+    new = {args.results / f"ladder-{method}.svg": picture(result) for method, result in results.items()}
+    new[args.page] = replaced(args.page.read_text(encoding="utf-8"), block(results), BEGIN, END)
+    stale = [path for path, text in new.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
+    for path in stale:
+        if args.check:
+            print(f"{path.name} is not what the results say: run python -m benchmarks.ladder_page", file=sys.stderr)
+        else:
+            path.write_text(new[path], encoding="utf-8")
+    return int(args.check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
