@@ -7,7 +7,8 @@ Parts, the ones that decide most first:
 - `graph`: forward and backward of the layers as CUDA graphs (`make_graphed_callables`), the head and the update behind them
   as they are, beside the same pass launched one by one: loss and gradients must be equal.
 - `lora`: the linears of one layer that share an input, forward and backward: frozen products alone (the floor), PEFT's way,
-  ours, W of all side by side in one product, and one product with the adapter in it ([W, B] times [x, su], [W; A]).
+  ours, frozen products by rows, W of all side by side in one product, and one product with the adapter in it ([W, B] times
+  [x, su], [W; A]).
 - `head`: loss and gradient at vocabulary 152k by rows of a chunk, beside its two products alone.
 - `update`: clipping and fused AdamW, beside the clipping factor given to AdamW (`grad_scale`) and adapters in one buffer.
 Layer kernels beside Liger's and the compiler's are `gpu_liger.py` and `gpu_compile.py`. OUT/gpu_levers.json is written after

@@ -29,6 +29,8 @@ def test_one_product_is_lora_in_float32(bench: Bench) -> None:
     right = linears.reference()
     for way in (linears.peft, linears.ours, linears.in_one):
         assert max(off(found, one) for found, one in zip(way(), right, strict=True)) < 1e-5
+    for found, one in zip(linears.frozen_by_rows(7), linears.frozen(), strict=True):
+        assert off(found, one) < 1e-6
     linears.W_A[-1] = 0  # negative control: one row of one adapter is lost on the way back
     off_dx = [off(found, one) for found, one in zip(linears.in_one(), right, strict=True)][3]
     assert off_dx > 1e-4
