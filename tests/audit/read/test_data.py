@@ -32,7 +32,7 @@ def test_lengths_are_estimated_without_a_tokenizer(tmp_path: Path) -> None:
     found = read_data(rows_in(tmp_path / "a.jsonl", [chat(n) for n in range(3)]), None, None)
     assert (found.rows, found.is_estimated, found.per_example, found.sampled) == (3, True, 1, False)
     assert found.format == "messages (3 rows)"
-    assert list(found.lengths) == [4 + 3 + 4 + 10] * 3
+    assert list(found.lengths) == [4 + 4 + 4 + 4] * 3
     assert any("estimated" in said for said in found.said)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from dynotune.audit.place import Place
 
 ESTIMATED = "estimated"
-"""`DataFacts.tokenizer` where lengths are characters divided by what is usual."""
+"""`DataFacts.tokenizer` where lengths are estimated from words."""
 
 
 @dataclass(frozen=True, slots=True)

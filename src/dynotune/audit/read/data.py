@@ -1,7 +1,7 @@
 """What a data set holds: its rows through Dynotune's own recogniser, checks and ledger, and their lengths.
 
 With a tokenizer's folder, lengths, labels and template are real, and follow TRL as training does; without, lengths are
-characters divided by what is usual. Only local files are read: an audit waits for no network.
+estimated from words. Only local files are read: an audit waits for no network.
 """
 
 import time
@@ -17,6 +17,7 @@ import numpy as np
 from dynotune.audit.facts.data import ESTIMATED, DataFacts
 from dynotune.audit.facts.job import Job, Method
 from dynotune.audit.place import Place
+from dynotune.audit.read.estimated import tokens_of
 from dynotune.config.keys.data import DataConfig, PreferenceDataConfig
 from dynotune.data.account.ledger import Ledger
 from dynotune.data.checks.duplicates import RowHashes
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
 
 ROWS, SECONDS = 20_000, 30.0
 """How much is read: whichever comes first."""
-
-CHARACTERS = 4
-"""Characters a token, where no tokenizer is given: usual for English text, too many for code and most other languages."""
 
 TURN = 4
 """Tokens that a template puts around a turn, where none is given."""
@@ -69,7 +67,7 @@ def read_data(
     examples = memory.examples()
     said = [] if not reading.stopped else [f"only the first {reading.rows:,} rows were read ({reading.stopped})"]
     if tokenizer is None:
-        said.append(f"lengths are estimated: a token for every {CHARACTERS} characters, and {TURN} for every turn")
+        said.append(f"lengths are estimated from words, with {TURN} tokens for every turn")
     return DataFacts(
         place=Place(Path(path).as_posix()),
         format=account.format,
@@ -173,7 +171,7 @@ class _NoTokenizer:
 
 
 class Estimate:
-    """Stands in for the encoder: as many tokens as characters let expect, with labels where training would have them."""
+    """Stands in for the encoder: as many tokens as words let expect, with labels where training would have them."""
 
     def __init__(self, config: DataConfig) -> None:
         self.config = config
@@ -198,19 +196,15 @@ class Estimate:
         if row.tokens is not None:
             yield len(row.tokens.get("input_ids") or ()), True
         elif row.text is not None:
-            yield _tokens(row.text), True
+            yield tokens_of(row.text), True
         elif row.messages is not None:
             for turn in row.messages:
                 yield (
-                    TURN + _tokens(turn.get("content")),
+                    TURN + tokens_of(turn.get("content")),
                     not self.config.assistant_only_loss or turn["role"] == "assistant",
                 )
         else:
             on_prompt = self.config.completion_only_loss is False
             for part, trained in ((row.prompt, on_prompt), (row.completion, True)):
                 turns = part if isinstance(part, list) else [{"content": part}]
-                yield sum(TURN + _tokens(turn.get("content")) for turn in turns), trained
-
-
-def _tokens(text: Any) -> int:
-    return -(-len(text) // CHARACTERS) if isinstance(text, str) else 0
+                yield sum(TURN + tokens_of(turn.get("content")) for turn in turns), trained

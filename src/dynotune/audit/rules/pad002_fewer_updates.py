@@ -42,11 +42,12 @@ def _of_job(job: Job, data: DataFacts) -> Iterator[Said]:
     if factor < MANY or without / factor > ENOUGH:
         return
     some = "at least " if data.sampled else ""
+    by = ", by estimated lengths (`--tokenizer` counts them)" if data.is_estimated else ""
     over = f"over {epochs:g} epoch{'s' * (epochs != 1)}" if epochs else "an epoch"
     yield Finding(
         f"`{job.called('packing')}: true` puts {factor:.0f} examples into a row of {length:,} tokens, so a step holds"
         f" {factor * rows:,.0f} examples instead of {rows:,}: {some}{without / factor:,.0f} updates {over} instead of"
-        f" {some}{without:,.0f}.",
+        f" {some}{without:,.0f}{by}.",
         place=job.place("packing"),
         evidence=Evidence(
             Level.RESOLVED,

@@ -54,7 +54,7 @@ def real_share(lengths: np.ndarray, rows: int, longest: int | None, per_example:
 
 def _finding(job: Job, data: DataFacts, rows: int, real: float) -> Finding:
     what = "pairs" if data.per_example == 2 else "rows"
-    how = " (estimated from characters)" if data.is_estimated else ""
+    how = " (by estimated lengths)" if data.is_estimated else ""
     if data.per_example == 2:
         text = "Train with `dynotune dpo`: documents side by side without padding, and each prompt once"
     else:
