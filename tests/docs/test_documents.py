@@ -142,6 +142,23 @@ def test_the_readmes_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (tmp_path / "chats-merged" / "model.safetensors").is_file()
 
 
+def test_the_readmes_audit_is_what_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The busiest host reads all of the data, so that the counts are the same everywhere."""
+    from dynotune.audit.read import named_data
+    from dynotune.cli import run
+
+    monkeypatch.setattr(named_data, "SECONDS", 600.0)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.chdir(ROOT)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    [shown] = re.findall(r"<!-- audit: begin.*?```text\n(.*?)```\n\n<!-- audit: end", text, re.DOTALL)
+    assert run(["audit", "--project", "examples/trl-script"]) == 1
+    printed = "".join(f"{line.rstrip()}\n" for line in capsys.readouterr().out.strip().splitlines())
+    assert shown == printed, f"put this into the README:\n{printed}"
+
+
 def test_the_readmes_tree_is_the_tree() -> None:
     [tree] = [b.text for b in _blocks(ROOT / "README.md") if "src/dynotune/" in b.text]
     entries = dict(re.split(r"  +", line.strip(), maxsplit=1) for line in tree.splitlines()[1:])
