@@ -19,9 +19,10 @@ from dynotune.bench.asking.asked import Asked, Change, Needs
 from dynotune.bench.asking.schedule import Rules
 from dynotune.bench.judging.conclude import conclude
 from dynotune.bench.judging.expect import parse
+from dynotune.bench.keeping.so_far import SoFar
 from dynotune.bench.result import Parity, Result, Tier
 from dynotune.bench.running.cast import on_gpu, thread_settings, tier_for
-from dynotune.bench.running.measure import measure
+from dynotune.bench.running.measure import Measured, measure
 from dynotune.bench.workers.hand import Hand
 from dynotune.config.load import ONE_SPEEDUP
 from dynotune.config.reading.flags import Words, from_words
@@ -82,16 +83,21 @@ def bench(options: Options, console: Console) -> tuple[Result, Path]:
         work = Path(temporary)
         try:
             asked = _asked(options, out, work, say)
-            began = time.perf_counter()
+            began, commit = time.perf_counter(), commit_here()
             parity, spent = _parity(asked, work, say)
-            found = measure(asked, work, say, spent)
+
+            def result(found: Measured, *notes: str) -> Result:
+                unknown = ["Whether the arms make the same updates was not checked (`--parity off`)."]
+                said = [*(unknown if asked.parity == "off" else ()), *notes]
+                machine = machine_and_packages(found.device)
+                return conclude(found, parity, targets, machine=machine, commit=commit, notes=said)
+
+            with SoFar(result, out, say) as so_far:
+                found = measure(asked, work, say, spent, so_far)
             say(f"measured in {time.perf_counter() - began:.0f} s")
         finally:
             keep_logs(work, out)
-    unknown = ["Whether the arms make the same updates was not checked (`--parity off`)."]
-    notes = unknown if asked.parity == "off" else []
-    machine = machine_and_packages(found.device)
-    return conclude(found, parity, targets, machine=machine, commit=commit_here(), notes=notes), out
+    return result(found), out
 
 
 def keep_logs(work: Path, out: Path) -> None:

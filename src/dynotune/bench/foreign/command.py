@@ -12,9 +12,10 @@ from dynotune.bench.asking.schedule import Rules
 from dynotune.bench.command import commit_here, fresh_folder, keep_logs, machine_and_packages
 from dynotune.bench.foreign import device
 from dynotune.bench.foreign.conclude import conclude
-from dynotune.bench.foreign.measure import Asked, Command, Say, in_a_line, measure
+from dynotune.bench.foreign.measure import Asked, Command, Measured, Say, in_a_line, measure
 from dynotune.bench.foreign.revisions import checked_out
 from dynotune.bench.judging.expect import parse
+from dynotune.bench.keeping.so_far import SoFar
 from dynotune.bench.result import Result
 from dynotune.errors import ConfigError
 from dynotune.say import sayer
@@ -85,12 +86,17 @@ def bench(options: Options, console: Console) -> tuple[Result, Path]:
                     command=options.command,
                     other_work=options.other_work,
                 )
-                found = measure(asked, device.ask(), work, say)
+                commit = str(arms[-1].facts["commit"])[:12] if options.revisions else commit_here()
+
+                def result(found: Measured, *more: str) -> Result:
+                    machine = machine_and_packages(found.device)
+                    return conclude(found, targets, machine=machine, commit=commit, said=(*more, *notes))
+
+                with SoFar(result, out, say) as so_far:
+                    found = measure(asked, device.ask(), work, say, so_far)
         finally:
             keep_logs(work, out)
-    machine = machine_and_packages(found.device)
-    commit = str(arms[-1].facts["commit"])[:12] if options.revisions else commit_here()
-    return conclude(found, targets, machine=machine, commit=commit, said=notes), out
+    return result(found), out
 
 
 def commands_of(words: Sequence[str]) -> list[tuple[str, ...]]:

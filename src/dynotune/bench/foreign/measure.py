@@ -158,8 +158,15 @@ class Player:
         return told, ran.wall, (ran.began, ran.ended), ran.processes
 
 
-def measure(asked: Asked, device: dict[str, Any], folder: Path, say: Say) -> Measured:
-    """folder: for logs and reports. device: from `foreign.device.ask`.
+def measure(
+    asked: Asked,
+    device: dict[str, Any],
+    folder: Path,
+    say: Say,
+    between: Callable[[Measured, int], None] = lambda found, done: None,
+) -> Measured:
+    """folder: for logs and reports. device: from `foreign.device.ask`. between: gets what was seen so far behind each round
+    but the last, with how many were run.
 
     Raises `ArmFailedError` where a command fails or reports nothing: only running out of memory is a result from the first
     run on.
@@ -180,6 +187,8 @@ def measure(asked: Asked, device: dict[str, Any], folder: Path, say: Say) -> Mea
                 found.first[name] = told, wall
         running = [name for name in found.names if name not in found.failed]
         if found.names[0] in running:
-            play(found, player, running, asked.pairings, asked.rules, asked.seed, say)
+            play(
+                found, player, running, asked.pairings, asked.rules, asked.seed, say, lambda done: between(found, done)
+            )
         found.notes = notes_of(found, guard)
     return found

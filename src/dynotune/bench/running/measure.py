@@ -59,8 +59,15 @@ class Measured(Tally):
         return sum(self.device_seconds(arm) for arm in self.asked.arms)
 
 
-def measure(asked: Asked, folder: Path, say: Callable[[str], None], spent_before: Mapping[str, float]) -> Measured:
-    """folder: for processes' logs and run folders. spent_before: by arm, seconds of checks that came before.
+def measure(
+    asked: Asked,
+    folder: Path,
+    say: Callable[[str], None],
+    spent_before: Mapping[str, float],
+    between: Callable[[Measured, int], None] = lambda found, done: None,
+) -> Measured:
+    """folder: for processes' logs and run folders. spent_before: by arm, seconds of checks that came before. between: gets
+    what was seen so far behind each round but the last, with how many were run.
 
     Raises `ArmFailedError` where the first arm cannot be measured: there is nothing to compare with.
     """
@@ -85,7 +92,7 @@ def measure(asked: Asked, folder: Path, say: Callable[[str], None], spent_before
         for arm in arms:
             or_failed(found, cast.fail, arm.name, lambda name=arm.name: cast.warm_up(name), say)  # type: ignore[misc]
         with Guard(cast.device.get("uuid"), own=cast.processes) as guard:
-            _rounds(found, guard, say)
+            _rounds(found, guard, say, between)
             found.notes += notes_of(found, guard)
     finally:
         cast.close()
@@ -141,7 +148,9 @@ class _Player:
         return self.found.spent
 
 
-def _rounds(found: Measured, guard: Guard, say: Callable[[str], None]) -> None:
+def _rounds(
+    found: Measured, guard: Guard, say: Callable[[str], None], between: Callable[[Measured, int], None]
+) -> None:
     """Blocks of all arms, round by round, until the rules end it; then what only a live process can tell."""
     asked, cast = found.asked, found.cast
     spans = Spans(
@@ -152,7 +161,8 @@ def _rounds(found: Measured, guard: Guard, say: Callable[[str], None]) -> None:
     found.same_documents = spans.same_documents
     names = [arm.name for arm in cast.arms]
     if len(cast.warm) > 1:
-        play(found, _Player(found, guard, spans), names, asked.pairings, asked.rules, asked.seed, say)
+        player = _Player(found, guard, spans)
+        play(found, player, names, asked.pairings, asked.rules, asked.seed, say, lambda done: between(found, done))
     taken = {(b.first_step, b.steps) for b in found.counted(names[0]).values()}
     peak = found.available_flops.get(names[0])
     try:

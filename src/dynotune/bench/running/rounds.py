@@ -31,9 +31,17 @@ class Player(Protocol):
 
 
 def play(
-    tally: Tally, player: Player, names: Sequence[str], pairings: Sequence[Pairing], rules: Rules, seed: int, say: Say
+    tally: Tally,
+    player: Player,
+    names: Sequence[str],
+    pairings: Sequence[Pairing],
+    rules: Rules,
+    seed: int,
+    say: Say,
+    between: Callable[[int], None] = lambda done: None,
 ) -> None:
-    """Fill the tally. names: of the arms that can run. Raises `ArmFailedError` where the first arm fails."""
+    """Fill the tally. names: of the arms that can run. between: called behind each round but the last, with how many were
+    run. Raises `ArmFailedError` where the first arm fails."""
     done, cost = 0, 0.0
     for round_ in rounds(names, seed, rules) if len(names) > 1 else ():
         before = player.spent
@@ -48,6 +56,7 @@ def play(
         tally.ended = stop(widths, done, rules, spent=player.spent, seconds_a_round=cost / done)
         if tally.ended or not left:
             break
+        between(done)
 
 
 def or_failed(tally: Tally, drop: Callable[[str], None], name: str, what: Callable[[], Any], say: Say) -> Any:
