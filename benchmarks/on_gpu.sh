@@ -3,11 +3,22 @@
 #   benchmarks/on_gpu.sh checks OUT SHARED COMMIT       the loop: host waits, masking, resume, precision
 #   benchmarks/on_gpu.sh parts OUT SHARED COMMIT        attention, head and LoRA alone: correctness, then times
 #   benchmarks/on_gpu.sh peers OUT SHARED COMMIT ROWS   whole training steps beside TRL, by default and tuned
-# SHARED holds `data` and `tokenizers`; FLASH_ATTN may name a folder with a `flash_attn` package for TRL.
+#   benchmarks/on_gpu.sh bench OUT SHARED COMMIT CASES  noise of steps, and the case studies of `dynotune bench`
+# SHARED holds `data`, `tokenizers` and `tiny-lm`; FLASH_ATTN may name a folder with a `flash_attn` package for TRL.
 # ROWS: names of `python -m benchmarks.peers --list` with commas, all by default; called again it goes on where it was.
+# CASES: `noise` and names of `benchmarks/case_list.py` with commas, all by default. What is in OUT is not measured again,
+# and what is cut off leaves what it had. `peers` and `bench` take at most SECONDS_A_CALL, 570 by default.
+# On an H200, by estimate: noise 60 s; floor 150, ladder 480, attribute 500, liger 250, batch 150, packing 240; rows of
+# peers 80 to 200 each. In calls of 570 s: `noise,floor,liger`; `ladder`; `attribute`; `batch,packing`; then peers.
+# REHEARSE=1 runs the commands of `bench` and `peers` on a CPU, of tiny models.
 set -uo pipefail
 what=$1 out=$2 shared=$3 commit=$4
 failed=0
+began=$SECONDS
+left() { echo $((${SECONDS_A_CALL:-570} - SECONDS + began)); }
+noise_of=(--seconds 45 --layers 4 --hidden 2048 --tokens 4096) # 13 ms a step: the device decides, not the host
+if [[ -n ${REHEARSE:-} ]]; then noise_of=(--seconds 5); fi
+mkdir -p "$out"
 case "$what" in
   checks)
     python3 benchmarks/gpu_checks.py --out "$out/gpu_checks.json" --commit "$commit" || failed=1
@@ -18,8 +29,25 @@ case "$what" in
     done
     ;;
   peers)
-    python3 -m benchmarks.peers --rows "${5:-all}" --shared "$shared" ${FLASH_ATTN:+--flash-attn "$FLASH_ATTN"} \
-      --out "$out" --commit "$commit" || failed=1
+    timeout -k 10 "$(left)" python3 -m benchmarks.peers --rows "${5:-all}" --shared "$shared" --out "$out" \
+      --commit "$commit" --budget "$(($(left) - 10))" ${FLASH_ATTN:+--flash-attn "$FLASH_ATTN"} \
+      ${REHEARSE:+--dry} || failed=1
+    ;;
+  bench)
+    cases=,${5:-noise,floor,ladder,attribute,liger,batch,packing},
+    if [[ $cases == *,noise,* ]]; then
+      cases=${cases/,noise,/,}
+      if [[ ! -f $out/step_noise.json ]]; then
+        timeout -k 5 90 python3 benchmarks/step_noise.py --out "$out/step_noise.json" --commit "$commit" \
+          "${noise_of[@]}" || failed=1
+      fi
+    fi
+    cases=${cases#,} cases=${cases%,}
+    if [[ -n $cases ]]; then
+      # Cases end by their own budget; what hangs in spite of it is ended from here.
+      timeout -k 30 "$(($(left) - 30))" python3 -m benchmarks.case_studies --only "$cases" --shared "$shared" \
+        --out "$out" --commit "$commit" --budget "$(($(left) - 60))" ${REHEARSE:+--rehearse} || failed=1
+    fi
     ;;
   *)
     echo "unknown: $what" >&2

@@ -1,0 +1,93 @@
+"""What people believe of a setting, and the bench that asks whether it is so: the cases of `benchmarks/case_studies.py`.
+
+Seconds are those of a whole case on one H200, loading included, with room: by what was measured there so far (loading a 7B
+shape and tokenising 45 s, 25 s when tokens are there; 1.2 s a packed block of 5 steps, about 9 s one of the plain path; the
+parity gate 80 s, peak memory 35 s an arm). Cases stand in the order of what they are worth.
+"""
+
+from dataclasses import dataclass
+
+SAME = "SAME"
+"""In words: a copy of the configuration, under another name."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One bench."""
+
+    title: str
+    asks: str
+    """What is said, and how it is asked here: a paragraph of Markdown."""
+
+    words: tuple[str, ...]
+    """Behind `dynotune bench --config FILE`."""
+
+    seconds: int
+    config: str = "seven-b-lora"
+    """In `benchmarks/configs`."""
+
+    earlier: str = ""
+    """In `benchmarks/results`, what the same bench left before it was a case: shown while there is nothing newer."""
+
+
+SIX = ("--pairs", "6", "--most_pairs", "6")
+SHORT = ("--no_memory", "--parity", "off")
+STOCK = tuple(
+    word
+    for name in ("labelled_rows_head", "rms_norm_kernel", "rotary_kernel", "gated_activation_kernel")
+    for word in (f"--speedups.{name}", "off")
+)
+"""Our own kernels out, so that Liger's stand against PyTorch's operations, as in the trainers in which this is said."""
+
+CASES: dict[str, Case] = {
+    "floor": Case(
+        "A configuration against itself",
+        "How far apart are two arms that are the same? No difference below this is worth a word, on this card and in this"
+        " work.",
+        ("--vs", SAME, *SHORT, "--pairs", "8", "--most_pairs", "8"),
+        150,
+        earlier="h200_bench_aa.json",
+    ),
+    "ladder": Case(
+        "Each speed-up on top of those before it",
+        "From the plain path, one document at a time in transformers' own operations, each speed-up that a LoRA run of a 7B"
+        " shape takes by itself is added in turn.",
+        ("--ladder", *SHORT, *SIX, "--budget", "400"),
+        480,
+    ),
+    "attribute": Case(
+        "Each speed-up alone, and added last",
+        "A gain that is large alone may be nothing beside the others. Each speed-up of the same run is measured by itself"
+        " and left out of everything. There are twice as many arms as speed-ups, so blocks are short and pairs few.",
+        ("--attribute", *SHORT, "--steps", "3", "--pairs", "4", "--most_pairs", "4", "--budget", "420"),
+        500,
+    ),
+    "liger": Case(
+        '"Liger makes LoRA slower"',
+        "It is said after a look at the first minutes, in which kernels are compiled, or of a run in which they did not"
+        " stand at all. Here they are traced in a step of this bench, what comes before level steps is not counted, and the"
+        " baseline has PyTorch's operations in their places. Our own kernels are out in both arms.",
+        (*STOCK, "--set", "use_liger_kernel=true", *SIX),
+        250,
+    ),
+    "batch": Case(
+        '"A smaller batch trains a tiny model faster"',
+        "Half the batch makes nearly twice as many steps a second, and the progress bar moves faster. What a run gets done"
+        " is real tokens a second. Batches of other sizes make other updates, so every arm is behavioural.",
+        ("--sweep", "per_device_train_batch_size=2,8,32", "--tier", "resident", "--no_memory", *SIX),
+        150,
+        "23m-full",
+    ),
+    "packing": Case(
+        '"Packing must collapse steps"',
+        "`packing: true` fills rows of a fixed length, so an epoch of short examples has several times fewer updates, and"
+        " learning rates and schedules no longer fit. Packed *execution* lays the examples of one step side by side and"
+        " leaves the steps alone. The ladder goes from one document at a time to packed execution, and from there to"
+        " `packing: true`.",
+        (
+            "--speedups.packed_execution", "off", "--ladder", "--set", "speedups.packed_execution=auto",
+            "--set", "packing=true", "--micro_batch_tokens", "4096", "--tier", "resident", "--no_memory", *SIX,
+        ),
+        240,
+    ),
+}  # fmt: skip

@@ -1,0 +1,121 @@
+"""The pages of the case studies, `docs/cases/`, made from the results in `benchmarks/results/`.
+
+    python -m benchmarks.case_pages            # writes them
+    python -m benchmarks.case_pages --check    # exit code 1 where it would change one
+
+A case that nobody has measured has a page too, which says which command makes its result.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.case_list import CASES, Case
+from dynotune.bench.result import Result
+from dynotune.bench.showing.markdown import markdown
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = ROOT / "docs" / "cases"
+BY = "<!-- Written by `python -m benchmarks.case_pages`: change benchmarks/case_list.py, or measure again. -->"
+WIDTH = 125
+
+
+def pages(results: Path) -> dict[str, str]:
+    """By the name of its file, each page."""
+    found = {name: results_of(name, results) for name in CASES}
+    made = {f"{name}.md": page(name, case, found[name]) for name, case in CASES.items()}
+    return {"index.md": index(found), **made}
+
+
+def results_of(name: str, results: Path) -> list[Path]:
+    earlier = results / CASES[name].earlier
+    return sorted(results.glob(f"case_{name}_*.json")) or ([earlier] if earlier.is_file() else [])
+
+
+def index(found: dict[str, list[Path]]) -> str:
+    lines = ["| case | measured on |", "|---|---|"]
+    for name, case in CASES.items():
+        where = ", ".join(_hardware(Result.read(path)) for path in found[name]) or "nothing yet"
+        lines.append(f"| [{case.title}]({name}.md) | {where} |")
+    text = filled(
+        "What people believe of a setting, and what `dynotune bench` says of it. Each case is one command that anybody can"
+        " run; its page is made from the result that the command left."
+    )
+    return "\n".join([BY, "# Case studies", "", text, "", *lines]) + "\n"
+
+
+def page(name: str, case: Case, found: Sequence[Path]) -> str:
+    parts = [f"{BY}\n# {case.title}", filled(case.asks), "\n".join(command(name, case))]
+    parts += [measured(path) for path in found] or [
+        filled("No result of it is in `benchmarks/results/` yet: nothing is claimed. The command above makes one.")
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def command(name: str, case: Case) -> list[str]:
+    return [
+        "```console",
+        f"python -m benchmarks.case_studies --only {name} --shared SHARED --out OUT",
+        "```",
+        "",
+        filled(
+            f"About {case.seconds} s on one H200, loading included; SHARED is a folder with `data`, `tokenizers` and"
+            f" `tiny-lm`. With `--rehearse` in place of `--shared SHARED` it runs on a CPU, of a tiny model. The"
+            f" configuration is `benchmarks/configs/{case.config}.yaml`."
+        ),
+    ]
+
+
+def measured(path: Path) -> str:
+    """One result, under the hardware that it was measured on."""
+    result = Result.read(path)
+    head = f"## On {_hardware(result)}"
+    if str(result.model.get("device", "")).lower().startswith("cpu"):
+        head += "\n\n" + filled(
+            "A rehearsal of a tiny model on a CPU: it shows what the bench says of the case, and no speed of a GPU."
+        )
+    body = markdown(result, [str(path.relative_to(path.parents[2]))])
+    return f"{head}\n\n{body.strip()}"
+
+
+def _hardware(result: Result) -> str:
+    return f"{result.devices}x {result.machine.get('device', 'an unknown device')}"
+
+
+def filled(text: str) -> str:
+    """In lines of the width of our pages."""
+    lines, line = [], ""
+    for word in text.split():
+        if line and len(line) + 1 + len(word) > WIDTH:
+            lines.append(line)
+            line = ""
+        line = f"{line} {word}".strip()
+    return "\n".join([*lines, line])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--pages", type=Path, default=PAGES)
+    args = parser.parse_args(arguments)
+    made = pages(args.results)
+    there = {path.name: path.read_text(encoding="utf-8") for path in args.pages.glob("*.md")}
+    if args.check:
+        for name in sorted(made.keys() | there.keys()):
+            if made.get(name) != there.get(name):
+                print(f"{args.pages / name} is not what the results say: run `python -m benchmarks.case_pages`")
+        return int(made != there)
+    args.pages.mkdir(parents=True, exist_ok=True)
+    for name in there.keys() - made.keys():
+        (args.pages / name).unlink()
+    for name, text in made.items():
+        (args.pages / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
