@@ -155,7 +155,7 @@ def test_a_process_ends_with_whoever_started_it(config: SFTConfig, tmp_path: Pat
     hand._orders.close()
     hand._answers.close()
     hand._speaking.close()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     assert process.poll() is not None
@@ -194,33 +194,33 @@ def test_a_process_that_dies_is_told_of_with_what_it_printed(config: SFTConfig, 
     ],
 )
 def test_what_cannot_be_asked_is_refused_before_anything_runs(
-    config: SFTConfig, options: dict[str, object], said: str
+    config: SFTConfig, options: dict[str, object], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    began = time.monotonic()
+    monkeypatch.setattr(Hand, "__init__", lambda *words: pytest.fail("a process began"))
     with pytest.raises(ConfigError, match=said):
         run(config, **options)
-    assert time.monotonic() - began < 5
     assert not [path.name for path in Path.cwd().iterdir()]
 
 
 @pytest.mark.long
 def test_more_than_a_change_can_gain_is_suspect(config: SFTConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the arms' blocks are told to have taken a second and a fiftieth of one for each step, whatever a busy host
-    made of them. The control is the same bench as it is.
+    made of them. The control is the same bench, in which both are told to have taken a second.
     """
-    changes = {"changes": ["speedups.fused_optimizer=off"]}
+    changes, times = {"changes": ["speedups.fused_optimizer=off"]}, 1
+    take = Cast.block
+
+    def told(self: Cast, name: str, first: int, steps: int) -> dict[str, object]:
+        taken = take(self, name, first, steps)
+        return {**taken, "seconds": steps if name == "base" else steps / times}
+
+    monkeypatch.setattr(Cast, "block", told)
     (fair,) = run(config, **changes)[0].comparisons
     assert fair.share is not None
     assert 0 < fair.share < 1
     assert fair.ceiling == pytest.approx(1 / (1 - fair.share))
     assert fair.verdict is not Verdict.SUSPECT
-    take = Cast.block
-
-    def lied(self: Cast, name: str, first: int, steps: int) -> dict[str, object]:
-        taken = take(self, name, first, steps)
-        return {**taken, "seconds": steps if name == "base" else steps / 50}
-
-    monkeypatch.setattr(Cast, "block", lied)
+    times = 50
     (planted,) = run(config, **changes)[0].comparisons
     assert planted.verdict is Verdict.SUSPECT
     assert "the most that its share of the step allows" in planted.why

@@ -24,9 +24,11 @@ def ran(tmp_path: Path, code: str) -> None:
 
 
 def test_two_commands_to_a_result(tmp_path: Path) -> None:
-    one = benched(tmp_path, arm("a", seconds=0.15), arm("b", seconds=0.075, to="file", more={"steps": 3}))
+    """Their seconds are told, since a busy host stretches what they sleep."""
+    slow, fast = {"seconds": 0.15}, {"seconds": 0.075, "steps": 3}
+    one = benched(tmp_path, arm("a", seconds=0.16, more=slow), arm("b", seconds=0.16, to="file", more=fast))
     assert one.comparisons[0].ratio is not None
-    assert one.comparisons[0].ratio.estimate == pytest.approx(2.0, rel=0.25)
+    assert one.comparisons[0].ratio.estimate == pytest.approx(2.0)
     assert one.noise is not None
     assert len(one.schedule) == 6
     assert one.tier.value == "a fresh process a block"
@@ -75,7 +77,7 @@ def gone(pid: int) -> bool:
 
 
 def settled(pid: int) -> bool:
-    until = time.perf_counter() + 5
+    until = time.perf_counter() + 60
     while not gone(pid) and time.perf_counter() < until:
         time.sleep(0.01)
     return gone(pid)
@@ -100,9 +102,14 @@ def test_ctrl_c_ends_the_command_and_its_children(tmp_path: Path) -> None:
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGINT)
 
-    threading.Thread(target=interrupt, daemon=True).start()
-    with pytest.raises(KeyboardInterrupt):
-        ran(tmp_path, code)
+    # A shell that starts the tests in the background has SIGINT ignored, and Python leaves it so.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        threading.Thread(target=interrupt, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            ran(tmp_path, code)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert settled(int(left.read_text()))
 
 

@@ -62,7 +62,11 @@ def test_commands_from_words_to_files(
     monkeypatch.setenv("DYNOTUNE_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     one, other = (
-        [sys.executable, str(TRAINER), json.dumps({"tokens": 1000, "seconds": s, "more": {"steps": 3}})]
+        [
+            sys.executable,
+            str(TRAINER),
+            json.dumps({"tokens": 1000, "seconds": 0.31, "more": {"steps": 3, "seconds": s}}),
+        ]
         for s in (0.3, 0.1)
     )
     words = ["bench", "--pairs", "2", "--most_pairs", "2", "--out", "out", "--expect", "speed>=2", "--json", "--"]

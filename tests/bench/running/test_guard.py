@@ -61,9 +61,9 @@ def test_numbers_of_another_namespace_are_taken_for_ours_first(tmp_path: Path) -
 def test_the_real_sampler_reads_this_host_and_ends_with_the_guard() -> None:
     with Guard() as guard:
         begin = time.perf_counter()
-        time.sleep(0.45)
-        clocks = guard.window(begin, time.perf_counter())
-        assert 1 <= clocks.samples <= 6
+        while not (clocks := guard.window(begin, end := time.perf_counter())).samples and end < begin + 60:
+            time.sleep(0.05)
+        assert 1 <= clocks.samples <= 10 * (end - begin) + 2, "ten a second"
         assert clocks.sm_mhz is None
         assert guard.note == ""
         process = guard._process

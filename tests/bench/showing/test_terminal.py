@@ -242,3 +242,37 @@ def closings() -> list[Any]:
 @pytest.mark.parametrize(("result", "words"), closings(), ids=range(6))
 def test_the_closing_sentence(result: Result, words: str) -> None:
     assert words in closing(result)
+
+
+@pytest.mark.parametrize(
+    ("label", "seen"),
+    [
+        ("flash_attention", "64/64"),
+        ("speedups.flash_attention=auto", "64/64"),
+        ("use_liger_kernel=true", "64/64"),
+        ("learning_rate=1e-3", "64/64"),
+        ("speedups.another=auto", "unknown"),
+        ("another", "unknown"),
+    ],
+)
+def test_a_change_written_as_a_key_shows_what_of_it_was_seen(label: str, seen: str) -> None:
+    """Of a speed-up its own places; of another key those of all speed-ups that its arm has and the one below it has not."""
+    ladder = made.ladder()
+    steps = [one.model_copy(update={"label": label}) if one.role == "step" else one for one in ladder.comparisons]
+    rows = shown(ladder.model_copy(update={"comparisons": tuple(steps)})).grid.rows
+    assert rows[-1][1].text == seen
+
+
+def test_a_key_that_brings_no_speed_up_has_nothing_to_be_seen() -> None:
+    ladder = made.ladder()
+    arms = tuple(arm.model_copy(update={"engaged": ladder.arms[-1].engaged}) for arm in ladder.arms)
+    steps = [one.model_copy(update={"label": f"key={i}"}) for i, one in enumerate(ladder.comparisons)]
+    grid = shown(ladder.model_copy(update={"arms": arms, "comparisons": tuple(steps)})).grid
+    assert {row[1].text for row in grid.rows} == {""}
+
+
+def test_a_large_noise_floor_is_a_plain_number() -> None:
+    one = made.ab()
+    assert one.noise is not None
+    wide = one.model_copy(update={"noise": one.noise.model_copy(update={"floor": 1.234})})
+    assert "noise floor (A/A) ±123 %" in text(wide)

@@ -10,6 +10,7 @@ from dynotune.bench.judging import phrases
 from dynotune.bench.judging.comparable import hidden, label_of_kind, maths, parity_of, why_not
 from dynotune.bench.judging.sentence import name
 from dynotune.bench.result import Arm, Comparison, Engaged, Result, Verdict
+from dynotune.config.load import ONE_SPEEDUP
 
 MOST = 200
 """Rows of a table, and lines of one kind, that are shown."""
@@ -145,11 +146,27 @@ def _kind_once(cells: list[Line]) -> list[Line]:
 
 
 def _engaged_cell(result: Result, one: Comparison, label: str) -> Line:
-    arm = next((arm for arm in result.arms if arm.name == one.arm), None)
-    seen = next((seen for seen in arm.engaged if seen.name == label), None) if arm is not None else None
-    if seen is None:
-        return Line("unknown", Tone.DOUBT)
-    return Line(count(seen), Tone.PLAIN if seen.state == "engaged" else Tone.BAD)
+    """Of the speed-up that a change is; of another key, of those that it brings: none, and the cell is empty."""
+    by_name = {arm.name: arm.engaged for arm in result.arms}
+    mine, theirs = ([seen for seen in by_name.get(arm, ()) if _ran(seen)] for arm in (one.arm, one.against))
+    key, written, _ = label.partition("=")
+    if not written or key.startswith(ONE_SPEEDUP):
+        found = [seen for seen in mine if seen.name == key.removeprefix(ONE_SPEEDUP)]
+        if not found:
+            return Line("unknown", Tone.DOUBT)
+    else:
+        found = [seen for seen in mine if seen.name not in {other.name for other in theirs}]
+    wanting = [seen for seen in found if seen.state != "engaged"]
+    if wanting:
+        named = len(found) > 1
+        return Line(", ".join(f"{name(seen.name)} " * named + count(seen) for seen in wanting), Tone.BAD)
+    if len(found) > 1 and all(seen.seen is not None and seen.expected for seen in found):
+        return Line(f"{sum(seen.seen or 0 for seen in found)}/{sum(seen.expected or 0 for seen in found)}")
+    return Line(count(found[0]) if found else "")
+
+
+def _ran(one: Engaged) -> bool:
+    return one.state not in ("left out", "out")
 
 
 def _memory_cell(result: Result, one: Comparison) -> Line:

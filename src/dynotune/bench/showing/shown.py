@@ -72,7 +72,8 @@ def _conditions(result: Result) -> list[str]:
     counted = [block for arm in result.arms for block in arm.counted]
     said = []
     if result.noise is not None:
-        said.append(f"noise floor (A/A) ±{100 * result.noise.floor:.2g} %")
+        floor = 100 * result.noise.floor
+        said.append(f"noise floor (A/A) ±{floor:.2g} %" if floor < 10 else f"noise floor (A/A) ±{floor:.0f} %")
     else:
         said.append("noise floor not measured")
     warm = [arm.warm_up for arm in result.arms if arm.warm_up is not None]
