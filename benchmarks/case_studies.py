@@ -80,7 +80,7 @@ def words_of(name: str, config: Path, flags: Sequence[str], out: Path, folder: P
             copy.write_bytes(config.read_bytes())
             word = str(copy)
         words.append(word)
-    return ["bench", "--config", str(config), *flags, *words, "--out", str(out)]
+    return ["bench", "--config", str(config), *flags, *words, "--label", f"case {name}", "--out", str(out)]
 
 
 def ran(words: Sequence[str], seconds: float | None) -> str:

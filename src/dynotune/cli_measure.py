@@ -101,6 +101,9 @@ def measure(
     expect: Annotated[
         str | None, _flag("expect", "Targets: 'speed>=1.2, peak<=1.05'. Exit code 3 where one is not met.")
     ] = None,
+    label: Annotated[
+        str, _flag("label", "A few words by which `dynotune bench list` names the result [default: what was measured].")
+    ] = "",
     out: Annotated[
         Path | None, _flag("out", "Folder of the result's files [default: a new one in `benches/`].")
     ] = None,
@@ -110,6 +113,10 @@ def measure(
     """Measure one configuration against another, in pairs of blocks on the same documents; speeds are shown only where the
     updates stay the same."""
     console = Console(stderr=as_json)
+    how: dict[str, Any] = {
+        "pairs": pairs, "most_pairs": most_pairs, "resolution": _share(resolution), "budget": budget, "seed": bench_seed,
+        "expect": expect, "out": out, "command": _command(),
+    }  # fmt: skip
     if commands or rev or setup is not None or other_work:
         of_configurations = {
             "config": config, "vs": vs, "set": changes, "attribute": attribute, "ladder": ladder, "sweep": sweep,
@@ -121,21 +128,8 @@ def measure(
         words = behind_the_dashes(commands, revisions=revisions, setup=setup is not None)
         from dynotune.bench.foreign import command as foreign
 
-        asked = foreign.Options(
-            words=words,
-            revisions=revisions,
-            setup=setup,
-            other_work=other_work,
-            pairs=pairs,
-            most_pairs=most_pairs,
-            resolution=_share(resolution),
-            budget=budget,
-            seed=bench_seed,
-            expect=expect,
-            out=out,
-            command=_command(),
-        )
-        return _finished(*foreign.bench(asked, console), console, as_json)
+        asked = foreign.Options(words, revisions, setup, other_work, **how)
+        return _finished(*foreign.bench(asked, console), label, console, as_json)
     from dynotune.bench.command import Options, bench
 
     into = METHODS[method]
@@ -149,20 +143,13 @@ def measure(
         attribute=attribute,
         sweep=sweep,
         quick=quick,
-        pairs=pairs,
-        most_pairs=most_pairs,
         steps=steps,
-        resolution=_share(resolution),
-        budget=budget,
-        seed=bench_seed,
         tier=tier,
         parity=parity,
         memory=not no_memory,
-        expect=expect,
-        out=out,
-        command=_command(),
+        **how,
     )
-    return _finished(*bench(options, console), console, as_json)
+    return _finished(*bench(options, console), label, console, as_json)
 
 
 def _command() -> str:
@@ -170,11 +157,11 @@ def _command() -> str:
     return masked(shlex.join(["dynotune", *without_secret_words(WORDS.get())]))
 
 
-def _finished(result: Result, folder: Path, console: Console, as_json: bool) -> int:
+def _finished(result: Result, folder: Path, label: str, console: Console, as_json: bool) -> int:
     """Keep and show a result. Returns the exit code."""
     from dynotune.bench.keep import keep
 
-    result, files = keep(result, folder)
+    result, files = keep(result.model_copy(update={"label": label}), folder)
     if as_json:
         sys.stdout.write(result.model_dump_json() + "\n")
     else:

@@ -16,6 +16,7 @@ from rich.console import Console
 from dynotune.bench.asking import asked as asking
 from dynotune.bench.asking.arms import Arm, in_words
 from dynotune.bench.asking.asked import Asked, Change, Needs
+from dynotune.bench.asking.how import How
 from dynotune.bench.asking.schedule import Rules
 from dynotune.bench.judging.conclude import conclude
 from dynotune.bench.judging.expect import parse
@@ -42,7 +43,7 @@ HELD_OUT_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class Options(How):
     """What was asked, as it was typed."""
 
     config: WholeConfig
@@ -57,18 +58,10 @@ class Options:
     attribute: bool = False
     sweep: str | None = None
     quick: bool = False
-    pairs: int | None = None
-    most_pairs: int | None = None
     steps: int | None = None
-    resolution: float = 0.005
-    budget: float | None = None
-    seed: int = 0
     tier: Literal["switch", "resident", "fresh"] | None = None
     parity: Literal["gate", "full", "off"] = "gate"
     memory: bool = True
-    expect: str | None = None
-    out: Path | None = None
-    command: str = "dynotune bench"
 
 
 def bench(options: Options, console: Console) -> tuple[Result, Path]:

@@ -346,6 +346,9 @@ class Result(Part):
     name: str
     """Of its files: date and a few words."""
 
+    label: str = ""
+    """Words of whoever ran it, which are in its name; empty where none were given."""
+
     date: str
     kind: Literal["ab", "ladder", "attribute", "sweep", "revisions", "foreign"]
     command: str

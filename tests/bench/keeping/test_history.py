@@ -42,6 +42,19 @@ def test_what_was_kept_is_found_by_its_name_its_beginning_and_its_file(history: 
         history.find("2026-12")
 
 
+def test_a_label_stands_in_the_name_and_finds_it(history: History) -> None:
+    kept, path = history.keep(made.ab(label="Liger, 7B: again?"))
+    assert path is not None
+    assert path.stem == kept.name == "2026-11-22-093000-liger-7b-again-e1d2af1"
+    other, _ = history.keep(made.ab(label="liger 13b"))
+    assert history.find("Liger, 7B: again?")[0] == history.find("liger-7b-again")[0] == kept
+    assert history.find("liger 13b")[0] == other
+    with pytest.raises(DataError, match="may be any of 2 results"):
+        history.find("liger")
+    with pytest.raises(DataError, match="no result"):
+        history.find("7")
+
+
 def test_machines_work_and_definitions_are_apart(history: History) -> None:
     here = made.ab()
     for other in (

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from dynotune.bench.asking.how import How
 from dynotune.bench.asking.schedule import Rules
 from dynotune.bench.command import commit_here, fresh_folder, keep_logs, machine_and_packages
 from dynotune.bench.foreign import device
@@ -34,7 +35,7 @@ NAME = 28
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class Options(How):
     """What was asked, as it was typed."""
 
     words: Sequence[str]
@@ -43,14 +44,6 @@ class Options:
     revisions: Sequence[str] = ()
     setup: str | None = None
     other_work: bool = False
-    pairs: int | None = None
-    most_pairs: int | None = None
-    resolution: float = 0.005
-    budget: float | None = None
-    seed: int = 0
-    expect: str | None = None
-    out: Path | None = None
-    command: str = "dynotune bench"
 
 
 def bench(options: Options, console: Console) -> tuple[Result, Path]:

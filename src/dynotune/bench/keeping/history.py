@@ -67,7 +67,7 @@ class History:
         """Write it under a name that no other has, and return it as it was written, with its path: None where it could not
         be, which is said."""
         place = self.place(machine_of(result), result.work, result.definitions)
-        name = name_of(result.date, f"{result.kind} {result.work}", result.commit)
+        name = name_of(result.date, _slug(result.label) or f"{result.kind} {result.work}", result.commit)
         try:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
             with FileLock(place / ".lock", timeout=LOCK_SECONDS):
@@ -103,7 +103,7 @@ class History:
             return None
 
     def find(self, name: str) -> tuple[Result, Path]:
-        """A result by the name of its file or in the history, of which the beginning or end is enough where it is one.
+        """A result by the name of its file or in the history, of which beginning, end or label is enough where it is one.
 
         A file that somebody copied bears the mark of a withdrawal that the history knows. Raises `DataError`.
         """
@@ -122,6 +122,7 @@ class History:
         paths = self.paths()
         found = [path for path in paths if path.stem == name]
         found = found or [path for path in paths if path.stem.startswith(name) or path.stem.endswith(name)]
+        found = found or [path for path in paths if _slug(name) and f"-{_slug(name)}-" in f"{path.stem}-"]
         if len(found) == 1:
             return found[0]
         if not found:
