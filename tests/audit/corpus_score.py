@@ -46,8 +46,9 @@ class Score:
 
 
 def means(finding: Finding, label: dict[str, Any]) -> bool:
-    """Whether a finding says what a label says: a rule of its families, at its place or at the fault's other end."""
-    if label.get("families") and finding.code[:3] not in label["families"]:
+    """Whether a finding says what a label says: a rule of its families (or one of the rules that it names"
+    " whole), at its place or at the fault's other end."""
+    if label.get("families") and not finding.code.startswith(tuple(label["families"])):
         return False
     return any(
         place.file == there["file"] and (not place.line or abs(place.line - there["line"]) <= NEAR)

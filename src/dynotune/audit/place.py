@@ -17,8 +17,13 @@ class Place:
     key: str = ""
     """The path of keys in a configuration (`datasets.0.path`), or the name of an argument or flag."""
 
+    cell: str = ""
+    """Of a notebook: `cell 3, line 4`. `line` counts through the code of all cells, as `read.python.source` joins them."""
+
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file
+        if self.cell:
+            where = f"{self.file}, {self.cell}"
         return f"{where} `{self.key}`" if self.key else where
 
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dynotune.audit.cells import with_cells
 from dynotune.audit.cost import Cost, cost_of, in_order
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import NotRead, Project, names_data
 from dynotune.audit.finding import Finding, NotChecked, Severity, severity
+from dynotune.audit.fix.refused import refused
 from dynotune.audit.judging.baseline import Baseline
 from dynotune.audit.judging.choice import chosen
 from dynotune.audit.judging.rules_over import judge
@@ -87,6 +89,9 @@ class Result:
     named: Sequence[str] = ()
     """Files that were named, as places call them."""
 
+    refused: Sequence[Finding] = ()
+    """Findings with a safe change that `--fix` does not make."""
+
     def exit_code(self, level: Severity) -> int:
         if any(severity(finding.stake) >= level for finding in self.findings):
             return FINDINGS
@@ -119,8 +124,9 @@ def audit(request: Request) -> Result:
             )
     cost = cost_of(project)
     unanswered = {one.code for one in judged.not_checked} - {one.code for one in judged.findings}
+    findings = [with_cells(one, project.texts) for one in in_order(open_, cost)]
     return Result(
-        findings=in_order(open_, cost),
+        findings=findings,
         suppressed=tuple(suppressed),
         known=tuple(known),
         passed=judged.passed,
@@ -130,6 +136,7 @@ def audit(request: Request) -> Result:
         cost=cost,
         checked=len(set(wanted) - unanswered),
         named=named,
+        refused=refused(project, findings),
     )
 
 

@@ -34,4 +34,6 @@ def test_one_remedy_in_several_places_is_one_step() -> None:
     (step,) = phase.steps
     assert len(step.findings) == 2
     assert step.by_fix
+    refused = [step.findings[1]]
+    assert not phases(step.findings, Cost(), refused)[0].steps[0].by_fix  # in one of the places it does not go
     assert not phases([a_finding()], Cost())[0].steps[0].by_fix

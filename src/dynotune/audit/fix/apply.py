@@ -16,7 +16,6 @@ from dynotune.audit.change import Change
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import Finding
 from dynotune.audit.fix.keyed import changed_json, changed_yaml
-from dynotune.audit.fix.python_file import changed_python
 from dynotune.audit.fix.shell_file import changed_shell
 from dynotune.audit.fix.splice import NotAppliedError, Splice, between, spliced
 from dynotune.audit.lines import lines_of
@@ -25,11 +24,18 @@ from dynotune.audit.secret_values import Secrets
 
 BOM = b"\xef\xbb\xbf"
 
+
+def _changed_python(text: str, change: Change) -> str:
+    from dynotune.audit.fix.python_file import changed_python  # libcst takes a while, and most edits are of YAML
+
+    return changed_python(text, change)
+
+
 EDITORS: Mapping[str, Callable[[str, Change], str]] = {
     ".yaml": changed_yaml,
     ".yml": changed_yaml,
     ".json": changed_json,
-    ".py": changed_python,
+    ".py": _changed_python,
     ".sh": changed_shell,
     ".bash": changed_shell,
     ".slurm": changed_shell,

@@ -26,11 +26,8 @@ class Step:
     code: str
     text: str
     findings: tuple[Finding, ...]
-
-    @property
-    def by_fix(self) -> bool:
-        """Whether `--fix` does it."""
-        return all(one.remedy.risk is Risk.SAFE and one.remedy.changes for one in self.findings)
+    by_fix: bool = False
+    """Whether `--fix` does it, in every place."""
 
     @property
     def measures(self) -> str:
@@ -54,13 +51,20 @@ def when(finding: Finding) -> When:
     return {Risk.SAFE: When.SAFE, Risk.NUMERIC: When.NUMERIC, Risk.OPERATIONAL: When.SET_UP}[finding.remedy.risk]
 
 
-def phases(findings: Sequence[Finding], cost: Cost) -> tuple[Phase, ...]:
-    """In order; phases without a step are left out. The same remedy of one rule in several places is one step."""
+def phases(findings: Sequence[Finding], cost: Cost, refused: Sequence[Finding] = ()) -> tuple[Phase, ...]:
+    """In order; phases without a step are left out. The same remedy of one rule in several places is one step.
+
+    refused: findings whose safe changes `--fix` does not make.
+    """
     steps: dict[When, dict[tuple[str, str], list[Finding]]] = {one: {} for one in When}
     for finding in in_order(findings, cost):
         steps[when(finding)].setdefault((finding.code, finding.remedy.text), []).append(finding)
     return tuple(
-        Phase(one, tuple(Step(code, text, tuple(of)) for (code, text), of in found.items()))
+        Phase(one, tuple(Step(code, text, tuple(of), _by_fix(of, refused)) for (code, text), of in found.items()))
         for one, found in steps.items()
         if found
     )
+
+
+def _by_fix(findings: Sequence[Finding], refused: Sequence[Finding]) -> bool:
+    return all(one.remedy.risk is Risk.SAFE and one.remedy.changes and one not in refused for one in findings)

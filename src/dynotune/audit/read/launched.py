@@ -71,7 +71,7 @@ def jobs_of_launch(launch: Launch, sources: Sources) -> list[Job]:
     """One for a trainer's own command; those of the script, with what its flags set, for a script."""
     made = whose(launch, sources)
     own = sources.jobs.get(launch.script, ())
-    if made is None or (own and not _by_parser(own, launch, sources)):
+    if made is None or own:
         jobs = [_with_flags(job, launch, sources.scripts.get(launch.script)) for job in own]
         if launch.script and primary_of(sources.scripts[launch.script]) is not None:
             jobs = [_with_overrides(job, launch) for job in jobs]
@@ -80,13 +80,6 @@ def jobs_of_launch(launch: Launch, sources: Sources) -> list[Job]:
     else:
         jobs = [_of_trainer(launch, made, sources)]
     return [distribution(_with_variables(job, launch), launch, sources.configs) for job in jobs]
-
-
-def _by_parser(jobs: Sequence[Job], launch: Launch, sources: Sources) -> bool:
-    """The script's settings come whole from its parser of dataclasses, not from a call in it."""
-    script = sources.scripts[launch.script]
-    taken = accepts(script, sources.scripts, sources.schemas)
-    return taken is not None and taken.whose is not None and not any(job.given for job in jobs)
 
 
 def files_of(launch: Launch, sources: Sources) -> list[ConfigFile]:
@@ -145,8 +138,8 @@ def _with_flags(job: Job, launch: Launch, script: Script | None) -> Job:
 def _parsed(job: Job, flagged: Job) -> Job:
     """A script's job whose arguments a parser of dataclasses makes, with what the command's flags and their defaults say."""
     settings = dict(job.settings)
-    missing = [name for name, one in settings.items() if one.known is Known.DEFAULT and not one.is_known]
-    if not missing:
+    missing = [name for name, one in settings.items() if not one.is_known]
+    if not any(settings[name].known is Known.DEFAULT for name in missing):
         return job  # the script gives its arguments itself
     for name, setting in flagged.settings.items():
         if name in missing or (name not in settings and setting.known is not Known.DEFAULT and name not in _LOADED):

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
-from dynotune.audit.facts.asked import number
+from dynotune.audit.facts.asked import given, number
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -18,6 +18,11 @@ _RESULT = re.compile(r"=\s*(\d+)\s*(?:\)|$|[,.;]|examples|rows|samples|sequences
 _PLAIN = re.compile(r"^\s*(?:of|is|=|:|->|→|~)?\s*(\d+)(?!\d|[\d.]*[kKmM]|\s*[*x\u00d7]|\s*(?:tokens|per\b|/))")
 _FLASH = re.compile(r"\bflash[\s_-]*att", re.IGNORECASE)
 _NOT = re.compile(r"\b(?:no|not|without|instead|unless|if|needs?|requires?|or|todo|was|switch)\b|n't", re.IGNORECASE)
+_ANSWERS = re.compile(
+    r"(?:loss|train\w*)\b[^.]*\b(?:answers?|responses?|completions?|assistant|repl(?:y|ies))\b[^.]*\bonly\b"
+    r"|(?:loss|train\w*)\b[^.]*\bonly\b[^.]*\b(?:answers?|responses?|completions?|assistant|repl(?:y|ies))\b",
+    re.IGNORECASE,
+)
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
 
@@ -25,6 +30,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     for file, line, text in _comments(job, project):
         if (claimed := claimed_batch(text)) is not None:
             yield from _batch(job, claimed, Place(file, line))
+        yield from _of_the_loss(job, file, line, text)
         setting = job.setting("attn_implementation")
         if (
             setting is not None
@@ -50,6 +56,25 @@ def _comments(job: Job, project: Project) -> Iterator[tuple[str, int, str]]:
             for line, text in comments.items():
                 yield file, line, text
     yield from _in_launchers(job, project, {file for file, _ in held})
+
+
+def _of_the_loss(job: Job, file: str, line: int, text: str) -> Iterator[Said]:
+    """The comment above or behind a key wants the loss on answers alone, and the key puts it on everything."""
+    if not _ANSWERS.search(text) or _NOT.search(_ANSWERS.sub("", text)):
+        return
+    for name in ("train_on_inputs", "train_on_prompt"):
+        key = given(job, name)
+        if key is not None and key.value is True and key.place.file == file and 0 <= key.place.line - line <= 1:
+            yield Finding(
+                f"The comment says loss on the answers alone, and `{name}: true` trains on the prompts as well.",
+                place=key.place,
+                evidence=Evidence(Level.RESOLVED, {"comment": text, name: True}),
+                stake=Stake(AtStake.RESULT),
+                remedy=Remedy(
+                    Risk.BEHAVIOURAL, f"Set `{name}: false`, or mend the comment.", accuracy="Loss on answers alone."
+                ),
+                also=(Place(file, line),),
+            )
 
 
 def _in_launchers(job: Job, project: Project, known: set[str]) -> Iterator[tuple[str, int, str]]:

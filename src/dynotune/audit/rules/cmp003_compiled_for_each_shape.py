@@ -1,10 +1,12 @@
 """CMP003: the model is compiled, and every batch has another shape."""
 
+import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import on_gpu
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -12,6 +14,9 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
+    if job.trainer is Trainer.TORCH:
+        yield from _of_a_loop(job, project)
+        return
     if job.get("torch_compile") is not True or job.trainer not in (
         Trainer.TRL,
         Trainer.TRANSFORMERS,
@@ -45,6 +50,34 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             measure="dynotune bench -- python train.py --torch_compile :: python train.py",
         ),
     )
+
+
+def _of_a_loop(job: Job, project: Project) -> Iterator[Said]:
+    """A loop of one's own that compiles for static shapes, over batches that are padded to their longest row."""
+    for script in (one for one in project.scripts if one.file == job.home.file):
+        near = "\n".join(code(one) for one in together(script, project))
+        longest = re.search(
+            r"padding=(True|[\"']longest)|tok\w*\.pad\(|pad_sequence\(|max\(\s*len\(|max\(map\(len", near
+        )
+        fixed = re.search(r"padding=[\"']max_length|pad_to_max|\bpack|cu_seqlens|bucket|pad_to_multiple_of", near)
+        for call in script.calls_of("compile"):
+            dynamic = call.arguments.get("dynamic")
+            if call.name != "torch.compile" or dynamic is None or dynamic.value is not False or not longest or fixed:
+                continue
+            yield Finding(
+                "`torch.compile(dynamic=False)` compiles for one shape, and batches are padded to their longest"
+                " row: each new"
+                " length compiles again, and from the eighth on the model runs uncompiled.",
+                place=call.place,
+                evidence=Evidence(Level.TEXT, {"dynamic": False}),
+                stake=Stake(AtStake.TIME),
+                remedy=Remedy(
+                    Risk.SAFE,
+                    "Leave `dynamic` out, or pad to a few lengths.",
+                    measure="dynotune profile -- python train.py",
+                ),
+            )
+            return
 
 
 RULE = Rule(

@@ -1,7 +1,9 @@
 """DST005: a command starts more processes on a node than the job file asks for GPUs."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
+from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.launch import Allocation, Launch
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.setting import Setting
@@ -17,6 +19,7 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\nmax_lengt
 
 def check(project: Project, whole: Project) -> Iterator[Said]:
     configs = {config.file: config for config in project.configs}
+    yield from _hidden(project, configs)
     for allocation in project.allocations:
         if _asked_otherwise(allocation, project):
             continue
@@ -28,6 +31,29 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
             if count.place not in said:
                 said.add(count.place)
                 yield _finding(allocation, count)
+
+
+def _hidden(project: Project, configs: Mapping[str, ConfigFile]) -> Iterator[Said]:
+    """Fewer GPUs are shown to the processes than there are of them."""
+    for launch in project.launches:
+        shown = launch.variables.get("CUDA_VISIBLE_DEVICES")
+        count = processes_of_a_node(launch, configs)
+        if shown is None or not shown.is_known or count is None:
+            continue
+        named = [part for part in str(shown.value).split(",") if part.strip()]
+        if not named or not re.fullmatch(r"[\w,\s-]+", str(shown.value)) or count.value <= len(named):
+            continue
+        yield Finding(
+            f"{count.value} processes are started on a node, and `CUDA_VISIBLE_DEVICES={shown.value}` shows them"
+            f" {len(named)} GPU{'s' * (len(named) > 1)}: the others have none, and stop.",
+            place=count.place,
+            evidence=Evidence(Level.RESOLVED, {"processes on a node": count.value, "GPUs that are shown": len(named)}),
+            stake=Stake(AtStake.STOPS),
+            remedy=Remedy(
+                Risk.OPERATIONAL, f"Start {len(named)} processes, with more accumulation for the same batch."
+            ),
+            also=(shown.place,),
+        )
 
 
 def _asked_otherwise(allocation: Allocation, project: Project) -> bool:

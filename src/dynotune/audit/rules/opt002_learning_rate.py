@@ -30,6 +30,10 @@ SMALL = 0.2
 _DPO = "model_name_or_path: Qwen/Qwen2.5-0.5B-Instruct\ndataset_name: pairs.jsonl\nbeta: 0.1\nuse_peft: false\n"
 
 
+TRIAL = 50
+"""Steps up to which a run is a trial."""
+
+
 def check(job: Job, project: Project) -> Iterator[Said]:
     rate, lora = number(job, "learning_rate"), adapters(job)
     optim = job.get("optim")
@@ -40,6 +44,9 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     model = known(job.get("model_name_or_path"))
     if model is not None and model.billions is not None and model.billions < SMALL:
         return
+    steps = number(job, "max_steps")
+    if steps is not None and 0 < steps <= TRIAL:
+        return  # a trial, whose loss has to move at all
     low, high = USUAL[job.method, lora]
     if low <= rate <= high:
         return

@@ -25,6 +25,9 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             return
         why, key = "`packing: true` without `neat_packing: true` keeps no boundaries", "packing"
         text, change = "Set `neat_packing: true`", job.set("neat_packing", True)
+    elif job.trainer is Trainer.AXOLOTL and attention(job) in ("", None) and _no_flash(job):
+        why, key = "`sample_packing` with `flash_attention: false` has nothing that keeps samples apart", "packing"
+        text = "Set `attn_implementation: flash_attention_2` or `flex_attention`"
     elif (
         job.trainer is Trainer.AXOLOTL and attention(job) in ("sdpa", "eager") and not given(job, "pretraining_dataset")
     ):
@@ -45,6 +48,14 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             measure="dynotune plan --config sft.yaml",
         ),
     )
+
+
+def _no_flash(job: Job) -> bool:
+    """Flash attention is refused by its own key, and no other attention that keeps samples apart is asked for."""
+    others = ("flex_attention", "xformers_attention", "sdp_attention", "s2_attention", "sage_attention")
+    flash = given(job, "flash_attention")
+    asked = any((key := given(job, name)) is not None and key.value for name in (*others, "attn_implementation"))
+    return flash is not None and flash.value is False and not asked and not given(job, "pretraining_dataset")
 
 
 RULE = Rule(

@@ -21,6 +21,9 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     if job.get("fp16") is True:
         message = "cannot be scaled back, and the first update stops: `Attempting to unscale FP16 gradients`"
         stake = AtStake.STOPS
+    elif job.get("bf16") is True and job.is_given("dtype"):
+        message = "added to weights of 11 bits: small updates round to nothing, and large activations overflow"
+        stake = AtStake.RESULT
     elif is_false(job, "fp16") and is_false(job, "bf16"):
         message = "are not scaled: small ones become zero, and large ones infinite"
         stake = AtStake.RESULT

@@ -66,7 +66,10 @@ def _of_a_loop(job: Job, project: Project) -> Iterator[Said]:
         return
     scripts = [one for one in project.scripts if one.file in job.files]
     every = {one.file: one for script in scripts for one in (script, *imported(script, project))}
-    if not any(on_device(one) for one in scripts) or any(_TYPES.search(code(one)) for one in every.values()):
+    text = "\n".join(code(one) for one in every.values())
+    if job.get("mixed_precision") == "no":
+        text = re.sub("[aA]ccelerat", "", text)  # which says so itself
+    if not any(on_device(one) for one in scripts) or _TYPES.search(text):
         return
     yield Finding(
         "Weights are float32 and nothing in the loop's files asks for another type: every matrix product runs in float32,"

@@ -72,7 +72,7 @@ def as_json(result: Result) -> dict[str, Any]:
                     for step in phase.steps
                 ],
             }
-            for phase in phases(result.findings, result.cost)
+            for phase in phases(result.findings, result.cost, result.refused)
         ],
         "bottleneck": words.bottleneck(result),
         "next": words.next_action(result),

@@ -110,7 +110,7 @@ def _around(finding: Finding, result: Result) -> str:
 
 
 def _plan(result: Result) -> Iterator[Part]:
-    plan = phases(result.findings, result.cost)
+    plan = phases(result.findings, result.cost, result.refused)
     if not plan:
         return
     yield Heading("In which order")

@@ -83,7 +83,7 @@ def _html(text: str) -> str:
 
 def _plan(result: Result) -> Iterator[str]:
     number = 0
-    for phase in phases(result.findings, result.cost):
+    for phase in phases(result.findings, result.cost, result.refused):
         yield from (f"**{phase.when}**", "")
         for step in phase.steps:
             number += 1

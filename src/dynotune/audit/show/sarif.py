@@ -144,6 +144,8 @@ def _artifact(file: str) -> dict[str, str]:
 
 def _location(place: Place) -> dict[str, Any]:
     physical: dict[str, Any] = {"artifactLocation": _artifact(place.file)}
+    if place.cell:  # the lines of its JSON are others
+        return {"physicalLocation": physical, "message": {"text": place.cell}}
     if place.line:
         region = {"startLine": place.line}
         if place.column:

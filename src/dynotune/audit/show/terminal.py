@@ -125,7 +125,10 @@ def _bottom(result: Result, width: int, *, everything: bool, plan: bool) -> Iter
 
 def _to_decide(result: Result, width: int, *, everything: bool) -> Iterator[Line]:
     steps = [
-        step for phase in phases(result.findings, result.cost) if phase.when is When.DECIDE for step in phase.steps
+        step
+        for phase in phases(result.findings, result.cost, result.refused)
+        if phase.when is When.DECIDE
+        for step in phase.steps
     ]
     if not steps:
         return
@@ -141,7 +144,7 @@ def _to_decide(result: Result, width: int, *, everything: bool) -> Iterator[Line
 def plan_lines(result: Result, width: int) -> Iterator[Line]:
     """`--plan`: in which order to apply what."""
     number = 0
-    for phase in phases(result.findings, result.cost):
+    for phase in phases(result.findings, result.cost, result.refused):
         yield from _wrapped(str(phase.when), width)
         for step in phase.steps:
             number += 1

@@ -210,7 +210,7 @@ def next_action(result: Result) -> str:
         return f"Next: {text(lost.place)} was not read: {text(lost.why, 200)}. Mend that, and audit again."
     if not result.checked:
         return "Next: name what to check, such as `dynotune audit --config sft.yaml --env`."
-    plan = [phase for phase in phases(result.findings, result.cost) if phase.when is not When.DECIDE]
+    plan = [phase for phase in phases(result.findings, result.cost, result.refused) if phase.when is not When.DECIDE]
     steps: list[Step] = [step for phase in plan for step in phase.steps]
     by_fix = [step for step in steps if step.by_fix]
     wrong = next((one for one in result.findings if severity(one.stake) is Severity.ERROR), None)

@@ -135,7 +135,8 @@ def processes_of_a_node(launch: Launch, configs: Mapping[str, ConfigFile]) -> Se
         each, nodes = flags.get("nproc_per_node"), None
     elif launch.launcher.endswith("deepspeed"):
         each, nodes = flags.get("num_gpus"), None
-    elif "accelerate launch" in launch.launcher:
+    elif "accelerate launch" in launch.launcher or launch.program.startswith("trl "):
+        flags = flags if launch.launcher else launch.flags
         found: dict[str, Setting] = {}
         for name in launch.configs:
             if name in configs and configs[name].kind == "accelerate":

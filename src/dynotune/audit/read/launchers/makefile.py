@@ -21,7 +21,8 @@ def recipes(text: str) -> tuple[str, dict[int, int]]:
         elif found := _ASSIGNMENT.match(line):
             name, operator, value = found[1], found[2], _VARIABLE.sub(r"${\1}", found[3].partition(" #")[0].strip())
             quoted = value.rstrip("\\").replace('"', '\\"')
-            row = f'{name}{"+=" if operator == "+=" else "="}"{quoted}"'
+            shown = "export " if line.lstrip().startswith("export ") and operator != "+=" else ""
+            row = f'{shown}{name}{"+=" if operator == "+=" else "="}"{quoted}"'
             if value.endswith("\\"):
                 row = row[:-1] + " \\"
         else:

@@ -1,4 +1,7 @@
-"""Constant expressions, followed through names, functions and files. Nothing is executed and nothing imported."""
+"""Constant expressions, followed through names, functions and files. Nothing is executed and nothing imported.
+
+Longer than most files: expressions, names and functions ask one another for their values, so that none stands alone.
+"""
 
 import ast
 from collections.abc import Mapping, Sequence

@@ -9,6 +9,8 @@ import tokenize
 import warnings
 from dataclasses import dataclass
 
+from dynotune.audit.cells import MARK
+
 LONGEST = 2_000_000
 """Characters. A file above this is data or generated; reading it would take seconds."""
 
@@ -184,7 +186,7 @@ def _cells(text: str) -> str | None:
         source = "".join(part for part in source if isinstance(part, str)) if isinstance(source, list) else source
         if not isinstance(source, str):
             continue
-        lines.append(f"# cell {number}")
+        lines.append(f"{MARK}{number}")
         whole = source.lstrip().startswith("%%")
         for line in source.replace("\r\n", "\n").replace("\r", "\n").replace("\f", " ").split("\n"):
             named = _MAGIC_VALUE.match(line)

@@ -1,0 +1,89 @@
+"""DST056: a launcher's accumulation is worked out for another number of processes than it starts."""
+
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.launch import Launch
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_COUNT = re.compile(
+    r"^\s*(?:export\s+)?(\w*(?:GPUS|PROCESSES|WORLD_SIZE|NPROC\w*|NUM_DEVICES))=[\"']?(\d+)[\"']?\s*(?:#.*)?$",
+    re.IGNORECASE,
+)
+
+
+def check(launch: Launch, project: Project) -> Iterator[Said]:
+    processes = _processes(launch)
+    if processes is None:
+        return
+    lines = project.texts.get(launch.file, "").split("\n")
+    for number, line in enumerate(lines[: launch.place.line], 1):
+        found = _COUNT.match(line)
+        if found is None or int(found[2]) == processes:
+            continue
+        worked = re.compile(rf"^\s*\w*ACC\w*=.*\$\(\(.*\b{found[1]}\b", re.IGNORECASE)
+        where = next((row for row, text in enumerate(lines[: launch.place.line], 1) if worked.match(text)), 0)
+        if where:
+            yield _finding(launch, processes, found[1], int(found[2]), number, where)
+            return
+
+
+def _processes(launch: Launch) -> int | None:
+    """Of all machines together."""
+    if "accelerate" in launch.launcher:
+        given = launch.launcher_flags.get("num_processes")
+        return given.value if given is not None and type(given.value) is int else None
+    each, nodes = launch.launcher_flags.get("nproc_per_node"), launch.launcher_flags.get("nnodes")
+    if "torchrun" not in launch.launcher or each is None or type(each.value) is not int:
+        return None
+    many = nodes.value if nodes is not None else 1
+    return each.value * many if type(many) is int else None
+
+
+def _finding(launch: Launch, processes: int, name: str, counted: int, number: int, where: int) -> Finding:
+    flag = launch.launcher_flags.get("num_processes") or launch.launcher_flags.get("nproc_per_node")
+    machines = launch.launcher_flags.get("num_machines")
+    every = " (`--num_processes` counts those of all machines)" if machines is not None and machines.value != 1 else ""
+    return Finding(
+        f"The accumulation is worked out for `{name}={counted}`, and {processes} processes are started{every}: a step holds"
+        f" {processes / counted:g} times the rows that were meant.",
+        place=flag.place if flag is not None and flag.place.line else launch.place,
+        evidence=Evidence(Level.RESOLVED, {name: counted, "processes": processes}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"Start `${name}` processes, or count with what is started.",
+            accuracy="Steps hold the rows that were meant.",
+        ),
+        also=(Place(launch.file, number), Place(launch.file, where)),
+    )
+
+
+_RUN = """NUM_GPUS={}
+ACCUMULATION=$((64 / NUM_GPUS / 2))
+accelerate launch --num_processes 4 -m trl.scripts.sft --config sft.yaml --gradient_accumulation_steps $ACCUMULATION
+"""
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nper_device_train_batch_size: 2\n"
+RULE = Rule(
+    code="DST056",
+    name="counted-for-other-processes",
+    summary="A launcher works its accumulation out for other processes than it starts.",
+    group=Group.CORRECTNESS,
+    subject=Subject.LAUNCH,
+    check=check,
+    page=Page(
+        what="A shell script divides a total batch by a number of GPUs, and its launcher is given another"
+        " number of processes.",
+        why="Steps hold other rows than were meant, and GPUs may idle: Accelerate's `--num_processes` counts those of all"
+        " machines.",
+        detected="E1: the variable that the accumulation is worked out with, against the launcher's flags.",
+        proven="The number of steps that the run prints.",
+        deliberate=("Part of the GPUs serve something else, and the batch is meant smaller.",),
+        sources=("accelerate's documentation of `accelerate launch`",),
+    ),
+    bad=Example({"run.sh": _RUN.format(8), "sft.yaml": _SFT}, says="worked out for"),
+    good=Example({"run.sh": _RUN.format(4), "sft.yaml": _SFT}),
+)

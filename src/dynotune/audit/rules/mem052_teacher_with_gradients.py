@@ -1,0 +1,91 @@
+"""MEM052: a model that is not trained runs with its graph kept."""
+
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.steps import loops
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_FROZEN = r"teacher\w*|ref(erence)?(_model|_policy)?|\w+_ref|frozen_\w+|\w*_teacher"
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    optimized = " ".join(
+        line
+        for line in script.source.split("\n")
+        if re.search(r"\.(named_)?parameters\(\)", line) and "requires_grad" not in line
+    )
+    for loop in loops(script):
+        for call in loop.calls:
+            name = call.name
+            if call.on or not call.each_step or not re.fullmatch(_FROZEN, name) or _has_no_graph(script, call, name):
+                continue
+            if re.search(rf"\b{re.escape(name)}\.(named_)?parameters\(", optimized):
+                continue
+            yield Finding(
+                f"`{name}(...)` runs with gradients on, and no optimizer trains it: its whole graph is kept,"
+                f" and `backward()`"
+                " computes gradients of all its weights.",
+                place=call.place,
+                evidence=Evidence(Level.TEXT, {"model": name}),
+                stake=Stake(
+                    AtStake.MEMORY, source="the activations of its forward pass and a gradient for each weight"
+                ),
+                remedy=Remedy(
+                    Risk.SAFE,
+                    f"Run it under `with torch.no_grad():`, or `{name}.requires_grad_(False)` after loading.",
+                    measure="dynotune profile -- python train.py",
+                ),
+            )
+            return
+
+
+def _has_no_graph(script: Script, call: Call, name: str) -> bool:
+    held = " ".join(around.name for around in call.around if around.kind == "with")
+    if re.search(r"no_grad|inference_mode|set_grad_enabled\(False", held):
+        return True
+    own = re.escape(name)
+    asked = rf"\b{own}(\.\w+)*\.requires_grad_\(\s*False"
+    each = rf"in {own}\.parameters\(\)\s*:\s*\n?\s*\w+\.requires_grad"
+    made = rf"{own}\s*=\s*\w*(freeze|frozen)\w*\("
+    return any(re.search(one, script.source) for one in (asked, each, made))
+
+
+_LOOP = """import torch
+from transformers import AutoModelForCausalLM
+
+teacher = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B").cuda().eval()
+optimizer = torch.optim.AdamW(student.parameters(), lr=1e-5, fused=True)
+for batch in train_loader:
+    {}
+        wanted = teacher(**batch).logits
+    loss = distance(student(**batch).logits, wanted)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+RULE = Rule(
+    code="MEM052",
+    name="teacher-with-gradients",
+    summary="A teacher or reference runs with its graph kept.",
+    group=Group.MEMORY,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="`eval()` turns dropout off, not gradients. A model that is only asked keeps every activation for"
+        " a backward pass,"
+        " and gets gradients that nobody reads, unless it runs under `no_grad` or its weights want none.",
+        why="A teacher of 7B costs its activations and 14 GB of gradients, and twice its forward pass in the backward one.",
+        detected="E0: a model called teacher or reference is called in a training loop under no `no_grad`; its"
+        " weights go to no"
+        " optimizer, and nothing sets `requires_grad_(False)`.",
+        proven="`teacher.lm_head.weight.grad` is None after a step.",
+        deliberate=("It is trained by another file.",),
+        sources=("PyTorch's notes on autograd: evaluation mode and no-grad mode",),
+    ),
+    bad=Example({"train.py": _LOOP.format("with torch.enable_grad():")}, says="gradients on"),
+    good=Example({"train.py": _LOOP.format("with torch.no_grad():")}),
+)

@@ -1,0 +1,78 @@
+"""PRC009: float16 under autocast, and nothing scales the loss."""
+
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.steps import loops
+from dynotune.audit.facts.together import code, together
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_SCALES = re.compile(
+    r"GradScaler|[sS]caler|loss_scale|Accelerator\(|deepspeed|Fabric\(|ShardedGradScaler|amp\.scale_loss"
+)
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    if "autocast" not in script.source or any(_SCALES.search(code(one)) for one in together(script, project)):
+        return
+    if not any(True for _ in loops(script)):
+        return
+    for call in script.calls_of("autocast"):
+        dtype = call.arguments.get("dtype") or call.arguments.get("1")
+        device = call.arguments.get("device_type") or call.arguments.get("0")
+        on_cuda = call.name == "torch.cuda.amp.autocast" or (
+            device is not None and str(device.value).startswith("cuda")
+        )
+        half = dtype.value == "float16" if dtype is not None else on_cuda
+        if not call.name.startswith("torch.") or not half or not on_cuda:
+            continue
+        yield Finding(
+            "The forward pass runs in float16, and no `GradScaler` scales the loss: gradients below 6e-8 are"
+            " zero, and most of a"
+            " language model's are small.",
+            place=call.place,
+            evidence=Evidence(Level.TEXT, {"autocast": "float16", "scaler": None}),
+            stake=Stake(AtStake.RESULT),
+            remedy=Remedy(
+                Risk.NUMERIC,
+                "Use `torch.bfloat16`, which needs no scaler, on any GPU since Ampere; else `torch.amp.GradScaler`.",
+                accuracy="Small gradients are no longer lost.",
+                measure="Count the gradients that are exactly zero.",
+            ),
+        )
+        return
+
+
+_LOOP = """import torch
+
+for batch in train_loader:
+    with torch.autocast("cuda", dtype=torch.{}):
+        loss = model(**batch).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+RULE = Rule(
+    code="PRC009",
+    name="float16-without-a-scaler",
+    summary="A loop computes in float16 without scaling its loss.",
+    group=Group.CORRECTNESS,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="float16 holds nothing below 6e-8. PyTorch's recipe scales the loss up before the backward pass"
+        " and the gradients"
+        " down before the update.",
+        why="Without it small gradients are zero: the model learns from the large ones alone, and nothing is printed.",
+        detected="E0: autocast to float16 (the default on CUDA) in a file with a training loop, and no scaler, Accelerate or"
+        " DeepSpeed in the files that work together.",
+        proven="Count exact zeros among the gradients, in float16 and in bfloat16.",
+        deliberate=("The loss is scaled by hand.",),
+        sources=("PyTorch's documentation of automatic mixed precision: gradient scaling",),
+    ),
+    bad=Example({"train.py": _LOOP.format("float16")}, says="no `GradScaler`"),
+    good=Example({"train.py": _LOOP.format("bfloat16")}),
+)
