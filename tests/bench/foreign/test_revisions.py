@@ -10,6 +10,8 @@ import pytest
 from dynotune.bench.foreign.measure import Command
 from dynotune.bench.foreign.process import run
 from dynotune.bench.foreign.revisions import checked_out, git, resolved
+from dynotune.bench.result import Result, Verdict
+from dynotune.cli import run as command_line
 from dynotune.errors import ConfigError
 
 SAYS = "import sys, project, numpy; print(project.WHICH, project.__file__, sys.prefix)"
@@ -115,3 +117,45 @@ def test_outside_of_git_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     with pytest.raises(ConfigError, match="needs a project in git"):
         git("rev-parse", "--show-toplevel")
+
+
+TRAIN = """
+import json, project, time
+time.sleep(0.05)
+print(json.dumps({"tokens": 1000, "seconds": project.SECONDS}))
+"""
+
+
+@pytest.mark.long
+def test_two_commits_from_words_to_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The newer one is twice as fast, by what each tells of itself; the changed file of the working tree is not measured."""
+    top = tmp_path / "project"
+    (top / "src" / "project").mkdir(parents=True)
+    (top / "train.py").write_text(TRAIN)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setenv("DYNOTUNE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(top)
+    source = top / "src" / "project" / "__init__.py"
+    subprocess.run(["git", "init", "--quiet"], check=True)
+    author = ["-c", "user.name=n", "-c", "user.email=n@example.org"]
+    for which, seconds in (("old", 0.04), ("new", 0.02)):
+        source.write_text(f"SECONDS = {seconds}\n")
+        subprocess.run(["git", "add", "."], check=True)
+        subprocess.run(["git", *author, "commit", "--quiet", "--message", which], check=True)
+        subprocess.run(["git", "tag", which], check=True)
+    source.write_text("SECONDS = 0.0001\n")
+    out = tmp_path / "out"
+    words = ["--pairs", "2", "--most_pairs", "2", "--label", "both", "--out", str(out), "--json"]
+    assert command_line(["bench", "--rev", "old", "--rev", "new", *words, "--", "python", "train.py"]) == 0
+    found = Result.model_validate_json(capsys.readouterr().out)
+    [comparison] = found.comparisons
+    assert (found.kind, comparison.verdict) == ("revisions", Verdict.FASTER)
+    assert comparison.ratio is not None
+    assert comparison.ratio.estimate == pytest.approx(2.0)
+    assert found.commit == git("rev-parse", "new")[:12]
+    assert found.notes[0] == "The working tree has changes that are in no commit: they were not measured."
+    assert "both" in found.name
+    assert Result.read(out / "bench.json") == found
+    assert worktrees(top) == 1

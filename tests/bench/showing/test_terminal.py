@@ -12,7 +12,7 @@ from rich.console import Console
 
 from dynotune.bench.judging.phrases import gain, holds_one, ratio
 from dynotune.bench.judging.sentence import closing
-from dynotune.bench.result import Check, Expectation, Interval, Parity, Result
+from dynotune.bench.result import Check, Expectation, Interval, Parity, Result, Verdict
 from dynotune.bench.showing.markdown import markdown
 from dynotune.bench.showing.shown import shown
 from dynotune.bench.showing.terminal import LINES, cropped, screen, show
@@ -101,9 +101,14 @@ def test_a_gate_that_says_differs_hides_a_speed_that_the_verdict_forgot() -> Non
     assert not RATIO.search(text(made.ab(parity=differs, expectations=())).replace("±0.3 %", ""))
 
 
-def test_behavioural_stands_on_every_line_that_quotes_the_speed() -> None:
+@pytest.mark.parametrize("verdict", [Verdict.FASTER, Verdict.SAME, Verdict.UNRESOLVED, Verdict.SUSPECT])
+def test_behavioural_stands_on_every_line_that_quotes_the_speed(verdict: Verdict) -> None:
     kind = (Parity(arm="b.yaml", against="a.yaml", kind="behavioural", state="behavioural"),)
-    for page in (text(made.ab(parity=kind, expectations=())), markdown(made.ab(parity=kind, expectations=()))):
+    [one] = made.ab().comparisons
+    result = made.ab(
+        parity=kind, expectations=(), comparisons=(one.model_copy(update={"verdict": verdict, "why": "so it is"}),)
+    )
+    for page in (text(result), markdown(result)):
         quoting = [line for line in page.splitlines() if RATIO.search(line) and "b.yaml" in line]
         assert len(quoting) == 3
         assert all("behavioural" in line for line in quoting)

@@ -26,7 +26,7 @@ def _of_one(result: Result, one: Comparison) -> str:
     arm, other, trains = name(one.arm), name(one.against), "trains"
     if result.kind in ("ladder", "attribute"):
         count = len({each.label for each in result.comparisons if each.role in ("alone", "last", "step")})
-        arm, trains = f"all {count} changes together", "train"
+        arm, trains = "both changes together" if count == 2 else f"all {count} changes together", "train"
     failed = next((a for a in result.arms if a.name in (one.arm, one.against) and a.failed), None)
     if failed is not None:
         return f"{name(failed.name)} could not be measured: {printable(failed.failed or '', 100)}."
@@ -35,12 +35,13 @@ def _of_one(result: Result, one: Comparison) -> str:
         return f"{arm} and {other} are not comparable: {why}."
     if one.ratio is None:
         return f"{arm} was not compared with {other}{f': {_reason(one)}' if one.why else ''}."
-    speed = phrases.ratio(one.ratio)
+    speed, kind = phrases.ratio(one.ratio), label_of_kind(result, one.arm, one.against)
+    of_kind = f"{speed} ({kind})" if kind else speed
     match one.verdict:
         case Verdict.SUSPECT:
-            return f"No claim for {arm}: {speed} is suspect, {_reason(one)}."
+            return f"No claim for {arm}: {of_kind} is suspect, {_reason(one)}."
         case Verdict.UNRESOLVED:
-            return f"Whether {arm} {trains} faster than {other} is not resolved: {speed}{_needs(one)}."
+            return f"Whether {arm} {trains} faster than {other} is not resolved: {of_kind}{_needs(one)}."
         case Verdict.SAME:
             text = f"{arm} {trains} as fast as {other}: {phrases.NO_EFFECT} beyond 1 %, {speed}"
         case _:
