@@ -90,6 +90,10 @@ class Encoder:
             return []
         return [finding.sentence for finding in self.template_report.findings if self.notices[finding.name]]
 
+    def get_ready(self) -> None:
+        """What many rows are worth, done now: before this process is copied, say."""
+        self._tokeniser.look_words_up()
+
     def encode(self, rows: Sequence[Row]) -> list[Encoded]:
         """One result a row, in order.
 

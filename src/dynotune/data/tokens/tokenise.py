@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dynotune.data.tokens.words import WordTokens
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 REMEMBERED = 200_000
 """Words whose tokens a worker's tokenizer remembers, in about 25 MB. The library's own number, 10,000, is used up within a
 few hundred conversations, and costs a tenth more time."""
+
+WORTH_LOOKING_UP = 200_000
+"""Characters from which on words are looked up: a quarter of a second of the library, where getting ready takes a tenth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,29 @@ class BatchTokeniser:
         self._rust = _plain_rust_tokenizer(tokenizer)
         self.has_offsets = bool(tokenizer.is_fast)
         self.thread_safe = self._rust is not None
+        self._words: WordTokens | None = None
+        self._wait = WORTH_LOOKING_UP
+        """Characters that the library does before words are looked up."""
+
+    def look_words_up(self) -> None:
+        """From now on, where that gives the same ids."""
+        self._wait = 0
+        # What it is told of its special tokens changes what it takes for one.
+        if self._rust is not None and not self.tokenizer.split_special_tokens:
+            self._words = WordTokens.of(self._rust)
+
+    def _looked_up(self, texts: Sequence[str]) -> list[NDArray[np.int32]] | None:
+        """The ids without special tokens of the tokenizer's own, or None where the library must do it."""
+        if self._wait > 0:
+            self._wait -= sum(map(len, texts))
+            if self._wait > 0:
+                return None
+            self.look_words_up()
+        if self._words is None or self.tokenizer.split_special_tokens:
+            return None
+        if not self._words.stands:  # it has been given tokens since
+            self.look_words_up()
+        return None if self._words is None else self._words.encode(texts)
 
     def encode(self, texts: Sequence[str], *, special: bool, offsets: bool = False) -> list[Tokens]:
         """`special`: let the tokenizer add its own BOS and EOS, as for plain text. Texts must be valid Unicode."""
@@ -49,6 +77,9 @@ class BatchTokeniser:
             self._rust.no_padding()
         if self._rust.encode_special_tokens != self.tokenizer.split_special_tokens:
             self._rust.encode_special_tokens = self.tokenizer.split_special_tokens
+        adds = special and self._rust.num_special_tokens_to_add(False) > 0
+        if not offsets and not adds and (ids := self._looked_up(texts)) is not None:
+            return [Tokens(ids_T) for ids_T in ids]
         batch = self._rust.encode_batch if offsets else self._rust.encode_batch_fast
         return [
             Tokens(np.array(e.ids, np.int32), np.array(e.offsets, np.int64).reshape(-1, 2) if offsets else None)

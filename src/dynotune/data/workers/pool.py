@@ -99,7 +99,9 @@ class Pool:
     def _copied(
         self, theirs: list[socket.socket], kept: tuple[int, ...], config: DataConfig, tokenizer: PreTrainedTokenizerBase
     ) -> Copy:
-        encoder = ChunkEncoder(config, Encoder(tokenizer, config))
+        rows = Encoder(tokenizer, config)
+        rows.get_ready()
+        encoder = ChunkEncoder(config, rows)
 
         def work(results: IO[bytes]) -> None:
             os.environ.update(_ONE_CORE)

@@ -146,7 +146,9 @@ def _encoder(setup: bytes) -> Any:
     gc.set_threshold(200_000, 50, 100)  # rows hold no cycles
     config, tokenizer = _loads(setup)
     remember_words(tokenizer)
-    return ChunkEncoder(config, Encoder(tokenizer, config))
+    rows = Encoder(tokenizer, config)
+    rows.get_ready()
+    return ChunkEncoder(config, rows)
 
 
 def _loads(frame: bytes) -> Any:
