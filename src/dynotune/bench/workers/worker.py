@@ -19,11 +19,11 @@ import torch
 from rich.console import Console
 
 from dynotune.bench.workers.door import address
-from dynotune.bench.workers.products import best_product
 from dynotune.bench.workers.stage import Stage, quiet
 from dynotune.config.load import load_config
 from dynotune.config.whole import METHODS, WholeConfig
 from dynotune.errors import ConfigError, DynotuneError
+from dynotune.measure.calibration import best_product
 from dynotune.parallel.join import joined, place
 from dynotune.parallel.launch import must_be_launched, refuse_missing_gpus, run_processes
 from dynotune.parallel.ranks import Ranks
@@ -75,7 +75,7 @@ class Worker:
         return self._standing.lengths(**order)
 
     def _products(self) -> dict[str, Any]:
-        return {"flops": best_product(self.device)}
+        return {"flops": best_product(self.device, torch.bfloat16)}
 
     def _worst(self) -> dict[str, Any]:
         return self._standing.worst(self.console.print)
