@@ -27,7 +27,7 @@ class Rows(Dataset[torch.Tensor]):
         return torch.arange(i, i + 24)
 
 
-def profile(loading: float | None = None, reads: bool = False, fused: bool = True, precision: str = "") -> Findings:
+def traced_run(loading: float | None = None, reads: bool = False, fused: bool = True, precision: str = "") -> Record:
     """Three timed steps of a plain loop and a traced one."""
     model = tiny_model()
     optimizer = torch.optim.AdamW(model.parameters(), fused=fused, foreach=False)
@@ -57,7 +57,11 @@ def profile(loading: float | None = None, reads: bool = False, fused: bool = Tru
     assert traced.evidence is not None
     one = Traced(5, traced.events, traced.where, facts=dict(traced.evidence.facts))
     environment = Environment("cpu", loader_workers=0)
-    return analyse(Record("torch", tuple(timed[1:]), (one,), environment, facts, optimizer=optimizer_name(optimizer)))
+    return Record("torch", tuple(timed[1:]), (one,), environment, facts, optimizer=optimizer_name(optimizer))
+
+
+def profile(**planted: Any) -> Findings:
+    return analyse(traced_run(**planted))
 
 
 def names(findings: Findings) -> set[str]:
