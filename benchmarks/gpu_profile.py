@@ -1,6 +1,6 @@
 """`dynotune profile` on a GPU: a packed run of ours with LoRA on the 7B shape, and what the profile must say of it.
 
-    python benchmarks/gpu_profile.py --output OUT [--commit COMMIT] [--steps 12] [--layers 28] [--tiny]
+    python benchmarks/gpu_profile.py --output OUT [--commit COMMIT] [--steps 12] [--layers 28] [--seconds 95] [--tiny]
 
 Random weights, documents of lognormal length (median 200), 16,384 tokens a step: the run of the first row of what peers were
 compared by. Arms: `as it comes`; `reads`, with a callback that reads a value every step and so makes the host wait (the
@@ -10,8 +10,10 @@ warms up in about 25 s, takes 12 steps of 0.9 s and three traced ones of 1-2 s.
 Checked, and the exit code is 1 where one fails: classes add up to the step within 1e-6; below 2 % of the step in kernels
 that no rule knows; GEMM is the largest class and at most 1.6 times its floor; the traced steps are below 1.5 times as long
 as the timed ones; a kept calibration is read in 0.1 s; `reads` is named. Not judged but kept: every class with its floor,
-the ceilings, the remedies with their ceilings, what is expected. JSON: commit, command, hardware, versions, spread. `--tiny`
-rehearses it on the CPU, where only the first check is made.
+the ceilings, the remedies with their ceilings, what is expected. JSON: commit, command, hardware, versions, spread. It is
+written before the first arm and behind each; an arm for which there is no time in `--seconds`, by what the one before it
+took, is left out and said to be; a record is kept before it is read. `--tiny` rehearses it on the CPU, where only the first
+check is made.
 """
 
 import argparse
@@ -20,6 +22,7 @@ import platform
 import sys
 import tempfile
 import time
+import traceback
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -42,6 +45,7 @@ from dynotune.profile.breakdown import breakdown_of
 from dynotune.profile.keep import as_json, keep
 from dynotune.profile.own import Asked, observe
 from dynotune.profile.record import Record
+from dynotune.profile.record_file import write_record
 from dynotune.speedups.machine import machine_of
 from dynotune.train.given import Given
 
@@ -85,11 +89,14 @@ def arm(name: str, config: SFTConfig, steps: int, out: Path) -> dict[str, Any]:
     began = time.perf_counter()
     record = observed(config, steps, name == "reads")
     took = time.perf_counter() - began
+    folder = out / name.replace(" ", "-")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_record(record, folder / "observed.json.gz")  # whatever becomes of its reading
     began = time.perf_counter()
     findings, breakdown = analyse(record), breakdown_of(record)
     analysed = time.perf_counter() - began
     assert breakdown is not None
-    files = keep(record, findings, out / name.replace(" ", "-"))
+    files = keep(record, findings, folder)
     row = breakdown.row(Work.GEMM)
     total = sum(one.seconds for one in findings.rows)
     # Of the kernels as they were traced, before they are put on the scale of the timed steps.
@@ -115,6 +122,13 @@ def arm(name: str, config: SFTConfig, steps: int, out: Path) -> dict[str, Any]:
     }
 
 
+def write(out: Path, result: dict[str, Any]) -> None:
+    """Whole or not at all: a call may be cut off."""
+    half = out / "gpu_profile.part"
+    half.write_text(json.dumps(result, indent=1) + "\n")
+    half.replace(out / "gpu_profile.json")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, required=True)
@@ -123,7 +137,9 @@ def main() -> int:
     parser.add_argument("--layers", type=int)
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--arms", default="as it comes,reads")
+    parser.add_argument("--seconds", type=float, default=600.0, help="that may pass in all")
     args = parser.parse_args()
+    started = time.perf_counter()
     device = torch.device("cpu" if args.tiny else "cuda")
     layers = args.layers or (2 if args.tiny else 28)
     args.output.mkdir(parents=True, exist_ok=True)
@@ -144,19 +160,29 @@ def main() -> int:
         "checks": {"a kept calibration is read at once": cached < CACHED},
         "arms": {},
     }  # fmt: skip
+    longest = 0.0
+    write(args.output, result)
     for name in args.arms.split(","):
+        if time.perf_counter() - started + longest > args.seconds:
+            result["arms"][name] = {"error": f"no time was left for it ({longest:.0f} s)", "checks": {"ran": False}}
+            print(f"{name}: left out, no time")
+            continue
+        began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             more = {"speedups": {"prefetch": "off"}} if name == "no prefetch" else {}
             config = config_of(Path(folder), args.tiny, layers, **more)
             try:
                 result["arms"][name] = arm(name, config, args.steps, args.output)
-            except (RuntimeError, ValueError, AssertionError) as error:  # the other arm is still worth its time
-                result["arms"][name] = {"error": f"{type(error).__name__}: {error}"[:2000], "checks": {"ran": False}}
-        (args.output / "gpu_profile.json").write_text(json.dumps(result, indent=1) + "\n")
-        print(name, json.dumps(result["arms"][name]["checks"]))
+            except Exception as error:  # noqa: BLE001 - what was measured so far and the other arm are worth more
+                told = "".join(traceback.format_exception(error))[-4000:]
+                result["arms"][name] = {"error": told, "checks": {"ran": False}}
+                print(told)
+        longest = max(longest, time.perf_counter() - began)
+        write(args.output, result)
+        print(name, json.dumps(result["arms"][name]["checks"]), f"{time.perf_counter() - began:.0f} s", flush=True)
     every = [result["checks"], *(one["checks"] for one in result["arms"].values())]
     result["ok"] = all(all(one.values()) for one in every)
-    (args.output / "gpu_profile.json").write_text(json.dumps(result, indent=1) + "\n")
+    write(args.output, result)
     print("ok" if result["ok"] else "FAILED")
     return 0 if result["ok"] else 1
 
