@@ -62,7 +62,7 @@ def profile(
     from dynotune.profile.foreign import command as foreign
     from dynotune.profile.foreign.protocol import Asked as Watched
     from dynotune.profile.keep import as_json as plain
-    from dynotune.profile.record import read_record
+    from dynotune.profile.record_file import read_record
     from dynotune.profile.screen import show
     from dynotune.say import sayer
 

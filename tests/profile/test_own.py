@@ -18,7 +18,8 @@ from dynotune.profile.findings import Findings
 from dynotune.profile.keep import keep
 from dynotune.profile.observer import TRACED
 from dynotune.profile.own import Asked, observe
-from dynotune.profile.record import Record, read_record
+from dynotune.profile.record import Record
+from dynotune.profile.record_file import read_record
 from dynotune.profile.screen import LINES, screen
 from tests.tiny import chats, tiny_model, tiny_tokenizer
 

@@ -134,6 +134,21 @@ def test_communication_that_nothing_hides() -> None:
     assert sum(row.seconds for row in found.rows) == pytest.approx(found.step_seconds)
 
 
+@pytest.mark.parametrize("slow", [0, 2])
+def test_the_slowest_rank_is_named_also_where_it_is_the_one_that_is_shown(slow: int) -> None:
+    own = {rank: 900e-6 if rank == slow else 600e-6 for rank in range(4)}
+    found = analyse(replace(record(busy()), own_seconds=own))
+    one = the(found, "ranks-wait")
+    assert f"rank {slow} is the slowest: its own work takes 0.9 ms, that of others 0.6 ms" in one.sentence
+    assert one.seconds == pytest.approx(300e-6)
+
+
+def test_even_ranks_wait_for_nobody() -> None:
+    """The control."""
+    found = analyse(replace(record(busy()), own_seconds={0: 900e-6, 1: 905e-6}))
+    assert not [one for one in found.found if one.name == "ranks-wait"]
+
+
 def test_without_a_trace_the_timing_is_still_read() -> None:
     found = analyse(record(traced=(), timed=timed(0.1, data_wait=0.05)))
     assert the(found, "slow-loader").seconds == pytest.approx(0.05)

@@ -7,7 +7,7 @@ import pytest
 
 from dynotune.errors import DataError
 from dynotune.profile.analyse import analyse
-from dynotune.profile.record import of_json, read_record, to_json, write_record
+from dynotune.profile.record_file import of_json, read_record, to_json, write_record
 from tests.profile.made import record
 
 

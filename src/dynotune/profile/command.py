@@ -19,7 +19,8 @@ from dynotune.profile.analyse import analyse
 from dynotune.profile.findings import Findings
 from dynotune.profile.keep import keep
 from dynotune.profile.own import Asked, observe
-from dynotune.profile.record import Record, read_record
+from dynotune.profile.record import Record
+from dynotune.profile.record_file import read_record
 from dynotune.say import sayer
 
 SNAPSHOT = "memory.pickle"

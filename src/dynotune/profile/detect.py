@@ -16,12 +16,11 @@ from dynotune.profile import attention
 from dynotune.profile.breakdown import Breakdown, quiet
 from dynotune.profile.cycles import periodic
 from dynotune.profile.findings import Finding
+from dynotune.profile.in_words import ms, percent
 from dynotune.profile.precision import full_precision_share
+from dynotune.profile.ranks import WAIT_SHARE, waiting_for_ranks
 from dynotune.profile.record import Record
 from dynotune.profile.remedies import remedy
-
-WAIT_SHARE = 0.03
-"""Of a step: waits for data or ranks above it are said."""
 
 LEAST_WAIT = 2e-4
 """Seconds: a loader that hands out what is ready already takes some of them."""
@@ -38,7 +37,6 @@ UPDATE_SHARE = 0.03
 UPDATE_LAUNCHES = 60
 """Kernels in an update; a fused one has some for each group of tensors, whatever their number."""
 
-EXPOSED_SHARE = 0.05
 PAGEABLE_SHARE = 0.01
 
 Detector = Callable[[Record, Breakdown | None], Iterator[Finding]]
@@ -69,7 +67,7 @@ def slow_loader(record: Record, breakdown: Breakdown | None) -> Iterator[Finding
     workers = record.environment.loader_workers
     ahead = "one worker makes" if workers == 1 else f"{workers} workers make"
     by = "" if workers is None else f"; {ahead} batches ahead"
-    sentence = f"waiting for data takes {_ms(waits)} of each step ({_percent(waits / step)}){by}"
+    sentence = f"waiting for data takes {ms(waits)} of each step ({percent(waits / step)}){by}"
     yield Finding("slow-loader", sentence, waits, remedy(record, "slow-loader", waits, step))
 
 
@@ -86,7 +84,7 @@ def host_reads(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]
             return
         sentence = (
             f"the host waits for the device {count:.0f} times a step{where}, and then the device for the host:"
-            f" {_ms(cost)} a step ({_percent(cost / step)})"
+            f" {ms(cost)} a step ({percent(cost / step)})"
         )
         yield Finding("host-reads", sentence, cost, remedy(record, "host-reads", cost, step))
     elif count >= 1 and record.environment.world == 1:  # what ranks agree on is read too
@@ -139,7 +137,7 @@ def full_precision(record: Record, breakdown: Breakdown | None) -> Iterator[Find
     faster = rates[asked] / rates["float32"] if rates.get(asked) and rates.get("float32") else 2.0
     products = sum(breakdown.row(work).seconds for work in (Work.GEMM, Work.LORA, Work.HEAD))
     saves = products * share * max(0.0, 1 - 1 / faster)
-    sentence = f"{asked} was asked for and {_percent(share)} of the FLOPs of matrix products ran in float32"
+    sentence = f"{asked} was asked for and {percent(share)} of the FLOPs of matrix products ran in float32"
     name = "full-precision-products"
     yield Finding(name, sentence, saves, remedy(record, name, saves, breakdown.seconds))
 
@@ -152,9 +150,7 @@ def low_fill(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
     step = step_seconds(record, breakdown)
     by_token = 1.0 if breakdown is None else 1 - breakdown.share(Work.OPTIMIZER, Work.COMMUNICATION, *IDLE)
     saves = step * by_token * (1 - real / processed)
-    sentence = (
-        f"{_percent(1 - real / processed)} of the processed tokens are padding (fill {_percent(real / processed)})"
-    )
+    sentence = f"{percent(1 - real / processed)} of the processed tokens are padding (fill {percent(real / processed)})"
     yield Finding("low-fill", sentence, saves, remedy(record, "low-fill", saves, step))
 
 
@@ -169,7 +165,7 @@ def recompiling(record: Record, breakdown: Breakdown | None) -> Iterator[Finding
     step = step_seconds(record, breakdown)
     sentence = (
         f"torch.compile made {graphs} new graphs in {len(with_it)} of {len(record.timed)} steps after warming up: shapes"
-        f" still change ({_ms(lost)} a step on average)"
+        f" still change ({ms(lost)} a step on average)"
     )
     yield Finding("recompiling", sentence, lost, remedy(record, "recompiling", lost, max(step, lost)))
 
@@ -185,8 +181,8 @@ def unfused_optimizer(record: Record, breakdown: Breakdown | None) -> Iterator[F
     calls = _update_calls(record, breakdown.on_device)
     what = "kernels" if breakdown.on_device else "operators"
     sentence = (
-        f"the optimizer ({record.optimizer or 'its kind is not known'}) takes {_ms(row.seconds)} of each step"
-        f" ({_percent(row.share)}) in {calls:.0f} {what}: it is not fused"
+        f"the optimizer ({record.optimizer or 'its kind is not known'}) takes {ms(row.seconds)} of each step"
+        f" ({percent(row.share)}) in {calls:.0f} {what}: it is not fused"
     )
     yield Finding("unfused-optimizer", sentence, saves, remedy(record, "unfused-optimizer", saves, step))
 
@@ -221,7 +217,7 @@ def weights_elsewhere(record: Record, breakdown: Breakdown | None) -> Iterator[F
         share = sum(one.parameters for one in on_cpu) / total
         where = ", ".join(sorted({one.device for one in on_cpu}))
         copies = breakdown.row(Work.COPIES).seconds if breakdown is not None else 0.0
-        sentence = f"{_percent(share)} of the weights lie on {where} and not on the GPU that trains"
+        sentence = f"{percent(share)} of the weights lie on {where} and not on the GPU that trains"
         yield Finding("weights-elsewhere", sentence, copies, remedy(record, "weights-elsewhere", copies, step))
     elif record.environment.device == "cpu" and record.environment.gpus:
         n = record.environment.gpus
@@ -236,22 +232,9 @@ def host_bound(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]
     idle = breakdown.row(Work.HOST).seconds - sum(breakdown.reads.values())
     if idle / breakdown.seconds < HOST_SHARE:
         return
-    share = _percent(idle / breakdown.seconds)
-    sentence = f"the GPU waits {_ms(idle)} of each step ({share}) for the host to launch: host-bound"
+    share = percent(idle / breakdown.seconds)
+    sentence = f"the GPU waits {ms(idle)} of each step ({share}) for the host to launch: host-bound"
     yield Finding("host-bound", sentence, idle, remedy(record, "host-bound", idle, breakdown.seconds))
-
-
-def waiting_for_ranks(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
-    if breakdown is None:
-        return
-    for name, work, words, least in (
-        ("ranks-wait", Work.RANKS, "waiting for other ranks takes", WAIT_SHARE),
-        ("exposed-communication", Work.COMMUNICATION, "communication that nothing hides takes", EXPOSED_SHARE),
-    ):
-        row = breakdown.row(work)
-        if row.share >= least:
-            sentence = f"{words} {_ms(row.seconds)} of each step ({_percent(row.share)})"
-            yield Finding(name, sentence, row.seconds, remedy(record, name, row.seconds, breakdown.seconds))
 
 
 def pageable_copies(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
@@ -264,7 +247,7 @@ def pageable_copies(record: Record, breakdown: Breakdown | None) -> Iterator[Fin
                 took += int(one.events.end[i] - one.events.start[i])
     seconds = took / 1e9 / len(record.traced)
     if seconds / breakdown.seconds >= PAGEABLE_SHARE:
-        sentence = f"batches are copied from memory that is not pinned: {_ms(seconds)} of each step"
+        sentence = f"batches are copied from memory that is not pinned: {ms(seconds)} of each step"
         yield Finding(
             "pageable-copies", sentence, seconds, remedy(record, "pageable-copies", seconds, breakdown.seconds)
         )
@@ -302,7 +285,7 @@ def slow_steps(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]
             gaps = {b.number - a.number for a, b in pairwise(with_it)}
             every = f", every {gaps.pop()} steps" if len(gaps) == 1 else ""
             mean = lost / len(record.timed)
-            cost = f"{_percent(lost / total)} of the time ({_ms(mean)} a step)"
+            cost = f"{percent(lost / total)} of the time ({ms(mean)} a step)"
             sentence = f"{len(with_it)} steps with {what}{every} take {cost}"
             yield Finding(
                 f"slow-{what}", sentence, mean, remedy(record, f"slow-{what}", mean, total / len(record.timed))
@@ -313,11 +296,3 @@ DETECTORS: Sequence[Detector] = (
     slow_loader, host_reads, full_precision, low_fill, recompiling, unfused_optimizer, weights_elsewhere, host_bound,
     waiting_for_ranks, pageable_copies, memory_retries, slow_attention, slow_steps, periodic,
 )  # fmt: skip
-
-
-def _ms(seconds: float) -> str:
-    return f"{1e3 * seconds:,.3g} ms" if seconds < 1 else f"{seconds:,.3g} s"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1f} %"

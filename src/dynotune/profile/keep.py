@@ -10,7 +10,8 @@ from dynotune.profile.findings import Findings
 from dynotune.profile.markdown import markdown
 from dynotune.profile.page import page
 from dynotune.profile.perfetto import write_trace
-from dynotune.profile.record import Record, write_record
+from dynotune.profile.record import Record
+from dynotune.profile.record_file import write_record
 
 FORMAT = 1
 """Number of the format of `profile.json`."""

@@ -1,7 +1,7 @@
 """A run of Dynotune's own, observed: opened and stood as any run, and left after the steps that were asked for."""
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +16,7 @@ from dynotune.measure.calibration import ceilings_of
 from dynotune.parallel.join import joined, place
 from dynotune.profile.facts import environment_of, model_facts, optimizer_name, places_of
 from dynotune.profile.observer import Observer
+from dynotune.profile.ranks import own_seconds
 from dynotune.profile.record import Record, SpeedupState
 from dynotune.say import sayer
 from dynotune.speedups.installed import Installed
@@ -81,7 +82,7 @@ def observe(config: WholeConfig, asked: Asked, console: Console) -> Record:
         )
         if config.model_name_or_path and Path(config.model_name_or_path).exists():
             paths["model"] = Path(config.model_name_or_path)
-        return Record(
+        record = Record(
             trainer="dynotune",
             timed=tuple(observer.timed),
             traced=tuple(observer.traced),
@@ -106,6 +107,8 @@ def observe(config: WholeConfig, asked: Asked, console: Console) -> Record:
             ),
             when=datetime.now(UTC).isoformat(timespec="seconds"),
         )
+        each = ranks.gather(own_seconds(record)) if ranks.world > 1 else []
+        return replace(record, own_seconds={rank: took for rank, took in enumerate(each) if took is not None})
 
 
 def _states(installed: Installed) -> list[SpeedupState]:

@@ -14,7 +14,7 @@ from dynotune.config.whole import METHODS
 from dynotune.errors import DynotuneError
 from dynotune.parallel.join import place
 from dynotune.profile.own import Asked, observe
-from dynotune.profile.record import write_record
+from dynotune.profile.record_file import write_record
 
 
 def main() -> int:

@@ -5,17 +5,12 @@ analysis says then what it cannot tell. JSON both ways; `profile --record` keeps
 elsewhere. The files hold no paths, host names or values of variables.
 """
 
-import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationError
+from pydantic import PlainSerializer, PlainValidator
 
-from dynotune.data.printable import printable
-from dynotune.errors import DataError
 from dynotune.measure.calibration import Ceilings
 from dynotune.measure.evidence import Evidence, Source
 from dynotune.measure.trace import add_up
@@ -26,12 +21,9 @@ from dynotune.profile.columns import events_of_json, events_to_json, where_of_js
 FORMAT = 1
 """Number of the record's format."""
 
-LARGEST = 1 << 30
-"""Bytes of a record, unpacked, that are read."""
-
 __all__ = [
     "Ceilings", "Environment", "Memory", "ModelFacts", "Record", "SpeedupState", "TimedStep", "Traced", "WarmUp",
-    "WeightGroup", "of_json", "read_record", "to_json", "write_record",
+    "WeightGroup",
 ]  # fmt: skip
 
 LOG, EVALUATE, SAVE = "log", "evaluate", "save"
@@ -258,49 +250,12 @@ class Record:
     measuring: str = ""
     """How a change is measured: a command with `{change}` in it (`dynotune bench --config x.yaml --set {change}`)."""
 
+    own_seconds: Mapping[int, float] = field(default_factory=dict)
+    """By rank, what a step takes it without communication and the wait for others (`profile.ranks`); empty: not known."""
+
     notes: tuple[str, ...] = ()
     """What could not be observed, and why."""
 
     format: int = FORMAT
     when: str = ""
     """ISO 8601."""
-
-
-@cache
-def _adapter() -> TypeAdapter[Record]:
-    return TypeAdapter(Record)
-
-
-def to_json(record: Record) -> bytes:
-    return _adapter().dump_json(record)
-
-
-def of_json(text: bytes, named: str = "the record") -> Record:
-    """Raises `DataError` for what is no record of this format."""
-    try:
-        record = _adapter().validate_json(text)
-    except (ValidationError, KeyError, IndexError, TypeError, ValueError) as error:
-        first = printable(str(error).splitlines()[0], 200)
-        raise DataError(
-            f"{named} is no record of a profile: {first}. Write one with `dynotune profile --record FILE`."
-        ) from error
-    if record.format != FORMAT:
-        raise DataError(f"{named} has format {record.format}; this version reads {FORMAT}. Profile the run again.")
-    return record
-
-
-def write_record(record: Record, path: Path) -> None:
-    """Packed with gzip. Raises `OSError`."""
-    path.write_bytes(gzip.compress(to_json(record), 6, mtime=0))
-
-
-def read_record(path: Path) -> Record:
-    """Raises `DataError` or `OSError`."""
-    try:
-        with gzip.open(path, "rb") as packed:
-            text = packed.read(LARGEST + 1)
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise DataError(f"{printable(str(path))} is no record of a profile: {error}.") from error
-    if len(text) > LARGEST:
-        raise DataError(f"{printable(str(path))} is larger than a record can be.")
-    return of_json(text, printable(str(path)))

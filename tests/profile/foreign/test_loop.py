@@ -10,7 +10,8 @@ from dynotune.measure.trace_attribution import PHASES
 from dynotune.profile.foreign.command import Options, profile
 from dynotune.profile.foreign.outcome import NothingSeenError
 from dynotune.profile.foreign.protocol import Asked
-from dynotune.profile.record import Record, of_json, to_json
+from dynotune.profile.record import Record
+from dynotune.profile.record_file import of_json, to_json
 from tests.profile.foreign.scripted import SCRIPTS, loop, one_thread
 
 __all__ = ["one_thread"]

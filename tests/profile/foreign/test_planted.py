@@ -131,3 +131,5 @@ def test_ranks_of_a_launcher_stop_at_the_same_step_and_a_slow_one_is_felt() -> N
     assert "2 ranks were observed; what is shown is of rank 0." in record.notes
     assert not any("ended with" in note for note in record.notes)
     assert names(record)[0] == "ranks-wait"
+    assert "rank 1 is the slowest: its own work takes" in sentence(record, "ranks-wait")
+    assert record.own_seconds[1] > record.own_seconds[0]

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from statistics import median
 from typing import Any
@@ -10,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from dynotune.data.printable import printable
 from dynotune.errors import DataError
+from dynotune.profile.ranks import own_seconds
 from dynotune.profile.record import Record
 
 SLOW_RANK = 1.1
@@ -30,18 +32,27 @@ def record_of(words: Sequence[str], observed: Sequence[Mapping[str, Any]], notes
     told = _only_timed(first) if "only_timed" in first else {name: first[name] for name in FIELDS if name in first}
     said = [*notes, *first.get("notes", ()), *told.pop("notes", ()), *_cost(first), *_ranks(observed)]
     try:
-        return TypeAdapter(Record).validate_python(
-            {
-                **told,
-                "notes": said,
-                "when": datetime.now(UTC).isoformat(timespec="seconds"),
-            }
-        )
+        record = _read({**told, "notes": said, "when": datetime.now(UTC).isoformat(timespec="seconds")})
+        return replace(record, own_seconds=_own(observed)) if len(observed) > 1 else record
     except (ValidationError, KeyError, IndexError, TypeError, ValueError) as error:
         raise DataError(
             f"what the processes of `{shlex.join(words)}` observed cannot be read: {printable(str(error), 300)}. Another"
             " version of Dynotune is installed in the script's environment."
         ) from error
+
+
+def _read(told: Mapping[str, Any]) -> Record:
+    return TypeAdapter(Record).validate_python(told)
+
+
+def _own(observed: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """By rank, for those that were traced."""
+    records = {
+        int(one.get("rank", 0)): _read({name: one[name] for name in FIELDS if name in one})
+        for one in observed
+        if one.get("traced")
+    }
+    return {rank: took for rank, record in records.items() if (took := own_seconds(record)) is not None}
 
 
 def _only_timed(observed: Mapping[str, Any]) -> dict[str, Any]:
