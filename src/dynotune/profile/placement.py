@@ -42,9 +42,9 @@ def placement(record: Record) -> tuple[str, ...]:
         lines.append("behind a network: " + ", ".join(f"{what} on {kind}" for what, kind in slow.items()))
     elif environment.file_systems:
         lines.append("files: " + ", ".join(f"{what} on {kind}" for what, kind in environment.file_systems.items()))
-    host = [f"{environment.threads} threads of PyTorch"] if environment.threads is not None else []
+    host = [_counted(environment.threads, "thread", " of PyTorch")] if environment.threads is not None else []
     host += [f"{environment.cores} cores"] if environment.cores is not None else []
-    host += [f"{environment.loader_workers} loader workers"] if environment.loader_workers is not None else []
+    host += [_counted(environment.loader_workers, "loader worker")] if environment.loader_workers is not None else []
     if host:
         lines.append("host: " + ", ".join((*host, *environment.variables)))
     return tuple(lines)
@@ -77,3 +77,7 @@ def cannot_know(record: Record, breakdown: Breakdown | None) -> tuple[str, ...]:
     if any(one.real_tokens is None for one in record.timed):
         lines.append("real tokens of the steps are not known: no tokens a second, and no fill")
     return tuple(lines)
+
+
+def _counted(number: int, what: str, more: str = "") -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}{more}"

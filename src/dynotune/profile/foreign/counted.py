@@ -1,0 +1,38 @@
+"""Real tokens and seconds of a script's own timed steps, for whoever compares scripts that report nothing.
+
+The script runs under the hook with nothing traced (`Asked(traced=0)`): tokens are read from the batches that its model was
+called with, seconds from the device's clock where there is one. The hook's own time is left out of them.
+"""
+
+from dataclasses import dataclass
+
+from dynotune.errors import DataError
+from dynotune.profile.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Of the timed steps."""
+
+    tokens: int
+    """Of documents, no padding."""
+
+    seconds: float
+    steps: int
+
+
+def count_of(record: Record) -> Counted:
+    """Raises `DataError` where the figure would be a guess: a batch that tells no tokens, or several ranks, of which a record
+    holds one's batches."""
+    if record.environment.world > 1:
+        raise DataError(
+            f"{record.environment.world} ranks share the steps, and the batches of one are known: have the script report its"
+            " tokens."
+        )
+    real = [one.real_tokens for one in record.timed]
+    if not real or any(n is None for n in real):
+        raise DataError(
+            "the batches of the script's model do not tell which tokens are padding: have the script report its tokens."
+        )
+    seconds = sum(one.seconds for one in record.timed)
+    return Counted(sum(n for n in real if n is not None), seconds, len(real))
