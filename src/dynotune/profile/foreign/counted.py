@@ -22,8 +22,8 @@ class Counted:
 
 
 def count_of(record: Record) -> Counted:
-    """Raises `DataError` where the figure would be a guess: a batch that tells no tokens, or several ranks, of which a record
-    holds one's batches."""
+    """Raises `DataError` where the figure would be a guess: a batch that tells no tokens, or several ranks, of which the
+    record holds one's batches."""
     if record.environment.world > 1:
         raise DataError(
             f"{record.environment.world} ranks share the steps, and the batches of one are known: have the script report its"
