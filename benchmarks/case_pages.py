@@ -38,7 +38,7 @@ def results_of(name: str, results: Path) -> list[Path]:
 def index(found: dict[str, list[Path]]) -> str:
     lines = ["| case | measured on |", "|---|---|"]
     for name, case in CASES.items():
-        where = ", ".join(_hardware(Result.read(path)) for path in found[name]) or "nothing yet"
+        where = ", ".join(dict.fromkeys(_hardware(Result.read(path)) for path in found[name])) or "nothing yet"
         lines.append(f"| [{case.title}]({name}.md) | {where} |")
     text = filled(
         "What people believe of a setting, and what `dynotune bench` says of it. Each case is one command that anybody can"

@@ -13,7 +13,7 @@ from rich.console import Console
 from dynotune.bench.judging.phrases import gain, holds_one, ratio
 from dynotune.bench.judging.sentence import closing
 from dynotune.bench.result import Check, Expectation, Interval, Parity, Result, Verdict
-from dynotune.bench.showing.markdown import markdown
+from dynotune.bench.showing.markdown import escaped, markdown
 from dynotune.bench.showing.shown import shown
 from dynotune.bench.showing.terminal import LINES, cropped, screen, show
 from tests.bench import made
@@ -281,3 +281,9 @@ def test_a_large_noise_floor_is_a_plain_number() -> None:
     assert one.noise is not None
     wide = one.model_copy(update={"noise": one.noise.model_copy(update={"floor": 1.234})})
     assert "noise floor (A/A) ±123 %" in text(wide)
+
+
+def test_the_rung_of_a_ladder_is_no_list_in_a_list() -> None:
+    """`- + fused_lora makes ...` would be a list of its own, without its plus. Control: a gain stays as it is."""
+    assert escaped("+ fused_lora makes other updates") == "\\+ fused_lora makes other updates"
+    assert escaped("+6.2 % [5.8, 6.6]") == "+6.2 % [5.8, 6.6]"

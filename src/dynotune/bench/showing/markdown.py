@@ -51,8 +51,8 @@ def table(grid: Grid) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text of others as text: no tags, links, images, code, cells, emphasis, and nobody is called by name."""
-    return re.sub(r"[&<>@\\`*|#~]|\](?=[(\[:])|://|(?<!\w)_|_(?!\w)", lambda found: _neutral(found[0]), text)
+    """Text of others as text: no tags, links, images, code, cells, lists or emphasis, and nobody is called by name."""
+    return re.sub(r"^[+-](?= )|[&<>@\\`*|#~]|\](?=[(\[:])|://|(?<!\w)_|_(?!\w)", lambda found: _neutral(found[0]), text)
 
 
 def _neutral(mark: str) -> str:
