@@ -14,8 +14,8 @@ from dynotune.audit.finding import Finding
 from dynotune.config.secrets import HIDDEN, SECRET_KEYS, masked, names_a_secret
 
 _VALUE = r"(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s,;(){}\[\]\"'`$]+)"
-_GIVEN = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)[\"']?\]?[ \t]*[:=][ \t]*" + _VALUE)
-_FLAG = re.compile(r"--(?P<name>[A-Za-z][\w.-]*)[ \t=]+" + _VALUE)
+_GIVEN = re.compile(r"(?<!\w)(?P<name>[A-Za-z_][\w.-]{0,200})[\"']?\]?[ \t]*[:=][ \t]*" + _VALUE)
+_FLAG = re.compile(r"--(?P<name>[A-Za-z][\w.-]{0,200})[ \t=]+" + _VALUE)
 _NO_SECRET = frozenset({"true", "false", "none", "null", "yes", "no", "on", "off", "str", "bool"})
 SHORTEST = 6
 """Characters of a value that is looked for everywhere, and not only behind its name."""

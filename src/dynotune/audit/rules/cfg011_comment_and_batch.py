@@ -60,6 +60,7 @@ def _comments(job: Job, project: Project) -> Iterator[tuple[str, int, str]]:
 
 def _of_the_loss(job: Job, file: str, line: int, text: str) -> Iterator[Said]:
     """The comment above or behind a key wants the loss on answers alone, and the key puts it on everything."""
+    text = text[:300]
     if not _ANSWERS.search(text) or _NOT.search(_ANSWERS.sub("", text)):
         return
     for name in ("train_on_inputs", "train_on_prompt"):
