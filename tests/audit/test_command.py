@@ -185,7 +185,7 @@ def test_pytorch_is_not_loaded(here: Path) -> None:
 def test_data_is_read_with_the_masks_of_the_job_that_names_it(tmp_path: Path) -> None:
     """Of several jobs the one that names the file; where these disagree it is said, and nothing is claimed of masks."""
     rows = '{"messages": [{"role": "user", "content": "%s"}, {"role": "assistant", "content": "b"}]}\n'
-    text = "".join(rows % ("a" * 400 + str(number)) for number in range(4))
+    text = "".join(rows % ("a word " * 100 + str(number)) for number in range(4))
     sft = "model_name_or_path: a/b\ndataset_name: {}\nmax_length: 512\nassistant_only_loss: {}\n"
     files = {"mine.jsonl": text, "a.yaml": sft.format("mine.jsonl", "true"), "b.yaml": sft.format("x/y", "false")}
     result = audited(tmp_path / "one", files, data=[tmp_path / "one" / "mine.jsonl"])
