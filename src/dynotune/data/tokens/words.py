@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 REMEMBERED = 200_000
 """Words. With their ids they take up to 40 MB a process; then remembering begins anew."""
 
-LONGEST = 128
-"""Characters of a word that is remembered."""
+LONGEST = 32
+"""Characters of a word that is remembered: longer ones are rarely met again, and would let the worst text take 400 MB."""
 
 _GPT_2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _CL100K = (
