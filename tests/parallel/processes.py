@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
+
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.parallel.work"])
 
@@ -21,16 +23,26 @@ def free_port() -> int:
 
 
 def on_ranks(
-    world: int, work: Callable[..., None], *args: Any, folder: Path, seconds: float = 90.0, check: bool = True
+    world: int,
+    work: Callable[..., None],
+    *args: Any,
+    folder: Path,
+    seconds: float = 90.0,
+    check: bool = True,
+    store: bool = False,
 ) -> Sequence[int | None]:
     """Run `work(*args)` in `world` processes as torchrun starts them. Returns their exit codes.
 
-    What rank n prints is in `folder/out-n`. check: all of them end well, or the test fails with what they said.
+    What rank n prints is in `folder/out-n`. check: all of them end well, or the test fails with what they said. store: the
+    ranks meet at one that outlives them, as torchrun keeps it, and not at the first rank's.
     """
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
+    kept = dist.TCPStore("127.0.0.1", port, None, is_master=True, wait_for_workers=False) if store else None
     started = [
-        CONTEXT.Process(target=_start, args=(rank, world, port, str(folder / f"out-{rank}"), work, args))
+        CONTEXT.Process(
+            target=_start, args=(rank, world, port, str(folder / f"out-{rank}"), kept is not None, work, args)
+        )
         for rank in range(world)
     ]
     for one in started:
@@ -49,13 +61,16 @@ def on_ranks(
     return codes
 
 
-def _start(rank: int, world: int, port: int, out: str, work: Callable[..., None], args: Sequence[Any]) -> None:
+def _start(
+    rank: int, world: int, port: int, out: str, store: bool, work: Callable[..., None], args: Sequence[Any]
+) -> None:
     file = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(file, 1)
     os.dup2(file, 2)
     os.environ |= {
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world),
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo",
+        "TORCHELASTIC_USE_AGENT_STORE": str(store),
     }  # fmt: skip
     try:
         work(*args)
