@@ -8,7 +8,8 @@ import pytest
 from dynotune.bench.asking.asked import Pairing
 from dynotune.bench.asking.schedule import Round, Rules
 from dynotune.bench.result import Block, Clocks
-from dynotune.bench.running.rounds import play
+from dynotune.bench.running.guard import Guard
+from dynotune.bench.running.rounds import noted, play
 from dynotune.bench.running.tally import Tally
 from dynotune.bench.workers.hand import ArmFailedError
 
@@ -60,6 +61,18 @@ def test_pairs_and_noise_are_told_apart() -> None:
 
 def test_it_ends_where_the_interval_is_narrow() -> None:
     assert "every interval is within" in played(Player({"a": 100.0, "b": 125.0}), Rules(most_pairs=16)).ended
+
+
+def test_notes_of_rounds_so_far_are_not_kept_for_those_to_come() -> None:
+    """Clocks are first 10 % apart, in the end equal: then nothing is said of them."""
+    guard = Guard()
+    guard.note = "No clocks."
+    tally = Tally(("a", "b"), apart={("b", "a"): [0.1]}, notes=["b was late."])
+    so_far = noted(tally, guard)
+    assert so_far.notes == ["b was late.", "No clocks.", "b runs at clocks 10.5% above those of a."]
+    assert so_far.apart is tally.apart
+    tally.apart["b", "a"] += [0.0, 0.0]
+    assert noted(tally, guard).notes == ["b was late.", "No clocks."]
 
 
 def test_a_budget_counts_devices() -> None:

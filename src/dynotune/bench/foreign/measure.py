@@ -13,7 +13,7 @@ from dynotune.bench.foreign.process import run
 from dynotune.bench.foreign.protocol import VARIABLE, Told, report_of
 from dynotune.bench.result import Block
 from dynotune.bench.running.guard import Guard
-from dynotune.bench.running.rounds import notes_of, play, reason
+from dynotune.bench.running.rounds import noted, play, reason
 from dynotune.bench.running.tally import Tally
 from dynotune.bench.workers.hand import ArmFailedError
 from dynotune.config.secrets import masked, without_secret_words
@@ -83,9 +83,6 @@ class Measured(Tally):
     devices_of: dict[str, int] = field(default_factory=dict)
     held: dict[str, float] = field(default_factory=dict)
     """By arm, wall seconds of its processes."""
-
-    notes: list[str] = field(default_factory=list)
-    """Of what watched the device."""
 
     @property
     def devices(self) -> int:
@@ -185,10 +182,11 @@ def measure(
                 say(f"{name}: {found.failed[name]}")
             else:
                 found.first[name] = told, wall
+
+        def so_far(done: int) -> None:
+            between(noted(found, guard), done)
+
         running = [name for name in found.names if name not in found.failed]
         if found.names[0] in running:
-            play(
-                found, player, running, asked.pairings, asked.rules, asked.seed, say, lambda done: between(found, done)
-            )
-        found.notes = notes_of(found, guard)
-    return found
+            play(found, player, running, asked.pairings, asked.rules, asked.seed, say, so_far)
+        return noted(found, guard)

@@ -12,7 +12,7 @@ from dynotune.bench.asking.schedule import Round
 from dynotune.bench.result import Block, Memory, Tier
 from dynotune.bench.running.cast import Cast, on_gpu, thread_settings, tier_for
 from dynotune.bench.running.guard import Guard
-from dynotune.bench.running.rounds import notes_of, or_failed, play, reason
+from dynotune.bench.running.rounds import noted, or_failed, play, reason
 from dynotune.bench.running.spans import Spans, shape_of
 from dynotune.bench.running.tally import Tally
 from dynotune.bench.workers.hand import ArmFailedError, Hand
@@ -36,9 +36,6 @@ class Measured(Tally):
     memory: dict[str, Memory] = field(default_factory=dict)
     held_apart: dict[str, float] = field(default_factory=dict)
     """By arm, seconds of processes besides those of the blocks."""
-
-    notes: list[str] = field(default_factory=list)
-    """Of what watched the device."""
 
     lengths: dict[str, Sequence[int]] = field(default_factory=dict)
     same_documents: bool = True
@@ -93,7 +90,7 @@ def measure(
             or_failed(found, cast.fail, arm.name, lambda name=arm.name: cast.warm_up(name), say)  # type: ignore[misc]
         with Guard(cast.device.get("uuid"), own=cast.processes) as guard:
             _rounds(found, guard, say, between)
-            found.notes += notes_of(found, guard)
+            found = noted(found, guard)
     finally:
         cast.close()
     return found
@@ -162,7 +159,11 @@ def _rounds(
     names = [arm.name for arm in cast.arms]
     if len(cast.warm) > 1:
         player = _Player(found, guard, spans)
-        play(found, player, names, asked.pairings, asked.rules, asked.seed, say, lambda done: between(found, done))
+
+        def so_far(done: int) -> None:
+            between(noted(found, guard), done)
+
+        play(found, player, names, asked.pairings, asked.rules, asked.seed, say, so_far)
     taken = {(b.first_step, b.steps) for b in found.counted(names[0]).values()}
     peak = found.available_flops.get(names[0])
     try:

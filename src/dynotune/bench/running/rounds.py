@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
 
 from dynotune.bench.asking.asked import Pairing
 from dynotune.bench.asking.schedule import Round, Rules, again, rounds, stop
@@ -14,6 +15,7 @@ from dynotune.bench.statistics import half_width
 from dynotune.bench.workers.hand import ArmFailedError
 
 Say = Callable[[str], None]
+Seen = TypeVar("Seen", bound=Tally)
 
 
 class Player(Protocol):
@@ -82,7 +84,13 @@ def reason(error: ArmFailedError) -> str:
     return f"out of memory: {first}" if error.kind == "memory" and "memory" not in first.lower() else first
 
 
-def notes_of(tally: Tally, guard: Guard) -> list[str]:
+def noted(tally: Seen, guard: Guard) -> Seen:
+    """What was seen up to now, with notes on clocks and host. `tally` itself is left alone: rounds to come say more, or no
+    longer the same."""
+    return replace(tally, notes=[*tally.notes, *_notes_of(tally, guard)])
+
+
+def _notes_of(tally: Tally, guard: Guard) -> list[str]:
     """What the reader must know of clocks and host."""
     said = [guard.note] if guard.note else []
     for (arm, first), apart in tally.apart.items():

@@ -27,6 +27,9 @@ class Tally:
     ended: str = ""
     """Why the rounds ended."""
 
+    notes: list[str] = field(default_factory=list)
+    """Of what watched the device."""
+
     def counted(self, arm: str) -> dict[int, Block]:
         """Blocks that count, by round."""
         return {b.pair: b for b in self.blocks if b.arm == arm and b.void is None and not b.of_noise}
