@@ -72,8 +72,8 @@ CASES: dict[str, Case] = {
     ),
     "batch": Case(
         '"A smaller batch trains a tiny model faster"',
-        "Half the batch makes nearly twice as many steps a second, and the progress bar moves faster. What a run gets done"
-        " is real tokens a second. Batches of other sizes make other updates, so every arm is behavioural.",
+        "Smaller batches make the progress bar show more steps a second, and the run is expected to end sooner. What it"
+        " gets done is real tokens a second. Batches of other sizes make other updates, so every arm is behavioural.",
         ("--sweep", "per_device_train_batch_size=2,8,32", "--tier", "resident", "--no_memory", *SIX),
         150,
         "23m-full",
