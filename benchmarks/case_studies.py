@@ -5,7 +5,7 @@
 
 SHARED holds `data`, `tokenizers` and `tiny-lm`; without it the configurations' own paths count. A case's result is kept as
 `OUT/case_NAME_DEVICE.json`. A case that is there to its end, of the same commit, is not run again; one that takes longer
-than is left of the budget is not begun; one that is cut off leaves the rounds that it had run, with a note.
+than is left of the budget is not begun; one that is cut off leaves the rounds that it had run, marked so.
 `python -m benchmarks.case_pages` makes pages of the results in `benchmarks/results/`.
 """
 
@@ -26,7 +26,6 @@ from typing import NoReturn
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.case_list import CASES, SAME
 from dynotune.bench.keeping.history import write_result
-from dynotune.bench.keeping.so_far import CUT_OFF
 from dynotune.bench.result import Result
 from dynotune.errors import DataError
 
@@ -112,7 +111,7 @@ def kept(found: Path, to: Path, commit: str, folders: Mapping[str, Path | None])
         result = result.model_copy(update={"commit": commit})
     path = to / f"case_{found.parent.name}_{device_of(result)}.json"
     write_result(result, path)
-    return f"{path.name}: {'; '.join(cut for cut in result.notes if is_cut(cut)) or result.sentence}"
+    return f"{path.name}: {'; '.join(result.notes) if result.cut_off else result.sentence}"
 
 
 def device_of(result: Result) -> str:
@@ -122,10 +121,6 @@ def device_of(result: Result) -> str:
     return re.sub(r"[^a-z0-9]+", "_", str(result.machine.get("device", "")).lower().removeprefix("nvidia ")).strip("_")
 
 
-def is_cut(note: str) -> bool:
-    return note.startswith(CUT_OFF.partition(":")[0])
-
-
 def is_there(out: Path, name: str, commit: str) -> bool:
     """To its end, of this commit."""
     for path in out.glob(f"case_{name}_*.json"):
@@ -133,7 +128,7 @@ def is_there(out: Path, name: str, commit: str) -> bool:
             one = Result.read(path)
         except DataError:
             continue
-        if commit and one.commit and one.commit[:7] == commit[:7] and not any(map(is_cut, one.notes)):
+        if commit and one.commit and one.commit[:7] == commit[:7] and not one.cut_off:
             return True
     return False
 

@@ -71,7 +71,7 @@ def test_a_case_is_kept_without_folders_and_with_its_commit(tmp_path: Path, monk
 def test_a_case_that_takes_too_long_leaves_what_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    bench(tmp_path, monkeypatch, seconds=600, notes=(CUT_OFF.format(3),))
+    bench(tmp_path, monkeypatch, seconds=600, notes=(CUT_OFF.format(3),), cut_off=True)
     process = subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda words: _once_written(process(words), tmp_path))
     assert not ran(tmp_path, left=0.01)
@@ -79,6 +79,8 @@ def test_a_case_that_takes_too_long_leaves_what_it_has(
     assert Result.read(path).notes == (CUT_OFF.format(3),)
     assert "CUT OFF: these are the first 3 rounds" in capfd.readouterr().out
     assert not case_studies.is_there(tmp_path / "out", "liger", "abcdef1"), "it is measured again"
+    path.write_text(Result.read(path).model_copy(update={"cut_off": False}).model_dump_json())
+    assert case_studies.is_there(tmp_path / "out", "liger", "abcdef1"), "control: the words of a note decide nothing"
 
 
 def _once_written(process: subprocess.Popen[Any], folder: Path) -> subprocess.Popen[Any]:
@@ -92,7 +94,7 @@ def _once_written(process: subprocess.Popen[Any], folder: Path) -> subprocess.Po
 def test_whoever_ends_the_cases_ends_the_bench_and_keeps_its_rounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = bench(tmp_path, monkeypatch, seconds=600, notes=(CUT_OFF.format(2),))
+    program = bench(tmp_path, monkeypatch, seconds=600, notes=(CUT_OFF.format(2),), cut_off=True)
     code = (
         f"import sys; from benchmarks import case_studies; case_studies.PROGRAM = {program!r};"
         f" sys.argv = ['x', '--out', {str(tmp_path / 'out')!r}, '--only', 'liger,batch', '--commit', 'abcdef1'];"

@@ -394,6 +394,8 @@ class Result(Part):
     gpu_seconds: float = 0.0
     budget_seconds: float | None = None
     withdrawn: Withdrawn | None = None
+    cut_off: bool = False
+    """Whether the bench did not come to its end: these are the rounds before that."""
 
     def arm(self, name: str) -> Arm:
         return next(arm for arm in self.arms if arm.name == name)

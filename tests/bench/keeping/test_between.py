@@ -117,6 +117,17 @@ def test_an_arm_that_was_lost_is_a_regression_and_one_that_changed_is_not_compar
     assert {one.outcome for one in gate(BASE, newer, 0.03)} == {Outcome.FINE}
 
 
+def test_what_was_cut_off_passes_no_gate_and_is_none() -> None:
+    """Control: the same rounds of a bench that came to its end pass."""
+    whole, cut = faster(1.0), faster(1.0).model_copy(update={"cut_off": True})
+    for old, new in ((BASE, cut), (BASE.model_copy(update={"cut_off": True}), whole)):
+        [judged] = gate(old, new, 0.03)
+        assert judged.outcome is Outcome.NOT_COMPARABLE
+        assert "was cut off" in judged.text
+        assert judged.arm == (new if new.cut_off else old).name
+    assert {one.outcome for one in gate(BASE, whole, 0.03)} == {Outcome.FINE}
+
+
 def test_definitions_are_never_mixed_and_withdrawn_results_are_no_baseline() -> None:
     with pytest.raises(DataError, match="different definitions"):
         gate(BASE, BASE.model_copy(update={"definitions": DEFINITIONS + 1}), 0.03)
@@ -154,6 +165,7 @@ class TestCommands:
             "slow": faster(0.9),
             "noisy": faster(1.0, 0.2),
             "other": made.not_comparable(),
+            "cut": faster(1.0).model_copy(update={"cut_off": True}),
             "newer": BASE.model_copy(update={"definitions": DEFINITIONS + 1}),
         }.items():
             write_result(one, tmp_path / f"{name}.json")
@@ -167,6 +179,7 @@ class TestCommands:
             ("noisy", [], 0),
             ("noisy", ["--strict"], 3),
             ("other", [], 3),
+            ("cut", [], 3),
             ("newer", [], 2),
             ("missing", [], 2),
         ],
@@ -197,6 +210,14 @@ class TestCommands:
         assert run(["bench", "compare", "old.json"]) == 2
         run(["bench", "compare", "old.json", "slow.json", "--json"])
         assert len(json.loads(capsys.readouterr().out)["changes"]) == 2
+
+    def test_what_was_cut_off_is_said(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Control: of a bench that came to its end nothing is."""
+        for words, code in ((["compare"], 0), (["compare", "--json"], 0), (["gate"], 3), (["gate", "--json"], 3)):
+            assert run(["bench", words[0], "old.json", "cut.json", *words[1:]]) == code
+            assert "2026-11-23-080000-ab was CUT OFF" in capsys.readouterr().out
+            assert run(["bench", words[0], "old.json", "same.json", *words[1:]]) == 0
+            assert "CUT OFF" not in capsys.readouterr().out
 
     def test_other_machines_are_said(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write_result(made.ab(machine={**made.MACHINE, "device": "NVIDIA A100", "driver": "1"}), tmp_path / "a100.json")

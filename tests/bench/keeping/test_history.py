@@ -117,6 +117,15 @@ def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
         Result.read(tmp_path)
 
 
+def test_a_file_from_before_there_was_a_mark_for_it_was_not_cut_off(tmp_path: Path) -> None:
+    """Control: the mark is read where it stands."""
+    whole = json.loads(made.ab().model_dump_json())
+    assert whole.pop("cut_off") is False
+    for name, body in {"before": whole, "cut": {**whole, "cut_off": True}}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(body))
+        assert Result.read(tmp_path / f"{name}.json") == made.ab(cut_off=name == "cut")
+
+
 def test_a_folder_that_cannot_be_written_is_said_and_not_fatal(tmp_path: Path, said: list[str]) -> None:
     (tmp_path / "benches").write_text("in the way")
     result, path = History(tmp_path / "benches", said.append).keep(made.ab())

@@ -52,6 +52,7 @@ def test_a_signal_leaves_the_rounds_before_it(tmp_path: Path, killed_at: int, ro
     if rounds:
         result = Result.read(kept)
         assert result.notes[0] == CUT_OFF.format(rounds)
+        assert result.cut_off
         assert len(result.comparisons[0].log_ratios) == rounds
         assert f"the first {rounds} rounds are in kept/bench.json" in ended.stderr
     else:
@@ -74,6 +75,7 @@ def test_other_errors_pass_as_they_are(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "one round is nothing to keep"
     so_far(None, 2)
     assert json.loads((tmp_path / "bench.json").read_text())["kind"] == "ab"
+    assert Result.read(tmp_path / "bench.json") == ab(cut_off=True)
     with pytest.raises(ZeroDivisionError), so_far:
         raise ZeroDivisionError
     with pytest.raises(StoppedError, match="the first 2 rounds are in") as stopped, so_far:

@@ -99,7 +99,7 @@ def _welch(first: Sequence[float], second: Sequence[float]) -> tuple[float, floa
 
 
 def said_beside(results: Sequence[Result]) -> list[str]:
-    """What a reader of a comparison must know: other machines and versions, other work, withdrawn results."""
+    """What a reader of a comparison must know: other machines and versions, other work, what was cut off or withdrawn."""
     lines = []
     first = results[0]
     for one in results[1:]:
@@ -116,6 +116,10 @@ def said_beside(results: Sequence[Result]) -> list[str]:
         if first.operating_point != one.operating_point:
             lines.append(f"{name(one.name)}: another operating point: {printable(one.operating_point, 200)}")
     for one in results:
+        if one.cut_off:
+            lines.append(
+                f"{name(one.name)} was CUT OFF: it has the rounds before that, and stopped by no rule of a bench"
+            )
         if one.withdrawn is not None:
             instead = f"; {name(one.withdrawn.corrected_by)} holds instead" if one.withdrawn.corrected_by else ""
             lines.append(f"{name(one.name)} is WITHDRAWN: {printable(one.withdrawn.why, 160)}{instead}")
@@ -141,7 +145,8 @@ class Judged:
 
 def gate(old: Result, new: Result, most: float) -> list[Judged]:
     """Whether an arm lost more than the share `most` of its speed: shown where the estimate is beyond it and the interval
-    excludes that nothing changed, excluded where the whole interval is within it.
+    excludes that nothing changed, excluded where the whole interval is within it. What was cut off passes no gate, nor does
+    it stand for one: its rounds are as many as there was time for, and the arm that it was waiting for may have hung.
 
     Raises `DataError` where the figures have different definitions or one of the results was withdrawn.
     """
@@ -151,6 +156,9 @@ def gate(old: Result, new: Result, most: float) -> list[Judged]:
             raise DataError(
                 f"{name(one.name)} was withdrawn: {printable(one.withdrawn.why, 160)}. Name another result."
             )
+    if cut := [one for one in (old, new) if one.cut_off]:
+        why = "the bench was cut off, and has not measured what it was to measure. Run it to its end"
+        return [Judged(name(one.name), Outcome.NOT_COMPARABLE, why) for one in cut]
     for what, a, b in (
         ("device", machine_of(old).device, machine_of(new).device),
         ("devices", old.devices, new.devices),

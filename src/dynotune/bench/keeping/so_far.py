@@ -13,7 +13,7 @@ FEWEST = 2
 """Rounds behind which there is something to keep: one pair has no interval."""
 
 CUT_OFF = "CUT OFF: these are the first {} rounds; the bench did not end."
-"""The note by which such a result is known."""
+"""What a reader of such a result is told; programs know it by `Result.cut_off`."""
 
 
 class SoFar:
@@ -34,7 +34,8 @@ class SoFar:
         if done < FEWEST:
             return
         try:
-            write_result(self._result(found, CUT_OFF.format(done)), self.path)
+            so_far = self._result(found, CUT_OFF.format(done)).model_copy(update={"cut_off": True})
+            write_result(so_far, self.path)
         except OSError as error:  # it is no reason to end what is measured
             self._say(f"{self.path} cannot be written: {error.strerror or error}")
         else:
