@@ -27,8 +27,9 @@ def test_a_loader_that_is_slow_on_any_rank_is_said_once(tmp_path: Path, victims:
     kept = [one for one in lines(tmp_path / "run", "warnings.jsonl") if one["name"] == "data-bound"]
     assert sorted(one["rank"] for one in kept) == list(victims)
     last = [row for row in lines(tmp_path / "run", "metrics.jsonl") if "wall_seconds" in row][-1]
-    assert last["ranks/data_wait_max"] > 0.3
-    assert (last["ranks/data_wait_min"] < 0.3) == (victims == (1,))
+    assert last["ranks/data_wait_min"] <= last["data_wait"] <= last["ranks/data_wait_max"]
+    if victims == (1,):
+        assert last["ranks/data_wait_min"] == last["data_wait"] < last["ranks/data_wait_max"]
     assert last["ranks/host_rss_gib_min"] > 0
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from dynotune.config.keys.optimizer import OptimizerConfig
 from dynotune.errors import ConfigError
 from dynotune.measure.memory import optimizer_states
-from dynotune.model.eight_bit_states import state_bytes
+from dynotune.model.eight_bit_states import smallest, state_bytes
 from dynotune.train.eight_bits import _check, behavioural
 from dynotune.train.optimizer import Update, build_optimizer
 
@@ -176,8 +176,17 @@ def test_a_run_says_that_it_is_behavioural(run_tiny: Any) -> None:
 
 @needs
 def test_what_makes_it_another_optimizer_is_no_argument_of_it() -> None:
-    with pytest.raises(ConfigError, match="is_paged"):
-        build_optimizer(nn.Linear(2, 2), OptimizerConfig(optim="adamw_8bit", optim_args="is_paged=True"))
+    for args, said in {"is_paged=True": "is_paged", "amsgrad=True": "AMSGrad", "args=1": "args"}.items():
+        with pytest.raises(ConfigError, match=said):
+            build_optimizer(nn.Linear(2, 2), OptimizerConfig(optim="adamw_8bit", optim_args=args))
+
+
+@pytest.mark.parametrize(
+    ("args", "small"),
+    [(None, 4096), ("min_8bit_size=20_000", 20_000), ("amsgrad=False, min_8bit_size = 1e5", 100_000), ("x=1", 4096)],
+)
+def test_the_plan_reads_the_size_that_the_optimizer_gets(args: str | None, small: int) -> None:
+    assert smallest(args) == small
 
 
 def test_a_quarter_of_the_memory() -> None:

@@ -199,7 +199,7 @@ def read(request: Request) -> tuple[Project, tuple[str, ...]]:
 
 def _with_data(project: Project, request: Request, root: Path) -> Project:
     """With the data that was asked for, and with a part of what the jobs of a whole project name in it."""
-    from dynotune.audit.read.named_data import ROWS, SECONDS, named_files
+    from dynotune.audit.read.named_data import ROWS, SECONDS, SIZE, named_files
 
     named = named_files(root, project.jobs, request.data) if request.project is not None else []
     if not request.data and not named:
@@ -213,12 +213,13 @@ def _with_data(project: Project, request: Request, root: Path) -> Project:
             if path in request.data:
                 found = read_data(path, request.tokenizer, job)
             else:
-                found = read_data(path, request.tokenizer, job, rows=ROWS, seconds=SECONDS)
+                found = read_data(path, request.tokenizer, job, rows=ROWS, seconds=SECONDS, size=SIZE)
         except DataError as error:
             if path in request.data:
                 raise
             place = Place(Path(os.path.relpath(path, root)).as_posix())
-            not_read.append(NotRead(place, f"its rows could not be used: {printable(str(error), 200)}"))
+            first_line = str(error).splitlines()[0]
+            not_read.append(NotRead(place, f"its rows could not be used: {printable(first_line, 200)}"))
             continue
         data.append(found)
         not_read += [NotRead(found.place, why)] if why else []

@@ -4,6 +4,8 @@ As in transformers' Trainer, embeddings keep float32 states, since 8 bits hurt t
 what has fewer than 4,096 elements. Dettmers et al., arXiv 2110.02861.
 """
 
+import ast
+import math
 import re
 from collections.abc import Iterable
 
@@ -20,9 +22,12 @@ BLOCK = 256
 
 
 def smallest(optim_args: str | None) -> int:
-    """`min_8bit_size` of `optim_args`."""
-    found = re.search(r"\bmin_8bit_size\s*=\s*(\d+)", optim_args or "")
-    return int(found[1]) if found else SMALL
+    """`min_8bit_size` of `optim_args`, as the optimizer gets it; what is no number is refused where that is made."""
+    found = re.search(r"\bmin_8bit_size=([^,]+)", (optim_args or "").replace(" ", ""))
+    try:
+        return math.ceil(ast.literal_eval(found[1])) if found else SMALL
+    except (ValueError, SyntaxError, TypeError, OverflowError):
+        return SMALL
 
 
 def embeddings_of(model: nn.Module) -> set[int]:

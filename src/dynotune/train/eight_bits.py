@@ -50,7 +50,9 @@ def adamw_8bit(
         bitsandbytes: Any = importlib.import_module("bitsandbytes.optim")
     except (ImportError, OSError, RuntimeError) as error:  # a library for another CUDA, or none that loads
         raise ConfigError(f"`optim: {config.optim}`: bitsandbytes cannot be imported: {in_a_line(error)}") from error
-    if other := {"optim_bits", "is_paged"} & more.keys():
+    if more.get("amsgrad"):
+        raise ValueError("bitsandbytes' AdamW has no AMSGrad, and would leave `amsgrad` out without a word")
+    if other := {"optim_bits", "is_paged", "args"} & more.keys():
         raise ValueError(f"{' and '.join(sorted(other))} would make another optimizer of it")
     embeddings = embeddings_of(model)
 

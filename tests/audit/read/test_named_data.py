@@ -9,6 +9,7 @@ import pytest
 
 from dynotune.audit.read import named_data
 from dynotune.audit.run import Request, Result, audit
+from dynotune.data.read.byte_streams import ByteStream
 from dynotune.errors import DataError
 
 PACKED = "model_name_or_path: a/b\nmax_length: 2048\npacking: true\nattn_implementation: flash_attention_2\n"
@@ -80,3 +81,36 @@ def test_no_link_is_followed_out_of_the_project_and_no_pipe_is_opened(tmp_path: 
     for named in ("linked.jsonl", "pipe.jsonl", "../rows.jsonl", str(outside), "a\\0b", "x" * 5_000):
         (project / "sft.yaml").write_text(f'{PACKED}dataset_name: "{named}"\n')
         assert not of(project).project.data
+
+
+@pytest.mark.parametrize("kind", ["one line", "blank lines", "long rows"])
+def test_a_file_that_is_made_to_take_long_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """40 MB in a small file. The control: as data that is given it is read to its end."""
+    row = json.dumps({"text": "word " * 500_000}).encode() + b"\n"
+    text = {"one line": b"0" * (40 << 20), "blank lines": b"\n" * (2 << 20) + b" " * (38 << 20), "long rows": row * 16}[
+        kind
+    ]
+    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress(text, compresslevel=1))
+    (tmp_path / "sft.yaml").write_text(f"{PACKED}dataset_name: rows.jsonl.gz\n")
+    read, taken = ByteStream._read, [0]
+
+    def counted(self: ByteStream) -> bytes:
+        chunk = read(self)
+        taken[0] += len(chunk)
+        return chunk
+
+    monkeypatch.setattr(ByteStream, "_read", counted)
+    monkeypatch.setattr(named_data, "SIZE", 1 << 20)
+    of(tmp_path)
+    assert taken[0] <= 4 << 20
+    if kind == "one line":
+        with pytest.raises(DataError):
+            of(tmp_path, data=[tmp_path / "rows.jsonl.gz"])
+        assert taken[0] >= 40 << 20
+
+
+@pytest.mark.parametrize("key", ['dataset_train_split: "train[:100]"', "dataset_train_split: train"])
+def test_a_part_of_a_split_is_not_the_file(tmp_path: Path, key: str) -> None:
+    (tmp_path / "rows.jsonl").write_text(ROWS)
+    (tmp_path / "sft.yaml").write_text(f"{PACKED}dataset_name: rows.jsonl\n{key}\n")
+    assert len(of(tmp_path).project.data) == ("[" not in key)

@@ -138,12 +138,29 @@ def changed(change: str) -> Tokenizer:
         rust.model.dropout = 0.5
     elif change == "none":
         rust.pre_tokenizer = None
+    elif change == "empty":
+        rust.pre_tokenizer = pre_tokenizers.Sequence([])
+    elif change == "made in Python":
+        rust.pre_tokenizer = pre_tokenizers.PreTokenizer.custom(object())
+    elif change == "normalizer made in Python":
+        rust.normalizer = normalizers.Normalizer.custom(object())
+    elif change == "token that is normalised":
+        rust.normalizer = normalizers.NFC()
+        rust.add_tokens([AddedToken("cafe\u0301", normalized=True)])
+    elif change == "many words":
+        rust.add_tokens([AddedToken(f"word{number}") for number in range(words.MOST_ADDED + 1)])
+    elif change == "nothing":
+        rust.normalizer = normalizers.NFC()
+        rust.add_tokens([AddedToken("caf\u00e9", normalized=True), AddedToken("<m>")])
     return rust
 
 
 @pytest.mark.parametrize(
     "change",
-    ["prefix space", "pattern", "merged", "normalizer", "stripping", "single word", "model", "dropout", "none"],
+    [
+        *("prefix space", "pattern", "merged", "normalizer", "stripping", "single word", "model", "dropout", "none"),
+        *("empty", "made in Python", "normalizer made in Python", "token that is normalised", "many words"),
+    ],
 )
 def test_a_tokenizer_that_does_something_else_is_left_to_the_library(change: str) -> None:
     assert WordTokens.of(changed(change)) is None
@@ -204,6 +221,11 @@ def test_tokens_added_later_and_split_ones_are_seen() -> None:
     after = encoded(tokeniser, texts)
     assert after != plain
     assert after == [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    known = next(word for word in ("qu", "th", "er", "in", "o") if word in tokenizer.get_vocab())
+    tokenizer.add_special_tokens({"pad_token": known})  # as many tokens as before
+    assert encoded(tokeniser, [f"a{known}b", *texts]) == [
+        tokenizer(text, add_special_tokens=False)["input_ids"] for text in (f"a{known}b", *texts)
+    ]
     tokenizer.split_special_tokens = True
     split = encoded(tokeniser, texts)
     assert split != after

@@ -25,6 +25,7 @@ from dynotune.data.chunk import Chunk, ChunkEncoder
 from dynotune.data.examples import IGNORE, Example
 from dynotune.data.formats.preference import shape_of
 from dynotune.data.ingest import Memory, chunks, take_chunks
+from dynotune.data.read.byte_streams import NOT_READ_ON, at_most
 from dynotune.data.rows import BadRow, Found, Record, Row
 from dynotune.data.sources.columns import parsed
 from dynotune.data.sources.locate import Location, open_splits
@@ -42,16 +43,28 @@ TURN = 4
 
 
 def read_data(
-    path: str | Path, tokenizer: str | None, job: Job | None, *, rows: int = ROWS, seconds: float = SECONDS
+    path: str | Path,
+    tokenizer: str | None,
+    job: Job | None,
+    *,
+    rows: int = ROWS,
+    seconds: float = SECONDS,
+    size: int | None = None,
 ) -> DataFacts:
     """The facts of the training split of a local file, folder or glob.
 
     tokenizer: a folder with one; None estimates. job: what it is read for: whether rows are pairs, and which
-    tokens carry loss. rows, seconds: reading stops at the first of these; what is left unread is said in `said`.
+    tokens carry loss. rows, seconds, size: reading stops at the first of these; what is left unread is said in `said`. The
+    time is looked at after each row, the size (bytes of a text file, decompressed) while one is read.
 
     Raises what opening data and loading a tokenizer raise (`DataError`, `ModelError`, `TemplateError`), and `DataError`
     where no row can be used.
     """
+    with at_most(size):
+        return _read(path, tokenizer, job, rows, seconds)
+
+
+def _read(path: str | Path, tokenizer: str | None, job: Job | None, rows: int, seconds: float) -> DataFacts:
     location = Location(str(path))
     if not has_magic(str(path)) and not Path(path).expanduser().exists():
         raise DataError(f"{path}: no such file or folder. An audit reads local data only; give the file.")
@@ -100,6 +113,9 @@ class _Reading:
                 return
             if time.monotonic() > self.end:
                 self.stopped = "the time for it was over"
+                return
+            if isinstance(row, BadRow) and row.reason == NOT_READ_ON:
+                self.stopped = row.detail.partition(";")[0]
                 return
             self.rows += not (isinstance(row, BadRow) and row.place.line is None)
             yield row

@@ -12,8 +12,8 @@ MOST_FILES = 8
 ROWS, SECONDS = 5_000, 2.0
 """How much of each is read."""
 
-LARGEST = 64 << 20
-"""Bytes of a file that must be read whole before its first row is known."""
+SIZE = 4 << 20
+"""Bytes of each that are read, decompressed: a file may be made to take long."""
 
 
 def named_files(root: Path, jobs: Sequence[Job], given: Sequence[Path]) -> list[Path]:
@@ -21,12 +21,23 @@ def named_files(root: Path, jobs: Sequence[Job], given: Sequence[Path]) -> list[
     found: dict[Path, None] = {}
     for job in jobs:
         named = job.get("dataset_name")
-        if job.makes_rows or not isinstance(named, str) or any(names_data(job, one.as_posix()) for one in given):
+        if (
+            not isinstance(named, str)
+            or not _trains_on_all(job)
+            or any(names_data(job, one.as_posix()) for one in given)
+        ):
             continue
         there = next(_files(root, job, named), None)
         if there is not None:
             found.setdefault(there)
     return list(found)[:MOST_FILES]
+
+
+def _trains_on_all(job: Job) -> bool:
+    """On every row, as it stands in the file: no part of a split (`train[:1000]`), and no rows of the script's."""
+    listed = job.get("datasets")
+    splits = [one.get("split") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return not job.makes_rows and not any("[" in str(split) for split in (job.get("dataset_train_split"), *splits))
 
 
 def _files(root: Path, job: Job, named: str) -> Iterator[Path]:
@@ -41,8 +52,9 @@ def _files(root: Path, job: Job, named: str) -> Iterator[Path]:
 
 
 def _is_quick(path: Path) -> bool:
-    """Whether its first rows are known without reading all of it, or all of it is little."""
+    """Whether its first rows are known without reading all of it, or all of it is little. Of Parquet and Arrow it is the
+    file that says how much a row takes."""
     suffix = data_suffix(path)
     if suffix == ".json":
-        return path.suffix == ".json" and path.stat().st_size <= LARGEST
-    return suffix is not None
+        return path.suffix == ".json" and path.stat().st_size <= SIZE
+    return suffix in (".jsonl", ".ndjson", ".csv", ".tsv")

@@ -3,6 +3,8 @@
 import gzip
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -15,6 +17,11 @@ GZIP_MAGIC = b"\x1f\x8b"
 LARGEST_ROW = 64 << 20
 """Bytes. A row beyond this is bad (`row-too-large`) and never held in memory as a whole: tokenising takes a hundred times
 its size, and such a row is usually a file without line breaks, or a compression bomb."""
+
+NOT_READ_ON = "not-read-on"
+"""The reason of a file that was left before its end, as `at_most` asks for."""
+
+_AT_MOST: ContextVar[int | None] = ContextVar("at_most", default=None)
 
 _HEAD = 1024
 UTF8_BOM = b"\xef\xbb\xbf"
@@ -34,6 +41,16 @@ class StreamFaultError(Exception):
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.reason, self.detail = reason, detail
+
+
+@contextmanager
+def at_most(size: int | None) -> Iterator[None]:
+    """Inside, each text file is left after so many bytes (decompressed): its rows end with a bad one for `NOT_READ_ON`."""
+    before = _AT_MOST.set(size)
+    try:
+        yield
+    finally:
+        _AT_MOST.reset(before)
 
 
 @dataclass(frozen=True)
@@ -63,6 +80,9 @@ class ByteStream:
     """Length of the byte order mark, so that offsets in messages are the file's."""
     unfinished: bytes = b""
     """After a `StreamFaultError` in `lines`: what stood before the fault without a line end."""
+    _taken: int = 0
+    """Bytes that were read so far."""
+
     _fault: StreamFaultError | None = None
     """Met while reading ahead; raised once the bytes before it are handed out."""
 
@@ -130,8 +150,13 @@ class ByteStream:
         self.raw.close()
 
     def _read(self) -> bytes:
+        most = _AT_MOST.get()
+        if most is not None and self._taken >= most:
+            raise StreamFaultError(NOT_READ_ON, f"only its first {self._taken:,} bytes were read")
         try:
-            return self.raw.read1(CHUNK)  # type: ignore[attr-defined, no-any-return]
+            chunk: bytes = self.raw.read1(CHUNK)  # type: ignore[attr-defined]
+            self._taken += len(chunk)
+            return chunk
         except EOFError as error:
             detail = "the compressed file ends before its end mark: it was cut short, and rows are missing"
             raise StreamFaultError("truncated-gzip", detail) from error

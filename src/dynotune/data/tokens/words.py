@@ -25,10 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 REMEMBERED = 200_000
-"""Words. With their ids they take up to 40 MB a process; then remembering begins anew."""
+"""Words. With their ids usual ones take up to 40 MB a process, and made-up ones of the longest that are remembered 130 MB;
+then remembering begins anew."""
 
 LONGEST = 32
 """Characters of a word that is remembered: longer ones are rarely met again, and would let the worst text take 400 MB."""
+
+MOST_ADDED = 100
+"""Added tokens that begin otherwise than by `<`: Python's `re` tries one after the other at each place, and from about 200
+on the library is faster."""
 
 _GPT_2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _CL100K = (
@@ -109,7 +114,7 @@ class WordTokens:
     def __init__(self, rust: Any, pattern: str) -> None:
         self.rust = rust
         added = rust.get_added_tokens_decoder()
-        self.vocabulary = rust.get_vocab_size(True)
+        self._known = _told_of(rust)
         self._added = {token.content: _bytes_of([number]) for number, token in added.items()}
         # The library looks for the second kind in what is left between those of the first.
         self._first, self._second = (
@@ -129,6 +134,11 @@ class WordTokens:
         added = rust.get_added_tokens_decoder().values()
         if pattern is None or any(token.lstrip or token.rstrip or token.single_word for token in added):
             return None
+        if sum(not token.content.startswith("<") for token in added) > MOST_ADDED:
+            return None
+        normal = rust.normalizer.normalize_str if rust.normalizer is not None else str
+        if any(token.normalized and normal(token.content) != token.content for token in added):
+            return None  # the library looks for what normalisation makes of it
         made = cls(rust, pattern)
         texts = examination([token.content for token in added])
         return made if all(made.agrees(text) for text in texts) else None
@@ -151,8 +161,8 @@ class WordTokens:
 
     @property
     def stands(self) -> bool:
-        """Whether the tokenizer has the tokens that it had."""
-        return bool(self.rust.get_vocab_size(True) == self.vocabulary)
+        """Whether the tokenizer has the tokens that it had, with the flags that they had."""
+        return bool(_told_of(self.rust) == self._known)
 
     def _together(self, texts: list[str]) -> Any:
         return self.rust.encode_batch_fast(texts, add_special_tokens=False)
@@ -186,7 +196,9 @@ class WordTokens:
             encoded = self._together(others) if in_threads else map(self._alone, others)
             for (parts, at), one in zip(places, encoded, strict=True):
                 parts[at] = _bytes_of(one.ids)
-        return [np.frombuffer(b"".join(parts), "<i4") for parts in parts_of]
+        return [
+            np.frombuffer(bytearray().join(parts), "<i4") for parts in parts_of
+        ]  # of bytes it could not be written to
 
     def _look_up(self, text: str, words: Callable[[str], list[str]], parts: list[bytes]) -> None:
         if self._second is None:
@@ -197,6 +209,13 @@ class WordTokens:
                 parts.append(self._added[part])
             else:
                 parts += map(self._ids, words(part))
+
+
+def _told_of(rust: Any) -> tuple[Any, ...]:
+    """Of its tokens, and of what is done before them."""
+    added = rust.get_added_tokens_decoder().items()
+    flags = {(n, t.content, t.normalized, t.special, t.lstrip, t.rstrip, t.single_word) for n, t in added}
+    return rust.get_vocab_size(True), flags, type(rust.normalizer), type(rust.pre_tokenizer)
 
 
 def examination(added: Sequence[str]) -> Iterator[str]:
@@ -217,11 +236,15 @@ def _pattern_of(rust: Any) -> str | None:
     """The pattern by which a byte-level tokenizer finds words, where it is a known one."""
     if type(rust.model).__name__ != "BPE" or rust.model.dropout or rust.pre_tokenizer is None:
         return None
-    if rust.normalizer is not None and json.loads(rust.normalizer.__getstate__()) != {"type": "NFC"}:
+    try:
+        normalizer = None if rust.normalizer is None else json.loads(rust.normalizer.__getstate__())
+        told = json.loads(rust.pre_tokenizer.__getstate__())
+    except Exception:  # noqa: BLE001  (one that is made in Python; the library raises nothing narrower)
         return None
-    told = json.loads(rust.pre_tokenizer.__getstate__())
+    if normalizer not in (None, {"type": "NFC"}):
+        return None
     steps = told["pretokenizers"] if told["type"] == "Sequence" else [told]
-    if steps[-1]["type"] != "ByteLevel" or steps[-1]["add_prefix_space"]:
+    if not steps or steps[-1]["type"] != "ByteLevel" or steps[-1]["add_prefix_space"]:
         return None
     if len(steps) == 1:
         return _GPT_2 if steps[0]["use_regex"] else None

@@ -12,14 +12,16 @@ from dynotune.audit.read.python.value import Made, Value
 BUILDERS = frozenset({"json", "csv", "parquet", "text", "arrow"})
 """First arguments of `load_dataset` that name a reader, and not the data."""
 
-SAME_ROWS = frozenset(
-    {"shuffle", "select", "filter", "take", "skip", "with_format", "train_test_split", "flatten_indices", "repeat"}
-)
-"""Methods of `datasets.Dataset` that give rows as they were: all of them, fewer, or in another order."""
+SAME_ROWS = frozenset({"shuffle", "with_format", "flatten_indices"})
+"""Methods of `datasets.Dataset` that give all rows as they were."""
 
-OTHER_ROWS = frozenset(
-    {"map", "remove_columns", "rename_column", "rename_columns", "select_columns", "cast_column", "cast", "add_column"}
+_OTHER = (
+    "map remove_columns rename_column rename_columns select_columns cast_column cast add_column select filter take skip"
+    " train_test_split repeat"
 )
+OTHER_ROWS = frozenset(_OTHER.split())
+"""That give others, fewer, or some of them several times."""
+
 DEEPEST = 20
 
 
@@ -71,7 +73,9 @@ def loaded(evaluator: Evaluator, node: ast.expr | None, scope: Scope) -> Loaded 
         elif evaluator.module.dotted(node.func).rpartition(".")[2] == "load_dataset":
             given = evaluator.fresh().objects.arguments(node, scope, {})
             call = Made("datasets.load_dataset", given, evaluator.module.place(node))
-            return Loaded(call, split, changed)
+            told = argument(call, "split")
+            part = told is not None and not (isinstance(told.value, str) and told.value.isidentifier())
+            return Loaded(call, split, changed or part)
         elif isinstance(node.func, ast.Attribute) and node.func.attr in SAME_ROWS | OTHER_ROWS:
             if node.func.attr == "train_test_split":
                 split = ""  # its parts are called `train` and `test`, whatever it is a part of
