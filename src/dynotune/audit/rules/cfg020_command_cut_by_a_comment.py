@@ -7,6 +7,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shell_grammar import parse_shell
 
 _SHELL = (".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".job", ".pbs")
 
@@ -16,12 +17,17 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
         if not file.endswith(_SHELL):
             continue
         lines = text.split("\n")
+        comments: set[int] | None = None
         for number in range(1, len(lines) - 1):
             goes_on = re.search(r"\S\s*\\$", lines[number - 1]) and not lines[number - 1].lstrip().startswith("#")
             if not goes_on or not lines[number].lstrip().startswith("#"):
                 continue
             rest = next((line for line in lines[number + 1 :] if not line.lstrip().startswith("#")), "")
             if not re.match(r"\s*--?\w", rest):
+                continue
+            if comments is None:
+                comments = _comments(text)
+            if number + 1 not in comments:
                 continue
             yield Finding(
                 f"The comment ends the command that goes on above it:"
@@ -37,6 +43,19 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
                 ),
                 also=(Place(file, number + 2),),
             )
+
+
+def _comments(text: str) -> set[int]:
+    """Lines of comments, as the shell's grammar tells them, but those in arrays: there a comment ends nothing. What looks
+    like one in a here-document is text."""
+    waiting, found = [parse_shell(text.encode("utf-8", "surrogatepass"))], set()
+    while waiting:
+        node = waiting.pop()
+        if node.type == "comment":
+            found.add(node.start_point.row + 1)
+        elif node.type != "array":
+            waiting += node.children
+    return found
 
 
 _RUN = """trl sft --model_name_or_path Qwen/Qwen2.5-0.5B \\
@@ -56,7 +75,8 @@ RULE = Rule(
         why="The program starts without the flags below, with its defaults, and trains for days; the shell's"
         " `--flag: command"
         " not found` comes after it.",
-        detected="E0: a line that goes on, a comment, and a line that begins with a flag.",
+        detected="E0: a line that goes on, a comment, and a line that begins with a flag; not in an array or a"
+        " here-document.",
         proven="`bash -x` prints the command as it runs.",
         deliberate=("None that is known.",),
         sources=("The shell's grammar: comments and line continuation",),

@@ -15,6 +15,8 @@ _ACCUMULATION = re.compile(r"accum|grad_acc|gas\b|micro_?steps|num_micro", re.IG
 _TOTAL = re.compile(
     r"(global|total|effective|target|desired|full|eff)\w*|^(train_)?(batch_size|batch|bs|bsz)$", re.IGNORECASE
 )
+_ROWS = re.compile(r"batch|bsz?(?![a-z])|examples|tokens|rows", re.IGNORECASE)
+_NOT_ROWS = re.compile(r"(?<![a-z])(loss|losses|ms|time|times|secs?|seconds)(?![a-z])", re.IGNORECASE)
 _EACH = re.compile(r"micro|per_(device|gpu|rank)|device_|local_|mini|mbs|batch|bsz|\bbs\b|rows", re.IGNORECASE)
 _ALREADY_EACH = re.compile(r"per_?(device|gpu|rank)|micro", re.IGNORECASE)
 
@@ -23,9 +25,16 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     if ("//" not in script.source and "/" not in script.source) or not on_several(script, project):
         return
     values = values_of(script)
+    elsewhere: set[str] | None = None
+    ranked: dict[str, set[int]] = {}
     for name, value, at in _given(script):
         if _ACCUMULATION.search(name):
-            yield from _accumulation(script, name, value, at, values)
+            if name not in ranked:  # once for each name: a made-up file gives one thousands of values
+                ranked[name] = {id(one) for one in values.get(name, ()) if RANKS.search(ast.unparse(one))}
+            if elsewhere is None:
+                elsewhere = _divided_elsewhere(script)
+            if not ranked[name] - {id(value)} and name.lower() not in elsewhere:
+                yield from _accumulation(script, name, value, at, values)
         elif name in ("per_device_train_batch_size", "batch_size") and isinstance(value, ast.BinOp):
             yield from _batch(script, name, value, at)
 
@@ -48,9 +57,10 @@ def _accumulation(
     total, each = _quotient(value, values)
     if not total or not each or re.search(r"len\(|steps|samples|dataset", ast.unparse(value)):
         return
+    if _NOT_ROWS.search(f"{name} {ast.unparse(value)}"):
+        return  # a time or a loss of each micro-batch
     power = power_of_ranks(value, values)
-    later = [one for one in values.get(name, ()) if one is not value and RANKS.search(ast.unparse(one))]
-    if power is None or power == -1 or later or _divided_elsewhere(script, name):
+    if power is None or power == -1:
         return
     how = {0: "the number of processes is not in it", 1: "it is multiplied by the number of processes"}
     yield Finding(
@@ -86,23 +96,31 @@ def _quotient(value: ast.expr, values: Mapping[str, list[ast.expr]]) -> tuple[st
     total = last_part(node)
     large = isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value >= 8
     plain = bool(re.fullmatch(r"(train_)?(batch_size|batch|bs|bsz)", total, re.IGNORECASE))
-    named = bool(_TOTAL.search(total)) and (not plain or bool(_ALREADY_EACH.search(each[0]) or "mini" in each[0]))
+    named = _is_total(total, values) and (not plain or bool(_ALREADY_EACH.search(each[0]) or "mini" in each[0]))
     if not named and isinstance(node, ast.Name) and len(given := values.get(node.id, [])) == 1:
         whole: ast.expr = given[0]
         while isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.FloorDiv | ast.Div):
             whole = whole.left
-        named = bool(_TOTAL.search(last_part(whole)))  # `per_rank = total // world_size`
+        named = _is_total(last_part(whole), values)  # `per_rank = total // world_size`
     return (ast.unparse(node), each[0]) if named or large else ("", "")
+
+
+def _is_total(name: str, values: Mapping[str, list[ast.expr]]) -> bool:
+    """It is called a total, of a batch or of what is a number in the file."""
+    given = values.get(name, [])
+    number = len(given) == 1 and isinstance(given[0], ast.Constant) and type(given[0].value) is int
+    return bool(_TOTAL.search(name)) and (number or bool(_ROWS.search(name)))
 
 
 def _is_ranks(node: ast.expr) -> bool:
     return isinstance(node, ast.Name | ast.Attribute | ast.Call) and bool(RANKS.search(ast.unparse(node)))
 
 
-def _divided_elsewhere(script: Script, name: str) -> bool:
-    """`name //= world_size`, or its use divided by the ranks."""
-    ranks = r"[\w.()\"'\[\]]*(" + RANKS.pattern + ")"
-    return bool(re.search(rf"\b{re.escape(name)}['\"\]]*\s*(//?=?)\s*\(?{ranks}", script.source, re.IGNORECASE))
+def _divided_elsewhere(script: Script) -> set[str]:
+    """Names, in small letters, of `name //= world_size`, or of a use divided by the ranks."""
+    ranks = r"[\w.()\"'\[\]]*(?:" + RANKS.pattern + ")"
+    each = re.finditer(rf"\b(\w+)(?=['\"\]]*\s*//?=?\s*\(?{ranks})", script.source, re.IGNORECASE)
+    return {found[1].lower() for found in each}
 
 
 def _batch(script: Script, name: str, value: ast.BinOp, at: ast.AST) -> Iterator[Said]:

@@ -1,13 +1,16 @@
 """DST054: a distributed sampler that gives the same order in every epoch."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
-from dynotune.audit.facts.steps import loops
+from dynotune.audit.facts.steps import Loop, loops, text_at
 from dynotune.audit.facts.together import together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_NOT_TRAINING = re.compile(r"(?<![a-z])(val|valid|validation|eval|evaluation|test|dev)(?![a-z])", re.IGNORECASE)
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
@@ -20,6 +23,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         for call in one.calls_of("DistributedSampler")
         if (shuffled := call.arguments.get("shuffle")) is None or shuffled.value is True
         if not any(word in call.result.lower() for word in ("val", "eval", "test"))
+        if not _NOT_TRAINING.search(_first(text_at(one, call.place)))
     ]
     if not samplers:
         return
@@ -28,6 +32,8 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             (one for call in loop.calls for one in call.around if one.kind == "for" and "epoch" in one.name), None
         )
         if epochs is None or "epoch" in loop.text.partition("\n")[0]:
+            continue
+        if _reads_without_sampler(loop, near):
             continue
         yield Finding(
             f"Nothing calls `set_epoch`: the sampler shuffles by its seed and epoch 0, so each epoch of `for"
@@ -44,6 +50,19 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             also=(loop.place,),
         )
         return
+
+
+def _first(call: str) -> str:
+    """The first argument of a call, as far as its comma."""
+    return re.split(r"[,)]", call.partition("(")[2], maxsplit=1)[0]
+
+
+def _reads_without_sampler(loop: Loop, near: Sequence[Script]) -> bool:
+    """The loop goes over loaders that are made in these files, and none of them takes a sampler."""
+    names = set(re.findall(r"\w+", loop.text.partition("\n")[0].partition(" in ")[2]))
+    made = [call for one in near for call in one.calls_of("DataLoader") if call.result in names]
+    takes = ("sampler", "batch_sampler", "3", "4", "**", "*")
+    return bool(made) and not any(name in call.arguments for call in made for name in takes)
 
 
 _LOOP = """import torch

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
@@ -24,12 +24,16 @@ _INPUT = re.compile(
 def check(script: Script, project: Project) -> Iterator[Said]:
     if "labels" not in script.source or "input_ids" not in script.source or _MASKS.search(code(script)):
         return
-    padded = next((call for call in script.calls if _pads(call)), None)
-    if padded is None:
-        return
-    for node in ast.walk(script.tree):
+    collated = "DataCollatorForSeq2Seq" in code(script)
+    pads = [call for call in script.calls if _pads(call) and (not collated or _pads_to_a_width(call))]
+    answers = _answers(script) if pads else ()
+    for node in ast.walk(script.tree) if pads else ():
         where = _labels(node)
         if where is None:
+            continue
+        own = {one.id for one in ast.walk(where) if isinstance(one, ast.Name)}
+        padded = next((call for call in pads if not _is_asked(call, answers, own)), None)
+        if padded is None:
             continue
         yield Finding(
             "Labels are a copy of `input_ids`, rows are padded, and nothing sets the labels of padding to -100:"
@@ -63,6 +67,38 @@ def _labels(node: ast.AST) -> ast.expr | None:
             if isinstance(key, ast.Constant) and key.value == "labels"
         ]
     return next((one for one in found if _INPUT.fullmatch(ast.unparse(one))), None)
+
+
+def _answers(script: Script) -> list[tuple[int, int, set[str]]]:
+    """Of what goes into `.generate(`, and is padded to be answered: lines, and the names that they are given to."""
+    asked: set[str] = set()
+    spans: list[tuple[int, int, set[str]]] = []
+    nodes = list(ast.walk(script.tree))
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "generate":
+            given = [*node.args, *(word.value for word in node.keywords)]
+            asked |= {one.id for value in given for one in ast.walk(value) if isinstance(one, ast.Name)}
+            spans += [(value.lineno, value.end_lineno or value.lineno, set()) for value in given]
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            names = {one.id for one in node.targets if isinstance(one, ast.Name)}
+            if names & asked:
+                spans.append((node.value.lineno, node.value.end_lineno or node.value.lineno, names))
+    return spans
+
+
+def _is_asked(call: Call, answers: Sequence[tuple[int, int, set[str]]], own: set[str]) -> bool:
+    """own: names in the labels, whose padding is in them whatever else it is for."""
+    return any(
+        start <= call.place.line <= end and call.place.end_line <= end and not names & own
+        for start, end, names in answers
+    )
+
+
+def _pads_to_a_width(call: Call) -> bool:
+    """Before DataCollatorForSeq2Seq pads a batch and gives its labels -100; `padding=True` adds nothing to one row."""
+    padding = call.arguments.get("padding")
+    return padding is not None and padding.value == "max_length"
 
 
 def _pads(call: Call) -> bool:

@@ -20,14 +20,14 @@ _NONE = re.compile(r"smollm|tinyllama", re.IGNORECASE)  # of type `llama`, with 
 def check(script: Script, project: Project) -> Iterator[Said]:
     if "apply_chat_template" not in script.source or not _begins(script, project):
         return
-    functions = [node for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     writers = {one.name for one in functions if _returns_rendered(one)}
     for room in (*functions, script.tree):
         rendered = _rendered(room, writers)
         if (text := _as_text(room, rendered, writers)) is not None and _trains_on_text(script):
             yield _finding(script, text, "The trainer")
             return
-        for call in ast.walk(room):
+        for call in _own(room):
             if not isinstance(call, ast.Call) or not call.args or not _tokenizes(call):
                 continue
             first = call.args[0]
@@ -41,7 +41,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
 
 def _as_text(room: ast.AST, rendered: set[str], writers: set[str]) -> ast.expr | None:
     """What a column `text` is given, where it is a rendered conversation."""
-    for node in ast.walk(room):
+    for node in _own(room):
         held: list[tuple[ast.expr | None, ast.expr]] = []
         if isinstance(node, ast.Dict):
             held = list(zip(node.keys, node.values, strict=True))
@@ -112,14 +112,26 @@ def _is_rendered(node: ast.AST, writers: set[str]) -> bool:
 
 def _rendered(room: ast.AST, writers: set[str]) -> set[str]:
     found: dict[str, bool] = {}
-    for node in ast.walk(room):
+    for node in _own(room):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
             found[name] = found.get(name, True) and _is_rendered(node.value, writers)
+        elif isinstance(node, ast.Lambda):
+            found |= {one.arg: False for one in node.args.args}
     return {name for name, always in found.items() if always}
 
 
-def _returns_rendered(function: ast.FunctionDef) -> bool:
+def _own(room: ast.AST) -> Iterator[ast.AST]:
+    """Nodes of the room, but of functions in it: their names are others."""
+    waiting = [room]
+    for node in waiting:
+        yield node
+        waiting += [
+            one for one in ast.iter_child_nodes(node) if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+
+
+def _returns_rendered(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value is not None]
     return bool(returned) and all(_is_rendered(one, set()) for one in returned)
 

@@ -1,0 +1,127 @@
+"""Promise: what is right in shell and Python is not called an error; each with the case that is wrong beside it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.audit.made_up import audited
+from tests.audit.rules.scripts import said
+
+CUT = "--model m \\\n    # why\n    --learning_rate 1e-5"
+
+
+@pytest.mark.parametrize(
+    ("run", "found"),
+    [
+        (f"trl sft {CUT}\n", True),
+        (f"if true; then\n  trl sft {CUT}\nfi\n", True),
+        (f'ARGS=({CUT}\n)\ntrl sft "${{ARGS[@]}}"\n', False),
+        (f"ARGS+=( {CUT} )\ntrl sft\n", False),
+        (f"cat > run.txt <<EOF\ntrl sft {CUT}\nEOF\n", False),
+        (f"ARGS=(a)\ncat <<EOF\nb\nEOF\ntrl sft {CUT}\n", True),
+    ],
+)
+def test_a_comment_in_an_array_or_a_here_document_cuts_nothing(tmp_path: Path, run: str, found: bool) -> None:
+    assert bool(audited(tmp_path, {"run.sh": run}, select=("CFG020",)).findings) is found
+
+
+PADDED = """
+from transformers import AutoTokenizer, DataCollatorForSeq2Seq, default_data_collator
+tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+def encode(row):
+    out = tok(row["t"], {padding})
+    out["labels"] = out["input_ids"].copy()
+    return out
+{rest}
+"""
+
+
+@pytest.mark.parametrize(
+    ("padding", "rest", "found"),
+    [
+        ("padding=True", "collate = default_data_collator", True),
+        ("padding=True", "collate = DataCollatorForSeq2Seq(tok)", False),
+        ('padding="max_length", max_length=9', "collate = DataCollatorForSeq2Seq(tok)", True),
+        ("truncation=True", 'asked = tok(["a", "b"], padding=True).to("cuda")\nmodel.generate(**asked)', False),
+        ("truncation=True", 'model.generate(**tok(["a", "b"], padding=True))', False),
+        ("padding=True", 'asked = tok(["a", "b"], padding=True)\nmodel.generate(**asked)', True),
+        ("padding=True", 'out = tok(["a", "b"], padding=True)\nmodel.generate(**out)', True),
+    ],
+)
+def test_padding_that_is_in_no_label(tmp_path: Path, padding: str, rest: str, found: bool) -> None:
+    text = PADDED.format(padding=padding, rest=rest).replace("DataCollatorForSeq2Seq, ", "")
+    assert bool(said("MSK052", tmp_path, text)) is found
+
+
+RENDERED = """
+from transformers import AutoTokenizer
+tok = AutoTokenizer.from_pretrained("meta-llama/Llama-3.2-1B-Instruct")
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "found"),
+    [
+        ("def show(row):\n    text = {}\n    print(text)\ndef encode(text):\n    return tok(text)", False),
+        ("def main():\n    text = {}\n    print(text)\n    def encode(text):\n        return tok(text)", False),
+        ("text = {}\nrows = rows.map(lambda text: tok(text))", False),
+        ("def show(row):\n    text = {}\n    return tok(text)", True),
+        ("async def show(row):\n    text = {}\n    return tok(text)", True),
+        ("text = {}\nids = tok(text)", True),
+        ("for row in rows:\n    text = {}\n    ids.append(tok(text))", True),
+    ],
+)
+def test_a_name_of_another_function_is_another(tmp_path: Path, rest: str, found: bool) -> None:
+    text = RENDERED.format(rest.format("tok.apply_chat_template(row, tokenize=False)"))
+    assert bool(said("MSK053", tmp_path, text)) is found
+
+
+SAMPLED = """
+import torch
+from torch.utils.data import DataLoader, DistributedSampler
+{}
+for epoch in range(3):
+    for batch in loader:
+        model(**batch).loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loaders", "found"),
+    [
+        ("other = DataLoader(val_rows, sampler=DistributedSampler(val_rows))", False),
+        ("other = DataLoader(a, sampler=DistributedSampler(data['validation']))", False),
+        ("loader = DataLoader(rows, shuffle=True)\nother = DataLoader(b, sampler=DistributedSampler(b))", False),
+        ("loader = DataLoader(rows, sampler=DistributedSampler(rows))", True),
+        ("loader = DataLoader(rows, **more)\nother = DataLoader(b, sampler=DistributedSampler(b))", True),
+        ("loader = DataLoader(retrieval, sampler=DistributedSampler(retrieval))", True),
+    ],
+)
+def test_a_sampler_that_the_training_does_not_read(tmp_path: Path, loaders: str, found: bool) -> None:
+    assert bool(said("DST054", tmp_path, SAMPLED.format(loaders))) is found
+
+
+RANKS = """
+import os
+import torch
+world_size = int(os.environ["WORLD_SIZE"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("accum_ms = total_ms / micro_batches", False),
+        ("accum_loss = total_loss / micro_batches", False),
+        ("accum_each = total_work / micro_batches", False),
+        ("accum = total_batch // micro_batch", True),
+        ("accum = target_bs // micro_batch", True),
+        ("target = 256\naccum = target // micro_batch", True),
+        ("accum = cfg.global_bsz // micro_batch", True),
+        ("accum = total_batch // micro_batch\naccum = accum // world_size", False),
+    ],
+)
+def test_an_accumulation_is_of_a_batch(tmp_path: Path, line: str, found: bool) -> None:
+    assert bool(said("DST052", tmp_path, f"{RANKS}{line}\n")) is found
