@@ -7,10 +7,11 @@ from dataclasses import replace
 from dynotune.audit.finding import Finding
 from dynotune.audit.place import Place
 
-MARK = "# cell "
-"""How the line begins that stands above each cell's code (`read.python.source`)."""
+MARK = "# -*- code of cell -*- "
+"""How the line begins that stands above each cell's code (`read.python.source`). Nobody types it: a comment `# cell 9` in
+a cell is its author's."""
 
-_MARK = re.compile(rf"{MARK}(\d+)")
+_MARK = re.compile(rf"{re.escape(MARK)}(\d+)")
 
 
 def with_cells(finding: Finding, texts: Mapping[str, str]) -> Finding:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from dynotune.audit.facts.padded import _collators
 from tests.audit.made_up import audited
 from tests.audit.rules.scripts import said
 
@@ -125,3 +126,106 @@ world_size = int(os.environ["WORLD_SIZE"])
 )
 def test_an_accumulation_is_of_a_batch(tmp_path: Path, line: str, found: bool) -> None:
     assert bool(said("DST052", tmp_path, f"{RANKS}{line}\n")) is found
+
+
+TAUGHT = """
+import torch
+from transformers import AutoModelForCausalLM
+{before}
+optimizer = torch.optim.AdamW(model.parameters())
+for batch in loader:
+    {asked}
+    loss = distance(model(**batch).logits, wanted)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+LOADED = 'teacher = AutoModelForCausalLM.from_pretrained("m").cuda().eval()'
+PLAIN = "wanted = teacher(**batch).logits"
+HELPER = f"{LOADED}\n{{}}def targets(batch):\n    return teacher(**batch).logits"
+
+
+@pytest.mark.parametrize(
+    ("before", "asked", "found"),
+    [
+        (LOADED, PLAIN, True),
+        (f"{LOADED}.requires_grad_(True)", PLAIN, True),
+        (f"{LOADED}.requires_grad_(False)", PLAIN, False),
+        (LOADED.replace("= ", "= (\n    ") + "\n    .requires_grad_(False)\n)", PLAIN, False),
+        ("ref_model = create_reference_model(model)", "wanted = ref_model(**batch).logits", False),
+        (HELPER.format("@torch.no_grad()\n"), "wanted = targets(batch)", False),
+        (HELPER.format("@torch.inference_mode()\n"), "wanted = targets(batch)", False),
+        (HELPER.format("@timed\n"), "wanted = targets(batch)", True),
+    ],
+)
+def test_a_teacher_without_gradients(tmp_path: Path, before: str, asked: str, found: bool) -> None:
+    assert bool(said("MEM052", tmp_path, TAUGHT.format(before=before, asked=asked))) is found
+
+
+FACTORY = "model_name_or_path: a/b\nstage: sft\nfinetuning_type: lora\ntemplate: qwen\noutput_dir: out\ndataset: d\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ('eval_strategy: "no"\neval_steps: 500\n', False),
+        ("eval_strategy: no\neval_steps: 500\n", False),
+        ("eval_steps: 500\n", False),
+        ("eval_strategy: steps\neval_steps: 500\n", True),
+        ("eval_strategy: epoch\n", True),
+        ("do_eval: true\n", True),
+    ],
+)
+def test_llama_factory_wants_an_evaluation_by_its_strategy(tmp_path: Path, lines: str, found: bool) -> None:
+    assert bool(audited(tmp_path, {"lf.yaml": FACTORY + lines}, select=("CFG018",)).findings) is found
+
+
+TIMED = """
+import time
+import torch
+model.cuda()
+start, seen = time.time(), 0
+for step, batch in enumerate(loader):
+    loss = model(**batch).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+took = time.time() - start
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("print(100 * data_time / took)", False),
+        ("print('share of a step', 100 * data_time / took)", False),
+        ("share = step_time / (time.time() - start)", False),
+        ("print('tokens a second', tokens / took)", True),
+        ("print(f'{tokens / took:.1f}')", True),
+        ("speed = stats['tokens'] / took", True),
+        ("speed = len(rows) * epochs / took", True),
+        ("speed = (\n    n\n    / took\n)", True),
+        ("speed = n / max(took, 1e-9)", True),
+    ],
+)
+def test_a_share_of_the_time_is_no_speed(tmp_path: Path, line: str, found: bool) -> None:
+    assert bool(said("MSR004", tmp_path, TIMED.format(line))) is found
+
+
+def test_a_collator_s_own_width_counts(tmp_path: Path) -> None:
+    """A width of the file by the same name is another."""
+    text = """
+import torch
+width = {}
+model.cuda()
+def collate(rows):
+    width = {}
+    ids = torch.zeros((len(rows), width), dtype=torch.long)
+    return {{"input_ids": ids, "attention_mask": ids != 0}}
+trainer = Trainer(model, args, data_collator=collate)
+"""
+    script = audited(tmp_path, {"train.py": text.format(512, 64)}).project.scripts[0]
+    assert [one.length for one in _collators(script)] == []
+    script = audited(tmp_path, {"train.py": text.format(64, 512)}).project.scripts[0]
+    assert [one.length for one in _collators(script)] == [512]

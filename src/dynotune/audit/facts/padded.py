@@ -72,7 +72,7 @@ def _collators(script: Script) -> Iterator[Padded]:
         whole = ast.unparse(function)
         if not re.search(r"['\"]attention_mask['\"]", whole) or _PACKS.search(whole):
             continue
-        fixed = _fixed(function) | _fixed(script.tree)
+        fixed = _fixed(script.tree) | _fixed(function)  # a function's own name hides the file's
         for node in ast.walk(function):
             found = isinstance(node, ast.Call) and _rectangle(node, fixed)
             if found:

@@ -44,14 +44,13 @@ def loops(script: Script) -> Iterator[Loop]:
 
 
 _OFTEN = r"[\w.]*(accum|grad_acc|gas\b)[\w.\"'\[\]]*"
-_EVERY = re.compile(rf"%\s*\(?\s*({_OFTEN})", re.IGNORECASE)
+_EVERY = re.compile(rf"%\s{{0,8}}\(?\s{{0,8}}({_OFTEN})", re.IGNORECASE)
 _RANGE = re.compile(rf"for\s+\w+\s+in\s+range\(\s*({_OFTEN})\s*\)\s*:", re.IGNORECASE)
 
 
 def accumulation(script: Script, loop: Loop) -> tuple[str, list[Call]]:
-    """The number of micro-batches of a step as the source calls it, and the optimizer's steps: under a"
-    " condition of the loop,
-    or after a loop over that many. Empty: the loop accumulates nothing by hand."""
+    """The number of micro-batches of a step as the source calls it, and the optimizer's steps: under a condition of the
+    loop, or after a loop over that many. Empty: the loop accumulates nothing by hand."""
     if (every := _EVERY.search(loop.text)) is not None:
         return _whole(every[1]), [call for call in loop.optimizer_steps if not call.each_step]
     if (every := _RANGE.match(loop.text)) is None or loop.optimizer_steps:

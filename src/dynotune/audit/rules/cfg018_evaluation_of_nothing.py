@@ -15,7 +15,7 @@ _AXOLOTL = (
 )
 _WANTS = {
     Trainer.AXOLOTL: ("early_stopping_patience", "load_best_model_at_end", "metric_for_best_model"),
-    Trainer.LLAMA_FACTORY: ("eval_strategy", "eval_steps", "load_best_model_at_end", "do_eval"),
+    Trainer.LLAMA_FACTORY: ("eval_strategy", "evaluation_strategy", "load_best_model_at_end", "do_eval"),
 }
 _ROWS = {
     Trainer.AXOLOTL: ("test_datasets", "test_dataset", "eval_dataset"),
@@ -26,6 +26,9 @@ _SHARE = {Trainer.AXOLOTL: "val_set_size", Trainer.LLAMA_FACTORY: "val_size"}
 
 def check(job: Job, project: Project) -> Iterator[Said]:
     if job.trainer not in _WANTS:
+        return
+    strategy = given(job, "eval_strategy") or given(job, "evaluation_strategy")
+    if job.trainer is Trainer.LLAMA_FACTORY and strategy is not None and not _asks(strategy):
         return
     share = given(job, _SHARE[job.trainer])
     if any((key := given(job, name)) is not None and key.value for name in _ROWS[job.trainer]):

@@ -10,25 +10,36 @@ from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _COUNT = re.compile(
-    r"^\s*(?:export\s+)?(\w*(?:GPUS|PROCESSES|WORLD_SIZE|NPROC\w*|NUM_DEVICES))=[\"']?(\d+)[\"']?\s*(?:#.*)?$",
+    r"^\s*(?:export\s+)?(\w{0,60}(?:GPUS|PROCESSES|WORLD_SIZE|NPROC\w{0,30}|NUM_DEVICES))=[\"']?(\d+)[\"']?\s*(?:#.*)?$",
     re.IGNORECASE,
 )
+_GIVEN = re.compile(r"^\s*(\w{1,80})=")
 
 
 def check(launch: Launch, project: Project) -> Iterator[Said]:
     processes = _processes(launch)
     if processes is None:
         return
-    lines = project.texts.get(launch.file, "").split("\n")
-    for number, line in enumerate(lines[: launch.place.line], 1):
+    lines = project.texts.get(launch.file, "").split("\n")[: launch.place.line]
+    worked = _worked(lines)
+    for number, line in enumerate(lines, 1) if worked else ():
         found = _COUNT.match(line)
         if found is None or int(found[2]) == processes:
             continue
-        worked = re.compile(rf"^\s*\w*ACC\w*=.*\$\(\(.*\b{found[1]}\b", re.IGNORECASE)
-        where = next((row for row, text in enumerate(lines[: launch.place.line], 1) if worked.match(text)), 0)
-        if where:
+        if where := worked.get(found[1].lower(), 0):
             yield _finding(launch, processes, found[1], int(found[2]), number, where)
             return
+
+
+def _worked(lines: list[str]) -> dict[str, int]:
+    """The first line of an accumulation that is worked out with each name; names in small letters."""
+    found: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        given = _GIVEN.match(line)
+        if given is not None and "ACC" in given[1].upper():
+            for name in re.findall(r"\w+", line.partition("$((")[2].lower()):
+                found.setdefault(name, number)
+    return found
 
 
 def _processes(launch: Launch) -> int | None:

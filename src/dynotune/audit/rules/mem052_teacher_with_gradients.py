@@ -1,5 +1,6 @@
 """MEM052: a model that is not trained runs with its graph kept."""
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -48,10 +49,32 @@ def _has_no_graph(script: Script, call: Call, name: str) -> bool:
     if re.search(r"no_grad|inference_mode|set_grad_enabled\(False", held):
         return True
     own = re.escape(name)
-    asked = rf"\b{own}(\.\w+)*\.requires_grad_\(\s*False"
-    each = rf"in {own}\.parameters\(\)\s*:\s*\n?\s*\w+\.requires_grad"
-    made = rf"{own}\s*=\s*\w*(freeze|frozen)\w*\("
-    return any(re.search(one, script.source) for one in (asked, each, made))
+    asked = rf"\b{own}(\.\w+){{0,8}}\.requires_grad_\(\s*False"
+    each = rf"in {own}\.parameters\(\)\s{{0,8}}:\s{{0,80}}\w+\.requires_grad"
+    made = rf"{own}\s{{0,8}}=\s{{0,8}}\w{{0,80}}(freeze|frozen)\w{{0,80}}\("
+    if any(re.search(one, script.source) for one in (asked, each, made)):
+        return True
+    return _made_without(script, name) or _under_no_grad(script, call)
+
+
+def _made_without(script: Script, name: str) -> bool:
+    """What it is given asks for none, at the end of a chain or by TRL's copy for a reference."""
+    return any(
+        re.search(r"\.requires_grad_\((requires_grad=)?False\)|\bcreate_reference_model\(", ast.unparse(node.value))
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) and one.id == name for one in node.targets)
+    )
+
+
+def _under_no_grad(script: Script, call: Call) -> bool:
+    """It stands in a function that is decorated so."""
+    return any(
+        re.search(r"no_grad|inference_mode", ast.unparse(decorator))
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.lineno <= call.place.line <= (node.end_lineno or 0)
+        for decorator in node.decorator_list
+    )
 
 
 _LOOP = """import torch

@@ -13,8 +13,17 @@ from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 _CLOCK = r"(?:time\.)?(?:time|perf_counter|monotonic)\(\)"
 _START = re.compile(rf"^\s*(?P<name>[\w.]+)(?:\s*,\s*\w+)*\s*=\s*{_CLOCK}")
 _WARM = re.compile(
-    r"warm_?up_?(steps|iters|batches|done)?\b(?!_ratio)[^=\n]*[:<>=]|skip_first|first_step|burn_in", re.IGNORECASE
+    r"warm_?up_?(steps|iters|batches|done)?\b(?!_ratio)[^=\n]{0,80}[:<>=]|skip_first|first_step|burn_in", re.IGNORECASE
 )
+
+_BY = r"/\s{0,8}(?:max\(\s{0,8})?"
+_DIVIDED = re.compile(_BY + r"(\w+)\b(?!\s{0,8}(?:[*/]|>))")
+_COUNTED = re.compile(
+    r"tok|step|sample|row|example|seen|batch|iter|epoch|count|done|total|num|len\(|seq|(?<![a-z])(n|i|it|its)(?![a-z])",
+    re.IGNORECASE,
+)
+_TIME = re.compile(r"(?<![a-z])(time|times|ms|secs?|seconds|elapsed|took|wait\w*|dur\w*)(?![a-z])", re.IGNORECASE)
+_QUOTED = re.compile(r"(?<!\[)\"[^\"]*\"|(?<!\[)'[^']*'")
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
@@ -29,7 +38,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 continue
             name = re.escape(start["name"])
             inside = "\n".join(lines[begin - 1 : end])
-            if re.search(rf"(?:^|[:;])\s*{name}\b[^=\n]*=[^=]", inside, re.MULTILINE) or _is_warm(
+            if re.search(rf"(?:^|[:;])[^\S\n]*{name}\b[^=\n]{{0,120}}=[^=]", inside, re.MULTILINE) or _is_warm(
                 lines[begin - 40 if begin > 40 else 0 : end]
             ):
                 continue  # taken anew on the way
@@ -47,19 +56,31 @@ def _is_warm(lines: list[str]) -> bool:
 
 def _speed(lines: list[str], begin: int, end: int, name: str) -> int:
     """The line that divides something by the time since then; 0 if there is none."""
-    since = rf"\(?\s*{_CLOCK}\s*-\s*{name}\s*\)?"
-    named: list[str] = []
+    since = rf"\(?\s{{0,8}}{_CLOCK}\s{{0,8}}-\s{{0,8}}{name}\s{{0,8}}\)?"  # bounded: blanks without end are quadratic
+    divided = re.compile(rf"{_BY}{since}")
+    taken = re.compile(rf"\s*(\w+)\s{{0,8}}=\s{{0,8}}{since}")
+    named: set[str] = set()
     for number in range(begin, end + 1):
         text = lines[number - 1]
-        if re.search(rf"/\s*(?:max\(\s*)?{since}", text):
+        if (found := divided.search(text)) and _counts(lines, number, found.start()):
             return number
-        if found := re.match(rf"\s*(\w+)\s*=\s*{since}", text):
-            named.append(found[1])
-        if any(re.search(rf"/\s*(?:max\(\s*)?{one}\b(?!\s*(?:[*/]|>))", text) for one in named) and not re.search(
-            r"/\s*(60|3600)\b", text
-        ):
-            return number
+        if found := taken.match(text):
+            named.add(found[1])
+        if re.search(r"/\s{0,8}(60|3600)\b", text):
+            continue
+        for found in _DIVIDED.finditer(text) if named else ():
+            if found[1] in named and _counts(lines, number, found.start()):
+                return number
     return 0
+
+
+def _counts(lines: list[str], number: int, column: int) -> bool:
+    """What is divided there counts something; a share of the time is no speed."""
+    text = lines[number - 1][:column]
+    if not text.strip() and number > 1:
+        text = lines[number - 2]
+    over = re.split(r"[,={:]", _QUOTED.sub("", text[-300:]))[-1]
+    return bool(_COUNTED.search(over)) and not _TIME.search(over)
 
 
 def _finding(script: Script, place: Place, start: int) -> Finding:
@@ -109,7 +130,7 @@ RULE = Rule(
         " compiles longer reads as a slow-down (a fused loss was blamed for half of the speed that way).",
         detected="E0: a clock is taken before a training loop, nothing in the loop takes it again or tells"
         " warm-up apart, and"
-        " something is divided by the time since.",
+        " something that is counted is divided by the time since.",
         proven="Print the speed of every 50 steps: it rises.",
         deliberate=("Time to result is what counts, start included.",),
         sources=("alpa issue 823, anemoi-core issue 1254, transformers issue 32619: what users ask to have left out",),

@@ -8,7 +8,12 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
-_RATE = r"\d+(?:\.\d+)?\s*(?:it|its|iter|iters|iterations|step|steps)\s*(?:/|per )\s*s(?:ec(?:ond)?)?\b"
+_RATE = (
+    r"(?<![\d.])\d{1,9}(?:\.\d{1,9})?\s{0,4}(?:it|its|iter|iters|iterations|step|steps)"
+    r"\s{0,4}(?:/|per )\s{0,4}s(?:ec(?:ond)?)?\b"
+)
+"""Bounded: digits or blanks without end took quadratic time."""
+
 _JUDGES = re.compile(
     rf"{_RATE}|\b(?:it/s|its/s|steps/s(?:ec)?|steps per second|iterations per second)\b", re.IGNORECASE
 )
