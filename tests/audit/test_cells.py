@@ -25,3 +25,14 @@ def test_a_script_has_lines_alone(tmp_path: Path) -> None:
     text = "# cell 1\nfrom transformers import BitsAndBytesConfig\nfour = BitsAndBytesConfig(load_in_4bit=True)\n"
     (found,) = audited(tmp_path, {"a.py": text}, select=("PRC007",)).findings
     assert str(found.place) == "a.py:3"
+
+
+def test_an_author_s_comment_is_no_cell(tmp_path: Path) -> None:
+    cell = [
+        "# cell 9\n",
+        "from transformers import BitsAndBytesConfig\n",
+        "four = BitsAndBytesConfig(load_in_4bit=True)",
+    ]
+    text = json.dumps({"cells": [{"cell_type": "code", "source": cell}]})
+    (found,) = audited(tmp_path, {"a.ipynb": text}, select=("PRC007",)).findings
+    assert str(found.place) == "a.ipynb, cell 1, line 3"

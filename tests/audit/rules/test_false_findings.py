@@ -18,7 +18,7 @@ CUT = "--model m \\\n    # why\n    --learning_rate 1e-5"
         (f"if true; then\n  trl sft {CUT}\nfi\n", True),
         (f'ARGS=({CUT}\n)\ntrl sft "${{ARGS[@]}}"\n', False),
         (f"ARGS+=( {CUT} )\ntrl sft\n", False),
-        (f"cat > run.txt <<EOF\ntrl sft {CUT}\nEOF\n", False),
+        (f"cat > run.txt <<EOF\ntrl sft {CUT}\nEOF\ntrl sft --model_name_or_path m\n", False),
         (f"ARGS=(a)\ncat <<EOF\nb\nEOF\ntrl sft {CUT}\n", True),
     ],
 )
