@@ -18,7 +18,6 @@ TOTAL = "import os\nimport torch\nworld_size = int(os.environ['WORLD_SIZE'])\nto
     ("code", "files"),
     [
         ("MSR005", {"a.py": f"import torch\nBATCH = 1  # faster {'1' * 90_000}\n"}),
-        ("MSR005", {"a.py": f"import torch\nBATCH = 1  # faster 1{' ' * 90_000}x\n"}),
         ("MSR004", {"a.py": f"{CLOCK}    share = 1 /{' ' * 90_000}2\n"}),
         ("MSR004", {"a.py": f"{CLOCK}    told('{'warmup ' * 12_000}')\n"}),
         ("MSR004", {"a.py": CLOCK + "\n" * 60_000 + "    pass\n"}),
