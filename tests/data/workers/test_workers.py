@@ -1,6 +1,7 @@
 """Promises: any number of processes gives the same data set in the same order, and a process that dies is an error."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -276,7 +277,11 @@ def test_a_worker_that_is_killed_is_named_by_its_signal_and_none_is_left(
 def test_processor_time_of_workers_counts_as_that_of_children(tmp_path: Path, way: str) -> None:
     import resource
 
-    rows = [chat("a question " * 40, "an answer " * 400) for _ in range(400)]
+    letters = random.Random(0)
+    words = (
+        "".join(letters.choices("abcdefghij", k=12)) for _ in iter(int, 1)
+    )  # no word comes twice: none is remembered
+    rows = [chat("a question", " ".join(islice(words, 1_000))) for _ in range(400)]
     data = write(tmp_path / "data.jsonl", rows)
 
     def children() -> float:
