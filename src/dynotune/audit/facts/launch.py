@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from dynotune.audit.facts.setting import Setting
 from dynotune.audit.place import Place
 
+SHELL = frozenset({".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".job", ".pbs"})
+"""Suffixes of files of shell commands."""
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:

@@ -9,7 +9,7 @@ from tree_sitter import Node
 
 from dynotune.audit.change import Change, Edit
 from dynotune.audit.fix.splice import NotAppliedError
-from dynotune.audit.shell_grammar import parse_shell
+from dynotune.audit.shell_grammar import nodes, parse_shell
 
 Word = tuple[int, int, str, bool]
 """First byte, the byte behind the last, text, and whether the shell takes it as it stands (but for quotes)."""
@@ -118,12 +118,7 @@ def _covers(source: bytes, node: Node, line: int, column: int) -> bool:
 
 
 def _commands(node: Node) -> Iterator[Node]:
-    waiting = [node]
-    while waiting:
-        one = waiting.pop()
-        if one.type == "command":
-            yield one
-        waiting += one.children
+    return (one for one in nodes(node) if one.type == "command")
 
 
 def _parsed(source: bytes) -> Node:

@@ -4,15 +4,15 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
+from dynotune.audit.facts.launch import SHELL
 from dynotune.audit.lines import lines_of
 
-_SHELL = frozenset({".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".job", ".pbs"})
 _COMMENT = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|(?:(?<=\s)|^)#(?P<comment>.*)$")
 
 
 def comments_of(file: str, text: str) -> Mapping[int, str]:
     """Of a file that no reader of configurations or of Python has read."""
-    if PurePosixPath(file).suffix.lower() in _SHELL or text.startswith("#!"):
+    if PurePosixPath(file).suffix.lower() in SHELL or text.startswith("#!"):
         return _of_shell(text)
     found = {}
     for number, line in enumerate(lines_of(text), 1):
@@ -23,15 +23,8 @@ def comments_of(file: str, text: str) -> Mapping[int, str]:
 
 
 def _of_shell(text: str) -> dict[int, str]:
-    from dynotune.audit.shell_grammar import parse_shell
+    from dynotune.audit.shell_grammar import nodes, parse_shell, text_of
 
     source = text.encode("utf-8", "surrogatepass")
-    waiting = [parse_shell(source)]
-    found = {}
-    while waiting:
-        node = waiting.pop()
-        if node.type == "comment":
-            comment = source[node.start_byte : node.end_byte].decode("utf-8", "replace")
-            found[node.start_point.row + 1] = comment.removeprefix("#").rstrip("\r")
-        waiting += node.children
-    return found
+    comments = (node for node in nodes(parse_shell(source)) if node.type == "comment")
+    return {node.start_point.row + 1: text_of(node, source).removeprefix("#").rstrip("\r") for node in comments}

@@ -9,7 +9,7 @@ from typing import Any
 
 from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.job import Job
-from dynotune.audit.facts.launch import Allocation, Launch
+from dynotune.audit.facts.launch import SHELL, Allocation, Launch
 from dynotune.audit.facts.project import NotRead, Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.place import Place
@@ -33,7 +33,7 @@ _SKIPPED = (
     " site-packages .idea .vscode wandb mlruns .eggs"
 )
 SKIPPED_FOLDERS = frozenset(_SKIPPED.split())
-_SHELL = frozenset({".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".job", ".pbs", ".mk"})
+_SHELL = SHELL | {".mk"}
 _SHELL_NAMES = frozenset({"makefile", "gnumakefile", "justfile"})
 _DOCUMENTS = frozenset({".md"})
 _PYTHON = frozenset({".py", ".ipynb"})

@@ -3,18 +3,16 @@
 import re
 from collections.abc import Iterator
 
+from dynotune.audit.facts.launch import SHELL
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-from dynotune.audit.shell_grammar import parse_shell
-
-_SHELL = (".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".job", ".pbs")
 
 
 def check(project: Project, whole: Project) -> Iterator[Said]:
     for file, text in project.texts.items():
-        if not file.endswith(_SHELL):
+        if not file.endswith(tuple(SHELL)):
             continue
         lines = text.split("\n")
         comments: set[int] | None = None
@@ -48,14 +46,10 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
 def _comments(text: str) -> set[int]:
     """Lines of comments, as the shell's grammar tells them, but those in arrays: there a comment ends nothing. What looks
     like one in a here-document is text."""
-    waiting, found = [parse_shell(text.encode("utf-8", "surrogatepass"))], set()
-    while waiting:
-        node = waiting.pop()
-        if node.type == "comment":
-            found.add(node.start_point.row + 1)
-        elif node.type != "array":
-            waiting += node.children
-    return found
+    from dynotune.audit.shell_grammar import nodes, parse_shell
+
+    tree = parse_shell(text.encode("utf-8", "surrogatepass"))
+    return {node.start_point.row + 1 for node in nodes(tree, {"array"}) if node.type == "comment"}
 
 
 _RUN = """trl sft --model_name_or_path Qwen/Qwen2.5-0.5B \\
