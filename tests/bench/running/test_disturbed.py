@@ -48,6 +48,14 @@ def test_the_power_cap_alone_voids_nothing() -> None:
     assert disturbance(block(throttled=("power cap",)), block("b")) == ""
 
 
+def test_clocks_that_the_power_cap_lowered_are_the_arms_own_from_the_first_pair_on() -> None:
+    capped, free = block(mhz=1550, throttled=("power cap",)), block("b", mhz=1896)
+    assert disturbance(capped, free) == disturbance(free, capped) == ""
+    assert disturbance(block(mhz=1550), block("b", mhz=1896, throttled=("power cap",))).startswith(
+        "clocks were 22.3%"
+    ), "the cap explains low clocks, not high ones"
+
+
 def test_clocks_that_are_always_apart_are_the_arms_own() -> None:
     a, b = block(mhz=1755), block("b", mhz=1620)
     assert disturbance(a, b).startswith("clocks were 8.3% apart")
