@@ -38,7 +38,7 @@ def test_a_page_has_all_parts(code: str) -> None:
     ):
         assert f"## {part}" in page
     rule = rules()[code]
-    for example in (rule.bad, rule.good):
+    for example in (rule.bad, *rule.also_bad, rule.good):
         for text in example.files.values() if example else ():
             assert text.rstrip("\n") in page
     assert len(re.findall(r"^(```|````)", page, re.MULTILINE)) % 2 == 0

@@ -44,7 +44,10 @@ def page(rule: Rule) -> str:
         f"Then say it where it stands: `# dynotune: ignore[{rule.code}] the reason, until 2027-01-31`",
         "(the day is optional). [How findings are suppressed](../audit.md#suppressing-a-finding).",
     ]
-    for title, example in (("Found here", rule.bad), ("Not found here", rule.good)):
+    if rule.formerly:
+        lines += ["", f"Takes the place of {', '.join(rule.formerly)}, whose codes mean this rule now."]
+    bad = [("Found here", rule.bad), *(("Found here too", one) for one in rule.also_bad)]
+    for title, example in (*bad, ("Not found here", rule.good)):
         if example is not None:
             lines += ["", f"## {title}", *_files(example)]
     if told.sources:

@@ -102,6 +102,12 @@ class Rule:
     good: Example | None = None
     """None only for subjects that no file holds (environment, profile): their tests bring records."""
 
+    also_bad: tuple[Example, ...] = ()
+    """Other shapes of the same fault, one each."""
+
+    formerly: tuple[str, ...] = ()
+    """Codes of rules that this one has taken over: suppressions and `--ignore` that name them go on working."""
+
 
 FAMILIES = {
     "ATT": "attention",

@@ -143,11 +143,12 @@ def audit(request: Request) -> Result:
 def _on_suppressions(told: Sequence[Suppression], used: set[Place], asked: set[str]) -> list[tuple[Place, str]]:
     found = []
     families = {code[:3] for code in asked}
+    known = {*rules(), *(code[:3] for code in rules())} | {old for rule in rules().values() for old in rule.formerly}
     for one in told:
         if one.wrong:
             found.append((one.place, f"this suppresses nothing: {one.wrong}."))
             continue
-        unknown = sorted(code for code in one.codes if code not in {*rules(), *(code[:3] for code in rules())})
+        unknown = sorted(one.codes - known)
         if unknown:
             found.append(
                 (one.place, f"there is no rule {printable(', '.join(unknown))}: this suppresses nothing of it.")

@@ -6,10 +6,12 @@ from dynotune.audit.facts.data import DataFacts
 from dynotune.audit.facts.environment import Environment, Package
 from dynotune.audit.facts.job import Fate, GivenKey, Job, Method, Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.run import RunFacts
 from dynotune.audit.facts.setting import Known, Setting, Unknown
 from dynotune.audit.finding import Finding, NotChecked
 from dynotune.audit.place import NOWHERE, Place
 from dynotune.audit.registry import rules
+from dynotune.audit.rule import Subject
 
 UNKNOWN = Unknown("it comes from the command line")
 
@@ -65,13 +67,20 @@ def a_machine(
     return Environment(packages or {}, [gpu] * gpus, **told)
 
 
+def _said(code: str, subject: Any, project: Project | None) -> list[Any]:
+    """A rule that is asked about whole projects is asked about one with this subject alone."""
+    rule = rules()[code]
+    if rule.subject is Subject.PROJECT and not isinstance(subject, Project):
+        run = isinstance(subject, RunFacts)
+        subject = project = project or Project(".", [] if run else [subject], runs=[subject] if run else [])
+    return list(rule.check(subject, project or Project(".")))
+
+
 def findings(code: str, subject: Any, project: Project | None = None) -> list[Finding]:
     """What a rule finds."""
-    said = rules()[code].check(subject, project or Project("."))
-    return [one for one in said if isinstance(one, Finding)]
+    return [one for one in _said(code, subject, project) if isinstance(one, Finding)]
 
 
 def not_checked(code: str, subject: Any, project: Project | None = None) -> list[NotChecked]:
     """What a rule could not check."""
-    said = rules()[code].check(subject, project or Project("."))
-    return [one for one in said if isinstance(one, NotChecked)]
+    return [one for one in _said(code, subject, project) if isinstance(one, NotChecked)]

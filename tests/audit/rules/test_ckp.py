@@ -121,11 +121,11 @@ def test_a_best_that_is_not_saved() -> None:
 
 
 def test_pickled_weights() -> None:
-    (found,) = findings("CKP006", a_job(save_safetensors=False))
+    (found,) = findings("CKP051", a_job(save_safetensors=False))
     assert found.remedy.changes[0].value is True
     for value in (True, Default(False), UNKNOWN):
-        assert not findings("CKP006", a_job(save_safetensors=value))
-    assert not findings("CKP006", a_job(Trainer.DYNOTUNE, save_safetensors=False))
+        assert not findings("CKP051", a_job(save_safetensors=value))
+    assert not findings("CKP051", a_job(Trainer.DYNOTUNE, save_safetensors=False))
 
 
 WHOLE = {"model.safetensors": 9, "optimizer.pt": 9, "trainer_state.json": 9}
@@ -141,17 +141,17 @@ def left(**files: int) -> RunFacts:
 
 
 def test_a_checkpoint_that_is_not_whole() -> None:
-    (found,) = findings("CKP007", left(**{"optimizer.pt": -1}))
+    (found,) = findings("CKP002", left(**{"optimizer.pt": -1}))
     assert "`checkpoint-10`, the last of 2, has no optimizer state" in found.message
-    (found,) = findings("CKP007", left(**{"model.safetensors": 0}))
+    (found,) = findings("CKP002", left(**{"model.safetensors": 0}))
     assert "no weights" in found.message
-    (found,) = findings("CKP007", left(**{"trainer_state.json": -1}))
+    (found,) = findings("CKP002", left(**{"trainer_state.json": -1}))
     assert "stops" in found.message
 
 
 def test_checkpoints_that_are_whole() -> None:
-    assert not findings("CKP007", left())
+    assert not findings("CKP002", left())
     deepspeed = {"model.safetensors": -1, "optimizer.pt": -1, "global_step10/mp_rank_00_model_states.pt": 9}
-    assert not findings("CKP007", left(**deepspeed))
-    assert not findings("CKP007", RunFacts("out", "transformers", []))
-    assert not findings("CKP007", replace(left(**{"optimizer.pt": -1}), trainer="Dynotune"))
+    assert not findings("CKP002", left(**deepspeed))
+    assert not findings("CKP002", RunFacts("out", "transformers", []))
+    assert not findings("CKP002", replace(left(**{"optimizer.pt": -1}), trainer="Dynotune"))

@@ -1,4 +1,4 @@
-"""Promise: checkpoints that run code, or cannot be gone on from, are found in code."""
+"""Promise: checkpoints that cannot be gone on from, and code of others, are found in code."""
 
 from pathlib import Path
 
@@ -29,8 +29,6 @@ model = AutoModelForCausalLM.from_pretrained(%s)
 SFTTrainer(model, args=SFTConfig("out"))
 """
 FOUND = [
-    ("CKP050", "import torch\nstate = torch.load('a.pt', weights_only=False)\n"),
-    ("CKP050", "from torch import load\nSAFE = False\nstate = load('a.pt', weights_only=SAFE)\n"),
     ("CKP051", MODEL + "torch.save(model, 'model.pt')\n"),
     ("CKP051", MODEL + "torch.save(model.state_dict(), 'model.pt')\n"),
     ("CKP051", MODEL + "torch.save(accelerator.unwrap_model(model).state_dict(), 'model.pt')\n"),
@@ -40,9 +38,6 @@ FOUND = [
     ("CKP053", TRL % "'someone/model', trust_remote_code=True, revision='main'"),
 ]
 LEFT = [
-    ("CKP050", "import torch\nstate = torch.load('a.pt', weights_only=True)\n"),
-    ("CKP050", "import torch\nstate = torch.load('a.pt')\n"),
-    ("CKP050", "import torch\nstate = torch.load('a.pt', weights_only=args.safe)\n"),
     ("CKP051", MODEL + "torch.save({'model': model.state_dict(), 'optimizer': o.state_dict()}, 'last.pt')\n"),
     ("CKP051", MODEL + "torch.save(model.state_dict(), 'model.pt')\nmodel.save_pretrained('out')\n"),
     ("CKP051", "import torch\ntorch.save(model.state_dict(), 'model.pt')\n"),  # no model of transformers

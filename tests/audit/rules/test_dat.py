@@ -89,10 +89,10 @@ def test_contradictions() -> None:
 
 def test_a_cache_that_is_thrown_away() -> None:
     job = a_job(Trainer.LLAMA_FACTORY, keys={"overwrite_cache": True})
-    (found,) = findings("DAT006", job)
+    (found,) = findings("HST006", job)
     assert found.remedy.changes[0].value is False
     small = some_data(lengths=[100] * 10)
-    assert not findings("DAT006", job, Project(".", [job], data=[small]))
+    assert not findings("HST006", job, Project(".", [job], data=[small]))
     for value in (False, UNKNOWN):
-        assert not findings("DAT006", a_job(Trainer.LLAMA_FACTORY, keys={"overwrite_cache": value}))
-    assert not findings("DAT006", a_job(Trainer.TRL, keys={"overwrite_cache": True}))
+        assert not findings("HST006", a_job(Trainer.LLAMA_FACTORY, keys={"overwrite_cache": value}))
+    assert not findings("HST006", a_job(Trainer.TRL, keys={"overwrite_cache": True}))

@@ -56,9 +56,9 @@ def test_a_stale_cache() -> None:
 
 
 def test_padding_free_in_dpo() -> None:
-    (found,) = findings("DPO003", dpo(padding_free=True, versions={"trl": "1.16.0"}))
+    (found,) = findings("CFG005", dpo(padding_free=True, versions={"trl": "1.16.0"}))
     assert found.remedy.changes[0].name == "padding_free"
-    (found,) = findings("DPO003", dpo(Trainer.AXOLOTL, keys={"dpo_padding_free": True}))
+    (found,) = findings("CFG005", dpo(Trainer.AXOLOTL, keys={"dpo_padding_free": True}))
     assert found.remedy.changes[0].name == "dpo_padding_free"
     for job in (
         dpo(padding_free=False),
@@ -66,7 +66,7 @@ def test_padding_free_in_dpo() -> None:
         a_job(padding_free=True),
         dpo(Trainer.LLAMA_FACTORY, padding_free=True),
     ):
-        assert not findings("DPO003", job)
+        assert not findings("CFG005", job)
 
 
 def test_pairs_without_a_preference() -> None:

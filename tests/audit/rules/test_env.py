@@ -82,15 +82,15 @@ def test_a_variable_is_said_once() -> None:
 
 
 def test_workers_of_none() -> None:
-    assert findings("HST050", a_job(dataloader_num_workers=Default(0), dataloader_prefetch_factor=4))
-    assert findings("HST050", a_job(dataloader_num_workers=0, dataloader_persistent_workers=True))
+    assert findings("CFG013", a_job(dataloader_num_workers=Default(0), dataloader_prefetch_factor=4))
+    assert findings("CFG013", a_job(dataloader_num_workers=0, dataloader_persistent_workers=True))
     for values in (
         {"dataloader_num_workers": 2, "dataloader_prefetch_factor": 4},
         {"dataloader_num_workers": 0, "dataloader_prefetch_factor": Default(None)},
         {"dataloader_num_workers": UNKNOWN, "dataloader_prefetch_factor": 4},
         {"dataloader_num_workers": 0, "dataloader_persistent_workers": False},
     ):
-        assert not findings("HST050", a_job(**values))
+        assert not findings("CFG013", a_job(**values))
 
 
 @pytest.mark.parametrize(

@@ -91,19 +91,6 @@ def test_an_adapter_on_the_head() -> None:
         assert not findings("LOR003", job)
 
 
-def test_extreme_scales() -> None:
-    assert findings("LOR004", a_job(**QWEN, lora_r=512, lora_alpha=Default(16)))
-    assert findings("LOR004", a_job(**QWEN, lora_r=4, lora_alpha=128))
-    for values in (
-        {"lora_r": 16, "lora_alpha": 32},
-        {"lora_r": 256, "lora_alpha": 16},
-        {"lora_r": 512, "lora_alpha": 16, "use_rslora": True},
-        {"lora_r": Default(512), "lora_alpha": Default(16)},
-        {"lora_r": UNKNOWN, "lora_alpha": 16},
-    ):
-        assert not findings("LOR004", a_job(**QWEN, **values))
-
-
 def test_tied_weights() -> None:
     tied = {"model_name_or_path": "Qwen/Qwen2.5-0.5B", "use_peft": True}
     (found,) = findings("LOR005", a_job(**tied, lora_modules_to_save=["embed_tokens"]))

@@ -87,12 +87,12 @@ FOUND = [
     ("MSK051", UNSHIFTED % f"return {EACH}.mean()"),
     ("MSK051", UNSHIFTED % f"return ({EACH}.view(labels.shape) * inputs['weights']).sum()"),
     ("MSK051", UNSHIFTED_LOOP.replace(".%s", "")),
-    ("PRC050", SCALE % ("'cuda'", "torch.bfloat16")),
-    ("PRC050", (SCALE % ("", "torch.bfloat16")).replace("torch.amp.GradScaler", "torch.cuda.amp.GradScaler")),
+    ("PRC009", SCALE % ("'cuda'", "torch.bfloat16")),
+    ("PRC009", (SCALE % ("", "torch.bfloat16")).replace("torch.amp.GradScaler", "torch.cuda.amp.GradScaler")),
     ("CMP050", LOOP % "step = torch.compile(model)"),
     ("CMP050", "import torch\nclass L(torch.nn.Module):\n  def forward(self, x):\n    return torch.compile(self.f)(x)\n"),
-    ("MEM051", CHECKPOINT % ""),
-    ("MEM051", "from torch.utils.checkpoint import checkpoint_sequential as s\ny = s(layers, 2, x)\n"),
+    ("MEM002", CHECKPOINT % ""),
+    ("MEM002", "from torch.utils.checkpoint import checkpoint_sequential as s\ny = s(layers, 2, x)\n"),
 ]  # fmt: skip
 LEFT = [
     ("MEM050", LOSS % "return outputs.loss"),
@@ -138,16 +138,16 @@ LEFT = [
         "def collate(rows):\n    return {'ids': [r[:-1] for r in rows], 'labels': [r[1:] for r in rows]}\n"
         + UNSHIFTED_LOOP.replace(".%s", ""),
     ),
-    ("PRC050", SCALE % ("'cuda'", "torch.float16")),
-    ("PRC050", SCALE % ("enabled=half", "torch.bfloat16")),
-    ("PRC050", SCALE % ("'cuda'", "kind")),
+    ("PRC009", SCALE % ("'cuda'", "torch.float16")),
+    ("PRC009", SCALE % ("enabled=half", "torch.bfloat16")),
+    ("PRC009", SCALE % ("'cuda'", "kind")),
     ("CMP050", "import torch\nmodel = torch.compile(model)\n" + LOOP % "pass"),
     ("CMP050", "import torch\nfor i, layer in enumerate(model.layers):\n    model.layers[i] = torch.compile(layer)\n"),
     ("CMP050", LOOP % "if step == 10: model = torch.compile(model)"),
     ("CMP050", "import re\n" + LOOP % "pattern = re.compile('a')"),
-    ("MEM051", CHECKPOINT % ", use_reentrant=False"),
-    ("MEM051", CHECKPOINT % ", **options"),
-    ("MEM051", "def checkpoint(x):\n    return x\ncheckpoint(1)\n"),
+    ("MEM002", CHECKPOINT % ", use_reentrant=False"),
+    ("MEM002", CHECKPOINT % ", **options"),
+    ("MEM002", "def checkpoint(x):\n    return x\ncheckpoint(1)\n"),
 ]
 
 

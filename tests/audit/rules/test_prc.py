@@ -17,11 +17,11 @@ from tests.audit.rules.scripts import said
 
 
 def test_two_precisions() -> None:
-    assert findings("PRC001", a_job(bf16=True, fp16=True))
-    assert findings("PRC001", a_job(bf16=Default(True), fp16=True))
+    assert findings("CFG013", a_job(bf16=True, fp16=True))
+    assert findings("CFG013", a_job(bf16=Default(True), fp16=True))
     for other in ({"fp16": False}, {"fp16": UNKNOWN}, {}):
         values: dict[str, Any] = {"bf16": True} | other
-        assert not findings("PRC001", a_job(**values))
+        assert not findings("CFG013", a_job(**values))
 
 
 def test_bfloat16_on_an_old_card() -> None:
@@ -82,9 +82,9 @@ HALF: dict[str, Any] = {"dtype": "float16", "use_peft": False, "fp16": True, "bf
 
 
 def test_float16_weights() -> None:
-    (found,) = findings("PRC005", a_job(**HALF))
+    (found,) = findings("PRC004", a_job(**HALF))
     assert found.stake.what is AtStake.STOPS
-    (found,) = findings("PRC005", a_job(**HALF | {"fp16": False}))
+    (found,) = findings("PRC004", a_job(**HALF | {"fp16": False}))
     assert found.stake.what is AtStake.RESULT
     for other in (
         {"use_peft": True},
@@ -93,7 +93,7 @@ def test_float16_weights() -> None:
         {"deepspeed": "ds.json"},
         {"use_cpu": True},
     ):
-        assert not findings("PRC005", a_job(**HALF | other))
+        assert not findings("PRC004", a_job(**HALF | other))
 
 
 SLOW: dict[str, Any] = {

@@ -21,7 +21,11 @@ def codes_of(rules: Mapping[str, Rule], words: Sequence[str], flag: str) -> set[
     """What words mean: `OPT001`, `OPT`, `unfused-optimizer`. Raises `ConfigError`."""
     found: set[str] = set()
     for word in _words(words):
-        meant = {code for code, rule in rules.items() if word.upper() in (code, code[:3]) or word.lower() == rule.name}
+        meant = {
+            code
+            for code, rule in rules.items()
+            if word.upper() in (code, code[:3], *rule.formerly) or word.lower() == rule.name
+        }
         if not meant and word.upper() not in FAMILIES:
             known = [*rules, *FAMILIES, *(rule.name for rule in rules.values())]
             near = difflib.get_close_matches(word.upper(), known, 1) or difflib.get_close_matches(word, known, 1)

@@ -16,6 +16,7 @@ from dynotune.audit.finding import Finding
 from dynotune.audit.judging.comments import comments_of
 from dynotune.audit.lines import lines_of
 from dynotune.audit.place import Place
+from dynotune.audit.registry import rules
 
 _MARK = re.compile(r"dynotune:[ \t]*ignore(?P<file>-file)?(?:\[(?P<codes>[^\]]*)\])?(?P<rest>.*)", re.IGNORECASE)
 _UNTIL = re.compile(r"(?:^|[\s,;(])until[ \t]+(?P<day>\S+?)[).,;]?[ \t]*$")
@@ -39,7 +40,8 @@ class Suppression:
     def covers(self, finding: Finding) -> bool:
         if self.wrong or finding.place.file != self.place.file:
             return False
-        if not self.codes & {finding.code, finding.code[:3]}:
+        rule = rules().get(finding.code)
+        if not self.codes & {finding.code, finding.code[:3], *(rule.formerly if rule else ())}:
             return False
         first, last = finding.place.line, max(finding.place.line, finding.place.end_line)
         # A call may go over many lines; its own comment stands where it begins or ends, not within another argument.

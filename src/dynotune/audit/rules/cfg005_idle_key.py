@@ -3,12 +3,15 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dynotune.audit.facts.job import Job
+from dynotune.audit.change import Change, Edit
+from dynotune.audit.facts.asked import at_least, given
+from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
+_DPO = "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\ndataset_name: pairs.jsonl\nbeta: 0.1\n"
 
 
 def _off(job: Job, *names: str) -> bool:
@@ -62,6 +65,35 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             stake=Stake(AtStake.CLARITY),
             remedy=Remedy(Risk.SAFE, "Remove it.", (job.remove(name),)),
         )
+    yield from _padding_free(job)
+
+
+def _padding_free(job: Job) -> Iterator[Said]:
+    """TRL's DPO lost padding-free batches when it was rewritten, and still takes the key."""
+    if job.method is not Method.DPO:
+        return
+    if job.trainer is Trainer.TRL and at_least(job, "trl", 1, 0) is not False:
+        name = "padding_free"
+    elif job.trainer is Trainer.AXOLOTL:  # it hands the key on
+        name = "dpo_padding_free"
+    else:
+        return
+    key = given(job, name)
+    on = key.value if key is not None else job.get(name)
+    if on is not True:
+        return
+    place = key.place if key is not None else job.place(name)
+    yield Finding(
+        f"`{name}: true` does nothing: TRL's DPO switches it off with one warning and pads pairs as before.",
+        place=place,
+        evidence=Evidence(Level.RESOLVED, {name: True, "trl": job.versions.get("trl")}),
+        stake=Stake(AtStake.CLARITY),
+        remedy=Remedy(
+            Risk.SAFE,
+            "Take it out. `dynotune dpo` lays pairs out without padding, each prompt once.",
+            (Change(Edit.REMOVE, place, name),),
+        ),
+    )
 
 
 RULE = Rule(
@@ -73,13 +105,15 @@ RULE = Rule(
     check=check,
     page=Page(
         what="A key that belongs to something that is switched off: `packing_strategy` without packing, `eval_steps`"
-        " without evaluation, `save_total_limit` where nothing is saved.",
+        " without evaluation, `save_total_limit` where nothing is saved, `padding_free` in TRL's DPO since 1.0.",
         why="Who reads the file believes that it happens.",
         detected="E1: the key is given, and what it belongs to is off, by what is given or by the version's default.",
         proven="Take it out: the losses of the first steps are the same to the last digit.",
         deliberate=("A default for the times when the switch is given on the command line.",),
-        sources=("the sources of TRL 1.16 and transformers 5.23",),
+        sources=("the sources of TRL 1.16 and transformers 5.23", "TRL pull requests 3906 and 7014"),
     ),
     bad=Example({"sft.yaml": f"{_SFT}packing: false\npacking_strategy: wrapped\n"}, says="rows are not packed"),
     good=Example({"sft.yaml": f"{_SFT}packing: true\npacking_strategy: bfd\n"}),
+    also_bad=(Example({"dpo.yaml": f"{_DPO}padding_free: true\n"}, says="does nothing"),),
+    formerly=("DPO003",),
 )

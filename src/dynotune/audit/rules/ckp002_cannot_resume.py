@@ -1,16 +1,30 @@
-"""CKP002: checkpoints without what resuming needs, in a job that resumes."""
+"""CKP002: checkpoints lack what resuming needs: as a job will write them, or as a run has left them."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
-from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.facts.run import RunFacts
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nresume_from_checkpoint: true\n"
 
+WEIGHTS = (".safetensors", ".bin")
+STATES = ("optimizer.pt", "optimizer.bin", "global_step", "optimizer_0", "pytorch_model_fsdp", "__0_0.distcp")
+"""Parts of names of what holds the optimizer, for one process, DeepSpeed and FSDP."""
 
-def check(job: Job, project: Project) -> Iterator[Said]:
+
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for job in project.jobs:
+        yield from _will_be_written(job)
+    for run in project.runs:
+        yield from _left_behind(run)
+
+
+def _will_be_written(job: Job) -> Iterator[Said]:
     if job.get("save_only_model") is not True or job.trainer is Trainer.DYNOTUNE:
         return
     if not job.get("resume_from_checkpoint"):
@@ -57,21 +71,68 @@ def _on_the_way(job: Job) -> Iterator[Said]:
     )
 
 
+def _left_behind(run: RunFacts) -> Iterator[Said]:
+    if run.trainer != "transformers":
+        return  # Dynotune's checkpoints have a manifest, and `dynotune verify`
+    checkpoints: dict[int, dict[str, int]] = defaultdict(dict)
+    for name, size in run.files.items():
+        folder, _, file = name.partition("/")
+        number = folder.rpartition("-")[2]
+        if file and folder.startswith("checkpoint-") and number.isdigit():
+            checkpoints[int(number)][file] = size
+    if not checkpoints:
+        return
+    last = max(checkpoints)
+    missing = list(_missing(checkpoints[last]))
+    if missing:
+        yield Finding(
+            f"`checkpoint-{last}`, the last of {len(checkpoints)}, has no {' and no '.join(missing)}: resuming from it"
+            f" {'stops' if 'weights' in missing or 'trainer_state.json' in missing else 'begins with an empty optimizer'}.",
+            place=Place(f"{run.folder}/checkpoint-{last}"),
+            evidence=Evidence(Level.PROFILED, {"missing": missing, "files": len(checkpoints[last])}),
+            stake=Stake(AtStake.LOST),
+            remedy=Remedy(
+                Risk.OPERATIONAL,
+                "Resume from an earlier one that is whole, and save the optimizer too (`save_only_model: false`).",
+                effort=Effort.MINUTES,
+            ),
+        )
+
+
+def _missing(files: Mapping[str, int]) -> Iterator[str]:
+    sharded = any("global_step" in name or ".distcp" in name for name in files)
+    if not sharded and not any(name.endswith(WEIGHTS) and size > 0 for name, size in files.items()):
+        yield "weights"
+    if not files.get("trainer_state.json"):
+        yield "trainer_state.json"
+    if not any(part in name and size > 0 for name, size in files.items() for part in STATES):
+        yield "optimizer state"
+
+
 RULE = Rule(
     code="CKP002",
     name="cannot-resume",
     summary="Checkpoints lack what resuming needs.",
     group=Group.OPERATION,
-    subject=Subject.JOB,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
-        what="A run goes on as if it had not stopped only with the optimizer's states, the schedule and the random numbers.",
-        why="Without them the first steps after resuming have Adam's states at zero, and another order of the data.",
-        detected="E1: `save_only_model` together with `resume_from_checkpoint`.",
+        what="A run goes on as if it had not stopped only with the optimizer's states, the schedule and the random numbers."
+        " transformers writes a checkpoint in place, `trainer_state.json` last, and resumes from the newest folder,"
+        " whatever is in it.",
+        why="Without them the first steps after resuming have Adam's states at zero, and another order of the data. A run"
+        " that was killed while it saved leaves a folder that looks like a checkpoint and is none.",
+        detected="E1: `save_only_model` together with `resume_from_checkpoint`, or with checkpoints that are thrown away"
+        " again. E3, with `--run`: the files of the last checkpoint: weights, the optimizer's states (also DeepSpeed's and"
+        " FSDP's), and the trainer's state.",
         proven="Files of a checkpoint: `optimizer.pt`, `scheduler.pt`, `rng_state.pth`.",
         deliberate=("Only the weights are to be taken over.",),
-        sources=("transformers' documentation of `save_only_model`",),
+        sources=(
+            "transformers' documentation of `save_only_model`",
+            "transformers issues 35782 and 40790; a torn checkpoint was taken and crashed in TRL 1.16",
+        ),
     ),
     bad=Example({"sft.yaml": f"{_SFT}save_only_model: true\n"}, says="begins anew"),
     good=Example({"sft.yaml": f"{_SFT}save_only_model: false\n"}),
+    formerly=("CKP007",),
 )

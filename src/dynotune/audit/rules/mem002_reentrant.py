@@ -1,17 +1,26 @@
-"""MEM002: checkpointing by the re-entrant implementation."""
+"""MEM002: checkpointing by the re-entrant implementation, asked for or by default."""
 
 from collections.abc import Iterator, Mapping
 
+from dynotune.audit.change import Change, Edit
 from dynotune.audit.facts.asked import adapters, number
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\ngradient_checkpointing: true\n"
 
 
-def check(job: Job, project: Project) -> Iterator[Said]:
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for job in project.jobs:
+        yield from _asked_for(job)
+    for script in project.scripts:
+        yield from _by_default(script)
+
+
+def _asked_for(job: Job) -> Iterator[Said]:
     kwargs = job.get("gradient_checkpointing_kwargs")
     if not isinstance(kwargs, Mapping) or kwargs.get("use_reentrant") is not True:
         return
@@ -38,19 +47,51 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     )
 
 
+def _by_default(script: Script) -> Iterator[Said]:
+    for call in script.calls:
+        if call.name not in ("torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint.checkpoint_sequential"):
+            continue
+        if {"use_reentrant", "**"} & set(call.arguments):
+            continue
+        yield Finding(
+            "`checkpoint(...)` without `use_reentrant` takes the reentrant way: with frozen weights before it no"
+            " gradient passes, and a coming release of PyTorch refuses the call.",
+            place=call.place,
+            evidence=Evidence(Level.TEXT, {"use_reentrant": None}),
+            stake=Stake(AtStake.RESULT) if "peft" in script.source else Stake(AtStake.CLARITY),
+            remedy=Remedy(
+                Risk.SAFE,
+                "Give `use_reentrant=False`.",
+                (Change(Edit.SET, call.place, "use_reentrant", False),),
+                breaks="A function that draws other shapes when it is recomputed is then an error.",
+                measure="Compare the gradient's norm of one step.",
+            ),
+        )
+
+
+_BLOCK = """import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+class Block(nn.Module):
+    def forward(self, x):
+        return checkpoint(self.inner, x)
+"""
 RULE = Rule(
     code="MEM002",
     name="reentrant-checkpointing",
     summary="Gradient checkpointing uses the re-entrant implementation.",
     group=Group.CONFIGURATION,
-    subject=Subject.JOB,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="PyTorch has two implementations of checkpointing; the one without re-entry is recommended and becomes the"
         " default.",
         why="The old one runs a backward pass inside the backward pass: it gives up on compiled regions, breaks with DDP"
         " where a parameter is used twice, and gives no gradient where no input needs one.",
-        detected="E1: `gradient_checkpointing_kwargs: {use_reentrant: true}`, given.",
+        detected="E1: `gradient_checkpointing_kwargs: {use_reentrant: true}`, given. E0: a call of"
+        " `torch.utils.checkpoint.checkpoint` or `checkpoint_sequential` without `use_reentrant`.",
         proven="Both give the same gradients.",
         deliberate=("A model whose forward pass the other one cannot replay (it compares what is saved).",),
         sources=("PyTorch's documentation of `torch.utils.checkpoint`; TorchFix's rule TOR003",),
@@ -59,4 +100,6 @@ RULE = Rule(
         {"sft.yaml": f"{_SFT}gradient_checkpointing_kwargs:\n  use_reentrant: true\n"}, says="PyTorch advises against"
     ),
     good=Example({"sft.yaml": f"{_SFT}gradient_checkpointing_kwargs:\n  use_reentrant: false\n"}),
+    also_bad=(Example({"model.py": _BLOCK}, says="takes the reentrant way"),),
+    formerly=("MEM051",),
 )

@@ -1,9 +1,9 @@
-"""PRC004: all weights are trained in bfloat16 at a learning rate at which most of them cannot move."""
+"""PRC004: all weights are trained in 16 bits: bfloat16 at a rate at which most cannot move, or float16 at any."""
 
 from collections.abc import Iterator
 from math import erf, sqrt
 
-from dynotune.audit.facts.asked import adapters, given, number, on_gpu
+from dynotune.audit.facts.asked import adapters, given, is_false, number, on_gpu
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
@@ -20,9 +20,15 @@ MOST = 0.5
 
 _LAUNCH = "accelerate launch --num_processes 1 -m trl.scripts.sft --config sft.yaml\n"
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\ndtype: bfloat16\n"
+_HALF = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nbf16: false\n"
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
+    yield from _bfloat16(job)
+    yield from _float16(job)
+
+
+def _bfloat16(job: Job) -> Iterator[Said]:
     if adapters(job) is not False or job.get("dtype") != "bfloat16" or job.trainer is Trainer.DYNOTUNE:
         return
     if any(_given(job, name) for name in ("deepspeed", "fsdp", "fsdp_config")) or not on_gpu(job):
@@ -65,27 +71,69 @@ def _given(job: Job, name: str) -> bool:
     return bool(job.get(name)) or (key is not None and bool(key.value))
 
 
+def _float16(job: Job) -> Iterator[Said]:
+    if job.get("dtype") not in ("float16", "half", "fp16") or adapters(job) is not False or not on_gpu(job):
+        return
+    if job.trainer not in (Trainer.TRL, Trainer.TRANSFORMERS) or job.get("distributed_type") == "DEEPSPEED":
+        return
+    if job.get("deepspeed"):
+        return
+    if job.get("fp16") is True:
+        message = "cannot be scaled back, and the first update stops: `Attempting to unscale FP16 gradients`"
+        stake = AtStake.STOPS
+    elif job.get("bf16") is True and job.is_given("dtype"):
+        message = "added to weights of 11 bits: small updates round to nothing, and large activations overflow"
+        stake = AtStake.RESULT
+    elif is_false(job, "fp16") and is_false(job, "bf16"):
+        message = "are not scaled: small ones become zero, and large ones infinite"
+        stake = AtStake.RESULT
+    else:
+        return
+    yield Finding(
+        f"All weights are loaded in float16 (`{job.called('dtype')}`), so gradients are float16 too and {message}.",
+        place=job.place("dtype"),
+        evidence=Evidence(Level.RESOLVED, {"dtype": "float16", "fp16": job.get("fp16")}),
+        stake=Stake(stake),
+        remedy=Remedy(
+            Risk.NUMERIC,
+            f"Set `{job.called('dtype')}: float32` with `fp16: true`: float32 weights, float16 products.",
+            (job.set("dtype", "float32"), job.set("fp16", True)),
+            breaks="Weights, gradients and states take twice the memory.",
+        ),
+    )
+
+
 RULE = Rule(
     code="PRC004",
-    name="weights-without-masters",
-    summary="Full training of bfloat16 weights without float32 masters.",
+    name="weights-of-16-bits",
+    summary="Full training of weights of 16 bits without float32 masters.",
     group=Group.CORRECTNESS,
     subject=Subject.JOB,
     check=check,
     page=Page(
         what="A weight in bfloat16 has 8 bits. Adding a step that is smaller than half the distance to its neighbour leaves"
-        " it where it was.",
+        " it where it was. float16 training keeps float32 weights and scales the loss, so that small gradients survive:"
+        " with weights in float16 PyTorch's scaler refuses, and without it nothing is scaled.",
         why="Adam's steps are about as large as the learning rate, whatever the gradient. At 1e-5 only weights below 0.005"
-        " move; the rest waits for chance. The loss still falls, more slowly than it would.",
+        " move; the rest waits for chance. The loss still falls, more slowly than it would. In float16 the run stops, or"
+        " learns from gradients of which many are zero.",
         detected="E1: `dtype: bfloat16` with all weights trained by an Adam without DeepSpeed or FSDP, and a learning rate"
-        f" at which more than {MOST:.0%} of normal weights stay.",
-        proven="Compare the weights of a checkpoint with the model's: count those that are bit-equal.",
+        f" at which more than {MOST:.0%} of normal weights stay; `dtype: float16` with all weights trained. Adapters are"
+        " excepted, since PEFT keeps them in float32.",
+        proven="Compare the weights of a checkpoint with the model's: count those that are bit-equal. float16: the run's"
+        " first update.",
         deliberate=(
             "Memory does not allow float32 weights.",
             "An optimizer that rounds stochastically or compensates.",
         ),
-        sources=("TRL issue 5138: what weights are loaded in moved GSM8K by 9 points", "The format's arithmetic"),
+        sources=(
+            "TRL issue 5138: what weights are loaded in moved GSM8K by 9 points",
+            "The format's arithmetic",
+            "PyTorch's `GradScaler.unscale_`",
+        ),
     ),
     bad=Example({"run.sh": _LAUNCH, "sft.yaml": f"{_SFT}learning_rate: 1.0e-5\n"}, says="rounds to nothing"),
     good=Example({"run.sh": _LAUNCH, "sft.yaml": f"{_SFT}learning_rate: 1.0e-5\nuse_peft: true\n"}),
+    also_bad=(Example({"sft.yaml": f"{_HALF}dtype: float16\nfp16: true\n"}, says="Attempting to unscale"),),
+    formerly=("PRC005",),
 )

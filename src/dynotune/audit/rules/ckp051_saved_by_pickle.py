@@ -1,8 +1,10 @@
-"""CKP051: the trained model is saved as a pickle of its object, or of its weights alone."""
+"""CKP051: the trained model is saved as a pickle: its object, its weights alone, or by a trainer that was told to."""
 
 import re
 from collections.abc import Iterator
 
+from dynotune.audit.change import Change
+from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import text_at
@@ -13,13 +15,28 @@ from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 _MODEL = r"(?:\w+\.unwrap_model\(\s*[\w.]+\s*\)|(?:self\.)?(?:\w*model|policy|net|llm)(?:\.module)?)"
 
 
-def check(script: Script, project: Project) -> Iterator[Said]:
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for job in project.jobs:
+        yield from _by_a_trainer(job)
+    for script in project.scripts:
+        yield from _by_a_call(script)
+
+
+def _by_a_trainer(job: Job) -> Iterator[Said]:
+    name = "save_safetensors"
+    if job.get(name) is False and job.is_given(name) and job.trainer is not Trainer.DYNOTUNE:
+        told = f"`{job.called(name)}: false`"
+        yield _by_pickle(told, job.place(name), f"Set `{job.called(name)}: true`.", (job.set(name, True),))
+
+
+def _by_a_call(script: Script) -> Iterator[Said]:
     hugging_face = any(call.name.startswith(("transformers.", "peft.")) for call in script.calls)
     kept = re.search(r"save_pretrained|safetensors", script.source)
     for call in script.calls_of("save_pretrained", "save_model"):
         given = call.arguments.get("safe_serialization")
         if given is not None and given.value is False:
-            yield _by_pickle(given.place if given.place.line else call.place)
+            place = given.place if given.place.line else call.place
+            yield _by_pickle("`safe_serialization=False`", place, "Take it out: safetensors is the default.")
     for call in script.calls:
         if call.name != "torch.save":
             continue
@@ -51,22 +68,20 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         )
 
 
-def _by_pickle(place: Place) -> Finding:
+def _by_pickle(told: str, place: Place, text: str, changes: tuple[Change, ...] = ()) -> Finding:
     return Finding(
-        "`safe_serialization=False` writes weights by pickle: who loads them runs whatever stands in the file,"
-        " and many tools"
-        " refuse to.",
+        f"{told} writes weights by pickle: who loads them runs whatever stands in the file, and many tools refuse to.",
         place=place,
-        evidence=Evidence(Level.TEXT, {"safe_serialization": False}),
+        evidence=Evidence(Level.TEXT, {"safetensors": False}),
         stake=Stake(AtStake.CLARITY),
-        remedy=Remedy(
-            Risk.SAFE,
-            "Take it out: safetensors is the default.",
-            breaks="What loads `pytorch_model.bin` has to change as well.",
-        ),
+        remedy=Remedy(Risk.SAFE, text, changes, breaks="What loads `pytorch_model.bin` has to change as well."),
     )
 
 
+_AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-0.5B\ndatasets:\n  - path: data.jsonl\n    type: chat_template\nsequence_len: 4096\n"
+    "micro_batch_size: 4\n"
+)
 _SAVE = """import torch
 from transformers import AutoModelForCausalLM
 
@@ -75,10 +90,10 @@ model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", device_map="cu
 """
 RULE = Rule(
     code="CKP051",
-    name="whole-module-pickled",
+    name="saved-by-pickle",
     summary="A model is saved by pickling, not as safetensors.",
     group=Group.OPERATION,
-    subject=Subject.SCRIPT,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="`torch.save(model)` pickles an object: names of classes, not their code."
@@ -87,7 +102,8 @@ RULE = Rule(
         why="After an update of a package the first may not load any more. Neither is what other programs read, and"
         " both are"
         " formats that can carry code.",
-        detected="E0: `torch.save` of a model; of its weights alone only for models of transformers or PEFT in a"
+        detected="E1: `save_safetensors: false`, given. E0: `safe_serialization=False`; `torch.save` of a model;"
+        " of its weights alone only for models of transformers or PEFT in a"
         " file that saves"
         " them in no other way. Checkpoints that hold an optimizer as well are not reported.",
         proven="Load it with `AutoModelForCausalLM.from_pretrained(folder)`.",
@@ -96,4 +112,6 @@ RULE = Rule(
     ),
     bad=Example({"train.py": _SAVE % 'torch.save(model, "model.pt")'}, says="pickles the whole object"),
     good=Example({"train.py": _SAVE % 'model.save_pretrained("model")'}),
+    also_bad=(Example({"run.yml": f"{_AXOLOTL}save_safetensors: false\n"}, says="by pickle"),),
+    formerly=("CKP006",),
 )

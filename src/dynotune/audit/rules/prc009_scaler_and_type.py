@@ -1,4 +1,4 @@
-"""PRC009: float16 under autocast, and nothing scales the loss."""
+"""PRC009: float16 under autocast and nothing scales the loss, or bfloat16 and something does."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import loops
 from dynotune.audit.facts.together import code, together
-from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _SCALES = re.compile(
@@ -16,6 +16,11 @@ _SCALES = re.compile(
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
+    yield from _missing(script, project)
+    yield from _needless(script)
+
+
+def _missing(script: Script, project: Project) -> Iterator[Said]:
     if "autocast" not in script.source or any(_SCALES.search(code(one)) for one in together(script, project)):
         return
     if not any(True for _ in loops(script)):
@@ -46,6 +51,36 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         return
 
 
+def _needless(script: Script) -> Iterator[Said]:
+    scalers = [call for call in script.calls if call.name in ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler")]
+    casts = [
+        call
+        for call in script.calls
+        if call.name in ("torch.autocast", "torch.amp.autocast", "torch.cuda.amp.autocast")
+    ]
+    if not scalers or not casts or "float16" in script.source.replace("bfloat16", ""):
+        return
+    if any("enabled" in call.arguments for call in scalers):
+        return
+    types = [call.arguments.get("dtype") for call in casts]
+    if not all(given is not None and given.value == "bfloat16" for given in types):
+        return
+    yield Finding(
+        "`GradScaler` scales the loss of a bfloat16 run, which has float32's range: every step looks for infinities"
+        " and waits for the answer, for nothing.",
+        place=scalers[0].place,
+        evidence=Evidence(Level.TEXT, {"autocast": "bfloat16", "scaler": True}),
+        stake=Stake(AtStake.TIME, 0.0, 0.03, "one pass over all gradients and a wait a step"),
+        remedy=Remedy(
+            Risk.NUMERIC,
+            "Take the scaler out: `loss.backward()`, `optimizer.step()`.",
+            effort=Effort.MINUTES,
+            measure="dynotune profile -- python train.py",
+        ),
+        also=(casts[0].place,),
+    )
+
+
 _LOOP = """import torch
 
 for batch in train_loader:
@@ -55,10 +90,21 @@ for batch in train_loader:
     optimizer.step()
     optimizer.zero_grad()
 """
+_SCALED = """import torch
+
+scaler = torch.amp.GradScaler("cuda")
+for batch in train_loader:
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        loss = model(**batch).loss
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+"""
 RULE = Rule(
     code="PRC009",
-    name="float16-without-a-scaler",
-    summary="A loop computes in float16 without scaling its loss.",
+    name="scaler-and-type",
+    summary="A loop computes in float16 without scaling its loss, or scales it in bfloat16.",
     group=Group.CORRECTNESS,
     subject=Subject.SCRIPT,
     check=check,
@@ -66,13 +112,18 @@ RULE = Rule(
         what="float16 holds nothing below 6e-8. PyTorch's recipe scales the loss up before the backward pass"
         " and the gradients"
         " down before the update.",
-        why="Without it small gradients are zero: the model learns from the large ones alone, and nothing is printed.",
+        why="Without it small gradients are zero: the model learns from the large ones alone, and nothing is printed."
+        " bfloat16 has the exponents of float32: there the scaler checks all gradients at every step and has the host"
+        " wait, for nothing.",
         detected="E0: autocast to float16 (the default on CUDA) in a file with a training loop, and no scaler, Accelerate or"
-        " DeepSpeed in the files that work together.",
+        " DeepSpeed in the files that work together; or every `autocast` of the file is given bfloat16, float16 is not"
+        " spoken of, and a `GradScaler` is made without `enabled=`.",
         proven="Count exact zeros among the gradients, in float16 and in bfloat16.",
-        deliberate=("The loss is scaled by hand.",),
+        deliberate=("The loss is scaled by hand.", "The same script runs in float16 elsewhere."),
         sources=("PyTorch's documentation of automatic mixed precision: gradient scaling",),
     ),
     bad=Example({"train.py": _LOOP.format("float16")}, says="no `GradScaler`"),
     good=Example({"train.py": _LOOP.format("bfloat16")}),
+    also_bad=(Example({"train.py": _SCALED}, says="`GradScaler`"),),
+    formerly=("PRC050",),
 )

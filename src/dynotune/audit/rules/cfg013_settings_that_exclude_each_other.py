@@ -1,0 +1,176 @@
+"""CFG013: two settings that exclude each other, so that the run stops at its start or obeys one of them."""
+
+from collections.abc import Iterator
+
+from dynotune.audit.facts.asked import given, number
+from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_TRAINERS = frozenset({Trainer.TRL, Trainer.TRANSFORMERS, Trainer.LLAMA_FACTORY, Trainer.AXOLOTL})
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
+_ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nnum_machines: 1\nnum_processes: 8\n"
+_AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-0.5B\nlora_r: 16\nlora_alpha: 32\nlora_target_linear: true\nsequence_len: 2048\n"
+    "datasets:\n  - path: data.jsonl\n    type: alpaca\nmicro_batch_size: 4\nval_set_size: 0.02\n"
+)
+_STAGE = '{"zero_optimization": {"stage": 3}}\n'
+_NONE: tuple[object, ...] = (None, "", False, [], {})
+
+
+def check(job: Job, project: Project) -> Iterator[Said]:
+    yield from _two_precisions(job)
+    yield from _adapter_and_bits(job)
+    yield from _workers_of_none(job)
+    yield from _sharded_twice(job, project)
+
+
+def _two_precisions(job: Job) -> Iterator[Said]:
+    if job.get("bf16") is not True or job.get("fp16") is not True:
+        return
+    if not job.is_given("bf16") and not job.is_given("fp16"):
+        return
+    yield Finding(
+        f"`{job.called('bf16')}` and `{job.called('fp16')}` are both on; only one can be, so the run stops before its first"
+        " step.",
+        place=job.place("fp16" if job.is_given("fp16") else "bf16"),
+        evidence=Evidence(Level.RESOLVED, {"bf16": True, "fp16": True}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(
+            Risk.NUMERIC,
+            f"Set `{job.called('fp16')}: false`, or `{job.called('bf16')}: false` on a GPU without bfloat16.",
+            (job.set("fp16", False),),
+        ),
+        also=(job.place("bf16"),),
+    )
+
+
+def _adapter_and_bits(job: Job) -> Iterator[Said]:
+    """Axolotl takes `qlora` for a base of four bits and validates it."""
+    if job.trainer is not Trainer.AXOLOTL:
+        return
+    adapter, four, eight = (given(job, name) for name in ("adapter", "load_in_4bit", "load_in_8bit"))
+    if adapter is None or adapter.value != "qlora":
+        return
+    if eight is not None and eight.value is True:
+        wrong = eight
+    elif four is not None and four.value is False and (eight is None or eight.value is not True):
+        wrong = four
+    else:
+        return
+    yield Finding(
+        f"`adapter: qlora` with `{wrong.name}: {str(wrong.value).lower()}`: QLoRA's base has four bits, and"
+        f" Axolotl refuses this.",
+        place=wrong.place,
+        evidence=Evidence(Level.RESOLVED, {"adapter": "qlora", wrong.name: wrong.value}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            "Set `load_in_4bit: true` and `load_in_8bit: false`, or `adapter: lora`.",
+            accuracy="The base is rounded to other bits.",
+        ),
+        also=(adapter.place,),
+    )
+
+
+def _workers_of_none(job: Job) -> Iterator[Said]:
+    """transformers and PyTorch refuse keys of workers without any."""
+    if number(job, "dataloader_num_workers") != 0 or job.trainer is Trainer.DYNOTUNE:
+        return
+    prefetch = number(job, "dataloader_prefetch_factor")
+    if prefetch is not None and job.is_given("dataloader_prefetch_factor"):
+        key, shown = "dataloader_prefetch_factor", f"{prefetch:g}"
+    elif job.get("dataloader_persistent_workers") is True and job.is_given("dataloader_persistent_workers"):
+        key, shown = "dataloader_persistent_workers", "true"
+    else:
+        return
+    default = "" if job.is_given("dataloader_num_workers") else " (the default)"
+    yield Finding(
+        f"`{job.called(key)}: {shown}` needs workers, and `dataloader_num_workers` is 0{default}: the run stops.",
+        place=job.place(key),
+        evidence=Evidence(Level.RESOLVED, {key: shown, "dataloader_num_workers": 0}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(
+            Risk.SAFE,
+            f"Take `{job.called(key)}` out, or set `dataloader_num_workers: 2`.",
+            (job.set("dataloader_num_workers", 2),),
+        ),
+    )
+
+
+def _sharded_twice(job: Job, project: Project) -> Iterator[Said]:
+    if job.trainer not in _TRAINERS or job.get("deepspeed") in _NONE:
+        return
+    place: Place | None
+    stake = AtStake.STOPS
+    if job.is_given("fsdp") and job.get("fsdp") not in _NONE:
+        place, other = job.place("fsdp"), f"`{job.called('fsdp')}`"
+    else:
+        place, other = _of_a_launcher(job, project)
+        stake = AtStake.RESULT
+    if place is None:
+        return
+    yield Finding(
+        f"`{job.called('deepspeed')}` and {other} both divide the model over devices, and only one of them can.",
+        place=job.place("deepspeed"),
+        also=(place,),
+        evidence=Evidence(Level.RESOLVED, {"deepspeed": str(job.get("deepspeed"))[:80], "fsdp": other}),
+        stake=Stake(stake),
+        remedy=Remedy(Risk.BEHAVIOURAL, "Keep one of them."),
+    )
+
+
+def _of_a_launcher(job: Job, project: Project) -> tuple[Place | None, str]:
+    """FSDP in a file of accelerate that the job's command names."""
+    for config in project.configs:
+        if config.kind == "accelerate" and config.file in job.files and config.values.get("distributed_type") == "FSDP":
+            return config.places.get("distributed_type", Place(config.file)), "accelerate's `distributed_type: FSDP`"
+    return None, ""
+
+
+RULE = Rule(
+    code="CFG013",
+    name="settings-that-exclude-each-other",
+    summary="Two settings exclude each other.",
+    group=Group.CONFIGURATION,
+    subject=Subject.JOB,
+    check=check,
+    page=Page(
+        what="`bf16` and `fp16` are two answers to one question, and so are DeepSpeed and FSDP (in the arguments, or of"
+        " the launcher). Axolotl takes `adapter: qlora` for a base of four bits. Prefetching and persistent workers are of"
+        " loader processes, of which there may be none.",
+        why="The trainer refuses them at the start, on a machine that is already paid for. Of a launcher's FSDP beside a"
+        " DeepSpeed file one at most can have its way; which, we have not tried.",
+        detected="E1, as settings resolve: `bf16` with `fp16`; `deepspeed` with `fsdp`, or with `distributed_type: FSDP` in"
+        " the command's file of accelerate; `adapter: qlora` with other bits; `dataloader_prefetch_factor` or"
+        " `dataloader_persistent_workers` with no workers.",
+        proven="The run's first seconds: `At most one of fp16 and bf16 can be True`, `Using --fsdp xxx together with"
+        " --deepspeed is not possible`.",
+        deliberate=("None that is known.",),
+        sources=("transformers 5.23: `TrainingArguments`, `trainer.py`", "Axolotl's validation of `adapter: qlora`"),
+    ),
+    bad=Example(
+        {
+            "sft.yaml": f"{_SFT}deepspeed: ds.json\n",
+            "ds.json": _STAGE,
+            "fsdp.yaml": _ACCELERATE,
+            "run.sh": "accelerate launch --config_file fsdp.yaml -m trl.scripts.sft --config sft.yaml\n",
+        },
+        says="both divide the model",
+    ),
+    good=Example(
+        {
+            "sft.yaml": _SFT,
+            "fsdp.yaml": _ACCELERATE,
+            "run.sh": "accelerate launch --config_file fsdp.yaml -m trl.scripts.sft --config sft.yaml\n",
+        }
+    ),
+    also_bad=(
+        Example({"sft.yaml": f"{_SFT}bf16: true\nfp16: true\n"}, says="only one can be"),
+        Example({"run.yml": f"{_AXOLOTL}adapter: qlora\nload_in_4bit: false\n"}, says="four bits"),
+        Example({"sft.yaml": f"{_SFT}dataloader_prefetch_factor: 4\n"}, says="needs workers"),
+    ),
+    formerly=("PRC001", "LOR009", "HST050"),
+)
