@@ -44,6 +44,7 @@ class Pauses:
 
     def trained(self, begin: float, end: float) -> bool:
         """Whether training went on throughout."""
-        if begin < self._warm or (self._open is not None and end > self._open):
+        paused_since = self._open  # once: the loop's thread may end the pause between two looks
+        if begin < self._warm or (paused_since is not None and end > paused_since):
             return False
         return not any(first < end and begin < last for first, last in list(self._past))
