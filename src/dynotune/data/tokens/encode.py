@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,9 +90,10 @@ class Encoder:
             return []
         return [finding.sentence for finding in self.template_report.findings if self.notices[finding.name]]
 
-    def get_ready(self) -> None:
+    def get_ready(self) -> Self:
         """What many rows are worth, done now: before this process is copied, say."""
         self._tokeniser.look_words_up()
+        return self
 
     def encode(self, rows: Sequence[Row]) -> list[Encoded]:
         """One result a row, in order.

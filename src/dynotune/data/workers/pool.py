@@ -99,9 +99,7 @@ class Pool:
     def _copied(
         self, theirs: list[socket.socket], kept: tuple[int, ...], config: DataConfig, tokenizer: PreTrainedTokenizerBase
     ) -> Copy:
-        rows = Encoder(tokenizer, config)
-        rows.get_ready()
-        encoder = ChunkEncoder(config, rows)
+        encoder = ChunkEncoder(config, Encoder(tokenizer, config).get_ready())
 
         def work(results: IO[bytes]) -> None:
             os.environ.update(_ONE_CORE)

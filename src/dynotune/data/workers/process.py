@@ -146,9 +146,7 @@ def _encoder(setup: bytes) -> Any:
     gc.set_threshold(200_000, 50, 100)  # rows hold no cycles
     config, tokenizer = _loads(setup)
     remember_words(tokenizer)
-    rows = Encoder(tokenizer, config)
-    rows.get_ready()
-    return ChunkEncoder(config, rows)
+    return ChunkEncoder(config, Encoder(tokenizer, config).get_ready())
 
 
 def _loads(frame: bytes) -> Any:
