@@ -200,7 +200,7 @@ def read(request: Request) -> tuple[Project, tuple[str, ...]]:
 
 def _with_data(project: Project, request: Request, root: Path) -> Project:
     """With the data that was asked for, and with a part of what the jobs of a whole project name in it."""
-    from dynotune.audit.read.named_data import ROWS, SECONDS, SIZE, named_files
+    from dynotune.audit.read.named_data import a_part_of, named_files
 
     named = named_files(root, project.jobs, request.data) if request.project is not None else []
     if not request.data and not named:
@@ -211,10 +211,8 @@ def _with_data(project: Project, request: Request, root: Path) -> Project:
     for path in (*request.data, *named):
         job, why = _read_for(path, project.jobs)
         try:
-            if path in request.data:
-                found = read_data(path, request.tokenizer, job)
-            else:
-                found = read_data(path, request.tokenizer, job, rows=ROWS, seconds=SECONDS, size=SIZE)
+            read_rows = read_data if path in request.data else a_part_of
+            data.append(read_rows(path, request.tokenizer, job))
         except DataError as error:
             if path in request.data:
                 raise
@@ -222,8 +220,7 @@ def _with_data(project: Project, request: Request, root: Path) -> Project:
             first_line = str(error).splitlines()[0]
             not_read.append(NotRead(place, f"its rows could not be used: {printable(first_line, 200)}"))
             continue
-        data.append(found)
-        not_read += [NotRead(found.place, why)] if why else []
+        not_read += [NotRead(data[-1].place, why)] if why else []
     return replace(project, data=data, not_read=not_read)
 
 

@@ -37,6 +37,13 @@ def test_what_is_written_loads_and_says_the_same(tmp_path: Path) -> None:
     assert made.command == "dynotune sft"
 
 
+def test_a_key_that_changes_updates_says_so_above_it() -> None:
+    said = "# Changes updates: a row is a bin of `max_length` tokens"
+    packed = carry_over(job(model_name_or_path="m", dataset_name="d.jsonl", packing=True)).text.splitlines()
+    assert packed[packed.index("packing: true") - 1].startswith(said)
+    assert said not in carry_over(job(model_name_or_path="m", dataset_name="d.jsonl", packing=False)).text
+
+
 def test_what_cannot_be_carried_over_is_listed_with_the_reason(tmp_path: Path) -> None:
     made = carry_over(
         job(

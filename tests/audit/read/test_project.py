@@ -212,3 +212,21 @@ def test_links_out_of_the_project_are_not_followed(tmp_path: Path) -> None:
     assert versions_asked(here) == {}
     assert versions_asked(there) == {"trl": "0.9.0"}
     assert [config.file for config in project(here, {}, "linked.yaml").configs] == ["linked.yaml"]
+
+
+def test_deepspeeds_json_is_read_under_another_ending(tmp_path: Path) -> None:
+    """A control: another program's `.conf` is none of ours, and is not called unreadable."""
+    files = {"zero.conf": '{"zero_optimization": {"stage": 3}}\n', "nginx.conf": "server { listen 80; }\n"}
+    found = project(tmp_path, files)
+    assert [(one.file, one.kind) for one in found.configs] == [("zero.conf", "deepspeed")]
+    assert not found.not_read
+
+
+@pytest.mark.parametrize("package", ["lightning", "lightning.pytorch", "pytorch_lightning"])
+def test_a_trainer_of_lightning_is_said_not_to_be_read(tmp_path: Path, package: str) -> None:
+    (lost,) = project(
+        tmp_path, {"train.py": f"import {package} as pl\n\npl.Trainer(max_epochs=3).fit(model)\n"}
+    ).not_read
+    assert lost.place.line == 3
+    assert "Lightning" in lost.why
+    assert not project(tmp_path, {"train.py": "from transformers import Trainer\n\nTrainer(model).train()\n"}).not_read

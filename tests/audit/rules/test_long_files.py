@@ -26,6 +26,7 @@ TOTAL = "import os\nimport torch\nworld_size = int(os.environ['WORLD_SIZE'])\nto
         ("DST056", {"run.sh": "ACC=$((64 / X))\n" + "".join(f"N{i}GPUS=8\n" for i in range(6_000)) + RUN}),
         ("DST056", {"run.sh": f"{'NPROC' * 18_000}\n{'ACC' * 20_000}\n{RUN}"}),
         ("DST052", {"a.py": TOTAL + "accum = total_batch // micro\n" * 2_000}),
+        ("DST052", {"a.py": TOTAL + "k = 1\n" * 3_000 + "accum = total_batch // micro // k\n" * 1_000}),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )

@@ -2,7 +2,6 @@
 
 import ast
 import re
-from collections.abc import Mapping
 
 from dynotune.audit.facts.asked import number
 from dynotune.audit.facts.project import Project
@@ -25,9 +24,23 @@ def on_several(script: Script, project: Project) -> bool:
     return any((number(job, "num_processes") or 1) > 1 for job in project.jobs if script.file in job.files)
 
 
-def values_of(script: Script) -> Mapping[str, list[ast.expr]]:
-    """What each plain name, and each attribute by its last part, is given anywhere in the file."""
-    found: dict[str, list[ast.expr]] = {}
+class Values(dict[str, list[ast.expr]]):
+    """What each plain name, and each attribute by its last part, is given anywhere in a file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ranked: dict[str, bool] = {}
+
+    def is_ranked(self, name: str) -> bool:
+        """Whether any of a name's values speaks of ranks. Kept, since a name may have thousands."""
+        if name not in self._ranked:
+            self._ranked[name] = any(RANKS.search(ast.unparse(one)) for one in self.get(name, ()))
+        return self._ranked[name]
+
+
+def values_of(script: Script) -> Values:
+    """Of the whole file."""
+    found = Values()
     for node in ast.walk(script.tree):
         targets = node.targets if isinstance(node, ast.Assign) else []
         if isinstance(node, ast.AugAssign | ast.AnnAssign):
@@ -50,7 +63,7 @@ def last_part(node: ast.AST) -> str:
     return ""
 
 
-def power_of_ranks(node: ast.expr, values: Mapping[str, list[ast.expr]], depth: int = 0) -> int | None:
+def power_of_ranks(node: ast.expr, values: Values, depth: int = 0) -> int | None:
     """The power of the number of ranks in a product: -1 in `total // micro // world_size`. None: it cannot be told."""
     if depth > 6:
         return None
@@ -77,7 +90,8 @@ def power_of_ranks(node: ast.expr, values: Mapping[str, list[ast.expr]], depth: 
             return power_of_ranks(given[0], values, depth + 1)
         if not given:
             return 0 if not isinstance(node, ast.Call) else _of_call(node)
-        return None if any(RANKS.search(ast.unparse(one)) for one in given) else 0
+        assert isinstance(node, ast.Name)
+        return None if values.is_ranked(node.id) else 0
     return None if RANKS.search(ast.unparse(node)) else 0
 
 

@@ -1,6 +1,6 @@
 """A job of any trainer as a configuration of Dynotune that loads, and what cannot be carried over, each with the reason."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,13 +47,23 @@ def carry_over(job: Job) -> Carried:
     if any(file.endswith(".py") for file in job.files):
         left.append("code of the script (how it prepares data, callbacks, its own loop) is not translated: compare it")
     source = ", ".join(printable(file) for file in job.files) or printable(job.home.file)
-    lines = [f"# {job.trainer}: {source}, as `dynotune {into.method.command}` takes it.", *map(_line, held.items())]
+    lines = [f"# {job.trainer}: {source}, as `dynotune {into.method.command}` takes it.", *_lines(held)]
     lines += ["", "# Not carried over:", *(f"# - {sentence}" for sentence in left)] if left else []
     return Carried("\n".join(lines) + "\n", tuple(left), f"dynotune {into.method.command}")
 
 
-def _line(item: tuple[str, Any]) -> str:
-    return flow(dict([item]))[1:-1]
+OTHER_UPDATES = {
+    "packing": "a row is a bin of `max_length` tokens, so an epoch has fewer updates; rows are packed without that by"
+    " default (`packing: false`)"
+}
+"""Keys whose value `true` is the source's own choice, and what it does to the updates."""
+
+
+def _lines(held: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in held.items():
+        if value is True and name in OTHER_UPDATES:
+            yield f"# Changes updates: {OTHER_UPDATES[name]}."
+        yield flow({name: value})[1:-1]
 
 
 def _wanted(job: Job, into: type[WholeConfig]) -> tuple[dict[str, Any], list[str]]:

@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from dynotune.audit.facts.data import DataFacts
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import names_data
+from dynotune.audit.read.data import read_data
 from dynotune.audit.regular import leaves
 from dynotune.data.read.readers import data_suffix
 
@@ -14,6 +16,11 @@ ROWS, SECONDS = 5_000, 2.0
 
 SIZE = 4 << 20
 """Bytes of each that are read, decompressed: a file may be made to take long."""
+
+
+def a_part_of(path: Path, tokenizer: str | None = None, job: Job | None = None) -> DataFacts:
+    """As `read_data` reads it, within the limits for what nobody asked for. Raises `DataError`."""
+    return read_data(path, tokenizer, job, rows=ROWS, seconds=SECONDS, size=SIZE)
 
 
 def named_files(root: Path, jobs: Sequence[Job], given: Sequence[Path]) -> list[Path]:

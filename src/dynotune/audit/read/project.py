@@ -11,9 +11,9 @@ from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.launch import SHELL, Allocation, Launch
 from dynotune.audit.facts.project import NotRead, Project
-from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.place import Place
-from dynotune.audit.read.configs import SUFFIXES, NotReadableError, job_of, read_config
+from dynotune.audit.read.configs import PERHAPS_JSON, SUFFIXES, NotReadableError, job_of, read_config
 from dynotune.audit.read.extended import leniently, own_fields, reads_configurations
 from dynotune.audit.read.launched import Sources, jobs_of_launch
 from dynotune.audit.read.launchers.distribution import distribution_of_config
@@ -37,6 +37,7 @@ _SHELL = SHELL | {".mk"}
 _SHELL_NAMES = frozenset({"makefile", "gnumakefile", "justfile"})
 _DOCUMENTS = frozenset({".md"})
 _PYTHON = frozenset({".py", ".ipynb"})
+_LIGHTNING = "Lightning takes the steps of this trainer: its settings are not read, and no rule was asked about them"
 _OUTSIDE = "it is a link to outside of the project: name it by itself to have it read"
 
 
@@ -109,6 +110,10 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
     return jobs
 
 
+def _is_lightning(call: Call) -> bool:
+    return call.name.rpartition(".")[2] == "Trainer" and call.name.startswith(("lightning.", "pytorch_lightning."))
+
+
 def _reader(module: str, name: str) -> Any:
     try:
         return getattr(import_module(f"dynotune.audit.read.{module}"), name, None)
@@ -154,12 +159,15 @@ def _is_named_as_ours(path: Path) -> bool:
 def _is_ours(path: Path) -> bool:
     if _is_named_as_ours(path) or path.suffix.lower() in _DOCUMENTS:
         return True
-    if path.suffix:
+    if path.suffix and path.suffix.lower() not in PERHAPS_JSON:
         return False
     try:
-        first = start_of(path, 80).partition(b"\n")[0]
+        start = start_of(path, 80)
     except OSError:
         return False
+    if path.suffix:
+        return start.lstrip().startswith(b"{")
+    first = start.partition(b"\n")[0]
     return first.startswith(b"#!") and b"sh" in first
 
 
@@ -189,6 +197,9 @@ def _parse(path: Path, text: str, root: Path, name: str, found: _Found) -> None:
         if read_script is not None:
             found.scripts[name] = read_script(path, text, root)
             found.not_read += [NotRead(Place(name), why) for why in found.scripts[name].unread]
+            found.not_read += [
+                NotRead(call.place, _LIGHTNING) for call in found.scripts[name].calls if _is_lightning(call)
+            ]
             if suffix == ".ipynb":
                 found.texts[name] = found.scripts[name].source  # its code
     elif suffix in _SHELL or path.name.lower() in _SHELL_NAMES or text.startswith("#!"):

@@ -2,10 +2,10 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.ranks import RANKS, last_part, on_several, power_of_ranks, values_of
+from dynotune.audit.facts.ranks import RANKS, Values, last_part, on_several, power_of_ranks, values_of
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -51,9 +51,7 @@ def _given(script: Script) -> Iterator[tuple[str, ast.expr, ast.AST]]:
                     yield key.value, value, value
 
 
-def _accumulation(
-    script: Script, name: str, value: ast.expr, at: ast.AST, values: Mapping[str, list[ast.expr]]
-) -> Iterator[Said]:
+def _accumulation(script: Script, name: str, value: ast.expr, at: ast.AST, values: Values) -> Iterator[Said]:
     total, each = _quotient(value, values)
     if not total or not each or re.search(r"len\(|steps|samples|dataset", ast.unparse(value)):
         return
@@ -79,7 +77,7 @@ def _accumulation(
     )
 
 
-def _quotient(value: ast.expr, values: Mapping[str, list[ast.expr]]) -> tuple[str, str]:
+def _quotient(value: ast.expr, values: Values) -> tuple[str, str]:
     """A total batch and what it is divided by first, as the source calls them."""
     node = value
     while isinstance(node, ast.Call) and node.args and ast.unparse(node.func) in ("max", "int", "round", "math.ceil"):
@@ -105,7 +103,7 @@ def _quotient(value: ast.expr, values: Mapping[str, list[ast.expr]]) -> tuple[st
     return (ast.unparse(node), each[0]) if named or large else ("", "")
 
 
-def _is_total(name: str, values: Mapping[str, list[ast.expr]]) -> bool:
+def _is_total(name: str, values: Values) -> bool:
     """It is called a total, of a batch or of what is a number in the file."""
     given = values.get(name, [])
     number = len(given) == 1 and isinstance(given[0], ast.Constant) and type(given[0].value) is int

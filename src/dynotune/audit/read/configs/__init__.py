@@ -13,9 +13,11 @@ from dynotune.audit.read.configs.recognise import kind_of
 from dynotune.audit.read.configs.toml_text import read_toml
 from dynotune.audit.read.configs.yaml_text import read_yaml
 
-__all__ = ["SUFFIXES", "Job", "NotReadableError", "job_of", "read_config"]
+__all__ = ["PERHAPS_JSON", "SUFFIXES", "Job", "NotReadableError", "job_of", "read_config"]
 
 SUFFIXES = frozenset({".yaml", ".yml", ".json", ".toml"})
+PERHAPS_JSON = frozenset({".conf", ".config"})
+"""Endings of files of many kinds, some of which are DeepSpeed's JSON."""
 
 
 def read_config(path: Path, text: str, root: Path) -> ConfigFile | None:
@@ -39,6 +41,6 @@ def read_config(path: Path, text: str, root: Path) -> ConfigFile | None:
 
 
 def _parsed(file: str, suffix: str, text: str) -> Parsed:
-    if suffix == ".json":
+    if suffix == ".json" or suffix in PERHAPS_JSON:
         return read_json(file, text)
     return read_toml(file, text) if suffix == ".toml" else read_yaml(file, text)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dynotune.audit.read.python.evaluator import Evaluator
 from dynotune.audit.read.python.model import Said, argument
-from dynotune.audit.read.python.module import FUNCTIONS, Scope, parameters
+from dynotune.audit.read.python.module import Scope
 from dynotune.audit.read.python.value import Made, Value
 
 BUILDERS = frozenset({"json", "csv", "parquet", "text", "arrow"})
@@ -31,7 +31,7 @@ class Loaded:
 
     call: Made
     split: str
-    """Subscript of what it gives (`data["train"]`); empty: none."""
+    """Its argument, or the subscript of what it gives (`data["train"]`); empty: none, or none that is one name."""
 
     changed: bool
     """Its rows are not those that the trainer gets."""
@@ -47,10 +47,8 @@ def of_dataset(found: Loaded) -> Iterator[Said]:
     config = argument(found.call, "name", "1")
     if config is not None and isinstance(config.value, str):
         yield Said("dataset_config", "name", config, config.place or found.call.place)
-    split = argument(found.call, "split")
-    told = split.value if split is not None else found.split
-    if isinstance(told, str) and told.isidentifier() and told != "train":
-        yield Said("dataset_train_split", "split", Value(told, (found.call.place,)), found.call.place)
+    if found.split not in ("", "train"):
+        yield Said("dataset_train_split", "split", Value(found.split, (found.call.place,)), found.call.place)
 
 
 def loaded(evaluator: Evaluator, node: ast.expr | None, scope: Scope) -> Loaded | None:
@@ -74,8 +72,10 @@ def loaded(evaluator: Evaluator, node: ast.expr | None, scope: Scope) -> Loaded 
             given = evaluator.fresh().objects.arguments(node, scope, {})
             call = Made("datasets.load_dataset", given, evaluator.module.place(node))
             told = argument(call, "split")
-            part = told is not None and not (isinstance(told.value, str) and told.value.isidentifier())
-            return Loaded(call, split, changed or part)
+            if told is not None:
+                whole = isinstance(told.value, str) and told.value.isidentifier()
+                split, changed = told.value if whole else "", changed or not whole
+            return Loaded(call, split if split.isidentifier() else "", changed)
         elif isinstance(node.func, ast.Attribute) and node.func.attr in SAME_ROWS | OTHER_ROWS:
             if node.func.attr == "train_test_split":
                 split = ""  # its parts are called `train` and `test`, whatever it is a part of
@@ -109,11 +109,7 @@ def _named(call: Made) -> Value | None:
 
 def _bound(evaluator: Evaluator, name: ast.Name, scope: Scope) -> tuple[ast.expr, Scope] | None:
     """What the name was last given before, where that is sure."""
-    holder: Scope | None = scope
-    while holder is not None and name.id not in holder.bindings:
-        if isinstance(holder.node, FUNCTIONS) and name.id in parameters(holder.node):
-            return None
-        holder = holder.parent
+    holder = evaluator.module.holder(name.id, scope)
     if holder is None:
         return None
     before = (name.lineno, name.col_offset) if holder is scope else None

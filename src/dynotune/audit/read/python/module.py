@@ -165,14 +165,21 @@ class Module:
 
     def bound(self, name: str, scope: Scope | None) -> Sequence[Binding]:
         """In the innermost scope that binds it."""
+        holder = self.holder(name, scope)
+        return holder.bindings[name] if holder is not None else ()
+
+    def holder(self, name: str, scope: Scope | None) -> Scope | None:
+        """The innermost scope that binds a name as it is seen from `scope`. None: nobody does, or it is a parameter that
+        keeps what a caller gave.
+        """
         inner = scope
         while inner is not None:
             if name in inner.bindings and (inner is scope or not inner.is_class):
-                return inner.bindings[name]
+                return inner
             if isinstance(inner.node, FUNCTIONS) and name in parameters(inner.node):
-                return ()
+                return None
             inner = inner.parent
-        return ()
+        return None
 
     def functions(self, name: str) -> Iterator[Scope]:
         """Of the file, by their bare name: module-level ones and methods."""
