@@ -34,3 +34,20 @@ for step, batch in enumerate(train_loader):
 
 def in_loop(*lines: str) -> str:
     return LOOP + "".join(f"    {line}\n" for line in lines)
+
+
+TIMED = """
+import time
+import torch
+model.cuda()
+start, seen = time.time(), 0
+for step, batch in enumerate(loader):
+    loss = model(**batch).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    seen += 1
+    {inside}
+{after}
+"""
+"""A clock before a loop, and places for what is in it and behind it."""

@@ -6,7 +6,7 @@ import pytest
 
 from dynotune.audit.facts.padded import _collators
 from tests.audit.made_up import audited
-from tests.audit.rules.scripts import said
+from tests.audit.rules.scripts import TIMED, said
 
 CUT = "--model m \\\n    # why\n    --learning_rate 1e-5"
 
@@ -180,21 +180,6 @@ def test_llama_factory_wants_an_evaluation_by_its_strategy(tmp_path: Path, lines
     assert bool(audited(tmp_path, {"lf.yaml": FACTORY + lines}, select=("CFG018",)).findings) is found
 
 
-TIMED = """
-import time
-import torch
-model.cuda()
-start, seen = time.time(), 0
-for step, batch in enumerate(loader):
-    loss = model(**batch).loss
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-took = time.time() - start
-{}
-"""
-
-
 @pytest.mark.parametrize(
     ("line", "found"),
     [
@@ -210,7 +195,10 @@ took = time.time() - start
     ],
 )
 def test_a_share_of_the_time_is_no_speed(tmp_path: Path, line: str, found: bool) -> None:
-    assert bool(said("MSR004", tmp_path, TIMED.format(line))) is found
+    assert (
+        bool(said("MSR004", tmp_path, TIMED.format(inside="pass", after=f"took = time.time() - start\n{line}")))
+        is found
+    )
 
 
 def test_a_collator_s_own_width_counts(tmp_path: Path) -> None:

@@ -4,22 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit.rules.scripts import said
-
-LOOP = """
-import time
-import torch
-model.cuda()
-start, seen = time.time(), 0
-for step, batch in enumerate(loader):
-    loss = model(**batch).loss
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    seen += 1
-    {inside}
-{after}
-"""
+from tests.audit.rules.scripts import TIMED, said
 
 
 @pytest.mark.parametrize(
@@ -34,14 +19,14 @@ for step, batch in enumerate(loader):
     ],
 )
 def test_the_warm_up_in_a_speed(tmp_path: Path, inside: str, after: str, found: bool) -> None:
-    assert bool(said("MSR004", tmp_path, LOOP.format(inside=inside, after=after))) is found
+    assert bool(said("MSR004", tmp_path, TIMED.format(inside=inside, after=after))) is found
 
 
 def test_a_clock_around_the_whole_loop(tmp_path: Path) -> None:
     after = "{}took = time.time() - start\nprint(seen / took)"
-    assert said("MSR002", tmp_path / "a", LOOP.format(inside="pass", after=after.format("")))
+    assert said("MSR002", tmp_path / "a", TIMED.format(inside="pass", after=after.format("")))
     for number, waits in enumerate(("torch.cuda.synchronize()\n", "print(loss.item())\n")):
-        assert not said("MSR002", tmp_path / str(number), LOOP.format(inside="pass", after=after.format(waits)))
+        assert not said("MSR002", tmp_path / str(number), TIMED.format(inside="pass", after=after.format(waits)))
 
 
 @pytest.mark.parametrize(
