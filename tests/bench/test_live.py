@@ -13,9 +13,12 @@ from dynotune.bench.command import Options, bench
 from dynotune.bench.keep import keep
 from dynotune.bench.result import Result, Tier, Verdict
 from dynotune.bench.running.cast import Cast, thread_settings
+from dynotune.bench.showing.markdown import markdown
+from dynotune.bench.showing.terminal import screen
 from dynotune.bench.workers.hand import ArmFailedError, Hand
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
+from tests.bench.plant import LATE, OUT_OF_MEMORY, plant
 from tests.tiny import chats, tiny_model, tiny_tokenizer
 
 
@@ -110,6 +113,27 @@ def test_an_arm_that_fails_is_a_row_of_a_sweep(config: SFTConfig) -> None:
 
 
 @pytest.mark.long
+def test_out_of_memory_is_a_row_of_a_sweep_wherever_it_comes(
+    config: SFTConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two arms, the first, whose steps do not fit; a run would have gone on in smaller micro-batches."""
+    plant(OUT_OF_MEMORY.format(tokens=512), tmp_path / "planted", monkeypatch)
+    large = config.replace(per_device_train_batch_size=40, max_length=100)
+    result, folder = run(large, sweep="micro_batch_tokens=1024,512,256")
+    broken, first, second = result.arm("micro_batch_tokens: 1024"), *result.arms[:2]
+    assert (broken.failed or "").startswith("out of memory in forward at step 1, micro-batch 1 of")
+    assert not broken.blocks
+    assert [first.settings, second.settings] == [{}, {"micro_batch_tokens": 256}]
+    assert {one.arm: one.against for one in result.comparisons} == dict.fromkeys((second.name, broken.name), first.name)
+    assert "of 2 arms that could be measured; 1 ran out of memory" in result.sentence
+    result, _ = keep(result, folder)
+    assert Result.read(folder / "bench.json").arm(broken.name).failed == broken.failed
+    screen_ = "\n".join(line.plain for line in screen(result, 80))
+    for text in (screen_, markdown(result), (folder / "bench.html").read_text()):
+        assert "out of memory" in text
+
+
+@pytest.mark.long
 def test_updates_that_differ_hide_the_speed(config: SFTConfig) -> None:
     """The control beside it: an exact change is shown with its ratio."""
     result, _ = run(config, changes=["learning_rate=1e-3"], parity="gate")
@@ -140,9 +164,16 @@ def test_the_speed_ups_of_a_run_are_its_ladder(config: SFTConfig) -> None:
 
 
 @pytest.mark.long
-def test_of_several_ranks_the_slowest_counts(config: SFTConfig) -> None:
+def test_of_several_ranks_the_slowest_counts(
+    config: SFTConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one's clock says a thousand seconds more; nothing of these tests takes as long."""
+    plant(LATE.format(rank="1", seconds=1000), tmp_path / "planted", monkeypatch)
     result, _ = run(config.replace(gpus=2), changes=["speedups.prefetch=off"])
-    assert all(block.examples == 16 for arm in result.arms for block in arm.counted)
+    blocks = [block for arm in result.arms for block in arm.counted]
+    assert {block.examples for block in blocks} == {16}, "a step is of all ranks"
+    assert min(block.seconds for block in blocks) > 1000 > max(sum(block.step_seconds) for block in blocks)
+    assert {result.devices, *(arm.devices for arm in result.arms)} == {2}
 
 
 @pytest.mark.long

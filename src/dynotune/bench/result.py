@@ -20,6 +20,10 @@ LARGEST = 1 << 28
 """Bytes of a file that is read."""
 
 
+OUT_OF_MEMORY = "out of memory"
+"""With which the reason begins why an arm failed, where that is it."""
+
+
 class Part(BaseModel):
     """Of a result. Unknown keys are refused: they would be of another version, and dropped in silence."""
 
@@ -233,6 +237,13 @@ class Arm(Part):
 
     said: tuple[str, ...] = ()
     """What its run said of how it executes."""
+
+    @property
+    def failure(self) -> str:
+        """In a table's cell: `out of memory`, which is a result like any other, or `failed`; empty where it did not."""
+        if self.failed is None:
+            return ""
+        return OUT_OF_MEMORY if self.failed.startswith(OUT_OF_MEMORY) else "failed"
 
     @property
     def counted(self) -> tuple[Block, ...]:

@@ -97,7 +97,7 @@ def _rates(result: Result) -> Iterator[Part]:
     for arm in result.arms[:MOST]:
         value = arm.per_second("real_tokens")
         if arm.failed is not None:
-            rows.append(pictures.Bar(name(arm.name), None, _failed(arm)))
+            rows.append(pictures.Bar(name(arm.name), None, arm.failure or "not measured"))
         elif arm.name in shut or value is None:
             rows.append(pictures.Bar(name(arm.name), None, "not comparable"))
         else:
@@ -121,15 +121,9 @@ def _with_step(result: Result, arm: Arm, text: str) -> str:
 
 def _memory_bar(arm: Arm) -> pictures.Bar:
     if arm.memory is None:
-        return pictures.Bar(name(arm.name), None, _failed(arm))
+        return pictures.Bar(name(arm.name), None, arm.failure or "not measured")
     memory = arm.memory
     words = " / ".join(phrases.gib(value) for value in (memory.allocated, memory.reserved, memory.device) if value)
     sizes = (pictures.gib_of(value) for value in (memory.allocated, memory.reserved, memory.device))
     allocated, reserved, device = sizes
     return pictures.Bar(name(arm.name), allocated, words, reserved, device)
-
-
-def _failed(arm: Arm) -> str:
-    if arm.failed is None:
-        return "not measured"
-    return "out of memory" if arm.failed.startswith("out of memory") else "failed"

@@ -1,4 +1,5 @@
-"""Promise: whoever looks at a bench between its rounds is told what one at its end is, of clocks and host too."""
+"""Promise: whoever looks at a bench between its rounds is told what one at its end is, of clocks and host too; arms of a
+sweep that cannot be measured are results, whichever they are."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,11 +8,12 @@ from typing import Any, Self
 import pytest
 
 from dynotune.bench.asking.arms import Arm
-from dynotune.bench.asking.asked import Asked, two
+from dynotune.bench.asking.asked import Asked, sweep, two
 from dynotune.bench.asking.schedule import Rules
 from dynotune.bench.foreign import measure as foreign
 from dynotune.bench.result import Clocks
 from dynotune.bench.running import measure as ours
+from dynotune.bench.workers.hand import ArmFailedError
 from dynotune.config.sft import SFTConfig
 from tests.bench.foreign import arms as commands
 
@@ -42,11 +44,14 @@ class Cast(SimpleNamespace):
     """Arms without processes, of which the host decides how long `b` takes."""
 
     begin = 0
+    fails: tuple[str, ...] = ()
 
-    def __init__(self, arms: Any, *_: object) -> None:
-        super().__init__(arms=arms, warm={}, device={"type": "cpu"}, processes=set(), held={})
+    def __init__(self, arms: Any, tier: object, folder: Path, *_: object) -> None:
+        super().__init__(arms=arms, folder=folder, warm={}, device={"type": "cpu"}, processes=set(), held={})
 
     def warm_up(self, name: str) -> None:
+        if name in self.fails:
+            raise ArmFailedError(f"CUDA out of memory in {name}", "memory", Path("log"))
         stood = {"examples_a_step": 4, "steps_an_epoch": 100, "packs": False}
         self.warm[name] = SimpleNamespace(stood=stood, tokens_a_step=100.0)
 
@@ -60,7 +65,7 @@ class Cast(SimpleNamespace):
         return {}, None
 
     def fail(self, name: str) -> None:
-        raise AssertionError(f"{name} failed")
+        assert name in self.fails
 
     def close(self) -> None:
         pass
@@ -86,3 +91,42 @@ def test_notes_come_with_the_rounds_of_commands(tmp_path: Path, monkeypatch: pyt
     )
     assert seen == [(1, [BLIND])]
     assert found.notes == [BLIND]
+
+
+NAMES = ["micro_batch_tokens: 512", "micro_batch_tokens: 256", "micro_batch_tokens: 128"]
+
+
+def swept(folder: Path, monkeypatch: pytest.MonkeyPatch, *fails: str, kind: Any = "sweep") -> ours.Measured:
+    monkeypatch.setattr(ours, "Cast", Cast)
+    monkeypatch.setattr(ours, "Guard", Blind)
+    monkeypatch.setattr(Cast, "fails", fails)
+    arms, pairings = sweep(SFTConfig(use_cpu=True), "micro_batch_tokens", [512, 256, 128])
+    asked = Asked(kind, arms, pairings, Rules(pairs=2, most_pairs=2), 5, 0, folder, "dynotune bench", memory=False)
+    return ours.measure(asked, folder, lambda _: None, {})
+
+
+def test_a_sweep_whose_first_arm_runs_out_of_memory_is_held_against_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = swept(tmp_path, monkeypatch, NAMES[0])
+    assert found.failed == {NAMES[0]: f"out of memory: CUDA out of memory in {NAMES[0]}"}
+    assert [*found.names] == [NAMES[1], NAMES[2], NAMES[0]] == [arm.name for arm in found.asked.arms]
+    assert {(one.arm, one.against) for one in found.asked.pairings} == {(NAMES[2], NAMES[1]), (NAMES[0], NAMES[1])}
+    assert len(found.log_ratios(NAMES[2], NAMES[1])) == 2
+    assert len(found.noise) == 2
+    assert f"{NAMES[0]} could not be measured: the other arms are held against {NAMES[1]}." in found.notes
+
+
+def test_any_other_arm_stays_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = swept(tmp_path, monkeypatch, NAMES[1])
+    assert [*found.names] == NAMES
+    assert [*found.failed] == [NAMES[1]]
+    assert len(found.log_ratios(NAMES[2], NAMES[0])) == 2
+
+
+def test_who_asks_how_a_change_stands_to_its_baseline_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Controls: of a ladder the first arm is what the others are changes of, and a sweep needs one arm that runs."""
+    with pytest.raises(ArmFailedError, match=r"micro_batch_tokens: 512: .*out of memory"):
+        swept(tmp_path, monkeypatch, NAMES[0], kind="ladder")
+    with pytest.raises(ArmFailedError, match="no other arm could be measured either"):
+        swept(tmp_path, monkeypatch, *NAMES)

@@ -1,7 +1,7 @@
 """What a bench is asked: which arms, which of them are compared, and by which rules."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -126,7 +126,17 @@ def sweep(config: WholeConfig, key: str, values: Sequence[Any]) -> tuple[tuple[A
     arms = [Arm(in_words({key: value}), changed(config, {key: value})) for value in values]
     if len({arm.name for arm in arms}) < len(arms):
         raise ConfigError(f"`--sweep {key}`: a value is given twice. Name each once.")
-    return tuple(arms), tuple(Pairing(arm.name, arms[0].name, arm.name, "whole") for arm in arms[1:])
+    return tuple(arms), _against_first(arms)
+
+
+def led_by_who_runs(asked: Asked, failed: Collection[str]) -> Asked:
+    """A sweep with the arms that failed behind the others: each is held against the first that runs."""
+    arms = tuple(sorted(asked.arms, key=lambda arm: arm.name in failed))
+    return replace(asked, arms=arms, pairings=_against_first(arms))
+
+
+def _against_first(arms: Sequence[Arm]) -> tuple[Pairing, ...]:
+    return tuple(Pairing(arm.name, arms[0].name, arm.name, "whole") for arm in arms[1:])
 
 
 def _with(config: WholeConfig, changes: Any) -> WholeConfig:

@@ -12,14 +12,11 @@ from pathlib import Path
 
 import psutil
 
-from dynotune.bench.workers.hand import PATIENCE, ArmFailedError, last_lines
+from dynotune.bench.workers.hand import PATIENCE, ArmFailedError, last_lines, short_line
 from dynotune.errors import ConfigError
 
 LOOK = 1.0
 """Seconds between two looks at which processes a command has."""
-
-SHORT = ("out of memory", "outofmemoryerror", "cannot allocate memory")
-"""By which the end of an output says that memory ran out."""
 
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
@@ -93,7 +90,7 @@ def _failure(words: Sequence[str], code: int, output: Path, errors: Path) -> Arm
     ended = ended_by(code)
     told = last_lines(errors) if errors.stat().st_size else last_lines(output)
     lines = [line.strip() for line in told.splitlines() if line.strip()]
-    short = next((line for line in lines if any(word in line.lower() for word in SHORT)), "")
+    short = short_line(told)
     if short or code in KILLED:
         why = short or "so it seems, since it was killed"
         return ArmFailedError(f"out of memory: {why} ({ended})", "memory", errors)

@@ -2,7 +2,7 @@
 
 from dynotune.bench.judging import phrases
 from dynotune.bench.judging.comparable import hidden, kind_in_words, label_of_kind, parity_of, why_not
-from dynotune.bench.result import Arm, Comparison, MemoryVerdict, Result, Verdict
+from dynotune.bench.result import OUT_OF_MEMORY, Arm, Comparison, MemoryVerdict, Result, Verdict
 from dynotune.data.printable import printable
 
 NAME = 60
@@ -76,7 +76,7 @@ def _of_arms(result: Result) -> str:
     if len(measured) > 1:
         text += f", of {len(measured)} arms that could be measured"
     if failed:
-        out = sum((arm.failed or "").startswith("out of memory") for arm in failed)
+        out = sum(arm.failure == OUT_OF_MEMORY for arm in failed)
         counted = [f"{out} ran out of memory"] if out else []
         counted += [f"{len(failed) - out} failed"] if len(failed) > out else []
         text += "; " + ", ".join(counted)

@@ -13,7 +13,7 @@ from typing import Protocol, Self
 from dynotune.bench.asking.arms import Arm, between
 from dynotune.bench.parity.probe import Request, answer
 from dynotune.bench.parity.question import Answer, Asked
-from dynotune.bench.workers.hand import PATIENCE, ArmFailedError, last_lines, write
+from dynotune.bench.workers.hand import PATIENCE, ArmFailedError, last_lines, short_line, write
 from dynotune.speedups.contract import Scope
 from dynotune.speedups.registry import speedups
 
@@ -85,7 +85,7 @@ class _Process:
         if done:
             return
         code, said = self.process.wait(), last_lines(self.log)
-        short = code == -signal.SIGKILL or "out of memory" in said.lower()
+        short = code == -signal.SIGKILL or bool(short_line(said))
         ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         raise ArmFailedError(f"its probe ended ({ended}): {said}", "memory" if short else "bug", self.log)
 

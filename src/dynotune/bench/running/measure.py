@@ -3,11 +3,12 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dynotune.bench.asking.arms import Arm, devices_of
-from dynotune.bench.asking.asked import Asked
+from dynotune.bench.asking.asked import Asked, led_by_who_runs
 from dynotune.bench.asking.schedule import Round
 from dynotune.bench.result import Block, Memory, Tier
 from dynotune.bench.running.cast import Cast, on_gpu, thread_settings, tier_for
@@ -86,14 +87,32 @@ def measure(
     )  # fmt: skip
     found.held_apart = {arm.name: spent_before.get(arm.name, 0.0) + apart.get(arm.name, 0.0) for arm in asked.arms}
     try:
-        for arm in arms:
-            or_failed(found, cast.fail, arm.name, lambda name=arm.name: cast.warm_up(name), say)  # type: ignore[misc]
+        _warm_up(found, say)
         with Guard(cast.device.get("uuid"), own=cast.processes) as guard:
             _rounds(found, guard, say, between)
             found = noted(found, guard)
     finally:
         cast.close()
     return found
+
+
+def _warm_up(found: Measured, say: Callable[[str], None]) -> None:
+    """Every arm. A sweep whose first one fails is held against the first that runs: it asks which value is fastest, and
+    memory that runs out is an answer. Raises `ArmFailedError` where nothing is left to compare with."""
+    cast, first = found.cast, found.names[0]
+    for arm in cast.arms:
+        what = partial(cast.warm_up, arm.name)
+        or_failed(found, cast.fail, arm.name, what, say, first_may=found.asked.kind == "sweep")
+    if first not in found.failed:
+        return
+    if not cast.warm:
+        raise ArmFailedError(
+            f"{first}: {found.failed[first]}; no other arm could be measured either", "user", cast.folder
+        )
+    found.asked = led_by_who_runs(found.asked, found.failed)
+    found.names = [arm.name for arm in found.asked.arms]
+    cast.arms = [arm for arm in found.asked.arms if arm.name in cast.warm]
+    found.notes.append(f"{first} could not be measured: the other arms are held against {found.names[0]}.")
 
 
 def _memory(

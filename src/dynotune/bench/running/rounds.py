@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from dynotune.bench.asking.asked import Pairing
 from dynotune.bench.asking.schedule import Round, Rules, again, rounds, stop
-from dynotune.bench.result import Block
+from dynotune.bench.result import OUT_OF_MEMORY, Block
 from dynotune.bench.running.disturbed import clocks_apart, disturbance, note_of_clocks, note_of_host, recompiled
 from dynotune.bench.running.guard import Guard
 from dynotune.bench.running.tally import Tally
@@ -61,15 +61,18 @@ def play(
         between(done)
 
 
-def or_failed(tally: Tally, drop: Callable[[str], None], name: str, what: Callable[[], Any], say: Say) -> Any:
-    """What `what` gives; None where that arm failed, which is then known of it. The first one's failure ends the bench.
+def or_failed(
+    tally: Tally, drop: Callable[[str], None], name: str, what: Callable[[], Any], say: Say, *, first_may: bool = False
+) -> Any:
+    """What `what` gives; None where that arm failed, which is then known of it. The first one's failure ends the bench,
+    unless `first_may`.
 
     drop: of `Player`.
     """
     try:
         return what()
     except ArmFailedError as error:
-        if name == tally.names[0] or error.kind == "bug":
+        if error.kind == "bug" or (name == tally.names[0] and not first_may):
             text = str(error).removeprefix(f"{name}: ")
             raise ArmFailedError(f"{name}: {text}", error.kind, error.log) from error
         tally.failed[name] = reason(error)
@@ -81,7 +84,9 @@ def or_failed(tally: Tally, drop: Callable[[str], None], name: str, what: Callab
 def reason(error: ArmFailedError) -> str:
     """Why an arm could not be measured, in a line."""
     first = str(error).strip().splitlines()[0] if str(error).strip() else "it ended without a word"
-    return f"out of memory: {first}" if error.kind == "memory" and "memory" not in first.lower() else first
+    if error.kind != "memory" or first.startswith(OUT_OF_MEMORY):
+        return first
+    return f"{OUT_OF_MEMORY}: {first}"
 
 
 def noted(tally: Seen, guard: Guard) -> Seen:

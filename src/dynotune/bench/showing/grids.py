@@ -59,8 +59,7 @@ def _arm_row(result: Result, arm: Arm, why: str | None, *, first: bool) -> tuple
     parity = None if first else parity_of(result, arm.name)
     word = Line("baseline", Tone.QUIET) if first else Line(maths(parity, short=True), _tone_of_maths(result, arm.name))
     if arm.failed is not None:
-        reason = "out of memory" if arm.failed.startswith("out of memory") else "failed"
-        return (Line(name(arm.name)), Line(reason, Tone.BAD), *(Line(""),) * 3, peak, Line(""), Line(""))
+        return (Line(name(arm.name)), Line(arm.failure, Tone.BAD), *(Line(""),) * 3, peak, Line(""), Line(""))
     if why is not None:
         not_shown = Line("not comparable", Tone.BAD)
         return (

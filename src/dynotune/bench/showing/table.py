@@ -35,7 +35,7 @@ def _row(one: Result, arm: str, mine: Arm | None, first: Arm | None, change: Cha
     if mine is None:
         speed = Line("no such arm", Tone.DOUBT)
     elif mine.failed is not None:
-        speed = Line("out of memory" if mine.failed.startswith("out of memory") else "failed", Tone.BAD)
+        speed = Line(mine.failure, Tone.BAD)
     elif arm in shut:
         speed = Line("not comparable", Tone.BAD)
     else:

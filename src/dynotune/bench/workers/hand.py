@@ -17,6 +17,13 @@ from dynotune.errors import DynotuneError, TrainingError
 PATIENCE = 30.0
 """Seconds for a process to end when it is told to."""
 
+OF_RANKS = 60
+"""Lines of a log in which it is looked for why ranks ended: each prints where it stood."""
+
+
+SHORT = ("out of memory", "outofmemoryerror", "cannot allocate memory", "can't allocate memory")
+"""By which the end of an output says that memory ran out."""
+
 
 class ArmFailedError(DynotuneError):
     """An arm could not be measured. `kind`: `memory`, `user` or `bug`."""
@@ -104,7 +111,10 @@ class Hand:
     def _gone(self) -> ArmFailedError:
         code = self.process.wait()
         ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        text = f"its process ended ({ended}); the end of what it printed:\n{last_lines(self.log)}"
+        told = last_lines(self.log)
+        if short := short_line(last_lines(self.log, OF_RANKS)):  # of several ranks one that has no answer to give
+            return ArmFailedError(f"{short} (its process ended: {ended})\n{told}", "memory", self.log)
+        text = f"its process ended ({ended}); the end of what it printed:\n{told}"
         return ArmFailedError(text, "memory" if code == -signal.SIGKILL else "bug", self.log)
 
     def __enter__(self) -> Self:
@@ -142,6 +152,12 @@ def write(arm: Arm, folder: Path) -> Path:
     path.touch(mode=0o600, exist_ok=False)
     path.write_text(arm.config.to_yaml(nested_secrets=True), encoding="utf-8")
     return path
+
+
+def short_line(text: str) -> str:
+    """The first line that says that memory ran out; empty where none does."""
+    lines = (line.strip() for line in text.splitlines())
+    return next((line for line in lines if any(word in line.lower() for word in SHORT)), "")
 
 
 def last_lines(log: Path, lines: int = 12) -> str:

@@ -25,6 +25,7 @@ from dynotune.measure.compiles import compile_seconds
 from dynotune.measure.trace import TracedStep
 from dynotune.measure.words import Counts
 from dynotune.parallel.ranks import Ranks
+from dynotune.train.faults.memory import MOST_LOWERINGS
 from dynotune.train.given import Given
 from dynotune.train.journal import Row
 from dynotune.train.loop import train
@@ -90,6 +91,7 @@ class Stage:
         if name in self.proofs:
             self.run.engagement.left = 0  # it was traced; another trace would be a slow step in a block
         self.run.engagement.hears = self._hear
+        self.run.memory.lowerings = MOST_LOWERINGS  # where memory runs out, smaller micro-batches would be another arm
         execution = self.standing.execution
         plan = execution.plan
         return {

@@ -29,6 +29,7 @@ from dynotune.parallel.launch import must_be_launched, refuse_missing_gpus, run_
 from dynotune.parallel.ranks import Ranks
 from dynotune.speedups.machine import machine_of
 from dynotune.train.device import set_up_process
+from dynotune.train.faults.shortage import shortage_of
 
 LARGEST = (
     "seconds",
@@ -40,8 +41,6 @@ LARGEST = (
     "typical_allocated",
 )
 """Figures of which the largest of all ranks counts."""
-
-SHORT = (torch.OutOfMemoryError, torch.AcceleratorError)
 
 
 class Worker:
@@ -107,7 +106,7 @@ def failure(error: BaseException) -> dict[str, Any]:
     while at is not None and at not in chain:
         chain.append(at)
         at = at.__cause__ or at.__context__
-    short = any(isinstance(one, torch.OutOfMemoryError) for one in chain) or "out of memory" in str(error).lower()
+    short = any(shortage_of(one) is not None for one in chain) or "out of memory" in str(error).lower()
     kind = "memory" if short else "user" if isinstance(error, DynotuneError) else "bug"
     return {"kind": kind, "text": str(error) or type(error).__name__, "type": type(error).__name__}
 
@@ -136,7 +135,7 @@ def serve(config: WholeConfig, orders: TextIO | None, answers: TextIO | None) ->
                 return 0
             try:
                 value = worker.do(order)
-            except (DynotuneError, *SHORT, RuntimeError, ValueError) as error:
+            except (DynotuneError, MemoryError, RuntimeError, ValueError) as error:
                 traceback.print_exc()
                 answer({"error": failure(error)})
                 return 1
