@@ -13,14 +13,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.case_list import CASES, Case
+from benchmarks.pages import RESULTS, ROOT, filled
 from dynotune.bench.result import Result
 from dynotune.bench.showing.markdown import markdown
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
 PAGES = ROOT / "docs" / "cases"
 BY = "<!-- Written by `python -m benchmarks.case_pages`: change benchmarks/case_list.py, or measure again. -->"
-WIDTH = 125
 
 
 def pages(results: Path) -> dict[str, str]:
@@ -83,17 +81,6 @@ def measured(path: Path) -> str:
 
 def _hardware(result: Result) -> str:
     return f"{result.devices}x {result.machine.get('device', 'an unknown device')}"
-
-
-def filled(text: str) -> str:
-    """In lines of the width of our pages."""
-    lines, line = [], ""
-    for word in text.split():
-        if line and len(line) + 1 + len(word) > WIDTH:
-            lines.append(line)
-            line = ""
-        line = f"{line} {word}".strip()
-    return "\n".join([*lines, line])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

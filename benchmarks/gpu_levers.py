@@ -16,7 +16,6 @@ each row; the table comes last. The exit code is 1 if a result is wrong or a par
 """
 
 import argparse
-import json
 import math
 import sys
 import time
@@ -35,6 +34,7 @@ from benchmarks.levers.graph import graph_rows
 from benchmarks.levers.head import head_rows
 from benchmarks.levers.lora import lora_rows
 from benchmarks.levers.update import update_rows
+from benchmarks.whole_file import write_json
 
 PARTS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "graph": graph_rows, "lora": lora_rows, "head": head_rows, "update": update_rows,
@@ -51,7 +51,6 @@ def main() -> int:
     parser.add_argument("--commit", default="")
     parser.add_argument("--rehearse", action="store_true")
     args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
     began, names = time.monotonic(), args.only.split(",")
     result: dict[str, Any] = {
         "command": " ".join(["python", *sys.argv]), "commit": args.commit,
@@ -64,13 +63,13 @@ def main() -> int:
         try:
             for row in PARTS[name](bench):
                 result["rows"].append(row)
-                (args.out / "gpu_levers.json").write_text(json.dumps(result, indent=1))
+                write_json(args.out / "gpu_levers.json", result)
         except Exception:  # noqa: BLE001 - the other parts are worth the card's time
             result["failed"][name] = traceback.format_exc()[-3000:]
         if not args.rehearse:
             torch.cuda.empty_cache()
     result["seconds"] = time.monotonic() - began
-    (args.out / "gpu_levers.json").write_text(json.dumps(result, indent=1))
+    write_json(args.out / "gpu_levers.json", result)
     return show(result)
 
 

@@ -37,6 +37,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.tiny import tiny_tokenizer
 
 from benchmarks.gpu_engagement import LORA, SHAPE, SMALL
+from benchmarks.whole_file import write_json
 from dynotune import SFTConfig
 from dynotune.measure.calibration import ceilings_of
 from dynotune.measure.kernel_classes import IDLE, Work
@@ -122,13 +123,6 @@ def arm(name: str, config: SFTConfig, steps: int, out: Path) -> dict[str, Any]:
     }
 
 
-def write(out: Path, result: dict[str, Any]) -> None:
-    """Whole or not at all: a call may be cut off."""
-    half = out / "gpu_profile.part"
-    half.write_text(json.dumps(result, indent=1) + "\n")
-    half.replace(out / "gpu_profile.json")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, required=True)
@@ -142,7 +136,7 @@ def main() -> int:
     started = time.perf_counter()
     device = torch.device("cpu" if args.tiny else "cuda")
     layers = args.layers or (2 if args.tiny else 28)
-    args.output.mkdir(parents=True, exist_ok=True)
+    kept = args.output / "gpu_profile.json"
     key = machine_of(device).key
     ceilings = ceilings_of(device, key, anew=True)
     began = time.perf_counter()
@@ -161,7 +155,7 @@ def main() -> int:
         "arms": {},
     }  # fmt: skip
     longest = 0.0
-    write(args.output, result)
+    write_json(kept, result)
     for name in args.arms.split(","):
         if time.perf_counter() - started + longest > args.seconds:
             result["arms"][name] = {"error": f"no time was left for it ({longest:.0f} s)", "checks": {"ran": False}}
@@ -178,11 +172,11 @@ def main() -> int:
                 result["arms"][name] = {"error": told, "checks": {"ran": False}}
                 print(told)
         longest = max(longest, time.perf_counter() - began)
-        write(args.output, result)
+        write_json(kept, result)
         print(name, json.dumps(result["arms"][name]["checks"]), f"{time.perf_counter() - began:.0f} s", flush=True)
     every = [result["checks"], *(one["checks"] for one in result["arms"].values())]
     result["ok"] = all(all(one.values()) for one in every)
-    write(args.output, result)
+    write_json(kept, result)
     print("ok" if result["ok"] else "FAILED")
     return 0 if result["ok"] else 1
 

@@ -174,14 +174,9 @@ def concluded(found: dict[str, Any], tiny: bool) -> dict[str, Any]:
     return found
 
 
-def write(path: Path, found: dict[str, Any]) -> None:
-    """Whole or not at all: a call may be cut off."""
-    half = path.with_suffix(".part")
-    half.write_text(json.dumps(found, indent=1) + "\n")
-    half.replace(path)
-
-
 def main() -> int:
+    from benchmarks.whole_file import write_json
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="folder of the JSON and the bench's files")
     parser.add_argument("--commit", default="", help="of the tree, where it is not a git checkout")
@@ -218,7 +213,7 @@ def main() -> int:
         else:
             found["profiles"][part] = profiled(commands[part], args.tiny)
         found = concluded(found, args.tiny)
-        write(path, found)
+        write_json(path, found)
         print(f"{part}: {time.perf_counter() - began:.0f} s", flush=True)
     there = [*found["profiles"], *(["bench"] if "comparison" in found else [])]
     if "off_by" in found:

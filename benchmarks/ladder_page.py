@@ -9,13 +9,13 @@
 Nothing is drawn of what was not measured or may not be compared: such a rung stands there with the reason.
 """
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from benchmarks.peers.table import replaced
+from benchmarks import pages
+from benchmarks.pages import replaced
 from dynotune.bench.judging import phrases
 from dynotune.bench.judging.comparable import hidden
 from dynotune.bench.result import Arm, Result
@@ -26,7 +26,6 @@ from dynotune.report.colours import variables
 from dynotune.report.page import Heading, Picture
 
 BEGIN, END = "<!-- ladder: begin, by `python -m benchmarks.ladder_page` -->", "<!-- ladder: end -->"
-ROOT = Path(__file__).resolve().parents[1]
 METHODS = {"sft": "SFT", "dpo": "DPO"}
 
 
@@ -87,24 +86,17 @@ def block(results: dict[str, Result]) -> str:
     return "\n\n".join(parts)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
-    parser.add_argument("--page", type=Path, default=ROOT / "README.md")
-    parser.add_argument("--check", action="store_true", help="write nothing")
-    args = parser.parse_args(arguments)
-    results = measured(args.results)
+def made(folder: Path, page: Path) -> dict[Path, str]:
+    """The pictures, and the page with its block. Raises `DataError` where no ladder was measured."""
+    results = measured(folder)
     if not results:
-        raise DataError(f"{args.results} has neither ladder-sft.json nor ladder-dpo.json: no ladder was measured")
-    new = {args.results / f"ladder-{method}.svg": picture(result) for method, result in results.items()}
-    new[args.page] = replaced(args.page.read_text(encoding="utf-8"), block(results), BEGIN, END)
-    stale = [path for path, text in new.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
-    for path in stale:
-        if args.check:
-            print(f"{path.name} is not what the results say: run python -m benchmarks.ladder_page", file=sys.stderr)
-        else:
-            path.write_text(new[path], encoding="utf-8")
-    return int(args.check and bool(stale))
+        raise DataError(f"{folder} has neither ladder-sft.json nor ladder-dpo.json: no ladder was measured")
+    new = {folder / f"ladder-{method}.svg": picture(result) for method, result in results.items()}
+    return {**new, page: replaced(page.read_text(encoding="utf-8"), block(results), BEGIN, END)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return pages.main("benchmarks.ladder_page", __doc__, made, arguments)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ series in order, less the first steps and the one behind each writing; slow step
 """
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.tiny import tiny_model
 
+from benchmarks.whole_file import write_json
 from dynotune.environment import cpu_model
 
 WARM_UP = 50
@@ -84,7 +84,6 @@ def main() -> None:
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     seconds, began = list[float](), time.perf_counter()
-    args.out.parent.mkdir(parents=True, exist_ok=True)
     for chunk in record(args.steps, args.layers, args.hidden, args.tokens, device):
         seconds += chunk
         out = {
@@ -96,9 +95,7 @@ def main() -> None:
             "tokens": args.tokens,
             "microseconds": [round(1e6 * one) for one in seconds],
         }
-        part = args.out.with_suffix(".part")
-        part.write_text(json.dumps(out) + "\n")
-        part.replace(args.out)
+        write_json(args.out, out, indent=None)
         print(f"{len(seconds)} steps of {sorted(seconds)[len(seconds) // 2] * 1e3:.3f} ms in {args.out}", flush=True)
         if time.perf_counter() - began > args.seconds - CHUNK:
             break

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.rows import ROWS
+from benchmarks.whole_file import write_json
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("torch", "transformers", "peft", "trl", "liger-kernel", "unsloth")
@@ -99,11 +100,7 @@ class Kept:
         stay = {n: a for n, a in self.arms.items() if all(a["provenance"].get(s) == origin.get(s) for s in same)}
         stay[arm] = {"key": key, "provenance": dict(origin), "settings": settings, "result": result}
         self.arms = {name: stay[name] for name in ROWS[self.row].arms if name in stay}
-        text = json.dumps({"row": self.row, "arms": self.arms}, indent=1)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(".part")
-        part.write_text(text + "\n", encoding="utf-8")
-        part.replace(self.path)
+        write_json(self.path, {"row": self.row, "arms": self.arms})
 
 
 def out_of_memory(error: str) -> bool:

@@ -7,21 +7,20 @@ Each line of ours stands beside the fastest arm that any peer had, whatever it d
 measured is listed.
 """
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import pages
+from benchmarks.pages import filled, replaced
 from benchmarks.peers.measured import Measured, all_measured
 from benchmarks.peers.published import QUOTES
 from benchmarks.peers.rows import ROWS, who
 from dynotune.errors import DataError
 
 BEGIN, END = "<!-- peers: begin, by `python -m benchmarks.peers.table` -->", "<!-- peers: end -->"
-ROOT = Path(__file__).parents[2]
 NAMES = {"trl": "TRL", "unsloth": "Unsloth"}
-WIDTH = 125
 
 
 def block(measured: Sequence[Measured]) -> str:
@@ -32,8 +31,8 @@ def block(measured: Sequence[Measured]) -> str:
         if rows:
             parts.append("\n".join(_table(title, rows)))
     notes = [line for one in measured for line in _notes(one)]
-    parts.append(_fill([_spread(measured), *notes, _sources(measured)]))
-    parts.append(_fill([_quotes()]))
+    parts.append(filled(_spread(measured), *notes, _sources(measured)))
+    parts.append(filled(_quotes()))
     return "\n\n".join(parts)
 
 
@@ -98,42 +97,16 @@ def _quotes() -> str:
     return f"Published, not measured here, on other hardware and documents: {said}."
 
 
-def _fill(sentences: Sequence[str]) -> str:
-    """Lines of at most `WIDTH` characters; a link is not broken."""
-    lines = [""]
-    for word in " ".join(sentences).split():
-        if len(lines[-1]) + len(word) + 1 > WIDTH and lines[-1]:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return "\n".join(lines)
-
-
-def replaced(page: str, text: str, begin: str = BEGIN, end: str = END) -> str:
-    """The page with `text` between the marks. Raises `DataError` where it has not each of them once, in order."""
-    if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
-        raise DataError(f"the page needs the lines\n{begin}\n{end}\nonce each, in this order, where the tables go")
-    head, rest = page.split(begin)
-    return f"{head}{begin}\n\n{text}\n\n{end}{rest.split(end)[1]}"
+def made(results: Path, page: Path) -> dict[Path, str]:
+    """The page with its tables. Raises `DataError` where there is nothing to compare."""
+    measured = all_measured(results)
+    if not measured:
+        raise DataError(f"{results} has no row with an arm of ours and one of a peer")
+    return {page: replaced(page.read_text(encoding="utf-8"), block(measured), BEGIN, END)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
-    parser.add_argument("--page", type=Path, default=ROOT / "README.md")
-    parser.add_argument("--check", action="store_true", help="write nothing")
-    args = parser.parse_args(arguments)
-    measured = all_measured(args.results)
-    if not measured:
-        raise DataError(f"{args.results} has no row with an arm of ours and one of a peer")
-    page = args.page.read_text(encoding="utf-8")
-    new = replaced(page, block(measured))
-    if new == page:
-        return 0
-    if args.check:
-        print(f"{args.page.name} is not what the results say: run python -m benchmarks.peers.table", file=sys.stderr)
-        return 1
-    args.page.write_text(new, encoding="utf-8")
-    return 0
+    return pages.main("benchmarks.peers.table", __doc__, made, arguments)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.pages import ROOT, replaced
 from benchmarks.peers.measured import all_measured
 from benchmarks.peers.rows import ROWS
-from benchmarks.peers.table import BEGIN, END, ROOT, block, main, replaced
+from benchmarks.peers.table import BEGIN, END, block, main
 
 from dynotune.errors import DataError
 
@@ -99,10 +100,10 @@ def test_a_rehearsal_is_no_result(tmp_path: Path) -> None:
 
 
 def test_a_page_without_its_marks_is_refused() -> None:
-    assert replaced(f"a\n{BEGIN}\nold\n{END}\nb", "new") == f"a\n{BEGIN}\n\nnew\n\n{END}\nb"
+    assert replaced(f"a\n{BEGIN}\nold\n{END}\nb", "new", BEGIN, END) == f"a\n{BEGIN}\n\nnew\n\n{END}\nb"
     for page in ("", BEGIN, f"{END}{BEGIN}", f"{BEGIN}{END}{BEGIN}{END}"):
         with pytest.raises(DataError, match="once each"):
-            replaced(page, "new")
+            replaced(page, "new", BEGIN, END)
 
 
 def test_every_row_fits_a_short_call() -> None:

@@ -4,7 +4,8 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from benchmarks.ladder_page import BEGIN, END, ROOT, main, picture, table
+from benchmarks.ladder_page import BEGIN, END, main, picture, table
+from benchmarks.pages import ROOT
 
 from dynotune.errors import DataError
 from tests.bench import made
