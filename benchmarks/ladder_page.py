@@ -36,7 +36,7 @@ def measured(folder: Path) -> dict[str, Result]:
         path = folder / f"ladder-{method}.json"
         if path.is_file():
             found[method] = Result.read(path)
-            if found[method].kind != "ladder":
+            if not found[method].rungs:
                 raise DataError(f"{path} is a bench of kind {found[method].kind}; `--ladder` makes a ladder.")
     return found
 
@@ -56,7 +56,7 @@ def table(result: Result) -> str:
     """A row a rung."""
     lines = ["| rung | real tokens/s | ms a step | this step | peak GiB | MFU |", "|---|---:|---:|---:|---:|---:|"]
     shut = hidden(result)
-    lines += [f"| {' | '.join(_cells(result, arm, arm.name in shut))} |" for arm in result.arms]
+    lines += [f"| {' | '.join(_cells(result, arm, arm.name in shut))} |" for arm in result.rungs]
     whole = next((one for one in result.comparisons if one.role == "whole"), None)
     said = f"All together: {speed_cell(result, whole).text}. " if whole else ""
     return "\n".join([*lines, "", f"{said}{result.operating_point}. `{result.command}`"])

@@ -60,7 +60,12 @@ def measure(
     ] = False,
     ladder: Annotated[
         bool,
-        _flag("ladder", "The base, and each change added to those before it. Without `--set`: as above.", _COMPARE),
+        _flag(
+            "ladder",
+            "The base, and each change added to those before it. Without `--set`: as above. With `--attribute`: both in one"
+            " bench.",
+            _COMPARE,
+        ),
     ] = False,
     sweep: Annotated[
         str | None, _flag("sweep", "One arm a value of a key: `micro_batch_tokens=2048,4096,8192`.", _COMPARE)

@@ -248,6 +248,18 @@ def ladder(**parts: Any) -> Result:
     )
 
 
+def attribute_on_a_ladder(**parts: Any) -> Result:
+    """Both in one bench, with arms in common."""
+    one, other = attribute(), ladder()
+    steps = tuple(each for each in other.comparisons if each.role == "step")
+    return attribute(
+        arms=(*other.arms, *one.arms),
+        comparisons=(*steps, *one.comparisons),
+        parity=(*other.parity, *one.parity),
+        **parts,
+    )
+
+
 def sweep(**parts: Any) -> Result:
     """Batch sizes; the largest runs out of memory."""
     names = [f"per_device_train_batch_size={size}" for size in (1, 4, 16, 64)]
@@ -306,6 +318,7 @@ EVERY = {
     "ab": ab,
     "attribute": attribute,
     "ladder": ladder,
+    "attribute on a ladder": attribute_on_a_ladder,
     "sweep": sweep,
     "not_comparable": not_comparable,
     "suspect": suspect,

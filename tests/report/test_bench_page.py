@@ -60,6 +60,9 @@ def test_it_holds_everything() -> None:
         assert said in words, said
     ladder = page(made.ladder()).words
     assert "The ladder" in ladder
+    both = page(made.attribute_on_a_ladder()).words
+    assert "The ladder" in both
+    assert "The ladder" not in page(made.attribute()).words
     assert "behavioural" in page(made.sweep()).words
     assert page(made.withdrawn()).words.count("WITHDRAWN on 2026-11-23") == 1
 

@@ -134,8 +134,11 @@ def _asked(options: Options, out: Path, work: Path, say: Callable[[str], None]) 
     first = Arm(options.named, options.config)
     kind: asking.Kind = "ab"
     walks = options.ladder or options.attribute
-    if sum((bool(options.sweep), options.versus is not None, options.ladder, options.attribute)) > 1:
-        raise ConfigError("Give one of `--vs`, `--sweep`, `--ladder` and `--attribute`: each is a bench of its own.")
+    if sum((bool(options.sweep), options.versus is not None, walks)) > 1:
+        raise ConfigError(
+            "Give one of `--vs`, `--sweep` and `--ladder`: each is a bench of its own."
+            " Only `--attribute` goes with `--ladder`."
+        )
     if options.sweep:
         if options.changes:
             raise ConfigError(
@@ -148,8 +151,13 @@ def _asked(options: Options, out: Path, work: Path, say: Callable[[str], None]) 
         needs: Needs = {}
         if not changes:
             first, changes, needs = _of_speedups(first, work, say)
-        kind = "ladder" if options.ladder else "attribute"
-        arms, pairings = asking.ladder(first, changes) if options.ladder else asking.attributed(first, changes, needs)
+        kind = "attribute" if options.attribute else "ladder"
+        if options.attribute and options.ladder:
+            arms, pairings = asking.attributed_on_a_ladder(first, changes, needs)
+        else:
+            arms, pairings = (
+                asking.ladder(first, changes) if options.ladder else asking.attributed(first, changes, needs)
+            )
     elif options.versus is not None:
         name, config = options.versus
         arms, pairings = asking.two(first, Arm(name, asking.changed(config, changes_of(config, options.changes))))

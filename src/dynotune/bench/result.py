@@ -408,6 +408,12 @@ class Result(Part):
     cut_off: bool = False
     """Whether the bench did not come to its end: these are the rounds before that."""
 
+    @property
+    def rungs(self) -> tuple[Arm, ...]:
+        """Of a ladder: the base, and each change on top of those before it. Empty where none was asked for."""
+        steps = [one for one in self.comparisons if one.role == "step"]
+        return tuple(self.arm(name) for name in (*(one.against for one in steps[:1]), *(one.arm for one in steps)))
+
     def arm(self, name: str) -> Arm:
         return next(arm for arm in self.arms if arm.name == name)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dynotune.bench.judging import phrases
 from dynotune.bench.judging.comparable import hidden, label_of_kind, why_not
-from dynotune.bench.judging.sentence import name
+from dynotune.bench.judging.sentence import name, of_change
 from dynotune.bench.result import Arm, Block, Comparison, Result, Verdict
 from dynotune.bench.showing.grids import speed_cell
 from dynotune.report import pictures
@@ -23,10 +23,6 @@ def _open(result: Result) -> list[Comparison]:
     return [one for one in result.comparisons if one.ratio is not None and why_not(result, one) is None][:MOST]
 
 
-def _label(one: Comparison) -> str:
-    return name(one.label) + {"alone": " alone", "last": " added last", "interaction": " interaction"}.get(one.role, "")
-
-
 def bench_pictures(result: Result) -> Iterator[Part]:
     """Each with its heading; those for which there is nothing to draw are left out."""
     compared = _open(result)
@@ -34,7 +30,9 @@ def bench_pictures(result: Result) -> Iterator[Part]:
     if compared:
         yield Heading("Speed against the other arm")
         spans = [
-            pictures.Span(_label(one), one.ratio, _TONES.get(one.verdict, "doubt"), speed_cell(result, one).text)
+            pictures.Span(
+                of_change(result, one), one.ratio, _TONES.get(one.verdict, "doubt"), speed_cell(result, one).text
+            )
             for one in compared
             if one.ratio is not None and one.ratio.low > 0
         ]
@@ -43,7 +41,7 @@ def bench_pictures(result: Result) -> Iterator[Part]:
             "Ratio of real tokens a second with its 95 % interval. Triangle up: FASTER; down: SLOWER or SUSPECT; circle:"
             " SAME; square: not resolved. Grey band: noise floor.",
         )
-    rows = [(_label(one), one.log_ratios) for one in compared if len(one.log_ratios) > 1]
+    rows = [(of_change(result, one), one.log_ratios) for one in compared if len(one.log_ratios) > 1]
     if result.noise is not None and len(result.noise.log_ratios) > 1:
         rows.append(("an arm against itself", result.noise.log_ratios))
     if rows:
@@ -91,10 +89,11 @@ def _runs(result: Result) -> list[pictures.Run]:
 
 def _rates(result: Result) -> Iterator[Part]:
     """The rungs of a ladder, or the arms of a sweep."""
-    if result.kind not in ("ladder", "sweep"):
+    rungs = result.rungs
+    if not rungs and result.kind != "sweep":
         return
     shut, rows = hidden(result), []
-    for arm in result.arms[:MOST]:
+    for arm in (rungs or result.arms)[:MOST]:
         value = arm.per_second("real_tokens")
         if arm.failed is not None:
             rows.append(pictures.Bar(name(arm.name), None, arm.failure or "not measured"))
@@ -103,11 +102,11 @@ def _rates(result: Result) -> Iterator[Part]:
         else:
             value /= result.devices_of(arm)
             rows.append(pictures.Bar(name(arm.name), value, _with_step(result, arm, phrases.rate(value))))
-    yield Heading("The ladder" if result.kind == "ladder" else "The sweep")
+    yield Heading("The ladder" if rungs else "The sweep")
     yield Picture(
         pictures.bars(rows, "Real tokens a second of each arm", "real tokens/s of a device"),
         "Real tokens a second over all blocks that count"
-        + (", with what each rung adds to the one before." if result.kind == "ladder" else "."),
+        + (", with what each rung adds to the one before." if rungs else "."),
     )
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynotune.bench.asking.arms import Arm, between, in_words, settings_of
-from dynotune.bench.asking.asked import ALL, attributed, changed, ladder, sweep, two
+from dynotune.bench.asking.asked import ALL, attributed, attributed_on_a_ladder, changed, ladder, sweep, two
 from dynotune.bench.result import Tier
 from dynotune.bench.running.cast import tier_for
 from dynotune.config.sft import SFTConfig
@@ -80,6 +80,27 @@ def test_each_step_of_a_ladder_is_held_against_the_one_before() -> None:
     assert arms[-1].config.speedups == {"prefetch": "off", "fused_optimizer": "off"}
     steps = [(one.arm, one.against) for one in pairings if one.role == "step"]
     assert steps == [("+ prefetch", "base"), ("+ fused_optimizer", "+ prefetch")]
+
+
+def test_an_attribution_on_a_ladder_says_what_both_say_with_each_arm_once() -> None:
+    needs = {"fused_lora": ["packed_execution"]}
+    arms, pairings = attributed_on_a_ladder(BASE, OFF, needs)
+    config = {arm.name: arm.config.speedups for arm in arms}
+    assert len({tuple(sorted(each.items())) for each in config.values()}) == len(arms), "no arm is there twice"
+
+    def seen(found: object) -> set[tuple[object, ...]]:
+        """By what stands in the arms, whatever they are called."""
+        walked, between_ = found  # type: ignore[misc]
+        by_name = {arm.name: tuple(sorted(arm.config.speedups.items())) for arm in walked}
+        return {(one.role, one.label, by_name[one.arm], by_name[one.against]) for one in between_}
+
+    both = seen((arms, pairings))
+    assert both == seen(attributed(BASE, OFF, needs)) | seen(ladder(BASE, OFF))
+    assert len(arms) < len(attributed(BASE, OFF, needs)[0]) + len(ladder(BASE, OFF)[0]) - 2
+    assert [arm.name for arm in arms[:5]] == ["base", *(f"+ {name}" for name in OFF)]
+    assert attributed_on_a_ladder(BASE, {"prefetch": OFF["prefetch"]}) == attributed(
+        BASE, {"prefetch": OFF["prefetch"]}
+    )
 
 
 def test_a_sweep_has_an_arm_a_value_and_needs_two() -> None:

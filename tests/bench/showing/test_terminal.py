@@ -13,6 +13,7 @@ from rich.console import Console
 from dynotune.bench.judging.phrases import gain, holds_one, ratio
 from dynotune.bench.judging.sentence import closing
 from dynotune.bench.result import Check, Expectation, Interval, Parity, Result, Verdict
+from dynotune.bench.showing.grids import ROLES
 from dynotune.bench.showing.markdown import escaped, markdown
 from dynotune.bench.showing.shown import shown
 from dynotune.bench.showing.terminal import LINES, cropped, screen, show
@@ -142,6 +143,19 @@ def test_behavioural_stands_in_every_row_of_changes(width: int) -> None:
     rows = [line for line in said if "64/64" in line]
     assert len(rows) == 3
     assert all("behavioural" in row and row.count("]") == 2 for row in rows)
+
+
+def test_both_walks_stand_in_one_table() -> None:
+    """Controls: a ladder alone has no other column, and its steps need no word that tells them apart."""
+    both, ladder, attribute = (shown(make()) for make in (made.attribute_on_a_ladder, made.ladder, made.attribute))
+    assert [one for one in both.grid.head if one in ROLES.values()] == ["alone", "added last", "this step"]
+    assert "this step" not in attribute.grid.head
+    assert "alone" not in ladder.grid.head
+    steps = [row[both.grid.head.index("this step")].text for row in both.grid.rows]
+    assert steps == [row[ladder.grid.head.index("this step")].text for row in ladder.grid.rows]
+    unresolved = " ".join(line.text for line in both.said if line.text.startswith("UNRESOLVED"))
+    assert "as a step" in unresolved or not unresolved
+    assert not any("as a step" in line.text for line in ladder.said)
 
 
 def test_a_failed_arm_is_a_row_and_a_sentence() -> None:

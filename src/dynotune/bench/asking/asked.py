@@ -53,6 +53,9 @@ class Asked:
         return next(arm for arm in self.arms if arm.name == name)
 
 
+Walk = tuple[tuple[Arm, ...], tuple[Pairing, ...]]
+"""Arms, of which the first is the baseline, and which of them are compared."""
+
 Change = Mapping[str, Any]
 """Keys with the values that they are changed to; `speedups.NAME` is one speed-up."""
 
@@ -66,7 +69,7 @@ def changed(config: WholeConfig, change: Change) -> WholeConfig:
     return config.replace(**plain)
 
 
-def two(first: Arm, second: Arm) -> tuple[tuple[Arm, ...], tuple[Pairing, ...]]:
+def two(first: Arm, second: Arm) -> Walk:
     """One configuration against another."""
     if first.name == second.name:
         raise ConfigError(f"Both arms are called {first.name!r}. Name two.")
@@ -77,9 +80,7 @@ Needs = Mapping[str, Sequence[str]]
 """By change, those of the others without which it cannot be, and what these need in turn."""
 
 
-def attributed(
-    first: Arm, changes: Mapping[str, Change], needs: Needs = MappingProxyType({})
-) -> tuple[tuple[Arm, ...], tuple[Pairing, ...]]:
+def attributed(first: Arm, changes: Mapping[str, Change], needs: Needs = MappingProxyType({})) -> Walk:
     """The base, everything, each change alone and each left out: what a change does by itself, and what it adds as the last
     one. Their difference is its interaction with the others.
 
@@ -88,38 +89,76 @@ def attributed(
     if len(changes) == 1:
         name, change = next(iter(changes.items()))
         return two(first, Arm(name, changed(first.config, change)))
-    made: dict[frozenset[str], Arm] = {frozenset(): first}
-
-    def arm_of(names: Collection[str], called: str) -> Arm:
-        kept = frozenset(names)
-        if kept not in made:
-            made[kept] = Arm(called, _with(first.config, [changes[name] for name in changes if name in kept]))
-        return made[kept]
-
-    whole = arm_of(changes, ALL)
-    pairings = [Pairing(whole.name, first.name, ALL, "whole")]
-    for name in changes:
-        under = [*needs.get(name, ())]
-        below = arm_of(under, " + ".join(under))
-        mine = arm_of([*under, name], " + ".join([*under, name]))
-        pairings.append(Pairing(mine.name, below.name, name, "alone"))
-    for name in changes:
-        left = [other for other in changes if other != name and name not in needs.get(other, ())]
-        pairings.append(Pairing(whole.name, arm_of(left, f"all but {name}").name, name, "last"))
-    return tuple(made.values()), tuple(dict.fromkeys(pairings))
+    made = _Made(first, changes)
+    pairings = made.whole, *_alone_and_last(made, needs)
+    return made.arms, pairings
 
 
-def ladder(first: Arm, changes: Mapping[str, Change]) -> tuple[tuple[Arm, ...], tuple[Pairing, ...]]:
+def ladder(first: Arm, changes: Mapping[str, Change]) -> Walk:
     """The base, and each change added to those before it."""
-    arms, done = [first], list[Change]()
-    for name, change in changes.items():
-        done.append(change)
-        arms.append(Arm(f"+ {name}", _with(first.config, done)))
-    steps = [Pairing(b.name, a.name, name, "step") for (a, b), name in zip(pairwise(arms), changes, strict=True)]
-    return tuple(arms), (Pairing(arms[-1].name, first.name, ALL, "whole"), *steps)
+    made = _Made(first, changes)
+    steps = _steps(made)
+    pairings = made.whole, *steps
+    return made.arms, pairings
 
 
-def sweep(config: WholeConfig, key: str, values: Sequence[Any]) -> tuple[tuple[Arm, ...], tuple[Pairing, ...]]:
+def attributed_on_a_ladder(first: Arm, changes: Mapping[str, Change], needs: Needs = MappingProxyType({})) -> Walk:
+    """Both in one bench: what stands in both is one arm."""
+    if len(changes) == 1:
+        return attributed(first, changes)
+    made = _Made(first, changes)
+    steps = _steps(made)
+    pairings = made.whole, *steps, *_alone_and_last(made, needs)
+    return made.arms, pairings
+
+
+class _Made:
+    """Arms by the changes that they have, each once."""
+
+    def __init__(self, first: Arm, changes: Mapping[str, Change]) -> None:
+        self.changes = changes
+        self._arms: dict[frozenset[str], Arm] = {frozenset(): first}
+
+    def of(self, names: Collection[str], called: str) -> Arm:
+        """The arm with these changes, under the name by which it was first asked for."""
+        kept = frozenset(names)
+        if kept not in self._arms:
+            config = self._arms[frozenset()].config
+            for name in self.changes:
+                config = changed(config, self.changes[name]) if name in kept else config
+            self._arms[kept] = Arm(called, config)
+        return self._arms[kept]
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        return tuple(self._arms.values())
+
+    @property
+    def whole(self) -> Pairing:
+        """Everything against the base."""
+        return Pairing(self.of(self.changes, ALL).name, self.of((), "").name, ALL, "whole")
+
+
+def _alone_and_last(made: _Made, needs: Needs) -> tuple[Pairing, ...]:
+    whole, pairings = made.of(made.changes, ALL), list[Pairing]()
+    for name in made.changes:
+        under = [*needs.get(name, ())]
+        below = made.of(under, " + ".join(under))
+        mine = made.of([*under, name], " + ".join([*under, name]))
+        pairings.append(Pairing(mine.name, below.name, name, "alone"))
+    for name in made.changes:
+        left = [other for other in made.changes if other != name and name not in needs.get(other, ())]
+        pairings.append(Pairing(whole.name, made.of(left, f"all but {name}").name, name, "last"))
+    return tuple(dict.fromkeys(pairings))
+
+
+def _steps(made: _Made) -> tuple[Pairing, ...]:
+    names = [*made.changes]
+    rungs = [made.of((), ""), *(made.of(names[: i + 1], f"+ {name}") for i, name in enumerate(names))]
+    return tuple(Pairing(b.name, a.name, name, "step") for (a, b), name in zip(pairwise(rungs), names, strict=True))
+
+
+def sweep(config: WholeConfig, key: str, values: Sequence[Any]) -> Walk:
     """One arm a value of a key; each is compared with the first."""
     if len(values) < 2:
         raise ConfigError(f"`--sweep {key}` needs two values or more, such as `--sweep {key}=1,2`.")
@@ -137,9 +176,3 @@ def led_by_who_runs(asked: Asked, failed: Collection[str]) -> Asked:
 
 def _against_first(arms: Sequence[Arm]) -> tuple[Pairing, ...]:
     return tuple(Pairing(arm.name, arms[0].name, arm.name, "whole") for arm in arms[1:])
-
-
-def _with(config: WholeConfig, changes: Any) -> WholeConfig:
-    for change in changes:
-        config = changed(config, change)
-    return config

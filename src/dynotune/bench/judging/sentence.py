@@ -120,6 +120,14 @@ def _reason(one: Comparison) -> str:
     return "above the most that it can gain" + ("" if one.ceiling is None else f", {one.ceiling:.2f}x")
 
 
+def of_change(result: Result, one: Comparison) -> str:
+    """Its label, with what of the change is meant where several are measured: `packing alone`."""
+    parts = {"alone": " alone", "last": " added last", "interaction": " interaction"}
+    if any(other.role in parts for other in result.comparisons):
+        parts["step"] = " as a step"
+    return name(one.label) + parts.get(one.role, "")
+
+
 def name(text: str) -> str:
     """Of an arm, as it may be shown."""
     return printable(text, NAME)

@@ -16,6 +16,10 @@ MOST = 200
 """Rows of a table, and lines of one kind, that are shown."""
 
 
+ROLES = {"alone": "alone", "last": "added last", "interaction": "interaction", "step": "this step"}
+"""Columns of changes, by the role of what stands in them."""
+
+
 class Tone(StrEnum):
     """What a figure or a line means, for those who see colours: words always say it too."""
 
@@ -93,18 +97,13 @@ def _against_first(result: Result, arm: Arm) -> Line:
 
 
 def changes(result: Result) -> Grid:
-    """A row for each change of a ladder or an attribution."""
-    ladder = result.kind == "ladder"
-    head: tuple[str, ...] = (
-        "change",
-        "engaged",
-        *(("this step",) if ladder else ("alone", "added last", "interaction")),
-    )
-    head += ("memory", "maths")
+    """A row for each change of a ladder, an attribution, or both."""
+    roles = [role for role in ROLES if any(one.role == role for one in result.comparisons)]
+    head = ("change", "engaged", *(ROLES[role] for role in roles), "memory", "maths")
     rows = []
     for label in dict.fromkeys(one.label for one in result.comparisons if one.role not in ("whole", "interaction")):
         mine: dict[str, Comparison] = {one.role: one for one in result.comparisons if one.label == label}
-        of = [mine.get(role) for role in (("step",) if ladder else ("alone", "last", "interaction"))]
+        of = [mine.get(role) for role in roles]
         first = next(one for one in of if one is not None) if any(of) else next(iter(mine.values()))
         cells = _kind_once([Line("") if one is None else speed_cell(result, one) for one in of])
         rows.append(
@@ -116,7 +115,8 @@ def changes(result: Result) -> Grid:
                 Line(maths(parity_of(result, first.arm, first.against)), _tone_of_maths(result, first.arm)),
             )
         )
-    return Grid("changes", head, tuple(rows[:MOST]), spare=(4, 3) if ladder else (4, 6, 5))
+    spare = (ROLES["interaction"], "maths", "memory", *(["this step"] if len(roles) > 1 else []))
+    return Grid("changes", head, tuple(rows[:MOST]), spare=tuple(head.index(one) for one in spare if one in head))
 
 
 def speed_cell(result: Result, one: Comparison) -> Line:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dynotune.bench.judging import phrases
 from dynotune.bench.judging.comparable import hidden, kind_in_words, why_not
-from dynotune.bench.judging.sentence import closing, name
+from dynotune.bench.judging.sentence import closing, name, of_change
 from dynotune.bench.result import Comparison, Expectation, MemoryVerdict, Result, Verdict
 from dynotune.bench.showing.grids import MOST, Grid, Line, Tone, arms, changes, count
 from dynotune.data.printable import printable
@@ -131,16 +131,12 @@ def _said(result: Result) -> list[Line]:
             lines.append(Line(f"{name(one.label)}: SUSPECT: {printable(one.why, 160)}{ceiling}", Tone.BAD))
     open_ones = [one for one in parts if one.verdict is Verdict.UNRESOLVED and why_not(result, one) is None]
     if open_ones:
-        needs = ", ".join(f"{name(one.label)}{_role(one)}{_more(one)}" for one in open_ones)
+        needs = ", ".join(f"{of_change(result, one)}{_more(one)}" for one in open_ones)
         lines.append(Line(f"UNRESOLVED: {needs}", Tone.DOUBT))
     carried = _without_effect(result, [one for one in parts if one not in open_ones])
     if carried:
         lines.append(Line(f"{phrases.NO_EFFECT}: {', '.join(carried)}", Tone.QUIET))
     return list(dict.fromkeys(lines))
-
-
-def _role(one: Comparison) -> str:
-    return {"alone": " alone", "last": " added last"}.get(one.role, "")
 
 
 def _more(one: Comparison) -> str:
