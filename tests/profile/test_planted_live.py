@@ -11,7 +11,7 @@ from dynotune.measure.trace import Tracer
 from dynotune.profile.analyse import analyse
 from dynotune.profile.facts import model_facts, optimizer_name, places_of
 from dynotune.profile.findings import Findings
-from dynotune.profile.record import Environment, Record, TimedStep, Traced
+from dynotune.profile.record import Environment, ModelFacts, Record, TimedStep, Traced, of_plain
 from tests.tiny import tiny_model
 
 
@@ -48,7 +48,7 @@ def traced_run(loading: float | None = None, reads: bool = False, fused: bool = 
         began = time.perf_counter()
         step()
         timed.append(TimedStep(number, time.perf_counter() - began))
-    facts = model_facts(model, precision)
+    facts = of_plain(ModelFacts, model_facts(model, model, model, precision))
     tracer = Tracer(model, places_of(model, facts.head_places), torch.device("cpu"))
     with tracer.step(5) as traced:
         step()

@@ -23,7 +23,7 @@ from dynotune.measure.timeline import DATA_MARK
 from dynotune.measure.trace import NOT_TRACING, TracedStep, Tracer
 from dynotune.plan.plan import Step
 from dynotune.profile.facts import memory_of
-from dynotune.profile.record import LOG, Memory, TimedStep, Traced, WarmUp
+from dynotune.profile.record import LOG, Memory, TimedStep, Traced, WarmUp, of_plain
 
 if TYPE_CHECKING:
     from dynotune.train.run import Run
@@ -132,7 +132,7 @@ class Observer(TrainerCallback):
         """Read the device's clock, once all steps are done."""
         assert self.run is not None
         self._wait()
-        self.memory = memory_of(self.device)
+        self.memory = of_plain(Memory, memory_of(self.device))
         took = [_between(a, b) for a, b in pairwise(self._marks)]
         every = self.run.ranks.gather(took)
         slowest = [max(each) for each in zip(*every, strict=True)]

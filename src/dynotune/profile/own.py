@@ -12,12 +12,14 @@ from dynotune.bench.workers.counters import count_kernels
 from dynotune.bench.workers.stage import quiet
 from dynotune.config.variables import export_env
 from dynotune.config.whole import WholeConfig
+from dynotune.data.store.location import cache_folder
 from dynotune.measure.calibration import ceilings_of
 from dynotune.parallel.join import joined, place
-from dynotune.profile.facts import environment_of, model_facts, optimizer_name, places_of
+from dynotune.profile.facts import environment_of, inner_model, model_facts, optimizer_name, places_of
 from dynotune.profile.observer import Observer
+from dynotune.profile.precision import SIXTEEN_BITS
 from dynotune.profile.ranks import own_seconds
-from dynotune.profile.record import Record, SpeedupState
+from dynotune.profile.record import Environment, ModelFacts, Record, SpeedupState, of_plain
 from dynotune.say import sayer
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.machine import machine_of
@@ -58,6 +60,7 @@ def observe(config: WholeConfig, asked: Asked, console: Console) -> Record:
     count_kernels()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="dynotune-profile-")))
+        paths = _paths(config)
         config = quiet(config, folder / "run")
         ranks = stack.enter_context(joined(here, device, config.ddp_timeout))
         ceilings = ceilings_of(device, machine_of(device).key, anew=asked.calibrate_anew)
@@ -71,27 +74,26 @@ def observe(config: WholeConfig, asked: Asked, console: Console) -> Record:
         model = it.prepared.model
         compute = str(execution.site.context.compute).removeprefix("torch.")
         packed = execution.site.attention if execution.site.packed else ""
-        facts = model_facts(model, compute if compute in ("bfloat16", "float16") else "", packed)
+        asked_for = compute if compute in SIXTEEN_BITS else ""
+        facts = of_plain(ModelFacts, model_facts(model, inner_model([model]) or model, model, asked_for, packed))
         observer.run, observer.places = run, places_of(model, facts.head_places)
         try:
             train(run)
         finally:
             run.display.stop()
-        paths = (
-            {"data": Path(config.dataset_name)} if config.dataset_name and Path(config.dataset_name).exists() else {}
-        )
-        if config.model_name_or_path and Path(config.model_name_or_path).exists():
-            paths["model"] = Path(config.model_name_or_path)
         record = Record(
             trainer="dynotune",
             timed=tuple(observer.timed),
             traced=tuple(observer.traced),
-            environment=environment_of(
-                device,
-                world=ranks.world,
-                loader_workers=1 if run.feed.ahead else 0,
-                pinned=device.type == "cuda",
-                paths=paths,
+            environment=of_plain(
+                Environment,
+                environment_of(
+                    device,
+                    world=ranks.world,
+                    loader_workers=1 if run.feed.ahead else 0,
+                    pinned=device.type == "cuda",
+                    paths=paths,
+                ),
             ),
             model=facts,
             memory=observer.memory,
@@ -109,6 +111,14 @@ def observe(config: WholeConfig, asked: Asked, console: Console) -> Record:
         )
         each = ranks.gather(own_seconds(record)) if ranks.world > 1 else []
         return replace(record, own_seconds={rank: took for rank, took in enumerate(each) if took is not None})
+
+
+def _paths(config: WholeConfig) -> dict[str, Path]:
+    """What a run of this configuration reads and writes, as far as it lies in files."""
+    there = {"data": config.dataset_name, "model": config.model_name_or_path}
+    found = {what: Path(name) for what, name in there.items() if name and Path(name).exists()}
+    output = {"output": Path(config.output_dir)} if config.output_dir else {}
+    return {**found, "token store": cache_folder(config.token_cache_dir), **output}
 
 
 def _states(installed: Installed) -> list[SpeedupState]:

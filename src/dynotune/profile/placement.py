@@ -3,12 +3,10 @@
 from collections import Counter
 
 from dynotune.measure.kernel_classes import Work
+from dynotune.mounts import slow
 from dynotune.profile.breakdown import Breakdown
 from dynotune.profile.precision import product_flops
 from dynotune.profile.record import Record
-
-SLOW = ("nfs", "fuse", "cifs", "smb", "9p", "lustre", "beegfs", "ceph", "gpfs", "glusterfs", "s3fs")
-"""Kinds of file systems that lie behind a network or a process."""
 
 
 def placement(record: Record) -> tuple[str, ...]:
@@ -37,9 +35,9 @@ def placement(record: Record) -> tuple[str, ...]:
     if len(set(model.device_map.values())) > 1:
         devices = Counter(model.device_map.values())
         lines.append("device_map: " + ", ".join(f"{n} modules on {device}" for device, n in devices.most_common()))
-    slow = {what: kind for what, kind in environment.file_systems.items() if any(one in kind.lower() for one in SLOW)}
-    if slow:
-        lines.append("behind a network: " + ", ".join(f"{what} on {kind}" for what, kind in slow.items()))
+    slowly = {what: f"{kind}, {why}" for what, kind in environment.file_systems.items() if (why := slow(kind))}
+    if slowly:
+        lines.append("slow files: " + "; ".join(f"{what} on {kind}" for what, kind in slowly.items()))
     elif environment.file_systems:
         lines.append("files: " + ", ".join(f"{what} on {kind}" for what, kind in environment.file_systems.items()))
     host = [_counted(environment.threads, "thread", " of PyTorch")] if environment.threads is not None else []

@@ -7,9 +7,9 @@ elsewhere. The files hold no paths, host names or values of variables.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import PlainSerializer, PlainValidator
+from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 
 from dynotune.measure.calibration import Ceilings
 from dynotune.measure.evidence import Evidence, Source
@@ -23,7 +23,7 @@ FORMAT = 1
 
 __all__ = [
     "Ceilings", "Environment", "Memory", "ModelFacts", "Record", "SpeedupState", "TimedStep", "Traced", "WarmUp",
-    "WeightGroup",
+    "WeightGroup", "of_plain",
 ]  # fmt: skip
 
 LOG, EVALUATE, SAVE = "log", "evaluate", "save"
@@ -192,7 +192,7 @@ class Environment:
     """Whether batches come from pinned memory."""
 
     file_systems: Mapping[str, str] = field(default_factory=dict)
-    """By what lies there (`data`, `cache`, `output`), the kind of file system: `ext4`, `nfs4`, `fuse.s3fs`."""
+    """By what lies there (`data`, `token store`, `output`), the kind of file system: `ext4`, `nfs4`, `fuse.s3fs`."""
 
     variables: tuple[str, ...] = ()
     """Names, and only these with values, of variables that bear on speed (`OMP_NUM_THREADS=1`)."""
@@ -259,3 +259,11 @@ class Record:
     format: int = FORMAT
     when: str = ""
     """ISO 8601."""
+
+
+Part = TypeVar("Part")
+
+
+def of_plain(part: type[Part], told: Mapping[str, Any]) -> Part:
+    """A record, or one of its parts, from plain values. Raises pydantic's `ValidationError`."""
+    return TypeAdapter(part).validate_python(told)

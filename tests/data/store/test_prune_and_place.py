@@ -9,8 +9,9 @@ import pytest
 from filelock import FileLock
 
 from dynotune.data.store.layout import MANIFEST
-from dynotune.data.store.location import cache_folder, slow_mount
+from dynotune.data.store.location import cache_folder
 from dynotune.data.store.prune import LOCK, prune
+from dynotune.mounts import slow_mount
 from tests.data.store.made import chat, load, write
 
 DAY = 86_400

@@ -132,9 +132,7 @@ def test_what_watching_takes_is_no_time_of_the_step(tmp_path: Path, monkeypatch:
 
 def test_events_are_of_the_device_that_trains(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a rank that never set its current device, an event without a stream is recorded on the first GPU."""
-    from types import SimpleNamespace
-
-    from dynotune.profile.foreign.inside.watch import Watch
+    from dynotune.profile.foreign.inside.timed import TimedSteps
 
     class Recorded:
         on: str | None = None
@@ -146,18 +144,18 @@ def test_events_are_of_the_device_that_trains(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(torch.cuda, "Event", Recorded)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"a stream of {device}")
-    watch: Any = SimpleNamespace(device=torch.device("cuda:1"))
-    assert Watch._event(watch).on == "a stream of cuda:1"
+    assert TimedSteps(torch.device("cuda:1"))._event().on == "a stream of cuda:1"
 
 
 def test_the_devices_clock_of_a_script_that_ends_by_itself_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dynotune.profile.foreign.inside import watch
+    from dynotune.profile.foreign.inside import timed, watch
 
     def found(name: str, clock: Clock) -> dict[str, Any]:
-        monkeypatch.setattr(watch.Watch, "_event", clock.event)
-        monkeypatch.setattr(watch.Watch, "_wait_for_device", clock.wait)
+        monkeypatch.setattr(timed.TimedSteps, "_event", clock.event)
+        for module in (timed, watch):
+            monkeypatch.setattr(module, "wait_for", lambda device: clock.wait())
         folder = tmp_path / name
         folder.mkdir()
         script = Script(folder, Asked(steps=9, warm_up=2))

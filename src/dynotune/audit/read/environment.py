@@ -174,6 +174,6 @@ def _container() -> bool:
 
 
 def _slow_folder() -> str | None:
-    from dynotune.data.store.location import slow_mount
+    from dynotune.mounts import slow_mount
 
     return slow_mount(Path.cwd())

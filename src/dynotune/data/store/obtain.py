@@ -26,12 +26,13 @@ from dynotune.data.store.account import account_of, account_told
 from dynotune.data.store.describe import about_rows
 from dynotune.data.store.fingerprint import KEYS, differing, in_words, parts_of
 from dynotune.data.store.layout import LABELS, DamagedError, Manifest
-from dynotune.data.store.location import cache_folder, slow_mount
+from dynotune.data.store.location import cache_folder
 from dynotune.data.store.prune import LOCK, is_building, remove, stale_buildings
 from dynotune.data.store.read import append_quarantine, checked_whole, open_store
 from dynotune.data.store.write import StoreWriter
 from dynotune.data.tokens.encode import Encoder
 from dynotune.data.workers.encode import encode_chunks
+from dynotune.mounts import slow_mount
 
 USED = "used"
 """An empty file in a store whose time says when it was last taken."""

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from dynotune.data.printable import printable
 from dynotune.errors import DataError
 from dynotune.profile.ranks import own_seconds
-from dynotune.profile.record import Record
+from dynotune.profile.record import Record, of_plain
 
 SLOW_RANK = 1.1
 """A rank's own time before it waits for the others cannot be seen here; steps that differ by this much can."""
@@ -32,7 +32,7 @@ def record_of(words: Sequence[str], observed: Sequence[Mapping[str, Any]], notes
     told = _only_timed(first) if "only_timed" in first else {name: first[name] for name in FIELDS if name in first}
     said = [*notes, *first.get("notes", ()), *told.pop("notes", ()), *_cost(first), *_ranks(observed)]
     try:
-        record = _read({**told, "notes": said, "when": datetime.now(UTC).isoformat(timespec="seconds")})
+        record = of_plain(Record, {**told, "notes": said, "when": datetime.now(UTC).isoformat(timespec="seconds")})
         return replace(record, own_seconds=_own(observed)) if len(observed) > 1 else record
     except (ValidationError, KeyError, IndexError, TypeError, ValueError) as error:
         raise DataError(
@@ -41,14 +41,10 @@ def record_of(words: Sequence[str], observed: Sequence[Mapping[str, Any]], notes
         ) from error
 
 
-def _read(told: Mapping[str, Any]) -> Record:
-    return TypeAdapter(Record).validate_python(told)
-
-
 def _own(observed: Sequence[Mapping[str, Any]]) -> dict[int, float]:
     """By rank, for those that were traced."""
     records = {
-        int(one.get("rank", 0)): _read({name: one[name] for name in FIELDS if name in one})
+        int(one.get("rank", 0)): of_plain(Record, {name: one[name] for name in FIELDS if name in one})
         for one in observed
         if one.get("traced")
     }

@@ -8,8 +8,8 @@ from torch import nn
 
 from dynotune.foreign import in_a_line
 from dynotune.measure.trace import NOT_TRACING, Tracer
-from dynotune.profile.foreign.inside.facts import places_of
 from dynotune.profile.foreign.inside.listen import Between, Listening
+from dynotune.profile.foreign.inside.places import places_of
 from dynotune.profile.foreign.inside.reads import Reads
 
 

@@ -7,8 +7,7 @@ the clock stands still for it, on the device too.
 
 import sys
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,13 @@ from typing import Any
 import torch
 
 from dynotune.bench.running.steady import LEVEL_STEPS, WarmingUp
-from dynotune.foreign import FOREIGN, in_a_line
+from dynotune.foreign import FOREIGN
 from dynotune.measure.trace_facts import compile_counters
+from dynotune.profile.facts import inner_model, memory_of, optimizer_name
 from dynotune.profile.foreign.inside import facts, trainer
 from dynotune.profile.foreign.inside.found import Found, look_for
 from dynotune.profile.foreign.inside.listen import Between, Fail, Listening
+from dynotune.profile.foreign.inside.timed import TimedSteps, wait_for
 from dynotune.profile.foreign.inside.tracing import Tracing
 from dynotune.profile.foreign.protocol import STOPPED, Asked, tell, write_observed
 
@@ -55,12 +56,7 @@ class Watch:
         self.at_end = False
         """Whether the script has ended by itself."""
 
-        self.timed: list[dict[str, Any]] = []
-        self.kept: list[Between] = []
         self.began = 0.0
-        self.between: list[tuple[Any, Any]] = []
-        """Device events around each timed step."""
-
         self.notes: list[str] = []
         self._updating = 0.0
         self._undo: list[Callable[[], None]] = []
@@ -89,7 +85,7 @@ class Watch:
         self.began = time.perf_counter()
         if self.stage is Stage.TIMED:
             self.listening.now.own += self.began - entered
-            self.between.append((self._event(), None))
+            self.timed.begin()
 
     def script_ends(self) -> None:
         """By itself, before everything was seen: nothing is stopped, and no further step is traced."""
@@ -114,10 +110,11 @@ class Watch:
         self.clock, self.optimizer, self.steps = id(optimizer), optimizer, 1
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self.device = parameters[0].device if parameters else torch.device("cpu")
+        self.timed = TimedSteps(self.device)
         self.found: Found = look_for(parameters)
         if not self.found.roots:
             self.notes.append("The model was not found among the objects of the script: nothing is said of it.")
-        model = facts.inner_model(self.found.roots)
+        model = inner_model(self.found.roots)
         config = getattr(model, "config", None)
         pad = getattr(config, "pad_token_id", None)
         self.listening = Listening(self.found.roots, pad if isinstance(pad, int) else None, self.quiet, self.fail)
@@ -159,27 +156,15 @@ class Watch:
         if self.warming.over and (self.by_rule or self.warming.steps >= self.most_warm):
             self.stage = Stage.TIMED
             self.compiled = self._counters()
-            self._wait_for_device()
+            wait_for(self.device)
 
     def _take(self, seconds: float, seen: Between) -> None:
-        self.between[-1] = (self.between[-1][0], self._event())
         now = self._counters()
         compilations = now.get("compilations", 0) - self.compiled.get("compilations", 0)
         self.compiled = now
-        self.kept.append(seen)
-        seconds -= seen.within
-        self.timed.append(
-            {
-                "number": self.steps,
-                "seconds": seconds,
-                "host_seconds": seconds,
-                "data_wait": seen.data_wait if self.listening.loader is not None else None,
-                "happened": list(dict.fromkeys(seen.happened)),
-                "compilations": compilations,
-            }
-        )
+        self.timed.take(self.steps, seconds, seen, compilations, self.listening.loader is not None)
         if len(self.timed) >= self.wanted:
-            self._wait_for_device()
+            wait_for(self.device)
             self._trace_or_finish()
 
     def _trace_or_finish(self) -> None:
@@ -218,7 +203,7 @@ class Watch:
 
     def _finish(self, ended: str) -> None:
         self.leave()
-        self._read_the_devices_clock()
+        self.notes += self.timed.read()
         write_observed(self.folder, self._observed(ended))
         tell(self.folder, "observed", ended=ended)
         if ended == "steps" and self.asked.stop and not self.at_end:
@@ -233,42 +218,21 @@ class Watch:
         tell(self.folder, "stopped", times=self.stops)
         raise SystemExit(0)
 
-    def _read_the_devices_clock(self) -> None:
-        """A step that it cannot tell is no timed step: what the host took to ask for its work is another figure."""
-        told = []
-        try:
-            self._wait_for_device()  # a script that ends by itself need not have waited
-        except FOREIGN as error:
-            self.notes.append(f"The device failed before the script ended: {in_a_line(error)}.")
-        for one, seen, (begin, end) in zip(self.timed, self.kept, self.between, strict=False):
-            with suppress(*FOREIGN):
-                seconds = one["seconds"] if end is None else begin.elapsed_time(end) / 1e3
-                told.append((one | {"seconds": seconds}, seen))
-        if len(told) < len(self.timed):
-            lost = len(self.timed) - len(told)
-            self.notes.append(
-                f"The device's clock tells nothing of {lost} of {len(self.timed)} steps: they are left out."
-            )
-        self.timed, self.kept = [one for one, _ in told], [seen for _, seen in told]
-
     def _observed(self, ended: str) -> dict[str, Any]:
         """The record's fields, and under `foreign` what it has none for."""
-        for one, seen in zip(self.timed, self.kept, strict=True):
-            one |= _tokens(seen)
-        how, optimizer = facts.optimizer_facts(self.optimizer)
         if self.others:
             several = f"{1 + len(self.others)} optimizers step: a step is from one of the first one's to the next."
             self.notes.append(several)
-        model = facts.inner_model(self.found.roots)
+        model, seen = inner_model(self.found.roots), self.timed.seen
         return {
             "rank": facts.rank(),
             "trainer": trainer.whose(self.found.trainer),
             "method": trainer.method(self.found.trainer),
-            "timed": self.timed,
+            "timed": self.timed.taken,
             "traced": self.tracing.traced,
-            "environment": facts.environment(self.device, self.listening.loader),
+            "environment": facts.environment(self.device, self.listening.loader, self.found.trainer, model),
             "model": facts.model_facts(self.found.roots, self.listening.autocast, self.found.trainer),
-            "memory": facts.memory(self.device),
+            "memory": memory_of(self.device),
             "warm_up": {
                 "steps": self.warming.steps,
                 "seconds": self.warming.seconds,
@@ -276,21 +240,19 @@ class Watch:
                 # Fewer steps than the rule needs were asked for: it has nothing to say of them.
                 "note": self.warming.note if self.by_rule or self.warming.steps >= 2 * LEVEL_STEPS else "",
             },
-            "optimizer": how,
+            "optimizer": optimizer_name(self.optimizer),
             "notes": [*self.notes, *self.tracing.notes],
             "foreign": {
                 "ended": ended,
                 "steps": self.steps,
-                "optimizer": optimizer,
+                "optimizer": facts.optimizer_facts(self.optimizer),
                 "arguments": trainer.arguments(self.found.trainer),
                 "model_module": type(model).__module__ if model is not None else "",
-                "own_seconds": _mean([one.own for one in self.kept]),
-                "forward": _mean([one.forward for one in self.kept]),
-                "backward": _mean([one.backward for one in self.kept]),
-                "update": _mean([one.update for one in self.kept]),
-                "batches": [one.read() for one in self.kept[-1].batches[:8]] if self.kept else [],
-                "arguments_of_calls": sorted({key for one in self.kept for each in one.batches for key in each.keys}),
-                "calls_without_gradient": _mean([one.without_gradient for one in self.kept]),
+                "own_seconds": self.timed.mean("own"),
+                **{name: self.timed.mean(name) for name in ("forward", "backward", "update")},
+                "batches": [one.read() for one in seen[-1].batches[:8]] if seen else [],
+                "arguments_of_calls": sorted({key for one in seen for each in one.batches for key in each.keys}),
+                "calls_without_gradient": self.timed.mean("without_gradient"),
                 "modules": sorted(one for one in ("deepspeed", "lightning", "unsloth", "trl") if one in sys.modules),
             },
         }
@@ -305,30 +267,3 @@ class Watch:
             found["segments"] = int(stats.get("segment.all.allocated", 0))
             found["retries"] = int(stats.get("num_alloc_retries", 0))
         return found
-
-    def _wait_for_device(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-
-    def _event(self) -> Any:
-        if self.device.type != "cuda":
-            return None
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self.device))  # another device may be the current one
-        return event
-
-
-def _tokens(seen: Between) -> dict[str, int | None]:
-    """Of a step; None where a batch does not tell."""
-    counts = [one.read() for one in seen.batches]
-
-    def total(name: str) -> int | None:
-        found = [one.get(name) for one in counts]
-        return sum(one for one in found if one is not None) if found and None not in found else None
-
-    return {"real_tokens": total("real"), "processed_tokens": total("processed"), "label_tokens": total("labels")}
-
-
-def _mean(values: Iterable[float]) -> float | None:
-    found = list(values)
-    return sum(found) / len(found) if found else None
