@@ -43,7 +43,8 @@ class PackedPath(SideBySidePath):
         return [(one, one) for one in ids]
 
     def loss(self, batch: PackedBatch) -> tuple[Tensor, Tensor]:
-        hidden_TD = hidden_states(self.model, batch)
+        run = None if self.site.launched else self.site.layers
+        hidden_TD = (run or hidden_states)(self.model, batch)
         if self.site.labelled_rows:
             return self.head(hidden_TD, batch, self.objective)
         return self.loss_of_all_logits(hidden_TD, batch)

@@ -165,6 +165,15 @@ class Site:
     fused_update: bool = False
     """Whether the optimizer's update is one kernel over many tensors."""
 
+    layers: "Callable[[PreTrainedModel, Any], torch.Tensor] | None" = None
+    """What runs a packed micro-batch through the layers in the place of `dynotune.model.attention.hidden_states`."""
+
+    launched: bool = False
+    """Whether layers must be launched one by one: their kernels are to be seen at their modules, or something is out."""
+
+    changes: int = 0
+    """How often something was put in or taken out. Whoever has recorded what the layers do begins again when it grows."""
+
     says: list[str] = field(default_factory=list)
 
     @property

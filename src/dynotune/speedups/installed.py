@@ -73,8 +73,12 @@ class Installed:
     def without(self, one: Decision) -> Iterator[None]:
         """Inside, it is out of the way. The state on exit is that on entry."""
         assert one.installed is not None
-        with one.installed.without() if one.installed.without else own_forwards(one.installed):
-            yield
+        launched, self.site.launched = self.site.launched, True
+        try:
+            with one.installed.without() if one.installed.without else own_forwards(one.installed):
+                yield
+        finally:
+            self.site.launched = launched
 
     @contextmanager
     def instead(self, one: Decision) -> Iterator[None]:
@@ -117,6 +121,7 @@ class Installed:
             assert isinstance(found, Installation)
             one.installed = found
             self._standing.append(one)
+            self.site.changes += 1
             return
         if isinstance(found, Installation):
             found.uninstall()
@@ -134,6 +139,7 @@ class Installed:
         if one.installed is not None:
             one.installed.uninstall()
             one.installed = None
+            self.site.changes += 1
             self._standing.remove(one)
 
 

@@ -1,0 +1,123 @@
+"""The layers of small micro-batches as CUDA graphs: the host launches two, where it launched thousands of kernels."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dynotune.measure.evidence import Evidence
+from dynotune.speedups.contract import Context, Installation, No, Order, Scope, Site, Speedup
+from dynotune.speedups.expectation import Expectation, Holds
+from dynotune.speedups.registry import register
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from dynotune.model.step_graphs import StepGraphs
+
+
+@register
+class StepGraphsSpeedup(Speedup):
+    name = "step_graphs"
+    summary = (
+        "Replays the layers of a small micro-batch as two CUDA graphs, forward and backward, where the host would launch"
+        " thousands of kernels."
+    )
+    touches = ("idle: host",)
+    proof = (
+        "each graph's hidden states and gradients are those of the same pass launched one by one, and micro-batches were"
+        " replayed before the traced step, in which layers are launched so that all else can be seen."
+    )
+    scope = Scope.STEP
+    order = Order.GRAPHS
+    default = "off"  # new: measured on one card, and it holds memory of its own
+    requires = ("packed_execution",)
+    conflicts = (
+        "compiled_layers",
+        "activation_full",
+        "activation_selective",
+        "activation_offload",
+        "activation_budget",
+    )
+
+    def applicable(self, context: Context) -> No | None:
+        if not context.on_gpu:
+            return No("there is no GPU", expected=True)
+        if context.config.method.command != "sft":
+            return No("it replays micro-batches of documents, not of pairs", expected=True)
+        if context.live and (names := _that_draw(context.model)):
+            return No(
+                f"{names[0]} drops out, and a replay would draw otherwise than a launch",
+                "set `lora_dropout: 0`" if context.has_adapter else "set the model's dropout to 0",
+            )
+        return None
+
+    def install(self, site: Site) -> Installation | No:
+        import torch
+
+        from dynotune.model.step_graphs import Captured, StepGraphs
+
+        pool = torch.cuda.graph_pool_handle()
+
+        def make(run: Any, inputs: Any, parameters: Any, sums: Any) -> Captured:
+            return Captured(run, inputs, parameters, sums, pool)
+
+        return put_in(site, StepGraphs(site.model, make))
+
+    def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
+        graphs: StepGraphs = installed.detail
+
+        def replayed(evidence: Evidence) -> bool | None:
+            # A run whose first step is traced has had none in which something could be replayed.
+            if not graphs.launched and not graphs.replayed["forward"]:
+                return None
+            return graphs.replayed["forward"] > 0 and graphs.replayed["forward"] == graphs.replayed["backward"]
+
+        why = f" ({'; '.join(dict.fromkeys(graphs.why_not.values()))})" if graphs.why_not else ""
+        return [Holds(f"micro-batches were replayed before this step, each forward and backward{why}", replayed)]
+
+
+def put_in(site: Site, graphs: "StepGraphs") -> Installation:
+    """`graphs` in the place of the layers."""
+    changes = site.changes
+
+    def layers(model: Any, batch: Any) -> "Tensor":
+        nonlocal changes
+        if site.changes != changes:
+            graphs.forget()
+            changes = site.changes
+        return graphs.hidden_states(model, batch)
+
+    def uninstall() -> None:
+        site.layers = None
+        graphs.forget()
+
+    def report() -> Mapping[str, Any]:
+        return {
+            "graphs": [shape._asdict() for shape in graphs.shapes],
+            "replays_off": graphs.off,
+            "replayed": dict(graphs.replayed),
+            "launched": graphs.launched,
+            "why_launched": {f"{shape.tokens} tokens": why for shape, why in graphs.why_not.items()},
+        }
+
+    def notes() -> list[str]:
+        lines = [
+            f"step graphs: {graphs.replayed['forward']:,} micro-batches replayed, {graphs.launched:,} launched;"
+            f" {len(graphs.off)} graphs made"
+        ]
+        return lines + [
+            f"note: step graphs: micro-batches of {tokens:,} tokens are launched: {why}"
+            for tokens, why in {shape.tokens: why for shape, why in graphs.why_not.items()}.items()
+        ]
+
+    site.layers = layers
+    return Installation(uninstall, report=report, notes=notes, detail=graphs)
+
+
+def _that_draw(model: Any) -> list[str]:
+    """Modules of the decoder that drop out in training."""
+    from torch import nn
+
+    from dynotune.model.attention.decoder import text_decoder
+
+    kinds = (nn.Dropout, nn.AlphaDropout, nn.FeatureAlphaDropout)
+    return [name for name, module in text_decoder(model).named_modules() if isinstance(module, kinds) and module.p > 0]
