@@ -84,7 +84,14 @@ def measure(
     quick: Annotated[bool, _flag("quick", "At most 6 pairs.")] = False,
     pairs: Annotated[int | None, _flag("pairs", "Pairs before it may stop for precision [default: 6].")] = None,
     most_pairs: Annotated[int | None, _flag("most_pairs", "Pairs at most [default: 16].")] = None,
-    steps: Annotated[int | None, _flag("steps", "Steps a block [default: 5; 20 in fresh processes].")] = None,
+    steps: Annotated[
+        int | None,
+        _flag(
+            "steps",
+            "Steps a block [default: 5; 20 in fresh processes]. Of commands: so many of their steps are counted from"
+            " outside, behind eleven of warm-up, then they are stopped; their reports are not needed.",
+        ),
+    ] = None,
     resolution: Annotated[
         str, _flag("resolution", "Half the width of the interval at which it stops before the most pairs.")
     ] = "0.5%",
@@ -125,7 +132,7 @@ def measure(
     if commands or rev or setup is not None or other_work:
         of_configurations = {
             "config": config, "vs": vs, "set": changes, "attribute": attribute, "ladder": ladder, "sweep": sweep,
-            "method": method != "sft", "steps": steps, "tier": tier, "parity": parity != "gate", "no_memory": no_memory,
+            "method": method != "sft", "tier": tier, "parity": parity != "gate", "no_memory": no_memory,
             **keys,
         }  # fmt: skip
         revisions = tuple(rev or ())
@@ -133,7 +140,7 @@ def measure(
         words = behind_the_dashes(commands, revisions=revisions, setup=setup is not None)
         from dynotune.bench.foreign import command as foreign
 
-        asked = foreign.Options(words, revisions, setup, other_work, **how)
+        asked = foreign.Options(words, revisions, setup, other_work, steps, **how)
         return _finished(*foreign.bench(asked, console), label, console, as_json)
     from dynotune.bench.command import Options, bench
 

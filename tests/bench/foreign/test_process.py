@@ -40,7 +40,8 @@ def test_running_out_of_memory_is_a_result(tmp_path: Path) -> None:
     one = benched(tmp_path, arm("a"), arm("b", fails=out))
     assert one.arm("b").failed == f"out of memory: {out} (exit code 1)"
     assert one.comparisons[0].verdict is Verdict.NOT_COMPARABLE
-    assert benched(tmp_path, arm("a", fails=out), arm("b")).arm("a").failed is not None
+    (tmp_path / "again").mkdir()
+    assert benched(tmp_path / "again", arm("a", fails=out), arm("b")).arm("a").failed is not None
 
 
 def test_what_a_failing_command_said_is_in_the_error(tmp_path: Path) -> None:

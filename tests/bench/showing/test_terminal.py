@@ -65,8 +65,8 @@ def test_what_each_kind_must_say() -> None:
         "b.yaml: FASTER, 1.07x [1.06, 1.08]",
         "LESS MEMORY 0.81x",
         "engaged: a.yaml 1 of 1",
-        "speed>=1.05, observed 1.07x [1.06, 1.08]: MET",
-        "peak<=0.8, observed 0.81x: NOT MET",
+        "\nMET: expected speed>=1.05, observed 1.07x [1.06, 1.08]",
+        "NOT MET: expected peak<=0.8, observed 0.81x",
         "b.yaml trains 1.07x [1.06, 1.08] as fast as a.yaml with the same updates",
         "7.9 % of the tokens",
     ):
@@ -143,6 +143,28 @@ def test_behavioural_stands_in_every_row_of_changes(width: int) -> None:
     rows = [line for line in said if "64/64" in line]
     assert len(rows) == 3
     assert all("behavioural" in row and row.count("]") == 2 for row in rows)
+
+
+def test_an_exact_change_beside_a_behavioural_one_is_not_called_so() -> None:
+    """What is added last is named by the gate of the change alone, though both arms have the other. Control: that one."""
+    both = made.attribute()
+    fused = {one.arm for one in both.comparisons if (one.label, one.role) == ("fused_lora", "alone")} | {"all"}
+    kinds = tuple(
+        one.model_copy(update={"kind": "behavioural", "state": "behavioural"}) if one.arm in fused else one
+        for one in both.parity
+    )
+    rows = {
+        row[0].text: " ".join(cell.text for cell in row[2:4]) for row in shown(made.attribute(parity=kinds)).grid.rows
+    }
+    assert [name for name, said in rows.items() if "behavioural" in said] == ["fused_lora"]
+
+
+@pytest.mark.parametrize("width", [40, *WIDTHS])
+def test_what_is_not_met_says_so_before_it_is_cut(width: int) -> None:
+    long = Expectation(
+        text="speed>=1.2", observed="no single comparison: name an arm before a colon, of many", met=None
+    )
+    assert "NOT MET" in text(made.ab(expectations=(long,)), width)
 
 
 def test_both_walks_stand_in_one_table() -> None:
@@ -280,6 +302,14 @@ def test_a_change_written_as_a_key_shows_what_of_it_was_seen(label: str, seen: s
     steps = [one.model_copy(update={"label": label}) if one.role == "step" else one for one in ladder.comparisons]
     rows = shown(ladder.model_copy(update={"comparisons": tuple(steps)})).grid.rows
     assert rows[-1][1].text == seen
+
+
+def test_a_speed_up_that_is_taken_out_is_off_and_not_unknown() -> None:
+    """Control: one that was to be seen and was not."""
+    ladder = made.ladder()
+    for label, cell in (("speedups.prefetch=off", "off"), ("speedups.prefetch=on", "unknown"), ("prefetch", "unknown")):
+        steps = tuple(one.model_copy(update={"label": label}) for one in ladder.comparisons if one.role == "step")
+        assert {row[1].text for row in shown(ladder.model_copy(update={"comparisons": steps})).grid.rows} == {cell}
 
 
 def test_a_key_that_brings_no_speed_up_has_nothing_to_be_seen() -> None:

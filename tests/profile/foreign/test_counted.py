@@ -11,7 +11,10 @@ from tests.profile.made import record, timed
 
 def test_real_tokens_and_seconds_of_the_timed_steps() -> None:
     steps = timed(0.5, steps=4, real_tokens=900, processed_tokens=1000)
-    assert count_of(record(timed=steps)) == Counted(tokens=3600, seconds=2.0, steps=4)
+    assert count_of(record(timed=steps)) == Counted(tokens=3600, seconds=2.0, steps=4, processed_tokens=4000)
+    labelled = (*steps[:3], replace(steps[3], label_tokens=5))
+    assert count_of(record(timed=labelled)).label_tokens is None
+    assert count_of(record(timed=labelled[3:])).label_tokens == 5
 
 
 def test_what_one_batch_does_not_tell_is_not_guessed() -> None:

@@ -120,7 +120,7 @@ def stop(
     if rules.budget_seconds is not None and spent + more * seconds_a_round > rules.budget_seconds:
         rest = "another pair" if more == 1 else "two more pairs"
         return (
-            f"{spent:.0f} of {rules.budget_seconds:.0f} GPU seconds are spent after {done} pairs, "
+            f"{spent:.0f} of {rules.budget_seconds:.0f} GPU seconds are spent after {done} pair{'s' * (done != 1)}, "
             f"and {rest} would need about {more * seconds_a_round:.0f}"
         )
     return ""

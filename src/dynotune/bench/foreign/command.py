@@ -44,6 +44,8 @@ class Options(How):
     revisions: Sequence[str] = ()
     setup: str | None = None
     other_work: bool = False
+    steps: int | None = None
+    """That are counted from outside; None: commands report."""
 
 
 def bench(options: Options, console: Console) -> tuple[Result, Path]:
@@ -58,6 +60,8 @@ def bench(options: Options, console: Console) -> tuple[Result, Path]:
         raise ConfigError("`--rev` measures one command at two commits: give one behind `--`, without `::`.")
     if not options.revisions and len(commands) < 2:
         raise ConfigError("one command is nothing to compare: `dynotune bench -- python a.py :: python b.py`.")
+    if options.steps is not None and options.steps < 1:
+        raise ConfigError(f"{options.steps} steps of a command measure nothing: give `--steps` 1 or more.")
     pairs = options.pairs or PAIRS
     rules = Rules(
         pairs=pairs,
@@ -78,6 +82,7 @@ def bench(options: Options, console: Console) -> tuple[Result, Path]:
                     out=out,
                     command=options.command,
                     other_work=options.other_work,
+                    steps=options.steps,
                 )
                 commit = str(arms[-1].facts["commit"])[:12] if options.revisions else commit_here()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from dynotune.bench.asking.asked import Kind, Pairing
 from dynotune.bench.asking.schedule import Round, Rules
+from dynotune.bench.foreign.counting import Counting, counts_padding
 from dynotune.bench.foreign.process import run
 from dynotune.bench.foreign.protocol import VARIABLE, Told, report_of
 from dynotune.bench.result import Block
@@ -60,6 +61,9 @@ class Asked:
     other_work: bool = False
     """Whether arms may count other numbers of tokens."""
 
+    steps: int | None = None
+    """That are counted from outside, of every run; None: commands report."""
+
     @property
     def pairings(self) -> tuple[Pairing, ...]:
         first, *others = self.commands
@@ -76,6 +80,12 @@ class Measured(Tally):
 
     first: dict[str, tuple[Told, float]] = field(default_factory=dict)
     """By arm, what the run before the rounds reported, and the wall seconds that it took."""
+
+    padding: dict[str, str] = field(default_factory=dict)
+    """By arm, what shows that its report counts padding, as the end of a sentence; empty where it does not."""
+
+    unchecked: dict[str, str] = field(default_factory=dict)
+    """By arm, why that is not known, as the end of a sentence."""
 
     peaks: dict[str, int] = field(default_factory=dict)
     """By arm, the highest peak of memory that it reported, in bytes."""
@@ -134,25 +144,41 @@ class Player:
     def spent(self) -> float:
         return self.found.spent
 
-    def run(self, name: str) -> tuple[Told, float, tuple[float, float], set[int]]:
-        """A run of an arm: its report, wall seconds, when it ran, and its processes. Raises `ArmFailedError`."""
+    def run(self, name: str, first: bool = False) -> tuple[Told, float, tuple[float, float], set[int]]:
+        """A run of an arm: its report, wall seconds, when it ran, and its processes. Raises `ArmFailedError`.
+
+        first: its time does not count, so that its steps are looked at meanwhile.
+        """
         one = next(one for one in self.found.asked.commands if one.name == name)
         self.number += 1
         stem = f"{self.number:03}-{chr(ord('a') + self.found.asked.commands.index(one))}"
         output, errors = self.folder / f"{stem}.out.log", self.folder / f"{stem}.err.log"
         report = self.folder / f"{stem}.json"
         environment = {**os.environ, **one.environment, VARIABLE: str(report)}
+        steps = self.found.asked.steps
+        counting = Counting(self.folder / stem, steps) if first or steps else None
+        if counting is not None:
+            environment = counting.environment(environment)
         ran = run(one.words, one.folder, environment, output, errors)
         self.found.held[name] = self.found.held.get(name, 0.0) + ran.wall
         try:
-            told = report_of(report, output, ran.wall)
+            told = counting.told(one.words) if counting and steps else report_of(report, output, ran.wall)
         except DataError as error:
             raise ArmFailedError(f"{name}: {error}", "user", output) from error
+        if counting is not None and not steps:
+            self._look(one, told, counting)
         if told.peak_memory:
             self.found.peaks[name] = max(self.found.peaks.get(name, 0), told.peak_memory)
         self.found.devices_of[name] = told.devices
         self.say(f"{name}: {told.tokens:,} tokens in {told.seconds:.2f} s, set-up {ran.wall - told.seconds:.2f} s")
         return told, ran.wall, (ran.began, ran.ended), ran.processes
+
+    def _look(self, one: Command, told: Told, counting: Counting) -> None:
+        """At what a report counts, beside the batches of the run that it is of."""
+        try:
+            self.found.padding[one.name] = counts_padding(told, counting.record(one.words))
+        except DataError as error:
+            self.found.unchecked[one.name] = str(error).rstrip(".")
 
 
 def measure(
@@ -174,7 +200,7 @@ def measure(
         # Not counted: files are read and kernels compiled for the first time in it, which those behind it find done.
         for name in found.names:
             try:
-                told, wall, _, _ = player.run(name)
+                told, wall, _, _ = player.run(name, first=True)
             except ArmFailedError as error:
                 if error.kind != "memory":
                     raise

@@ -19,7 +19,8 @@ VARIABLE = "DYNOTUNE_BENCH_REPORT"
 
 HOW = (
     f'Have it print {{"tokens": 123456, "seconds": 78.9}} as its last line of JSON, or write that to the file that the'
-    f" variable {VARIABLE} names: the real tokens that it trained on, and the seconds that its training took."
+    f" variable {VARIABLE} names: the real tokens that it trained on, and the seconds that its training took. Or have both"
+    " counted from outside, of a script in Python: `--steps 20`."
 )
 
 LARGEST_COUNT = 10**15

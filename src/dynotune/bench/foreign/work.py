@@ -4,11 +4,9 @@ import math
 from collections.abc import Iterable, Sequence
 from statistics import median
 
+from dynotune.bench.foreign.counting import ALIKE, WARM_UP
 from dynotune.bench.foreign.measure import Measured
 from dynotune.bench.result import Block
-
-SAME = 0.001
-"""Share by which two counts of the same tokens may differ: one counts the last token of a document, the other does not."""
 
 LOSS_APART = 0.01
 
@@ -26,6 +24,9 @@ def why_other_work(found: Measured, arm: str, against: str) -> str:
     devices = found.devices_of
     if {arm, against} <= devices.keys() and devices[arm] != devices[against]:
         return f"{arm} used {devices[arm]} devices, {against} {devices[against]}"
+    for name in (arm, against):
+        if shows := found.padding.get(name):
+            return f"tokens/s of {name} counts padding: {shows}"
     pairs = list(found.pairs(arm, against).values())
     return _tokens(pairs) or _labels(pairs)
 
@@ -59,7 +60,7 @@ def _furthest(pairs: Iterable[Pair], name: str) -> Pair | None:
 
 
 def _alike(one: int, other: int) -> bool:
-    return abs(one - other) <= SAME * max(one, other)
+    return abs(one - other) <= ALIKE * max(one, other)
 
 
 def _times(ratio: float) -> str:
@@ -125,6 +126,12 @@ def _is_whole(found: Measured, name: str) -> bool:
 def notes(found: Measured) -> list[str]:
     """What makes these figures weaker than those of configurations."""
     said = ["Maths: not checked: foreign commands. That both train the same is what their counts and losses say."]
+    if found.asked.steps:
+        said.append(
+            f"Tokens and seconds were counted from outside, of {found.asked.steps:,} steps behind {WARM_UP + 1}; then each"
+            " command was stopped."
+        )
+    said += [f"Whether {name} counts padding is not known: {why}." for name, why in found.unchecked.items()]
     whole = [name for name in found.names if _is_whole(found, name)]
     if whole:
         said.append(

@@ -38,6 +38,15 @@ def hidden(result: Result) -> dict[str, str]:
     return found
 
 
+def asked_about(result: Result, one: Comparison) -> tuple[str, str]:
+    """The arms of which the gate says what a comparison's change does: a change that is left out of everything is the one
+    that was looked at alone, whatever else both arms have."""
+    if one.role in ("last", "interaction"):
+        alone = (each for each in result.comparisons if each.role == "alone" and each.label == one.label)
+        return next(((each.arm, each.against) for each in alone), (one.arm, one.against))
+    return one.arm, one.against
+
+
 def label_of_kind(result: Result, arm: str, against: str | None = None) -> str:
     """`behavioural` or `numeric`, which stand on every line that quotes such a speed; else nothing."""
     parity = parity_of(result, arm, against)

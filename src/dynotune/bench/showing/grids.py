@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dynotune.bench.judging import phrases
-from dynotune.bench.judging.comparable import hidden, label_of_kind, maths, parity_of, why_not
+from dynotune.bench.judging.comparable import asked_about, hidden, label_of_kind, maths, parity_of, why_not
 from dynotune.bench.judging.sentence import name
 from dynotune.bench.result import Arm, Comparison, Engaged, Result, Verdict
 from dynotune.config.load import ONE_SPEEDUP
@@ -125,7 +125,7 @@ def speed_cell(result: Result, one: Comparison) -> Line:
         return Line("not comparable", Tone.BAD)
     if one.ratio is None:
         return Line("not measured", Tone.DOUBT)
-    kind = label_of_kind(result, one.arm, one.against)
+    kind = label_of_kind(result, *asked_about(result, one))
     text = phrases.gain(one.ratio) + (f" {kind}" if kind else "")
     tones = {Verdict.FASTER: Tone.GOOD, Verdict.SLOWER: Tone.BAD, Verdict.SAME: Tone.QUIET}
     if one.verdict is Verdict.SUSPECT:
@@ -152,7 +152,7 @@ def _engaged_cell(result: Result, one: Comparison, label: str) -> Line:
     if not written or key.startswith(ONE_SPEEDUP):
         found = [seen for seen in mine if seen.name == key.removeprefix(ONE_SPEEDUP)]
         if not found:
-            return Line("unknown", Tone.DOUBT)
+            return Line("off", Tone.QUIET) if label.endswith("=off") else Line("unknown", Tone.DOUBT)
     else:
         found = [seen for seen in mine if seen.name not in {other.name for other in theirs}]
     wanting = [seen for seen in found if seen.state != "engaged"]

@@ -84,7 +84,8 @@ def _conditions(result: Result) -> list[str]:
     said.append(result.tier.value)
     if counted:
         steps = f" x {result.steps_a_block} steps" if result.steps_a_block else ""
-        said.append(f"{len({block.pair for block in counted})} pairs{steps}")
+        pairs = len({block.pair for block in counted})
+        said.append(f"{pairs} pair{'s' * (pairs != 1)}{steps}")
     void = sum(block.void is not None for arm in result.arms for block in arm.blocks)
     if void:
         said.append(f"{void} block{'s' * (void > 1)} void, measured again")
@@ -204,9 +205,9 @@ def _ceiling(one: Comparison) -> list[str]:
 def _expected(one: Expectation, *, shut: bool) -> Line:
     """shut: a speed is hidden, and no expectation may tell it."""
     if shut and not one.text.strip().startswith("peak"):
-        return Line(f"expected {printable(one.text, 60)}, observed nothing comparable: NOT MET", Tone.BAD)
+        return Line(f"NOT MET: expected {printable(one.text, 60)}, observed nothing comparable", Tone.BAD)
     state = "MET" if one.met else "NOT MET" if one.met is False else "NOT MET (could not be judged)"
-    text = f"expected {printable(one.text, 60)}, observed {printable(one.observed, 80)}: {state}"
+    text = f"{state}: expected {printable(one.text, 60)}, observed {printable(one.observed, 80)}"
     return Line(text, Tone.GOOD if one.met else Tone.BAD)
 
 

@@ -94,7 +94,7 @@ def _wrapped(lines: Sequence[Line], width: int, each: int, most: int = 60, style
         text = Text(line.text, style=style or STYLES[line.tone])
         parts = list(text.wrap(console, width, overflow="fold"))
         if len(parts) > each:
-            rest = " ".join(part.plain for part in parts[each - 1 :])
+            rest = " ".join(part.plain.strip() for part in parts[each - 1 :])
             end = set_cell_size(rest, width - 3).rstrip() if cell_len(rest) > width - 3 else rest
             parts = [*parts[: each - 1], Text(f"{end}...", style=style or STYLES[line.tone])]
         for part in parts:

@@ -4,6 +4,7 @@ The script runs under the hook with nothing traced (`Asked(traced=0)`): tokens a
 called with, seconds from the device's clock where there is one. The hook's own time is left out of them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dynotune.errors import DataError
@@ -19,6 +20,10 @@ class Counted:
 
     seconds: float
     steps: int
+    processed_tokens: int | None = None
+    """With padding. None, here and below: a batch does not tell."""
+
+    label_tokens: int | None = None
 
 
 def count_of(record: Record) -> Counted:
@@ -35,4 +40,12 @@ def count_of(record: Record) -> Counted:
             "the batches of the script's model do not tell which tokens are padding: have the script report its tokens."
         )
     seconds = sum(one.seconds for one in record.timed)
-    return Counted(sum(n for n in real if n is not None), seconds, len(real))
+    processed, labels = (
+        _total([getattr(one, name) for one in record.timed]) for name in ("processed_tokens", "label_tokens")
+    )
+    return Counted(sum(n for n in real if n is not None), seconds, len(real), processed, labels)
+
+
+def _total(counts: Sequence[int | None]) -> int | None:
+    known = [n for n in counts if n is not None]
+    return sum(known) if len(known) == len(counts) else None
