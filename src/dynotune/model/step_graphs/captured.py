@@ -29,15 +29,13 @@ class Captured:
         self._forward, self._backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        # Casts of weights that autocast keeps would be made in one graph and read in others.
-        cached = torch.is_autocast_cache_enabled()
-        torch.set_autocast_cache_enabled(False)
         try:
             with torch.cuda.stream(side):
                 for _ in range(WARM_UP):
                     hidden_TD = run(inputs)
-                    torch.autograd.grad(hidden_TD, parameters, torch.zeros_like(hidden_TD))
-                    del hidden_TD
+                    found = torch.autograd.grad(hidden_TD, parameters, torch.zeros_like(hidden_TD))
+                    torch._foreach_add_([torch.zeros_like(total) for total in sums], list(found))
+                    del hidden_TD, found
             torch.cuda.current_stream().wait_stream(side)
             # The thread that sends the next micro-batch goes on meanwhile; by default its calls would end the capture.
             with torch.cuda.graph(self._forward, pool=pool, capture_error_mode="thread_local"):
@@ -47,11 +45,18 @@ class Captured:
             with torch.cuda.graph(self._backward, pool=pool, capture_error_mode="thread_local"):
                 found = torch.autograd.grad(hidden_TD, parameters, self.gradient_TD)
                 torch._foreach_add_(list(sums), list(found))
-        finally:
-            torch.set_autocast_cache_enabled(cached)
+        except BaseException:
+            _out_of_capture()
+            raise
 
     def forward(self) -> None:
         self._forward.replay()
 
     def backward(self) -> None:
         self._backward.replay()
+
+
+def _out_of_capture() -> None:
+    """A capture that fails to end leaves PyTorch's random generator in it, and every draw behind it would raise."""
+    generator: Any = torch.cuda.default_generators[torch.cuda.current_device()]
+    generator.graphsafe_set_state(generator.clone_state())

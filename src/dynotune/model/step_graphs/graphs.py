@@ -65,6 +65,7 @@ class StepGraphs:
         self._addresses: list[int] = []
         self._sums: list[Tensor] = []
         self._number = 0
+        self._gave_up = ""
 
     @property
     def shapes(self) -> list[Shape]:
@@ -113,6 +114,8 @@ class StepGraphs:
         return self._graphs[shape], inputs
 
     def _why_not(self, shape: Shape, segments: Any) -> str | None:
+        if self._gave_up:
+            return self._gave_up
         if shape.tokens > self.most_tokens:
             return f"above {self.most_tokens:,} tokens a replay gains nothing"
         if len(self._graphs) >= MOST_GRAPHS:
@@ -139,12 +142,14 @@ class StepGraphs:
                 off, allowed = self._compare(passes, Launched(run, other, self._parameters, self._spare()))
         except torch.OutOfMemoryError:
             return "memory ran out when its graph was made"
-        except torch.AcceleratorError as error:
-            if "captur" not in str(error):  # what cannot be captured is said; the device is as it was
-                raise
-            return f"its graph cannot be made ({in_a_line(error)})"
         except FOREIGN as error:
-            return f"its graph cannot be made ({in_a_line(error)})"
+            if isinstance(error, torch.AcceleratorError) and "captur" not in str(error):
+                raise
+            # On leaving a capture that failed another error comes; the one before it says why. PyTorch's allocator takes
+            # no further capture then.
+            why = error.__context__ if isinstance(error.__context__, FOREIGN) else error
+            self._gave_up = f"its graph cannot be made ({in_a_line(why)})"
+            return self._gave_up
         if not off <= allowed:
             return f"a replay is off by {off:.1e} of the gradients' size, {allowed:.1e} allowed"
         self.off.append(off)
@@ -208,9 +213,16 @@ class StepGraphs:
 
     @contextmanager
     def _apart(self) -> Iterator[None]:
-        """Inside, what is drawn and what modules count leaves no trace."""
-        with as_it_was(self.model, next(self.model.parameters()).device):
-            yield
+        """Inside, what is drawn and what modules count leaves no trace, and autocast keeps no casts of weights: they would be
+        made in one graph and read in others, and those of before tie the weights to the stream that they were made in."""
+        kept = torch.is_autocast_cache_enabled()
+        torch.clear_autocast_cache()
+        torch.set_autocast_cache_enabled(False)
+        try:
+            with as_it_was(self.model, next(self.model.parameters()).device):
+                yield
+        finally:
+            torch.set_autocast_cache_enabled(kept)
 
 
 class _Replayed(torch.autograd.Function):
