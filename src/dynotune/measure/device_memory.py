@@ -77,7 +77,7 @@ class PhasePeaks:
         self.looks = False
         self.steps = 0
         self.seconds = 0.0
-        """That looking at phases took so far."""
+        """Of the processor, that looking at phases took so far."""
 
         self._largest = 0
         self._reserved = 0
@@ -124,13 +124,13 @@ class PhasePeaks:
         self._known_retries = self.read().retries
 
     def _turn(self, phase: str) -> Allocator:
-        began = time.perf_counter()
+        began = time.thread_time()
         now = self.look()
         if self.phase:
             self.peaks[self.phase] = max(now.peak, self.peaks.get(self.phase, 0))
         self.reset()
         self.phase = phase
-        self.seconds += time.perf_counter() - began
+        self.seconds += time.thread_time() - began
         return now
 
     def figures(self, used: int | None) -> dict[str, float]:

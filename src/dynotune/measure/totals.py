@@ -1,6 +1,6 @@
 """Sums over steps and the figures that follow from them: one code for a row of metrics and for the whole run."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from dynotune.measure.flops import StepFlops
@@ -57,9 +57,8 @@ class Totals:
     def add(self, other: "Totals") -> None:
         """Take in another window."""
         assert self.definitions == other.definitions
-        for name, value in asdict(other).items():
-            if name != "definitions":
-                setattr(self, name, getattr(self, name) + value)
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def figures(self) -> dict[str, Any]:
         """Rates over the whole wall time, fill, what sharing saves, and MFU and HFU where the peak is known."""
@@ -79,3 +78,6 @@ class Totals:
             found["share_of_tokens_saved"] = saved
         mfu, hfu = (utilisation(n, self.available_flops) for n in (self.model_flops, self.hardware_flops))
         return found if mfu is None else found | {"mfu": mfu, "hfu": hfu}
+
+
+_SUMS = tuple(one.name for one in fields(Totals) if one.name != "definitions")

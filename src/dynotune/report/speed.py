@@ -7,6 +7,9 @@ SHARES = {"fill", "mfu", "hfu", "share_of_tokens_saved"}
 SHARES |= {f"steady_{name}" for name in SHARES}
 """Figures that are shares and shown in percent."""
 
+MOST_OF_THE_METER = 200
+"""Microseconds of the host a step."""
+
 
 def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
@@ -32,6 +35,9 @@ def speed_sentence(figures: Mapping[str, Any]) -> str:
         parts.append(
             f"all of this over the last {covered} steps, since the checkpoint has no such figures of the others"
         )
+    if (own := figures.get("meter_microseconds_per_step")) is not None:
+        much = f", more than the {MOST_OF_THE_METER} that it is held to" if own > MOST_OF_THE_METER else ""
+        parts.append(f"measuring took {own:,.0f} microseconds of the host a step{much}")
     return "speed: " + "; ".join(parts)
 
 

@@ -174,6 +174,7 @@ def summary(run: Run, seconds: float, of_ranks: Sequence[Mapping[str, float]]) -
         "skipped_steps": p.skipped_steps,
         "failed_saves": run.unwritten.in_all,
         "out_of_memory": p.out_of_memory,
+        "meter_microseconds_per_step": run.journal.own.a_step,
     }
     # A rank may have had no document in the steps that were looked at.
     out |= {name: max(own.get(name, 0.0) for own in of_ranks) for name in of_ranks[0]}

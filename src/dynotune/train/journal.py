@@ -16,6 +16,7 @@ from dynotune.plan.plan import Step
 from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.faults.limits import Limits, in_a_row
 from dynotune.train.meter import StepRecord, WindowRecord
+from dynotune.train.own_cost import OwnCost
 from dynotune.train.state import DoneStep, OpenRow, Progress
 from dynotune.train.surroundings import Surroundings
 
@@ -50,8 +51,8 @@ class Journal:
         self.of_ranks: Callable[[Row], Row] = lambda row: {}
         """What is known of others' rows, for the row that is written."""
 
-        self.own_seconds, self.own_steps = 0.0, 0
-        """What measuring took of the host, in seconds, and over how many steps; since the last row."""
+        self.own = OwnCost()
+        """What measuring took of the host."""
 
         self.checkpoints: Checkpoints | None = None
         """Where the run saves, so that an error can name what to go on from."""
@@ -83,8 +84,7 @@ class Journal:
         open_row.taken += len(window.steps)
         for account in (open_row.account, self.progress.account):
             add(account, window.account)
-        self.own_seconds += window.own_seconds + time.thread_time() - began
-        self.own_steps += len(window.steps)
+        self.own.add(window.own_seconds + time.thread_time() - began, len(window.steps))
         self.progress.train_seconds += window.seconds
         measured.add_time(window.seconds, self.utilisation.available_flops(window.seconds))
         for totals in (open_row.totals, self.progress.totals, *self._steady()):
@@ -125,6 +125,7 @@ class Journal:
     def _row(self) -> Row:
         """`loss` is the mean of the steps' losses, as in transformers; what the objective sums is a mean over all steps of
         what it counts: token metrics over label tokens."""
+        began = time.thread_time()
         since = self.progress.open_row
         last, labels = since.steps[-1], sum(done.label_tokens for done in since.steps)
         row: Row = {
@@ -152,12 +153,12 @@ class Journal:
             "goodput": goodput(self.progress.account),
             "data_wait": share(since.account, Kind.DATA_WAIT),
         }
-        began = time.thread_time()
+        self.own.hear()
         row |= self.around.row()
         row |= self.of_ranks(row)
-        own = self.own_seconds + time.thread_time() - began
-        row["meter_microseconds_per_step"] = 1e6 * own / max(1, self.own_steps)
-        self.own_seconds, self.own_steps = 0.0, 0
+        self.own.leave_out()
+        self.own.add(time.thread_time() - began)
+        row["meter_microseconds_per_step"] = self.own.since_the_last_row()
         return row
 
     def write(self, row: Row) -> None:

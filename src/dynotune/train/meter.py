@@ -19,6 +19,10 @@ from dynotune.plan.plan import Step
 LONGEST_WINDOW = 50
 """Steps after which a window is read although no log is due, so that a non-finite step is never found much later."""
 
+LOOKS = 8
+"""Steps, of which one's marks are timed and stand for the others': asking for a thread's processor time is a system call,
+which takes as long as a mark does."""
+
 PROMPT = 20e-6
 """Seconds. A micro-batch that comes sooner was there already: no wait is marked."""
 
@@ -58,7 +62,8 @@ class WindowRecord:
     """Seconds by kind of the whole wall time of the window."""
 
     own_seconds: float = 0.0
-    """What measuring took of the host: of the marks the wall time, of what comes at a window's end the processor's."""
+    """What measuring took of the host: processor time of the thread that trains, so that neither a busy host nor the
+    interpreter's other threads count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,15 @@ class Meter:
         self.own_seconds = 0.0
         """Of the open window."""
 
+        self._taken = 0
+        """Steps so far."""
+
+        self._looks = True
+        """Whether the marks of this step are timed."""
+
+        self._spent = self._marks = 0.0
+        """On the marks of this step so far, and on those of the latest step that was timed."""
+
         self._compiles = Compiles()
         self._ended = time.perf_counter()
         """When the host was done with the latest step."""
@@ -95,25 +109,34 @@ class Meter:
         """`batches` inside forward and backward, with the time until each is there as data wait."""
         clock = self.clock
         while True:
-            began = time.perf_counter()
+            began = self._begin()
             clock.enter(Kind.DATA_WAIT)
+            self._end(began)
             asked = time.perf_counter()
             batch = next(batches, _END)
             came = time.perf_counter()
+            began = self._begin()
             if came - asked < PROMPT:
                 clock.take_back()
             else:
                 clock.enter(Kind.FORWARD_BACKWARD)
-            self.own_seconds += (time.perf_counter() - came) + (asked - began)
+            self._end(began)
             if batch is _END:
                 return
             yield batch
 
     def now(self, kind: Kind) -> None:
         """From here on the step does this."""
-        began = time.perf_counter()
+        began = self._begin()
         self.clock.enter(kind)
-        self.own_seconds += time.perf_counter() - began
+        self._end(began)
+
+    def _begin(self) -> float:
+        return time.thread_time() if self._looks else 0.0
+
+    def _end(self, began: float) -> None:
+        if self._looks:
+            self._spent += time.thread_time() - began
 
     @contextmanager
     def aside(self, kind: Kind) -> Iterator[None]:
@@ -123,15 +146,20 @@ class Meter:
 
     def add(self, step: Step, learning_rate: float, vector: Tensor, waited: bool = False) -> None:
         """Take in a step's `[loss, grad_norm, finite, *sums]`, and that it is over. waited: see `WindowClock.step_end`."""
-        began = time.perf_counter()
+        began, now = self._begin(), time.perf_counter()
         self.clock.step_end(waited)
         graphs, seconds = self._compiles.since()
         if graphs:
-            self.clock.pauses.add(self._ended, began)
-        self._ended = began
+            self.clock.pauses.add(self._ended, now)
+        self._ended = now
         self.steps.append(_Taken(step, learning_rate, graphs, seconds))
         self.vectors.append(vector)
-        self.own_seconds += time.perf_counter() - began
+        self._end(began)
+        if self._looks:
+            self._marks, self._spent = self._spent, 0.0
+        self.own_seconds += self._marks
+        self._taken += 1
+        self._looks = self._taken % LOOKS == 1  # the first step stands for itself: what it touches is cold
         if len(self.steps) >= LONGEST_WINDOW:
             self.close(log=False)
 

@@ -53,6 +53,8 @@ class Surroundings:
         self._lock = threading.Lock()
         self._said = self._failed = ""
         self._since, self._busy = time.perf_counter(), _busy()
+        self._machine: dict[str, Any] = {}
+        """Of the latest look."""
 
     def begin(self) -> None:
         """From here on the machine is looked at."""
@@ -94,6 +96,11 @@ class Surroundings:
             self.peaks.excuse()
 
     @property
+    def own_seconds(self) -> float:
+        """That looking at memory took of the host so far, rows included."""
+        return 0.0 if self.peaks is None else self.peaks.seconds
+
+    @property
     def retries(self) -> int:
         """Of the allocator, behind the warm-up."""
         return 0 if self.peaks is None else self.peaks.retries
@@ -106,8 +113,18 @@ class Surroundings:
         return note if note != said else ""
 
     def row(self) -> dict[str, Any]:
-        """What is known since the last row, for metrics.jsonl; what cannot be read is left out."""
-        now, busy = time.perf_counter(), _busy()
+        """What is known since the latest look at the machine, for metrics.jsonl; what cannot be read is left out."""
+        now = time.perf_counter()
+        used = None
+        if not self._machine or now - self._since >= INTERVAL:
+            self._look(now)
+            used = self.seen.memory_used
+        row: dict[str, Any] = {} if self.peaks is None else self.peaks.figures(used)
+        return row | self._machine
+
+    def _look(self, now: float) -> None:
+        """At the machine. Between two samples nothing is new: where rows come more often, they repeat the latest look."""
+        busy = _busy()
         with self._lock:
             self.seen = self.lately = MachineSeen()
             if self._beside is not None:
@@ -119,8 +136,7 @@ class Surroundings:
         seen = self.seen
         cpu = seen.cpu if seen.cpu is not None else (busy - self._busy) / max(now - self._since, 1e-9)
         self._since, self._busy = now, busy
-        row: dict[str, Any] = {} if self.peaks is None else self.peaks.figures(seen.memory_used)
-        row |= {
+        figures = {
             "gpu/utilisation": seen.utilisation_mean,
             "gpu/sm_mhz": seen.sm_mhz,
             "gpu/power_watts": seen.power_watts,
@@ -133,7 +149,7 @@ class Surroundings:
             "host/cpus_busy": cpu,
             "host/steal": seen.steal or None,
         }
-        return {name: value for name, value in row.items() if value is not None}
+        self._machine = {name: value for name, value in figures.items() if value is not None}
 
     def _sample(self) -> None:
         with self._lock:

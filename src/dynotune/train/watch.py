@@ -1,6 +1,7 @@
 """Warns while a run goes on: each sign once, with its figure and what to do."""
 
 import gc
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -34,6 +35,9 @@ class Watch:
         self.told: set[str] = set()
         self._steps: list[StepRecord] = []
         """Behind the warm-up, the latest ones."""
+
+        self.own_seconds = 0.0
+        """What watching took of the host so far: processor time."""
 
         self._seen = 0
         self._next_look = 64
@@ -70,6 +74,11 @@ class Watch:
 
     def take(self, window: WindowRecord) -> None:
         """Count a window, and look for a period now and then."""
+        began = time.thread_time()
+        self._take(window)
+        self.own_seconds += time.thread_time() - began
+
+    def _take(self, window: WindowRecord) -> None:
         for record in window.steps if self._watches else ():
             self._seen += 1
             if not record.finite:
@@ -128,7 +137,10 @@ class Watch:
 
     def judge(self, row: Mapping[str, Any], machine: MachineSeen, retries: int = 0) -> None:
         """At a row of metrics. retries: of the allocator behind the warm-up."""
-        for sign in signs_of(self.stretch(row, machine, retries)) if self._watches else ():
+        began = time.thread_time()
+        signs = signs_of(self.stretch(row, machine, retries)) if self._watches else ()
+        self.own_seconds += time.thread_time() - began
+        for sign in signs:
             self._tell(sign)
 
     def _look_for_a_period(self) -> None:
