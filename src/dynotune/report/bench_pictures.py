@@ -9,6 +9,7 @@ from dynotune.bench.judging.comparable import hidden, label_of_kind, why_not
 from dynotune.bench.judging.sentence import name, of_change
 from dynotune.bench.result import Arm, Block, Comparison, Result, Verdict
 from dynotune.bench.showing.grids import speed_cell
+from dynotune.config.load import ONE_SPEEDUP
 from dynotune.report import pictures
 from dynotune.report.page import Heading, Part, Picture
 
@@ -21,6 +22,11 @@ _TONES = {Verdict.FASTER: "good", Verdict.SLOWER: "bad", Verdict.SAME: "quiet", 
 def _open(result: Result) -> list[Comparison]:
     """Those whose ratio may be shown."""
     return [one for one in result.comparisons if one.ratio is not None and why_not(result, one) is None][:MOST]
+
+
+def _label(result: Result, one: Comparison) -> str:
+    """What fits beside a row: all that begins alike is left out."""
+    return of_change(result, one).removeprefix(ONE_SPEEDUP)
 
 
 def bench_pictures(result: Result) -> Iterator[Part]:
@@ -41,7 +47,7 @@ def bench_pictures(result: Result) -> Iterator[Part]:
             "Ratio of real tokens a second with its 95 % interval. Triangle up: FASTER; down: SLOWER or SUSPECT; circle:"
             " SAME; square: not resolved. Grey band: noise floor.",
         )
-    rows = [(of_change(result, one), one.log_ratios) for one in compared if len(one.log_ratios) > 1]
+    rows = [(_label(result, one), one.log_ratios) for one in compared if len(one.log_ratios) > 1]
     if result.noise is not None and len(result.noise.log_ratios) > 1:
         rows.append(("an arm against itself", result.noise.log_ratios))
     if rows:

@@ -4,6 +4,7 @@ import pytest
 
 from dynotune.bench.asking.asked import Pairing
 from dynotune.bench.judging.comparison import comparison
+from dynotune.bench.judging.conclude import interactions
 from dynotune.bench.result import Block, Verdict
 from dynotune.bench.running.tally import Tally
 
@@ -43,3 +44,13 @@ def test_one_pair_is_no_comparison_and_says_why() -> None:
     found = comparison(tally(0.5), PAIRING, (), 0, not_comparable="")
     assert (found.verdict, found.ratio) == (Verdict.UNRESOLVED, None)
     assert found.why == "fewer than two pairs count"
+
+
+def test_an_interaction_has_to_clear_the_noise_of_two_ratios() -> None:
+    """Blocks of one arm are 16 % apart: an interaction of 10 % is none that can be told. Control: on a quiet host it is."""
+    found = tally(0.9, 0.9, 0.9, 0.9)
+    alone, last = (Pairing("a", "a", "c", "alone"), Pairing("b", "a", "c", "last"))
+    both = [comparison(found, one, (), 0, not_comparable="") for one in (alone, last)]
+    for noise, verdict in (((), Verdict.FASTER), ((0.16, -0.16), Verdict.UNRESOLVED)):
+        (one,) = interactions(found, both, noise, 0)
+        assert (one.role, one.verdict) == ("interaction", verdict)

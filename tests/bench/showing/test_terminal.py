@@ -167,6 +167,15 @@ def test_what_is_not_met_says_so_before_it_is_cut(width: int) -> None:
     assert "NOT MET" in text(made.ab(expectations=(long,)), width)
 
 
+def test_who_had_the_most_of_a_sweep_is_no_claim_where_it_is_not_resolved() -> None:
+    """Control: where it is."""
+    said = "; that it is faster than per_device_train_batch_size=1 is not resolved"
+    sweep = made.sweep()
+    assert said not in closing(sweep)
+    vague = tuple(one.model_copy(update={"verdict": Verdict.UNRESOLVED}) for one in sweep.comparisons)
+    assert said in closing(sweep.model_copy(update={"comparisons": vague}))
+
+
 def test_both_walks_stand_in_one_table() -> None:
     """Controls: a ladder alone has no other column, and its steps need no word that tells them apart."""
     both, ladder, attribute = (shown(make()) for make in (made.attribute_on_a_ladder, made.ladder, made.attribute))

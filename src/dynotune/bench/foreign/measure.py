@@ -11,7 +11,7 @@ from dynotune.bench.asking.asked import Kind, Pairing
 from dynotune.bench.asking.schedule import Round, Rules
 from dynotune.bench.foreign.counting import Counting, counts_padding
 from dynotune.bench.foreign.process import run
-from dynotune.bench.foreign.protocol import VARIABLE, Told, report_of
+from dynotune.bench.foreign.protocol import REPORT, VARIABLE, Told, report_of
 from dynotune.bench.result import Block
 from dynotune.bench.running.guard import Guard
 from dynotune.bench.running.rounds import noted, play, reason
@@ -164,7 +164,8 @@ class Player:
         try:
             told = counting.told(one.words) if counting and steps else report_of(report, output, ran.wall)
         except DataError as error:
-            raise ArmFailedError(f"{name}: {error}", "user", output) from error
+            remedy = f". {REPORT}" if steps else ""
+            raise ArmFailedError(f"{name}: {error}{remedy}", "user", output) from error
         if counting is not None and not steps:
             self._look(one, told, counting)
         if told.peak_memory:
@@ -174,11 +175,13 @@ class Player:
         return told, ran.wall, (ran.began, ran.ended), ran.processes
 
     def _look(self, one: Command, told: Told, counting: Counting) -> None:
-        """At what a report counts, beside the batches of the run that it is of."""
+        """At what a report counts, beside the batches of the run that it is of. One that tells both counts is believed where
+        these cannot be read."""
         try:
             self.found.padding[one.name] = counts_padding(told, counting.record(one.words))
         except DataError as error:
-            self.found.unchecked[one.name] = str(error).rstrip(".")
+            if told.processed_tokens is None:
+                self.found.unchecked[one.name] = str(error)
 
 
 def measure(

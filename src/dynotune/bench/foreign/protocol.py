@@ -17,11 +17,11 @@ from dynotune.errors import DataError
 VARIABLE = "DYNOTUNE_BENCH_REPORT"
 """Names the file that a command may write its report to."""
 
-HOW = (
+REPORT = (
     f'Have it print {{"tokens": 123456, "seconds": 78.9}} as its last line of JSON, or write that to the file that the'
-    f" variable {VARIABLE} names: the real tokens that it trained on, and the seconds that its training took. Or have both"
-    " counted from outside, of a script in Python: `--steps 20`."
+    f" variable {VARIABLE} names: the real tokens that it trained on, and the seconds that its training took."
 )
+HOW = f"{REPORT} Or have both counted from outside, of a script in Python: `--steps 20`."
 
 LARGEST_COUNT = 10**15
 LARGEST_FILE = 1 << 20

@@ -1,5 +1,6 @@
 """From what was measured to a result: figures of each arm, comparisons with their verdicts, and the closing sentence."""
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +16,7 @@ from dynotune.bench.judging.verdict import judge, why_not_comparable
 from dynotune.bench.result import Arm, Block, Comparison, Engaged, Parity, Result, Tier, Verdict, WarmUp
 from dynotune.bench.running.measure import Measured
 from dynotune.bench.running.steady import pays_back_after
+from dynotune.bench.running.tally import Tally
 from dynotune.bench.statistics import estimate
 from dynotune.measure.words import DEFINITIONS
 
@@ -55,7 +57,7 @@ def conclude(
         sample=sample_of(found),
         noise=noise_of(noise),
         arms=arms,
-        comparisons=(*comparisons, *_interactions(found, comparisons)),
+        comparisons=(*comparisons, *interactions(found, comparisons, noise, asked.seed)),
         parity=tuple(parity),
         differences=tuple(differences(found)),
         notes=(*notes, *_notes(found)),
@@ -200,9 +202,12 @@ def _seconds_a_step(blocks: Mapping[int, Block]) -> float | None:
     return sum(block.seconds for block in blocks.values()) / steps if steps else None
 
 
-def _interactions(found: Measured, comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Of each change: what it adds as the last one over what it does alone."""
-    made = []
+def interactions(
+    found: Tally, comparisons: Sequence[Comparison], noise: Sequence[float], seed: int
+) -> list[Comparison]:
+    """Of each change: what it adds as the last one over what it does alone. noise: log ratios of the first arm against
+    itself, of which a difference of two ratios has twice the variance."""
+    made, of_two = [], [math.sqrt(2) * one for one in noise]
     alone = {one.label: one for one in comparisons if one.role == "alone"}
     for last in comparisons:
         first = alone.get(last.label)
@@ -212,7 +217,7 @@ def _interactions(found: Measured, comparisons: Sequence[Comparison]) -> list[Co
         pairs = [behind[n] - before[n] for n in behind if n in before]
         if len(pairs) < 2:
             continue
-        seen = estimate(pairs, seed=found.asked.seed)
+        seen = estimate(pairs, of_two, seed=seed)
         judgement = judge(seen)
         made.append(
             Comparison(

@@ -74,13 +74,23 @@ def _of_arms(result: Result) -> str:
     text = f"{name(best.name)} had the most real tokens a second, {phrases.rate(value)} a device"
     text += f" ({kind})" if kind else ""
     if len(measured) > 1:
-        text += f", of {len(measured)} arms that could be measured"
+        text += f", of {len(measured)} arms that could be measured{_not_resolved(result, best)}"
     if failed:
         out = sum(arm.failure == OUT_OF_MEMORY for arm in failed)
         counted = [f"{out} ran out of memory"] if out else []
         counted += [f"{len(failed) - out} failed"] if len(failed) > out else []
         text += "; " + ", ".join(counted)
     return f"{text}."
+
+
+def _not_resolved(result: Result, best: Arm) -> str:
+    """Beside whom it may have had the most by chance: arms are compared with the first one."""
+    open_ones = [one for one in result.comparisons if one.verdict is Verdict.UNRESOLVED]
+    beside = [one.against for one in open_ones if one.arm == best.name]
+    beside += [one.arm for one in open_ones if one.against == best.name]
+    if not beside:
+        return ""
+    return f"; that it is faster than {name(beside[0]) if len(beside) == 1 else 'the others'} is not resolved"
 
 
 def _rate(result: Result, arm: Arm) -> float | None:

@@ -30,15 +30,10 @@ def count_of(record: Record) -> Counted:
     """Raises `DataError` where the figure would be a guess: a batch that tells no tokens, or several ranks, of which the
     record holds one's batches."""
     if record.environment.world > 1:
-        raise DataError(
-            f"{record.environment.world} ranks share the steps, and the batches of one are known: have the script report its"
-            " tokens."
-        )
+        raise DataError(f"{record.environment.world} ranks share the steps, and the batches of one are known")
     real = [one.real_tokens for one in record.timed]
     if not real or any(n is None for n in real):
-        raise DataError(
-            "the batches of the script's model do not tell which tokens are padding: have the script report its tokens."
-        )
+        raise DataError("the batches of the script's model do not tell which tokens are padding")
     seconds = sum(one.seconds for one in record.timed)
     processed, labels = (
         _total([getattr(one, name) for one in record.timed]) for name in ("processed_tokens", "label_tokens")
