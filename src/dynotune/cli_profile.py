@@ -58,7 +58,7 @@ def profile(
     **keys: Any,
 ) -> None:
     """Where the time of a training step goes, what holds it back, and what would change that."""
-    from dynotune.profile.command import Options, finish, profile_config
+    from dynotune.profile.command import Options, finish, profile_config, snapshot_of
     from dynotune.profile.foreign import command as foreign
     from dynotune.profile.foreign.protocol import Asked as Watched
     from dynotune.profile.keep import as_json as plain
@@ -76,6 +76,10 @@ def profile(
         raise ConfigError(f"`--{given[0]}` and {other} are both given: profile the one or the other.")
     if command and record:
         raise ConfigError("`--record` and a command behind `--` are both given: keep one.")
+    if record and memory_snapshot:
+        raise ConfigError("`--memory_snapshot` and `--record` are both given: a record holds no memory to look at.")
+    if go_on and not command:
+        raise ConfigError("`--go_on` is for a script behind `--`, and there is none.")
     named = config.stem if config else foreign.name_of(command) if command else record.stem if record else "run"
     options = Options(named, steps, out, memory_snapshot, calibrate, warm_up)
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
@@ -87,7 +91,9 @@ def profile(
             except OSError as error:
                 raise ConfigError(f"{record} cannot be read: {error.strerror}.") from error
         elif command:
-            asked = Watched(steps, warm_up=warm_up, stop=not go_on)
+            snapshot = snapshot_of(options)
+            file = str(snapshot.absolute()) if snapshot else ""
+            asked = Watched(steps, warm_up=warm_up, stop=not go_on, snapshot=file)
             found = foreign.profile(foreign.Options(command, asked), say)
         else:
             flags = [word for name, value in keys.items() if value is not None for word in (f"--{name}", *value)]

@@ -1,6 +1,7 @@
 """Promise: `dynotune profile` takes a user's configuration as it is, and what it writes opens anywhere."""
 
 import gzip
+import io
 import json
 import re
 from pathlib import Path
@@ -14,6 +15,7 @@ from dynotune.config.sft import SFTConfig
 from dynotune.execution.feed import Feed
 from dynotune.measure.kernel_classes import Work
 from dynotune.profile.analyse import analyse
+from dynotune.profile.command import Options, finish
 from dynotune.profile.findings import Findings
 from dynotune.profile.keep import keep
 from dynotune.profile.observer import TRACED
@@ -132,6 +134,8 @@ def test_the_command_reads_a_record(observed: Record, tmp_path: Path, capsys: py
     [
         (["--record", "r.gz", "--config", "x.yaml"], "both given"),
         (["--record", "nowhere.gz"], "cannot be read"),
+        (["--record", "r.gz", "--memory_snapshot"], "holds no memory to look at"),
+        (["--config", "x.yaml", "--go_on"], "there is none"),
         (["python", "x.py"], "stands behind `--`"),
         ([], "nothing to do"),
     ],
@@ -150,3 +154,24 @@ def test_text_of_others_is_no_markup() -> None:
     assert "<b>" not in page(found)
     assert "<b>" not in markdown(found)
     assert "\x1b" not in "\n".join(line.plain for line in screen(found, 80))
+
+
+def test_the_run_says_where_it_is_stopped_and_not_where_its_plan_ends(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan is made longer than any profile; a time left by that is weeks."""
+    monkeypatch.setenv("DYNOTUNE_CACHE", str(folder / "cache"))
+    console = Console(width=200, record=True, file=io.StringIO())
+    observe(config(folder), Asked(4, warm_up=1), console)
+    shown = console.export_text()
+    assert re.search(r"step +4/8 ", shown), shown  # 1 of warm-up, 4 timed, 3 traced
+    assert "1000000" not in shown
+
+
+def test_a_snapshot_that_a_cpu_cannot_give_is_said(observed: Record, tmp_path: Path) -> None:
+    said: list[str] = []
+    finish(observed, Options("x", out=tmp_path / "out", snapshot=True), said.append)
+    assert said == ["no snapshot of memory was written: a run on a CPU has none"]
+    said.clear()
+    finish(observed, Options("x", out=tmp_path / "out"), said.append)
+    assert said == [], "the control"

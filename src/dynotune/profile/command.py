@@ -57,7 +57,7 @@ def profile_config(
     words = ["dynotune", "bench", *(["--method", method] if method != "sft" else [])]
     words += [*(["--config", str(path)] if path else []), *flags]
     measuring = f"{shlex.join(words)} --set {{change}}"
-    snapshot = _snapshot(options) if options.snapshot and not config.use_cpu else None
+    snapshot = snapshot_of(options) if not config.use_cpu else None
     asked = Asked(options.steps, measuring, snapshot, options.anew, options.warm_up)
     if not must_be_launched(config):
         return observe(config, asked, console)
@@ -96,6 +96,9 @@ def finish(record: Record, options: Options, say: Callable[[str], None]) -> tupl
     findings = analyse(record)
     files = keep(record, findings, folder_of(options))
     snapshot = folder_of(options) / SNAPSHOT
+    if options.snapshot and not snapshot.is_file():
+        why = "a run on a CPU has none" if record.environment.device != "cuda" else "the script's Python wrote none"
+        say(f"no snapshot of memory was written: {why}")
     return findings, [*files, *([str(snapshot)] if snapshot.is_file() else [])]
 
 
@@ -110,7 +113,10 @@ def folder_of(options: Options) -> Path:
 _STARTED = datetime.now(UTC)
 
 
-def _snapshot(options: Options) -> Path:
+def snapshot_of(options: Options) -> Path | None:
+    """Its file, in a folder that is there; None where none was asked for. Raises `ConfigError` where there can be none."""
+    if not options.snapshot:
+        return None
     folder = folder_of(options)
     try:
         folder.mkdir(parents=True, exist_ok=True)

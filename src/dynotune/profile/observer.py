@@ -61,6 +61,11 @@ class Observer(TrainerCallback):
         self._tracing: tuple[Step, TracedStep] | None = None
 
     @property
+    def most_steps(self) -> int:
+        """After which the loop is stopped at the latest."""
+        return (MOST_STEPS if self.warm_steps is None else self.warm_steps) + self.steps + TRACED
+
+    @property
     def warm_up(self) -> WarmUp:
         warm = self.warming
         return WarmUp(warm.steps, warm.seconds, tuple(warm.events), warm.note)

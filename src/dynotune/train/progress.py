@@ -44,6 +44,12 @@ class ProgressDisplay:
             self.task = self.bar.add_task("training", total=total_steps, completed=done, words="")
             self.bar.start()
 
+    def ends_at(self, number: int) -> None:
+        """Whoever watches the run will end it there at the latest, whatever its plan holds."""
+        self.total = number
+        if self.bar:
+            self.bar.update(self.task, total=number)
+
     def step(self, number: int) -> None:
         if self.bar:
             self.bar.update(self.task, completed=number)

@@ -233,3 +233,25 @@ def test_a_step_without_loader_or_model_is_traced_from_gradient_to_gradient(back
 def test_half_a_line_of_a_process_that_was_ended_is_no_event(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_text(json.dumps({"event": "python", "pid": 1}) + '\n{"event": "tor')
     assert [one["event"] for one in events(tmp_path)] == ["python"]
+
+
+def test_a_snapshot_of_memory_is_taken_of_a_traced_step_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the script's own history of it is off behind that. The control is a CPU, which has none."""
+    from dynotune.profile.foreign.inside.listen import Between, Listening
+    from dynotune.profile.foreign.inside.tracing import Tracing
+
+    done: list[Any] = []
+    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda **asked: done.append(asked))
+    monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", done.append)
+    monkeypatch.setattr(Tracing, "_kept", lambda self, step, seen: {})
+    model = nn.Linear(2, 2)
+    for device, wanted in (("cuda", [{"max_entries": 200_000}, "m.pickle", {"enabled": None}]), ("cpu", [])):
+        done.clear()
+        listening = Listening((model,), None, lambda: None, lambda error: None)
+        tracing = Tracing(listening, model, torch.device(device), "m.pickle")
+        tracing.device = torch.device("cpu")  # there is no other one to trace here
+        tracing.begin(1)
+        tracing.after_update(Between())
+        tracing.end()
+        listening.stop()
+        assert done == wanted

@@ -33,6 +33,9 @@ class Asked:
     stop: bool = True
     """Whether the script is stopped behind the last one, or goes on by itself."""
 
+    snapshot: str = ""
+    """File for PyTorch's memory viewer, of a traced step on a GPU; empty: none."""
+
 
 def write_options(folder: Path, asked: Asked) -> None:
     (folder / OPTIONS).write_text(json.dumps(asdict(asked)), encoding="utf-8")

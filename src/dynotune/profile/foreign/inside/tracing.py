@@ -12,6 +12,9 @@ from dynotune.profile.foreign.inside.listen import Between, Listening
 from dynotune.profile.foreign.inside.places import places_of
 from dynotune.profile.foreign.inside.reads import Reads
 
+ENTRIES = 200_000
+"""Of a history of memory."""
+
 
 class Tracing:
     """What is kept of the last traced step. Where the profiler fails, the timed steps remain, and it is said why.
@@ -21,7 +24,9 @@ class Tracing:
     asked for, the model is called, or, where neither can be seen, a backward pass begins.
     """
 
-    def __init__(self, listening: Listening, model: nn.Module | None, device: torch.device) -> None:
+    def __init__(self, listening: Listening, model: nn.Module | None, device: torch.device, snapshot: str = "") -> None:
+        """snapshot: file for PyTorch's memory viewer."""
+        self.snapshot = snapshot if device.type == "cuda" else ""
         self.listening, self.model, self.device = listening, model, device
         self.traced: list[dict[str, Any]] = []
         self.notes: list[str] = []
@@ -45,6 +50,9 @@ class Tracing:
         self._open, self._reads = ExitStack(), Reads()
         model = self.model if self.model is not None else nn.Module()
         tracer = Tracer(model, places_of(model), self.device)
+        if self.snapshot:
+            torch.cuda.memory._record_memory_history(max_entries=ENTRIES)
+            self._open.callback(torch.cuda.memory._record_memory_history, enabled=None)
         self._step = self._open.enter_context(tracer.step(number, {}))
         self._open.enter_context(self._reads)
         self.listening.marks, self.listening.lengths = self._step, True
@@ -64,6 +72,8 @@ class Tracing:
     def end(self) -> None:
         """In a quiet place. Raises as `begin`."""
         step = self._step
+        if self.snapshot:
+            torch.cuda.memory._dump_snapshot(self.snapshot)
         self.leave()
         self.traced = [self._kept(step, self._seen)]
 

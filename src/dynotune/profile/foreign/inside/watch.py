@@ -118,7 +118,7 @@ class Watch:
         config = getattr(model, "config", None)
         pad = getattr(config, "pad_token_id", None)
         self.listening = Listening(self.found.roots, pad if isinstance(pad, int) else None, self.quiet, self.fail)
-        self.tracing = Tracing(self.listening, model, self.device)
+        self.tracing = Tracing(self.listening, model, self.device, "" if facts.rank() else self.asked.snapshot)
         self._undo += [self.listening.stop, self.tracing.leave]
         if self.found.trainer is not None:
             self.found.trainer.add_callback(trainer.Happenings(lambda what: self.listening.now.happened.append(what)))
