@@ -3,8 +3,9 @@
     python -m benchmarks.gpu_step_graphs --out OUT [--cases "2 documents,16 documents"] [--commit COMMIT]     on the GPU
     python -m benchmarks.gpu_step_graphs --out OUT --dry                                                      on the CPU
 
-Runs of `benchmarks.peers`, with clipping, logging and a learning rate: launched and replayed; where
-these differ launched again, whose distance from the first is the noise of attention that sums in any order. OUT/gpu_step_graphs.json is written after each run.
+Runs of `benchmarks.peers`, with clipping, logging and a learning rate: launched and replayed; where these differ launched
+again, whose distance from the first is the noise of attention that sums in any order. OUT/gpu_step_graphs.json is written
+after each run.
 
 Prediction (`h200_levers.json`: 320 tokens 153 ms launched, 28 replayed; 2,176 tokens 159 and 121): 2 documents 25 to 30 ms,
 16 documents 115 to 125; a model of 23M at 2 documents, launched at 23 ms, under 5.

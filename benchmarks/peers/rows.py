@@ -132,6 +132,7 @@ ROWS: dict[str, Row] = {
         "2 documents", "qwen2.5-7b", "probe", _batch(2),
         {
             "dynotune": Arm(25, OURS),
+            "dynotune, with `speedups: {step_graphs: on}`": Arm(32, {**OURS, "speedups": {"step_graphs": "on"}}),
             "trl default": Arm(36),
             "trl tuned: fa2": Arm(34, FA2),
             "trl tuned: fa2 + Liger, padding-free": Arm(34, FREE),

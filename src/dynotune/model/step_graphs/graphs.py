@@ -27,9 +27,10 @@ from dynotune.model.step_graphs.passes import Inputs, Launched, Passes, Run, Sha
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-MOST_TOKENS = 4096
-"""Above that the device is busy for longer than the host needs to launch (7B under LoRA on an H200: 2,176 tokens 159 ms
-launched and 121 replayed, `benchmarks/results/h200_levers.json`), and memory of a graph's own would be missed."""
+MOST_TOKENS = 2048
+"""Above that the device is busy for longer than the host needs to launch, and memory of a graph's own would be missed: 7B
+under LoRA on an H200, 2 documents a step 151 ms launched and 27 replayed, 16 documents (2,100 tokens) 128 to 133 and 130
+(`benchmarks/results/h200_step_graphs.json`)."""
 
 MOST_GRAPHS = 24
 
@@ -213,8 +214,8 @@ class StepGraphs:
 
     @contextmanager
     def _apart(self) -> Iterator[None]:
-        """Inside, what is drawn and what modules count leaves no trace, and autocast keeps no casts of weights: they would be
-        made in one graph and read in others, and those of before tie the weights to the stream that they were made in."""
+        """Inside, what is drawn and what modules count leaves no trace, and autocast keeps no casts of weights: they would
+        be made in one graph and read in others, and those of before tie weights to the stream that they were made in."""
         kept = torch.is_autocast_cache_enabled()
         torch.clear_autocast_cache()
         torch.set_autocast_cache_enabled(False)
