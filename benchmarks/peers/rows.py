@@ -134,7 +134,6 @@ ROWS: dict[str, Row] = {
             "dynotune": Arm(25, OURS),
             "dynotune, with `speedups: {step_graphs: on}`": Arm(32, {**OURS, "speedups": {"step_graphs": "on"}}),
             "trl default": Arm(36),
-            "trl tuned: fa2": Arm(34, FA2),
             "trl tuned: fa2 + Liger, padding-free": Arm(34, FREE),
         },
         window=10, windows=4,

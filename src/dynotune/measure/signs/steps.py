@@ -36,8 +36,8 @@ def host_bound(seen: Stretch) -> Sign | None:
         return Sign(
             "host-bound",
             f"in {100 * seen.caught_up:.0f} % of the steps the GPU had done its work before the host asked for more",
-            "Give a step more work at once (`micro_batch_tokens`, `packed_execution`), or let the layers of small micro-batches"
-            " be replayed (`speedups: {step_graphs: on}`).",
+            "Give a step more work at once (`micro_batch_tokens`, `packed_execution`), or let the layers of small"
+            " micro-batches be replayed (`speedups: {step_graphs: on}`).",
         )
     return None
 
