@@ -1,4 +1,4 @@
-"""Promise: what is planted in a run of ours is named by its profile, and without it nothing is: from configuration to finding."""
+"""Promise: what is planted in a run of ours is named by its profile, and without it nothing is."""
 
 from collections.abc import Callable
 from pathlib import Path
