@@ -1,5 +1,6 @@
 """What to do about each finding, in the settings of whoever trained, and about speed-ups that a run of ours goes without."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from dynotune.measure.kernel_classes import Work
@@ -149,4 +150,12 @@ def _above(breakdown: Breakdown, work: Work) -> float:
 
 
 def _command(record: Record, change: str) -> str:
+    if record.trainer != "dynotune":
+        change = _as_flag(change)
     return record.measuring.replace("{change}", change) if change and record.measuring else ""
+
+
+def _as_flag(setting: str) -> str:
+    """Of a command: `--padding_free True`. Empty for what is no setting with a plain value: a call, a variable."""
+    flag = re.fullmatch(r"([a-z_]+)=\"?(\w+)\"?", setting)
+    return f"--{flag[1]} {flag[2]}" if flag and flag[2] != "None" else ""

@@ -4,11 +4,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 from pydantic import ValidationError
 
+from dynotune.config.secrets import without_secret_words
 from dynotune.data.printable import printable
 from dynotune.errors import DataError
 from dynotune.profile.ranks import own_seconds
@@ -19,6 +22,9 @@ SLOW_RANK = 1.1
 
 MUCH = 0.01
 """Share of a step."""
+
+METHODS = ("sft", "dpo", "kto", "reward", "grpo", "rloo")
+"""That `trl` trains by."""
 
 FIELDS = ("trainer", "method", "timed", "traced", "environment", "model", "memory", "warm_up", "optimizer")
 
@@ -32,13 +38,23 @@ def record_of(words: Sequence[str], observed: Sequence[Mapping[str, Any]], notes
     told = _only_timed(first) if "only_timed" in first else {name: first[name] for name in FIELDS if name in first}
     said = [*notes, *first.get("notes", ()), *told.pop("notes", ()), *_cost(first), *_ranks(observed)]
     try:
-        record = of_plain(Record, {**told, "notes": said, "when": datetime.now(UTC).isoformat(timespec="seconds")})
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        record = of_plain(Record, {**told, "notes": said, "measuring": measuring(words), "when": when})
         return replace(record, own_seconds=_own(observed)) if len(observed) > 1 else record
     except (ValidationError, KeyError, IndexError, TypeError, ValueError) as error:
         raise DataError(
             f"what the processes of `{shlex.join(words)}` observed cannot be read: {printable(str(error), 300)}. Another"
             " version of Dynotune is installed in the script's environment."
         ) from error
+
+
+def measuring(words: Sequence[str]) -> str:
+    """`Record.measuring` of TRL's own command, which takes any setting as a flag. Of a script nothing is known of its flags:
+    empty."""
+    if not any(Path(word).name == "trl" and after in METHODS for word, after in pairwise(words)):
+        return ""
+    said = shlex.join(without_secret_words(words))
+    return f"dynotune bench -- {said} :: {said} {{change}}"
 
 
 def _own(observed: Sequence[Mapping[str, Any]]) -> dict[int, float]:
