@@ -50,6 +50,35 @@ def test_an_arm_that_never_is_level_ends_and_says_so() -> None:
     assert always.note == "NOT STATIONARY after 50 steps and 5 s of warming up: 1 compilation at step 50."
 
 
+def test_of_long_steps_fewer_are_enough() -> None:
+    assert warmed([3.9] * 20).steps == 4
+    assert warmed([1.8] * 20).steps == 6
+    assert warmed([1.8, 1.8, 1.8, 1.6, 1.6, 1.6, 1.5, *[1.5] * 20]).steps > 6, "control: they still fall"
+
+
+def test_memory_that_grows_counts_by_what_it_takes_of_a_step() -> None:
+    def steps_of(seconds: float, segments: int) -> int:
+        warming = WarmingUp({"segments": 0})
+        for i in range(1, 40):
+            if warming.over:
+                break
+            warming.step(seconds, {"segments": segments * min(i, 8)})
+        return warming.steps
+
+    assert steps_of(4.0, 10) == 4, "10 ms of 4 s"
+    assert steps_of(0.3, 10) == 18, "10 ms of 300: it is warm ten steps behind the last"
+
+
+@given(st.lists(st.floats(0.01, 10), min_size=1, max_size=12))
+def test_so_many_steps_as_are_said_to_be_lacking_are_asked_for(seconds: list[float]) -> None:
+    warming = WarmingUp({})
+    for one in seconds:
+        warming.step(one, {})
+    assert warming.lacking >= 1
+    if warming.stationary:
+        assert warming.lacking == 1
+
+
 def test_two_minutes_are_the_most() -> None:
     assert warmed([50.0] * 10).steps == 3
 

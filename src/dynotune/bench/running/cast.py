@@ -154,7 +154,7 @@ class Cast:
         first = 1
         first_step, tokens = 0.0, 0
         while warming is None or not warming.over:
-            steps = 1 if warming is None else CHUNK
+            steps = 1 if warming is None else min(CHUNK, warming.lacking)
             taken = hand.do("take", first=first, steps=steps, discarded=0, watches_counters=True)
             if warming is None:
                 first_step = taken["seconds"]

@@ -16,6 +16,15 @@ from statistics import median
 LEVEL_STEPS = 5
 """Steps whose median is compared with that of as many before them."""
 
+LEVEL_SECONDS = 5.0
+"""Of steps that take long fewer are compared, as many as fill this: what makes a short step uneven averages out in them."""
+
+LEAST_LEVEL_STEPS = 2
+
+SEGMENT_SECONDS = 1e-3
+"""That a new segment of device memory takes, with room. In a step of 4 s ten of them are no event; with real data, whose
+lengths differ, they come for dozens of steps (seen on an H200: 101 s of warming up for steps of 3.9 s)."""
+
 LEVEL_SHARE = 0.02
 LEVEL_DEVIATIONS = 3.0
 """Median absolute deviations of a step that two medians may be apart, where that is wider."""
@@ -46,11 +55,11 @@ def in_words(moves: Mapping[str, int]) -> str:
     return ", ".join(f"{n} {COUNTERS.get(name, (name, name))[n != 1]}" for name, n in moves.items())
 
 
-def level(step_seconds: Sequence[float]) -> bool:
-    """Whether the last steps take as long as those before them, up to noise."""
-    if len(step_seconds) < 2 * LEVEL_STEPS:
+def level(step_seconds: Sequence[float], steps: int = LEVEL_STEPS) -> bool:
+    """Whether the last steps, so many, take as long as those before them, up to noise."""
+    if len(step_seconds) < 2 * steps:
         return False
-    before, last = step_seconds[-2 * LEVEL_STEPS : -LEVEL_STEPS], step_seconds[-LEVEL_STEPS:]
+    before, last = step_seconds[-2 * steps : -steps], step_seconds[-steps:]
     middle = median(before)
     # Steps that fall deviate from their median as noisy ones do, but not from step to step, where two steps' noise adds up.
     changes = [b - a for a, b in pairwise((*before, *last))]
@@ -85,6 +94,9 @@ class WarmingUp:
     _quiet: list[float] = field(default_factory=list)
     """Paces of the steps since something moved last."""
 
+    _quiet_seconds: list[float] = field(default_factory=list)
+    """Of the same steps."""
+
     def step(self, seconds: float, counters: Mapping[str, int], work: float = 1.0) -> None:
         """Take in one step: its seconds, the counters behind it, and its work in a unit of the caller's."""
         self.steps += 1
@@ -93,14 +105,29 @@ class WarmingUp:
         self.counters = dict(counters)
         if moves:
             self.events.append(f"{in_words(moves)} at step {self.steps}")
+        if moves.keys() - {"segments"} or moves.get("segments", 0) * SEGMENT_SECONDS > LEVEL_SHARE * seconds:
             self._quiet.clear()
+            self._quiet_seconds.clear()
         else:
             self._quiet.append(seconds / work)
+            self._quiet_seconds.append(seconds)
 
     @property
     def stationary(self) -> bool:
-        """Nothing moved during the last ten steps, and they were level."""
-        return level(self._quiet)
+        """Nothing that takes time moved during the last ten steps, or fewer where they take long, and they were level."""
+        return level(self._quiet, self._level_steps)
+
+    @property
+    def lacking(self) -> int:
+        """Steps without an event that it takes at least until it is warm, 1 or more."""
+        return max(1, 2 * self._level_steps - len(self._quiet))
+
+    @property
+    def _level_steps(self) -> int:
+        if not self._quiet_seconds:
+            return LEVEL_STEPS
+        fill = math.ceil(LEVEL_SECONDS / max(median(self._quiet_seconds), 1e-9))
+        return min(LEVEL_STEPS, max(LEAST_LEVEL_STEPS, fill))
 
     @property
     def over(self) -> bool:
@@ -112,7 +139,9 @@ class WarmingUp:
         """What the reader must know, as a sentence; empty where the arm is warm."""
         if self.stationary:
             return ""
-        why = self.events[-1] if self.events and len(self._quiet) < 2 * LEVEL_STEPS else "its steps were not level"
+        why = (
+            self.events[-1] if self.events and len(self._quiet) < 2 * self._level_steps else "its steps were not level"
+        )
         return f"NOT STATIONARY after {self.steps} steps and {self.seconds:.0f} s of warming up: {why}."
 
 
