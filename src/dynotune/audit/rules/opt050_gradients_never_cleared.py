@@ -1,11 +1,13 @@
-"""OPT050: gradients of all steps add up, since nothing clears them."""
+"""OPT050: gradients of all steps add up, since nothing clears them; or they are cleared before they are used."""
 
+import ast
+import itertools
 import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
-from dynotune.audit.facts.steps import loops
+from dynotune.audit.facts.steps import Loop, loops, place_of
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -15,6 +17,56 @@ _CLEARS = re.compile(
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
+    yield from _never(script)
+    yield from _too_early(script)
+
+
+def _too_early(script: Script) -> Iterator[Said]:
+    """Cleared right before the update, behind the backward pass."""
+    for loop in loops(script):
+        steps = {(call.place.line, call.place.column): call for call in loop.optimizer_steps}
+        cleared = {(call.place.line, call.place.column) for call in loop.has("zero_grad")}
+        behind = [call.place for call in loop.has("backward")]
+        for body in _bodies(script, loop):
+            calls = [_called(statement) for statement in body]
+            for first, second in itertools.pairwise(range(len(calls))):
+                at, then = calls[first], steps.get(calls[second] or (0, 0))
+                if at not in cleared or then is None or not any(place.line < body[first].lineno for place in behind):
+                    continue
+                yield Finding(
+                    f"`zero_grad()` runs between the backward pass and `{then.on}.step()`: the update sees no gradient, and"
+                    " only weight decay moves the weights.",
+                    place=place_of(script, body[first]),
+                    evidence=Evidence(Level.TEXT, {"cleared": "before the update"}),
+                    stake=Stake(AtStake.RESULT),
+                    remedy=Remedy(
+                        Risk.BEHAVIOURAL,
+                        "Clear after the update.",
+                        accuracy="The model learns.",
+                        measure="Watch the loss.",
+                    ),
+                    also=(then.place,),
+                )
+
+
+def _bodies(script: Script, loop: Loop) -> Iterator[list[ast.stmt]]:
+    """Runs of statements in the loop."""
+    for node in ast.walk(script.tree):
+        for name in ("body", "orelse"):
+            body = getattr(node, name, None)
+            if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
+                first, last = body[0].lineno, body[-1].end_lineno or 0
+                if loop.place.line < first and last <= loop.place.end_line:
+                    yield body
+
+
+def _called(statement: ast.stmt) -> tuple[int, int] | None:
+    """Where the call of a statement that is nothing else begins."""
+    is_call = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+    return (statement.lineno, statement.col_offset + 1) if is_call else None
+
+
+def _never(script: Script) -> Iterator[Said]:
     if _CLEARS.search(script.source):
         return
     for loop in loops(script):
@@ -49,18 +101,25 @@ for batch in train_loader:
 RULE = Rule(
     code="OPT050",
     name="gradients-never-cleared",
-    summary="A training loop never clears its gradients.",
+    summary="A training loop never clears its gradients, or clears them before the update.",
     group=Group.CORRECTNESS,
     subject=Subject.SCRIPT,
     check=check,
     page=Page(
         what="`backward()` adds to `.grad`. Only `zero_grad()` (or setting `.grad = None`) starts a step afresh.",
         why="Every update follows the sum of all gradients so far: it trains, and to another end.",
-        detected="E0: a loop with a backward pass and an optimizer's step, in a file that clears no gradient anywhere.",
+        detected="E0: a loop with a backward pass and an optimizer's step, in a file that clears no gradient anywhere; or"
+        " `zero_grad()` right before the step, behind the backward pass.",
         proven="The gradient's norm grows from step to step.",
         deliberate=("The gradients are cleared in a file that the loop calls.",),
         sources=("PyTorch's documentation of `Optimizer.zero_grad`",),
     ),
     bad=Example({"train.py": _LOOP}, says="nothing clears"),
     good=Example({"train.py": f"{_LOOP}    optimizer.zero_grad(set_to_none=True)\n"}),
+    also_bad=(
+        Example(
+            {"train.py": _LOOP.replace("    optimizer.step", "    optimizer.zero_grad()\n    optimizer.step")},
+            says="between the backward pass",
+        ),
+    ),
 )

@@ -1,0 +1,97 @@
+"""DAT007: a trainer evaluates on the rows that it trains on."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.steps import place_of
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_PART = re.compile(r"\.(select|shuffle|take)\(|\[\s*(train)?\s*:")
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    for node in ast.walk(script.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        given = {one.arg: one.value for one in node.keywords if one.arg}
+        train, test = given.get("train_dataset"), given.get("eval_dataset")
+        if train is None or test is None or isinstance(test, ast.Constant):
+            continue
+        trained, tested = ast.unparse(train), ast.unparse(test)
+        if trained != tested and not (tested.startswith(f"{trained}.") and _PART.match(tested[len(trained) :])):
+            if not _same_file(script, trained, tested):
+                continue
+            how = "is loaded from rows of"
+        else:
+            how = "is" if trained == tested else "is a part of"
+        yield Finding(
+            f"`eval_dataset={tested}` {how} `{trained}`, which is trained on: the evaluation says how well rows are"
+            " remembered, and would choose a checkpoint by that.",
+            place=place_of(script, test),
+            evidence=Evidence(Level.TEXT, {"train_dataset": trained, "eval_dataset": tested}),
+            stake=Stake(AtStake.FIGURES),
+            remedy=Remedy(
+                Risk.BEHAVIOURAL,
+                "Hold rows out: `parts = rows.train_test_split(0.02, seed=0)`, and give each trainer argument its"
+                " part.",
+                effort=Effort.MINUTES,
+            ),
+            also=(place_of(script, train),),
+        )
+
+
+def _same_file(script: Script, trained: str, tested: str) -> bool:
+    """Both names are given by one `load_dataset` each, of the same source; training takes all of a split, evaluation a part
+    of it or the same."""
+    one, two = _loaded(script, trained), _loaded(script, tested)
+    if one is None or two is None or one is two:
+        return False
+    source = [
+        {name: setting.value for name, setting in call.arguments.items() if name != "split"} for call in (one, two)
+    ]
+    parts = [call.arguments["split"].value if "split" in call.arguments else None for call in (one, two)]
+    if source[0] != source[1] or not all(
+        setting.is_known for call in (one, two) for setting in call.arguments.values()
+    ):
+        return False
+    whole, part = parts
+    return isinstance(whole, str) and isinstance(part, str) and whole.isidentifier() and part.partition("[")[0] == whole
+
+
+def _loaded(script: Script, name: str) -> Call | None:
+    calls = [call for call in script.calls_of("load_dataset") if call.result == name]
+    bound = len(re.findall(rf"(?m)^\s*{re.escape(name)}\s*=", script.source))
+    return calls[0] if len(calls) == 1 and bound == 1 else None
+
+
+_SCRIPT = """from datasets import load_dataset
+from trl import SFTConfig, SFTTrainer
+
+rows = load_dataset("json", data_files="chats.jsonl", split="train")
+parts = rows.train_test_split(0.02, seed=0)
+args = SFTConfig(output_dir="out", eval_strategy="epoch")
+SFTTrainer("Qwen/Qwen2.5-0.5B", args=args, train_dataset={}, eval_dataset={}).train()
+"""
+RULE = Rule(
+    code="DAT007",
+    name="evaluated-on-training-rows",
+    summary="A trainer evaluates on the rows that it trains on.",
+    group=Group.DATA,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="The evaluation's loss is to say how the model does on rows that it has not seen.",
+        why="On training rows it falls for ever, early stopping never stops, and the best checkpoint is the last.",
+        detected="E0: `eval_dataset` is what `train_dataset` is, a selection of it, or loaded from a part of the"
+        " same split.",
+        proven="Compare with the loss on rows that were held out before training.",
+        deliberate=("Both losses are watched, and another set is held out elsewhere.", "A test of the code."),
+        sources=("transformers' documentation of `Trainer`",),
+    ),
+    bad=Example({"train.py": _SCRIPT.format("rows", "rows.select(range(200))")}, says="is a part of"),
+    good=Example({"train.py": _SCRIPT.format('parts["train"]', 'parts["test"]')}),
+)

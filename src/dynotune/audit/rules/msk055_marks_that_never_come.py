@@ -1,0 +1,143 @@
+"""MSK055: answers are looked for by a mark that the rendered rows do not have."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.steps import text_at
+from dynotune.audit.facts.together import code, together
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+MARKS: Mapping[str, re.Pattern[str]] = {
+    "ChatML": re.compile(r"<\|im_start\|>"),
+    "Llama 3": re.compile(r"<\|start_header_id\|>"),
+    "Llama 2 and Mistral": re.compile(r"\[/INST\]"),
+    "Gemma": re.compile(r"<start_of_turn>"),
+    "Phi 3 and Zephyr": re.compile(r"<\|assistant\|>"),
+    "Alpaca": re.compile(r"^###|\n###"),
+}
+"""What begins an answer, by template."""
+
+MODELS: tuple[tuple[str, str], ...] = (
+    (r"qwen-?(1\.5|2|2\.5|3)[\w.-]*(instruct|chat)|qwen-?3-[\d.]+b$", "ChatML"),
+    (r"llama-3[\w.-]*instruct", "Llama 3"),
+    (r"llama-2[\w.-]*chat|mistral-7b-instruct|mixtral[\w.-]*instruct", "Llama 2 and Mistral"),
+    (r"gemma-[\w.-]*it\b", "Gemma"),
+    (r"phi-3[\w.-]*instruct|zephyr-7b", "Phi 3 and Zephyr"),
+)
+"""The template that a model's own tokenizer has."""
+
+NAMED: Mapping[str, str] = {
+    "chatml": "ChatML",
+    "qwen": "ChatML",
+    "llama-3": "Llama 3",
+    "llama3": "Llama 3",
+    "mistral": "Llama 2 and Mistral",
+    "llama": "Llama 2 and Mistral",
+    "gemma": "Gemma",
+    "phi-3": "Phi 3 and Zephyr",
+    "zephyr": "Phi 3 and Zephyr",
+    "alpaca": "Alpaca",
+}
+"""What Unsloth's `get_chat_template` calls them, by the beginnings of names, longest first."""
+
+_ARGUMENTS = ("response_template", "response_part", "instruction_part", "instruction_template")
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    for call in script.calls_of("DataCollatorForCompletionOnlyLM", "train_on_responses_only"):
+        given = [call.arguments[name] for name in _ARGUMENTS if name in call.arguments]
+        if call.name.endswith("OnlyLM") and (first := call.arguments.get("0")) is not None:
+            given.append(first)
+        for setting in given:
+            if not isinstance(setting.value, str) or not setting.value.strip():
+                continue
+            mark = setting.value
+            used = next((name for name, pattern in MARKS.items() if pattern.search(mark)), "")
+            rendered, by = _rendered(together(script, project))
+            if _written(mark, call, script, project) or not used or not rendered or rendered == used:
+                continue
+            yield Finding(
+                f"Answers are looked for by `{mark.strip()}`, {used}'s mark, and rows are rendered in {rendered}'s"
+                f" template"
+                f" ({by}): it never comes, so every label is masked, or none.",
+                place=setting.place if setting.place.line else call.place,
+                evidence=Evidence(Level.TEXT, {"mark": mark.strip(), "mark of": used, "template": rendered}),
+                stake=Stake(AtStake.RESULT),
+                remedy=Remedy(
+                    Risk.BEHAVIOURAL,
+                    "Take the mark from a rendered row (`tokenizer.apply_chat_template(row, tokenize=False)`).",
+                    accuracy="The loss is on the answers.",
+                    measure="Print the labels of one batch that are not -100.",
+                ),
+            )
+            break
+
+
+def _written(mark: str, call: Call, script: Script, project: Project) -> bool:
+    """The mark stands in text of the script's own, besides where it is looked for."""
+    core = mark.strip().strip("\\n")
+    own = text_at(script, call.place).count(core)
+    everywhere = sum(code(one).count(core) for one in together(script, project))
+    definitions = len(
+        re.findall(r"(?i)\w*(template|part|marker|mark)\w*\s*=\s*[rf]?[\"'][^\"'\n]*" + re.escape(core), code(script))
+    )
+    return everywhere > max(own, definitions)
+
+
+def _rendered(near: Sequence[Script]) -> tuple[str, str]:
+    """The template that rows are rendered in, and by what it is known. Empty: not known, or several."""
+    found: dict[str, str] = {}
+    for one in near:
+        for call in one.calls_of("get_chat_template"):
+            setting = call.arguments.get("chat_template") or call.arguments.get("1")
+            name = setting.value if setting is not None else None
+            start = next(
+                (start for start in sorted(NAMED, key=len, reverse=True) if str(name).lower().startswith(start)), ""
+            )
+            found[NAMED.get(start, "")] = f"`get_chat_template(..., {name!r})`"
+    if not found:
+        for one in near:
+            if "chat_template =" in one.source or "chat_template=" in one.source:
+                return "", ""
+            for call in one.calls_of("from_pretrained"):
+                setting = call.arguments.get("0") or call.arguments.get("model_name")
+                last = str(setting.value).rpartition("/")[2].lower() if setting is not None else ""
+                for pattern, name in MODELS:
+                    if re.search(pattern, last):
+                        found[name] = f"`{setting.value if setting else ''}`'s own"
+    return next(iter(found.items())) if len(found) == 1 else ("", "")
+
+
+_SCRIPT = """from unsloth import FastLanguageModel
+from unsloth.chat_templates import get_chat_template, train_on_responses_only
+
+model, tokenizer = FastLanguageModel.from_pretrained("unsloth/Llama-3.2-1B-Instruct", max_seq_length=2048)
+tokenizer = get_chat_template(tokenizer, chat_template="llama-3.1")
+trainer = train_on_responses_only(trainer, instruction_part="{0}user{1}", response_part="{0}assistant{1}")
+"""
+RULE = Rule(
+    code="MSK055",
+    name="marks-that-never-come",
+    summary="Answers are looked for by a mark that rendered rows do not have.",
+    group=Group.CORRECTNESS,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="A collator that trains on answers alone finds where they begin by a text, which belongs to one chat"
+        " template.",
+        why="Where the text never comes every label of the row is -100, with a warning for each; some versions"
+        " leave all of"
+        " them.",
+        detected="E0: the marks that are given, by family; and the template: `get_chat_template`'s, or the model's"
+        " own by its"
+        " name. Not said where the script writes the mark into its rows itself, or sets a template.",
+        proven="Print the labels of one batch that are not -100.",
+        deliberate=("A template is put into the tokenizer's files elsewhere.",),
+        sources=("Unsloth's `chat_templates.py`", "TRL 0.19's `DataCollatorForCompletionOnlyLM`"),
+    ),
+    bad=Example({"train.py": _SCRIPT.format("<|im_start|>", "\\n")}, says="ChatML's mark"),
+    good=Example({"train.py": _SCRIPT.format("<|start_header_id|>", "<|end_header_id|>")}),
+)
