@@ -38,6 +38,20 @@ class Subject(StrEnum):
     """Everything at once, for what lies between files."""
 
 
+NONE_OF = {
+    Subject.JOB: "no training job was found",
+    Subject.SCRIPT: "no Python script was read",
+    Subject.LAUNCH: "no command that starts training was found",
+    Subject.CONFIG: "no configuration was read",
+    Subject.ENVIRONMENT: "the environment was not looked at (`--env`)",
+    Subject.DATA: "no data was given (`--data FILE`)",
+    Subject.RUN: "no run was given (`--run RUN_DIR`)",
+    Subject.PROFILE: "no command was run (`-- python train.py`)",
+    Subject.PROJECT: "nothing was read that rules could be asked about",
+}
+"""Why rules about a subject could not be checked, where there is none."""
+
+
 class Group(StrEnum):
     PERFORMANCE = "performance"
     CORRECTNESS = "correctness"

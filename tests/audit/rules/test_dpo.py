@@ -34,7 +34,7 @@ def test_a_reference_at_every_step() -> None:
         {"sync_ref_model": True},
         {"max_steps": 100},
         {"use_peft": UNKNOWN},
-        {"use_peft": False, "model_name_or_path": "mine"},
+        {"use_peft": False, "model_name_or_path": "mine", "num_train_epochs": 1},
     ],
 )
 def test_a_reference_that_costs_nothing_more(other: dict[str, Any]) -> None:

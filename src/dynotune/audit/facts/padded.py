@@ -50,6 +50,7 @@ def padded_to_a_limit(job: Job, project: Project) -> Iterator[Padded]:
                 if length is None or length > SHORT:
                     yield Padded(said if here else call.place, 'padding="max_length"', length)
         yield from _collators(script)
+        yield from by_hand(script)
 
 
 def _to_max_length(call: Call) -> bool:
@@ -82,6 +83,32 @@ def _collators(script: Script) -> Iterator[Padded]:
                 length = int(found) if found.isdigit() else fixed.get(found)
                 if length is None or length > SHORT:
                     yield Padded(place_of(script, node), ast.unparse(node), length)
+                break
+
+
+_LIMIT = (
+    r"(?:[\w.]*max_?(?:seq_?|source_?)?len(?:gth)?|[\w.]*(?:block_size|cutoff_len|seq_len(?:gth)?|context_length)"
+    r"|[A-Z][A-Z0-9_]+)"
+)
+"""What a fixed width is called."""
+
+_ROOM = re.compile(rf"(?:(\w+) = )?\(?\b({_LIMIT}) - len\(")
+
+
+def by_hand(script: Script) -> Iterator[Padded]:
+    """`ids + [pad] * (max_length - len(ids))` in a function that gives a row an attention mask."""
+    for function in ast.walk(script.tree):
+        if not isinstance(function, ast.FunctionDef) or _NOT_TRAINING.search(function.name):
+            continue
+        whole = ast.unparse(function)
+        if "attention_mask" not in whole or _PACKS.search(whole):
+            continue
+        for node in ast.walk(function):
+            text = ast.unparse(node) if isinstance(node, ast.Assign | ast.BinOp) else ""
+            found = _ROOM.match(text) if isinstance(node, ast.Assign) else _ROOM.search(text)
+            fills = found and (re.search(rf"\] \* {found[1]}\b", whole) if found[1] else re.search(r"\] \* \(", text))
+            if found and fills and not re.search(rf"\b{re.escape(found[2])} = [^\n]*\bmax\(", script.source):
+                yield Padded(place_of(script, node), text if len(text) < 60 else found[0].strip("( "), None)
                 break
 
 

@@ -24,6 +24,20 @@ class NotRead:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """A package that a file of the project asks for."""
+
+    name: str
+    """As registries compare names: small letters, one dash."""
+
+    operator: str
+    """`==`, `>=`, ...; empty: any version."""
+
+    version: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
 class Project:
     root: str
     """The folder that places are relative to."""
@@ -38,6 +52,9 @@ class Project:
     environment: Environment | None = None
     profile: Any = None
     """A record of `dynotune profile`, where a command was given."""
+
+    asked: Sequence[Asked] = ()
+    """Packages that its requirements, images and installing commands name."""
 
     not_read: Sequence[NotRead] = ()
     texts: Mapping[str, str] = field(default_factory=dict)

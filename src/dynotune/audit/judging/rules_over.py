@@ -7,20 +7,8 @@ from typing import Any
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.finding import Finding, NotChecked
-from dynotune.audit.rule import Rule, Subject
+from dynotune.audit.rule import NONE_OF, Rule, Subject
 from dynotune.audit.secret_values import Secrets
-
-NONE_OF = {
-    Subject.JOB: "no training job was found",
-    Subject.SCRIPT: "no Python script was read",
-    Subject.LAUNCH: "no command that starts training was found",
-    Subject.CONFIG: "no configuration was read",
-    Subject.ENVIRONMENT: "the environment was not looked at (`--env`)",
-    Subject.DATA: "no data was given (`--data FILE`)",
-    Subject.RUN: "no run was given (`--run RUN_DIR`)",
-    Subject.PROFILE: "no command was run (`-- python train.py`)",
-    Subject.PROJECT: "nothing was read that rules could be asked about",
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dynotune.audit.facts.launch import SHELL, Allocation, Launch
 from dynotune.audit.facts.project import NotRead, Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.place import Place
+from dynotune.audit.read.asked_packages import asked_packages
 from dynotune.audit.read.configs import PERHAPS_JSON, SUFFIXES, NotReadableError, job_of, read_config
 from dynotune.audit.read.extended import leniently, own_fields, reads_configurations
 from dynotune.audit.read.launched import Sources, jobs_of_launch
@@ -81,6 +82,7 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
         launches=found.launches,
         allocations=found.allocations,
         configs=list(found.configs.values()),
+        asked=asked_packages(root, found.texts),
         not_read=_shortened(found.not_read),
         texts=found.texts,
         documents=found.documents,

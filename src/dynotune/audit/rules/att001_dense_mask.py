@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import attention, given, max_length, micro_batch, on_gpu
-from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -19,6 +19,8 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     if job.trainer not in (Trainer.TRL, Trainer.LLAMA_FACTORY) or not on_gpu(job):
         return
     if job.trainer is Trainer.TRL:
+        if job.method is Method.DPO:
+            return  # its batches are padded, whatever the keys say (CFG005)
         isolated = job.get("packing") is True and job.get("packing_strategy", "bfd") in ("bfd", "bfd_split")
         flat = isolated or job.get("padding_free") is True
     else:
@@ -86,7 +88,8 @@ RULE = Rule(
     page=Page(
         what="TRL lays packed documents out in one long row and isolates them by their positions. Flash attention takes"
         " that as it is; for `sdpa` and `eager`, transformers builds a mask of every token against every other.",
-        why="The mask grows with the square of the batch's tokens, no flash kernel takes it, and grouped heads are copied.",
+        why="The mask grows with the square of the batch's tokens, no flash kernel takes it, and grouped heads are"
+        " copied.",
         detected="E1: the resolved packing, batch, length and attention. With a profile (E3), by the kernels' names.",
         proven="`dynotune profile -- python train.py` names the attention kernels of a step.",
         deliberate=(

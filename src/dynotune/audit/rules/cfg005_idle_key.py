@@ -1,5 +1,6 @@
 """CFG005: a key that the trainer reads and that does nothing in this job."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -7,6 +8,8 @@ from dynotune.audit.change import Change, Edit
 from dynotune.audit.facts.asked import at_least, given
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Call
+from dynotune.audit.facts.steps import text_at
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -66,6 +69,48 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             remedy=Remedy(Risk.SAFE, "Remove it.", (job.remove(name),)),
         )
     yield from _padding_free(job)
+    yield from _of_a_made_model(job, project)
+
+
+def _of_a_made_model(job: Job, project: Project) -> Iterator[Said]:
+    """`model_init_kwargs` of a configuration, where the script hands TRL a model and not its name."""
+    key = given(job, "model_init_kwargs") or job.setting("model_init_kwargs")
+    if job.trainer is not Trainer.TRL or key is None or not key.value:
+        return
+    for script in project.scripts:
+        if script.file not in job.files or script.file == key.place.file:
+            continue
+        for call in script.calls_of("SFTTrainer", "DPOTrainer"):
+            named = re.search(r"\bmodel\s*=\s*(\w+)\s*[,)]|Trainer\(\s*(\w+)\s*,", text_at(script, call.place))
+            made = [one for one in script.calls if named and one.result == (named[1] or named[2])]
+            if made and all(_loads(one, project) for one in made):
+                yield Finding(
+                    "`model_init_kwargs` does nothing here: the script loads the model itself and hands it to the"
+                    " trainer,"
+                    " which reads these only where it loads one by its name.",
+                    place=key.place,
+                    evidence=Evidence(Level.RESOLVED, {"model": made[0].name}),
+                    stake=Stake(AtStake.RESULT),
+                    remedy=Remedy(
+                        Risk.BEHAVIOURAL,
+                        "Give them where the model is loaded, or hand the trainer its name.",
+                        accuracy="Another type of the weights may come out.",
+                    ),
+                    also=(made[0].place,),
+                )
+                return
+
+
+def _loads(call: Call, project: Project) -> bool:
+    """A call that gives a model: `from_pretrained`, or a function of the project that calls it."""
+    if call.name.endswith("from_pretrained"):
+        return True
+    last = call.name.rpartition(".")[2]
+    return any(
+        one.name.endswith("from_pretrained") and "Model" in one.name and any(held.name == last for held in one.around)
+        for script in project.scripts
+        for one in script.calls
+    )
 
 
 def _padding_free(job: Job) -> Iterator[Said]:

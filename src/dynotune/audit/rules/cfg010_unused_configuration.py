@@ -9,6 +9,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.setting import Setting, Unknown
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
+from dynotune.audit.read.configs.hydra import composed, primary_of
 from dynotune.audit.read.configs.job import TRAINERS
 from dynotune.audit.read.extended import reads_configurations
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -18,6 +19,40 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
 
 def check(project: Project, whole: Project) -> Iterator[Said]:
+    yield from _files(project)
+    yield from _options(project)
+
+
+def _options(project: Project) -> Iterator[Said]:
+    """Files of a group of Hydra's that no list of defaults and no command selects."""
+    started = {primary for script in project.scripts if (primary := primary_of(script)) is not None}
+    if len(started) != 1 or not project.launches:
+        return
+    found = composed({config.file: config for config in project.configs}, *started.pop())
+    if found is None:
+        return
+    used = {config.file for _, config in found.parts}
+    groups = {PurePosixPath(file).parent for package, config in found.parts if package for file in (config.file,)}
+    for config in project.configs:
+        path = PurePosixPath(config.file)
+        if path.parent not in groups or config.file in used:
+            continue
+        word = re.compile(rf"(?<![\w-]){re.escape(path.stem)}(?![\w-])")
+        texts = {**project.documents, **project.texts}
+        if any(word.search(text) for name, text in texts.items() if name != config.file):
+            continue
+        yield Finding(
+            f"No command and no list of defaults selects `{path.parent.name}={path.stem}`.",
+            place=Place(config.file, 1),
+            evidence=Evidence(Level.TEXT, {"group": path.parent.name, "selected": sorted(used)}),
+            stake=Stake(AtStake.CLARITY),
+            remedy=Remedy(
+                Risk.OPERATIONAL, "Select it where it was meant to be used, or say at its head what it is kept for."
+            ),
+        )
+
+
+def _files(project: Project) -> Iterator[Said]:
     named = {name for launch in project.launches for name in launch.configs}
     known = {config.file: config for config in project.configs if config.kind in TRAINERS}
     started = {TRAINERS[known[name].kind][0] for name in named & set(known)}
@@ -76,7 +111,8 @@ RULE = Rule(
     page=Page(
         what="The project's commands start training, and a configuration of the same trainer is named nowhere.",
         why="Changes to it do nothing; a stale copy is taken for the one that ran.",
-        detected="E0: no shell script, Makefile, Python file, Markdown file or configuration has its name. Not asked where a"
+        detected="E0: no word of a file of Hydra's group in any other file; no shell script, Makefile, Python file,"
+        " Markdown file or configuration has its name. Not asked where a"
         " command takes its configuration as an argument, or, where none is named at all, where a script reads any.",
         proven="Search the project for its name.",
         deliberate=("It is started by hand, or by a scheduler that is configured elsewhere.",),

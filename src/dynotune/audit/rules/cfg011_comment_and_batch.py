@@ -23,6 +23,11 @@ _ANSWERS = re.compile(
     r"|(?:loss|train\w*)\b[^.]*\bonly\b[^.]*\b(?:answers?|responses?|completions?|assistant|repl(?:y|ies))\b",
     re.IGNORECASE,
 )
+_APART = re.compile(
+    r"\b(never|not|cannot|can't|don't|doesn't|no)\b[^.]*\b(see|sees|attend|attends|leak|leaks|look|mix|contaminat\w*)\b"
+    r"|\b(isolated|kept apart|separate documents)\b",
+    re.IGNORECASE,
+)
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
 
@@ -31,6 +36,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         if (claimed := claimed_batch(text)) is not None:
             yield from _batch(job, claimed, Place(file, line))
         yield from _of_the_loss(job, file, line, text)
+        yield from _of_isolation(job, file, line, text)
         setting = job.setting("attn_implementation")
         if (
             setting is not None
@@ -76,6 +82,24 @@ def _of_the_loss(job: Job, file: str, line: int, text: str) -> Iterator[Said]:
                 ),
                 also=(Place(file, line),),
             )
+
+
+def _of_isolation(job: Job, file: str, line: int, text: str) -> Iterator[Said]:
+    """The comment at the keys of packing says that documents are kept apart, and `wrapped` joins them."""
+    key = job.setting("packing_strategy")
+    if key is None or key.value != "wrapped" or job.get("packing") is not True or key.place.file != file:
+        return
+    if _APART.search(text[:300]) and 0 <= key.place.line - line <= 4:
+        yield Finding(
+            "The comment says that packed documents do not see each other, and `packing_strategy: wrapped` joins"
+            " them: they"
+            " do.",
+            place=Place(file, line),
+            evidence=Evidence(Level.RESOLVED, {"comment": text, "packing_strategy": "wrapped"}),
+            stake=Stake(AtStake.CLARITY),
+            remedy=Remedy(Risk.BEHAVIOURAL, "Set `packing_strategy: bfd`, or mend the comment."),
+            also=(key.place,),
+        )
 
 
 def _in_launchers(job: Job, project: Project, known: set[str]) -> Iterator[tuple[str, int, str]]:
@@ -141,7 +165,8 @@ RULE = Rule(
     subject=Subject.JOB,
     check=check,
     page=Page(
-        what="Comments such as `# effective batch size 64`, or `# flash attention` beside `attn_implementation: sdpa`, are"
+        what="Comments such as `# effective batch size 64`, or `# flash attention` beside `attn_implementation:"
+        " sdpa`, are"
         " compared with what the settings come to.",
         why="A batch is changed, its comment is not, and the next run is planned by the comment: the learning rate"
         " is kept for a batch that is not trained.",

@@ -31,7 +31,12 @@ def _by_a_trainer(job: Job) -> Iterator[Said]:
 
 def _by_a_call(script: Script) -> Iterator[Said]:
     hugging_face = any(call.name.startswith(("transformers.", "peft.")) for call in script.calls)
-    kept = re.search(r"save_pretrained|safetensors", script.source)
+    kept = re.search(
+        r"(model|policy|net|llm|unwrapped|merged|\))\.save_pretrained|\.save_model\(|safetensors[\w.]* import .*save"
+        r"|save_file\(",
+        script.source,
+    )
+    tensors = any(name.startswith("safetensors") for name in script.imports.values())
     for call in script.calls_of("save_pretrained", "save_model"):
         given = call.arguments.get("safe_serialization")
         if given is not None and given.value is False:
@@ -41,15 +46,21 @@ def _by_a_call(script: Script) -> Iterator[Said]:
         if call.name != "torch.save":
             continue
         what = re.match(rf"[\w.]*save\(\s*({_MODEL})(\.state_dict\(\))?\s*,", text_at(script, call.place))
-        if what is None or (what[2] and (kept or not hugging_face)):
+        if what is None or (what[2] and (kept or not (hugging_face or tensors))):
             continue
         if what[2]:
             message = (
-                f"`{what[1]}.state_dict()` is saved as a pickle, without the model's configuration: transformers,"
-                f" PEFT and"
-                " inference servers do not load it as it is."
+                f"`{what[1]}.state_dict()` is saved as a pickle, which says nothing of the model and may hold code."
             )
-            text = f"Use `{what[1]}.save_pretrained(folder)`, which writes safetensors and the configuration."
+            text = "Use `safetensors.torch.save_model`, as for what the file reads."
+            if hugging_face:
+                message = (
+                    f"`{what[1]}.state_dict()` is saved as a pickle: no safetensors, which hubs and servers load by"
+                    " default, and under ZeRO-3 or FSDP not the weights but what is left of them on one rank."
+                )
+                text = (
+                    f"Use `{what[1]}.save_pretrained(folder)` or `trainer.save_model(folder)`, which write safetensors."
+                )
         else:
             message = (
                 f"`torch.save({what[1]}, ...)` pickles the whole object with the paths of its classes: it loads"

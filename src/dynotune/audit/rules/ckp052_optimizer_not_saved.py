@@ -17,6 +17,47 @@ _STATE = re.compile(
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
+    yield from _weights_alone(script)
+    yield from _at_the_end_alone(script)
+
+
+def _at_the_end_alone(script: Script) -> Iterator[Said]:
+    """Several epochs, one save behind them, and no way to begin from anything."""
+    if _STATE.search(script.source) or re.search(
+        r"load_state_dict|checkpoint\w*[\"']?\s*[\])]?\.(pt|load)", script.source
+    ):
+        return
+    if any(name.startswith(".") for name in script.imports.values()) or not script.calls_of("add_argument"):
+        return  # without options it is an example, not a program that somebody goes on with
+    saves = [call for call in script.calls if _saves(call)]
+    for loop in loops(script):
+        epochs = next(
+            (one for call in loop.calls for one in call.around if one.kind == "for" and "epoch" in one.name.lower()),
+            None,
+        )
+        later = [call for call in saves if call.place.line > loop.place.end_line]
+        if not loop.optimizer_steps or epochs is None or not later or len(later) != len(saves):
+            continue
+        if any(_repeated(call) for call in saves) or re.search(r"range\(1\)", epochs.name):
+            continue
+        yield Finding(
+            f"Nothing is saved before all of `for {epochs.name}` is over, and nothing can be gone on from: a run that"
+            " stops begins again at the first row.",
+            place=loop.place,
+            evidence=Evidence(Level.TEXT, {"saved": later[0].name, "optimizer": None}),
+            stake=Stake(AtStake.LOST),
+            remedy=Remedy(
+                Risk.OPERATIONAL,
+                "Save weights, optimizer and step every so often, and load them at the start where they are.",
+                effort=Effort.MINUTES,
+                measure="Kill it and start it again; compare the next losses.",
+            ),
+            also=(later[0].place,),
+        )
+        return
+
+
+def _weights_alone(script: Script) -> Iterator[Said]:
     if _STATE.search(script.source):
         return
     if any(name.startswith(".") for name in script.imports.values()):

@@ -33,6 +33,9 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         high = SHARE * (epochs - 1) / epochs
         stake = Stake(AtStake.TIME, high / 2, high, "H200, 7B LoRA, 2 pairs: 320 against 228 ms a step (the baseline)")
         says = f"the reference runs again at every step of {epochs:g} epochs"
+    elif lora is False and epochs is not None and epochs > 1 and (number(job, "max_steps") or -1) <= 0:
+        stake = Stake(AtStake.MEMORY)
+        says = f"a second model stays in memory and runs again at every step of {epochs:g} epochs"
     else:
         return  # in one epoch each is needed once either way
     yield Finding(
@@ -44,7 +47,8 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             Risk.NUMERIC,
             f"Set `{key}: true`, or train with `dynotune dpo`, which computes them once and checks them at step 0.",
             (job.set("precompute_ref_log_probs", True),),
-            breaks="Set-up takes a pass over the data (54 s for 160 pairs in one measurement). See DPO002 for its cache.",
+            breaks="Set-up takes a pass over the data (54 s for 160 pairs in one measurement). See DPO002 for its"
+            " cache.",
             accuracy="They come from other kernels than the policy's, within rounding.",
             measure="dynotune bench --config dpo.yaml",
         ),

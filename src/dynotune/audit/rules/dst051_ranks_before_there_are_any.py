@@ -8,6 +8,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _ASKS = frozenset({"torch.distributed.get_world_size", "torch.distributed.get_rank", "torch.distributed.barrier"})
@@ -20,7 +21,46 @@ _SPAWNS = frozenset(
 )
 
 
-def check(script: Script, project: Project) -> Iterator[Said]:
+_IN_SHELL = re.compile(r"\$\(\([^\n]{0,200}?\$?\{?\b(WORLD_SIZE|LOCAL_WORLD_SIZE)\b")
+
+
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for script in project.scripts:
+        yield from _in_python(script)
+    for file in sorted({launch.file for launch in project.launches if launch.launcher}):
+        yield from _in_shell(file, project)
+
+
+def _in_shell(file: str, project: Project) -> Iterator[Said]:
+    """Arithmetic with the number of ranks, in the file whose command is yet to make them."""
+    text = project.texts.get(file, "")
+    first = min(launch.place.line for launch in project.launches if launch.file == file and launch.launcher)
+    if re.search(r"(^|\s)(export\s+)?(LOCAL_)?WORLD_SIZE=", text) or re.search(
+        r"^\s*srun\b|mpirun", text, re.MULTILINE
+    ):
+        return
+    for number, line in enumerate(text.split("\n")[: max(first - 1, 0)], 1):
+        found = _IN_SHELL.search(line.partition(" #")[0])
+        if found is None or line.lstrip().startswith("#"):
+            continue
+        yield Finding(
+            f"`{found[1]}` is read before the launcher on line {first} starts the processes that it counts: it is"
+            f" not set, or"
+            " its default is taken, whatever the number of GPUs.",
+            place=Place(file, number),
+            evidence=Evidence(Level.TEXT, {"read": number, "launched": first}),
+            stake=Stake(AtStake.RESULT),
+            remedy=Remedy(
+                Risk.BEHAVIOURAL,
+                "Take the number that the launcher is given (`--nproc_per_node`, times the nodes).",
+                accuracy="What is computed from it (accumulation, learning rate, shares of rows) changes.",
+            ),
+            also=(Place(file, first),),
+        )
+        return
+
+
+def _in_python(script: Script) -> Iterator[Said]:
     yield from _asked_too_early(script)
     yield from _read_by_the_parent(script)
     yield from _asked_at_import(script)
@@ -134,7 +174,7 @@ RULE = Rule(
     name="ranks-before-there-are-any",
     summary="The number of ranks, or the own one, is asked for before the group of processes exists.",
     group=Group.CORRECTNESS,
-    subject=Subject.SCRIPT,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="`get_world_size()` needs a group. `WORLD_SIZE` is set by a launcher for its workers; a file that"

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.script import Script
-from dynotune.audit.facts.steps import loops
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.steps import loops, text_at
+from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -18,6 +19,56 @@ _MOVES = re.compile(
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
+    yield from _trains(script)
+    yield from _generates(script)
+
+
+def _generates(script: Script) -> Iterator[Said]:
+    """A model that is loaded without a place, wrapped or not, and generates, in a file that has a GPU for another."""
+    placed = {"device_map", "quantization_config", "load_in_4bit", "load_in_8bit", "**", "device"}
+    source = code(script)
+    if not re.search(r"device_map|cuda", source) or re.search(r"set_default_device|with torch\.device", source):
+        return
+    for call in script.calls:
+        loads = call.name.startswith("transformers.") and call.name.endswith("from_pretrained")
+        if not loads or not re.search(r"Model|LM\b", call.name) or not call.result or placed & set(call.arguments):
+            continue
+        wrapped = re.compile(rf"\(\s*{re.escape(call.result)}\b")
+        names = {one.result for one in script.calls if one.result and wrapped.search(text_at(script, one.place))}
+        names |= {call.result}
+        asked = [one for one in script.calls if one.name.endswith(".generate") and one.on in names]
+        if not asked or _is_moved(names, source) or _is_moved_at_once(script, call):
+            continue
+        yield Finding(
+            f"`{call.result}` is loaded to the CPU and nothing moves it: `{asked[0].on}.generate(...)` runs there,"
+            f" beside"
+            " the GPU.",
+            place=call.place,
+            evidence=Evidence(Level.TEXT, {"loaded by": call.name, "moved by": None}),
+            stake=Stake(AtStake.TIME),
+            remedy=Remedy(
+                Risk.NUMERIC,
+                'Give `device_map="cuda"`, and move the inputs: `inputs.to(model.device)`.',
+                measure="nvidia-smi while it generates",
+            ),
+            also=(asked[0].place,),
+        )
+        return
+
+
+def _is_moved(names: set[str], source: str) -> bool:
+    any_of = "|".join(map(re.escape, sorted(names)))
+    ways = (rf"\b({any_of})\b[^\n]*\.(to|cuda)\(", rf"(prepare|Trainer)\([^)]*\b({any_of})\b")
+    return any(re.search(way, source) for way in ways)
+
+
+def _is_moved_at_once(script: Script, call: Call) -> bool:
+    """`from_pretrained(...).cuda()`."""
+    behind = "\n".join(script.source.split("\n")[call.place.end_line - 1 :][:3])[call.place.end_column - 1 :]
+    return bool(re.match(r"\s*\.(to|cuda|half|bfloat16|eval\(\)\.(to|cuda))\b", behind))
+
+
+def _trains(script: Script) -> Iterator[Said]:
     loaded = [
         call
         for call in script.calls
@@ -73,7 +124,8 @@ RULE = Rule(
         " one's own must.",
         why="Everything works, and takes tens of times as long. Where batches are moved and the model is not, it"
         " stops.",
-        detected="E0: one model is loaded, a loop trains, and no call of the file moves, prepares or shards anything.",
+        detected="E0: a model generates that no call moves, in a file that speaks of a GPU; or"
+        " one model is loaded, a loop trains, and no call of the file moves, prepares or shards anything.",
         proven="`nvidia-smi` shows no process; `next(model.parameters()).device` says `cpu`.",
         deliberate=("It is meant for the CPU: a test, a tiny model.",),
         sources=("transformers' documentation of `from_pretrained`",),

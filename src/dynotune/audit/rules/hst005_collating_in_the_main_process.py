@@ -1,8 +1,10 @@
 """HST005: rows are tokenised between steps, by the process that drives the device."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from dynotune.audit.facts.asked import number, on_gpu
+from dynotune.audit.facts.job import Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import text_at
@@ -14,6 +16,47 @@ _READS = frozenset({"PIL.Image.open", "torchaudio.load", "librosa.load", "json.l
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
+    heavy = _heavy(script)
+    yield from _by_a_loader(script, heavy)
+    yield from _by_a_trainer(script, project, heavy)
+
+
+def _by_a_trainer(script: Script, project: Project, heavy: Mapping[str, Call]) -> Iterator[Said]:
+    """A trainer's own loader, whose workers are a setting of the job."""
+    for job in project.jobs:
+        if script.file not in job.files or number(job, "dataloader_num_workers") != 0:
+            continue
+        if job.trainer is Trainer.DYNOTUNE or not on_gpu(job):
+            continue
+        for call in script.calls:
+            data = re.search(r"train_dataset\s*=\s*(\w+)", text_at(script, call.place))
+            if data is None or not call.name.endswith("Trainer"):
+                continue
+            makers = {data[1]} | {one.name for one in script.calls if one.result == data[1]}
+            work = next((heavy[name] for name in sorted(makers) if name in heavy), None)
+            if work is not None:
+                key = job.called("dataloader_num_workers")
+                setting = job.setting("dataloader_num_workers")
+                yield Finding(
+                    f"`{text_at(script, work.place).split('(')[0]}(...)` runs for every row in the process that"
+                    f" drives the"
+                    f" device (`{key}` is 0): the device waits meanwhile.",
+                    place=job.place("dataloader_num_workers"),
+                    evidence=Evidence(Level.RESOLVED, {"num_workers": 0, "work": work.name}),
+                    stake=Stake(AtStake.TIME, 0.0, 0.3, "milliseconds a row on one core, against the time of a step"),
+                    remedy=Remedy(
+                        Risk.SAFE,
+                        f"Tokenise once before training; or set `{key}` to 2 to 4.",
+                        (job.set("dataloader_num_workers", 2),) if job.is_given("dataloader_num_workers") else (),
+                        measure="dynotune profile -- python train.py",
+                    ),
+                    also=(work.place, *(setting.via if setting else ())),
+                )
+                return
+
+
+def _heavy(script: Script) -> Mapping[str, Call]:
+    """Calls that take long, by the class or function that makes them for each row."""
     heavy: dict[str, Call] = {}
     made = ("Tokenizer.from_pretrained", "TokenizerFast.from_pretrained", "Processor.from_pretrained")
     tokenizers = {call.result for call in script.calls if call.name.endswith(made)} - {""}
@@ -27,6 +70,10 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             heavy.setdefault(holder, call)
         elif not holder:
             heavy.setdefault(functions[0], call)
+    return heavy
+
+
+def _by_a_loader(script: Script, heavy: Mapping[str, Call]) -> Iterator[Said]:
     for loader in script.calls:
         if loader.name != "torch.utils.data.DataLoader" or "**" in loader.arguments:
             continue
@@ -54,7 +101,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         )
 
 
-def _work(script: Script, loader: Call, heavy: dict[str, Call]) -> Call | None:
+def _work(script: Script, loader: Call, heavy: Mapping[str, Call]) -> Call | None:
     """The heavy call that this loader's data set or collator makes for each row."""
     text = text_at(script, loader.place)
     collate = re.search(r"collate_fn\s*=\s*(\w+)", text)

@@ -1,12 +1,15 @@
 """HST006: data is prepared again at every start, since the cache is switched off or thrown away."""
 
+import re
 from collections.abc import Iterator
 
 from dynotune.audit.change import Change, Edit
 from dynotune.audit.facts.asked import given
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.ranks import on_several
 from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.together import code, imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -23,6 +26,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from _by_a_key(job, project)
     for script in project.scripts:
         yield from _by_a_call(script)
+        yield from _when_it_is_made(script, project)
 
 
 def _by_a_key(job: Job, project: Project) -> Iterator[Said]:
@@ -53,6 +57,28 @@ def _by_a_call(script: Script) -> Iterator[Said]:
                 yield _finding(f"`{call.on}.{last}(..., load_from_cache_file=False)`", cached.place, (change,))
 
 
+_KEEPS = re.compile(
+    r"save_to_disk|(torch|np|numpy|pickle|joblib|json)\.(save|dump)|memmap|cache|save_file|to_parquet|\.map\("
+)
+
+
+def _when_it_is_made(script: Script, project: Project) -> Iterator[Said]:
+    """A data set tokenises row by row when it is made, in each of several processes, and nothing keeps what it made."""
+    if _KEEPS.search(code(script)):
+        return
+    users = [one for one in project.scripts if one is script or script in imported(one, project)]
+    if not any(on_several(one, project) for one in users):
+        return
+    for call in script.calls:
+        inside = [one.name for one in call.around if one.kind == "function"]
+        of_class = any(one.kind == "class" and "data" in one.name.lower() for one in call.around)
+        repeated = any(one.kind in ("for", "while") for one in call.around)
+        tokenizes = re.search(r"(^|\.)(\w*tokenizer|tok|tokenize|encode)$", f"{call.on or ''}.{call.name}".rstrip("."))
+        if of_class and inside[:1] == ["__init__"] and repeated and tokenizes:
+            yield _finding(f"`{inside[0]}` tokenises row by row and keeps nothing of it", call.place, ())
+            return
+
+
 def _from_a_flag(via: tuple[Place, ...]) -> bool:
     return any(place.key.startswith("-") for place in via)
 
@@ -67,7 +93,8 @@ def _finding(what: str, place: Place, changes: tuple[Change, ...]) -> Finding:
             Risk.SAFE,
             "Let `datasets` keep what it has prepared: it is made again when the function or the data changes.",
             changes,
-            breaks="What a function reads from elsewhere (a template, a file, a global of another module) does not count"
+            breaks="What a function reads from elsewhere (a template, a file, a global of another module) does not"
+            " count"
             " as a change.",
             measure="time python train.py --max_steps 1",
         ),
@@ -93,7 +120,9 @@ RULE = Rule(
         what="`datasets` keeps the result of `map` and `filter` under a fingerprint of function and data, unless"
         " told not to; LLaMA-Factory throws it away with `overwrite_cache: true`.",
         why="Preparing takes minutes to hours, while all GPUs wait.",
-        detected="E0: `load_from_cache_file=False` or `disable_caching()`, given as such and not by a flag. E1:"
+        detected="E0: a data set that tokenises in a loop when it is made, in each of several processes, where no"
+        " file keeps"
+        " the result; `load_from_cache_file=False` or `disable_caching()`, given as such and not by a flag. E1:"
         " `overwrite_cache: true`, given; with data, only where a process needs ten seconds or more for it.",
         proven="The time from the start to the first step, twice.",
         deliberate=(

@@ -1,16 +1,32 @@
 """HST051: loader workers that this machine has no cores for, or that WSL slows down."""
 
+import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import number, on_gpu
 from dynotune.audit.facts.environment import Environment
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
-from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
-from dynotune.audit.rule import Group, Page, Rule, Subject
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
+
+_WSL = re.compile(r"/usr/lib/wsl|\bwsl(\.exe)?\b[^\n]{0,20}\s-d\b|WSL_DISTRO_NAME|\bcd /mnt/[a-z]/")
 
 
-def check(environment: Environment, project: Project) -> Iterator[Said]:
+def check(project: Project, _: Project) -> Iterator[Said]:
+    if project.environment is not None:
+        yield from _on_this_machine(project.environment, project)
+        return
+    yield NotChecked(NONE_OF[Subject.ENVIRONMENT])
+    for job in project.jobs:
+        workers = number(job, "dataloader_num_workers")
+        starts = [launch.file for launch in project.launches if set(job.files) & {launch.file, launch.script}]
+        under = any(_WSL.search(project.texts.get(file, "")) for file in starts)
+        if under and workers and job.is_given("dataloader_num_workers") and on_gpu(job):
+            yield _wsl(job, int(workers), Level.TEXT)
+
+
+def _on_this_machine(environment: Environment, project: Project) -> Iterator[Said]:
     cores = (environment.machine.get("cpu") or {}).get("cores")
     for job in project.jobs:
         workers, processes = number(job, "dataloader_num_workers"), number(job, "num_processes") or 1
@@ -19,14 +35,15 @@ def check(environment: Environment, project: Project) -> Iterator[Said]:
         if cores and workers * processes > cores:
             yield _too_many(job, int(workers), int(processes), int(cores))
         elif environment.wsl and on_gpu(job):
-            yield _wsl(job, int(workers))
+            yield _wsl(job, int(workers), Level.PROBED)
 
 
 def _too_many(job: Job, workers: int, processes: int, cores: int) -> Finding:
     each = max(0, cores // processes - 1)
     of = f" of each of {processes} processes" if processes > 1 else ""
     return Finding(
-        f"{workers} loader workers{of} share {cores} cores with the training: they take its time, and its launches wait.",
+        f"{workers} loader workers{of} share {cores} cores with the training: they take its time, and its launches"
+        f" wait.",
         place=job.place("dataloader_num_workers"),
         evidence=Evidence(Level.PROBED, {"workers": workers, "processes": processes, "cores": cores}),
         stake=Stake(AtStake.TIME),
@@ -39,12 +56,13 @@ def _too_many(job: Job, workers: int, processes: int, cores: int) -> Finding:
     )
 
 
-def _wsl(job: Job, workers: int) -> Finding:
+def _wsl(job: Job, workers: int, level: Level) -> Finding:
     return Finding(
-        f"{workers} loader workers under WSL: processes and shared memory are slow there, and tokenised text needs little of"
+        f"{workers} loader workers under WSL: processes and shared memory are slow there, and tokenised text needs"
+        f" little of"
         " either.",
         place=job.place("dataloader_num_workers"),
-        evidence=Evidence(Level.PROBED, {"workers": workers, "WSL": True}),
+        evidence=Evidence(level, {"workers": workers, "WSL": True}),
         stake=Stake(AtStake.TIME, 0.0, None),
         remedy=Remedy(
             Risk.SAFE,
@@ -55,20 +73,26 @@ def _wsl(job: Job, workers: int) -> Finding:
     )
 
 
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\ndataloader_num_workers: "
+_RUN = "cd {}\ntrl sft --config sft.yaml\n"
 RULE = Rule(
     code="HST051",
     name="workers-and-cores",
     summary="Loader workers that the machine has no cores for, or that WSL slows down.",
     group=Group.PERFORMANCE,
-    subject=Subject.ENVIRONMENT,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="Each loader worker is a process. The training itself needs a core for launching kernels, and one for"
         " autograd.",
         why="Where workers take those, the GPU waits. Under WSL, starting processes and sharing memory cost much.",
-        detected="E2: cores of this machine and whether it is WSL, against workers and processes.",
+        detected="E0: a launcher that names WSL's folders. E2, with `--env`: cores of this machine and whether it"
+        " is WSL,"
+        " against workers and processes.",
         proven="`dynotune profile -- python train.py`: data wait, and gaps between kernels.",
         deliberate=("Workers that wait for a network most of the time.", "The training runs on another machine."),
         sources=("Records of runs that the project was made from",),
     ),
+    bad=Example({"sft.yaml": f"{_SFT}8\n", "run.sh": _RUN.format("/mnt/c/sft")}, says="8 loader workers under WSL"),
+    good=Example({"sft.yaml": f"{_SFT}8\n", "run.sh": _RUN.format("/srv/sft")}),
 )

@@ -1,5 +1,6 @@
 """MEM001: activations are computed twice although they would fit."""
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,18 +11,65 @@ from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
 from dynotune.audit.models import Known, known
-from dynotune.audit.rule import Group, Page, Rule, Subject
+from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
 
 BYTES_A_TOKEN = 160
 """Of activations a layer and hidden number, for a forward pass without checkpointing: TRL's 7B LoRA took 102 (76 GiB at
 6,110 tokens of which 15 are weights), and this leaves half as much again."""
 
 BYTES_A_LOGIT = 10
+SEEN = "H200, 7B LoRA: 222 against 310 ms, 583 against 824, DPO 824 against 1,106"
 ROOM = 0.6
 """Share of the card that the estimate may take."""
 
 
-def check(environment: Environment, project: Project) -> Iterator[Said]:
+_USED = re.compile(
+    r"(\d+(?:\.\d+)?)\s*(?:GiB|GB|G)?\s*(?:of|/|out of)\s*(?:the\s*)?(\d+(?:\.\d+)?)\s*(?:GiB|GB|G)?\b", re.IGNORECASE
+)
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\ngradient_checkpointing: true"
+SPARE = 0.35
+"""Share of the card up to which a peak with checkpointing leaves room for what it saves in most models."""
+
+
+def check(project: Project, _: Project) -> Iterator[Said]:
+    if project.environment is not None:
+        yield from _on_this_machine(project.environment, project)
+    else:
+        yield NotChecked(NONE_OF[Subject.ENVIRONMENT])
+    for job in project.jobs:
+        if job.get("gradient_checkpointing") is True and job.is_given("gradient_checkpointing") and on_gpu(job):
+            yield from _by_its_own_figure(job, project)
+
+
+def _by_its_own_figure(job: Job, project: Project) -> Iterator[Said]:
+    """A comment beside the key tells the peak and the card."""
+    place = job.place("gradient_checkpointing")
+    comments = [one.comments for one in project.scripts if one.file == place.file]
+    comments += [one.comments for one in project.configs if one.file == place.file]
+    said = next((text for held in comments if (text := held.get(place.line))), "")
+    found = _USED.search(said)
+    if found is None or not re.search(r"peak|use|GiB|GB|mem", said, re.IGNORECASE):
+        return
+    used, card = float(found[1]), float(found[2])
+    if card < 8 or used > SPARE * card:
+        return
+    yield Finding(
+        f"`{job.called('gradient_checkpointing')}: true` computes every layer's forward pass twice, and by its own"
+        f" comment"
+        f" {used:g} of {card:g} GiB are in use with it.",
+        place=place,
+        evidence=Evidence(Level.TEXT, {"used GiB": used, "card GiB": card}),
+        stake=Stake(AtStake.TIME, 0.2, 0.3, SEEN),
+        remedy=Remedy(
+            Risk.SAFE,
+            f"Try `{job.called('gradient_checkpointing')}: false`, with the longest rows first.",
+            breaks="Out of memory, if activations take what is free.",
+            measure="dynotune bench -- python train.py :: python train.py --gradient_checkpointing false",
+        ),
+    )
+
+
+def _on_this_machine(environment: Environment, project: Project) -> Iterator[Said]:
     if not environment.gpus:
         return
     memory = min(int(gpu["memory"]) for gpu in environment.gpus)
@@ -64,9 +112,7 @@ def _finding(job: Job, model: Known, needed: float, memory: int, rows: int, leng
             Level.RESOLVED,
             {"estimated GiB": round(needed / 2**30, 1), "card GiB": round(memory / 2**30), "tokens": rows * length},
         ),
-        stake=Stake(
-            AtStake.TIME, 0.2, 0.3, "H200, 7B LoRA: 222 against 310 ms, 583 against 824, DPO 824 against 1,106"
-        ),
+        stake=Stake(AtStake.TIME, 0.2, 0.3, SEEN),
         remedy=Remedy(
             Risk.SAFE,
             f"Try `{job.called('gradient_checkpointing')}: false`, with the longest rows first.",
@@ -81,15 +127,20 @@ RULE = Rule(
     name="checkpointing-to-spare",
     summary="Gradient checkpointing is on although activations would fit.",
     group=Group.PERFORMANCE,
-    subject=Subject.ENVIRONMENT,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="Checkpointing throws a layer's activations away and computes them again for the backward pass.",
         why="That is a third of the work again. TRL has it on by default.",
-        detected="E1: an estimate on the high side from the model's sizes, batch, length and the GPU of this machine; said"
-        f" where it stays below {ROOM:.0%} of the card.",
+        detected="E1: an estimate on the high side from the model's sizes, batch, length and the GPU of this"
+        " machine; said"
+        f" where it stays below {ROOM:.0%} of the card (`--env`). E0: a comment behind the key that tells the peak"
+        f" and the"
+        f" card, up to {SPARE:.0%} of it.",
         proven="`dynotune plan --config sft.yaml` estimates memory; `dynotune bench` measures both.",
         deliberate=("Other processes share the card.", "The training runs on another machine than the audit."),
         sources=("The project's baseline on one H200, TRL with and without checkpointing",),
     ),
+    bad=Example({"sft.yaml": f"{_SFT} # peak 4.1 GiB of 80\n"}, says="4.1 of 80 GiB"),
+    good=Example({"sft.yaml": f"{_SFT} # 74 GiB of 80 in use\n"}),
 )

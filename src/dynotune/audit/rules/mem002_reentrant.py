@@ -1,12 +1,13 @@
 """MEM002: checkpointing by the re-entrant implementation, asked for or by default."""
 
+import re
 from collections.abc import Iterator, Mapping
 
 from dynotune.audit.change import Change, Edit
 from dynotune.audit.facts.asked import adapters, number
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -26,6 +27,8 @@ def _asked_for(job: Job) -> Iterator[Said]:
         return
     if job.get("gradient_checkpointing") is False or job.trainer is Trainer.DYNOTUNE:
         return
+    if job.get("deepspeed") and adapters(job) is not False:
+        return  # adapters under ZeRO-3 need it, and TRL sets it there
     processes, lora = number(job, "num_processes"), adapters(job)
     several = processes is not None and processes > 1
     troubles = ["it replays the forward pass inside the backward one, which compiled code and hooks do not expect"]
@@ -51,7 +54,10 @@ def _by_default(script: Script) -> Iterator[Said]:
     for call in script.calls:
         if call.name not in ("torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint.checkpoint_sequential"):
             continue
-        if {"use_reentrant", "**"} & set(call.arguments):
+        given = call.arguments.get("use_reentrant")
+        if given is not None and given.value is True and (frozen := _frozen_beginning(script)):
+            yield _no_gradient(call, frozen)
+        if given is not None or "**" in call.arguments:
             continue
         yield Finding(
             "`checkpoint(...)` without `use_reentrant` takes the reentrant way: with frozen weights before it no"
@@ -67,6 +73,35 @@ def _by_default(script: Script) -> Iterator[Said]:
                 measure="Compare the gradient's norm of one step.",
             ),
         )
+
+
+_LETS_IN = re.compile(r"enable_input_require_grads|requires_grad_\(\s*(True)?\s*\)|requires_grad\s*=\s*True")
+_FROZEN = re.compile(
+    r"[\w.]*(?:embed|wte|token|position)\w*(?:\.weight)?\.requires_grad(?:_\(\s*False\s*\)|\s*=\s*False)"
+)
+
+
+def _frozen_beginning(script: Script) -> str:
+    """The statement that freezes what the first block is given, where nothing lets gradients in behind it."""
+    found = _FROZEN.search(script.source)
+    return "" if found is None or _LETS_IN.search(script.source) else found[0]
+
+
+def _no_gradient(call: Call, frozen: str) -> Finding:
+    return Finding(
+        f"Checkpointing is re-entrant, and `{frozen}` leaves its first input without a gradient: no block's weights get"
+        " any, and only what stands behind the blocks is trained.",
+        place=call.place,
+        evidence=Evidence(Level.TEXT, {"use_reentrant": True, "frozen": frozen}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            "Give `use_reentrant=False`.",
+            (Change(Edit.SET, call.place, "use_reentrant", False),),
+            accuracy="The blocks are trained.",
+            measure="Count the parameters of the blocks whose `.grad` is None after one step.",
+        ),
+    )
 
 
 _BLOCK = """import torch
@@ -88,10 +123,12 @@ RULE = Rule(
     page=Page(
         what="PyTorch has two implementations of checkpointing; the one without re-entry is recommended and becomes the"
         " default.",
-        why="The old one runs a backward pass inside the backward pass: it gives up on compiled regions, breaks with DDP"
+        why="The old one runs a backward pass inside the backward pass: it gives up on compiled regions, breaks"
+        " with DDP"
         " where a parameter is used twice, and gives no gradient where no input needs one.",
         detected="E1: `gradient_checkpointing_kwargs: {use_reentrant: true}`, given. E0: a call of"
-        " `torch.utils.checkpoint.checkpoint` or `checkpoint_sequential` without `use_reentrant`.",
+        " `torch.utils.checkpoint.checkpoint` or `checkpoint_sequential` without `use_reentrant`, or with it"
+        " true in a file that freezes what comes before the blocks.",
         proven="Both give the same gradients.",
         deliberate=("A model whose forward pass the other one cannot replay (it compares what is saved).",),
         sources=("PyTorch's documentation of `torch.utils.checkpoint`; TorchFix's rule TOR003",),

@@ -70,7 +70,7 @@ def _not_found(script: Script) -> Iterator[Said]:
         text = ast.unparse(function)
         if len(text) > LONGEST or not _SPEAKS_OF_ANSWERS.search(text):
             continue
-        where = _falls_through(function) or _takes_everything(function)
+        where = _falls_through(function) or _takes_everything(function) or _only_where_found(function)
         if where is None:
             continue
         yield Finding(
@@ -118,6 +118,20 @@ def _falls_through(function: ast.FunctionDef) -> ast.AST | None:
         answers = next((one for one in rest if isinstance(one, ast.Return)), None)
         if under and leaves and answers is not None and not any(isinstance(one, ast.If) for one in rest):
             return answers if "label" in ast.unparse(answers) else None
+    return None
+
+
+def _only_where_found(function: ast.FunctionDef) -> ast.AST | None:
+    """`cut = find(...)`, `if cut > 0: labels[:cut] = -100`, and nothing for the other rows."""
+    for node in ast.walk(function):
+        if not isinstance(node, ast.If) or node.orelse or not all(_masking(one) for one in node.body):
+            continue
+        test = re.fullmatch(r"(\w+)( != -1| > -1| >= 0| > 0| is not None)?", ast.unparse(node.test))
+        searched = test and re.search(
+            rf"\b{test[1]} = [\w.]*(find|search|index|locate|match)\w*\(", ast.unparse(function), re.IGNORECASE
+        )
+        if searched and not any(isinstance(one, ast.Raise) for one in ast.walk(function)):
+            return node
     return None
 
 

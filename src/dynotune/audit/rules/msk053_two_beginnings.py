@@ -22,6 +22,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         return
     functions = [node for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     writers = {one.name for one in functions if _returns_rendered(one)}
+    columns = {key for room in (*functions, script.tree) for key in _columns(room, _rendered(room, writers), writers)}
     for room in (*functions, script.tree):
         rendered = _rendered(room, writers)
         if (text := _as_text(room, rendered, writers)) is not None and _trains_on_text(script):
@@ -31,12 +32,28 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             if not isinstance(call, ast.Call) or not call.args or not _tokenizes(call):
                 continue
             first = call.args[0]
-            if not _is_rendered(first, writers) and not (isinstance(first, ast.Name) and first.id in rendered):
+            column = (
+                first.slice.value
+                if isinstance(first, ast.Subscript) and isinstance(first.slice, ast.Constant)
+                else None
+            )
+            named = isinstance(first, ast.Name) and first.id in rendered
+            if not _is_rendered(first, writers) and not named and column not in columns:
                 continue
             if any(word.arg == "add_special_tokens" or word.arg is None for word in call.keywords):
                 continue
             yield _finding(script, call, f"`{ast.unparse(call.func)}(...)`")
             return
+
+
+def _columns(room: ast.AST, rendered: set[str], writers: set[str]) -> Iterator[str]:
+    """Columns that a function of `map` gives rendered conversations to."""
+    for node in _own(room):
+        value = node.value if isinstance(node, ast.Return) else None
+        for key, held in zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ():
+            is_text = _is_rendered(held, writers) or (isinstance(held, ast.Name) and held.id in rendered)
+            if isinstance(key, ast.Constant) and isinstance(key.value, str) and is_text:
+                yield key.value
 
 
 def _as_text(room: ast.AST, rendered: set[str], writers: set[str]) -> ast.expr | None:
@@ -73,7 +90,8 @@ def _finding(script: Script, call: ast.expr, what: str) -> Finding:
         stake=Stake(AtStake.RESULT),
         remedy=Remedy(
             Risk.BEHAVIOURAL,
-            "Pass `add_special_tokens=False`, or let `apply_chat_template` tokenise; hand TRL the `messages` as they are.",
+            "Pass `add_special_tokens=False`, or let `apply_chat_template` tokenise; hand TRL the `messages` as"
+            " they are.",
             accuracy="Rows begin as they will at inference.",
             measure="Print the first four ids of a row.",
         ),

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from dynotune.audit.facts.padded import by_hand
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import place_of, text_at
@@ -74,7 +75,12 @@ def _is_a_speed(target: str, script: Script) -> bool:
 
 
 def _pads(script: Script, project: Project) -> bool:
-    if _collates(script) or _from_a_file(script) or any(_is_padding(script, call) for call in script.calls):
+    if (
+        _collates(script)
+        or any(True for _ in by_hand(script))
+        or _from_a_file(script)
+        or any(_is_padding(script, call) for call in script.calls)
+    ):
         return True
     return any(_collates(one) or one.calls_of(*_COLLATORS) for one in imported(script, project))
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -30,11 +31,33 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     held += [(file, _comments(text)) for file, text in project.texts.items() if file not in known]
     for file, comments in held:
         lines = project.texts.get(file, "").split("\n")
+        if file.endswith(".py"):
+            yield from _printed(file, lines)
         for line, text in comments.items():
             around = lines[max(line - 2, 0) : line + 1]
             if _JUDGES.search(text) and _COMPARES.search(text) and any(_BATCH.search(one) for one in around):
                 yield _finding(Place(file, line), text)
                 break
+
+
+_PRINTS = re.compile(r"f[\"'][^\"'\n]{0,200}\}\s*(it|its|iter|iters|iterations|steps)/s", re.IGNORECASE)
+_CHOOSES = re.compile(r"\b(fastest|best|winner)\b|\bmax\(|\bsorted\(", re.IGNORECASE)
+_ANOTHER = re.compile(r"(tokens?|tok|rows|samples|examples|sequences)(/s|_per_s| per s|\s*a second)", re.IGNORECASE)
+
+
+def _printed(file: str, lines: list[str]) -> Iterator[Said]:
+    """A file that prints steps a second for several batch sizes, and chooses by them."""
+    text = "\n".join(lines)
+    if not _CHOOSES.search(text) or _ANOTHER.search(text) or not re.search(r"for \w*(batch|bs|micro)\w*\b.* in ", text):
+        return
+    for number, line in enumerate(lines, 1):
+        if _PRINTS.search(line) and re.search(r"batch|fast|best", line, re.IGNORECASE):
+            yield replace(
+                _finding(Place(file, number), line.strip()),
+                message="Batch sizes are compared by steps a second: fewer rows a step are always more steps a second,"
+                " so the smallest wins.",
+            )
+            return
 
 
 def _comments(text: str) -> dict[int, str]:

@@ -21,7 +21,8 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     if made is None:
         return
     every = made.arguments["gradient_accumulation_steps"]
-    shown = str(every.value) if isinstance(every.value, int) else "gradient_accumulation_steps"
+    told = isinstance(every.value, int) and every.value != 1
+    shown = str(every.value) if told else "gradient_accumulation_steps"
     enters = any(_ENTERS.search(one.source) for one in together(script, project))
     for loop in loops(script):
         backward = [call for call in loop.has("backward") if "accelerat" in call.on.lower()]
@@ -43,8 +44,10 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 backward[0].place,
                 f"`Accelerator(gradient_accumulation_steps={shown})` is made, and no `with"
                 f" accelerator.accumulate(model):` is"
-                " entered: `backward` divides each loss by that number, and gradients are exchanged at every micro-batch.",
-                "Run the step under `with accelerator.accumulate(model):` and call `optimizer.step()` at every micro-batch.",
+                " entered: `backward` divides each loss by that number, and gradients are exchanged at every"
+                " micro-batch.",
+                "Run the step under `with accelerator.accumulate(model):` and call `optimizer.step()` at every"
+                " micro-batch.",
                 (made.place,),
             )
         return
@@ -69,7 +72,9 @@ def _finding(script: Script, place: Place, message: str, remedy: str, also: tupl
 
 def _accumulates(call: Call) -> bool:
     every = call.arguments.get("gradient_accumulation_steps")
-    return call.name.startswith("accelerate") and every is not None and every.value not in (1, None)
+    if not call.name.startswith("accelerate") or every is None or every.value is None:
+        return False
+    return every.value != 1 or any(place.key.startswith("-") for place in every.via)  # a flag, 1 by default
 
 
 def _divided(script: Script, loop: Loop) -> int:

@@ -1,14 +1,50 @@
 """PRC002: the launcher asks for one precision and the training arguments for another."""
 
+import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 ARGUMENTS = (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.UNSLOTH, Trainer.AXOLOTL, Trainer.LLAMA_FACTORY)
 """Whose training arguments replace the launcher's precision with their own."""
+
+
+def _parsed_and_dropped(job: Job, project: Project) -> Iterator[Said]:
+    """The command asks the script for a precision, and the script never gives it to accelerate."""
+    if job.get("mixed_precision") not in ("no", None):
+        return
+    for launch in project.launches:
+        asked = launch.flags.get("mixed_precision")
+        script = next((one for one in project.scripts if one.file == launch.script), None)
+        if asked is None or asked.value not in ("bf16", "fp16") or script is None or script.file not in job.files:
+            continue
+        made = script.calls_of("Accelerator")
+        read = any(
+            re.search(r"\.mixed_precision|autocast|\.bfloat16\(|vars\(", code(one)) for one in together(script, project)
+        )
+        if not made or read or any("mixed_precision" in call.arguments or "**" in call.arguments for call in made):
+            continue
+        yield Finding(
+            f"`--mixed_precision {asked.value}` is a flag of the script that nothing reads: `Accelerator()` takes the"
+            f" launcher's, which is `{job.get('mixed_precision') or 'no'}`, and the run is float32.",
+            place=job.place("mixed_precision") if job.is_given("mixed_precision") else asked.place,
+            evidence=Evidence(Level.RESOLVED, {"launcher": job.get("mixed_precision"), "asked": asked.value}),
+            stake=Stake(
+                AtStake.TIME, 0.5, 0.9, "float32 products run past the matrix units, or as TF32 at half the rate"
+            ),
+            remedy=Remedy(
+                Risk.NUMERIC,
+                "Give it on: `Accelerator(mixed_precision=args.mixed_precision)`.",
+                accuracy="Products round to bfloat16; the weights stay float32.",
+            ),
+            also=(made[0].place, asked.place),
+        )
+        return
+
 
 _ACCELERATE = (
     "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: 2\n"
@@ -19,6 +55,8 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nbf16: t
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
+    if job.trainer is Trainer.TORCH:
+        yield from _parsed_and_dropped(job, project)
     if job.trainer not in ARGUMENTS:
         return
     launcher = job.get("mixed_precision")
@@ -29,7 +67,8 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         return
     given = "" if job.is_given(asked) else " (the trainer's default)"
     yield Finding(
-        f"The launcher asks for `mixed_precision: {launcher}`, and the training arguments for `{asked}: true`{given}: the"
+        f"The launcher asks for `mixed_precision: {launcher}`, and the training arguments for `{asked}:"
+        f" true`{given}: the"
         f" arguments win, and the run is {asked}.",
         place=job.place("mixed_precision"),
         evidence=Evidence(Level.RESOLVED, {"launcher": launcher, "arguments": asked}),
@@ -47,7 +86,8 @@ RULE = Rule(
     subject=Subject.JOB,
     check=check,
     page=Page(
-        what="`accelerate launch` hands its `mixed_precision` to the script in a variable. `TrainingArguments` replaces it"
+        what="`accelerate launch` hands its `mixed_precision` to the script in a variable. `TrainingArguments`"
+        " replaces it"
         " where `bf16` or `fp16` is on.",
         why="Who reads the launcher's configuration believes that another precision was run than was.",
         detected="E1: the launcher's configuration joined with the job's.",

@@ -99,6 +99,8 @@ def kind_of(file: str, values: Mapping[str, Any]) -> str:
         TRL_ONLY | {"model_name_or_path", "output_dir", "per_device_train_batch_size"}
     ):
         return UNKNOWN
+    if len(keys) >= MANY and "model_name_or_path" not in keys and 2 * len(keys & _known()) < len(keys):
+        return UNKNOWN  # some words that everybody uses, in a file of somebody's own
     method = method_of(file, values)
     if keys & _only_ours():
         return f"dynotune {'dpo' if method == 'dpo' else 'sft'}"
@@ -113,6 +115,21 @@ USUAL = _names(
     " early_stopping_threshold global_batch_size tokenizer_name_or_path max_time eval_samples load_in_memory gpus"
 )
 """Keys of Dynotune's that other trainers, older releases or people's own files have too."""
+
+
+MANY = 6
+"""Keys from which on most must be known for a file to be TRL's, where it does not name its model as TRL does."""
+
+
+@functools.cache
+def _known() -> frozenset[str]:
+    """Keys of TRL's, of any release that we know, and ours."""
+    from dynotune.config.dpo import DPOConfig
+    from dynotune.config.fates.legacy import LEGACY, RENAMED
+    from dynotune.config.fates.table import DPO_FATES, SFT_FATES
+    from dynotune.config.sft import SFTConfig
+
+    return frozenset({*SFT_FATES, *DPO_FATES, *LEGACY, *RENAMED, *SFTConfig.model_fields, *DPOConfig.model_fields})
 
 
 @functools.cache

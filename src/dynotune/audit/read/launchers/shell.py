@@ -57,6 +57,9 @@ class _State:
 
 _DEFAULTS = frozenset({":-", "-", ":=", "=", ":?", "?", ":+", "+"})
 
+MOST_TURNS = 32
+"""Of a loop over configurations."""
+
 
 class Shell:
     """One script. `line_of` gives the file's line of a line of the text, where these differ (Makefiles)."""
@@ -110,16 +113,29 @@ class Shell:
     def _for(self, node: tree_sitter.Node, depth: int) -> Iterator[Command]:
         variable, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
         if variable is not None:
-            # Each value in turn: one of several, so not known.
+            # Each value in turn: one of several, so not known, but where each is another configuration.
             name = self._text(variable)
             values = [child for child in node.named_children if child not in (variable, body)]
             words = [word for child in values for word in self._words(child)]
+            if body is not None and 1 < len(words) <= MOST_TURNS and self._names_files(name, words, body):
+                for word in words:
+                    self.state.values[name] = [word]
+                    yield from self._walk(body, depth + 1)
+                return
             if len(words) == 1:
                 self.state.values[name] = words
             else:
                 self.state.values[name] = [Word(f"${{{name}}}", self._place(variable))]
         if body is not None:
             yield from self._walk(body, depth + 1)
+
+    def _names_files(self, name: str, words: list[Word], body: tree_sitter.Node) -> bool:
+        """The loop goes over configurations, by name or by parts of names. A sweep over other values is one command."""
+        if any("$" in word.text or "*" in word.text for word in words):
+            return False
+        uses = rf"\$\{{?{re.escape(name)}\}}?"
+        files = all(word.text.endswith((".yaml", ".yml", ".json")) for word in words)
+        return files or bool(re.search(rf"{uses}[\w.-]*\.(ya?ml|json)\b", self._text(body)))
 
     def _redirected(self, node: tree_sitter.Node, depth: int) -> Iterator[Command]:
         before = self.count

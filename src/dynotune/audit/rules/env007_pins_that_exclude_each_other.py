@@ -1,0 +1,81 @@
+"""ENV007: the versions that a project asks for cannot be installed, or used, together."""
+
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Asked, Project
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+NEEDS: tuple[tuple[str, str, str, str, str], ...] = (
+    ("axolotl", "0.19", "transformers", "==", "5.16.1"),
+    ("axolotl", "0.19", "trl", "==", "1.9.0"),
+    ("axolotl", "0.19", "peft", "==", "0.20.0"),
+    ("axolotl", "0.19", "accelerate", "==", "1.13.0"),
+    ("llamafactory", "0.9.5", "transformers", "<=", "5.6"),
+)
+"""Of a release: what it wants of another package."""
+
+
+def check(project: Project, _: Project) -> Iterator[Said]:
+    pinned = [one for one in project.asked if one.operator in ("==", "===") and one.version]
+    for one in pinned:
+        for package, release, other, operator, wanted in NEEDS:
+            if one.name != package or not (one.version == release or one.version.startswith(f"{release}.")):
+                continue
+            for beside in pinned:
+                # Two files may be of two environments.
+                if beside.name == other and beside.place.file == one.place.file and not _fits(beside, operator, wanted):
+                    yield Finding(
+                        f"{other} {beside.version} is asked for beside {package} {one.version}, which wants"
+                        f" {other}{operator}{wanted}: they cannot be installed, or do not start, together.",
+                        place=beside.place,
+                        evidence=Evidence(Level.TEXT, {package: one.version, other: beside.version, "wants": wanted}),
+                        stake=Stake(AtStake.STOPS),
+                        remedy=Remedy(
+                            Risk.OPERATIONAL,
+                            f"Ask for {other}{operator}{wanted}, or take the pin of {other} out.",
+                            effort=Effort.MINUTES,
+                        ),
+                        also=(one.place,),
+                    )
+
+
+def _fits(asked: Asked, operator: str, wanted: str) -> bool:
+    there, limit = _numbers(asked.version), _numbers(wanted)
+    width = len(limit) if operator == "<=" else max(len(there), len(limit))
+    first, second = (_filled(numbers, width) for numbers in (there, limit))
+    return first <= second if operator == "<=" else first == second
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    found = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()
+
+
+def _filled(numbers: tuple[int, ...], width: int) -> tuple[int, ...]:
+    return (*numbers, *(0 for _ in range(width)))[:width]
+
+
+RULE = Rule(
+    code="ENV007",
+    name="pins-that-exclude-each-other",
+    summary="Versions that a project asks for cannot be used together.",
+    group=Group.ENVIRONMENT,
+    subject=Subject.PROJECT,
+    check=check,
+    page=Page(
+        what="Training packages name the versions of others that they work with, some of them exactly.",
+        why="The installation fails, or the trainer refuses to start on a machine that has been set up for it.",
+        detected="E0: exact versions in one file of requirements, one image or one command, against a table of what"
+        " releases"
+        " want. ENV004 asks the environment itself.",
+        proven="`pip install --dry-run -r requirements.txt`.",
+        deliberate=("The check is switched off (`DISABLE_VERSION_CHECK=1`), and the pair was tried.",),
+        sources=("Axolotl 0.19's metadata", "LLaMA-Factory 0.9.5's check of versions at its start"),
+    ),
+    bad=Example(
+        {"requirements.txt": "axolotl==0.19.0\ntrl==1.16.0\n", "a.yml": "base_model: a/b\n"}, says="wants trl==1.9.0"
+    ),
+    good=Example({"requirements.txt": "axolotl==0.19.0\ntrl==1.9.0\n", "a.yml": "base_model: a/b\n"}),
+)
