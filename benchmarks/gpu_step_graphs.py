@@ -12,6 +12,7 @@ Prediction (`h200_levers.json`: 320 tokens 153 ms launched, 28 replayed; 2,176 t
 """
 
 import argparse
+import gc
 import json
 import statistics
 import sys
@@ -58,6 +59,7 @@ def run(row: Row, speedups: dict[str, str], dry: bool) -> dict[str, Any]:
     settings = {**OURS, **({} if row.lora else {"weights": "float32"}), "speedups": speedups}
     result = measure(replace(row, arms={"dynotune": Arm(0, settings)}), "dynotune", None, dry)
     kept = ("seconds", "losses", "grad_norms", "peak_gib", "tokens", "all_seconds", "first_step_seconds")
+    gc.collect()  # the model of the run before must not stand in the next one's memory
     torch.cuda.empty_cache()
     return {name: result[name] for name in kept if name in result}
 
