@@ -1,5 +1,6 @@
 """`dynotune bench`, the command that measures. Its flags are those of the configuration, and how to measure."""
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from cyclopts import Group, Parameter
 from rich.console import Console
 
 from dynotune.bench.result import Result
+from dynotune.bench.running.launched import on_as_many, taken_over
 from dynotune.cli_commands import behind_the_dashes, require_only_commands
 from dynotune.cli_keys import load, with_key_flags
 from dynotune.command_line import WORDS
@@ -125,6 +127,9 @@ def measure(
     """Measure one configuration against another, in pairs of blocks on the same documents; speeds are shown only where the
     updates stay the same."""
     console = Console(stderr=as_json)
+    world = taken_over(os.environ)
+    if world is None:
+        return 0
     how: dict[str, Any] = {
         "pairs": pairs, "most_pairs": most_pairs, "resolution": _share(resolution), "budget": budget, "seed": bench_seed,
         "expect": expect, "out": out, "command": _command(),
@@ -145,11 +150,11 @@ def measure(
     from dynotune.bench.command import Options, bench
 
     into = METHODS[method]
-    first = load(config, keys, into, to_run=True)
+    first = on_as_many(load(config, keys, into, to_run=True), world)
     options = Options(
         config=first,
         named=config.stem if config else "base",
-        versus=_other(vs, keys, into, config) if vs else None,
+        versus=_other(vs, keys, into, config, world) if vs else None,
         changes=tuple(changes or ()),
         ladder=ladder,
         attribute=attribute,
@@ -184,12 +189,12 @@ def _finished(result: Result, folder: Path, label: str, console: Console, as_jso
 
 
 def _other(
-    vs: Path, keys: dict[str, list[str] | None], into: type[WholeConfig], first: Path | None
+    vs: Path, keys: dict[str, list[str] | None], into: type[WholeConfig], first: Path | None, world: int
 ) -> tuple[str, WholeConfig]:
-    """The other arm: its file, under the same flags."""
+    """The other arm: its file, under the same flags and for as many GPUs."""
     if first is None:
         raise ConfigError("`--vs` needs a baseline to be measured against: give `--config FILE`.")
-    resolved = load(vs, keys, into, to_run=True)
+    resolved = on_as_many(load(vs, keys, into, to_run=True), world)
     name = vs.stem if vs.stem != first.stem else str(vs)
     return name, resolved
 
