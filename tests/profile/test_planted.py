@@ -20,7 +20,7 @@ def the(found: Findings, name: str) -> Finding:
 def test_a_clean_run_is_called_clean() -> None:
     found = analyse(record())
     assert found.clean, [one.sentence for one in found.found]
-    assert "bound by its own work: GEMM" in found.bottleneck
+    assert found.bottleneck.startswith("The step is bound by its own work: 100 % of it GEMM")
 
 
 def test_a_slow_loader() -> None:

@@ -65,9 +65,9 @@ def bottleneck(breakdown: Breakdown | None, found: list[Finding]) -> str:
     if breakdown is None or not breakdown.rows:
         return "Without a trace it cannot be told what the step's time goes to; nothing in its timing stands out."
     row = breakdown.rows[0]
-    share = f"{label(row.work, breakdown.on_device)} takes {100 * row.share:.0f} % of the step"
+    share = f"{100 * row.share:.0f} % of it {label(row.work, breakdown.on_device)}"
     if row.work in IDLE:
-        return f"The bottleneck: {share}."
+        return f"The bottleneck: {100 * row.share:.0f} % of the step is {label(row.work, breakdown.on_device)}."
     if row.floor is None or row.floor <= 0:
         return f"The step is bound by its own work: {share}; its floor is not known."
     if row.beaten:
