@@ -125,7 +125,8 @@ def test_out_of_memory_is_a_row_of_a_sweep_wherever_it_comes(
     assert not broken.blocks
     assert [first.settings, second.settings] == [{}, {"micro_batch_tokens": 256}]
     assert {one.arm: one.against for one in result.comparisons} == dict.fromkeys((second.name, broken.name), first.name)
-    assert "of 2 arms that could be measured; 1 ran out of memory" in result.sentence
+    assert "of 2 arms that could be measured" in result.sentence
+    assert "; 1 ran out of memory" in result.sentence  # whether the others are told apart, the host decides
     result, _ = keep(result, folder)
     assert Result.read(folder / "bench.json").arm(broken.name).failed == broken.failed
     screen_ = "\n".join(line.plain for line in screen(result, 80))
