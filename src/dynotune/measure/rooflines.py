@@ -27,6 +27,16 @@ FACTORS = {
 }  # fmt: skip
 """Operators that multiply, the innermost, and where their factors stand."""
 
+MOVED: Mapping[str, tuple[int | None, float]] = {
+    "dynotune_gated_forward": (None, 1.5), "dynotune_gated_backward": (1, 5), "dynotune_rms_norm_forward": (None, 2),
+    "dynotune_rms_norm_backward": (1, 3), "dynotune_rotary": (2, 2),
+}  # fmt: skip
+"""Our own kernels: how many of their operator's first arguments (None: all of them) they move, and how many times. What was
+saved for a backward, or is written, is no argument: the gate's reads three tensors of the gradient's size and writes two."""
+
+_PICK = {"aten::gather": 2, "aten::index_copy_": 3, "aten::index_add_": 3}
+"""Operators that touch of a large tensor as many values as this argument has."""
+
 _REDUCE = frozenset({"aten::sum", "aten::mean", "aten::amax", "aten::max", "aten::_local_scalar_dense", "aten::norm"})
 
 
@@ -72,6 +82,8 @@ def cost_of(name: str, shapes: Sequence[Sequence[int]], dtypes: Sequence[str]) -
         return _moved(shapes, dtypes)
     if not name.startswith("aten::") or not shapes or not shapes[0]:
         return None
+    if name in _PICK:
+        return _picked(shapes[_PICK[name] :][:1], dtypes[0])
     read = _moved(shapes, dtypes)
     if read is None or not read.bytes:
         return None
@@ -94,7 +106,22 @@ def _product(name: str, shapes: Sequence[Sequence[int]], dtypes: Sequence[str]) 
         return None
     times = math.prod(batch)
     moved = size * (math.prod(a) + math.prod(b) + times * m * n)
+    if name == "aten::addmm_":  # what is added to is read too; `out` of others may not be
+        moved += size * m * n
     return Cost(2 * times * m * n * k, moved, PRECISIONS.get(dtypes[first], ""))
+
+
+def moved_by(kernel: str, shapes: Sequence[Sequence[int]], dtypes: Sequence[str]) -> Cost | None:
+    """Of a kernel in `MOVED`, by the arguments of the operator that launched it."""
+    counted, times = MOVED[kernel]
+    one = _moved(shapes[:counted], dtypes[:counted])
+    return Cost(0, int(times * one.bytes), "") if one is not None else None
+
+
+def _picked(shapes: Sequence[Sequence[int]], dtype: str) -> Cost | None:
+    """Read and written once each. The index may be one that was widened, and is hardly read."""
+    moved = 2 * sum(math.prod(shape) for shape in shapes if shape) * SIZES.get(dtype, 0)
+    return Cost(0, moved, "") if moved else None
 
 
 def _moved(shapes: Sequence[Sequence[int]], dtypes: Sequence[str]) -> Cost | None:

@@ -5,25 +5,17 @@ the step as it was timed; what of that was waited for data or for other ranks co
 longer. On the CPU everything but the wait for data is slowed alike, and scaled alike. The rows add up to the step exactly.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
 from dynotune.measure.evidence import Source
 from dynotune.measure.kernel_classes import IDLE, Surroundings, Work
-from dynotune.measure.rooflines import Rates, attention_flops, cost_of
 from dynotune.measure.timeline import Segments, segments_of
 from dynotune.profile.findings import Row
+from dynotune.profile.floors import floors_of
 from dynotune.profile.record import Record, TimedStep, Traced
-
-KNOWN = 0.5
-"""Share of a class's time that must have a floor for the class to have one."""
-
-_STATES = {"Adam": 7, "SGD": 3, "Adagrad": 5, "RMSprop": 5}
-"""Times that an optimizer reads or writes a trained value or one of its states, at least."""
-
-_SIZES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +54,7 @@ def breakdown_of(record: Record) -> Breakdown | None:
     traced = sum(line.total for line in lines) / 1e9 / n
     step = timed_for(record)
     scaled = _on_device(spent, step) if on_device else _on_host(spent, step, _data_wait(record.timed))
-    floors = _floors(record, lines, on_device)
+    floors = floors_of(record, lines, on_device)
     rows = []
     for work, seconds in scaled.items():
         if seconds <= 0:
@@ -142,58 +134,6 @@ def _on_host(spent: Mapping[Work, float], step: float, data_wait: float | None) 
     scale = (step - data) / rest if rest > 0 else 0.0
     scaled = {work: took * scale for work, took in spent.items()}
     return {**scaled, Work.DATA: data if rest > 0 else step}
-
-
-def _floors(record: Record, lines: list[Segments], on_device: bool) -> dict[Work, tuple[float | None, float]]:
-    """By class: seconds a step at least, and the share of its time that this is known of."""
-    rates = Rates(record.ceilings.matmul, record.ceilings.memory)
-    least, known, spent = defaultdict[Work, float](float), Counter[Work](), Counter[Work]()
-    for traced, line in zip(record.traced, lines, strict=True):
-        events, operators = traced.events, traced.where.operator
-        classes = dict(zip(line.event.tolist(), line.work, strict=True))
-        counted: set[int] = set()
-        for i, took in line.by_event().items():
-            work = classes[i]
-            spent[work] += took
-            if events.kinds[i] is Source.COPY and record.ceilings.to_device and "HtoD" in events.names[i]:
-                least[work] += int(events.bytes[i]) / record.ceilings.to_device * 1e9
-                known[work] += took
-                continue
-            caller = (int(operators[i]) if operators[i] >= 0 else i) if on_device else i
-            cost = cost_of(events.names[caller], events.shapes[caller], events.dtypes[caller])
-            seconds = cost.seconds(rates) if cost is not None else None
-            if seconds is None:
-                continue
-            known[work] += took
-            if caller not in counted:
-                counted.add(caller)
-                least[work] += seconds * 1e9
-    n = len(lines)
-    found: dict[Work, tuple[float | None, float]] = {}
-    for work, took in spent.items():
-        covered = known[work] / took if took else 0.0
-        found[work] = (least[work] / 1e9 / n / covered if covered >= KNOWN else None, covered)
-    found[Work.ATTENTION] = _attention(record), 1.0
-    found[Work.OPTIMIZER] = _optimizer(record), 1.0
-    return found
-
-
-def _attention(record: Record) -> float | None:
-    model, rates = record.model, record.ceilings.matmul
-    rate = rates.get(model.asked_precision or "float32") or rates.get("bfloat16")
-    lengths = [n for one in record.traced for n in one.lengths]
-    if not lengths or not rate or model.layers is None or model.heads is None or model.head_dim is None:
-        return None
-    flops = attention_flops(lengths, model.layers, model.heads, model.head_dim, backward=True)
-    return flops / len(record.traced) / rate
-
-
-def _optimizer(record: Record) -> float | None:
-    times = next((n for name, n in _STATES.items() if name in record.optimizer), None)
-    if times is None or not record.ceilings.memory:
-        return None
-    moved = sum(one.parameters * _SIZES.get(one.dtype, 4) for one in record.model.weights if one.trained)
-    return times * moved / record.ceilings.memory
 
 
 def _longest(
