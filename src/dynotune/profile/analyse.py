@@ -9,7 +9,7 @@ from dynotune.profile.expected import expectation
 from dynotune.profile.findings import Finding, Findings
 from dynotune.profile.placement import cannot_know, placement
 from dynotune.profile.record import Record
-from dynotune.profile.remedies import ranked
+from dynotune.profile.remedies import ranked, ruled_out
 
 WHOLE = (Work.GEMM, Work.ATTENTION, Work.HEAD)
 """Classes without whose floors there is no floor of the whole."""
@@ -40,6 +40,7 @@ def analyse(record: Record) -> Findings:
         remedies=remedies,
         placement=placement(record),
         cannot_know=cannot_know(record, breakdown),
+        ruled_out=ruled_out(record, breakdown),
         hidden_communication=breakdown.hidden if breakdown else 0.0,
         tokens_per_second=rate,
         fill=fill,
@@ -124,6 +125,10 @@ def _spread(record: Record) -> float | None:
     return (high - low) / 2 / median(paces) if middle > 0 else None
 
 
+CACHED = 0.2
+"""Share of the device's memory above which it is said that the allocator keeps more than any tensor held."""
+
+
 def _memory(record: Record) -> str:
     memory = record.memory
     if memory.peak_allocated is None:
@@ -132,7 +137,11 @@ def _memory(record: Record) -> str:
     text = f"peak {memory.peak_allocated / gib:.1f} GiB allocated"
     if memory.peak_reserved is not None:
         text += f", {memory.peak_reserved / gib:.1f} reserved"
-    return text + (f" of {memory.total / gib:.0f}" if memory.total else "")
+    text += f" of {memory.total / gib:.0f}" if memory.total else ""
+    kept = (memory.peak_reserved or 0) - memory.peak_allocated
+    if memory.total and kept > CACHED * memory.total:
+        text += f", at least {kept / gib:.1f} of them unused (the allocator keeps them for other sizes)"
+    return text
 
 
 def _warm_up(record: Record) -> str:

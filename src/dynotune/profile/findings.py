@@ -126,6 +126,9 @@ class Findings:
 
     placement: tuple[str, ...]
     cannot_know: tuple[str, ...]
+    ruled_out: tuple[str, ...] = ()
+    """What would be a remedy by its ceiling, and was measured to gain nothing on such a GPU in such steps."""
+
     hidden_communication: float = 0.0
     """Seconds of a step that ran behind other work; not in the rows."""
 

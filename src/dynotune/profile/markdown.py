@@ -16,6 +16,7 @@ def markdown(findings: Findings) -> str:
     for i, (line, command) in enumerate(one.remedies, 1):
         parts.append(f"{i}. {escaped(line.text)}")
         parts += [fenced(command)] if command else []
+    parts += ["\n".join(f"- {escaped(line.text)}" for line in one.ruled_out)] if one.ruled_out else []
     parts += ["#### Expected", "\n".join(f"- {escaped(line.text)}" for line in one.expected)] if one.expected else []
     parts += (
         ["#### Where things lie", "\n".join(f"- {escaped(text)}" for text in one.placement)] if one.placement else []

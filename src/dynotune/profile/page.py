@@ -36,6 +36,8 @@ def _parts(findings: Findings, one: Shown) -> Iterator[Part]:
         yield Lines((line,))
         if command:
             yield Code(command)
+    if one.ruled_out:
+        yield Lines(one.ruled_out)
     if one.expected:
         yield Heading("How fast it could be")
         yield Lines(one.expected)

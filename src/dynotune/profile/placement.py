@@ -42,7 +42,10 @@ def placement(record: Record) -> tuple[str, ...]:
         lines.append("files: " + ", ".join(f"{what} on {kind}" for what, kind in environment.file_systems.items()))
     host = [_counted(environment.threads, "thread", " of PyTorch")] if environment.threads is not None else []
     host += [f"{environment.cores} cores"] if environment.cores is not None else []
-    host += [_counted(environment.loader_workers, "loader worker")] if environment.loader_workers is not None else []
+    if environment.loader_workers is not None:
+        ours = record.trainer == "dynotune"  # a thread of ours makes batches from the token store, or none does
+        ahead = "batches made ahead by a thread" if environment.loader_workers else "no batches made ahead"
+        host += [ahead if ours else _counted(environment.loader_workers, "loader worker")]
     if host:
         lines.append("host: " + ", ".join((*host, *environment.variables)))
     return tuple(lines)

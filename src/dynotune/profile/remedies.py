@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from dynotune.measure.kernel_classes import Work
+from dynotune.model.compiled.expected_gain import why_not_faster
 from dynotune.profile.breakdown import Breakdown
 from dynotune.profile.findings import Finding, Kind, Remedy
 from dynotune.profile.record import Record
@@ -114,8 +115,31 @@ def ranked(record: Record, breakdown: Breakdown | None, found: Sequence[Finding]
     best = {one.setting or one.text: one for one in sorted(of_findings, key=lambda one: one.ceiling)}  # a setting once
     every = list(best.values())
     said = {one.setting for one in every}
-    every += [one for one in _of_registry(record, breakdown) if one.setting not in said and one.ceiling >= WORTH]
+    every += [
+        one
+        for one in _of_registry(record, breakdown)
+        if one.setting not in said and one.ceiling >= WORTH and _measured(record, one.name) is None
+    ]
     return tuple(sorted(every, key=lambda one: -one.ceiling))
+
+
+def ruled_out(record: Record, breakdown: Breakdown | None) -> tuple[str, ...]:
+    """Speed-ups whose ceiling would have them listed, and why they are not: a line each."""
+    return tuple(
+        f"not advised: {one.setting} (at most {one.ceiling:.2f}x by what it touches): {why}"
+        for one in _of_registry(record, breakdown)
+        if one.ceiling >= WORTH and (why := _measured(record, one.name)) is not None
+    )
+
+
+def _measured(record: Record, name: str) -> str | None:
+    """Why a speed-up gains nothing in steps like these on this GPU, where that was measured."""
+    tokens = [one.processed_tokens for one in record.timed if one.processed_tokens]
+    if name != "compiled_layers" or not tokens:
+        return None
+    device = str(record.environment.machine.get("device", ""))
+    each = sum(tokens) / len(tokens) / record.environment.world
+    return why_not_faster(device, bool(record.model.adapter_ranks), each)
 
 
 def _of_registry(record: Record, breakdown: Breakdown | None) -> list[Remedy]:
@@ -144,9 +168,10 @@ def _of_registry(record: Record, breakdown: Breakdown | None) -> list[Remedy]:
 
 
 def _above(breakdown: Breakdown, work: Work) -> float:
-    """Seconds that a speed-up of this class can take away at most: what is above its floor, or all of it."""
+    """Seconds that a speed-up of this class can take away at most: what is above its floor, or all of it. The floor is of
+    operations as they ran; those that only move values can be fused with others, and then move nothing."""
     row = breakdown.row(work)
-    return row.above if row.floor is not None else row.seconds
+    return row.seconds if row.floor is None or work in (Work.ELEMENTWISE, Work.COPIES) else row.above
 
 
 def _command(record: Record, change: str) -> str:

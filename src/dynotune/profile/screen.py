@@ -46,6 +46,7 @@ def screen(findings: Findings, width: int, files: Sequence[str] = ()) -> "list[T
     for i, (line, command) in enumerate(one.remedies, 1):
         remedies += _wrapped(Line(f"{i}. {line.text}", line.tone), width, 2)
         remedies += _wrapped(Line(f"   {command}", Tone.QUIET), width, 1) if command else []
+    remedies += [part for line in one.ruled_out for part in _wrapped(line, width, 2)]
     # The first to give way is the last here.
     least = (min(4, len(found)), min(7, len(remedies)), min(2, len(end)), min(2, len(placement)), min(2, len(unknown)))
     parts = [found, remedies, end, placement, unknown]

@@ -15,7 +15,7 @@ LONGEST = 300
 NEAR, FAR = 1.15, 2.0
 """Times its floor up to which a class is near it, and from which on it is far."""
 
-NOTHING = "nothing worth doing: what could still be saved is within 2 % of the step"
+NOTHING = "nothing worth doing: no setting that is known here could still save 2 % of the step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,8 @@ class Shown:
     found: tuple[Line, ...]
     remedies: tuple[tuple[Line, str], ...]
     """Each with the command that measures it."""
+
+    ruled_out: tuple[Line, ...]
 
     expected: tuple[Line, ...]
     placement: tuple[str, ...]
@@ -46,6 +48,7 @@ def shown(one: Findings) -> Shown:
         or (Line("clean: nothing was found that holds the run back", Tone.GOOD),),
         remedies=tuple((Line(remedy_in_words(each)), _text(each.command, 2000)) for each in one.remedies)
         or ((Line(NOTHING, Tone.GOOD), ""),),
+        ruled_out=tuple(Line(_text(line), Tone.QUIET) for line in one.ruled_out),
         expected=tuple(_expected(one)),
         placement=tuple(_text(line) for line in one.placement),
         unknown=tuple(_text(line) for line in one.cannot_know),
