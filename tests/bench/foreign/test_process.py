@@ -44,6 +44,26 @@ def test_running_out_of_memory_is_a_result(tmp_path: Path) -> None:
     assert benched(tmp_path / "again", arm("a", fails=out), arm("b")).arm("a").failed is not None
 
 
+def test_a_tip_about_memory_is_no_shortage(tmp_path: Path) -> None:
+    """Nor is one that was handled before. What it died of is told."""
+    tip = "tip: should you run out of memory, lower the batch"
+    handled = (
+        "Traceback (most recent call last):\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    )
+    with pytest.raises(ArmFailedError, match=r"failed \(exit code 1\): KeyError: 'lr'") as told:
+        benched(
+            tmp_path, arm("a"), arm("b", fails=f"{tip}\n{handled}\nTraceback (most recent call last):\nKeyError: 'lr'")
+        )
+    assert told.value.kind == "user"
+
+
+def test_escape_sequences_of_a_command_reach_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = benched(tmp_path, arm("a"), arm("b", fails="MemoryError: \x1b[2J\x1b]0;owned\x07"))
+    said = capsys.readouterr().out
+    assert "b: out of memory: MemoryError: \\x1b[2J\\x1b]0;owned\\x07 (exit code 1)" in said
+    assert "\x1b" not in said + str(found.arm("b").failed)
+
+
 def test_what_a_failing_command_said_is_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(ArmFailedError, match=r"failed \(exit code 1\): KeyError: 'lr'\n.*\nloading\nKeyError: 'lr'"):
         benched(tmp_path, arm("a"), arm("b", fails="KeyError: 'lr'"))

@@ -9,7 +9,7 @@ import pytest
 
 from dynotune.bench.asking.arms import Arm
 from dynotune.bench.running.rounds import reason
-from dynotune.bench.workers.hand import Hand, write
+from dynotune.bench.workers.hand import Hand, short_line, write
 from dynotune.bench.workers.worker import config_at
 from dynotune.config.sft import SFTConfig
 
@@ -61,3 +61,40 @@ def test_a_process_that_is_gone_is_known_by_its_last_words(
     assert error.kind == kind
     start = "out of memory: " if kind == "memory" else ""
     assert reason(error).startswith(start + why)
+
+
+TRACE = "Traceback (most recent call last):"
+OUT = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        OUT,
+        "MemoryError",
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7.28 TiB for an array",
+        "RuntimeError: CUDA error: out of memory",
+        "OSError: [Errno 12] Cannot allocate memory",
+        "dynotune.errors.TrainingError: out of memory in the loss: CUDA",
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate",
+    ],
+)
+def test_a_shortage_is_known_by_what_a_process_died_of(line: str) -> None:
+    """Of one of several ranks, and before what its launcher says, too."""
+    assert short_line(line) == line
+    launcher = f"{TRACE}\ntorch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n====\nRoot Cause"
+    other = f"[rank1]: {TRACE}\n[rank1]: torch.distributed.DistBackendError: a remote process exited"
+    assert short_line(f"[rank0]: {TRACE}\n[rank0]:   File\n[rank0]: {line}\n{other}\n{launcher}") == line
+    assert short_line(f"{TRACE}\n{line}\n{launcher}") == line
+    cause = "\nThe above exception was the direct cause of the following exception:\n\n"
+    assert short_line(f"{TRACE}\n{line}\n{cause}{TRACE}\nRuntimeError: training failed") == line
+    assert short_line(f"{TRACE}\n{line}\n\nDuring handling of it\n{TRACE}\nKeyError: 'lr'") == "", "it was handled"
+
+
+def test_words_about_memory_are_no_shortage() -> None:
+    for line in (
+        "tip: should you run out of memory, lower the batch",
+        "handles OutOfMemoryError: see the manual",
+        f'{TRACE}\n  File "a.py", line 1\n    raise MemoryError\nKeyError: 1',
+    ):
+        assert short_line(line) == ""

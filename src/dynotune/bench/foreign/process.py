@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from dynotune.bench.workers.hand import PATIENCE, ArmFailedError, last_lines, short_line
+from dynotune.bench.workers.hand import OF_RANKS, PATIENCE, ArmFailedError, last_lines, short_line
 from dynotune.errors import ConfigError
 
 LOOK = 1.0
@@ -90,10 +90,11 @@ def _failure(words: Sequence[str], code: int, output: Path, errors: Path) -> Arm
     ended = ended_by(code)
     told = last_lines(errors) if errors.stat().st_size else last_lines(output)
     lines = [line.strip() for line in told.splitlines() if line.strip()]
-    short = short_line(told)
+    short = short_line(last_lines(errors, OF_RANKS) if errors.stat().st_size else last_lines(output, OF_RANKS))
     if short or code in KILLED:
         why = short or "so it seems, since it was killed"
-        return ArmFailedError(f"out of memory: {why} ({ended})", "memory", errors)
+        behind = f"; its last line: {lines[-1]}" if lines and lines[-1] != short else ""
+        return ArmFailedError(f"out of memory: {why} ({ended}){behind}", "memory", errors)
     last = f": {lines[-1]}" if lines else ", without a word"
     rest = f"\nThe end of what it printed:\n{told}" if len(lines) > 1 else ""
     return ArmFailedError(f"`{shlex.join(words)}` failed ({ended}){last}{rest}", "user", errors)

@@ -13,6 +13,7 @@ from dynotune.bench.running.guard import Guard
 from dynotune.bench.running.tally import Tally
 from dynotune.bench.statistics import half_width
 from dynotune.bench.workers.hand import ArmFailedError
+from dynotune.data.printable import printable
 
 Say = Callable[[str], None]
 Seen = TypeVar("Seen", bound=Tally)
@@ -82,8 +83,8 @@ def or_failed(
 
 
 def reason(error: ArmFailedError) -> str:
-    """Why an arm could not be measured, in a line."""
-    first = str(error).strip().splitlines()[0] if str(error).strip() else "it ended without a word"
+    """Why an arm could not be measured, in a line that a terminal may show: it can be a foreign command's own."""
+    first = printable(str(error).strip().splitlines()[0]) if str(error).strip() else "it ended without a word"
     if error.kind != "memory" or first.startswith(OUT_OF_MEMORY):
         return first
     return f"{OUT_OF_MEMORY}: {first}"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -20,9 +21,23 @@ PATIENCE = 30.0
 OF_RANKS = 60
 """Lines of a log in which it is looked for why ranks ended: each prints where it stood."""
 
+SHORT = re.compile(
+    r"^[\w.]*MemoryError(?::|\s*$)"  # an exception's line: Python's, PyTorch's, numpy's
+    r"|(?:^|(?:error|exception|exhausted): )out of memory"  # `CUDA error: out of memory`, `TrainingError: out of memory in`
+    r"|(?:CUDA|HIP|XPU) out of memory\. Tried|MPS backend out of memory \(|Cuda failure.* 'out of memory'"
+    r"|CUDA_ERROR_OUT_OF_MEMORY|CU\w+_STATUS_ALLOC_FAILED|std::bad_alloc"
+    r"|(?:cannot|can't) allocate memory|DefaultCPUAllocator: not enough memory",
+    re.IGNORECASE,
+)
+"""By which a line says that memory ran out. The words alone also stand in tips."""
 
-SHORT = ("out of memory", "outofmemoryerror", "cannot allocate memory", "can't allocate memory")
-"""By which the end of an output says that memory ran out."""
+_RANK = re.compile(r"^\[(?:rank|default)?\d+\]:\s?")
+"""Before each line of one of several processes."""
+
+_TRACE = "Traceback (most recent call last)"
+_CAUSE = "The above exception was the direct cause"
+_LAUNCHERS = re.compile(r"^[\w.]*(?:ChildFailedError|CalledProcessError)\b")
+"""What a launcher dies of behind a process of its own."""
 
 
 class ArmFailedError(DynotuneError):
@@ -155,9 +170,21 @@ def write(arm: Arm, folder: Path) -> Path:
 
 
 def short_line(text: str) -> str:
-    """The first line that says that memory ran out; empty where none does."""
-    lines = (line.strip() for line in text.splitlines())
-    return next((line for line in lines if any(word in line.lower() for word in SHORT)), "")
+    """The line that says that memory ran out, of what a process died of: of each rank's output the last traceback, with its
+    direct causes; all of it where there is none. Empty where no line does."""
+    of_ranks: dict[str, list[list[str]]] = {}
+    for line in text.splitlines():
+        rank = found[0] if (found := _RANK.match(line)) else ""
+        parts, line = of_ranks.setdefault(rank, [[]]), line[len(rank) :]
+        if line.startswith(_TRACE) and not any(_CAUSE in one for one in parts[-1][-3:]):
+            parts.append([])
+        parts[-1].append(line.rstrip())
+    for parts in of_ranks.values():
+        own = [part for part in parts if not any(_LAUNCHERS.match(line) for line in part)]
+        for line in own[-1] if own else ():
+            if SHORT.search(line) and not line.startswith("  "):  # indented: source code
+                return line.strip()
+    return ""
 
 
 def last_lines(log: Path, lines: int = 12) -> str:
