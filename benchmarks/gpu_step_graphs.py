@@ -14,6 +14,7 @@ Prediction (`h200_levers.json`: 320 tokens 153 ms launched, 28 replayed; 2,176 t
 import argparse
 import gc
 import json
+import math
 import statistics
 import sys
 import time
@@ -65,8 +66,9 @@ def run(row: Row, speedups: dict[str, str], dry: bool) -> dict[str, Any]:
 
 
 def off(found: list[float], right: list[float]) -> float:
-    """The largest distance, relative."""
-    return max(abs(f - r) / abs(r) for f, r in zip(found, right, strict=True))
+    """The largest distance, relative; infinite where something is not finite."""
+    gaps = [abs(f - r) / abs(r) for f, r in zip(found, right, strict=True)]
+    return max(gap if math.isfinite(gap) else math.inf for gap in gaps)
 
 
 def are_the_same(runs: dict[str, Any]) -> bool:
@@ -108,6 +110,7 @@ def main() -> int:
                 failed = 1
             (args.out / "gpu_step_graphs.json").write_text(json.dumps(result, indent=1))
         failed |= not shown(name, row, runs)
+        (args.out / "gpu_step_graphs.json").write_text(json.dumps(result, indent=1))
     print(f"{time.monotonic() - began:.0f} s")
     return failed
 

@@ -2,6 +2,7 @@
 many; what replaces kernels meanwhile makes them be captured again."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +54,68 @@ def test_the_same_losses_engaged_and_its_replays_said(
     assert verdicts["step_graphs"] == verdicts["fused_lora"] == verdicts["packed_execution"] == "engaged"
     plan = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert graphs.replayed["forward"] == graphs.replayed["backward"] > 0
-    assert f"{graphs.replayed['forward']:,} micro-batches replayed, {graphs.launched} launched" in console.export_text()
+    said = (
+        f"{graphs.replayed['forward']:,} micro-batches replayed, {graphs.launched} launched besides those of the traced"
+    )
+    assert said in console.export_text()
     assert {shape.tokens for shape in graphs.shapes} <= {int(rung) for rung in plan["layout"]["ladder"]}
 
 
-def test_graphs_that_are_never_replayed_stop_a_run_that_asked_for_them(
+def test_graphs_that_cannot_be_made_stop_a_run_that_asked_for_them(
     run_tiny: Any, tmp_path: Path, on_the_cpu: list[StepGraphs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(StepGraphs, "_why_not", lambda self, shape, segments: "nothing may be captured today")
+    def cannot(*args: Any) -> None:
+        raise RuntimeError("nothing may be captured today")
+
+    monkeypatch.setattr("tests.train.test_step_graphs.Launched", cannot)
     with pytest.raises(TrainingError, match="nothing may be captured today"):
         losses(run_tiny, tmp_path, speedups={"step_graphs": "on"})
+
+
+@pytest.mark.parametrize("case", ["one step", "too large"])
+def test_without_a_fault_nothing_stops_and_nothing_is_remembered(
+    run_tiny: Any, tmp_path: Path, on_the_cpu: list[StepGraphs], monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    if case == "too large":
+        monkeypatch.setattr(StepGraphs.__init__, "__defaults__", (8,))
+    for setting in ("on", "auto"):
+        steps = 1 if case == "one step" else 3
+        losses(
+            run_tiny,
+            tmp_path,
+            speedups={"step_graphs": setting},
+            max_steps=steps,
+            eval_strategy="no",
+            test_split_size=None,
+        )
+        seen = json.loads((tmp_path / "run" / "engagement.json").read_text())["observations"]["step_graphs"]
+        assert seen["verdict"] == "unknown"
+    assert len(on_the_cpu) == 2, "the second run tried it again"
+
+
+class TurnsBad(Launched):
+    """Not finite from some replay on."""
+
+    replays = 0
+
+    def forward(self) -> None:
+        super().forward()
+        TurnsBad.replays += 1
+        if TurnsBad.replays > 12:
+            self.hidden_TD.fill_(math.nan)
+
+
+def test_a_replay_that_is_not_finite_is_the_culprit_and_nobody_else(
+    run_tiny: Any, tmp_path: Path, on_the_cpu: list[StepGraphs], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.train.test_step_graphs.Launched", TurnsBad)
+    monkeypatch.setattr(TurnsBad, "replays", 0)
+    with pytest.raises(TrainingError, match="launched one by one the step is finite"):
+        losses(
+            run_tiny, tmp_path, speedups={"step_graphs": "on"}, max_steps=12, eval_strategy="no", test_split_size=None
+        )
+    report = json.loads((tmp_path / "run" / "nonfinite.json").read_text())
+    assert report["examinations"][0]["speedup"] == "step_graphs"
 
 
 def test_there_are_none_without_a_gpu(run_tiny: Any, tmp_path: Path) -> None:
@@ -77,7 +130,7 @@ def test_what_was_captured_is_forgotten_when_a_kernel_is_taken_out() -> None:
     class Graphs:
         forgotten = 0
 
-        def forget(self) -> None:
+        def begin_again(self) -> None:
             self.forgotten += 1
 
         def hidden_states(self, model: Any, batch: Any) -> None:

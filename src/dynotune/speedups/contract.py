@@ -269,6 +269,9 @@ class Speedup(ABC):
     slot: ClassVar[str | None] = None
     """Of speed-ups with the same slot one is installed: the first by `rank` that can be."""
 
+    shown_by_steps_before: ClassVar[bool] = False
+    """Whether the proof lies in the steps before the traced one. Where there were none, *unknown* stops no run."""
+
     touches: ClassVar[tuple[str, ...]] = ()
     """Classes of a step's time that it can shorten, as `measure.kernel_classes.Work` names them: what a profile takes for
     the most that it could gain."""

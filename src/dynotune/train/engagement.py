@@ -109,7 +109,8 @@ class Engagement:
             if one.setting == "on":
                 # A step whose micro-batches hold a document each looks the same packed and plain, and is the same.
                 alike = 0 < evidence.facts["documents"] <= evidence.micro_batches
-                if not (one.speedup.scope is Scope.PLAN and seen.verdict is Verdict.UNKNOWN and alike):
+                cannot_be_seen = (one.speedup.scope is Scope.PLAN and alike) or one.speedup.shown_by_steps_before
+                if not (seen.verdict is Verdict.UNKNOWN and cannot_be_seen):
                     stop.append(_why_stop(one, seen))
             elif seen.verdict is Verdict.NOT_ENGAGED:
                 if one.speedup.scope in (Scope.PLAN, Scope.PROCESS):

@@ -130,6 +130,68 @@ def test_weights_that_lie_elsewhere_are_captured_again() -> None:
     assert len(graphs.off) == 2
 
 
+def test_frozen_weights_that_lie_elsewhere_are_captured_again() -> None:
+    model = model_of("llama", adapter=True)
+    batch = batch_of([30, 20], TOKENS)
+    with packed_attention(model, "reference"):
+        graphs = StepGraphs(model, Launched)
+        gradients_of(model, [batch], graphs.hidden_states)
+        for p in text_decoder(model).parameters():
+            if not p.requires_grad:
+                p.data = p.data.clone()
+        gradients_of(model, [batch], graphs.hidden_states)
+    assert len(graphs.off) == 2
+
+
+def test_weights_that_keep_moving_are_launched_in_the_end() -> None:
+    model = model_of("llama")
+    batch = batch_of([30, 20], TOKENS)
+    with packed_attention(model, "reference"):
+        graphs = StepGraphs(model, Launched)
+        for _ in range(8):
+            gradients_of(model, [batch], graphs.hidden_states)
+            trained(model)[0].data = trained(model)[0].data.clone()
+    assert len(graphs.off) == graphs_module.MOST_MOVES + 1
+    assert graphs.failed == ["weights or buffers of the layers keep moving"]
+
+
+def test_weights_that_are_trained_from_now_on_get_gradients_and_frozen_ones_none() -> None:
+    model = model_of("llama")
+    batch = batch_of([30, 20], TOKENS)
+    later, sooner = [p for p in text_decoder(model).parameters() if p.dim() == 2][1:3]
+    later.requires_grad_(False)
+    with packed_attention(model, "reference"):
+        graphs = StepGraphs(model, Launched)
+        gradients_of(model, [batch], graphs.hidden_states)
+        assert later.grad is None
+        later.requires_grad_(True)
+        sooner.requires_grad_(False)
+        model.zero_grad(set_to_none=True)
+        found = gradients_of(model, [batch], graphs.hidden_states)
+        assert sooner.grad is None
+        model.zero_grad(set_to_none=True)
+        the_same(found, gradients_of(model, [batch], hidden_states))
+
+
+def test_hooks_are_called_and_what_has_none_is_replayed_again() -> None:
+    model = model_of("llama")
+    batch = batch_of([30, 20], TOKENS)
+    heard: list[str] = []
+    with packed_attention(model, "reference"):
+        graphs = StepGraphs(model, Launched)
+        gradients_of(model, [batch], graphs.hidden_states)
+        for hook in (
+            lambda: trained(model)[0].register_post_accumulate_grad_hook(lambda p: heard.append("gradient")),
+            lambda: next(text_decoder(model).children()).register_forward_hook(lambda *_: heard.append("module")),
+        ):
+            handle = hook()
+            gradients_of(model, [batch], graphs.hidden_states)
+            handle.remove()
+            gradients_of(model, [batch], graphs.hidden_states)
+    assert heard == ["gradient", "module"]
+    assert (graphs.replayed["forward"], graphs.launched) == (3, 2)
+
+
 def test_forgotten_graphs_leave_the_sums_that_they_made() -> None:
     model = model_of("llama")
     batches = [batch_of([30, 20], TOKENS), batch_of([40], TOKENS)]
@@ -177,6 +239,64 @@ class AddsTwice(Launched):
         torch._foreach_add_(list(self.sums), self.own)
 
 
+class Zeros(Launched):
+    """Gives zeros, and adds nothing."""
+
+    def forward(self) -> None:
+        super().forward()
+        self.hidden_TD.zero_()
+
+    def backward(self) -> None:
+        pass
+
+
+def test_a_pass_that_is_not_finite_proves_nothing_and_the_next_one_is_compared() -> None:
+    model = model_of("llama")
+    bad, good = batch_of([30, 21], TOKENS, 1), batch_of([30, 21], TOKENS, 2)
+    only_bad = next(int(i) for i in bad.ids_T if i not in good.ids_T)
+    with torch.no_grad():
+        model.get_input_embeddings().weight[only_bad] = torch.inf
+    with packed_attention(model, "reference"):
+        graphs = StepGraphs(model, Zeros)
+        gradients_of(model, [bad], graphs.hidden_states)
+        assert not graphs.shapes
+        assert not graphs.why_not, "it may be the micro-batch"
+        gradients_of(model, [good], graphs.hidden_states)
+        assert graphs.failed, "control: Zeros is a liar"
+        model.zero_grad(set_to_none=True)
+        honest = StepGraphs(model, Launched)
+        gradients_of(model, [bad], honest.hidden_states)
+        model.zero_grad(set_to_none=True)
+        found = gradients_of(model, [good], honest.hidden_states)
+        model.zero_grad(set_to_none=True)
+        the_same(found, gradients_of(model, [good], hidden_states))
+    assert honest.replayed["forward"] == 1
+
+
+class ForgetsA(Launched):
+    """Leaves the gradients of every A out."""
+
+    def backward(self) -> None:
+        before = [total.clone() for total in self.sums]
+        super().backward()
+        for total, was in zip(self.sums, before, strict=True):
+            if total.shape[0] == 5:  # A is [r, inputs]
+                total.copy_(was)
+
+
+@pytest.mark.parametrize("liar", [None, ForgetsA])
+def test_adapters_are_compared_where_their_b_is_zero(liar: type[Launched] | None) -> None:
+    model = model_of("llama", adapter=True)
+    for name, p in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.zeros_(p)
+    with packed_attention(model, "reference"):
+        graphs = StepGraphs(model, liar or Launched)
+        gradients_of(model, [batch_of([30, 21], TOKENS)], graphs.hidden_states)
+    assert bool(graphs.failed) == (liar is not None)
+    assert all(not p.count_nonzero() for name, p in model.named_parameters() if "lora_B" in name), "zeros again"
+
+
 @pytest.mark.parametrize("liar", [KeepsTheFirst, ForgetsOne, AddsTwice])
 def test_a_replay_that_does_otherwise_is_not_used(liar: type[Launched]) -> None:
     model = model_of("llama")
@@ -190,6 +310,8 @@ def test_a_replay_that_does_otherwise_is_not_used(liar: type[Launched]) -> None:
     assert graphs.launched == 2
     (why,) = graphs.why_not.values()
     assert why.startswith("a replay is off by")
+    assert graphs.failed == [why]
+    assert not graphs._sums, "nothing is kept where nothing is replayed"
 
 
 def test_what_cannot_be_captured_is_launched_and_said() -> None:

@@ -218,7 +218,7 @@ def _block(found: Measured, guard: Guard, spans: Spans, round_: Round, name: str
         device_seconds=taken["device_seconds"],
         flops=taken["flops"],
         loss=taken["loss"],
-        recompiles=moved.get("compilations", 0) + moved.get("kernels", 0),
+        recompiles=sum(moved.get(name, 0) for name in ("compilations", "kernels", "graph_captures")),
         retries=moved.get("retries", 0),
         clocks=guard.window(*taken["when"]),
         of_noise=round_.of_noise,

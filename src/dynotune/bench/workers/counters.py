@@ -3,6 +3,7 @@
 import torch
 
 from dynotune.measure.compiles import graphs
+from dynotune.model.step_graphs import graphs_made
 
 _made = {"kernels": 0}
 _counting = False
@@ -29,7 +30,7 @@ def count_kernels() -> None:
 
 def counters(device: torch.device) -> dict[str, int]:
     """By what is counted, how often so far in this process."""
-    found = {"compilations": graphs(), "kernels": _made["kernels"]}
+    found = {"compilations": graphs(), "kernels": _made["kernels"], "graph_captures": graphs_made()}
     if device.type == "cuda":
         memory = torch.cuda.memory_stats(device)
         found["segments"] = int(memory.get("segment.all.allocated", 0))

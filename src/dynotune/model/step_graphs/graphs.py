@@ -6,6 +6,7 @@ gradients of all weights. What differs by more than two launched passes do is no
 Legend of shapes: T tokens of the micro-batch, D hidden.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,11 +35,28 @@ under LoRA on an H200, 2 documents a step 151 ms launched and 27 replayed, 16 do
 
 MOST_GRAPHS = 24
 
+MOST_MOVES = 4
+"""How often weights may come to lie elsewhere, or others be trained: each time all graphs are made again."""
+
 ROOM = 2.0
 """How often the distance of two launched passes a replay may be off: attention of some backends adds up in any order."""
 
 LEAST = 1e-6
 """Relative: what is not held against a replay where launched passes agree to the bit."""
+
+MOST = 0.1
+"""Relative: launched passes that are further apart draw, and nothing can be held against them."""
+
+SPREAD = 0.02
+"""Of the values that weights of zeros have while passes are compared: LoRA begins with B = 0, where A has no gradient."""
+
+_made = {"graphs": 0}
+
+
+def graphs_made() -> int:
+    """How many were made in this process so far."""
+    return _made["graphs"]
+
 
 Make = Callable[[Run, Inputs, Sequence[Tensor], Sequence[Tensor]], Passes]
 
@@ -51,6 +69,9 @@ class StepGraphs:
         self.why_not: dict[Shape, str] = {}
         """Shapes that are launched one by one, with the reason."""
 
+        self.failed: list[str] = []
+        """Of these reasons those that are faults, not sizes or settings."""
+
         self.off: list[float] = []
         """Of each graph: how far its replay was off, beside the gradients' own size."""
 
@@ -58,14 +79,16 @@ class StepGraphs:
         """Forward and backward passes."""
 
         self.launched = 0
-        """Forward passes for training that were not replayed."""
+        """Forward passes for training that were not replayed, besides those of steps in which nothing may be."""
 
         self._graphs: dict[Shape, Passes] = {}
         self._anchor: Tensor | None = None
+        self._modules = list(text_decoder(model).modules())
+        self._hooks = self._count_hooks()
+        self._standing: list[tuple[int, bool]] = []
         self._parameters: list[Tensor] = []
-        self._addresses: list[int] = []
         self._sums: list[Tensor] = []
-        self._number = 0
+        self._number = self._moves = 0
         self._gave_up = ""
 
     @property
@@ -74,12 +97,18 @@ class StepGraphs:
         return list(self._graphs)
 
     def forget(self) -> None:
-        """What runs in the layers has changed, or weights lie elsewhere: graphs of before are of no use."""
+        """Weights lie elsewhere, or others are trained: graphs of before are of no use."""
         for p, total in zip(self._parameters, self._sums, strict=True):
             if p.grad is total:
                 p.grad = total.clone()
         self._graphs.clear()
-        self._parameters, self._addresses, self._sums = [], [], []
+        self.why_not.clear()
+        self._parameters, self._standing, self._sums, self._anchor = [], [], [], None
+
+    def begin_again(self) -> None:
+        """What runs in the layers has changed, and with it the hooks that are there anyway."""
+        self.forget()
+        self._hooks = min(self._hooks, self._count_hooks())
 
     def hidden_states(self, model: "PreTrainedModel", batch: Any) -> Tensor:
         """As `dynotune.model.attention.hidden_states`."""
@@ -102,17 +131,48 @@ class StepGraphs:
         # One size of grids for all micro-batches of a token count: fewer graphs, and blocks without work end at once.
         longest = max(64, 1 << (len(batch.ids_T) - 1).bit_length())
         shape = Shape(len(batch.ids_T), len(segments.boundaries_S1), longest, installed.backend)
-        if shape in self.why_not:
-            return None
-        inputs = Inputs(batch.ids_T, batch.positions_T, segments.boundaries_S1)
-        if self._graphs and [p.data_ptr() for p in self._parameters] != self._addresses:
+        if self._standing and self._stands() != self._standing:
             self.forget()
+            self._moves += 1
+            if self._moves > MOST_MOVES:
+                self._gave_up = self._failed(shape, "weights or buffers of the layers keep moving")
+        if shape in self.why_not or self._count_hooks() != self._hooks:
+            return None  # a hook is called where layers are launched only
+        inputs = Inputs(batch.ids_T, batch.positions_T, segments.boundaries_S1)
         if shape not in self._graphs:
-            why_not = self._why_not(shape, segments) or self._add(shape, inputs)
-            if why_not:
+            if why_not := self._why_not(shape, segments):
                 self.why_not[shape] = why_not
                 return None
+            if not self._add(shape, inputs):
+                if not self._graphs:
+                    self._keep_nothing()
+                return None
         return self._graphs[shape], inputs
+
+    def _stands(self) -> list[tuple[int, bool]]:
+        """Where every weight and buffer of the layers lies, and whether it is trained."""
+        found = [
+            (p.data_ptr(), p.requires_grad) for m in self._modules for p in m._parameters.values() if p is not None
+        ]
+        return found + [(b.data_ptr(), False) for m in self._modules for b in m._buffers.values() if b is not None]
+
+    def _count_hooks(self) -> int:
+        """Of modules and weights, of any kind: a replay calls none."""
+        count = 0
+        for m in self._modules:
+            count += len(m._forward_hooks) + len(m._forward_pre_hooks) + len(m._backward_hooks)
+            count += len(m._backward_pre_hooks)
+            for p in m._parameters.values():
+                if p is not None:
+                    hooks: Any = p
+                    count += len(hooks._backward_hooks or ()) + len(hooks._post_accumulate_grad_hooks or ())
+        return count
+
+    def _keep_nothing(self) -> None:
+        """No graph was made: gradients are summed where they always are."""
+        why_not = dict(self.why_not)
+        self.forget()
+        self.why_not = why_not
 
     def _why_not(self, shape: Shape, segments: Any) -> str | None:
         if self._gave_up:
@@ -129,8 +189,8 @@ class StepGraphs:
             return f"{kernel.WORDS} prepares each micro-batch on the host"
         return None
 
-    def _add(self, shape: Shape, inputs: Inputs) -> str | None:
-        """Make a graph and compare it; why it is not used, where it is not."""
+    def _add(self, shape: Shape, inputs: Inputs) -> bool:
+        """Make a graph and compare it; whether it is used. Why not is kept, but where the micro-batch itself is at fault."""
         run = layers_of(text_decoder(self.model), shape)
         try:
             with self._apart():
@@ -140,22 +200,37 @@ class StepGraphs:
                 # Other tokens than those that it was made with, which it might have kept.
                 other = inputs._replace(ids_T=inputs.ids_T.flip(0))
                 passes.inputs.take(other)
-                off, allowed = self._compare(passes, Launched(run, other, self._parameters, self._spare()))
-        except torch.OutOfMemoryError:
-            return "memory ran out when its graph was made"
+                off, noise = self._compare(passes, Launched(run, other, self._parameters, self._spare()))
         except FOREIGN as error:
-            if isinstance(error, torch.AcceleratorError) and "captur" not in str(error):
-                raise
-            # On leaving a capture that failed another error comes; the one before it says why. PyTorch's allocator takes
-            # no further capture then.
+            # On leaving a capture that failed another error comes; the one before it says why.
             why = error.__context__ if isinstance(error.__context__, FOREIGN) else error
-            self._gave_up = f"its graph cannot be made ({in_a_line(why)})"
-            return self._gave_up
-        if not off <= allowed:
-            return f"a replay is off by {off:.1e} of the gradients' size, {allowed:.1e} allowed"
-        self.off.append(off)
-        self._graphs[shape] = passes
-        return None
+            if isinstance(why, torch.OutOfMemoryError):
+                self.why_not[shape] = "memory ran out when its graph was made"
+                return False
+            if isinstance(why, torch.AcceleratorError) and "captur" not in str(why):
+                raise
+            # PyTorch's allocator takes no further capture now.
+            self._gave_up = self._failed(shape, f"its graph cannot be made ({in_a_line(why)})")
+            return False
+        if not math.isfinite(noise):
+            return False  # of a pass that is not finite nothing can be said; the next one of this shape is tried
+        if noise > MOST:
+            self._failed(
+                shape, f"two launched passes are {noise:.1e} of the gradients' size apart, so that none can be compared"
+            )
+        elif not off <= max(LEAST, ROOM * noise):
+            allowed = max(LEAST, ROOM * noise)
+            self._failed(shape, f"a replay is off by {off:.1e} of the gradients' size, {allowed:.1e} allowed")
+        else:
+            self.off.append(off)
+            self._graphs[shape] = passes
+            _made["graphs"] += 1
+        return shape in self._graphs
+
+    def _failed(self, shape: Shape, why: str) -> str:
+        self.why_not[shape] = why
+        self.failed.append(why)
+        return why
 
     def _find_parameters(self, run: Run, inputs: Inputs) -> None:
         """The trained weights that the layers' output depends on, and where their gradients will be summed."""
@@ -163,7 +238,7 @@ class StepGraphs:
         hidden_TD = run(inputs)
         found = torch.autograd.grad(hidden_TD, trained, torch.zeros_like(hidden_TD), allow_unused=True)
         self._parameters = [p for p, gradient in zip(trained, found, strict=True) if gradient is not None]
-        self._addresses = [p.data_ptr() for p in self._parameters]
+        self._standing = self._stands()
         self._sums = self._spare()
         self._anchor = torch.zeros((), device=hidden_TD.device, requires_grad=True)
 
@@ -171,12 +246,20 @@ class StepGraphs:
         return [torch.zeros_like(p) for p in self._parameters]
 
     def _compare(self, passes: Passes, launched: Launched) -> tuple[float, float]:
-        """How far a replay is off, and how far it may be. Sums of gradients under way are put aside meanwhile."""
+        """How far a replay is off a launched pass, and how far another launched one is. Sums of gradients under way are put
+        aside meanwhile, and weights of zeros have values."""
         self.take_over()
-        kept = [total.clone() for total in self._sums]
+        kept, empty = [total.clone() for total in self._sums], []
         try:
+            with torch.no_grad():
+                empty = [p for p in self._parameters if not p.count_nonzero()]
+                for p in empty:
+                    p.normal_(0.0, SPREAD)
             return self._off(passes, launched)
         finally:
+            with torch.no_grad():
+                for p in empty:
+                    p.zero_()
             torch._foreach_copy_(self._sums, kept)
 
     def _off(self, passes: Passes, launched: Launched) -> tuple[float, float]:
@@ -196,7 +279,7 @@ class StepGraphs:
         once, again = (gradients(launched, list(launched.sums)) for _ in range(2))
         # Twice: what the first replay leaves must not be in the second.
         _, found = (gradients(passes, self._sums) for _ in range(2))
-        return _apart(found, once), max(LEAST, ROOM * _apart(again, once))
+        return _apart(found, once), _apart(again, once)
 
     def take_over(self) -> None:
         """Let gradients be summed where graphs add them; sums that stand elsewhere move there."""

@@ -30,6 +30,7 @@ class StepGraphsSpeedup(Speedup):
     order = Order.GRAPHS
     default = "off"  # new: measured on one card, and it holds memory of its own
     requires = ("packed_execution",)
+    shown_by_steps_before = True
     conflicts = (
         "compiled_layers",
         "activation_full",
@@ -66,10 +67,10 @@ class StepGraphsSpeedup(Speedup):
         graphs: StepGraphs = installed.detail
 
         def replayed(evidence: Evidence) -> bool | None:
-            # A run whose first step is traced has had none in which something could be replayed.
-            if not graphs.launched and not graphs.replayed["forward"]:
-                return None
-            return graphs.replayed["forward"] > 0 and graphs.replayed["forward"] == graphs.replayed["backward"]
+            if graphs.replayed["forward"]:  # a step that ran out of memory behind its layers has no backward pass
+                return 0 < graphs.replayed["backward"] <= graphs.replayed["forward"]
+            # Without a fault: there was no step before, or nothing in it of a size that is replayed.
+            return False if graphs.failed else None
 
         why = f" ({'; '.join(dict.fromkeys(graphs.why_not.values()))})" if graphs.why_not else ""
         return [Holds(f"micro-batches were replayed before this step, each forward and backward{why}", replayed)]
@@ -82,7 +83,7 @@ def put_in(site: Site, graphs: "StepGraphs") -> Installation:
     def layers(model: Any, batch: Any) -> "Tensor":
         nonlocal changes
         if site.changes != changes:
-            graphs.forget()
+            graphs.begin_again()
             changes = site.changes
         return graphs.hidden_states(model, batch)
 
@@ -101,8 +102,8 @@ def put_in(site: Site, graphs: "StepGraphs") -> Installation:
 
     def notes() -> list[str]:
         lines = [
-            f"step graphs: {graphs.replayed['forward']:,} micro-batches replayed, {graphs.launched:,} launched;"
-            f" {len(graphs.off)} graphs made"
+            f"step graphs: {graphs.replayed['forward']:,} micro-batches replayed, {graphs.launched:,} launched besides those"
+            f" of the traced step; {len(graphs.off)} graphs made"
         ]
         return lines + [
             f"note: step graphs: micro-batches of {tokens:,} tokens are launched: {why}"

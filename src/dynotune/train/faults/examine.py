@@ -156,6 +156,12 @@ def examine(run: "Run", ways: Ways, step: Step, draws: Draws, place_of: Callable
     if again.finite is None:
         found.not_done.append(f"the step could not be taken again: {again.why_not}")
         return found
+    if again.finite and ways.replays:  # watched, layers were launched
+        replayed = repeat.by(ways.as_executed(), step.micro_batches)
+        found.outcomes.append(Outcome(**{**asdict(replayed), "way": "as executed, replayed"}))
+        if replayed.finite is False:
+            found.culprit, found.speedup = "step_graphs: launched one by one the step is finite", "step_graphs"
+            return found
     if again.finite:
         found.culprit = "nothing that repeats: taken again from the same state, the step is finite"
         found.facts.append(

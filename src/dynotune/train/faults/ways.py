@@ -46,6 +46,11 @@ class Ways:
     def as_executed(self) -> Way:
         return Way("as executed", self.path, self._loss, self.path.engaged, self._autocast)
 
+    @property
+    def replays(self) -> bool:
+        """Whether layers are replayed where nobody watches their modules."""
+        return self.installed.site.layers is not None
+
     def plain(self) -> Way:
         """Stock transformers, one document at a time."""
         plain = self.paths.plain(self.model)
