@@ -28,6 +28,15 @@ def test_the_first_process_measures_and_its_arms_are_no_ranks_of_the_launcher() 
         taken_over({**environment(0), "LOCAL_WORLD_SIZE": "1"})
 
 
+@pytest.mark.parametrize("missing", ["RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"])
+def test_a_size_without_a_rank_is_no_launcher(missing: str) -> None:
+    """A variable left over in a shell. A bench that took itself for another's second rank would measure nothing, and end
+    well."""
+    left = {name: value for name, value in environment(1).items() if name != missing}
+    with pytest.raises(ConfigError, match=f"`WORLD_SIZE=2` is set, but not {missing}, .* Unset WORLD_SIZE"):
+        taken_over(left)
+
+
 def test_as_many_gpus_are_measured() -> None:
     assert on_as_many(SFTConfig(), 2).gpus == on_as_many(SFTConfig(gpus=2), 2).gpus == 2
     assert on_as_many(SFTConfig(), 1).gpus is None

@@ -13,19 +13,27 @@ OF_LAUNCHER = frozenset(
     }
 )  # fmt: skip
 
+OF_RANK = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+"""That torchrun sets beside `WORLD_SIZE`."""
+
 
 def taken_over(environment: MutableMapping[str, str]) -> int | None:
     """Processes that a launcher started, 1 without one; None where this is not their first, which is to leave.
 
     environment: from which the launcher's variables are taken, so that processes of the bench are not held for its ranks.
-    Raises `ConfigError` where they are on several machines.
+    Raises `ConfigError` where they are on several machines, and where a variable of a launcher is left over without one.
     """
     world = environment.get("WORLD_SIZE", "1")
     if not world.isdecimal() or int(world) <= 1:
         return 1
-    if environment.get("LOCAL_WORLD_SIZE", world) != world:
+    if missing := [name for name in OF_RANK if name not in environment]:
+        raise ConfigError(
+            f"`WORLD_SIZE={world}` is set, but not {', '.join(missing)}, as torchrun would. Unset WORLD_SIZE, and"
+            " ask for several GPUs with `--gpus`."
+        )
+    if environment["LOCAL_WORLD_SIZE"] != world:
         raise ConfigError(f"{world} processes on several machines were started: a bench measures on one machine.")
-    if environment.get("RANK") != "0":
+    if environment["RANK"] != "0":
         return None
     for name in [*environment]:
         if name in OF_LAUNCHER or name.startswith("TORCHELASTIC_"):
