@@ -71,9 +71,17 @@ def _paths(trainer: Any | None, model: nn.Module | None) -> dict[str, Path]:
         "output": getattr(getattr(trainer, "args", None), "output_dir", None),
         "model": getattr(getattr(model, "config", None), "_name_or_path", None),
     }
-    found = {what: Path(name) for what, name in told.items() if isinstance(name, str) and name and Path(name).exists()}
+    found = {what: Path(name) for what, name in told.items() if isinstance(name, str) and name and _is_there(name)}
     home = os.environ.get("HF_HOME", "~/.cache/huggingface")
     return {**found, "cache": Path(home)} if trainer is not None else found
+
+
+def _is_there(name: str) -> bool:
+    """Names are the script's own: one can be longer than the system takes."""
+    try:
+        return Path(name).exists()
+    except (OSError, ValueError):
+        return False
 
 
 def rank() -> int:
