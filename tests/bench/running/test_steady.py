@@ -69,14 +69,21 @@ def test_memory_that_grows_counts_by_what_it_takes_of_a_step() -> None:
     assert steps_of(0.3, 10) == 18, "10 ms of 300: it is warm ten steps behind the last"
 
 
-@given(st.lists(st.floats(0.01, 10), min_size=1, max_size=12))
-def test_so_many_steps_as_are_said_to_be_lacking_are_asked_for(seconds: list[float]) -> None:
-    warming = WarmingUp({})
-    for one in seconds:
-        warming.step(one, {})
-    assert warming.lacking >= 1
-    if warming.stationary:
-        assert warming.lacking == 1
+@given(moving=st.integers(0, 4), quiet=st.integers(0, 12), seconds=st.floats(0.01, 8))
+def test_so_many_steps_as_are_said_to_be_lacking_are_enough_and_no_fewer(
+    moving: int, quiet: int, seconds: float
+) -> None:
+    """Steps behind which a counter moved, then level ones."""
+    warming = WarmingUp({"compilations": 0})
+    for step in range(moving + quiet):
+        warming.step(seconds, {"compilations": min(step + 1, moving)})
+    begun, lacking = warming.stationary, warming.lacking
+    for _ in range(lacking - 1):
+        warming.step(seconds, {"compilations": moving})
+    if quiet or seconds <= 1:  # of long steps fewer are enough, which is not known before the first
+        assert warming.stationary == begun
+    warming.step(seconds, {"compilations": moving})
+    assert warming.stationary
 
 
 def test_two_minutes_are_the_most() -> None:
