@@ -62,12 +62,8 @@ def _weights_alone(script: Script) -> Iterator[Said]:
         return
     if any(name.startswith(".") for name in script.imports.values()):
         return  # the project's own code may save the rest
-    for loop in loops(script):
-        if not loop.optimizer_steps:
-            continue
-        saves = [call for call in script.calls if _saves(call) and _repeated(call)]
-        if not saves:
-            continue
+    saves = [call for call in script.calls if _saves(call) and _repeated(call)]
+    if saves and any(loop.optimizer_steps for loop in loops(script)):
         yield Finding(
             f"`{saves[0].name.rpartition('.')[2]}` keeps the weights on the way, nothing keeps the optimizer, the"
             f" schedule and"
@@ -85,7 +81,6 @@ def _weights_alone(script: Script) -> Iterator[Said]:
             ),
             also=tuple(call.place for call in saves[1:]),
         )
-        return
 
 
 def _saves(call: Call) -> bool:

@@ -1,6 +1,7 @@
 """OPT050: gradients of all steps add up, since nothing clears them; or they are cleared before they are used."""
 
 import ast
+import bisect
 import itertools
 import re
 from collections.abc import Iterator
@@ -23,11 +24,15 @@ def check(script: Script, project: Project) -> Iterator[Said]:
 
 def _too_early(script: Script) -> Iterator[Said]:
     """Cleared right before the update, behind the backward pass."""
+    bodies: list[list[ast.stmt]] | None = None
     for loop in loops(script):
+        if not loop.optimizer_steps or not loop.has("zero_grad"):
+            continue
+        bodies = _bodies(script) if bodies is None else bodies
         steps = {(call.place.line, call.place.column): call for call in loop.optimizer_steps}
         cleared = {(call.place.line, call.place.column) for call in loop.has("zero_grad")}
         behind = [call.place for call in loop.has("backward")]
-        for body in _bodies(script, loop):
+        for body in _within(bodies, loop):
             calls = [_called(statement) for statement in body]
             for first, second in itertools.pairwise(range(len(calls))):
                 at, then = calls[first], steps.get(calls[second] or (0, 0))
@@ -49,15 +54,29 @@ def _too_early(script: Script) -> Iterator[Said]:
                 )
 
 
-def _bodies(script: Script, loop: Loop) -> Iterator[list[ast.stmt]]:
-    """Runs of statements in the loop."""
+def _bodies(script: Script) -> list[list[ast.stmt]]:
+    """Runs of statements of a script, in the order of their first lines."""
+    found = []
     for node in ast.walk(script.tree):
         for name in ("body", "orelse"):
             body = getattr(node, name, None)
             if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
-                first, last = body[0].lineno, body[-1].end_lineno or 0
-                if loop.place.line < first and last <= loop.place.end_line:
-                    yield body
+                found.append(body)
+    return sorted(found, key=_first_line)
+
+
+def _within(bodies: list[list[ast.stmt]], loop: Loop) -> Iterator[list[ast.stmt]]:
+    """Those of the loop."""
+    begin = bisect.bisect_right(bodies, loop.place.line, key=_first_line)
+    for body in itertools.islice(bodies, begin, None):
+        if _first_line(body) > loop.place.end_line:
+            return
+        if (body[-1].end_lineno or 0) <= loop.place.end_line:
+            yield body
+
+
+def _first_line(body: list[ast.stmt]) -> int:
+    return body[0].lineno
 
 
 def _called(statement: ast.stmt) -> tuple[int, int] | None:
