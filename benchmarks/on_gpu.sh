@@ -9,8 +9,9 @@
 # CASES: `noise` and names of `benchmarks/case_list.py` with commas, all by default. What is in OUT is not measured again,
 # and what is cut off leaves what it had. `step_noise.json` goes to tests/bench/data/step_noise_DEVICE.json. `peers` and
 # `bench` take at most SECONDS_A_CALL, 570 by default.
-# On an H200, by estimate: noise 60 s; floor 150, ladder 480, attribute 500, liger 250, batch 150, packing 240; rows of
-# peers 80 to 200 each. In calls of 570 s: `noise,floor,liger`; `ladder`; `attribute`; `batch,packing`; then peers.
+# On an H200, by estimate: noise 60 s; floor 150, ladder 500, attribute 500, liger 250, batch 105 (measured), packing
+# 240; rows of peers 80 to 200 each. In calls of 570 s: `floor,liger`; `ladder`; `attribute`; `packing`; then peers, with
+# FLASH_ATTN. The noise of an H200 and `batch` are there.
 # REHEARSE=1 runs the commands of `bench` and `peers` on a CPU, of tiny models.
 set -uo pipefail
 what=$1 out=$2 shared=$3 commit=$4
