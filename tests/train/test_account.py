@@ -5,6 +5,7 @@ import io
 import json
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -312,22 +313,22 @@ def test_what_others_of_the_meter_took_counts_once() -> None:
 
 def test_the_cost_of_measuring_is_below_200_microseconds_a_step() -> None:
     """Processor time of this thread: a busy host does not change it. All that a step of four micro-batches costs, with the
-    looks for periods, and with a row for every ten."""
+    looks for periods, and with a row for every ten. Of these tens the best and the middle ones: one that others disturb changes neither."""
     told: list[Any] = []
+    rows: list[dict[str, Any]] = []
     utilisation = Utilisation(None, Peak(1e12, "given"))
     journal = Journal(
-        (), lambda step: (), Progress(), ["here"], torch.device("cpu"), Limits(3, 10), [], utilisation
+        (), lambda step: (), Progress(), ["here"], torch.device("cpu"), Limits(3, 10), [rows.append], utilisation
     )  # fmt: skip
     meter, watch = Meter(torch.device("cpu")), Watch(lambda step, sign: told.append(sign))
     journal.own.others = (lambda: watch.own_seconds,)
     batches = [MicroBatch(np.arange(4), 1024) for _ in range(4)]
     watch.begin()
-    vector, steps, best = torch.ones(3), 100, float("inf")
-    for part in range(4):
-        spent = 0.0
-        for n in range(part * steps + 1, (part + 1) * steps + 1):
+    vector, took = torch.ones(3), []
+    for ten in range(40):
+        began = time.thread_time()
+        for n in range(10 * ten + 1, 10 * ten + 11):
             step = Step(n, n / 1e3, np.arange(16), np.full(16, 250), batches, real_tokens=4000, label_tokens=2000)
-            began = time.thread_time()
             meter.now(Kind.FORWARD_BACKWARD)
             for _ in meter.waited(iter(batches)):
                 pass
@@ -339,10 +340,9 @@ def test_the_cost_of_measuring_is_below_200_microseconds_a_step() -> None:
             for window in meter.windows():
                 watch.take(window)
                 journal.take(window)
-            spent += time.thread_time() - began
-        best = min(best, spent / steps)
+        took.append(1e6 * (time.thread_time() - began) / 10)
     watch.end()
-    assert best < 200e-6
-    stated = journal.own.a_step
-    assert stated is not None
-    assert 0.5e6 * best < stated < 400, "what is stated is what it costs, looks for periods too"
+    assert min(took) < 200
+    stated = [row["meter_microseconds_per_step"] for row in rows]
+    assert len(stated) == len(took)
+    assert 0.5 < median(stated) / median(took) < 2, "what is stated is what it costs, looks for periods too"
