@@ -13,9 +13,12 @@ from dynotune.profile.foreign.inside.facts import environment
 def test_a_name_that_is_no_path_is_no_place(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Control: a folder is one."""
     asked: list[dict[str, Path]] = []
-    monkeypatch.setattr(
-        "dynotune.profile.facts.environment_of", lambda device, *, paths, **rest: asked.append(paths) or {}
-    )
+
+    def asks(device: Any, *, paths: dict[str, Path], **rest: Any) -> dict[str, Any]:
+        asked.append(paths)
+        return {}
+
+    monkeypatch.setattr("dynotune.profile.facts.environment_of", asks)
     for one in (name, str(tmp_path)):
         model: Any = SimpleNamespace(config=SimpleNamespace(_name_or_path=one))
         environment(None, None, None, model)  # type: ignore[arg-type]
