@@ -284,14 +284,18 @@ def test_a_host_that_is_busy_with_others_is_no_cost_of_measuring(monkeypatch: py
 
 
 def test_every_run_states_what_measuring_took(run_tiny: Any) -> None:
-    """Also one that writes no rows; more than it is held to is said to be."""
+    """Also one that writes no rows; more than it is held to is said to be, where it is not that of the first calls."""
     console = Console(width=300, record=True, file=io.StringIO())
-    own = run_tiny(max_steps=3, logging_strategy="no", console=console).summary["meter_microseconds_per_step"]
+    summary = run_tiny(max_steps=3, logging_strategy="no", console=console).summary
+    own = summary["meter_microseconds_per_step"]
     assert own > 0
+    assert summary["meter_steps"] == 3
     assert f"measuring took {own:,.0f} microseconds of the host a step" in console.export_text()
-    figures = {"tokens_per_second": 1.0, "steps": 1, "no_mfu": "a CPU", "meter_microseconds_per_step": 201.0}
+    assert "held to" not in speed_sentence({**summary, "meter_microseconds_per_step": 1500.0})
+    figures = {"tokens_per_second": 1.0, "steps": 50, "no_mfu": "a CPU", "meter_microseconds_per_step": 201.0}
     assert "201 microseconds of the host a step, more than the 200 that it is held to" in speed_sentence(figures)
-    assert "held to" not in speed_sentence({**figures, "meter_microseconds_per_step": 199.0})
+    for other in ({"meter_microseconds_per_step": 199.0}, {"steps": 49}, {"meter_steps": 49}):
+        assert "held to" not in speed_sentence({**figures, **other})
 
 
 def test_what_others_of_the_meter_took_counts_once() -> None:
@@ -313,7 +317,8 @@ def test_what_others_of_the_meter_took_counts_once() -> None:
 
 def test_the_cost_of_measuring_is_below_200_microseconds_a_step() -> None:
     """Processor time of this thread: a busy host does not change it. All that a step of four micro-batches costs, with the
-    looks for periods, and with a row for every ten. Of these tens the best and the middle ones: one that others disturb changes neither."""
+    looks for periods, and with a row for every ten. Of these tens the best and the middle ones: one that others disturb
+    changes neither."""
     told: list[Any] = []
     rows: list[dict[str, Any]] = []
     utilisation = Utilisation(None, Peak(1e12, "given"))

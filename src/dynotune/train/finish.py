@@ -175,6 +175,7 @@ def summary(run: Run, seconds: float, of_ranks: Sequence[Mapping[str, float]]) -
         "failed_saves": run.unwritten.in_all,
         "out_of_memory": p.out_of_memory,
         "meter_microseconds_per_step": run.journal.own.a_step,
+        "meter_steps": run.journal.own.steps,
     }
     # A rank may have had no document in the steps that were looked at.
     out |= {name: max(own.get(name, 0.0) for own in of_ranks) for name in of_ranks[0]}

@@ -10,14 +10,14 @@ class OwnCost:
         self.others: Sequence[Callable[[], float]] = ()
         """What else measures says the seconds that it has taken so far."""
 
-        self._seconds, self._steps = 0.0, 0
+        self._seconds, self.steps = 0.0, 0
         self._in_rows, self._steps_in_rows = 0.0, 0
         self._heard = 0.0
 
     def add(self, seconds: float, steps: int = 0) -> None:
         """What was measured of these steps took so much."""
         self._seconds += seconds
-        self._steps += steps
+        self.steps += steps
 
     def hear(self) -> None:
         """Take in what the others took since the last time."""
@@ -31,14 +31,14 @@ class OwnCost:
 
     def since_the_last_row(self) -> float:
         """Microseconds a step. The next row begins."""
-        took, steps = self._seconds - self._in_rows, self._steps - self._steps_in_rows
-        self._in_rows, self._steps_in_rows = self._seconds, self._steps
+        took, steps = self._seconds - self._in_rows, self.steps - self._steps_in_rows
+        self._in_rows, self._steps_in_rows = self._seconds, self.steps
         return 1e6 * took / max(1, steps)
 
     @property
     def a_step(self) -> float | None:
         """Microseconds, over all steps of this process; None where it took none."""
-        return 1e6 * self._seconds / self._steps if self._steps else None
+        return 1e6 * self._seconds / self.steps if self.steps else None
 
     def _told(self) -> float:
         return sum(one() for one in self.others)
