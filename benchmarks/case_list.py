@@ -59,7 +59,8 @@ CASES: dict[str, Case] = {
     "attribute": Case(
         "Each speed-up alone, and added last",
         "A gain that is large alone may be nothing beside the others. Each speed-up of the same run is measured by itself"
-        " and left out of everything. There are twice as many arms as speed-ups, so steps are of 8 conversations, blocks short and pairs few.",
+        " and left out of everything. There are twice as many arms as speed-ups, so steps are of 8 conversations, blocks"
+        " short and pairs few.",
         (
             "--per_device_train_batch_size", "8", "--attribute", *SHORT, "--steps", "2", "--pairs", "3", "--most_pairs", "3",
             "--budget", "440",
