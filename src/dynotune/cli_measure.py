@@ -90,8 +90,9 @@ def measure(
         int | None,
         _flag(
             "steps",
-            "Steps a block [default: 5; 20 in fresh processes]. Of commands: so many of their steps are counted from"
-            " outside, behind eleven of warm-up, then they are stopped; their reports are not needed.",
+            "Steps a block [default: 5, in fresh processes 20, and more where these take less than half a second]. Of"
+            " commands: so many of their steps are counted from outside, behind eleven of"
+            " warm-up, then they are stopped; their reports are not needed.",
         ),
     ] = None,
     resolution: Annotated[

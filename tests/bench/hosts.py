@@ -7,17 +7,21 @@ the first of which is what switching arms costs and is dropped.
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from dynotune.bench.asking.schedule import STEPS_A_BLOCK, Rules, rounds, stop
+from dynotune.bench.asking.schedule import Rules, rounds, steps_for, stop
 from dynotune.bench.judging.verdict import Judgement, judge
 from dynotune.bench.statistics import Estimate, estimate, half_width
 
 DATA = Path(__file__).with_name("data")
+
+STEP_SECONDS = 0.5
+"""Of hosts that are made up."""
 
 Seconds = NDArray[np.float64]
 Host = Callable[[np.random.Generator, int, int, int], Seconds]
@@ -30,7 +34,7 @@ def made_up(step: float, slow: float, drift: float, process: float = 0.0) -> Hos
 
     def host(random: np.random.Generator, benches: int, blocks: int, steps: int) -> Seconds:
         count = blocks * steps
-        keep, level = np.exp(-0.5 / 60), random.standard_normal(benches)
+        keep, level = np.exp(-STEP_SECONDS / 60), random.standard_normal(benches)
         drifts = np.empty((benches, count))
         for i in range(count):
             drifts[:, i] = level
@@ -43,19 +47,32 @@ def made_up(step: float, slow: float, drift: float, process: float = 0.0) -> Hos
     return host
 
 
-def recorded(path: Path, stretch: int = 4) -> Host:
+@dataclass(frozen=True)
+class Recorded:
     """From a file of `benchmarks/step_noise.py`: stretches of so many blocks, each from a place of the series drawn at
     random, so that what neighbours have in common stays and benches are near to independent."""
-    series = np.array(json.loads(path.read_text())["microseconds"], float)
-    series /= np.median(series)
 
-    def host(random: np.random.Generator, benches: int, blocks: int, steps: int) -> Seconds:
-        stretches = -(-blocks // stretch)
-        starts = random.integers(0, len(series) - stretch * steps, (benches, stretches, 1))
-        drawn = series[starts + np.arange(stretch * steps)]
-        return drawn.reshape(benches, stretches * stretch, steps)[:, :blocks]
+    path: Path
+    stretch: int = 4
 
-    return host
+    @cached_property
+    def seconds(self) -> Seconds:
+        return np.array(json.loads(self.path.read_text())["microseconds"], float) / 1e6
+
+    @property
+    def step_seconds(self) -> float:
+        return float(np.median(self.seconds))
+
+    def __call__(self, random: np.random.Generator, benches: int, blocks: int, steps: int) -> Seconds:
+        series, stretches = self.seconds / self.step_seconds, -(-blocks // self.stretch)
+        starts = random.integers(0, len(series) - self.stretch * steps, (benches, stretches, 1))
+        drawn = series[starts + np.arange(self.stretch * steps)]
+        return drawn.reshape(benches, stretches * self.stretch, steps)[:, :blocks]
+
+
+def steps_a_block(host: Host) -> int:
+    """As a bench there takes."""
+    return steps_for(host.step_seconds if isinstance(host, Recorded) else STEP_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -87,12 +104,17 @@ def for_significance(pairs: list[float], noise: list[float], done: int, rules: R
 
 
 def benches(
-    host: Host, count: int, effect: float = 0.0, rules: Rules | None = None, stopping: Stopping = for_precision
+    host: Host,
+    count: int,
+    effect: float = 0.0,
+    rules: Rules | None = None,
+    stopping: Stopping = for_precision,
+    steps: int = 0,
 ) -> list[Outcome]:
-    """Runs so many benches of A against a B whose rate is e^effect times A's."""
+    """Runs so many benches of A against a B whose rate is e^effect times A's. steps: of a block; 0: as a bench takes."""
     rules = rules or Rules()
     blocks = 2 * (rules.most_pairs + rules.noise_pairs)
-    seconds = host(np.random.default_rng(17), count, blocks, STEPS_A_BLOCK + 1)
+    seconds = host(np.random.default_rng(17), count, blocks, (steps or steps_a_block(host)) + 1)
     log_rates = -np.log(seconds[:, :, 1:].sum(axis=2))
     return [_bench(row, seed, effect, rules, stopping) for seed, row in enumerate(log_rates)]
 
@@ -142,8 +164,8 @@ NOISY_PAIRS = 0.02
 """Standard deviation of pairs above which a recorded host is noisy: 3 % cannot be told from nothing there in 16 pairs."""
 
 for _path in sorted(DATA.glob("step_noise_*.json")):
-    _host = recorded(_path)
-    _blocks = np.log(_host(np.random.default_rng(0), 500, 2, STEPS_A_BLOCK).sum(axis=2))
+    _host = Recorded(_path)
+    _blocks = np.log(_host(np.random.default_rng(0), 500, 2, steps_a_block(_host)).sum(axis=2))
     (NOISY if np.std(_blocks[:, 1] - _blocks[:, 0]) > NOISY_PAIRS else SLOW_STEPS)[_path.stem] = _host
 
 EVERY = QUIET | SLOW_STEPS | NOISY

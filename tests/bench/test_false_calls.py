@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dynotune.bench import statistics
-from dynotune.bench.asking.schedule import Rules
+from dynotune.bench.asking.schedule import STEPS_A_BLOCK, Rules
 from dynotune.bench.result import Verdict
 from tests.bench.hosts import EVERY, NOISY, QUIET, SLOW_STEPS, benches, for_significance, made_up, naive
 
@@ -77,6 +77,14 @@ def test_stopping_when_it_is_significant_fails_here() -> None:
     """Control: the same pairs and the same interval, but another reason to stop."""
     host = QUIET["drift 1 %"]
     assert np.mean([one.misses(0.0) for one in benches(host, 2000, stopping=for_significance)]) > 0.1
+
+
+@pytest.mark.long
+def test_blocks_of_a_tenth_of_a_second_fail_here() -> None:
+    """Control: neighbours have too much in common, whenever the bench stops."""
+    host = SLOW_STEPS["step_noise_h200"]
+    for rules in (Rules(), Rules(pairs=16)):
+        assert np.mean([one.misses(0.0) for one in benches(host, 2000, rules=rules, steps=STEPS_A_BLOCK)]) > 0.07
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ from dynotune.bench.asking import asked as asking
 from dynotune.bench.asking.arms import Arm, in_words
 from dynotune.bench.asking.asked import Asked, Change, Needs
 from dynotune.bench.asking.how import How
-from dynotune.bench.asking.schedule import Rules
+from dynotune.bench.asking.schedule import SECONDS_A_BLOCK, STEPS_A_BLOCK, Rules
 from dynotune.bench.judging.conclude import conclude
 from dynotune.bench.judging.expect import parse
 from dynotune.bench.keeping.so_far import SoFar
@@ -179,13 +179,14 @@ def _asked(options: Options, out: Path, work: Path, say: Callable[[str], None]) 
         arms=arms,
         pairings=pairings,
         rules=_rules(options, fresh),
-        steps_a_block=options.steps or (STEPS_A_FRESH_BLOCK if fresh else 5),
+        steps_a_block=options.steps or (STEPS_A_FRESH_BLOCK if fresh else STEPS_A_BLOCK),
         seed=options.seed,
         out=out,
         command=options.command,
         tier=tier,
         parity=options.parity,
         memory=options.memory,
+        seconds_a_block=0.0 if options.steps else SECONDS_A_BLOCK,
     )
 
 

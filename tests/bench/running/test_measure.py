@@ -1,6 +1,7 @@
 """Promise: whoever looks at a bench between its rounds is told what one at its end is, of clocks and host too; arms of a
 sweep that cannot be measured are results, whichever they are."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -53,7 +54,7 @@ class Cast(SimpleNamespace):
         if name in self.fails:
             raise ArmFailedError(f"CUDA out of memory in {name}", "memory", Path("log"))
         stood = {"examples_a_step": 4, "steps_an_epoch": 100, "packs": False}
-        self.warm[name] = SimpleNamespace(stood=stood, tokens_a_step=100.0)
+        self.warm[name] = SimpleNamespace(stood=stood, tokens_a_step=100.0, step_seconds=0.02)
 
     def block(self, name: str, first: int, steps: int) -> dict[str, Any]:
         counts = dict.fromkeys(("examples", "documents", "real_tokens", "label_tokens", "processed_tokens"), 20)
@@ -80,6 +81,17 @@ def test_notes_come_with_the_rounds_of_arms(tmp_path: Path, monkeypatch: pytest.
     found = ours.measure(asked, tmp_path, lambda _: None, {}, lambda found, done: seen.append((done, found.notes)))
     assert seen == [(1, [BLIND, HOST]), (2, [BLIND, HOST])]
     assert found.notes == [BLIND, HOST], "once, however often it was looked at"
+
+
+def test_blocks_of_short_steps_have_more_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ours, "Cast", Cast)
+    monkeypatch.setattr(ours, "Guard", Blind)
+    arms, pairings = two(Arm("a", SFTConfig(use_cpu=True)), Arm("b", SFTConfig(use_cpu=True)))
+    asked = Asked("ab", arms, pairings, Rules(pairs=2, most_pairs=2), 5, 0, tmp_path, "dynotune bench", memory=False)
+    for seconds, steps in ((0.0, 5), (0.5, 25)):
+        found = ours.measure(replace(asked, seconds_a_block=seconds), tmp_path, lambda _: None, {})
+        assert found.asked.steps_a_block == steps
+        assert {block.steps for block in found.blocks} == {steps}
 
 
 def test_notes_come_with_the_rounds_of_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dynotune.bench.running.spans import Shape, Spans
+from dynotune.bench.running.spans import Shape, Spans, enough_steps
 
 
 def examples_of(shape: Shape, first: int, steps: int) -> range:
@@ -52,3 +52,28 @@ def test_packed_rows_are_matched_by_their_tokens() -> None:
     assert not spans.same_documents
     assert spans.of("a", 0)[1] == 20
     assert spans.of("bins", 0)[1] == 2
+
+
+def test_a_block_of_no_arm_is_shorter_than_half_a_second() -> None:
+    """Neighbours have too much in common there: `tests/bench/test_false_calls.py`."""
+    small, large = Shape(4, 1000, False, 400.0), Shape(16, 250, False, 1600.0)
+    assert enough_steps({"a": small, "b": small}, {"a": 0.0189, "b": 0.01}, 5, 0.5) == 50
+    assert enough_steps({"a": small, "b": small}, {"a": 0.6, "b": 0.3}, 5, 0.5) == 5
+    assert enough_steps({"a": small, "b": large}, {"a": 0.01, "b": 0.1}, 5, 0.5) == 13, "four steps of a each"
+    bins = Shape(8, 100, True, 4000.0)
+    assert enough_steps({"a": small, "bins": bins}, {"a": 0.01, "bins": 0.05}, 5, 0.5) == 100, (
+        "ten steps of a each of bins"
+    )
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 32), st.floats(1e-3, 2)), min_size=1, max_size=4),
+    st.integers(1, 20),
+)
+def test_every_arm_fills_its_half_second(arms: list[tuple[int, float]], steps: int) -> None:
+    shapes = {str(i): Shape(examples, 100_000, False, 1.0) for i, (examples, _) in enumerate(arms)}
+    seconds = {str(i): each for i, (_, each) in enumerate(arms)}
+    found = enough_steps(shapes, seconds, steps, 0.5)
+    spans = Spans(shapes, found, 0)
+    assert found >= steps
+    assert all(spans.of(name, 0)[1] * seconds[name] >= 0.5 * (1 - 1e-9) for name in shapes)

@@ -48,6 +48,8 @@ class Asked:
 
     parity: Literal["gate", "full", "off"] = "gate"
     memory: bool = True
+    seconds_a_block: float = 0.0
+    """That a block of any arm takes at least: where `steps_a_block` take less, blocks have more. 0: they have not."""
 
     def arm(self, name: str) -> Arm:
         return next(arm for arm in self.arms if arm.name == name)

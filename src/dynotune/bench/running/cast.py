@@ -5,13 +5,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
 
 from dynotune.bench.asking.arms import Arm, all_pairs, devices_of
 from dynotune.bench.result import Tier
-from dynotune.bench.running.steady import WarmingUp
+from dynotune.bench.running.steady import LEVEL_STEPS, WarmingUp
 from dynotune.bench.workers.hand import Hand
 
 CHUNK = 5
@@ -33,6 +34,9 @@ class Warm:
     note: str
     tokens_a_step: float
     """Real ones."""
+
+    step_seconds: float
+    """Median of the last steps."""
 
 
 @dataclass(slots=True)
@@ -153,12 +157,14 @@ class Cast:
         warming: WarmingUp | None = None
         first = 1
         first_step, tokens = 0.0, 0
+        last: list[float] = []
         while warming is None or not warming.over:
             steps = 1 if warming is None else min(CHUNK, warming.lacking)
             taken = hand.do("take", first=first, steps=steps, discarded=0, watches_counters=True)
             if warming is None:
                 first_step = taken["seconds"]
                 warming = WarmingUp(counters=dict.fromkeys(taken["counters"][0], 0))
+            last = [*last, *taken["step_seconds"]][-LEVEL_STEPS:]
             for each in zip(taken["step_seconds"], taken["counters"], taken["step_tokens"], strict=True):
                 warming.step(*each)
             tokens += taken["real_tokens"]
@@ -180,6 +186,7 @@ class Cast:
                 stationary=warming.stationary,
                 note=warming.note,
                 tokens_a_step=tokens / warming.steps,
+                step_seconds=median(last),
             )
         self.say(f"{arm.name}: warm after {warming.steps} steps, {warming.seconds:.1f} s")
 

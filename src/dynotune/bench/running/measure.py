@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from dynotune.bench.result import Block, Memory, Tier
 from dynotune.bench.running.cast import Cast, on_gpu, thread_settings, tier_for
 from dynotune.bench.running.guard import Guard
 from dynotune.bench.running.rounds import noted, or_failed, play, reason
-from dynotune.bench.running.spans import Spans, shape_of
+from dynotune.bench.running.spans import Spans, enough_steps, shape_of
 from dynotune.bench.running.tally import Tally
 from dynotune.bench.workers.hand import ArmFailedError, Hand
 from dynotune.errors import ConfigError
@@ -168,12 +168,14 @@ def _rounds(
     found: Measured, guard: Guard, say: Callable[[str], None], between: Callable[[Measured, int], None]
 ) -> None:
     """Blocks of all arms, round by round, until the rules end it; then what only a live process can tell."""
-    asked, cast = found.asked, found.cast
-    spans = Spans(
-        {name: shape_of(warm.stood, warm.tokens_a_step) for name, warm in cast.warm.items()},
-        asked.steps_a_block,
-        cast.begin,
-    )
+    cast = found.cast
+    shapes = {name: shape_of(warm.stood, warm.tokens_a_step) for name, warm in cast.warm.items()}
+    if found.asked.seconds_a_block:
+        each = {name: warm.step_seconds for name, warm in cast.warm.items()}
+        steps = enough_steps(shapes, each, found.asked.steps_a_block, found.asked.seconds_a_block)
+        found.asked = replace(found.asked, steps_a_block=steps)
+    asked = found.asked
+    spans = Spans(shapes, asked.steps_a_block, cast.begin)
     found.same_documents = spans.same_documents
     names = [arm.name for arm in cast.arms]
     if len(cast.warm) > 1:

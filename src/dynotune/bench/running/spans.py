@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dynotune.bench.asking.schedule import steps_for
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -70,6 +72,23 @@ class Spans:
     def _fit(begin: int, number: int, steps: int, steps_an_epoch: int) -> tuple[int, int]:
         windows = (steps_an_epoch - begin - 1) // steps
         return begin + 1 + (number % windows if windows >= 1 else number) * steps, steps
+
+
+def enough_steps(shapes: Mapping[str, Shape], step_seconds: Mapping[str, float], steps: int, seconds: float) -> int:
+    """A block's steps, at least `steps`, with which the blocks of every arm take at least about `seconds`.
+
+    step_seconds: of each arm. Blocks have as many steps of the arm whose steps hold the most examples, of others more; where
+    rows are packed into bins, as many of the first arm, of others as hold about as many tokens.
+    """
+    spans = Spans(shapes, 1, 0)
+    first = next(iter(shapes.values()))
+    largest = max(shape.examples for shape in shapes.values())
+
+    def share(shape: Shape) -> float:
+        """Steps of an arm to one step of a block."""
+        return largest / shape.examples if spans.same_documents else first.tokens / shape.tokens
+
+    return max(steps_for(step_seconds[name] * share(shape), steps, seconds) for name, shape in shapes.items())
 
 
 def shape_of(stood: Mapping[str, Any], tokens_a_step: float) -> Shape:
