@@ -75,7 +75,7 @@ class Toy(Speedup):
 NOWHERE = cast("Context", None)
 """Toys ask nothing of a context."""
 
-A_SITE = cast("Site", type("NoSite", (), {"context": NOWHERE})())
+A_SITE = cast("Site", type("NoSite", (), {"context": NOWHERE, "changes": 0, "launched": False})())
 
 
 def decided(*toys: Speedup, refusal: Callable[[Speedup, Context], No | None] | None = None) -> list[Decision]:
