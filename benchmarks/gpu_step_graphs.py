@@ -13,7 +13,6 @@ Prediction (`h200_levers.json`: 320 tokens 153 ms launched, 28 replayed; 2,176 t
 
 import argparse
 import gc
-import json
 import math
 import statistics
 import sys
@@ -28,6 +27,7 @@ import torch
 
 from benchmarks.peers.arm import measure
 from benchmarks.peers.rows import OURS, ROWS, Arm, Row
+from benchmarks.whole_file import write_json
 
 GRAPHS = {"step_graphs": "on"}
 LEAST = 1e-5
@@ -108,9 +108,9 @@ def main() -> int:
                 runs[side] = {"failed": traceback.format_exc()[-3000:]}
                 print(runs[side]["failed"], flush=True)
                 failed = 1
-            (args.out / "gpu_step_graphs.json").write_text(json.dumps(result, indent=1))
+            write_json(args.out / "gpu_step_graphs.json", result)
         failed |= not shown(name, row, runs)
-        (args.out / "gpu_step_graphs.json").write_text(json.dumps(result, indent=1))
+        write_json(args.out / "gpu_step_graphs.json", result)
     print(f"{time.monotonic() - began:.0f} s")
     return failed
 

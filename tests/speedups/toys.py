@@ -1,6 +1,7 @@
 """Made-up speed-ups, and what they are installed into: a list that says which stand, in their order."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, cast
 
 from dynotune.config.sft import SFTConfig
@@ -75,7 +76,7 @@ class Toy(Speedup):
 NOWHERE = cast("Context", None)
 """Toys ask nothing of a context."""
 
-A_SITE = cast("Site", type("NoSite", (), {"context": NOWHERE, "changes": 0, "launched": False})())
+A_SITE = Site(NOWHERE, nullcontext)
 
 
 def decided(*toys: Speedup, refusal: Callable[[Speedup, Context], No | None] | None = None) -> list[Decision]:

@@ -5,8 +5,8 @@ needs of PyTorch it imports in its methods.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -175,6 +175,15 @@ class Site:
     """How often something was put in or taken out. Whoever has recorded what the layers do begins again when it grows."""
 
     says: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def one_by_one(self) -> Iterator[None]:
+        """Inside, layers are `launched`."""
+        before, self.launched = self.launched, True
+        try:
+            yield
+        finally:
+            self.launched = before
 
     @property
     def model(self) -> "PreTrainedModel":

@@ -73,12 +73,9 @@ class Installed:
     def without(self, one: Decision) -> Iterator[None]:
         """Inside, it is out of the way. The state on exit is that on entry."""
         assert one.installed is not None
-        launched, self.site.launched = self.site.launched, True
-        try:
-            with one.installed.without() if one.installed.without else own_forwards(one.installed):
-                yield
-        finally:
-            self.site.launched = launched
+        out = one.installed.without() if one.installed.without else own_forwards(one.installed)
+        with self.site.one_by_one(), out:
+            yield
 
     @contextmanager
     def instead(self, one: Decision) -> Iterator[None]:

@@ -87,16 +87,13 @@ class DryRun:
         model = self.site.model
         found = None
         # Not replayed: a graph of a made-up micro-batch would stand in the run's memory.
-        launched, self.site.launched = self.site.launched, True
-        with no_trace(model, self.site.context.device):
+        with no_trace(model, self.site.context.device), self.site.one_by_one():
             self.gauge.begin()
             try:
                 found = self._twice(tokens)
             except (RuntimeError, MemoryError) as error:
                 if shortage_of(error) is None:
                     raise
-            finally:
-                self.site.launched = launched
             # Behind the handler: until then the error holds the graph of the pass.
             model.zero_grad(set_to_none=True)
             allocated, reserved = self.gauge.end()

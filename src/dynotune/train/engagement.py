@@ -70,11 +70,10 @@ class Engagement:
         self._evidence = None
         waited, ahead = run.feed.wait_seconds, run.feed.made_ahead
         clock.stop()
-        site = self.installed.site
         with ExitStack() as around:
             # For the proof, kernels are to be seen at the modules that they are of. Whoever traces later sees what runs.
-            around.callback(setattr, site, "launched", site.launched)
-            site.launched = self.left > 0
+            if self.left > 0:
+                around.enter_context(self.installed.site.one_by_one())
             tracer = Tracer(run.trainee.model, self._places(), self.device)
             marks = around.enter_context(tracer.step(step.number, facts))
             clock.start()

@@ -90,7 +90,7 @@ def segments_of(boundaries_S1: Tensor, lengths: Sequence[int]) -> Segments:
     """
     return Segments(
         boundaries_S1=_with_spare(boundaries_S1, sum(lengths)),
-        longest=_power_of_two(max(lengths), least=64),
+        longest=grid_of(max(lengths)),
         lengths=tuple(n for n in lengths if n),
     )
 
@@ -108,7 +108,7 @@ def segments_with_keys(
     gathered = KeySegments(
         rows_R=key_rows_R,
         boundaries_S1=_with_spare(key_boundaries_S1, sum(key_lengths)),
-        longest=_power_of_two(max(key_lengths), least=64),
+        longest=grid_of(max(key_lengths)),
         lengths=tuple(n for n in key_lengths if n),
     )
     return replace(segments_of(boundaries_S1, lengths), gathered=gathered)
@@ -119,6 +119,11 @@ def _with_spare(boundaries_S1: Tensor, end: int) -> Tensor:
     segments = len(boundaries_S1) - 1
     spare = _power_of_two(segments, least=8) - segments
     return F.pad(boundaries_S1, (0, spare), value=end) if spare else boundaries_S1.clone()
+
+
+def grid_of(tokens: int) -> int:
+    """`longest` of segments of at most so many tokens."""
+    return _power_of_two(tokens, least=64)
 
 
 def _power_of_two(n: int, least: int) -> int:

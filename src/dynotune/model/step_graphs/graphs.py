@@ -21,7 +21,7 @@ from dynotune.model.as_it_was import as_it_was
 from dynotune.model.attention import hidden_states, text_decoder
 from dynotune.model.attention.backends import KERNELS
 from dynotune.model.attention.install import installed_in
-from dynotune.model.attention.segments import segments_of
+from dynotune.model.attention.segments import grid_of, segments_of
 from dynotune.model.packed import PackedBatch
 from dynotune.model.step_graphs.passes import Inputs, Launched, Passes, Run, Shape, layers_of
 
@@ -98,11 +98,15 @@ class StepGraphs:
 
     def forget(self) -> None:
         """Weights lie elsewhere, or others are trained: graphs of before are of no use."""
+        self._release()
+        self.why_not.clear()
+
+    def _release(self) -> None:
+        """Keep no graph and no sums: gradients that stand in them get tensors of their own."""
         for p, total in zip(self._parameters, self._sums, strict=True):
             if p.grad is total:
                 p.grad = total.clone()
         self._graphs.clear()
-        self.why_not.clear()
         self._parameters, self._standing, self._sums, self._anchor = [], [], [], None
 
     def begin_again(self) -> None:
@@ -127,10 +131,16 @@ class StepGraphs:
         if not (isinstance(batch, PackedBatch) and torch.is_grad_enabled() and self.model.training):
             return None
         installed: Any = installed_in(self.model)
-        segments = segments_of(batch.boundaries_S1, batch.lengths)
+        tokens = len(batch.ids_T)
         # One size of grids for all micro-batches of a token count: fewer graphs, and blocks without work end at once.
-        longest = max(64, 1 << (len(batch.ids_T) - 1).bit_length())
-        shape = Shape(len(batch.ids_T), len(segments.boundaries_S1), longest, installed.backend)
+        longest = grid_of(tokens)
+        if tokens > self.most_tokens:  # asked first: what is launched anyway is not held up
+            self.why_not[Shape(tokens, 0, longest, installed.backend)] = (
+                f"above {self.most_tokens:,} tokens a replay gains nothing"
+            )
+            return None
+        segments = segments_of(batch.boundaries_S1, batch.lengths)
+        shape = Shape(tokens, len(segments.boundaries_S1), longest, installed.backend)
         if self._standing and self._stands() != self._standing:
             self.forget()
             self._moves += 1
@@ -145,7 +155,7 @@ class StepGraphs:
                 return None
             if not self._add(shape, inputs):
                 if not self._graphs:
-                    self._keep_nothing()
+                    self._release()
                 return None
         return self._graphs[shape], inputs
 
@@ -168,17 +178,9 @@ class StepGraphs:
                     count += len(hooks._backward_hooks or ()) + len(hooks._post_accumulate_grad_hooks or ())
         return count
 
-    def _keep_nothing(self) -> None:
-        """No graph was made: gradients are summed where they always are."""
-        why_not = dict(self.why_not)
-        self.forget()
-        self.why_not = why_not
-
     def _why_not(self, shape: Shape, segments: Any) -> str | None:
         if self._gave_up:
             return self._gave_up
-        if shape.tokens > self.most_tokens:
-            return f"above {self.most_tokens:,} tokens a replay gains nothing"
         if len(self._graphs) >= MOST_GRAPHS:
             return f"there are {MOST_GRAPHS} graphs already"
         if (policy := policy_of(self.model)) != "none":
