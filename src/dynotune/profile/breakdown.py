@@ -52,7 +52,7 @@ def breakdown_of(record: Record) -> Breakdown | None:
     n = len(lines)
     spent = _mean({work: line.by_work()[work] / 1e9 for work in Work} for line in lines)
     traced = sum(line.total for line in lines) / 1e9 / n
-    step = timed_for(record)
+    step = timed_for(record, on_device)
     scaled = _on_device(spent, step) if on_device else _on_host(spent, step, _data_wait(record.timed))
     floors = floors_of(record, lines, on_device)
     rows = []
@@ -100,16 +100,24 @@ def quiet(timed: Iterable[TimedStep]) -> list[TimedStep]:
     return [one for one in every if not one.happened and not one.compilations] or every
 
 
-def timed_for(record: Record) -> float:
-    """Seconds that a step like the traced ones took without the profiler: by real tokens where all are known."""
+def timed_for(record: Record, on_device: bool) -> float:
+    """Seconds that a step like the traced ones took without the profiler: by real tokens where all are known.
+
+    Work grows with tokens; a wait for data need not. Where host and device are one, a step is its work and its waits, one
+    after the other, and only the work is scaled."""
     steps = quiet(record.timed)
     if not steps:
         return sum(one.where.step[1] - one.where.step[0] for one in record.traced) / 1e9 / len(record.traced)
     tokens = [one.real_tokens for one in steps]
     traced = [one.real_tokens for one in record.traced]
     if all(tokens) and all(traced):
-        paces = [one.seconds / one.real_tokens for one in steps if one.real_tokens]
-        return median(paces) * sum(n for n in traced if n) / len(traced)
+        waits = [0.0 if on_device else min(one.data_wait or 0.0, one.seconds) for one in steps]
+        paces = [
+            (one.seconds - wait) / one.real_tokens
+            for one, wait in zip(steps, waits, strict=True)
+            if one.real_tokens
+        ]  # fmt: skip
+        return median(waits) + median(paces) * sum(n for n in traced if n) / len(traced)
     return median(one.seconds for one in steps)
 
 
