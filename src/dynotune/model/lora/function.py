@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from dynotune.model.branches import fork
+
 FIXED = 5
 """Arguments of `LoraLinears` before those that come once a linear."""
 
@@ -47,11 +49,14 @@ class LoraLinears(torch.autograd.Function):
             a_RI, bs = torch.cat(As) if len(As) > 1 else As[0], Bs
         x_TI = x.reshape(-1, x.shape[-1])
         dropped_TI = x_TI if dropped is None else dropped.reshape(x_TI.shape)
-        u_TR = F.linear(dropped_TI, a_RI)
+        beside = fork(x_TI)
+        u_TR = beside.soon(F.linear, dropped_TI, a_RI)
         us = by_rank(u_TR, [B.shape[1] for B in Bs])
         ys = []
         for weight_OI, bias_O, u, b in zip(weights, biases, us, bs, strict=True):
-            y_TO = F.linear(x_TI, weight_OI, bias_O).addmm_(u, b.t(), alpha=scale)
+            y_TO = F.linear(x_TI, weight_OI, bias_O)
+            beside.join()
+            y_TO.addmm_(u, b.t(), alpha=scale)
             ys.append(y_TO.view(*x.shape[:-1], y_TO.shape[-1]))
         # A and B are saved for their shapes, and so that torch refuses a backward after they were changed.
         ctx.save_for_backward(dropped_TI, u_TR, a_RI, *weights, *As, *Bs, *bs)
@@ -71,25 +76,28 @@ class LoraLinears(torch.autograd.Function):
         ranks = [B.shape[1] for B in Bs]
         dx = d_dropped = None
         into_adapter = needs_dropped if ctx.has_dropout else needs_x
+        beside = fork(gs[0])
         if into_adapter or any(needs_A):
-            v_TR = side_by_side(gs, bs, ranks)
+            v_TR = beside.soon(side_by_side, gs, bs, ranks)
         if needs_x:
             dx_TI = gs[0] @ weights[0]
             for g_TO, weight_OI in zip(gs[1:], weights[1:], strict=True):
                 dx_TI.addmm_(g_TO, weight_OI)
+            beside.join()
             if not ctx.has_dropout:
                 dx_TI.addmm_(v_TR, a_RI, alpha=scale)
             dx = dx_TI.view(ctx.shape)
         if needs_dropped and ctx.has_dropout:
+            beside.join()
             d_dropped = scaled_product(dropped_TI, v_TR, a_RI, scale, False).view(ctx.shape)
         dAs: Any = (None,) * n
         if any(needs_A):
             like_RI = As[0] if n == 1 else As[0].new_empty(a_RI.shape)
-            dA_RI = scaled_product(like_RI, v_TR.t(), dropped_TI, scale, wide)
+            dA_RI = beside.late(scaled_product, like_RI, v_TR.t(), dropped_TI, scale, wide)
             dAs = dA_RI.split(ranks) if n > 1 else (dA_RI,)
             dAs = [dA if needs else None for dA, needs in zip(dAs, needs_A, strict=True)]
         dBs = [
-            scaled_product(B_OR, g_TO.t(), u, scale, wide) if needs else None
+            beside.late(scaled_product, B_OR, g_TO.t(), u, scale, wide) if needs else None
             for B_OR, g_TO, u, needs in zip(Bs, gs, by_rank(u_TR, ranks), needs_B, strict=True)
         ]
         frozen = (None,) * n

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dynotune.model.branches import Kind, branching, streams_of, uses_each_once
 from dynotune.model.step_graphs.passes import Inputs, Run
 
 WARM_UP = 2
@@ -23,8 +24,15 @@ class Captured:
     """As `Passes`. Raises whatever an operation raises that cannot be captured."""
 
     def __init__(
-        self, run: Run, inputs: Inputs, parameters: Sequence[Tensor], sums: Sequence[Tensor], pool: Any
+        self,
+        run: Run,
+        inputs: Inputs,
+        parameters: Sequence[Tensor],
+        sums: Sequence[Tensor],
+        pool: Any,
+        branches: Kind = "none",
     ) -> None:
+        """branches: what of the adapters runs beside other work."""
         self.inputs = inputs
         self._forward, self._backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         side = torch.cuda.Stream()
@@ -37,17 +45,23 @@ class Captured:
                     torch._foreach_add_([torch.zeros_like(total) for total in sums], list(found))
                     del hidden_TD, found
             torch.cuda.current_stream().wait_stream(side)
-            # The thread that sends the next micro-batch goes on meanwhile; by default its calls would end the capture.
-            with torch.cuda.graph(self._forward, pool=pool, capture_error_mode="thread_local"):
+            with self._capturing(self._forward, pool), branching(branches):
                 hidden_TD = run(inputs)
             self.hidden_TD = hidden_TD.detach()
             self.gradient_TD = torch.zeros_like(self.hidden_TD)
-            with torch.cuda.graph(self._backward, pool=pool, capture_error_mode="thread_local"):
-                found = torch.autograd.grad(hidden_TD, parameters, self.gradient_TD)
+            with self._capturing(self._backward, pool):
+                with branching(branches if uses_each_once(hidden_TD) else "none"):
+                    found = torch.autograd.grad(hidden_TD, parameters, self.gradient_TD)
                 torch._foreach_add_(list(sums), list(found))
         except BaseException:
             _out_of_capture()
             raise
+
+    @staticmethod
+    def _capturing(graph: Any, pool: Any) -> Any:
+        # The thread that sends the next micro-batch goes on meanwhile; by default its calls would end the capture.
+        stream = streams_of(torch.cuda.current_device()).main
+        return torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local")
 
     def forward(self) -> None:
         self._forward.replay()
