@@ -117,10 +117,11 @@ def test_no_waste(other: dict[str, Any]) -> None:
 
 
 def test_grouping_by_length() -> None:
-    (found,) = findings("PAD004", a_job(group_by_length=True))
+    (found,) = findings("PAD004", a_job(group_by_length=True, packing=True))
     assert found.remedy.changes[0].value is False
     (found,) = findings("PAD004", a_job(train_sampling_strategy="group_by_length", packing=True))
     assert "saves no padding" in found.message
+    assert not findings("PAD004", a_job(group_by_length=True, packing=False))  # a choice, where lengths differ
     assert not findings("PAD004", a_job(group_by_length=False, train_sampling_strategy="random"))
 
 

@@ -35,6 +35,8 @@ class Asked:
 
     version: str
     place: Place
+    extras: tuple[str, ...] = ()
+    """In brackets behind the name: `axolotl[flash-attn]`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The packages that a project's own files ask for: requirements, images, and cells or scripts that install."""
 
 import re
+import tomllib
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
@@ -15,10 +16,13 @@ _FILES = (
     "*.Dockerfile",
     "docker/Dockerfile*",
     "environment*.y*ml",
+    "pyproject.toml",
 )
+_LISTS = frozenset({".txt", ".yml", ".yaml"})
 _MOST_BYTES = 1 << 18
 _MOST_FILES = 20
-_ONE = re.compile(r"([A-Za-z][\w.-]*)(?:\[[\w,\- ]*\])?(?:\s*(===?|~=|<=|>=|<|>|!=)\s*v?([0-9][\w.*]*))?")
+_ONE = re.compile(r"([A-Za-z][\w.-]*)(?:\[([\w,.\- ]*)\])?(?:\s*(===?|~=|<=|>=|<|>|!=)\s*v?([0-9][\w.*]*))?")
+"""Name, extras, operator, version."""
 _INSTALLS = re.compile(r"\b(?:pip3?|uv pip)\s+install\b(.*)")
 _WITH_VALUE = frozenset({"-r", "-c", "-i", "-f", "-t", "--index-url", "--extra-index-url", "--find-links", "--target"})
 
@@ -37,8 +41,8 @@ def asked_packages(root: Path, texts: MutableMapping[str, str]) -> list[Asked]:
             except OSError:
                 continue
             read[file] = text
-            listed = path.suffix == ".txt" or path.suffix in (".yml", ".yaml")
-            found += _listed(file, text) if listed else _installed(file, text)
+            by = _declared if path.suffix == ".toml" else _listed if path.suffix in _LISTS else _installed
+            found += by(file, text)
     for file, text in texts.items():
         if "install" in text and not file.endswith((".json", ".yaml", ".yml")):
             found += _installed(file, text)
@@ -53,7 +57,26 @@ def _listed(file: str, text: str) -> Iterator[Asked]:
         bare = line.partition("#")[0].strip().removeprefix("- ").strip()
         one = _ONE.match(bare)
         if one is not None and not bare.startswith("-") and not bare.endswith(":"):
-            yield Asked(_name(one[1]), one[2] or "", one[3] or "", Place(file, number))
+            yield _asked(one, Place(file, number))
+
+
+def _declared(file: str, text: str) -> Iterator[Asked]:
+    """Of `[project]`, with all its optional ones: which of them are installed cannot be told. A file that is broken, or of
+    a tool alone, asks for nothing."""
+    try:
+        project = tomllib.loads(text).get("project", {})
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return
+    if not isinstance(project, dict):
+        return
+    optional = project.get("optional-dependencies", {})
+    lists = [project.get("dependencies"), *(optional.values() if isinstance(optional, dict) else ())]
+    wanted = [one for held in lists if isinstance(held, list) for one in held if isinstance(one, str)]
+    lines = text.split("\n")
+    for one in wanted:
+        found = _ONE.match(one.strip())
+        if found is not None:
+            yield _asked(found, Place(file, next((at for at, line in enumerate(lines, 1) if one in line), 0)))
 
 
 def _installed(file: str, text: str) -> Iterator[Asked]:
@@ -69,9 +92,14 @@ def _installed(file: str, text: str) -> Iterator[Asked]:
         for word in re.split(r"&&|;|\|", rest)[0].rstrip().removesuffix("\\").split():
             one = _ONE.fullmatch(word.strip("'\""))
             if not skip and one is not None:
-                yield Asked(_name(one[1]), one[2] or "", one[3] or "", Place(file, number))
+                yield _asked(one, Place(file, number))
             skip = word in _WITH_VALUE
         going = going and "&&" not in rest
+
+
+def _asked(one: re.Match[str], place: Place) -> Asked:
+    extras = tuple(_name(extra.strip()) for extra in (one[2] or "").split(",") if extra.strip())
+    return Asked(_name(one[1]), one[3] or "", one[4] or "", place, extras)
 
 
 def _name(text: str) -> str:

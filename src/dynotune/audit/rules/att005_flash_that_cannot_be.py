@@ -60,7 +60,7 @@ def _not_asked_for(job: Job, used: str, project: Project) -> Iterator[Said]:
     names = {one.name for one in project.asked}
     if (
         not names & _LIST
-        or any("flash" in name for name in names)
+        or any("flash" in name for one in project.asked for name in (one.name, *one.extras))
         or any(_mentions(text) for text in project.texts.values())
     ):
         return
@@ -101,7 +101,7 @@ RULE = Rule(
         why="The run stops at its start, or falls back to what is slower with one line in the log.",
         detected="E0: a GPU before Ampere that the job's files name, and none since; or requirements, an image or"
         " an installing"
-        " command that list torch or a trainer, and no package of flash attention. ATT002 tries it on a machine.",
+        " command that list torch or a trainer, and no package or extra of flash attention. ATT002 tries it on a machine.",
         proven="`dynotune env --accelerators` on the machine.",
         deliberate=("The package is in the base image.",),
         sources=("FlashAttention's README: supported GPUs",),

@@ -1,7 +1,7 @@
 """CFG010: a configuration that nothing names."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from dynotune.audit.facts.job import Trainer
@@ -15,6 +15,14 @@ from dynotune.audit.read.extended import reads_configurations
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _CONFIGURED = re.compile(r"TrlParser|parse_args_and_config|configargparse|jsonargparse|OmegaConf|[\"']--config")
+_BY_HAND = re.compile(
+    r"\bby hand\b|\bmanual(ly)?\b|\bnot used\b|\bunused\b|\bkept (for|as)\b|\bfor (reference|the record)\b|\barchive[ds]?\b"
+    r"|\bon demand\b|\btemplate\b|\bcopy (me|this)\b|\bsuperseded\b|\bdeprecated\b|\bexample of\b",
+    re.IGNORECASE,
+)
+_HEAD = 10
+"""Lines at the beginning of a file in which it may say what it is for."""
+
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
 
@@ -69,6 +77,7 @@ def _files(project: Project) -> Iterator[Said]:
         if (config.kind in kinds if kinds else TRAINERS[config.kind][0] in started)
         and file not in named
         and not _mentioned(file, project)
+        and not _says_what_for(file, config.comments)
     ]
     if not unused:
         return
@@ -101,6 +110,15 @@ def _mentioned(file: str, project: Project) -> bool:
     return any(path.name in text or f"/{path.stem}" in text for name, text in texts.items() if name != file)
 
 
+def _says_what_for(file: str, comments: Mapping[int, str]) -> bool:
+    """Its head says that it is started by hand, or how, or why it is kept."""
+    head = " ".join(text for line, text in sorted(comments.items()) if line <= _HEAD)
+    return (
+        bool(_BY_HAND.search(head))
+        or re.search(rf"[\w-] (\S*/)?{re.escape(PurePosixPath(file).name)}\b", head) is not None
+    )
+
+
 RULE = Rule(
     code="CFG010",
     name="unused-configuration",
@@ -112,8 +130,9 @@ RULE = Rule(
         what="The project's commands start training, and a configuration of the same trainer is named nowhere.",
         why="Changes to it do nothing; a stale copy is taken for the one that ran.",
         detected="E0: no word of a file of Hydra's group in any other file; no shell script, Makefile, Python file,"
-        " Markdown file or configuration has its name. Not asked where a"
-        " command takes its configuration as an argument, or, where none is named at all, where a script reads any.",
+        " Markdown file or configuration has its name. Not where its own head says that it is started by hand or why it is"
+        " kept, nor where a command takes its configuration as an argument, or, where none is named at all, where a script"
+        " reads any.",
         proven="Search the project for its name.",
         deliberate=("It is started by hand, or by a scheduler that is configured elsewhere.",),
         sources=(),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import place_of
+from dynotune.audit.facts.together import imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -26,7 +27,9 @@ _IN_SHELL = re.compile(r"\$\(\([^\n]{0,200}?\$?\{?\b(WORLD_SIZE|LOCAL_WORLD_SIZE
 
 def check(project: Project, _: Project) -> Iterator[Said]:
     for script in project.scripts:
-        yield from _in_python(script)
+        yield from _asked_too_early(script)
+        yield from _read_by_the_parent(script, project)
+        yield from _asked_at_import(script)
     for file in sorted({launch.file for launch in project.launches if launch.launcher}):
         yield from _in_shell(file, project)
 
@@ -58,12 +61,6 @@ def _in_shell(file: str, project: Project) -> Iterator[Said]:
             also=(Place(file, first),),
         )
         return
-
-
-def _in_python(script: Script) -> Iterator[Said]:
-    yield from _asked_too_early(script)
-    yield from _read_by_the_parent(script)
-    yield from _asked_at_import(script)
 
 
 def _asked_too_early(script: Script) -> Iterator[Said]:
@@ -99,32 +96,34 @@ def _before(script: Script, call: Call) -> list[Call]:
     return [one for one in script.calls if _function(one) == _function(call) and one.place.line < call.place.line]
 
 
-def _read_by_the_parent(script: Script) -> Iterator[Said]:
+def _read_by_the_parent(script: Script, project: Project) -> Iterator[Said]:
+    """At the top of the file that starts its workers itself, or of one that it imports."""
     spawns = [call for call in script.calls if call.name in _SPAWNS]
     if not spawns:
         return
-    for call in script.calls:
-        name = call.arguments.get("0") if call.name in ("os.environ.get", "os.getenv") else None
-        if name is None or name.value != "WORLD_SIZE" or "1" not in call.arguments:
-            continue
-        if any(around.kind == "function" for around in call.around):
-            continue  # it may run in the workers
-        yield Finding(
-            "`WORLD_SIZE` is read when the file is loaded, and this file starts its workers itself"
-            f" (`{spawns[0].name.rpartition('.')[2]}`): in the parent there is no such variable, and the default is"
-            f" taken.",
-            place=call.place,
-            evidence=Evidence(Level.TEXT, {"default": call.arguments["1"].value}),
-            stake=Stake(AtStake.RESULT),
-            remedy=Remedy(
-                Risk.BEHAVIOURAL,
-                "Take the number that is given to the call that starts the workers, or ask `dist.get_world_size()`"
-                " in them.",
-                accuracy="What is computed from it (accumulation, learning rate, shares of rows) changes.",
-            ),
-            also=(spawns[0].place,),
-        )
-        return
+    for one in (script, *imported(script, project)):
+        for call in one.calls:
+            name = call.arguments.get("0") if call.name in ("os.environ.get", "os.getenv") else None
+            if name is None or name.value != "WORLD_SIZE" or "1" not in call.arguments:
+                continue
+            if any(around.kind in ("function", "main") for around in call.around):
+                continue  # it may run in the workers
+            where = "this file" if one is script else f"`{script.file}`, which imports it,"
+            yield Finding(
+                f"`WORLD_SIZE` is read when the file is loaded, and {where} starts its workers itself"
+                f" (`{spawns[0].name.rpartition('.')[2]}`): there is no such variable yet, and the default is taken.",
+                place=call.place,
+                evidence=Evidence(Level.TEXT, {"default": call.arguments["1"].value}),
+                stake=Stake(AtStake.RESULT),
+                remedy=Remedy(
+                    Risk.BEHAVIOURAL,
+                    "Take the number that is given to the call that starts the workers, or ask `dist.get_world_size()`"
+                    " in them.",
+                    accuracy="What is computed from it (accumulation, learning rate, shares of rows) changes.",
+                ),
+                also=(spawns[0].place,),
+            )
+            return
 
 
 def _asked_at_import(script: Script) -> Iterator[Said]:
@@ -183,7 +182,8 @@ RULE = Rule(
         why="At best it stops. At worst accumulation, learning rate or shares of rows are those of one GPU.",
         detected="E0: the question stands above the call that makes the group, in the same function, and nothing"
         " asks whether"
-        " there is one; or `WORLD_SIZE` is read with a default at the top of a file that spawns its workers.",
+        " there is one; or `WORLD_SIZE` is read with a default at the top of a file that spawns its workers, or of one that"
+        " it imports.",
         proven="Print the number where it is used, on every rank.",
         deliberate=("Another module, imported above, makes the group.",),
         sources=("PyTorch's documentation of `torch.distributed`", "torchrun's documentation, environment variables"),

@@ -77,9 +77,12 @@ def _trains(script: Script) -> Iterator[Said]:
         and re.search(r"Model|LM\b|ForSequence", call.name)
         and call.result
     ]
-    if len(loaded) != 1 or not any(loops(script)) or _MOVES.search(script.source):
+    if len(loaded) != 1 or not any(loops(script)):
         return
     (call,) = loaded
+    follows = rf"\.to\(\s*(device\s*=\s*)?{re.escape(call.result)}\.device\b"  # batches that go where the model is
+    if _MOVES.search(re.sub(follows, "(", code(script))):
+        return
     if {"device_map", "quantization_config", "load_in_4bit", "load_in_8bit", "**"} & set(call.arguments):
         return
     if any(name.startswith(".") for name in script.imports.values()):
@@ -125,7 +128,8 @@ RULE = Rule(
         why="Everything works, and takes tens of times as long. Where batches are moved and the model is not, it"
         " stops.",
         detected="E0: a model generates that no call moves, in a file that speaks of a GPU; or"
-        " one model is loaded, a loop trains, and no call of the file moves, prepares or shards anything.",
+        " one model is loaded, a loop trains, and no call of the file moves, prepares or shards anything"
+        " (`batch.to(model.device)` moves batches to where the model is).",
         proven="`nvidia-smi` shows no process; `next(model.parameters()).device` says `cpu`.",
         deliberate=("It is meant for the CPU: a test, a tiny model.",),
         sources=("transformers' documentation of `from_pretrained`",),

@@ -1,5 +1,6 @@
 """HST005: rows are tokenised between steps, by the process that drives the device."""
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
 
@@ -8,6 +9,7 @@ from dynotune.audit.facts.job import Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import text_at
+from dynotune.audit.facts.together import imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -16,7 +18,10 @@ _READS = frozenset({"PIL.Image.open", "torchaudio.load", "librosa.load", "json.l
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
-    heavy = _heavy(script)
+    heavy = {
+        **{name: work for one in imported(script, project) for name, work in _heavy(one).items()},
+        **_heavy(script),
+    }
     yield from _by_a_loader(script, heavy)
     yield from _by_a_trainer(script, project, heavy)
 
@@ -32,15 +37,14 @@ def _by_a_trainer(script: Script, project: Project, heavy: Mapping[str, Call]) -
             data = re.search(r"train_dataset\s*=\s*(\w+)", text_at(script, call.place))
             if data is None or not call.name.endswith("Trainer"):
                 continue
-            makers = {data[1]} | {one.name for one in script.calls if one.result == data[1]}
+            makers = {data[1]} | {_last(one.name) for one in script.calls if one.result == data[1]}
             work = next((heavy[name] for name in sorted(makers) if name in heavy), None)
             if work is not None:
                 key = job.called("dataloader_num_workers")
                 setting = job.setting("dataloader_num_workers")
                 yield Finding(
-                    f"`{text_at(script, work.place).split('(')[0]}(...)` runs for every row in the process that"
-                    f" drives the"
-                    f" device (`{key}` is 0): the device waits meanwhile.",
+                    f"`{_called(work)}(...)` runs for every row in the process that drives the device (`{key}` is 0): the"
+                    " device waits meanwhile.",
                     place=job.place("dataloader_num_workers"),
                     evidence=Evidence(Level.RESOLVED, {"num_workers": 0, "work": work.name}),
                     stake=Stake(AtStake.TIME, 0.0, 0.3, "milliseconds a row on one core, against the time of a step"),
@@ -56,7 +60,9 @@ def _by_a_trainer(script: Script, project: Project, heavy: Mapping[str, Call]) -
 
 
 def _heavy(script: Script) -> Mapping[str, Call]:
-    """Calls that take long, by the class or function that makes them for each row."""
+    """Calls that take long, by what makes them for each row or batch: a class with `__getitem__` or `__call__`, a
+    collating function, or a function that hands out rows one by one. What a function does to all rows before it returns
+    them is done once, and so is what `map` does."""
     heavy: dict[str, Call] = {}
     made = ("Tokenizer.from_pretrained", "TokenizerFast.from_pretrained", "Processor.from_pretrained")
     tokenizers = {call.result for call in script.calls if call.name.endswith(made)} - {""}
@@ -68,9 +74,34 @@ def _heavy(script: Script) -> Mapping[str, Call]:
             continue
         if holder and functions[0] in ("__getitem__", "__call__"):
             heavy.setdefault(holder, call)
-        elif not holder:
-            heavy.setdefault(functions[0], call)
+        elif not holder and (_is_given(functions[-1], script) or _hands_out(functions[0], script)):
+            heavy.setdefault(functions[-1] if _is_given(functions[-1], script) else functions[0], call)
     return heavy
+
+
+def _is_given(name: str, script: Script) -> bool:
+    """To a loader or a trainer that calls it for each batch, or to a data set that calls it for each row."""
+    ways = rf"(collat\w*\s*=\s*|_transform\(\s*)(functools\.partial\(|partial\(|lambda [^:\n]*:\s*)?{re.escape(name)}\b"
+    return re.search(ways, script.source) is not None
+
+
+def _hands_out(name: str, script: Script) -> bool:
+    """It is a generator."""
+    return any(
+        isinstance(node, ast.FunctionDef)
+        and node.name == name
+        and any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(node))
+        for node in script.tree.body
+    )
+
+
+def _called(work: Call) -> str:
+    """As the source has it, or nearly."""
+    return f"{work.on}.{_last(work.name)}" if work.on else work.name.lstrip(".")
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 def _by_a_loader(script: Script, heavy: Mapping[str, Call]) -> Iterator[Said]:
@@ -84,9 +115,8 @@ def _by_a_loader(script: Script, heavy: Mapping[str, Call]) -> Iterator[Said]:
         if work is None:
             continue
         yield Finding(
-            f"`{text_at(script, work.place).split('(')[0]}(...)` runs for every batch in the process that drives"
-            f" the device"
-            f" (`num_workers` is {'0' if workers is not None else 'left at 0'}): the device waits meanwhile.",
+            f"`{_called(work)}(...)` runs for every batch in the process that drives the device (`num_workers` is"
+            f" {'0' if workers is not None else 'left at 0'}): the device waits meanwhile.",
             place=workers.place if workers is not None else loader.place,
             evidence=Evidence(Level.TEXT, {"num_workers": 0, "work": work.name}),
             stake=Stake(AtStake.TIME, 0.0, 0.3, "milliseconds a row on one core, against the time of a step"),
@@ -104,15 +134,15 @@ def _by_a_loader(script: Script, heavy: Mapping[str, Call]) -> Iterator[Said]:
 def _work(script: Script, loader: Call, heavy: Mapping[str, Call]) -> Call | None:
     """The heavy call that this loader's data set or collator makes for each row."""
     text = text_at(script, loader.place)
-    collate = re.search(r"collate_fn\s*=\s*(\w+)", text)
+    collate = re.search(r"collate_fn\s*=\s*(?:functools\.)?(?:partial\(\s*|lambda [^:\n]*:\s*)?(\w+)", text)
     if collate and collate[1] in heavy:
         return heavy[collate[1]]
     first = re.match(r"[\w.]*DataLoader\(\s*(dataset\s*=\s*)?(\w+)", text)
     if not first:
         return None
-    makers = {call.name for call in script.calls if call.result == first[2]} | {first[2]}
+    makers = {_last(call.name) for call in script.calls if call.result == first[2]} | {first[2]}
     if collate:
-        makers |= {call.name for call in script.calls if call.result == collate[1]}
+        makers |= {_last(call.name) for call in script.calls if call.result == collate[1]}
     return next((heavy[name] for name in sorted(makers) if name in heavy), None)
 
 
@@ -140,9 +170,9 @@ RULE = Rule(
         what="A `DataLoader` without workers makes each batch in the training process, between two steps.",
         why="Tokenising a row takes up to a millisecond, opening an image more. A batch of them is a gap in every"
         " step.",
-        detected="E0: a tokenizer, a processor or a decoder is called in `__getitem__` or in the collator of a"
-        " loader whose"
-        " `num_workers` is 0. Data that lies in memory as tensors needs no workers, and is not reported.",
+        detected="E0: a tokenizer, a processor or a decoder is called in `__getitem__`, in a generator or in the collator"
+        " of a loader whose `num_workers` is 0, in the same file or one that it imports from. Data that lies in memory as"
+        " tensors needs no workers, and is not reported.",
         proven="`dynotune profile -- python train.py` shows the time that steps wait for data.",
         deliberate=(
             "Steps are so long that the gap cannot be seen.",

@@ -13,12 +13,15 @@ from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 PAD_IS_EOS = re.compile(r"^[^#\n]*\.pad_token(?:_id)?\s*=\s*[\w.]+\.eos_token(?:_id)?\b", re.MULTILINE)
-_PAD = r"==\s*(self\.)?\w*tok\w*\.pad_token_id"
+_PAD = r"==\s*((self\.)?\w*tok\w*\.pad_token_id|(self\.)?(pad|pad_?(token)?_?(id|idx|index)))\b"
+"""By the tokenizer's name for it, or by one that was made of it."""
+
+_OUT = r"(-100|\w*IGNORE\w*)"
 _MASKED = re.compile(
-    rf"\w*labels?\w*(\['labels'\])?\[.*{_PAD}\] = -100|"
-    rf"labels?\w*(['\"]\])? = .*\.masked_fill\(.*{_PAD}, -100\)|"
-    rf"labels?\w*(['\"]\])? = .*where\(.*{_PAD}, -100, |"
-    rf"labels?\w*(['\"]\])? = .*-100 if \w+ {_PAD} else"
+    rf"\w*labels?\w*(\['labels'\])?\[.*{_PAD}\] = {_OUT}|"
+    rf"labels?\w*(['\"]\])? = .*\.masked_fill\(.*{_PAD}, {_OUT}\)|"
+    rf"labels?\w*(['\"]\])? = .*where\(.*{_PAD}, {_OUT}, |"
+    rf"labels?\w*(['\"]\])? = .*{_OUT} if \w+ {_PAD} else"
 )
 COLLATOR = "DataCollatorForLanguageModeling"
 
@@ -45,7 +48,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         and (mlm := call.arguments.get("mlm") or call.arguments.get("1")) is not None
         and mlm.value is False
     ]
-    masked = list(_masked(script))
+    masked = list(_masked(script, project))
     if not collators and not masked:
         return
     found = _pad_is_eos(script, project)
@@ -79,15 +82,17 @@ def _pad_is_eos(script: Script, project: Project) -> Place | None:
     return None
 
 
-def _masked(script: Script) -> Iterator[Place]:
+def _masked(script: Script, project: Project) -> Iterator[Place]:
     """Statements that take labels out where the token is padding: in a function that puts no end back."""
-    if "pad_token_id" not in script.source or "-100" not in script.source:
+    if "pad" not in script.source or not re.search(r"-100|IGNORE", script.source):
         return
+    of_a_tokenizer = any("pad_token_id" in one.source for one in together(script, project))
     for function in ast.walk(script.tree):
-        if not isinstance(function, ast.FunctionDef) or "eos_token_id" in ast.unparse(function):
+        if not isinstance(function, ast.FunctionDef) or re.search(r"\beos|_eos", ast.unparse(function)):
             continue
         for node in ast.walk(function):
-            if isinstance(node, ast.Assign) and _MASKED.search(ast.unparse(node)):
+            found = _MASKED.search(ast.unparse(node)) if isinstance(node, ast.Assign) else None
+            if found and (of_a_tokenizer or "pad_token_id" in found[0]):
                 yield place_of(script, node)
 
 

@@ -57,6 +57,10 @@ LONGEST = 5_000
 """Characters of a function that is looked at: what follows goes back and forth over a line, and nobody masks in more."""
 
 _NOT_THERE = re.compile(r"== *-1|< *0|is None|\bnot in\b|^not \w+$|len\(\w+\) *== *0")
+_COPIED = re.compile(
+    r"labels?\w* = (list\()?[\w.\[\]'\"]*(ids|input_ids|tokens)[\w.\[\]'\"]*(\.(copy|clone)\(\))?(\[:\])?\)?$",
+    re.MULTILINE,
+)
 _SPEAKS_OF_ANSWERS = re.compile(r"respon|answer|assistant|marker|template|prompt|sep", re.IGNORECASE)
 
 
@@ -100,11 +104,7 @@ def _masking(node: ast.AST) -> bool:
 def _falls_through(function: ast.FunctionDef) -> ast.AST | None:
     """A search in a loop masks and leaves; what stands behind the loop returns labels that nobody masked."""
     text = ast.unparse(function)
-    copied = re.search(
-        r"labels?\w* = (list\()?[\w.\[\]'\"]*(ids|input_ids|tokens)[\w.\[\]'\"]*(\.(copy|clone)\(\))?(\[:\])?\)?$",
-        text,
-        re.MULTILINE,
-    )
+    copied = _COPIED.search(text)
     if copied is None or any(isinstance(node, ast.Raise) for node in ast.walk(function)):
         return None
     for number, loop in enumerate(function.body):
@@ -123,16 +123,30 @@ def _falls_through(function: ast.FunctionDef) -> ast.AST | None:
 
 def _only_where_found(function: ast.FunctionDef) -> ast.AST | None:
     """`cut = find(...)`, `if cut > 0: labels[:cut] = -100`, and nothing for the other rows."""
+    text = ast.unparse(function)
+    if any(isinstance(one, ast.Raise) for one in ast.walk(function)):
+        return None
     for node in ast.walk(function):
-        if not isinstance(node, ast.If) or node.orelse or not all(_masking(one) for one in node.body):
+        if not isinstance(node, ast.If) or node.orelse or not any(_masking(one) for one in ast.walk(node)):
             continue
-        test = re.fullmatch(r"(\w+)( != -1| > -1| >= 0| > 0| is not None)?", ast.unparse(node.test))
+        if not all(_masking(one) for one in node.body) and not (_COPIED.search(text) and not _leaves(node)):
+            continue
+        condition = ast.unparse(node.test)
+        test = re.fullmatch(r"(\w+)( != -1| > -1| >= 0| > 0| is not None)?", condition)
         searched = test and re.search(
-            rf"\b{test[1]} = [\w.]*(find|search|index|locate|match)\w*\(", ast.unparse(function), re.IGNORECASE
+            rf"\b{test[1]} = [\w.]*(find|search|index|locate|match)\w*\(", text, re.IGNORECASE
         )
-        if searched and not any(isinstance(one, ast.Raise) for one in ast.walk(function)):
+        inside = set(ast.walk(node))
+        alone = not any(isinstance(one, ast.If) and one not in inside for one in ast.walk(function))
+        there = re.fullmatch(r"(['\"].*['\"]|[\w.]+) in \w*(text|rendered|string|full|content)\w*", condition)
+        if searched or (there and alone and not _leaves(node)):
             return node
     return None
+
+
+def _leaves(node: ast.If) -> bool:
+    """What stands behind it may be for the other rows."""
+    return any(isinstance(one, ast.Return | ast.Continue) for one in ast.walk(node))
 
 
 def _takes_everything(function: ast.FunctionDef) -> ast.AST | None:

@@ -40,22 +40,33 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
                 break
 
 
+_CHOSEN = "Batch sizes are compared by steps a second: fewer rows a step are always more of them, so the smallest wins."
 _PRINTS = re.compile(r"f[\"'][^\"'\n]{0,200}\}\s*(it|its|iter|iters|iterations|steps)/s", re.IGNORECASE)
 _CHOOSES = re.compile(r"\b(fastest|best|winner)\b|\bmax\(|\bsorted\(", re.IGNORECASE)
-_ANOTHER = re.compile(r"(tokens?|tok|rows|samples|examples|sequences)(/s|_per_s| per s|\s*a second)", re.IGNORECASE)
+_ANOTHER = re.compile(
+    r"(tokens?|tok|rows|samples|examples|sequences)(/s|_per_s| per s|\s*a second)|\bsamples_per_second\b", re.IGNORECASE
+)
+
+
+_KEY = re.compile(r"\b(train_)?(steps|iters?|iterations|its?)_per_s(ec(ond)?)?\b", re.IGNORECASE)
+_ORDERS = re.compile(r"\bsort(ed)?\(|\bmax\(|\bmin\(|argmax|idxmax|sort_values\(|nlargest\(|most_common\(")
 
 
 def _printed(file: str, lines: list[str]) -> Iterator[Said]:
-    """A file that prints steps a second for several batch sizes, and chooses by them."""
+    """A file that prints steps a second for several batch sizes, or reads them, and chooses by them."""
     text = "\n".join(lines)
+    for number, line in enumerate(lines, 1):
+        code = line.partition("#")[0]
+        if _KEY.search(code) and _ORDERS.search(code) and _BATCH.search(text) and not _ANOTHER.search(text):
+            yield replace(_finding(Place(file, number), line.strip()), message=_CHOSEN)
+            return
     if not _CHOOSES.search(text) or _ANOTHER.search(text) or not re.search(r"for \w*(batch|bs|micro)\w*\b.* in ", text):
         return
     for number, line in enumerate(lines, 1):
         if _PRINTS.search(line) and re.search(r"batch|fast|best", line, re.IGNORECASE):
             yield replace(
                 _finding(Place(file, number), line.strip()),
-                message="Batch sizes are compared by steps a second: fewer rows a step are always more steps a second,"
-                " so the smallest wins.",
+                message=_CHOSEN,
             )
             return
 
@@ -96,7 +107,8 @@ RULE = Rule(
         what="A comment near the batch, the length or packing says what is faster in `it/s`.",
         why='A batch was halved "for speed": the steps a second doubled and the tokens a second halved. Packing does the'
         " opposite, and was thrown away for it.",
-        detected="E0: a comment with a rate of steps and a comparison, on or beside a line about what a step holds.",
+        detected="E0: a comment with a rate of steps and a comparison, on or beside a line about what a step holds; or code"
+        " that prints or reads steps a second for several batches and takes the best by them.",
         proven="`dynotune bench` compares real tokens a second on the same documents.",
         deliberate=("Both settings give the same rows a step.",),
         sources=("Users' records from which Dynotune's design was made",),

@@ -1,13 +1,15 @@
-"""PAD004: rows of like length share batches, which is another order of the data, or does nothing."""
+"""PAD004: rows are sorted by length although they are all equally long."""
 
 from collections.abc import Iterator
 
 from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.padded import padded_to_a_limit
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
-_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\npacking: true\n"
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
@@ -17,46 +19,51 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         name, shown = "train_sampling_strategy", "group_by_length"
     else:
         return
-    packed = job.get("packing") is True
+    why, also = _equally_long(job, project)
+    if not why:
+        return
     key = f"`{job.called(name)}: {shown}`"
     off = "random" if name == "train_sampling_strategy" else False
-    effect = (
-        "sorts rows that packing has already made equally long: it changes their order and saves no padding"
-        if packed
-        else "puts rows of like length into a batch: less padding, and batches that are no random sample any more, so the"
-        " loss moves in waves and the longest rows come together"
-    )
     yield Finding(
-        f"{key} {effect}.",
+        f"{key} sorts rows that {why} equally long: it changes their order and saves no padding.",
         place=job.place(name),
-        evidence=Evidence(Level.RESOLVED, {name: shown, "packing": packed}),
-        stake=Stake(AtStake.CLARITY if packed else AtStake.CHOICE),
+        evidence=Evidence(Level.RESOLVED, {name: shown, "equally long": why}),
+        stake=Stake(AtStake.CLARITY),
         remedy=Remedy(
             Risk.BEHAVIOURAL,
-            f"Take {key} out"
-            + ("." if packed else ", and avoid padding by laying documents side by side (`dynotune sft`)."),
+            f"Take {key} out" + ("." if not also else ", or pad to the longest row of a batch and keep it."),
             (job.set(name, off),),
             accuracy="Rows come in another order.",
         ),
+        also=also,
     )
+
+
+def _equally_long(job: Job, project: Project) -> tuple[str, tuple[Place, ...]]:
+    """Why all rows have one length, and where; empty where they may not."""
+    if job.get("packing") is True:
+        return "packing has already made", ()
+    padded = next(padded_to_a_limit(job, project), None)
+    return (f"`{padded.by}` has already made", (padded.place,)) if padded is not None else ("", ())
 
 
 RULE = Rule(
     code="PAD004",
     name="grouped-by-length",
-    summary="Grouping by length changes which examples meet in a step.",
+    summary="Rows that are equally long are grouped by length.",
     group=Group.CORRECTNESS,
     subject=Subject.JOB,
     check=check,
     page=Page(
         what="transformers shuffles, then sorts groups of 50 batches by length, so that a batch has rows of like length.",
-        why="Padding shrinks, but what a step sees is no random sample: where length goes with kind, neither is its"
-        " gradient. Under packing all rows are equally long, and only the order changes.",
-        detected="E1: `group_by_length`, or `train_sampling_strategy: group_by_length` (transformers 5).",
-        proven="Look at the loss of single steps: it moves in waves of 50 batches.",
-        deliberate=("Padding was measured to cost more than the order is thought to matter.",),
+        why='That saves padding where rows differ in length. Where packing or `padding="max_length"` has made them equal,'
+        " it saves nothing, and the order is less random than it was.",
+        detected="E1: `group_by_length`, or `train_sampling_strategy: group_by_length` (transformers 5), with packing or"
+        " with rows that the job's own code pads to a limit. Grouping rows that differ is a choice, and not reported.",
+        proven="Print the lengths of a few batches.",
+        deliberate=("Padding is to be taken out next.",),
         sources=("transformers' `LengthGroupedSampler`",),
     ),
-    bad=Example({"sft.yaml": f"{_SFT}train_sampling_strategy: group_by_length\n"}, says="like length"),
+    bad=Example({"sft.yaml": f"{_SFT}train_sampling_strategy: group_by_length\n"}, says="saves no padding"),
     good=Example({"sft.yaml": f"{_SFT}train_sampling_strategy: random\n"}),
 )
