@@ -53,10 +53,8 @@ class Group:
 
     def __call__(self, x: Tensor, dropped: Tensor | None = None) -> Tensor:
         none = (None,) * len(self.weights)
-        ys = LoraLinears.apply(  # type: ignore[no-untyped-call]
-            x, dropped, None, 0.5, False, *self.weights, *none, *self.As, *self.Bs, *none
-        )
-        return sum(ys)  # type: ignore[return-value]
+        ys = LoraLinears.apply(x, dropped, None, 0.5, False, *self.weights, *none, *self.As, *self.Bs, *none)
+        return torch.stack(ys).sum(0)
 
 
 def chain(groups: Sequence[Group], x: Tensor, masks: Sequence[Tensor | None]) -> Tensor:
@@ -66,7 +64,7 @@ def chain(groups: Sequence[Group], x: Tensor, masks: Sequence[Tensor | None]) ->
     return x
 
 
-def captured(device: Device, kind: Kind, run: Any, weights: list[Tensor]) -> list[Tensor]:
+def captured(device: Device, kind: Kind, run: Any, weights: Sequence[Tensor]) -> list[Tensor]:
     """Both passes as `Captured` has them, and what it reads behind them."""
     with Watch(device):
         with branching(kind):
@@ -235,7 +233,7 @@ def test_all_is_joined_when_something_raises_in_the_middle(
     def run() -> Tensor:
         x = chain(groups[:1], torch.randn(5, 6), [None])
         if when != "beside":
-            x = Fails.apply(x, when)  # type: ignore[no-untyped-call]
+            x = Fails.apply(x, when)
         return chain(groups[1:], x, [None] * 2)
 
     if when == "beside":
@@ -299,7 +297,7 @@ def test_cuda_is_not_asked_where_nothing_is_captured(monkeypatch: pytest.MonkeyP
     for name in ("current_stream", "current_device", "stream", "Stream"):
         monkeypatch.setattr(torch.cuda, name, asked)
     group = Group(6, [6, 6], 0)
-    group(torch.randn(5, 6)).sum().backward()  # type: ignore[no-untyped-call]
+    group(torch.randn(5, 6)).sum().backward()
     with pytest.raises(AssertionError, match="asked"), branching("all"):
         pass
 

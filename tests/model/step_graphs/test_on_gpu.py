@@ -133,7 +133,7 @@ def test_graphs_of_several_shapes_share_their_memory_and_stay_right(kind: Kind) 
 
 def graphs_of(model: Any, kind: Kind) -> StepGraphs:
     pool = torch.cuda.graph_pool_handle()
-    return StepGraphs(model, lambda *given: Captured(*given, pool, kind))
+    return StepGraphs(model, lambda run, inputs, weights, sums: Captured(run, inputs, weights, sums, pool, kind))
 
 
 def gradients_of(model: Any, batches: Sequence[Any], layers: Callable[..., Tensor]) -> list[Tensor]:
@@ -143,7 +143,7 @@ def gradients_of(model: Any, batches: Sequence[Any], layers: Callable[..., Tenso
         with torch.autocast("cuda", torch.bfloat16):
             hidden_TD = layers(model, batch)
         weights_TD = torch.randn(hidden_TD.shape, generator=torch.Generator("cuda").manual_seed(i), device="cuda")
-        (hidden_TD.float() * weights_TD).sum().backward()  # type: ignore[no-untyped-call]
+        (hidden_TD.float() * weights_TD).sum().backward()
     return [p.grad.clone() for p in trained(model) if p.grad is not None]
 
 
@@ -222,7 +222,7 @@ def breaking(model: Any, how: str) -> Iterator[None]:
 
     def hook(module: Any, args: Any, out: Any) -> Any:
         whole = isinstance(out, Tensor)
-        broken: Any = Breaks.apply(out if whole else out[0], how)  # type: ignore[no-untyped-call]
+        broken: Any = Breaks.apply(out if whole else out[0], how)
         return broken if whole else (broken, *out[1:])
 
     handle = list(decoder_layers(model).values())[1].register_forward_hook(hook)
