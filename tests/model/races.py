@@ -4,7 +4,7 @@ What a real device would do in some order, this finds in every order: a tensor t
 done, written while another stream may still read it, or freed so early that its memory may be handed out under a reader.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -32,6 +32,9 @@ class Stream:
 
     def wait_event(self, event: Clock) -> None:
         self.clock |= event
+
+    def wait_stream(self, stream: "Stream") -> None:
+        self.wait_event(stream.record_event())
 
     def record_event(self) -> Clock:
         return Clock(self.clock)
@@ -74,7 +77,7 @@ class Watch(TorchDispatchMode):
         self.read: dict[int, list[tuple[str, int]]] = {}
         self.owner: dict[int, Stream] = {}
         self.alive: dict[int, StorageWeakRef] = {}
-        self.freed: dict[str, list[tuple[str, int]]] = {one.name: [] for one in device.streams}
+        self.freed: dict[str, list[tuple[str, int]]] = defaultdict(list)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self._sweep()
