@@ -10,6 +10,7 @@ Parts, the ones that decide most first:
   ours, frozen products by rows, W of all side by side in one product, and one product with the adapter in it ([W, B] times
   [x, su], [W; A]).
 - `head`: loss and gradient at vocabulary 152k by rows of a chunk, beside its two products alone.
+- `activation`: adapters' parts added by products of their own, or in the gated activation's kernel, by sizes of its tile.
 - `update`: clipping and fused AdamW, beside the clipping factor given to AdamW (`grad_scale`) and adapters in one buffer.
 Layer kernels beside Liger's and the compiler's are `gpu_liger.py` and `gpu_compile.py`. OUT/gpu_levers.json is written after
 each row; the table comes last. The exit code is 1 if a result is wrong or a part fails.
@@ -29,6 +30,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
+from benchmarks.levers.activation import activation_rows
 from benchmarks.levers.bench import Bench, Row
 from benchmarks.levers.graph import graph_rows
 from benchmarks.levers.head import head_rows
@@ -38,8 +40,9 @@ from benchmarks.whole_file import write_json
 
 PARTS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "graph": graph_rows, "lora": lora_rows, "head": head_rows, "update": update_rows,
+    "activation": activation_rows,
 }  # fmt: skip
-SHARES = {"graph": 0.45, "lora": 0.75, "head": 0.9, "update": 1.0}
+SHARES = {"graph": 0.4, "lora": 0.65, "head": 0.8, "update": 0.9, "activation": 1.0}
 """By which share of the budget a part begins nothing more."""
 
 
@@ -77,7 +80,7 @@ def show(result: dict[str, Any]) -> int:
     for row in result["rows"]:
         ways = "  ".join(f"{way} {one['ms']:.2f}" for way, one in row["ways"].items())
         print(
-            f"{'ok ' if row['ok'] else 'BAD'} {row['part']:6} {row['case']:26} floor {row['floor_ms']:7.2f}  ms: {ways}"
+            f"{'ok ' if row['ok'] else 'BAD'} {row['part']:10} {row['case']:26} floor {row['floor_ms']:7.2f}  ms: {ways}"
         )
     for name, why in result["failed"].items():
         print(f"BAD {name} did not end: {why.strip().splitlines()[-1]}")

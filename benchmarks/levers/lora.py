@@ -87,7 +87,7 @@ class Linears:
         x, n = self.x.detach().requires_grad_(), len(self.W)
         low = None if self.bench.low == torch.float32 else self.a
         bs = (None,) * n if low is None else tuple(self.b)
-        ys = LoraLinears.apply(x, None, low, SCALE, self.wide, *self.W, *(None,) * n, *self.A, *self.B, *bs)  # type: ignore[no-untyped-call]
+        ys = LoraLinears.apply(x, None, low, SCALE, self.wide, None, *self.W, *(None,) * n, *self.A, *self.B, *bs)  # type: ignore[no-untyped-call]
         return (*(y.detach() for y in ys), *torch.autograd.grad(ys, (x, *self.A, *self.B), self.g))
 
     def _adapters(self, u: Tensor, v: Tensor) -> list[Tensor]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from benchmarks.gpu_levers import PARTS, show
+from benchmarks.levers.activation import Activation, activation_rows
 from benchmarks.levers.bench import Bench, off
 from benchmarks.levers.graph import Step
 from benchmarks.levers.lora import Linears, lora_rows
@@ -47,6 +48,18 @@ def test_a_way_that_is_wrong_is_bad(
     assert [row["ok"] for row in rows] == [False]
     assert show({"rows": rows, "failed": {}, "seconds": 0.0}) == 1
     assert capsys.readouterr().out.startswith("BAD lora")
+
+
+def test_adding_inside_of_the_activation_is_adding_before_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Activation(bench, 24, 40)
+    inside, right = one.inside((64, 128, 8)), one.right()
+    by_products = one.by_products()  # adds to what it was given: the last
+    for found in (inside, by_products):
+        assert max(off(f, r) for f, r in zip(found, right, strict=True)) < 1e-5
+    assert [row["ok"] for row in activation_rows(bench)] == [True]
+    as_it_is = Activation.inside
+    monkeypatch.setattr(Activation, "inside", lambda it, tile: tuple(1.01 * x for x in as_it_is(it, tile)))
+    assert [row["ok"] for row in activation_rows(bench)] == [False]
 
 
 def test_the_factor_of_clipping_is_seen(bench: Bench) -> None:

@@ -53,7 +53,7 @@ class Group:
 
     def __call__(self, x: Tensor, dropped: Tensor | None = None) -> Tensor:
         none = (None,) * len(self.weights)
-        ys = LoraLinears.apply(x, dropped, None, 0.5, False, *self.weights, *none, *self.As, *self.Bs, *none)
+        ys = LoraLinears.apply(x, dropped, None, 0.5, False, None, *self.weights, *none, *self.As, *self.Bs, *none)
         return torch.stack(ys).sum(0)
 
 

@@ -28,7 +28,8 @@ FACTORS = {
 """Operators that multiply, the innermost, and where their factors stand."""
 
 MOVED: Mapping[str, tuple[int | None, float]] = {
-    "dynotune_gated_forward": (None, 1.5), "dynotune_gated_backward": (1, 5), "dynotune_rms_norm_forward": (None, 2),
+    "dynotune_gated_forward": (None, 1.5), "dynotune_gated_backward": (1, 5),
+    "dynotune_gated_lora_forward": (2, 1.5), "dynotune_gated_lora_backward": (1, 5), "dynotune_rms_norm_forward": (None, 2),
     "dynotune_rms_norm_backward": (1, 3), "dynotune_rotary": (2, 2),
 }  # fmt: skip
 """Our own kernels: how many of their operator's first arguments (None: all of them) they move, and how many times. What was

@@ -20,12 +20,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 from triton.errors import TritonError
 
-from dynotune.model.elementwise import gate, install, norm, triton_norm
+from dynotune.model.elementwise import gate, gate_lora, install, norm, triton_norm
 from dynotune.model.elementwise.launch import Launch
 from dynotune.model.elementwise.triton_gate import Gated, GatedHalves
+from dynotune.model.elementwise.triton_gate_lora import MOST_RANK, GatedLora
 from dynotune.model.elementwise.triton_norm import RmsNorm
 from dynotune.model.elementwise.triton_rotary import Rotary
 from dynotune.model.elementwise.usable import Kernels, kernels
+from dynotune.model.lora import install as install_lora
+from dynotune.model.lora.left_out import LeftOut
 from tests.model.elementwise.stand_ins import rotate
 from tests.model.lora.adapted import adapted_model, gap, largest_gap, loss_and_gradients
 from tests.tiny import tiny_model
@@ -186,6 +189,75 @@ def test_gate_at_both_ends_and_of_nothing() -> None:
             torch.testing.assert_close(a.double(), b, rtol=1e-6, atol=1e-6)
     empty = torch.zeros(0, 8, requires_grad=True)
     Gated.apply(empty, empty, False).sum().backward()
+
+
+RANKS = st.sampled_from([1, 5, 16, 20, 32])
+
+
+def low_rank(rows: int, width: int, ranks: tuple[int, int, int], dtype: torch.dtype) -> list[Tensor]:
+    """u of both, b of gate and up, v and a of down."""
+    r_gate, r_up, r_down = ranks
+    shapes = [(rows, r_gate + r_up), (width, r_gate), (width, r_up), (rows, r_down), (r_down, width)]
+    return [draw(10 + i, *shape, dtype=dtype, scale=0.5) for i, shape in enumerate(shapes)]
+
+
+def with_lora(function: Any, low: list[Tensor], tanh: bool, dtype: torch.dtype | None = None) -> Any:
+    u, b_gate, b_up, v, a = [x if dtype is None else x.to(dtype) for x in low]
+    return lambda g, p: function(g, p, u, b_gate, b_up, 0.5, 0.75, LeftOut("gradient", v, (a,), scale=1.25), tanh)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    dtype=st.sampled_from(
+        [torch.float32, torch.float16]
+    ),  # the interpreter multiplies the bits of bfloat16 as integers
+    tanh=st.booleans(),
+    width=st.sampled_from([1, 7, 64, 130]),
+    leading=st.sampled_from([(1,), (65,), (2, 35)]),
+    ranks=st.tuples(RANKS, RANKS, RANKS),
+)
+def test_gate_with_lora(
+    dtype: torch.dtype, tanh: bool, width: int, leading: tuple[int, ...], ranks: tuple[int, int, int]
+) -> None:
+    gates, ups = draw(0, *leading, width, dtype=dtype), draw(1, *leading, width, dtype=dtype)
+    low = low_rank(gates.numel() // width, width, ranks, dtype)
+    found, _ = both(with_lora(GatedLora.apply, low, tanh), with_lora(gate_lora.reference, low, tanh), [gates, ups])
+    _, right = both(
+        with_lora(gate_lora.reference, low, tanh),
+        with_lora(gate_lora.reference, low, tanh, torch.float64),
+        [gates, ups],
+    )
+    for a, b in zip(found, right, strict=True):
+        # Rounded once, behind the sums: as near as one rounding, where LoRA's own products round each sum.
+        assert float((a.double() - b).norm()) < LIMIT[dtype] * (float(b.norm()) + 1e-2 * float(ups.double().norm()))
+
+
+def test_gate_with_lora_of_nothing_and_without_a_gradient_from_below() -> None:
+    empty = torch.zeros(0, 8, requires_grad=True)
+    low = low_rank(0, 8, (4, 4, 4), torch.float32)
+    with_lora(GatedLora.apply, low, False)(empty, empty).sum().backward()
+    gates, ups = draw(0, 5, 40).requires_grad_(), draw(1, 5, 40).requires_grad_()
+    u, b_gate, b_up, _, _ = low_rank(5, 40, (4, 4, 4), torch.float32)
+    grads = [
+        torch.autograd.grad(f(gates, ups, u, b_gate, b_up, 0.5, 0.5, LeftOut("gradient"), False).sum(), (gates, ups))
+        for f in (GatedLora.apply, gate_lora.reference)
+    ]
+    assert all(gap(a, b) < 1e-6 for a, b in zip(*grads, strict=True))
+
+
+def test_a_model_adds_its_adapters_in_the_kernel() -> None:
+    model: Any = adapted_model("qwen2", r=20)
+    install_lora(model, torch.float32)
+    install(model, torch.float32)
+    loss, gradients = loss_and_gradients(model)
+    for fused in gate_lora.candidates(model).values():
+        between = gate_lora.adapters_between(fused, GatedLora.apply, MOST_RANK)
+        assert isinstance(between, gate_lora.AdaptersBetween), between
+        fused.adapters = between
+    found_loss, found = loss_and_gradients(model)
+    assert all(fused.adapters and fused.adapters.calls == 1 for fused in gate_lora.candidates(model).values())
+    assert gap(found_loss, loss) < 1e-6
+    assert largest_gap(found, gradients) < 1e-5
 
 
 @settings(max_examples=20, deadline=None)

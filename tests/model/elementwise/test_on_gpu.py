@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 
-from dynotune.model.elementwise import install
-from tests.model.lora.adapted import IDS, gap
+from dynotune.model.elementwise import gate_lora, install
+from dynotune.model.lora import install as install_lora
+from tests.model.lora.adapted import IDS, fill, gap
 from tests.tiny import tiny_model
 
 SHAPE = {"hidden_size": 256, "intermediate_size": 640, "head_dim": 64}
@@ -39,3 +41,46 @@ def test_a_model_in_bfloat16(kind: str) -> None:
     assert errors[0] < 1.5 * errors[1]
     engaged.uninstall()
     assert all(gap(g, own[name]) < 1e-2 for name, g in gradients(model).items())
+
+
+def adapted(kind: str, dtype: torch.dtype, rank: int) -> Any:
+    base = tiny_model(kind, **SHAPE).to("cuda", dtype)
+    model = get_peft_model(base, LoraConfig(r=rank, lora_alpha=16, target_modules="all-linear"))
+    fill(model)
+    return model.train()
+
+
+def trained(model: Any) -> dict[str, torch.Tensor]:
+    model.zero_grad()
+    ids = IDS.to("cuda")
+    model(input_ids=ids, labels=ids).loss.backward()
+    return {name: p.grad.float() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("rank", [8, 20, 32])
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "gemma3_text"])
+def test_adapters_that_the_kernel_adds_are_as_near_to_float32(kind: str, rank: int) -> None:
+    from dynotune.model.elementwise.triton_gate_lora import MOST_RANK, GatedLora
+
+    def without_gates_adapter(*args: Any) -> Any:
+        return GatedLora.apply(*args[:3], torch.zeros_like(args[3]), *args[4:])  # type: ignore[no-untyped-call]
+
+    exact, model = adapted(kind, torch.float32, rank), adapted(kind, torch.bfloat16, rank)
+    exact.load_state_dict({name: p.float() for name, p in model.state_dict().items()})
+    right = trained(exact)
+    install_lora(model, torch.bfloat16)
+    install(model, torch.bfloat16)
+    own = trained(model)
+    for fused in gate_lora.candidates(model).values():
+        between = gate_lora.adapters_between(fused, GatedLora.apply, MOST_RANK)
+        assert isinstance(between, gate_lora.AdaptersBetween), between
+        fused.adapters = between
+    found = trained(model)
+    assert all(fused.adapters and fused.adapters.calls == 1 for fused in gate_lora.candidates(model).values())
+    errors = [sum(gap(g[name], right[name]) for name in right) for g in (found, own)]
+    assert errors[0] < 1.5 * errors[1]
+    for fused in gate_lora.candidates(model).values():
+        assert fused.adapters is not None
+        fused.adapters.function = without_gates_adapter
+    wrong = trained(model)
+    assert sum(gap(wrong[name], right[name]) for name in right) > 3 * errors[1], "the control: a part is not added"

@@ -122,10 +122,10 @@ def test_gradients_by_finite_differences() -> None:
     W, b = draw(3, 4), draw(3)
     dropped = (x.detach() * (draw(6, 4) > 0)).requires_grad_()
     assert torch.autograd.gradcheck(
-        lambda x, A, B: LoraLinears.apply(x, None, None, 1.7, False, W, b, A, B, None)[0], (x, A, B)
+        lambda x, A, B: LoraLinears.apply(x, None, None, 1.7, False, None, W, b, A, B, None)[0], (x, A, B)
     )
     assert torch.autograd.gradcheck(
-        lambda x, d, A, B: LoraLinears.apply(x, d, None, 0.3, False, W, None, A, B, None)[0], (x, dropped, A, B)
+        lambda x, d, A, B: LoraLinears.apply(x, d, None, 0.3, False, None, W, None, A, B, None)[0], (x, dropped, A, B)
     )
 
 
@@ -156,7 +156,7 @@ def test_any_group_is_its_formula(
     asked = [part for part in trained if part.requires_grad]
     source = x if dropped is None else dropped
     theirs = [F.linear(x, W, b) + 1.3 * source @ A.t() @ B.t() for W, b, A, B in zip(Ws, biases, As, Bs, strict=True)]
-    ours = LoraLinears.apply(x, dropped, None, 1.3, False, *Ws, *biases, *As, *Bs, *[None] * n)
+    ours = LoraLinears.apply(x, dropped, None, 1.3, False, None, *Ws, *biases, *As, *Bs, *[None] * n)
     assert all(torch.allclose(a, b) for a, b in zip(ours, theirs, strict=True))
     if asked:
         gs = [draw(*y.shape) for y in theirs]

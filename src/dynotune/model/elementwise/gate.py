@@ -1,7 +1,7 @@
 """Gated feed-forward modules: which the kernel can stand in for, and the forward that does."""
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from dynotune.model.aside import Aside
 from dynotune.model.elementwise.proof import random, why_different
 from dynotune.model.elementwise.usable import Kernels
+
+if TYPE_CHECKING:
+    from dynotune.model.elementwise.gate_lora import AdaptersBetween
 
 APART, TOGETHER = ("gate_proj", "up_proj", "down_proj"), ("gate_up_proj", "down_proj")
 """Names of the linears in the order in which they are called, of Llama and its kin and of Phi-3."""
@@ -34,6 +37,8 @@ class FusedGate:
         """Dtypes for which kernel and module were compared."""
 
         self.aside = Aside()
+        self.adapters: AdaptersBetween | None = None
+        """What adds the adapters' parts of its linears in the kernel; None where they come with them."""
 
     def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """`x` [..., D]; gives [..., D]."""
@@ -43,6 +48,11 @@ class FusedGate:
                 self.aside.calls += 1
             return type(self.module).forward(self.module, x, *args, **kwargs)  # type: ignore[no-any-return]
         children: Any = self.children
+        if self.adapters is not None and (hidden := self.adapters(x)) is not None:
+            try:
+                return children["down_proj"](hidden)  # type: ignore[no-any-return]
+            finally:
+                self.adapters.close()
         if self.together:
             h = self.between(children["gate_up_proj"](x))
         else:

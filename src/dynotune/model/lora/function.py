@@ -16,13 +16,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dynotune.model.branches import fork
+from dynotune.model.lora.left_out import LeftOut
 
-FIXED = 5
+FIXED = 6
 """Arguments of `LoraLinears` before those that come once a linear."""
 
 
 class LoraLinears(torch.autograd.Function):
-    """`LoraLinears.apply(x, dropped, a, scale, wide, *weights, *biases, *As, *Bs, *bs)`, see `forward`.
+    """`LoraLinears.apply(x, dropped, a, scale, wide, left_out, *weights, *biases, *As, *Bs, *bs)`, see `forward`.
 
     A profile shows it under its name: one `LoraLinears` and one `LoraLinearsBackward` for each group of linears.
     """
@@ -35,6 +36,7 @@ class LoraLinears(torch.autograd.Function):
         a_RI: Tensor | None,
         scale: float,
         wide: bool,
+        left_out: LeftOut | None,
         *parts: Tensor | None,
     ) -> tuple[Tensor, ...]:
         """`x` [..., I] in the dtype of the weights; gives y [..., O] of each linear in the same.
@@ -42,7 +44,8 @@ class LoraLinears(torch.autograd.Function):
         `dropped` is x after dropout where there is any, None otherwise. Of each linear: frozen weight [O, I] and bias [O]
         or None, the trained A [r, I] and B [O, r], which get the gradients in their own dtype, and `b`, the values of B in
         the dtype of x; `a` are those of all A, one below the other. Where A and B are in that dtype already, `a` and `b` are
-        None. `wide`: the device has products of low-precision operands with a float32 result.
+        None. `wide`: the device has products of low-precision operands with a float32 result. `left_out`: whose neighbour
+        adds what, None where nobody does; its gradient cannot be left out where there is dropout.
         """
         weights, biases, As, Bs, bs = split(parts)
         if a_RI is None:
@@ -52,15 +55,24 @@ class LoraLinears(torch.autograd.Function):
         beside = fork(x_TI)
         u_TR = beside.soon(F.linear, dropped_TI, a_RI)
         us = by_rank(u_TR, [B.shape[1] for B in Bs])
+        adds = left_out is None or left_out.of != "outputs"
         ys = []
         for weight_OI, bias_O, u, b in zip(weights, biases, us, bs, strict=True):
             y_TO = F.linear(x_TI, weight_OI, bias_O)
             beside.join()
-            y_TO.addmm_(u, b.t(), alpha=scale)
+            if adds:
+                y_TO.addmm_(u, b.t(), alpha=scale)
             ys.append(y_TO.view(*x.shape[:-1], y_TO.shape[-1]))
         # A and B are saved for their shapes, and so that torch refuses a backward after they were changed.
         ctx.save_for_backward(dropped_TI, u_TR, a_RI, *weights, *As, *Bs, *bs)
         ctx.scale, ctx.wide, ctx.has_dropout, ctx.shape = scale, wide, dropped is not None, x.shape
+        ctx.left_out = None
+        if left_out is not None:
+            left_out.scale = scale
+            if not adds:
+                left_out.low_TR, left_out.weights = u_TR, tuple(bs)
+            elif dropped is None:
+                ctx.left_out = left_out
         return tuple(ys)
 
     @staticmethod
@@ -84,7 +96,9 @@ class LoraLinears(torch.autograd.Function):
             for g_TO, weight_OI in zip(gs[1:], weights[1:], strict=True):
                 dx_TI.addmm_(g_TO, weight_OI)
             beside.join()
-            if not ctx.has_dropout:
+            if ctx.left_out is not None:
+                ctx.left_out.low_TR, ctx.left_out.weights = v_TR, (a_RI,)
+            elif not ctx.has_dropout:
                 dx_TI.addmm_(v_TR, a_RI, alpha=scale)
             dx = dx_TI.view(ctx.shape)
         if needs_dropped and ctx.has_dropout:
@@ -101,7 +115,7 @@ class LoraLinears(torch.autograd.Function):
             for B_OR, g_TO, u, needs in zip(Bs, gs, by_rank(u_TR, ranks), needs_B, strict=True)
         ]
         frozen = (None,) * n
-        return dx, d_dropped, None, None, None, *frozen, *frozen, *dAs, *dBs, *frozen
+        return dx, d_dropped, None, None, None, None, *frozen, *frozen, *dAs, *dBs, *frozen
 
 
 def split(parts: Any) -> Any:

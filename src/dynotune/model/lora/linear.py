@@ -11,6 +11,7 @@ from dynotune.model.lora.function import LoraLinears
 
 if TYPE_CHECKING:
     from dynotune.model.lora.copies import ComputeCopies
+    from dynotune.model.lora.left_out import LeftOut
     from dynotune.model.lora.shared import SharedInput
 
 
@@ -39,6 +40,9 @@ class FusedLinear:
         self.place = 0
         """Among the linears of `shared`."""
 
+        self.left_out: LeftOut | None = None
+        """What the next call leaves to its neighbour, where this linear is computed by itself."""
+
         self.in_graph = False
         """Whether compiled code computes it by `LoraLinears`, which then is no event of its own in a trace: compiled code
         sets it in each call."""
@@ -57,7 +61,7 @@ class FusedLinear:
         if args or kwargs:
             return self._by_peft(x, *args, **kwargs)
         assert self.copies is not None
-        if self.shared is not None and (torch.compiler.is_compiling() or self.copies.in_a_pass):
+        if self.shared is not None and (torch.compiler.is_compiling() or self.in_a_pass):
             y = self.shared.output(self, x)
             if y is not None:
                 return y
@@ -72,13 +76,18 @@ class FusedLinear:
         dropped = self.dropouts._modules[self.name](x) if self.drops() else None
         base = self.base._parameters
         (y,) = LoraLinears.apply(  # type: ignore[no-untyped-call]
-            x, dropped, self.a, self.scale(), self.wide, base["weight"], base["bias"], A, B, self.b
+            x, dropped, self.a, self.scale(), self.wide, self.left_out, base["weight"], base["bias"], A, B, self.b
         )
         return y  # type: ignore[no-any-return]
 
     def _by_peft(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         self.aside.calls += 1
         return type(self.module).forward(self.module, x, *args, **kwargs)  # type: ignore[no-any-return]
+
+    @property
+    def in_a_pass(self) -> bool:
+        """Whether a forward pass of the model runs, in which linears that share an input are computed together."""
+        return self.copies is not None and self.copies.in_a_pass
 
     def weights(self) -> tuple[Tensor, Tensor]:
         """A [R, I] and B [O, R] as they are now."""

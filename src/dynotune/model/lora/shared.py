@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from dynotune.model.lora.function import LoraLinears
 
 if TYPE_CHECKING:
+    from dynotune.model.lora.left_out import LeftOut
     from dynotune.model.lora.linear import FusedLinear
 
 
@@ -23,6 +24,9 @@ class SharedInput:
         self.linears = linears
         self.a: Tensor | None = None
         """Their A in the dtype that is computed with, one below the other [R, I]; None where A are in that dtype."""
+
+        self.left_out: LeftOut | None = None
+        """What the next call leaves to its neighbour."""
 
         self.x: Tensor | None = None
         self.waiting: list[Tensor | None] = []
@@ -72,7 +76,7 @@ class SharedInput:
             linears[0].in_graph = True
         weights = [linear.weights() for linear in linears]
         return LoraLinears.apply(  # type: ignore[no-any-return, no-untyped-call]
-            x.to(linears[0].compute), None, self.a, scale, linears[0].wide,
+            x.to(linears[0].compute), None, self.a, scale, linears[0].wide, self.left_out,
             *(linear.base.weight for linear in linears), *(linear.base.bias for linear in linears),
             *(A for A, _ in weights), *(B for _, B in weights), *(linear.b for linear in linears),
         )  # fmt: skip

@@ -10,5 +10,5 @@ class GatedActivationKernel(ElementwiseKernel):
     summary = "Multiplies a gate's activation with the other half in one kernel each way, and keeps no product."
     slot = "gated_activation"
     module_kind = "gated activation"
-    functions = "Gated(Halves)?"
-    kernels = ("dynotune_gated_forward", "dynotune_gated_backward")
+    functions = "Gated(Halves|Lora)?"
+    kernels = ("dynotune_gated(_lora)?_forward", "dynotune_gated(_lora)?_backward")

@@ -1,0 +1,153 @@
+"""Adapters' parts of gate, up and the gradient of down's input, added by the kernel of the gated activation.
+
+Legend of shapes: T tokens, I intermediate, r rank of one linear, R ranks side by side.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dynotune.model.elementwise.gate import APART, FusedGate
+from dynotune.model.elementwise.gate import reference as gated
+from dynotune.model.elementwise.proof import random, why_different
+from dynotune.model.lora.left_out import LeftOut
+from dynotune.model.lora.linear import KEPT, FusedLinear, hook_tables
+from dynotune.model.lora.shared import SharedInput
+
+ROWS = 70
+"""Of the comparison: more than a program's tile has, and not a multiple."""
+
+Function = Callable[..., Tensor]
+"""As `triton_gate_lora.GatedLora.apply`."""
+
+
+class AdaptersBetween:
+    """What `fused` asks for its hidden values. Where it gives None in this call everything is as it would be without."""
+
+    def __init__(self, fused: FusedGate, linears: list[FusedLinear], shared: SharedInput, function: Function) -> None:
+        self.fused, self.shared, self.function = fused, shared, function
+        self.gate, self.up, self.down = linears
+        self.watched = [table for linear in linears for table in hook_tables(linear.module)]
+        """Where hooks would be, which must see what the whole linear gives."""
+
+        self.calls = 0
+
+    def __call__(self, x: Tensor) -> Tensor | None:
+        """From the input of gate and up [..., D] to that of down [..., I], whose next call leaves its part out; or None.
+
+        To be followed by `down` and `close`."""
+        if not self.is_ready(x):
+            return None
+        above = LeftOut("outputs")
+        self.shared.left_out = above
+        try:
+            gate_TI, up_TI = self.gate.module(x), self.up.module(x)
+        finally:
+            self.shared.left_out = None
+        if above.low_TR is None:  # computed one by one, as they are
+            return self.fused.between(gate_TI, up_TI)
+        below = self.down.left_out = LeftOut("gradient")
+        self.calls += 1
+        return self.function(
+            gate_TI, up_TI, above.low_TR, *above.weights, above.scale, above.scale, below, self.fused.tanh
+        )
+
+    def close(self) -> None:
+        """Behind the call of down."""
+        self.down.left_out = None
+
+    def is_ready(self, x: Tensor) -> bool:
+        """Whether gate and up will be computed together and down by itself, all as plain LoRA, and nobody looks at them."""
+        down = self.down
+        return not (
+            any(self.watched)
+            or "between" in self.fused.__dict__  # somebody makes its result again in the backward pass
+            or x.dtype is not down.compute
+            or x.get_device() != self.fused.place
+            or self.shared.linears != [self.gate, self.up]
+            or not self.gate.in_a_pass
+            or not down.is_plain(x)
+            or down.drops()
+            or any(linear.module.__dict__.get(KEPT) is not linear for linear in (self.gate, self.up, down))
+        )
+
+
+def adapters_between(fused: Any, function: Function, most_rank: int) -> AdaptersBetween | str:
+    """What adds the adapters' parts in the kernel that stands in as the forward of a feed-forward module, or why nothing
+    can. Compares it with PyTorch's operations, forward and backward, in float32 and in the adapters' precision."""
+    if not isinstance(fused, FusedGate):
+        return "its gated activation is not our kernel's"
+    if fused.together:
+        return "gate and up are one linear"
+    linears: list[FusedLinear] = []
+    for name in APART:
+        linear = getattr(fused.children[name], KEPT, None)
+        if not isinstance(linear, FusedLinear):
+            return f"{name} is no fused LoRA linear"
+        linears.append(linear)
+    gate, up, down = linears
+    if gate.shared is None or gate.shared.linears != [gate, up]:
+        return "gate_proj and up_proj are not computed together"
+    if any(linear.drops_in_training() for linear in linears):
+        return "its adapters drop out"
+    ranks = [linear.weights()[0].shape[0] for linear in linears]
+    if max(ranks) > most_rank:
+        return f"its rank is above {most_rank}"
+    return _why_different(function, fused, ranks, down.compute) or AdaptersBetween(
+        fused, linears, gate.shared, function
+    )
+
+
+def reference(
+    gate_TI: Tensor, up_TI: Tensor, u_TR: Tensor, b_gate_Ir: Tensor, b_up_Ir: Tensor, s_gate: float, s_up: float,
+    below: LeftOut, tanh: bool,
+) -> Tensor:  # fmt: skip
+    """What the kernels compute, by torch's operations."""
+    r = b_gate_Ir.shape[1]
+    into_gate = s_gate * F.linear(u_TR[:, :r], b_gate_Ir).view(gate_TI.shape)
+    into_up = s_up * F.linear(u_TR[:, r:], b_up_Ir).view(up_TI.shape)
+    h = gated(tanh, gate_TI + into_gate.detach(), up_TI + into_up.detach())
+    if h.requires_grad:
+        h.register_hook(lambda dh: _with_adapter(dh, below))
+    return h
+
+
+def _with_adapter(dh_TI: Tensor, below: LeftOut) -> Tensor:
+    if below.low_TR is None:
+        return dh_TI
+    return dh_TI + below.scale * (below.low_TR @ below.weights[0]).view(dh_TI.shape)
+
+
+def _why_different(function: Function, fused: FusedGate, ranks: list[int], compute: torch.dtype) -> str | None:
+    r_gate, r_up, r_down = ranks
+    down: Any = fused.children["down_proj"]
+    width, device = int(down.in_features), next(down.parameters()).device
+    shapes = [(ROWS, width)] * 2 + [
+        (ROWS, r_gate + r_up),
+        (width, r_gate),
+        (width, r_up),
+        (ROWS, r_down),
+        (r_down, width),
+    ]
+    inputs = [random(shape, i, device) for i, shape in enumerate(shapes)]
+
+    def by(function: Function) -> Function:
+        def run(
+            gate_TI: Tensor, up_TI: Tensor, u: Tensor, b_gate: Tensor, b_up: Tensor, v: Tensor, a: Tensor
+        ) -> Tensor:
+            below = LeftOut("gradient", v, (a,), scale=0.25)
+            return function(gate_TI, up_TI, u, b_gate, b_up, 0.5, 0.75, below, fused.tanh)
+
+        return run
+
+    wants = [True, True, False, False, False, False, False]
+    return why_different(by(reference), by(function), inputs, wants, [compute] * len(inputs))
+
+
+def candidates(model: nn.Module) -> dict[str, FusedGate]:
+    """The kernels of gated activations that stand in `model`, by the names of their modules."""
+    found = {name: module.__dict__.get("forward") for name, module in model.named_modules()}
+    return {name: forward for name, forward in found.items() if isinstance(forward, FusedGate)}

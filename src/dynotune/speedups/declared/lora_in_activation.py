@@ -1,0 +1,68 @@
+"""Adapters' parts of wide tensors, added by the kernel that reads these anyway."""
+
+from collections.abc import Sequence
+
+from dynotune.measure.evidence import Phase
+from dynotune.speedups.contract import Context, Installation, No, Order, Site, Speedup
+from dynotune.speedups.expectation import Expectation, Expected
+from dynotune.speedups.registry import register
+
+
+@register
+class LoraInActivation(Speedup):
+    name = "lora_in_activation"
+    summary = (
+        "Adds LoRA's part of gate, up and the gradient of down's input inside the gated activation's kernel, where each"
+        " was a product that read and wrote a tensor of the intermediate width."
+    )
+    touches = ("LoRA", "norms and elementwise")
+    proof = "its kernels at every feed-forward module where it stands, forward and backward."
+    order = Order.LORA
+    default = "off"  # new: its kernels have run in Triton's interpreter only
+    requires = ("fused_lora", "gated_activation_kernel")
+    conflicts = ("compiled_layers", "activation_selective")  # the first fuses by itself, the second makes h again
+
+    def applicable(self, context: Context) -> No | None:
+        return None if context.has_adapter else No("there is no adapter", expected=True)
+
+    def install(self, site: Site) -> Installation | No:
+        from dynotune.model.elementwise import gate_lora
+        from dynotune.model.elementwise.triton_gate_lora import MOST_RANK, GatedLora
+
+        found = {
+            name: gate_lora.adapters_between(fused, GatedLora.apply, MOST_RANK)
+            for name, fused in gate_lora.candidates(site.model).items()
+        }
+        standing = {name: one for name, one in found.items() if not isinstance(one, str)}
+        others = {name: one for name, one in found.items() if isinstance(one, str)}
+        if not standing:
+            reasons = "; ".join(sorted(set(others.values())))
+            return No(reasons) if reasons else No("the model has no gated activation", expected=True, no_place=True)
+        for one in standing.values():
+            one.fused.adapters = one
+
+        def uninstall() -> None:
+            for one in standing.values():
+                if one.fused.adapters is one:
+                    one.fused.adapters = None
+
+        return Installation(
+            uninstall,
+            places=tuple(standing),
+            left_out=tuple(f"{name}: {why}" for name, why in others.items()),
+            lines=(f"LoRA in the gated activation: {len(standing)} of {len(found)} feed-forward modules",),
+            detail=standing,
+        )
+
+    def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
+        what, at = "gated activation with LoRA", installed.places
+        return [
+            Expected(what, Phase.FORWARD, kernels=("^dynotune_gated_lora_forward",), operators=("^GatedLora$",), at=at),
+            Expected(
+                what,
+                Phase.BACKWARD,
+                kernels=("^dynotune_gated_lora_backward",),
+                operators=("^GatedLoraBackward$",),
+                at=at,
+            ),
+        ]
