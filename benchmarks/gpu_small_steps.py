@@ -48,7 +48,7 @@ from dynotune.model.attention.backends import KERNELS
 from dynotune.model.attention.segments import grid_of, segments_of
 from dynotune.model.branches import KINDS, Streams
 from dynotune.model.packed import PackedBatch, pack
-from dynotune.model.step_graphs import Captured, Launched
+from dynotune.model.step_graphs import Captured, Launched, Pool
 from dynotune.model.step_graphs.passes import Inputs, Run, Shape, layers_of
 
 ONE_PRIORITY = "all, one priority"
@@ -104,7 +104,7 @@ def at_one_priority() -> Iterator[None]:
         yield
 
 
-def make(bench: Bench, work: Work, weights: list[Tensor], sums: list[Tensor], pool: Any, kind: str) -> Any:
+def make(bench: Bench, work: Work, weights: list[Tensor], sums: list[Tensor], pool: Pool, kind: str) -> Any:
     if bench.rehearse:
         return Launched(work.run, work.inputs.copies(), weights, sums)
     with at_one_priority() if kind == ONE_PRIORITY else nullcontext():
@@ -184,7 +184,7 @@ def rest_of(bench: Bench, step: Step, work: Work, hidden_TD: Tensor) -> dict[str
 
 
 def row_of(
-    bench: Bench, step: Step, tokens: int, backend: str, pool: Any, first: bool
+    bench: Bench, step: Step, tokens: int, backend: str, pool: Pool, first: bool
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Times and errors, and of the first token count the rest of a step, and traces: each as it is there."""
     work = work_of(bench, step, tokens, backend)
@@ -243,7 +243,7 @@ def main() -> int:
     }  # fmt: skip
     step, backend = Step(bench), backend_of(bench)
     step.attention.backend = backend
-    pool = None if args.dry else torch.cuda.graph_pool_handle()
+    pool = Pool()
     result["making_the_model_s"] = time.monotonic() - began
     for number, tokens in enumerate(map(int, args.tokens.split(","))):
         if time.monotonic() - began > args.budget:

@@ -4,6 +4,7 @@ something raises in its middle. Streams and captures are stood in for; graphs of
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import pytest
@@ -15,13 +16,16 @@ from dynotune.model.attention import packed_attention, text_decoder
 from dynotune.model.attention.segments import segments_of
 from dynotune.model.branches import KINDS, Kind
 from dynotune.model.lora import install as install_lora
-from dynotune.model.step_graphs import Captured
+from dynotune.model.step_graphs import Captured, Pool
 from dynotune.model.step_graphs import captured as captured_module
 from dynotune.model.step_graphs.passes import Inputs, Shape, layers_of
 from tests.model.compiled.steps import batch_of, model_of
 from tests.model.races import Device, Stream, Watch, stand_in
 
 LAYERS = 3
+
+pools: list[int] = []
+"""Of each capture."""
 
 
 class BrokenError(Exception):
@@ -32,10 +36,12 @@ class BrokenError(Exception):
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
     """With captures that end joined or not at all."""
     with stand_in() as found:
-        found.current = Stream("default")
+        found.current, handles = Stream("default"), count()
+        pools.clear()
 
         @contextmanager
         def capture(graph: Any, pool: Any, stream: Stream, capture_error_mode: str) -> Iterator[None]:
+            pools.append(pool)
             stream.wait_stream(found.current)  # a graph is replayed behind what was before
             with found.on(stream):
                 try:
@@ -46,13 +52,14 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
 
         monkeypatch.setattr(torch.cuda, "graph", capture)
         monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
+        monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: next(handles))
         monkeypatch.setattr(torch.cuda, "Stream", lambda: Stream("warm-up"))
         monkeypatch.setattr(captured_module, "streams_of", branches_module.streams_of)
         monkeypatch.setattr(captured_module, "_out_of_capture", lambda: None)
         yield found
 
 
-def capture(model: Any, kind: Kind, wrap: Any = lambda hidden_TD: hidden_TD) -> Captured:
+def capture(model: Any, kind: Kind, wrap: Any = lambda hidden_TD: hidden_TD, pool: Pool | None = None) -> Captured:
     batch = batch_of([30, 20], 64)
     boundaries_S1 = segments_of(batch.boundaries_S1, batch.lengths).boundaries_S1
     layers = layers_of(text_decoder(model), Shape(64, len(boundaries_S1), 64, "reference"))
@@ -60,7 +67,7 @@ def capture(model: Any, kind: Kind, wrap: Any = lambda hidden_TD: hidden_TD) -> 
     sums = [torch.zeros_like(p) for p in weights]
     inputs = Inputs(batch.ids_T, batch.positions_T, boundaries_S1)
     with packed_attention(model, "reference"):
-        return Captured(lambda given: wrap(layers(given)), inputs, weights, sums, None, kind)
+        return Captured(lambda given: wrap(layers(given)), inputs, weights, sums, pool or Pool(), kind)
 
 
 def adapted() -> Any:
@@ -137,3 +144,22 @@ def test_gradients_of_weights_that_are_used_twice_are_in_line(device: Device) ->
         capture(model, "all", lambda hidden_TD: hidden_TD + extra.sum())
     assert not device.races
     assert (products(device.soon), products(device.late)) == (4 * LAYERS, 0), "u in the forward pass is no gradient"
+
+
+def test_a_pool_whose_graphs_are_gone_takes_no_capture(device: Device) -> None:
+    """PyTorch refuses it: the next graph gets another one."""
+    model, pool = adapted(), Pool()
+    first = capture(model, "none", pool=pool)
+    second = capture(model, "none", pool=pool)
+    del first
+    third = capture(model, "none", pool=pool)
+    assert pools == [0] * 6, "both passes of each, while one of them lives"
+    del second, third
+    fourth = capture(model, "none", pool=pool)
+    assert pools[6:] == [1, 1]
+    del fourth
+    with pytest.raises(ZeroDivisionError):
+        capture(model, "none", lambda hidden_TD: hidden_TD / (device.current is not device.main or 1 // 0), pool)
+    kept = capture(model, "none", pool=pool)
+    assert pools[8:] == [2, 3, 3], "one that failed is gone as well"
+    del kept

@@ -20,7 +20,7 @@ from dynotune.model.branches import IN_LINE, KINDS, Kind, fork
 from dynotune.model.compiled import decoder_layers
 from dynotune.model.lora import install as install_lora
 from dynotune.model.packed import PackedBatch, pack
-from dynotune.model.step_graphs import Captured, Launched, StepGraphs
+from dynotune.model.step_graphs import Captured, Launched, Pool, StepGraphs
 from dynotune.model.step_graphs.passes import Inputs, Run
 from tests.model.lora.adapted import fill
 from tests.tiny import tiny_model
@@ -100,7 +100,7 @@ def test_in_float32_replays_of_many_inputs_are_the_launched_passes_to_the_bit(ki
     batches = [inputs_of(batch_of(seed)) for seed in range(4)]
     with packed_attention(model, "reference"):
         launched = Launched(run, batches[0].copies(), weights, theirs)
-        captured = Captured(run, batches[0].copies(), weights, mine, torch.cuda.graph_pool_handle(), kind)
+        captured = Captured(run, batches[0].copies(), weights, mine, Pool(), kind)
         seen: list[list[Tensor]] = []
         for inputs in batches * 5:
             gradient_TD = torch.randn_like(launched.gradient_TD)
@@ -115,7 +115,7 @@ def test_in_float32_replays_of_many_inputs_are_the_launched_passes_to_the_bit(ki
 def test_graphs_of_several_shapes_share_their_memory_and_stay_right(kind: Kind) -> None:
     """Weights are updated in between, as training does; each graph is replayed behind others."""
     model = model_in(torch.float32)
-    weights, run, pool = trained(model), exact_run(model), torch.cuda.graph_pool_handle()
+    weights, run, pool = trained(model), exact_run(model), Pool()
     mine, theirs = zeros_like(weights), zeros_like(weights)
     inputs = inputs_of(batch_of(0))
     with packed_attention(model, "reference"):
@@ -132,7 +132,7 @@ def test_graphs_of_several_shapes_share_their_memory_and_stay_right(kind: Kind) 
 
 
 def graphs_of(model: Any, kind: Kind) -> StepGraphs:
-    pool = torch.cuda.graph_pool_handle()
+    pool = Pool()
     return StepGraphs(model, lambda run, inputs, weights, sums: Captured(run, inputs, weights, sums, pool, kind))
 
 
@@ -243,7 +243,7 @@ def test_a_capture_that_fails_leaves_a_process_that_trains_on(how: str, kind: Ki
         gradient_TD = torch.randn_like(launched.gradient_TD)
         right = both_passes(launched, inputs, gradient_TD, theirs)
         with breaking(model, how), pytest.raises((ValueError, RuntimeError)) as raised:
-            Captured(run, inputs.copies(), weights, sums, torch.cuda.graph_pool_handle(), kind)
+            Captured(run, inputs.copies(), weights, sums, Pool(), kind)
         told = [str(one) for one in (raised.value, raised.value.__context__)]
         assert any("broken in the middle" in one or "captur" in one for one in told), told
         assert fork(gradient_TD) is IN_LINE
@@ -254,7 +254,7 @@ def test_a_capture_that_fails_leaves_a_process_that_trains_on(how: str, kind: Ki
         found = both_passes(launched, inputs, gradient_TD, theirs)
         assert all(torch.equal(a, b) for a, b in zip(found, right, strict=True))
         if how.endswith("raises"):  # nothing that CUDA minds: another graph can be made
-            captured = Captured(run, inputs.copies(), weights, sums, torch.cuda.graph_pool_handle(), kind)
+            captured = Captured(run, inputs.copies(), weights, sums, Pool(), kind)
             found = both_passes(captured, inputs, gradient_TD, sums)
             assert all(torch.equal(a, b) for a, b in zip(found, right, strict=True))
 
@@ -282,7 +282,7 @@ def test_copies_of_other_threads_are_made_while_a_graph_is_captured() -> None:
     with packed_attention(model, "reference"):
         thread.start()
         try:
-            Captured(run, inputs.copies(), weights, zeros_like(weights), torch.cuda.graph_pool_handle(), "all")
+            Captured(run, inputs.copies(), weights, zeros_like(weights), Pool(), "all")
         finally:
             stop.set()
             thread.join()

@@ -9,6 +9,7 @@ where the next one's does.
 
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -20,6 +21,29 @@ WARM_UP = 2
 """Passes launched before: kernels that are compiled, tuned or loaded at their first call cannot be captured."""
 
 
+class Pool:
+    """Memory that graphs share.
+
+    PyTorch takes no capture into a pool whose graphs are all gone while something else still lies in it, such as a workspace
+    of cuBLAS ("use_count > 0 INTERNAL ASSERT FAILED", https://github.com/vllm-project/vllm/issues/28426). So whenever no
+    graph is left, the next one gets another pool.
+    """
+
+    def __init__(self) -> None:
+        self._alive = WeakSet[Any]()
+        self._handle: Any = None
+
+    def handle(self) -> Any:
+        """As captures take it."""
+        if not self._alive:
+            self._handle = torch.cuda.graph_pool_handle()
+        return self._handle
+
+    def add(self, graphs: "Captured") -> None:
+        """They lie in what `handle` gave last."""
+        self._alive.add(graphs)
+
+
 class Captured:
     """As `Passes`. Raises whatever an operation raises that cannot be captured."""
 
@@ -29,11 +53,11 @@ class Captured:
         inputs: Inputs,
         parameters: Sequence[Tensor],
         sums: Sequence[Tensor],
-        pool: Any,
+        pool: Pool,
         branches: Kind = "none",
     ) -> None:
         """branches: what of the adapters runs beside other work."""
-        self.inputs = inputs
+        self.inputs, handle = inputs, pool.handle()
         self._forward, self._backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -45,17 +69,18 @@ class Captured:
                     torch._foreach_add_([torch.zeros_like(total) for total in sums], list(found))
                     del hidden_TD, found
             torch.cuda.current_stream().wait_stream(side)
-            with self._capturing(self._forward, pool), branching(branches):
+            with self._capturing(self._forward, handle), branching(branches):
                 hidden_TD = run(inputs)
             self.hidden_TD = hidden_TD.detach()
             self.gradient_TD = torch.zeros_like(self.hidden_TD)
-            with self._capturing(self._backward, pool):
+            with self._capturing(self._backward, handle):
                 with branching(branches if uses_each_once(hidden_TD) else "none"):
                     found = torch.autograd.grad(hidden_TD, parameters, self.gradient_TD)
                 torch._foreach_add_(list(sums), list(found))
         except BaseException:
             _out_of_capture()
             raise
+        pool.add(self)
 
     @staticmethod
     def _capturing(graph: Any, pool: Any) -> Any:

@@ -52,11 +52,9 @@ class StepGraphsSpeedup(Speedup):
         return None
 
     def install(self, site: Site) -> Installation | No:
-        import torch
+        from dynotune.model.step_graphs import Captured, Pool, StepGraphs
 
-        from dynotune.model.step_graphs import Captured, StepGraphs
-
-        pool = torch.cuda.graph_pool_handle()
+        pool = Pool()
 
         def make(run: Any, inputs: Any, parameters: Any, sums: Any) -> Captured:
             return Captured(run, inputs, parameters, sums, pool)
