@@ -28,8 +28,10 @@ from dynotune.model.branches import (
     fork,
     uses_each_once,
 )
+from dynotune.model.elementwise.gate_lora import reference as gated
 from dynotune.model.lora import install as install_lora
 from dynotune.model.lora.function import LoraLinears
+from dynotune.model.lora.left_out import LeftOut
 from tests.model.compiled.steps import batch_of, model_of
 from tests.model.races import Device, Stream, Watch, stand_in
 
@@ -52,9 +54,13 @@ class Group:
         self.Bs = [torch.randn(n, RANK, generator=draw).requires_grad_() for n in outputs]
 
     def __call__(self, x: Tensor, dropped: Tensor | None = None) -> Tensor:
+        return torch.stack(self.outputs(x, dropped)).sum(0)
+
+    def outputs(self, x: Tensor, dropped: Tensor | None = None, left_out: LeftOut | None = None) -> tuple[Tensor, ...]:
         none = (None,) * len(self.weights)
-        ys = LoraLinears.apply(x, dropped, None, 0.5, False, None, *self.weights, *none, *self.As, *self.Bs, *none)
-        return torch.stack(ys).sum(0)
+        return LoraLinears.apply(  # type: ignore[no-any-return, no-untyped-call]
+            x, dropped, None, 0.5, False, left_out, *self.weights, *none, *self.As, *self.Bs, *none
+        )
 
 
 def chain(groups: Sequence[Group], x: Tensor, masks: Sequence[Tensor | None]) -> Tensor:
@@ -125,6 +131,34 @@ def test_a_model_in_branches(device: Device, family: str, kind: Kind) -> None:
     # A layer: u of four groups; v of seven linears; dA of four groups and dB of seven.
     products = [sum(n for name, n in one.calls.items() if "mm" in name) for one in (device.soon, device.late)]
     assert products == {"none": [0, 0], "gradients": [0, 11 * layers], "all": [11 * layers, 11 * layers]}[kind]
+
+
+def feed_forward(groups: Sequence[Group], x: Tensor) -> Tensor:
+    """Gate and up, whose adapters the activation adds, and down, whose adapter's gradient it adds."""
+    for above, below in zip(groups[::2], groups[1::2], strict=True):
+        outputs, gradient = LeftOut("outputs"), LeftOut("gradient")
+        gate, up = above.outputs(x, left_out=outputs)
+        assert outputs.low_TR is not None
+        b_gate, b_up = outputs.weights
+        h = gated(gate, up, outputs.low_TR, b_gate, b_up, outputs.scale, outputs.scale, gradient, False)
+        x = x + below.outputs(h, left_out=gradient)[0]
+    return x
+
+
+@pytest.mark.parametrize("joins", [True, False])
+def test_what_is_left_to_a_neighbour_is_joined_before_it_is_handed_over(
+    device: Device, monkeypatch: pytest.MonkeyPatch, joins: bool
+) -> None:
+    groups = [Group(6, [6] * (1 + (i % 2 == 0)), i) for i in range(4)]
+    x = torch.randn(5, 6)
+    weights = [w for group in groups for w in (*group.As, *group.Bs)]
+    out = feed_forward(groups, x)
+    right = [out.detach(), *torch.autograd.grad(out, weights, torch.ones_like(out))]
+    if not joins:
+        monkeypatch.setattr(Fork, "join", not_joined)
+    found = captured(device, "all", lambda: feed_forward(groups, x), weights)
+    assert bool(device.races) != joins
+    assert all(torch.equal(a, b) for a, b in zip(found, right, strict=True))
 
 
 def not_joined(it: Fork) -> None:
