@@ -212,7 +212,9 @@ def _with_data(project: Project, request: Request, root: Path) -> Project:
         job, why = _read_for(path, project.jobs)
         try:
             read_rows = read_data if path in request.data else a_part_of
-            data.append(read_rows(path, request.tokenizer, job))
+            facts = read_rows(path, request.tokenizer, job)
+            inside = Place(Path(os.path.relpath(path, root)).as_posix())
+            data.append(facts if path in request.data else replace(facts, place=inside))
         except DataError as error:
             if path in request.data:
                 raise

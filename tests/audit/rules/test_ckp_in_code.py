@@ -34,6 +34,7 @@ FOUND = [
     ("CKP051", MODEL + "torch.save(accelerator.unwrap_model(model).state_dict(), 'model.pt')\n"),
     ("CKP052", LOOP % ("torch.save(model.state_dict(), 'a.pt')", "", "")),
     ("CKP052", LOOP % ("pass", "model.save_pretrained('out')", "")),
+    ("CKP052", LOOP % ("accelerator.save_state('out')", "model.save_pretrained('out')", "")),  # and nothing loads it
     ("CKP053", TRL % "'someone/model', trust_remote_code=True"),
     ("CKP053", TRL % "'someone/model', trust_remote_code=True, revision='main'"),
 ]
@@ -43,7 +44,7 @@ LEFT = [
     ("CKP051", "import torch\ntorch.save(model.state_dict(), 'model.pt')\n"),  # no model of transformers
     ("CKP051", MODEL + "torch.save(rows, 'rows.pt')\n"),
     ("CKP052", LOOP % ("torch.save({'m': model.state_dict(), 'o': optimizer.state_dict()}, 'a.pt')", "", "")),
-    ("CKP052", LOOP % ("accelerator.save_state('out')", "model.save_pretrained('out')", "")),
+    ("CKP052", "accelerator.load_state('out')\n" + LOOP % ("accelerator.save_state('out')", "", "")),
     ("CKP052", LOOP % ("pass", "", "model.save_pretrained('out')")),  # once, at the end
     ("CKP052", LOOP % ("pass", "tokenizer.save_pretrained('out')", "")),
     ("CKP053", TRL % "'someone/model'"),

@@ -116,7 +116,7 @@ def test_no_logits_in_memory(job: Any) -> None:
 
 
 def test_logits_are_measured_against_the_card() -> None:
-    job = a_job(Trainer.LLAMA_FACTORY, keys={"do_train": True}, **LOGITS | {"max_length": 1024})
+    job = a_job(Trainer.LLAMA_FACTORY, keys={"do_train": True}, **LOGITS | {"max_length": 2048})
     assert not findings("MEM003", job)
     small, large = a_machine(gib=24), a_machine(gib=140)
     assert findings("MEM003", job, Project(".", [job], environment=small))

@@ -64,6 +64,63 @@ CHOOSES = (
 )
 
 
+COMMAND = "python train.py --lr 1e-5 --fast\n"
+PARSES = (
+    "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr')\n"
+    "p.add_argument('--fast', action='store_true'%s)\n"
+    "args = p.parse_args()\nprint(args.lr)\n%s"
+)
+FIELDS = (
+    "from dataclasses import dataclass, field\nfrom transformers import HfArgumentParser\n@dataclass\nclass Mine%s:\n"
+    "    lr: float = field(default=1e-5)\n    fast: bool = False\n"
+    "(mine,) = HfArgumentParser((Mine,)).parse_args_into_dataclasses()\nprint(mine.lr)\n%s"
+)
+LOOP = (
+    "import argparse\nfrom accelerate import Accelerator\np = argparse.ArgumentParser()\n"
+    "p.add_argument('--bf16', action='store_true')\nargs = p.parse_args()\naccelerator = Accelerator(%s)\n"
+    "for batch in loader:\n    accelerator.backward(model(**batch).loss)\n    optimizer.step()\n"
+)
+NO = "compute_environment: LOCAL_MACHINE\nnum_machines: 1\nnum_processes: 2\nmixed_precision: 'no'\n"
+LAUNCHES = "accelerate launch --config_file a.yaml train.py --bf16\n"
+RUN_YAML = {"run.yaml": "model: a/b\nlr: 1.0e-5\nbeta: 0.3\n", "run.sh": "python train.py --config run.yaml\n"}
+READS = "import sys, yaml\ncfg = yaml.safe_load(open(sys.argv[2]))\nprint(cfg['model'], cfg.get('lr'))\n%s"
+HANDS = (
+    "import sys, json\ndef made(options):\n    return {key: options[key] for key in ('model', 'lr') if key in options}%s\n"
+    "def main():\n    held = json.load(open(sys.argv[2]))\n    train(**made(held))\n"
+)
+RUN_JSON = {"run.json": '{"model": "a/b", "lr": 1e-5, "beta": 0.3}', "run.sh": "python train.py --config run.json\n"}
+SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: d.jsonl\nper_device_train_batch_size: 4\n"
+BATCH = f"{SFT}gradient_accumulation_steps: 2  # %s\n"
+DEEP = {
+    "ds.json": '{"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}}',
+    "sft.yaml": f"{SFT}deepspeed: ds.json\n",
+}
+OFFLOADED = '{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}'
+PAIRS = (
+    "from trl import DPOConfig, DPOTrainer\nDPOTrainer(model='a/b', args=DPOConfig(output_dir='o'), train_dataset=d)\n"
+)
+PLAIN = (
+    "from trl import SFTConfig, SFTTrainer\nSFTTrainer(model='a/b', args=SFTConfig(output_dir='o'), train_dataset=d)\n"
+)
+STATES = (
+    "from accelerate import Accelerator\naccelerator = Accelerator()\n%sfor epoch in range(3):\n"
+    "    for batch in loader:\n        accelerator.backward(model(**batch).loss)\n        optimizer.step()\n"
+    "        optimizer.zero_grad()\n    %s\n"
+)
+BY_HAND = "torch.save({'m': model.state_dict(), 'o': optimizer.state_dict()}, 'last.pt')"
+SPREAD = (
+    "import torch\nimport torch.multiprocessing as mp\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n"
+    "from transformers import AutoModelForCausalLM\nBASE = '%s'\n"
+    "def worker(rank, args):\n    source = args.out if done(args) else BASE\n"
+    "    model = DDP(AutoModelForCausalLM.from_pretrained(source).cuda(), find_unused_parameters=%s)\n"
+    "    for batch in loader:\n        model(**batch).loss.backward()\n        optimizer.step()\n"
+    "if __name__ == '__main__':\n    mp.spawn(worker, args=(options(),), nprocs=2)\n"
+)
+OLD_AXOLOTL = {"requirements.txt": "axolotl==0.12.2\n", "run.sh": "axolotl train a.yml\n"}
+SHORT = "base_model: Qwen/Qwen2.5-0.5B\ndatasets: [{path: x, type: alpaca}]\nmicro_batch_size: 2\n"
+LARGE = "base_model: meta-llama/Llama-3.1-8B\ndatasets: [{path: x, type: alpaca}]\nmicro_batch_size: 2\nsequence_len: 8192\n"
+
+
 @pytest.mark.parametrize(
     ("code", "files", "found"),
     [
@@ -126,6 +183,65 @@ CHOOSES = (
         ("MSR005", {"pick.py": CHOOSES % "it_per_s"}, True),
         ("MSR005", {"pick.py": CHOOSES % "train_samples_per_second"}, False),
         ("MSR005", {"pick.py": CHOOSES % "eval_loss"}, False),
+        ("CFG009", {"run.sh": COMMAND, "train.py": PARSES % ("", "")}, True),
+        ("CFG009", {"run.sh": COMMAND, "train.py": PARSES % ("", "wandb.init(config=vars(args))\n")}, True),
+        ("CFG009", {"run.sh": COMMAND, "train.py": PARSES % ("", "if args.fast:\n    go()\n")}, False),
+        ("CFG009", {"run.sh": COMMAND, "train.py": PARSES % ("", "main(**vars(args))\n")}, False),
+        ("CFG009", {"run.sh": COMMAND, "train.py": PARSES % (", dest='quick'", "print(args.quick)\n")}, False),
+        ("CFG009", {"run.sh": COMMAND, "train.py": PARSES % ("", "getattr(args, 'fast')\n")}, False),
+        ("CFG009", {"run.sh": "python train.py --lr 1\n", "train.py": PARSES % ("", "")}, False),  # nobody gives it
+        ("CFG009", {"run.sh": "python train.py --fast True\n", "train.py": FIELDS % ("", "")}, True),
+        ("CFG009", {"run.sh": "python train.py --fast True\n", "train.py": FIELDS % ("", "print(mine.fast)\n")}, False),
+        ("CFG009", {"run.sh": "python train.py --fast True\n", "train.py": FIELDS % ("(Theirs)", "")}, False),
+        ("PRC002", {"run.sh": LAUNCHES, "a.yaml": NO, "train.py": LOOP % ""}, True),
+        ("CFG009", {"run.sh": LAUNCHES, "a.yaml": NO, "train.py": LOOP % ""}, False),  # said once
+        (
+            "PRC002",
+            {"run.sh": LAUNCHES, "a.yaml": NO, "train.py": LOOP % "mixed_precision='bf16' if args.bf16 else 'no'"},
+            False,
+        ),
+        ("CFG017", {**RUN_YAML, "train.py": READS % ""}, True),
+        ("CFG017", {**RUN_YAML, "train.py": READS % "print(cfg['beta'])\n"}, False),
+        ("CFG017", {**RUN_YAML, "train.py": READS % "train(**cfg)\n"}, False),
+        ("CFG017", {**RUN_YAML, "train.py": READS % "for key in cfg:\n    use(key)\n"}, False),
+        ("CFG017", {**RUN_JSON, "train.py": HANDS % ""}, True),
+        ("CFG017", {**RUN_JSON, "train.py": HANDS % " | dict(options.items())"}, False),
+        ("CFG011", {"sft.yaml": BATCH % "4 cards x 4 rows x 2 = 64 rows"}, True),
+        ("CFG011", {"sft.yaml": BATCH % "8 gpus * 4 * 2 = 32"}, True),
+        ("CFG011", {"sft.yaml": BATCH % "8 cards x 4 rows x 2 = 64 rows"}, False),
+        ("CFG011", {"sft.yaml": BATCH % "image of 16 x 16 = 250 or so"}, False),
+        ("CFG011", {"sft.yaml": BATCH % "36 examples per update"}, True),
+        ("CFG011", {"sft.yaml": BATCH % "64 examples per update"}, False),
+        ("CFG011", {"sft.yaml": BATCH % "ran 4 x 2 = 8.5 rows a step"}, False),
+        ("CFG011", {**DEEP, "run.sh": "# ZeRO-3 on four cards\ntrl sft --config sft.yaml\n"}, True),
+        (
+            "CFG011",
+            {**DEEP, "run.sh": "# deepspeed, optimizer offloaded to the CPU\ntrl sft --config sft.yaml\n"},
+            True,
+        ),
+        ("CFG011", {**DEEP, "run.sh": "# ZeRO stage 2 on four cards\ntrl sft --config sft.yaml\n"}, False),
+        ("CFG011", {**DEEP, "run.sh": "# ZeRO-3 was slower\ntrl sft --config sft.yaml\n"}, False),
+        ("CFG011", {**DEEP, "ds.json": OFFLOADED, "run.sh": "# ZeRO-3, offload\ntrl sft --config sft.yaml\n"}, False),
+        ("ENV007", {"t.py": PAIRS, "requirements.txt": "trl==0.11.4\ntransformers==4.46.3\n"}, True),
+        ("ENV007", {"t.py": PAIRS, "requirements.txt": "trl==0.12.1\ntransformers==4.47.0\n"}, True),
+        ("ENV007", {"t.py": PAIRS, "requirements.txt": "trl==0.11.4\ntransformers==4.45.2\n"}, False),
+        ("ENV007", {"t.py": PAIRS, "requirements.txt": "trl==0.12.2\ntransformers==4.46.3\n"}, False),
+        ("ENV007", {"t.py": PLAIN, "requirements.txt": "trl==0.11.4\ntransformers==4.46.3\n"}, False),
+        ("CKP052", {"t.py": STATES % ("", "accelerator.save_state('s')")}, True),
+        ("CKP052", {"t.py": STATES % ("", BY_HAND), "j.sbatch": "#SBATCH --requeue\npython t.py\n"}, True),
+        ("CKP052", {"t.py": STATES % ("", BY_HAND)}, False),  # somebody may load it elsewhere
+        ("CKP052", {"t.py": STATES % ("accelerator.load_state('s')\n", "accelerator.save_state('s')")}, False),
+        ("CKP052", {"t.py": STATES % ("", BY_HAND), "go.py": "state = torch.load('last.pt')\n"}, False),
+        ("DST002", {"t.py": SPREAD % ("Qwen/Qwen2.5-0.5B", True), "r.sh": "python t.py\n"}, True),
+        ("DST002", {"t.py": SPREAD % ("Qwen/Qwen2.5-0.5B", False), "r.sh": "python t.py\n"}, False),
+        ("DST002", {"t.py": SPREAD % ("org/some-moe-8x7B", True), "r.sh": "python t.py\n"}, False),
+        ("CFG004", {**OLD_AXOLOTL, "a.yml": f"{SHORT}cutoff_len: 4096\n"}, True),
+        ("CFG004", {**OLD_AXOLOTL, "a.yml": f"{SHORT}cutoff_len: 4096\nsequence_len: 4096\n"}, False),
+        ("CFG004", {**OLD_AXOLOTL, "a.yml": f"{SHORT}some_old_key: 4096\n"}, False),
+        ("MEM003", {"a.yml": LARGE, "run.sh": "axolotl train a.yml\n"}, True),
+        ("MEM003", {"a.yml": LARGE, "run.sh": "# 4 x A100 80GB\naxolotl train a.yml\n"}, False),
+        ("MEM003", {"a.yml": LARGE, "run.sh": "# one L40S\naxolotl train a.yml\n"}, True),
+        ("MEM003", {"a.yml": LARGE, "run.sh": "# L40S today, H100 later\naxolotl train a.yml\n"}, True),  # not known
     ],
 )
 def test_it_is_found_and_its_neighbour_is_not(code: str, files: dict[str, str], found: bool, tmp_path: Path) -> None:

@@ -79,7 +79,21 @@ def jobs_of_launch(launch: Launch, sources: Sources) -> list[Job]:
             jobs = [_parsed(job, _of_trainer(launch, made, sources)) for job in jobs]
     else:
         jobs = [_of_trainer(launch, made, sources)]
-    return [distribution(_with_variables(job, launch), launch, sources.configs) for job in jobs]
+    made_here = [distribution(_with_variables(job, launch), launch, sources.configs) for job in jobs]
+    script = sources.scripts.get(launch.script)
+    return [_spawning(job) for job in made_here] if script is not None and script.calls_of(*_SPAWNS) else made_here
+
+
+_SPAWNS = ("spawn", "start_processes", "notebook_launcher", "elastic_launch")
+
+
+def _spawning(job: Job) -> Job:
+    """Of a script that starts its processes itself: how many there are is not that one command starts one."""
+    count = job.setting("num_processes")
+    if count is None or count.known is not Known.DEFAULT:
+        return job
+    gone = ("num_processes", "distributed_type")
+    return replace(job, settings={name: one for name, one in job.settings.items() if name not in gone})
 
 
 def files_of(launch: Launch, sources: Sources) -> list[ConfigFile]:

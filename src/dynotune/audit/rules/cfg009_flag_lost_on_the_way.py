@@ -1,40 +1,123 @@
 """CFG009: a command passes a flag that the script drops without a word."""
 
+import ast
+import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.setting import Setting
+from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
-from dynotune.audit.read.launchers.accepts import accepts
+from dynotune.audit.read.launchers.accepts import Accepts, accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
+
+_WHOLE = re.compile(r"\bvars\(|\basdict\(|__dict__|\bfields\(|_get_kwargs|sys\.argv|namespace=")
+_SHOWN = re.compile(
+    r"(\bconfig\s*=\s*|print\(|dumps?\([^()\n]{0,80}|log\w*\.\w+\([^()\n]{0,80})(vars|asdict)\([\w.]*\)"
+)
+"""What takes all flags at once; a record of them is no use."""
+
+_LAUNCHERS = frozenset({"local_rank", "deepspeed", "deepspeed_config", "config", "help"})
+_OF_PRECISION = frozenset({"mixed_precision", "bf16", "fp16"})
+"""Where accelerate computes, PRC002 says what comes of them."""
 
 _SCRIPT = (
     "import argparse\n\nparser = argparse.ArgumentParser()\nparser.add_argument('--lr', type=float, default=1e-5)\n"
     "{}args, _ = parser.parse_known_args()\nprint(args.lr)\n"
 )
 _BF16 = "parser.add_argument('--bf16', action='store_true')\n"
+_UNREAD = (
+    "import argparse\n\nparser = argparse.ArgumentParser()\nparser.add_argument('--lr', type=float, default=1e-5)\n"
+    "parser.add_argument('--flash', action='store_true')\nargs = parser.parse_args()\nprint(args.lr)\n"
+)
 
 
 def check(launch: Launch, project: Project) -> Iterator[Said]:
     scripts = {script.file: script for script in project.scripts}
     script = scripts.get(launch.script)
-    taken = accepts(script, scripts, Schemas.of()) if script is not None else None
-    if taken is None or not taken.drops:
+    taken = accepts(script, scripts, Schemas.of()) if script is not None and launch.flags else None
+    if taken is None or script is None:
         return
-    lost = [setting for name, setting in launch.flags.items() if not taken.takes(name) and name != "local_rank"]
+    if taken.drops:
+        lost = [setting for name, setting in launch.flags.items() if not taken.takes(name) and name != "local_rank"]
+        why = f"`{launch.script}` takes the flags that it knows (`parse_known_args`) and drops the rest without a word"
+        yield from _finding(lost, why, "Add the flag to the script's parser, or take it out of the command.")
+    unread = [launch.flags[name] for name in _unread(script, taken, launch, project)]
+    why = f"`{launch.script}` has a flag of this name and no line that reads it"
+    yield from _finding(unread, why, "Use it where it was meant to work, or take it out of the parser and the command.")
+
+
+def _finding(lost: list[Setting], why: str, remedy: str) -> Iterator[Said]:
     if not lost:
         return
     names = ", ".join(f"`{setting.place.key or setting.name}`" for setting in lost)
     yield Finding(
-        f"{names} {'go' if len(lost) > 1 else 'goes'} nowhere: `{launch.script}` takes the flags that it knows"
-        " (`parse_known_args`) and drops the rest without a word.",
+        f"{names} {'go' if len(lost) > 1 else 'goes'} nowhere: {why}.",
         place=lost[0].place,
         also=tuple(setting.place for setting in lost[1:]),
-        evidence=Evidence(Level.TEXT, {"flags": [setting.name for setting in lost], "parser": "parse_known_args"}),
+        evidence=Evidence(Level.TEXT, {"flags": [setting.name for setting in lost]}),
         stake=Stake(AtStake.RESULT),
-        remedy=Remedy(Risk.BEHAVIOURAL, "Add the flag to the script's parser, or take it out of the command."),
+        remedy=Remedy(Risk.BEHAVIOURAL, remedy),
     )
+
+
+def _unread(script: Script, taken: Accepts, launch: Launch, project: Project) -> Iterator[str]:
+    """Flags of the script's own that the command gives and no file of the project reads, as an attribute or by a quoted
+    name."""
+    skipped = _LAUNCHERS | (_OF_PRECISION if script.calls_of("Accelerator") else frozenset())
+    given = [name for name in launch.flags if name in taken.flags - skipped and f".{name}" not in script.source]
+    own = (
+        (_of_argparse(script) if taken.parser == "argparse" else _of_plain_dataclasses(project))
+        if given
+        else frozenset()
+    )
+    given = [name for name in given if name in own]
+    sources = [code(one) for one in project.scripts] if given else []
+    if any(_WHOLE.search(_SHOWN.sub("", source)) for source in sources):
+        return
+    text = "\n".join(sources)
+    for name in given:
+        word = re.escape(name)
+        if not re.search(rf"\.{word}\b|(?<!--)['\"]{word}['\"]|\b{word}\s*=(?!=)[^=\n]*\bargs?\b", text):
+            yield name
+
+
+def _of_argparse(script: Script) -> frozenset[str]:
+    """By their own names: not those with `dest`, or that do something themselves (`action="version"`)."""
+    found: set[str] = set()
+    for node in ast.walk(script.tree):
+        if (
+            not isinstance(node, ast.Call)
+            or not isinstance(node.func, ast.Attribute)
+            or node.func.attr != "add_argument"
+        ):
+            continue
+        given = {keyword.arg: keyword.value for keyword in node.keywords}
+        action = ast.unparse(given["action"]).strip("'\"") if "action" in given else "store"
+        names = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        long = [name for name in names if name.startswith("--")]
+        if "dest" not in given and len(long) == 1 and (action.startswith("store") or "Boolean" in action):
+            found.add(long[0].lstrip("-").replace("-", "_"))
+    return frozenset(found)
+
+
+def _of_plain_dataclasses(project: Project) -> frozenset[str]:
+    """Fields of classes without bases: those of a trainer's own are read by the trainer."""
+    based: set[str] = set()
+    found: set[str] = set()
+    for script in project.scripts:
+        for node in script.tree.body:
+            if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(one) for one in node.decorator_list):
+                names = {
+                    one.target.id
+                    for one in node.body
+                    if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+                }
+                (based if node.bases else found).update(names)
+    return frozenset(found - based)
 
 
 RULE = Rule(
@@ -45,10 +128,12 @@ RULE = Rule(
     subject=Subject.LAUNCH,
     check=check,
     page=Page(
-        what="`parse_known_args` takes what it knows; where the rest is thrown away, a misspelled or forgotten flag is"
-        " neither used nor refused.",
+        what="A flag that is parsed and never read does nothing. `parse_known_args` takes what it knows; where the rest is"
+        " thrown away, a misspelled or forgotten flag is neither used nor refused.",
         why="The command asks for bf16, a length or a rate, and the run has the default.",
-        detected="E0: the flags of the command against those of the script's parser, where nothing else uses the rest.",
+        detected="E0: the flags of the command against those of the script's parser, where nothing else uses the rest; and"
+        " flags that the parser takes and no file of the project reads, as an attribute or by a quoted name. Where all flags"
+        " are handed on at once (`vars(args)`, `asdict`), nothing is said.",
         proven="`python train.py --help` does not list the flag.",
         deliberate=("A flag that only the launcher or another part of the script looks for in `sys.argv`.",),
         sources=("Python's documentation of `parse_known_args`",),
@@ -56,5 +141,10 @@ RULE = Rule(
     bad=Example(
         {"run.sh": "python train.py --lr 1e-5 --bf16\n", "train.py": _SCRIPT.format("")}, says="`--bf16` goes nowhere"
     ),
-    good=Example({"run.sh": "python train.py --lr 1e-5 --bf16\n", "train.py": _SCRIPT.format(_BF16)}),
+    good=Example(
+        {"run.sh": "python train.py --lr 1e-5 --bf16\n", "train.py": _SCRIPT.format(_BF16) + "print(args.bf16)\n"}
+    ),
+    also_bad=(
+        Example({"run.sh": "python train.py --lr 1e-5 --flash\n", "train.py": _UNREAD}, says="no line that reads it"),
+    ),
 )

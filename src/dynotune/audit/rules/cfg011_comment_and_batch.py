@@ -16,6 +16,24 @@ _CLAIM = re.compile(r"\b(?:effective|global|total)[\s_-]+(?:train[\s_-]+)?batch(
 _PRODUCT = re.compile(r"(\d+(?:\s*[*x\u00d7]\s*\d+)+)")
 _RESULT = re.compile(r"=\s*(\d+)\s*(?:\)|$|[,.;]|examples|rows|samples|sequences)")
 _PLAIN = re.compile(r"^\s*(?:of|is|=|:|->|→|~)?\s*(\d+)(?!\d|[\d.]*[kKmM]|\s*[*x\u00d7]|\s*(?:tokens|per\b|/))")
+_EACH = re.compile(
+    r"(?<![\d.,])(\d+)\s+(?:pairs|examples|rows|sequences|samples|conversations|documents|prompts|threads)\s+(?:per|an|a|each|every)\s+"
+    r"(?:optimi[sz]er\s+|global\s+)?(?:update|step)\b",
+    re.IGNORECASE,
+)
+"""`64 pairs per update`."""
+
+_SUM = re.compile(
+    r"(\d+(?:\s+[a-z][a-z-]{1,14}){0,2}(?:\s*[*x\u00d7]\s*\d+(?:\s+[a-z][a-z-]{1,14}){0,2}){1,4})\s*=\s*(\d+)\b(?![.,]\d)",
+    re.IGNORECASE,
+)
+"""`4 cards x 4 pairs x 2 = 64`."""
+
+_ROWS = re.compile(
+    r"batch|pairs|rows|examples|sequences|samples|update|step|accum|gpu|card|process|rank", re.IGNORECASE
+)
+_ZERO = re.compile(r"\bzero[\s_-]*(?:stage[\s_-]*)?([0-3])\b|\bstage[\s_-]*([0-3])\b", re.IGNORECASE)
+_OFFLOAD = re.compile(r"\boff-?load", re.IGNORECASE)
 _FLASH = re.compile(r"\bflash[\s_-]*att", re.IGNORECASE)
 _NOT = re.compile(r"\b(?:no|not|without|instead|unless|if|needs?|requires?|or|todo|was|switch)\b|n't", re.IGNORECASE)
 _ANSWERS = re.compile(
@@ -35,6 +53,9 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     for file, line, text in _comments(job, project):
         if (claimed := claimed_batch(text)) is not None:
             yield from _batch(job, claimed, Place(file, line))
+        else:
+            yield from _arithmetic(job, text, Place(file, line))
+        yield from _of_zero(job, project, text, Place(file, line))
         yield from _of_the_loss(job, file, line, text)
         yield from _of_isolation(job, file, line, text)
         setting = job.setting("attn_implementation")
@@ -62,6 +83,49 @@ def _comments(job: Job, project: Project) -> Iterator[tuple[str, int, str]]:
             for line, text in comments.items():
                 yield file, line, text
     yield from _in_launchers(job, project, {file for file, _ in held})
+
+
+def _arithmetic(job: Job, text: str, place: Place) -> Iterator[Said]:
+    """A product of the batch that does not come to what stands behind its sign of equality."""
+    found = _SUM.search(text[:300])
+    if found is None or not _ROWS.search(text):
+        return
+    product = math.prod(int(part) for part in re.findall(r"\d+", found[1]))
+    if product != int(found[2]):
+        yield Finding(
+            f"The comment says `{found[0].strip()}`, and that is {product:,}.",
+            place=place,
+            evidence=Evidence(Level.TEXT, {"comment": found[0], "product": product}),
+            stake=Stake(AtStake.CLARITY),
+            remedy=Remedy(Risk.BEHAVIOURAL, "Set what was meant, and mend the comment: one of the numbers is wrong."),
+            also=(job.place("per_device_train_batch_size"),),
+        )
+
+
+def _of_zero(job: Job, project: Project, text: str, place: Place) -> Iterator[Said]:
+    """The comment names ZeRO's stage, or offloading, and DeepSpeed's configuration has another, or none."""
+    stage = job.setting("zero_stage")
+    if stage is None or not isinstance(stage.value, int) or not re.search(r"zero|deepspeed", text, re.IGNORECASE):
+        return
+    found = _ZERO.search(text)
+    claimed = int(found[1] or found[2]) if found is not None else None
+    config = next((one for one in project.configs if one.file == stage.place.file), None)
+    zero = config.values.get("zero_optimization") if config is not None else None
+    kept = not isinstance(zero, Mapping) or any(str(key).startswith("offload") for key in zero)
+    wrong = []
+    if claimed is not None and claimed != stage.value:
+        wrong.append(f"stage {claimed}, and the configuration's is {stage.value}")
+    if _OFFLOAD.search(text) and not kept:
+        wrong.append("offloading, and the configuration has none")
+    if wrong and not _NOT.search(text):
+        yield Finding(
+            f"The comment speaks of {'; and of '.join(wrong)}.",
+            place=place,
+            evidence=Evidence(Level.RESOLVED, {"comment": text, "zero_stage": stage.value}),
+            stake=Stake(AtStake.CLARITY),
+            remedy=Remedy(Risk.BEHAVIOURAL, "Make the comment and the configuration agree."),
+            also=(stage.place,),
+        )
 
 
 def _of_the_loss(job: Job, file: str, line: int, text: str) -> Iterator[Said]:
@@ -118,7 +182,8 @@ def claimed_batch(comment: str) -> int | None:
     """The number of examples a step that a comment names; None: it names none for certain."""
     found = _CLAIM.search(comment)
     if found is None:
-        return None
+        each = _EACH.search(comment)
+        return int(each[1]) if each is not None else None
     rest = found[1]
     if result := _RESULT.search(rest):
         # `4 x 8 = 32`, the last of several.
@@ -170,8 +235,9 @@ RULE = Rule(
         " compared with what the settings come to.",
         why="A batch is changed, its comment is not, and the next run is planned by the comment: the learning rate"
         " is kept for a batch that is not trained.",
-        detected="E1: comments that name the effective, global or total batch size as a number, against rows,"
-        " accumulation and processes; where the processes are not known, only numbers that none of them makes.",
+        detected="E1: comments that name the effective, global or total batch size, or the rows an update, as a number,"
+        " against rows, accumulation and processes; where the processes are not known, only numbers that none of them makes."
+        " A product in a comment that is not what it says; ZeRO's stage and offloading against DeepSpeed's file.",
         proven="`dynotune plan --config sft.yaml` prints the examples a step.",
         deliberate=("The comment speaks of another machine, or of a run with other flags.",),
         sources=(),

@@ -1,4 +1,4 @@
-"""CFG017: a key of Hydra's configuration that no script reads."""
+"""CFG017: a key of a script's own configuration that no script reads."""
 
 import ast
 import re
@@ -17,6 +17,10 @@ _SHOWN = frozenset({"to_yaml", "print", "pprint", "save", "info"})
 """Calls that show or keep a configuration, and do nothing by it."""
 
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
+_LOADING = (
+    "import sys\n\nimport yaml\n\nKEYS = ('model', 'lr')\nwith open(sys.argv[1]) as file:\n    cfg = yaml.safe_load(file)\n"
+    "print({key: cfg[key] for key in KEYS if key in cfg})\n"
+)
 _SCRIPT = (
     "import hydra\n\n\n@hydra.main(version_base=None, config_path='conf', config_name='config')\ndef main(cfg):\n"
     "    print(cfg.optim.lr, cfg.seed)\n\n\nmain()\n"
@@ -24,6 +28,114 @@ _SCRIPT = (
 
 
 def check(project: Project, whole: Project) -> Iterator[Said]:
+    yield from _of_hydra(project)
+    yield from _of_a_file(project)
+
+
+_NOTES = frozenset(
+    {"name", "description", "notes", "note", "comment", "version", "tags", "author", "date", "project", "title"}
+)
+"""Keys for people."""
+
+
+def _of_a_file(project: Project) -> Iterator[Said]:
+    """Keys of a file that a command names and its script loads by itself, key by key."""
+    configs = {config.file: config for config in project.configs}
+    quoted = {name for script in project.scripts for name in _QUOTED.findall(script.source)}
+    attributes = {name for script in project.scripts for name in _ATTRIBUTE.findall(script.source)}
+    for script in project.scripts:
+        loaded = _loaded(script) if _LOAD.search(script.source) else []
+        if len(loaded) != 1:
+            continue
+        named = {name for launch in project.launches if launch.script == script.file for name in launch.configs}
+        if not named:
+            texts = (script.source, *project.documents.values())
+            named = {
+                file for file in configs if any(re.search(rf"(?<![\w-]){re.escape(file)}\b", one) for one in texts)
+            }
+        if len(named) != 1 or not all(_by_key(name, room, project) for name, room in loaded):
+            continue
+        config = configs.get(named.pop())
+        keys = [key for key in config.values if isinstance(key, str)] if config is not None else []
+        read = quoted | (attributes if _OF_ATTRIBUTES.search(script.source) else set())
+        unread = [key for key in keys if key not in read and key not in _NOTES and key[:1] not in "_."]
+        if config is not None and unread and 2 * len(unread) <= len(keys):
+            yield _finding([(key, config.places.get(key, Place(config.file))) for key in unread], f"of `{config.file}`")
+
+
+_QUOTED = re.compile(r"[\"'](\w+)[\"']")
+_ATTRIBUTE = re.compile(r"\.(\w+)\b")
+_OF_ATTRIBUTES = re.compile(r"OmegaConf|Namespace|Munch|EasyDict|\bBox\(|DotDict|AttrDict", re.IGNORECASE)
+_LOAD = re.compile(r"\.(safe_|full_)?loads?\(")
+_LOADS = re.compile(r"(yaml\.(safe_|full_)?load|json\.loads?|tomllib\.loads?|OmegaConf\.load)$")
+
+
+def _loaded(script: Script) -> list[tuple[str, ast.AST]]:
+    """Variables that the content of a file goes into, each with the function, or the file, that it is one of."""
+    found: list[tuple[str, ast.AST]] = []
+    for room in (script.tree, *(node for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef))):
+        for node in _own(room):
+            call = node.value if isinstance(node, ast.Assign) else None
+            target = node.targets[0] if isinstance(node, ast.Assign) else None
+            if isinstance(call, ast.Call) and isinstance(target, ast.Name) and _LOADS.search(ast.unparse(call.func)):
+                found.append((target.id, room))
+    return found
+
+
+def _own(room: ast.AST) -> Iterator[ast.AST]:
+    """What stands in a function or a file, and not in functions in it."""
+    pending = list(ast.iter_child_nodes(room))
+    while pending:
+        node = pending.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            pending += ast.iter_child_nodes(node)
+
+
+def _by_key(name: str, room: ast.AST, project: Project, depth: int = 0) -> bool:
+    """Every use of the mapping takes a key out by its name: nothing gets it whole but the project's own functions, of which
+    the same holds, and what shows or keeps it."""
+    if depth > 3:
+        return False
+    above = {child: node for node in ast.walk(room) for child in ast.iter_child_nodes(node)}
+    for node in ast.walk(room):
+        if not isinstance(node, ast.Name) or node.id != name or isinstance(node.ctx, ast.Store):
+            continue
+        parent = above[node]
+        match parent:
+            case ast.Subscript(value=value, slice=ast.Constant() | ast.Name()) if value is node:
+                continue
+            case ast.Attribute(attr="get" | "pop" | "setdefault"):
+                continue
+            case ast.Compare():
+                continue
+            case ast.Call() if node in parent.args:
+                last = parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
+                if last in _SHOWN or last in ("dump", "dumps", "len", "isinstance"):
+                    continue
+                taker = _function(last, project.scripts)
+                at = parent.args.index(node)
+                if taker is None or at >= len(taker.args.args):
+                    return False
+                if not _by_key(taker.args.args[at].arg, taker, project, depth + 1):
+                    return False
+            case _:
+                return False
+    return True
+
+
+def _function(name: str, scripts: Sequence[Script]) -> ast.FunctionDef | None:
+    """The project's only function of this name."""
+    found = [
+        node
+        for one in scripts
+        for node in ast.walk(one.tree)
+        if isinstance(node, ast.FunctionDef) and node.name == name
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _of_hydra(project: Project) -> Iterator[Said]:
     started = {primary for script in project.scripts if (primary := primary_of(script)) is not None}
     if len(started) != 1 or any("ConfigStore" in script.source for script in project.scripts):
         return
@@ -130,12 +242,12 @@ def _passed_on(node: ast.Name, above: Mapping[ast.AST, ast.AST], takes: set[str]
     return last in takes or last in _SHOWN
 
 
-def _finding(unread: Sequence[tuple[str, Place]]) -> Finding:
+def _finding(unread: Sequence[tuple[str, Place]], whose: str = "of Hydra's configuration") -> Finding:
     shown = ", ".join(f"`{name}`" for name, _ in unread[:3])
     more = f" and {len(unread) - 3} more" if len(unread) > 3 else ""
     them = "it" if len(unread) == 1 else "them"
     return Finding(
-        f"No script reads {shown}{more} of Hydra's configuration: to set {them} does nothing.",
+        f"No script reads {shown}{more} {whose}: to set {them} does nothing.",
         place=unread[0][1],
         also=tuple(place for _, place in unread[1:]),
         evidence=Evidence(Level.RESOLVED, {"unread": [name for name, _ in unread]}),
@@ -147,17 +259,19 @@ def _finding(unread: Sequence[tuple[str, Place]]) -> Finding:
 RULE = Rule(
     code="CFG017",
     name="key-that-nothing-reads",
-    summary="A key of Hydra's configuration is read by no script.",
+    summary="A key of a script's own configuration is read by no script.",
     group=Group.CONFIGURATION,
     subject=Subject.PROJECT,
     check=check,
     page=Page(
-        what="A script under `@hydra.main` gets the whole configuration and takes out what it needs. A key that it never"
-        " takes is a switch without a wire.",
+        what="A script under `@hydra.main`, or one that loads a YAML or JSON file itself, gets the whole configuration and"
+        " takes out what it needs. A key that it never takes is a switch without a wire.",
         why="Who sets it believes that it works, compares runs by it, and writes it down.",
         detected="E1: every use of the configuration is followed as a chain of attributes (`cfg.train.steps`), through"
         " functions of the project that take it under the same name. A mapping that is used whole counts as read, and so do"
-        " keys that `${...}` or a quoted name mentions. Where the configuration goes elsewhere, nothing is said.",
+        " keys that `${...}` or a quoted name mentions. Where the configuration goes elsewhere, nothing is said. Of a file"
+        " that a command names and its script loads: the keys of its first level, where the script takes each by its name"
+        " (`cfg['lr']`, `{key: cfg[key] for key in KEYS}`).",
         proven="Search the scripts for its name.",
         deliberate=("A key that is kept for the record of the run.",),
         sources=(),
@@ -165,6 +279,16 @@ RULE = Rule(
     bad=Example(
         {"conf/config.yaml": "optim:\n  lr: 1.0e-5\n  smoothing: 0.1\nseed: 1\n", "train.py": _SCRIPT},
         says="No script reads `optim.smoothing`",
+    ),
+    also_bad=(
+        Example(
+            {
+                "run.yaml": "model: a/b\nlr: 1.0e-5\nbeta: 0.3\n",
+                "train.py": _LOADING,
+                "run.sh": "python train.py run.yaml\n",
+            },
+            says="`beta` of `run.yaml`",
+        ),
     ),
     good=Example({"conf/config.yaml": "optim:\n  lr: 1.0e-5\nseed: 1\n", "train.py": _SCRIPT}),
 )

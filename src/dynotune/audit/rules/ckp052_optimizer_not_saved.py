@@ -5,8 +5,10 @@ from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
-from dynotune.audit.facts.steps import loops
+from dynotune.audit.facts.steps import loops, text_at
+from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _STATE = re.compile(
@@ -19,6 +21,54 @@ _STATE = re.compile(
 def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _weights_alone(script)
     yield from _at_the_end_alone(script)
+    yield from _never_loaded(script, project)
+
+
+_WHOLE = re.compile(r"\.save_state\(|\.save_checkpoint\(|opt\w*\.state_dict\(\)|dcp\.save\(")
+_LOADS = re.compile(
+    r"load_state|load_checkpoint|resume|load_state_dict|dcp\.load|torch\.load\(|from_checkpoint|latest_checkpoint|restore",
+    re.IGNORECASE,
+)
+
+
+def _never_loaded(script: Script, project: Project) -> Iterator[Said]:
+    """The whole state is written again and again by a library that has a call to read it, or in a job that the scheduler
+    starts again, and no file of the project reads one."""
+    source = code(script)
+    if not _WHOLE.search(source) or any(_LOADS.search(code(one)) for one in project.scripts):
+        return
+    if any(_LOADS.search(text) for file, text in project.texts.items() if not file.endswith(".py")):
+        return  # a launcher or a configuration may ask for it
+    again = list(_restarted(project))
+    for call in script.calls:
+        last = call.name.rpartition(".")[2]
+        whole = last in ("save_state", "save_checkpoint") or (
+            again and last == "save" and _WHOLE.search(text_at(script, call.place)) is not None
+        )
+        if whole and _repeated(call):
+            yield Finding(
+                f"`{last}` writes the optimizer's state on the way, and nothing in the project loads it: a run that is"
+                " stopped and started again begins at the first row, beside its checkpoints.",
+                place=call.place,
+                evidence=Evidence(Level.TEXT, {"saved": call.name, "loaded": None}),
+                stake=Stake(AtStake.LOST),
+                remedy=Remedy(
+                    Risk.OPERATIONAL,
+                    "Load the newest state at the start where there is one, and skip the rows that it has seen.",
+                    effort=Effort.MINUTES,
+                    measure="Kill it and start it again; compare the next losses.",
+                ),
+                also=tuple(again),
+            )
+            return
+
+
+def _restarted(project: Project) -> Iterator[Place]:
+    """Lines of job files that ask the scheduler to start it again."""
+    for file in sorted({launch.file for launch in project.launches}):
+        for number, line in enumerate(project.texts.get(file, "").split("\n"), 1):
+            if re.match(r"#SBATCH\s+--requeue\b|#PBS\s+-r\s+y", line):
+                yield Place(file, number)
 
 
 def _at_the_end_alone(script: Script) -> Iterator[Said]:
@@ -119,7 +169,9 @@ RULE = Rule(
         " are seen twice.",
         detected="E0: a loop with an optimizer's step saves weights in it, and the file never speaks of the"
         " optimizer's state, of"
-        " resuming or of a checkpoint's. Files that save nothing on the way are not reported.",
+        " resuming or of a checkpoint's; or the whole state is saved on the way (`save_state`, or anything in a job with"
+        " `--requeue`) and no file of the project loads any."
+        " Files that save nothing on the way are not reported.",
         proven="Kill it after a save, start it again, and compare the losses with a run that was not killed.",
         deliberate=("Runs are short enough to start again.", "The saved weights are for evaluation only."),
         sources=("PyTorch's tutorial on saving a general checkpoint",),

@@ -1,13 +1,18 @@
 """DST002: every step searches for parameters without a gradient."""
 
+import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import number
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.together import code, imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_HUB = re.compile(r"""['"]([A-Za-z][\w-]+/[\w.-]*\d[\w.-]*[bBmM]\b[\w.-]*)['"]""")
+"""Names of models on the hub, with a size."""
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\nmax_length: 2048\n"
 
@@ -16,7 +21,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     if job.get("ddp_find_unused_parameters") is not True or not job.is_given("ddp_find_unused_parameters"):
         return
     processes = number(job, "num_processes")
-    if processes == 1 or job.trainer is Trainer.DYNOTUNE or known(job.get("model_name_or_path")) is None:
+    if processes == 1 or job.trainer is Trainer.DYNOTUNE or not _is_dense(job, project):
         return  # only of models that are known to be dense and to read text alone
     checkpointing = job.get("gradient_checkpointing") is True
     also = "; with gradient checkpointing it can fail with `marked ready twice`" if checkpointing else ""
@@ -33,6 +38,17 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             measure="dynotune profile -- torchrun --nproc-per-node 2 train.py",
         ),
     )
+
+
+def _is_dense(job: Job, project: Project) -> bool:
+    """By its name; where that is not followed, by the names that the loop's files have, all of them."""
+    if isinstance(job.get("model_name_or_path"), str) or job.trainer is not Trainer.TORCH:
+        return known(job.get("model_name_or_path")) is not None
+    scripts = [one for one in project.scripts if one.file in job.files]
+    every = {one.file: one for script in scripts for one in (script, *imported(script, project))}
+    names = {one for script in every.values() for one in _HUB.findall(code(script))}
+    loads = [call for one in every.values() for call in one.calls_of("from_pretrained") if "Model" in call.name]
+    return bool(names) and all(map(known, names)) and all("ForCausalLM" in call.name for call in loads)
 
 
 RULE = Rule(

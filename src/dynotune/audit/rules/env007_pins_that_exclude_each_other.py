@@ -1,8 +1,9 @@
 """ENV007: the versions that a project asks for cannot be installed, or used, together."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from dynotune.audit.facts.job import Method
 from dynotune.audit.facts.project import Asked, Project
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -15,6 +16,12 @@ NEEDS: tuple[tuple[str, str, str, str, str], ...] = (
     ("llamafactory", "0.9.5", "transformers", "<=", "5.6"),
 )
 """Of a release: what it wants of another package."""
+
+BREAKS: tuple[tuple[str, str, str, str, str], ...] = (
+    ("trl", "0.12", "transformers", "4.46", "`DPOTrainer.get_batch_samples` stands in the way of the Trainer's own"),
+    ("trl", "0.13", "transformers", "4.47", "`DPOTrainer.log` takes one argument less than the Trainer gives it"),
+)
+"""Releases before one, with another package from a release on, and what breaks. Nothing in their metadata says so."""
 
 
 def check(project: Project, _: Project) -> Iterator[Said]:
@@ -39,6 +46,35 @@ def check(project: Project, _: Project) -> Iterator[Said]:
                         ),
                         also=(one.place,),
                     )
+    yield from _broken(pinned, any(job.method is Method.DPO for job in project.jobs))
+
+
+def _broken(pinned: Sequence[Asked], prefers: bool) -> Iterator[Said]:
+    for one in pinned:
+        for package, before, other, since, why in BREAKS:
+            if one.name != package or _numbers(one.version) >= _numbers(before) or not prefers:
+                continue
+            for beside in pinned:
+                if (
+                    beside.name != other
+                    or beside.place.file != one.place.file
+                    or _numbers(beside.version) < _numbers(since)
+                ):
+                    continue
+                yield Finding(
+                    f"{package} {one.version} does not train with {other} {beside.version}: {why}, and the first step"
+                    " stops.",
+                    place=one.place,
+                    evidence=Evidence(Level.TEXT, {package: one.version, other: beside.version}),
+                    stake=Stake(AtStake.STOPS),
+                    remedy=Remedy(
+                        Risk.OPERATIONAL,
+                        f"Ask for {other}<{since}, or for {package}>={before}.",
+                        effort=Effort.MINUTES,
+                    ),
+                    also=(beside.place,),
+                )
+                return
 
 
 def _fits(asked: Asked, operator: str, wanted: str) -> bool:
@@ -72,7 +108,11 @@ RULE = Rule(
         " want. ENV004 asks the environment itself.",
         proven="`pip install --dry-run -r requirements.txt`.",
         deliberate=("The check is switched off (`DISABLE_VERSION_CHECK=1`), and the pair was tried.",),
-        sources=("Axolotl 0.19's metadata", "LLaMA-Factory 0.9.5's check of versions at its start"),
+        sources=(
+            "Axolotl 0.19's metadata",
+            "LLaMA-Factory 0.9.5's check of versions at its start",
+            "TRL issues 2275 (0.11.4 with transformers 4.46) and 2445 (0.12.1 with 4.47)",
+        ),
     ),
     bad=Example(
         {"requirements.txt": "axolotl==0.19.0\ntrl==1.16.0\n", "a.yml": "base_model: a/b\n"}, says="wants trl==1.9.0"

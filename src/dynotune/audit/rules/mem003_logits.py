@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import at_least, given, max_length, micro_batch, on_gpu
+from dynotune.audit.facts.cards import named_card
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -15,8 +16,8 @@ BYTES = 10
 GIB = 16.0
 """From here on it is said where the card is not known: a fifth of 80 GiB."""
 
-SHARE = 0.1
-"""Of the card, where it is known."""
+SHARE = 0.3
+"""Of the card, where it is known: below, the batch is decided by something else."""
 
 FUSED = ("liger_fused_linear_cross_entropy", "cut_cross_entropy", "chunked_cross_entropy", "liger_cross_entropy")
 
@@ -39,7 +40,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     tokens = rows * length * (2 if job.method is Method.DPO else 1)
     gib = tokens * model.vocabulary * BYTES / 2**30
     gpus = project.environment.gpus if project.environment else ()
-    card = min((int(gpu["memory"]) / 2**30 for gpu in gpus), default=None)
+    card = min((int(gpu["memory"]) / 2**30 for gpu in gpus), default=None) or named_card(job, project)
     if gib < (SHARE * card if card else GIB):
         return
     of = f" of the card's {card:.0f}" if card else ""
@@ -90,7 +91,7 @@ RULE = Rule(
         " gradient is as large.",
         why="With 150,000 words it is the largest thing in memory, and decides the batch.",
         detected=f"E1: tokens x vocabulary x {BYTES} bytes for trainers without a fused head; said above {SHARE:.0%} of the"
-        f" card, or {GIB:g} GiB where it is not known.",
+        f" card (this machine's, or the one that the job's files name), or {GIB:g} GiB where it is not known.",
         proven="`dynotune profile -- python train.py` lists the largest allocations.",
         deliberate=("Metrics are computed from the logits.",),
         sources=(

@@ -13,24 +13,30 @@ ARGUMENTS = (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.UNSLOTH, Trainer.AXOLOTL
 """Whose training arguments replace the launcher's precision with their own."""
 
 
+_FLAGS = ("mixed_precision", "bf16", "fp16")
+
+
 def _parsed_and_dropped(job: Job, project: Project) -> Iterator[Said]:
     """The command asks the script for a precision, and the script never gives it to accelerate."""
     if job.get("mixed_precision") not in ("no", None):
         return
     for launch in project.launches:
-        asked = launch.flags.get("mixed_precision")
+        asked = next((launch.flags[name] for name in _FLAGS if name in launch.flags), None)
         script = next((one for one in project.scripts if one.file == launch.script), None)
-        if asked is None or asked.value not in ("bf16", "fp16") or script is None or script.file not in job.files:
+        if asked is None or script is None or script.file not in job.files:
+            continue
+        if asked.value not in ("bf16", "fp16", True):
             continue
         made = script.calls_of("Accelerator")
         read = any(
-            re.search(r"\.mixed_precision|autocast|\.bfloat16\(|vars\(", code(one)) for one in together(script, project)
+            re.search(rf"\.{asked.name}\b|autocast|\.bfloat16\(|vars\(", code(one)) for one in together(script, project)
         )
         if not made or read or any("mixed_precision" in call.arguments or "**" in call.arguments for call in made):
             continue
+        flag = f"--{asked.name}" + ("" if asked.value is True else f" {asked.value}")
         yield Finding(
-            f"`--mixed_precision {asked.value}` is a flag of the script that nothing reads: `Accelerator()` takes the"
-            f" launcher's, which is `{job.get('mixed_precision') or 'no'}`, and the run is float32.",
+            f"`{flag}` is a flag of the script that nothing reads: `Accelerator()` takes the launcher's, which is"
+            f" `{job.get('mixed_precision') or 'no'}`, and the run is float32.",
             place=job.place("mixed_precision") if job.is_given("mixed_precision") else asked.place,
             evidence=Evidence(Level.RESOLVED, {"launcher": job.get("mixed_precision"), "asked": asked.value}),
             stake=Stake(
@@ -38,7 +44,12 @@ def _parsed_and_dropped(job: Job, project: Project) -> Iterator[Said]:
             ),
             remedy=Remedy(
                 Risk.NUMERIC,
-                "Give it on: `Accelerator(mixed_precision=args.mixed_precision)`.",
+                "Give it on: `Accelerator(mixed_precision="
+                + (
+                    f'"{asked.name}" if args.{asked.name} else "no")`.'
+                    if asked.value is True
+                    else f"args.{asked.name})`."
+                ),
                 accuracy="Products round to bfloat16; the weights stay float32.",
             ),
             also=(made[0].place, asked.place),

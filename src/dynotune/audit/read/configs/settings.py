@@ -91,7 +91,7 @@ def job_from(
         keys.trainer,
         _method(keys, settings),
         settings,
-        [judged(one, keys, ignored or {}, by_megatron) for one in given],
+        [judged(one, keys, ignored or {}, by_megatron, frozenset(one.name for one in given)) for one in given],
         home,
         files,
         versions=dict(keys.versions),
@@ -100,8 +100,11 @@ def job_from(
     )
 
 
-def judged(one: Given, keys: Keys, ignored: Mapping[str, str], by_megatron: bool = False) -> GivenKey:
-    """What the trainer's version makes of a key. `by_megatron`: Megatron's classes take part, which are not known here."""
+def judged(
+    one: Given, keys: Keys, ignored: Mapping[str, str], by_megatron: bool = False, given: frozenset[str] | None = None
+) -> GivenKey:
+    """What the trainer's version makes of a key. `by_megatron`: Megatron's classes take part, which are not known here.
+    `given`: all keys of the file, of which one may stand beside another trainer's name for the same."""
     if one.name in ignored:
         return GivenKey(one.name, one.value, one.place, Fate.KNOWN, ignored[one.name])
     verdict = keys.fate(one.name)
@@ -109,6 +112,12 @@ def judged(one: Given, keys: Keys, ignored: Mapping[str, str], by_megatron: bool
         return GivenKey(one.name, one.value, one.place, Fate.KNOWN)
     if verdict.fate is Fate.UNKNOWN and keys.trainer in (Trainer.TRL, Trainer.DYNOTUNE) and launcher_fate(one.name):
         return GivenKey(one.name, one.value, one.place, Fate.KNOWN)
+    pinned = verdict.fate is Fate.KNOWN and keys.pinned and one.name not in keys.keys and one.name not in keys.own
+    if pinned and given is not None and one.name not in keys.moved:
+        # Another release than the one that was read may have more keys, but hardly another trainer's name for its own.
+        whose = anothers(one.name, keys)
+        if whose is not None and whose[1] in keys.keys and whose[1] not in given:
+            return GivenKey(one.name, one.value, one.place, Fate.ANOTHERS, *whose)
     if verdict.fate is Fate.UNKNOWN:
         whose = anothers(one.name, keys)
         if whose is not None:
