@@ -105,11 +105,22 @@ def test_what_is_taken_again_is_lost_and_what_was_no_wait_is_taken_back(hands: H
     hands.now = 2.0
     clock.lost()
     clock.enter(Kind.FORWARD_BACKWARD)
-    clock.enter(Kind.DATA_WAIT)
-    clock.take_back()
+    clock.give_back(clock.now())
     hands.now = 5.0
     clock.step_end()
-    assert clock.window().account() == {"host": 0.0, "lost": 2.0, "forward_backward": 3.0} | {"lost": 2.0}
+    assert clock.window().account() == {"host": 0.0, "lost": 2.0, "forward_backward": 3.0}
+
+
+def test_a_wait_stands_between_what_goes_on(hands: Hands) -> None:
+    clock = WindowClock(torch.device("cpu"))
+    clock.enter(Kind.FORWARD_BACKWARD)
+    hands.now = 2.0
+    asked = clock.now()
+    hands.now = 3.0
+    clock.between(asked, Kind.DATA_WAIT)
+    hands.now = 5.0
+    clock.step_end()
+    assert clock.window().account() == {"host": 0.0, "forward_backward": 4.0, "data_wait": 1.0}
 
 
 @given(st.lists(st.tuples(st.sampled_from([*Kind]), st.floats(0, 10)), max_size=30))

@@ -63,5 +63,5 @@ def test_values_are_those_at_the_time_of_the_push() -> None:
     values: Tensor = torch.zeros(2)
     for i in range(3):
         values += 1
-        reader.push(i, values)
-    assert [(i, v.tolist()) for i, v in reader.arrived()] == [(0, [1.0, 1.0]), (1, [2.0, 2.0]), (2, [3.0, 3.0])]
+        reader.push(i, [values, values])
+    assert [(i, rows) for i, rows in reader.arrived()] == [(i, [[i + 1.0] * 2] * 2) for i in range(3)]

@@ -17,7 +17,9 @@ from transformers import TrainerCallback
 from dynotune.execution.feed import Documents
 from dynotune.measure import compiles
 from dynotune.measure.clock import WindowClock
+from dynotune.measure.flops import Attention, Flops
 from dynotune.measure.peaks import Peak
+from dynotune.measure.reach import Reach
 from dynotune.measure.utilisation import Utilisation
 from dynotune.measure.wall import PRODUCTIVE, Kind, wall
 from dynotune.plan.layout import MicroBatch
@@ -27,8 +29,10 @@ from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.checkpoints.contents import read_state
 from dynotune.train.faults.limits import Limits
 from dynotune.train.journal import Journal
+from dynotune.train.lines import Lines
 from dynotune.train.meter import Meter
 from dynotune.train.own_cost import OwnCost
+from dynotune.train.progress import ProgressDisplay
 from dynotune.train.state import Progress, Trainee
 from dynotune.train.watch import Watch
 from tests.tiny import chats
@@ -315,15 +319,43 @@ def test_what_others_of_the_meter_took_counts_once() -> None:
     assert OwnCost().a_step is None
 
 
-def test_the_cost_of_measuring_is_below_200_microseconds_a_step() -> None:
+def works(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+def test_writing_a_row_is_in_what_measuring_took_and_callbacks_of_users_are_not() -> None:
+    """Once each, though a listener that watches tells its own seconds, too."""
+    watching = 0.0
+
+    def judges(row: dict[str, Any]) -> None:
+        nonlocal watching
+        works(0.02)
+        watching += 0.02
+
+    listeners = [lambda row: works(0.03), judges]
+    journal = Journal((), Progress(), ["here"], torch.device("cpu"), Limits(3, 10), listeners)  # type: ignore[list-item]
+    journal.own.others = (lambda: watching,)
+    journal.own.add(0.0, steps=1)
+    journal.callbacks = lambda row: works(0.2)
+    journal.write({"step": 1})
+    assert 0.05 <= 1e-6 * journal.own.since_the_last_row() < 0.15
+
+
+def test_the_cost_of_measuring_is_below_200_microseconds_a_step(tmp_path: Path) -> None:
     """Processor time of this thread: a busy host does not change it. All that a step of four micro-batches costs, with the
-    looks for periods, and with a row for every ten. Of these tens the best and the middle ones: one that others disturb
-    changes neither."""
+    looks for periods, and with a row for every ten, written and shown. Of these tens the best and the middle ones: one that
+    others disturb changes neither."""
     told: list[Any] = []
     rows: list[dict[str, Any]] = []
-    utilisation = Utilisation(None, Peak(1e12, "given"))
+    flops = Flops(10**6, 0, 10**5, (Attention(Reach(), 10**4, 2 * 10**4),))
+    utilisation = Utilisation(flops, Peak(1e12, "given"))
+    console = Console(file=(tmp_path / "console").open("w"), width=200)
+    lines, display = Lines(tmp_path), ProgressDisplay(console, 400, 0, off=False)
     journal = Journal(
-        (), lambda step: (), Progress(), ["here"], torch.device("cpu"), Limits(3, 10), [rows.append], utilisation
+        (), Progress(), ["here"], torch.device("cpu"), Limits(3, 10),
+        [rows.append, lambda row: lines.append("metrics.jsonl", row), display.log], utilisation
     )  # fmt: skip
     meter, watch = Meter(torch.device("cpu")), Watch(lambda step, sign: told.append(sign))
     journal.own.others = (lambda: watch.own_seconds,)

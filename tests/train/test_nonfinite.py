@@ -80,7 +80,7 @@ def test_speed_counts_the_time_of_skipped_steps_and_only_tokens_that_reached_the
     rows: list[dict[str, Any]] = []
     step = [Step(n, n / 4, np.array([0]), np.array([10]), [], real_tokens=10, label_tokens=5) for n in (1, 2, 3)]
     journal = Journal(
-        (), lambda step: (), Progress(), ["here"], torch.device("cpu"), Limits(3, 10), [rows.append]  # type: ignore[arg-type]
+        (), Progress(), ["here"], torch.device("cpu"), Limits(3, 10), [rows.append]  # type: ignore[list-item]
     )  # fmt: skip
     journal.take(WindowRecord([StepRecord(step[0], 0.1, 2.0, 1.0, True, ())], seconds=1.0, log=False))
     journal.take(WindowRecord([StepRecord(step[1], 0.1, math.nan, 1.0, False, ())], seconds=3.0, log=True))

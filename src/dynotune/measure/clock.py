@@ -15,6 +15,8 @@ import torch
 from dynotune.measure.beside.pauses import Pauses
 from dynotune.measure.wall import TRAINING, Account, Kind, add, training
 
+_OPTIMIZER, _HOST = Kind.OPTIMIZER, Kind.HOST
+
 
 class WindowClock:
     """At any moment one kind of work goes on. Evaluations, checkpoints and proofs are in no window's training time."""
@@ -33,9 +35,11 @@ class WindowClock:
 
         self._caught_up: list[bool | None] = []
         self._update: Any = None
-        self._began = self._now()
+        self._paused = False
+        self._began = self.now()
 
-    def _now(self) -> Any:
+    def now(self) -> Any:
+        """This moment, for `between`."""
         if not self.cuda:
             return time.perf_counter()
         event = self._free.pop() if self._free else torch.cuda.Event(enable_timing=True)
@@ -44,23 +48,26 @@ class WindowClock:
 
     def enter(self, kind: Kind) -> None:
         """From here on it is `kind` that goes on."""
-        if kind is not self.kind:
-            self._mark(kind)
-        if kind is Kind.OPTIMIZER:
-            self._update = self._began
-
-    def _mark(self, kind: Kind) -> None:
-        now = self._now()
+        # Several times a step, with cold caches: each call and each name that is looked up counts.
+        now = self.now() if self.cuda else time.perf_counter()
         self._stretches.append((self.kind, self._began, now))
-        if (kind in TRAINING) is not (self.kind in TRAINING):
-            (self.pauses.end if kind in TRAINING else self.pauses.begin)(time.perf_counter())
         self.kind, self._began = kind, now
+        if kind is _OPTIMIZER:
+            self._update = now
+        if (kind not in TRAINING) is not self._paused:
+            self._paused = not self._paused
+            (self.pauses.begin if self._paused else self.pauses.end)(time.perf_counter())
 
-    def take_back(self) -> None:
-        """The latest `enter` was nothing: what went on before has gone on. At most once behind each."""
+    def between(self, began: Any, kind: Kind) -> None:
+        """From `began`, a moment behind the latest mark, up to here it was `kind`, and before and behind what goes on."""
+        now = self.now()
+        self._stretches += ((self.kind, self._began, began), (kind, began, now))
+        self._began = now
+
+    def give_back(self, moment: Any) -> None:
+        """Nothing came of it."""
         if self.cuda:
-            self._free.append(self._began)
-        self.kind, self._began, _ = self._stretches.pop()
+            self._free.append(moment)
 
     @contextmanager
     def within(self, kind: Kind) -> Iterator[None]:
@@ -77,13 +84,11 @@ class WindowClock:
 
         waited: the host has waited for the device within the update, which therefore says nothing of who was ahead.
         """
-        if self.cuda and self._update is not None and not waited:
-            # Asks, and does not wait: a device that has done all but the update has caught up with the host.
-            self._caught_up.append(bool(self._update.query()))
-        else:
-            self._caught_up.append(None)
+        # Asks, and does not wait: a device that has done all but the update has caught up with the host.
+        asked = self.cuda and self._update is not None and not waited
+        self._caught_up.append(bool(self._update.query()) if asked else None)
         self._update = None
-        self._mark(Kind.HOST)
+        self.enter(_HOST)
         self._ends.append(len(self._stretches))
 
     def lost(self) -> None:
@@ -105,7 +110,7 @@ class WindowClock:
 
     def window(self) -> "Window":
         """Close the window; the next one begins at the same instant."""
-        self._mark(self.kind)
+        self.enter(self.kind)
         window = Window(self._stretches, self._ends, self._caught_up, self.cuda, self._free)
         self._stretches, self._ends, self._caught_up = [], [], []
         return window
@@ -154,9 +159,13 @@ class Window:
         """The account of each step that ended in the window, from the end of the one before it; and of what lies behind
         the last one, which is the next step's."""
         read = self._seconds()
-        found = []
-        for first, last in zip([0, *self._ends], [*self._ends, len(read)], strict=True):
+        found: list[Account] = []
+        first = 0
+        for last in (*self._ends, len(read)):
             one: Account = {}
-            add(one, read[first:last])
+            for kind, seconds in read[first:last]:
+                one[kind] = one.get(kind, 0.0) + seconds
             found.append(one)
-        return found[:-1], found[-1]
+            first = last
+        behind = found.pop()
+        return found, behind

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 def graphs() -> int:
     """Graphs that dynamo has made."""
     dynamo = sys.modules.get("torch._dynamo.utils")
-    return 0 if dynamo is None else int(dynamo.counters["stats"]["unique_graphs"])
+    stats = None if dynamo is None else dynamo.counters.get("stats")
+    return (
+        int(stats.get("unique_graphs", 0)) if stats else 0
+    )  # a Counter asked by [] goes through Python where it has none
 
 
 def compile_seconds() -> float:

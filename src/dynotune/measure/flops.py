@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StepFlops:
-    """FLOPs of one step, all ranks together."""
+    """FLOPs of one step, all ranks together. Not frozen: one is made in each step."""
 
     model_flops: int
     hardware_flops: int
@@ -115,17 +115,19 @@ class Flops:
         """
         real = real_tokens(step)
         head = self.per_logit_row * (step.label_tokens if labelled_rows_head else real)
-        once, again = step.attention or (step.lengths, step.lengths[:0])
-        pairs = [(kind, kind.reach.twice_pairs(once) - kind.reach.twice_pairs(again)) for kind in self.attention]
-        model_flops = self.per_token * real + head + sum(kind.model * n for kind, n in pairs)
+        once, again = step.attention or (step.lengths, None)
         processed = step.processed_tokens
+        pads = pads_of(step) if processed > real else None
+        model_flops = self.per_token * real + head
         hardware = (self.per_token + self.recomputed_per_token) * processed + head
-        hardware += sum(kind.hardware * n for kind, n in pairs)
-        if processed > real:
-            pads = pads_of(step)
-            hardware += sum(kind.hardware * kind.reach.twice_pairs(pads) for kind in self.attention)
-            if not labelled_rows_head:
-                hardware += self.per_logit_row * (processed - real)
+        for kind in self.attention:
+            pairs = kind.reach.twice_pairs(once)
+            if again is not None:
+                pairs -= kind.reach.twice_pairs(again)
+            model_flops += kind.model * pairs
+            hardware += kind.hardware * (pairs if pads is None else pairs + kind.reach.twice_pairs(pads))
+        if not labelled_rows_head:
+            hardware += self.per_logit_row * (processed - real)
         return StepFlops(int(model_flops), int(hardware))
 
 

@@ -61,18 +61,19 @@ def find_period(seconds: Sequence[float]) -> Period | None:
     if len(seconds) < LEAST_STEPS:
         return None
     times = np.asarray(seconds, dtype=np.float64)
-    above = above_neighbours(times)
+    order = np.argsort(-above_neighbours(times), kind="stable")  # the slowest first, once for all periods
     found, best = None, math.log(UNLIKELY)
     for every in range(2, len(times) // LEAST_CYCLES + 1):
-        cycles = len(times) // every
-        first = len(times) - every * cycles
-        part = above[first:]
-        slowest = np.argpartition(-part, cycles - 1)[:cycles]
-        hits = np.bincount(slowest % every, minlength=every)
+        cycles, first = divmod(len(times), every)
+        slowest = order[: cycles + first]  # whole cycles begin at `first`, and fewer lie ahead of it
+        if first:
+            slowest = slowest[slowest >= first][:cycles]
+        hits = np.bincount((slowest - first) % every)
         place = int(hits.argmax())
         if hits[place] < MOST_HITS * cycles:
             continue
-        chance = log_tail(int(hits[place]), len(part), cycles) + math.log(every) + math.log(len(times) / LEAST_CYCLES)
+        looked_at = every * cycles
+        chance = log_tail(int(hits[place]), looked_at, cycles) + math.log(every) + math.log(len(times) / LEAST_CYCLES)
         if chance < best:
             indices = range(first + place, len(times), every)
             one = _period(times, every, indices)
@@ -110,7 +111,9 @@ def above_neighbours(times: NDArray[np.float64]) -> NDArray[np.float64]:
     half = NEIGHBOURS // 2
     padded = np.pad(times, half, mode="reflect")
     around = np.lib.stride_tricks.sliding_window_view(padded, NEIGHBOURS)
-    return times - np.median(around, axis=1)
+    return (
+        times - np.sort(around, axis=1)[:, half]
+    )  # their median, which numpy's own function takes five times as long for
 
 
 def log_tail(hits: int, steps: int, cycles: int) -> float:

@@ -26,14 +26,14 @@ class Reach:
 
     def twice_pairs(self, lengths: NDArray[np.integer]) -> int:
         """Twice the pairs of all documents of these `lengths`: a whole number, n^2 each without window or chunk."""
-        n = lengths.astype(np.int64)
+        n = lengths.astype(np.int64, copy=False)
         if self.window is not None:
             beyond = np.maximum(n - self.window, 0)
-            return int((n * n - beyond * beyond).sum())
+            return int(n.dot(n) - beyond.dot(beyond))
         if self.chunk is not None:
             whole, rest = np.divmod(n, self.chunk)
-            return int((whole * self.chunk**2 + rest * rest).sum())
-        return int((n * n).sum())
+            return int(whole.sum() * self.chunk**2 + rest.dot(rest))
+        return int(n.dot(n))
 
 
 def reaches_of(config: Any) -> list[Reach]:

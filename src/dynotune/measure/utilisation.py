@@ -48,8 +48,11 @@ class Utilisation:
 
     def of_step(self, step: Step) -> StepFlops:
         """FLOPs of a step of the plan; zero where MFU cannot be told."""
-        return self.flops.of_step(step, self.labelled_rows_head) if self.flops else StepFlops(0, 0)
+        return self.flops.of_step(step, self.labelled_rows_head) if self.flops else _NONE
 
     def available_flops(self, seconds: float) -> float:
         """What all devices together could have done in `seconds`; zero where MFU cannot be told."""
         return self.peak.flops * self.devices * seconds if self.peak else 0.0
+
+
+_NONE = StepFlops(0, 0)

@@ -54,13 +54,13 @@ TRAINING = PRODUCTIVE | {Kind.DATA_WAIT, Kind.HOST, Kind.COMPILE, Kind.FIRST_STE
 """What `tokens_per_second` has in its denominator."""
 
 Account = dict[str, float]
-"""Seconds by kind."""
+"""Seconds by kind. A `Kind` and its value are the same key."""
 
 
 def add(account: Account, more: Mapping[Any, float] | Iterable[tuple[str, float]]) -> None:
     """Take in more seconds."""
     for kind, seconds in more.items() if isinstance(more, Mapping) else more:
-        account[str(kind)] = account.get(str(kind), 0.0) + seconds
+        account[kind] = account.get(kind, 0.0) + seconds
 
 
 def wall(account: Mapping[str, float]) -> float:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dynotune.errors import DataError
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ def utilisation(flops: int, available_flops: float) -> float | None:
     return flops / available_flops if available_flops > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made in each step, and a frozen one takes three times as long
 class Counts:
     """What one step, or the sum of several, holds."""
 
@@ -95,17 +97,22 @@ class Counts:
     def of(cls, step: "Step") -> "Counts":
         """The whole step, all ranks together: from the plan, which every rank knows. An example is one document, a pair
         two."""
-        examples, real = len(step.lengths), real_tokens(step)
+        examples, processed, empty = len(step.lengths), 0, 0
         alone = step.lengths if step.attention is None else step.attention[0]
+        documents = len(alone)
+        for batch in step.all_micro_batches:
+            processed += batch.tokens
+            if not len(batch.rows):
+                empty += batch.tokens
         return cls(
             examples,
-            examples if len(alone) == 2 * examples else 0,
-            len(alone),
-            real,
+            examples if documents == 2 * examples else 0,
+            documents,
+            real_tokens(step),
             int(step.label_tokens),
-            processed_tokens(step),
-            sum(batch.tokens for batch in step.all_micro_batches if not len(batch.rows)),
-            int(alone.sum()),
+            int(processed),
+            empty,
+            int(np.add.reduce(alone)),
         )
 
     def __add__(self, other: "Counts") -> "Counts":

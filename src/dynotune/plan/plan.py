@@ -68,7 +68,7 @@ class Step:
     @property
     def processed_tokens(self) -> int:
         """Real tokens and padding, on all ranks."""
-        return sum(micro_batch.tokens for micro_batch in self.all_micro_batches)
+        return sum([micro_batch.tokens for micro_batch in self.all_micro_batches])
 
 
 class Plan:

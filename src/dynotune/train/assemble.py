@@ -145,7 +145,6 @@ def assemble(
         checkpoints=checkpoints,
         journal=Journal(
             tuple(objective.sums),
-            lambda step: objective.counts(plan.spans, step.rows)[1:],
             progress,
             places,
             device,
@@ -195,9 +194,9 @@ def assemble(
         lambda row: folder.append("metrics.jsonl", row),
         display.log,
         lambda row: _judge(run, row),
-        lambda row: run.events.log(row["step"], row.get("epoch", 0.0), row),
         *listeners,
     ]
+    run.journal.callbacks = lambda row: run.events.log(row["step"], row.get("epoch", 0.0), row)
     if ranks.is_first:
         for line in checkpoints.expect(
             trainee,

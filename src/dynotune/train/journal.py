@@ -12,7 +12,6 @@ from dynotune.measure.totals import Totals
 from dynotune.measure.utilisation import Utilisation
 from dynotune.measure.wall import Kind, add, goodput, share, times, wall
 from dynotune.measure.words import DEFINITIONS, WARM_UP_STEPS, Counts
-from dynotune.plan.plan import Step
 from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.faults.limits import Limits, in_a_row
 from dynotune.train.meter import StepRecord, WindowRecord
@@ -29,7 +28,6 @@ class Journal:
     def __init__(
         self,
         sums: Sequence[str],
-        counts: Callable[[Step], Sequence[int]],
         progress: Progress,
         places: Sequence[Place],
         device: torch.device,
@@ -37,8 +35,7 @@ class Journal:
         listeners: Sequence[Callable[[Row], None]],
         utilisation: Utilisation | None = None,
     ) -> None:
-        """sums, counts: names of what the objective sums, and what each is divided by in a step."""
-        self.counts = counts
+        """sums: names of what the objective sums."""
         self.sums, self.progress, self.places, self.device = sums, progress, places, device
         self.limits, self.listeners = limits, listeners
         self.utilisation = utilisation or Utilisation(why_not="it was not asked for")
@@ -50,6 +47,9 @@ class Journal:
 
         self.of_ranks: Callable[[Row], Row] = lambda row: {}
         """What is known of others' rows, for the row that is written."""
+
+        self.callbacks: Callable[[Row], None] = lambda row: None
+        """Whoever gets a row last, and whose time is no cost of measuring: the user's."""
 
         self.own = OwnCost()
         """What measuring took of the host."""
@@ -106,7 +106,7 @@ class Journal:
             record.loss,
             record.grad_norm,
             record.sums,
-            tuple(self.counts(step)),
+            record.counts,
         )
 
     def _is_one_too_many(self, record: StepRecord) -> bool:
@@ -163,9 +163,14 @@ class Journal:
 
     def write(self, row: Row) -> None:
         """Hand a row to everyone who listens, with the version of what its figures mean."""
+        began = time.thread_time()
+        self.own.hear()
         row = {**row, "definitions": DEFINITIONS}
         for listener in self.listeners:
             listener(row)
+        self.own.leave_out()
+        self.own.add(time.thread_time() - began)
+        self.callbacks(row)
 
     def _nonfinite(self, record: StepRecord) -> None:
         """The row of a step that was kept from the weights."""

@@ -12,6 +12,7 @@ class Lines:
 
     def __init__(self, folder: Path, say: Callable[[str], None] = lambda sentence: None) -> None:
         self.folder, self.say = folder, say
+        self._paths: dict[str, str] = {}
         self.waiting: dict[str, list[bytes]] = {}
         """By file: complete lines, oldest first."""
 
@@ -19,7 +20,7 @@ class Lines:
 
     def append(self, name: str, row: Mapping[str, Any]) -> None:
         """Add one line to a file, behind those that wait for it. A failure is said once until it is over."""
-        self.waiting.setdefault(name, []).append((json.dumps(row, ensure_ascii=False) + "\n").encode())
+        self.waiting.setdefault(name, []).append((_ENCODER.encode(row) + "\n").encode())
         self._write(name)
 
     def settle(self) -> bool:
@@ -35,12 +36,16 @@ class Lines:
 
     def _write(self, name: str, flush: bool = False) -> None:
         lines = self.waiting[name]
+        if not lines and not flush:
+            return
+        path = self._paths.get(name) or self._paths.setdefault(name, str(self.folder / name))
         try:
-            if not self.folder.is_dir():
+            try:
+                add_whole(path, b"".join(lines), flush)
+            except FileNotFoundError:
                 self.folder.mkdir(parents=True)
                 self.say(f"note: {self.folder} was gone and is made again; what it held is lost, the run goes on")
-            if lines or flush:
-                add_whole(self.folder / name, b"".join(lines), flush)
+                add_whole(path, b"".join(lines), flush)
         except OSError as error:
             if self._trouble is None:
                 self.say(
@@ -55,7 +60,10 @@ class Lines:
             self.say(f"{self.folder / name} is written again; no line is missing")
 
 
-def add_whole(path: Path, data: bytes, flush: bool) -> None:
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+
+
+def add_whole(path: Path | str, data: bytes, flush: bool) -> None:
     """Add `data` to a file, all of it or nothing. Raises `OSError`."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
     try:

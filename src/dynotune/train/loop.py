@@ -105,7 +105,8 @@ def take_step(run: Run, meter: Meter, step: Step, batches: Iterator[Any]) -> Ord
     draws = Draws.now(run.device)
     run.surroundings.step(step)
     meter.now(Kind.FORWARD_BACKWARD)
-    accumulated = run.memory.attempt("forward", lambda: forward_backward(run, step, meter.waited(batches)))
+    counts = run.objective.counts(run.plan.spans, step.rows)
+    accumulated = run.memory.attempt("forward", lambda: forward_backward(run, step, meter.waited(batches), counts[0]))
     meter.now(Kind.COMMUNICATION if run.ranks.world > 1 else Kind.HOST)  # alone there is nobody to wait for
     asked = run.outside.look()
     asked = Orders(asked.save or run.held.save, asked.leave or run.held.leave)
@@ -138,13 +139,12 @@ def take_step(run: Run, meter: Meter, step: Step, batches: Iterator[Any]) -> Ord
     advance_schedule(run)
     run.trainee.progress.step = step.number
     vector = torch.cat([torch.stack([measured[0], norm.to(loss.dtype), finite.to(loss.dtype)]), measured[1:]])
-    meter.add(step, float(learning_rate), vector, waited=run.update.waits_for_device)
+    meter.add(step, float(learning_rate), vector, waited=run.update.waits_for_device, counts=counts[1:])
     return orders
 
 
-def forward_backward(run: Run, step: Step, batches: Iterator[Any]) -> tuple[Tensor, Tensor]:
+def forward_backward(run: Run, step: Step, batches: Iterator[Any], denominator: int) -> tuple[Tensor, Tensor]:
     """Accumulate the step's gradient. Returns its loss [], over what the objective counts, and its sums as they are."""
-    denominator = run.objective.counts(run.plan.spans, step.rows)[0]
     loss = torch.zeros((), device=run.device)
     sums = torch.zeros(len(run.objective.sums), device=run.device)
     for i, batch in enumerate(batches):

@@ -27,7 +27,8 @@ PROMPT = 20e-6
 """Seconds. A micro-batch that comes sooner was there already: no wait is marked."""
 
 
-@dataclass(frozen=True, slots=True)
+# The records of a step are not frozen: making one that is takes three times as long.
+@dataclass(slots=True)
 class StepRecord:
     """One step as read from the device."""
 
@@ -48,8 +49,11 @@ class StepRecord:
     caught_up: bool | None = None
     """Whether the device had caught up with the host when the host had asked for all of the step; None: not known."""
 
+    counts: tuple[int, ...] = ()
+    """What each of `sums` is divided by."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class WindowRecord:
     """A window of consecutive steps. `log`: whether it ends at a step where a log line is due."""
 
@@ -66,14 +70,9 @@ class WindowRecord:
     interpreter's other threads count."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Taken:
-    """A step before it is read."""
-
-    step: Step
-    learning_rate: float
-    graphs: int
-    compile_seconds: float
+_Taken = tuple[Step, float, tuple[int, ...], int, float]
+"""A step before it is read: with its learning rate, what its sums are divided by, the graphs that were made in it and their
+seconds."""
 
 
 class Meter:
@@ -107,36 +106,34 @@ class Meter:
 
     def waited(self, batches: Iterator[Any]) -> Iterator[Any]:
         """`batches` inside forward and backward, with the time until each is there as data wait."""
-        clock = self.clock
+        clock, looks = self.clock, self._looks
         while True:
-            began = self._begin()
-            clock.enter(Kind.DATA_WAIT)
-            self._end(began)
-            asked = time.perf_counter()
+            began = time.thread_time() if looks else 0.0
+            asked = clock.now()
+            if looks:
+                self._spent += time.thread_time() - began
+            at = time.perf_counter()
             batch = next(batches, _END)
-            came = time.perf_counter()
-            began = self._begin()
-            if came - asked < PROMPT:
-                clock.take_back()
+            took = time.perf_counter() - at
+            began = time.thread_time() if looks else 0.0
+            if took < PROMPT:
+                clock.give_back(asked)
             else:
-                clock.enter(Kind.FORWARD_BACKWARD)
-            self._end(began)
+                clock.between(asked, Kind.DATA_WAIT)
+            if looks:
+                self._spent += time.thread_time() - began
             if batch is _END:
                 return
             yield batch
 
     def now(self, kind: Kind) -> None:
         """From here on the step does this."""
-        began = self._begin()
+        if not self._looks:
+            self.clock.enter(kind)
+            return
+        began = time.thread_time()
         self.clock.enter(kind)
-        self._end(began)
-
-    def _begin(self) -> float:
-        return time.thread_time() if self._looks else 0.0
-
-    def _end(self, began: float) -> None:
-        if self._looks:
-            self._spent += time.thread_time() - began
+        self._spent += time.thread_time() - began
 
     @contextmanager
     def aside(self, kind: Kind) -> Iterator[None]:
@@ -144,19 +141,22 @@ class Meter:
         with self._compiles.left_out(), self.clock.within(kind):
             yield
 
-    def add(self, step: Step, learning_rate: float, vector: Tensor, waited: bool = False) -> None:
-        """Take in a step's `[loss, grad_norm, finite, *sums]`, and that it is over. waited: see `WindowClock.step_end`."""
-        began, now = self._begin(), time.perf_counter()
+    def add(
+        self, step: Step, learning_rate: float, vector: Tensor, waited: bool = False, counts: tuple[int, ...] = ()
+    ) -> None:
+        """Take in a step's `[loss, grad_norm, finite, *sums]`, and that it is over. waited: see `WindowClock.step_end`.
+        counts: what each of the sums is divided by."""
+        looks = self._looks
+        began, now = time.thread_time() if looks else 0.0, time.perf_counter()
         self.clock.step_end(waited)
         graphs, seconds = self._compiles.since()
         if graphs:
             self.clock.pauses.add(self._ended, now)
         self._ended = now
-        self.steps.append(_Taken(step, learning_rate, graphs, seconds))
+        self.steps.append((step, learning_rate, counts, graphs, seconds))
         self.vectors.append(vector)
-        self._end(began)
-        if self._looks:
-            self._marks, self._spent = self._spent, 0.0
+        if looks:
+            self._marks, self._spent = self._spent + time.thread_time() - began, 0.0
         self.own_seconds += self._marks
         self._taken += 1
         self._looks = self._taken % LOOKS == 1  # the first step stands for itself: what it touches is cold
@@ -168,10 +168,9 @@ class Meter:
         that no time behind its last step is left out."""
         if self.steps or log or last:
             began = time.thread_time()
-            values = torch.stack(self.vectors) if self.vectors else torch.empty(0, device=self.device)
             window, own = self.clock.window(), self.own_seconds
             self.own_seconds = 0.0
-            self.late.push((self.steps, window, log, own), values)
+            self.late.push((self.steps, window, log, own), self.vectors)
             self.steps, self.vectors = [], []
             self.own_seconds += time.thread_time() - began
 
@@ -182,25 +181,21 @@ class Meter:
             accounts, behind = window.steps()
             records = []
             whole: Account = dict(behind)
-            for taken, row, account, idle in zip(steps, values.tolist(), accounts, window.caught_up, strict=True):
-                add(account, self._behind)
-                for_window, self._behind = self._behind, {}
-                finite = bool(row[2])
-                account = settled(account, taken.compile_seconds, first=self._first, kept=finite)
-                self._first = False
+            for taken, row, account, idle in zip(steps, values, accounts, window.caught_up, strict=True):
+                step, learning_rate, counts, graphs, seconds = taken
+                earlier, self._behind = self._behind, {}
+                if earlier:
+                    add(account, earlier)
+                finite = row[2] != 0
+                if seconds or self._first or not finite:
+                    account = settled(account, seconds, first=self._first, kept=finite)
+                    self._first = False
                 add(whole, account)
-                add(whole, {kind: -seconds for kind, seconds in for_window.items()})
+                for kind, of_window_before in earlier.items():
+                    whole[kind] = whole.get(kind, 0.0) - of_window_before
                 records.append(
                     StepRecord(
-                        taken.step,
-                        taken.learning_rate,
-                        row[0],
-                        row[1],
-                        finite,
-                        tuple(row[3:]),
-                        account,
-                        taken.graphs,
-                        idle,
+                        step, learning_rate, row[0], row[1], finite, tuple(row[3:]), account, graphs, idle, counts
                     )
                 )
             add(self._behind, behind)

@@ -1,6 +1,7 @@
 """What a person sees while a run goes on: one live line on a terminal, or a line for each log."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from rich.console import Console
@@ -17,6 +18,13 @@ IN_THE_FILE_ONLY |= {f"{what}/{side}" for what in ("logps", "logits") for side i
 """Those of the last two lines are shown in words."""
 
 IN_THE_FILE_ONLY_BEGIN = ("time/", "memory/", "gpu/", "host/", "wasted/")
+
+
+@cache
+def in_the_file_only(key: str) -> bool:
+    """Whether a figure of metrics.jsonl stands on no line."""
+    return key in IN_THE_FILE_ONLY or key.startswith(IN_THE_FILE_ONLY_BEGIN)
+
 
 BAR = 8
 WIDE = 130
@@ -61,8 +69,8 @@ class ProgressDisplay:
         if self.bar and words:
             self.bar.update(self.task, words=self._fitting(row))
             return
-        shown = {k: v for k, v in row.items() if k not in IN_THE_FILE_ONLY and not k.startswith(IN_THE_FILE_ONLY_BEGIN)}
-        parts = [*(f"{k} {_short(v)}" for k, v in shown.items()), *words, *self._left(row)]
+        parts = [f"{key} {_short(value)}" for key, value in row.items() if not in_the_file_only(key)]
+        parts += [*words, *self._left(row)]
         self.say(f"step {row['step']:>{len(str(self.total))}}/{self.total}  {'  '.join(parts)}")
 
     def _fitting(self, row: Mapping[str, Any]) -> str:

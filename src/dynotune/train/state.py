@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made in each step
 class DoneStep:
     """What a row of metrics.jsonl needs to know of a step."""
 

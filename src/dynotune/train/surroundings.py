@@ -30,6 +30,9 @@ LONGEST = 1 << 21
 LATELY = 60.0
 """Seconds that signs are judged by where rows are written more often than that: between two of them may lie one sample."""
 
+OFTEN = 5.0
+"""Seconds after which what is known of them is gone through anew: it takes the host a third of a millisecond."""
+
 
 class Surroundings:
     """Nothing is sampled before `begin`, so that a bench, which samples for itself, does it once."""
@@ -41,7 +44,7 @@ class Surroundings:
         """Of the time between the last two rows."""
 
         self.lately = MachineSeen()
-        """Of the time up to the last row that signs are judged by."""
+        """Of the time up to a row that signs are judged by, of one not long ago."""
 
         self.pauses = Pauses()
         """When no training went on."""
@@ -53,6 +56,7 @@ class Surroundings:
         self._lock = threading.Lock()
         self._said = self._failed = ""
         self._since, self._busy = time.perf_counter(), _busy()
+        self._next_lately = 0.0
         self._machine: dict[str, Any] = {}
         """Of the latest look."""
 
@@ -78,6 +82,8 @@ class Surroundings:
     def step(self, step: Step) -> None:
         """A step begins."""
         self._steps += 1
+        if self.peaks is None and self._steps > WARM_UP_STEPS + 1:
+            return
         if self._steps == WARM_UP_STEPS + 1:
             self.pauses.warm(time.perf_counter())
             if self.peaks is not None:
@@ -126,14 +132,16 @@ class Surroundings:
         """At the machine. Between two samples nothing is new: where rows come more often, they repeat the latest look."""
         busy = _busy()
         with self._lock:
-            self.seen = self.lately = MachineSeen()
+            seen = MachineSeen()
             if self._beside is not None:
-                begin = min(self._since, now - LATELY)
-                self.seen = self._beside.between(self._since, now)
-                self.lately = self._beside.between(begin, now, self.pauses.trained)
-                self._beside.forget(now - LATELY)
-                self.pauses.forget(now - LATELY - LOOKS_BACK)
-        seen = self.seen
+                self._beside.read()
+                seen = self._beside.known(self._since, now)
+                if now >= self._next_lately:
+                    self._next_lately = now + OFTEN
+                    self.lately = self._beside.known(min(self._since, now - LATELY), now, self.pauses.trained)
+                    self._beside.forget(now - LATELY)
+                    self.pauses.forget(now - LATELY - LOOKS_BACK)
+        self.seen = seen
         cpu = seen.cpu if seen.cpu is not None else (busy - self._busy) / max(now - self._since, 1e-9)
         self._since, self._busy = now, busy
         figures = {

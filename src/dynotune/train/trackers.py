@@ -84,8 +84,10 @@ class Trackers:
 
     def log(self, metrics: Mapping[str, Any], step: int) -> None:
         """Hand a line's numbers over, named as in transformers (`train/loss`, `eval/loss`). Never waits or raises."""
+        if not self._lanes:
+            return
         numbers = {key: value for key, value in metrics.items() if key != "step" and isinstance(value, (int, float))}
-        if not self._lanes or not numbers:
+        if not numbers:
             return
         from transformers.integrations.integration_utils import rewrite_logs
 

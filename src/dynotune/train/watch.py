@@ -3,7 +3,7 @@
 import gc
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dynotune.measure.beside.seen import MachineSeen
@@ -35,6 +35,9 @@ class Watch:
         self.told: set[str] = set()
         self._steps: list[StepRecord] = []
         """Behind the warm-up, the latest ones."""
+
+        self._seconds: list[float] = []
+        """Of training in each of them."""
 
         self.own_seconds = 0.0
         """What watching took of the host so far: processor time."""
@@ -79,35 +82,38 @@ class Watch:
         self.own_seconds += time.thread_time() - began
 
     def _take(self, window: WindowRecord) -> None:
-        for record in window.steps if self._watches else ():
-            self._seen += 1
-            if not record.finite:
-                self._sums["nonfinite"] += 1
-            if self._seen <= WARM_UP_STEPS:
-                continue
-            self._steps.append(record)
-            self._count(record)
-        del self._steps[:-KEPT]
+        if self._watches:
+            warming_up = max(0, WARM_UP_STEPS - self._seen)
+            self._seen += len(window.steps)
+            self._sums["nonfinite"] += sum([not record.finite for record in window.steps])
+            self._count(window.steps[warming_up:])
+            del self._steps[:-KEPT], self._seconds[:-KEPT]
         if len(self._steps) >= self._next_look or (len(self._steps) == KEPT and self._seen >= self._next_look):
             self._next_look = 2 * self._next_look if self._next_look < KEPT else self._seen + KEPT
             self._look_for_a_period()
             for at in list(self._happened.values()):
                 at.difference_update([number for number in list(at) if number < self._steps[0].step.number])
 
-    def _count(self, record: StepRecord) -> None:
-        sums, account = self._sums, record.account
-        sums["steps"] += 1
-        sums["seconds"] += training(account)
-        sums["data_wait"] += account.get(Kind.DATA_WAIT, 0.0)
-        sums["host"] += account.get(Kind.HOST, 0.0)
-        sums["compile"] += account.get(Kind.COMPILE, 0.0)
-        sums["graphs"] += record.compiled
-        sums["recompiled"] += record.compiled > 0
-        sums["real"] += record.step.real_tokens
-        sums["processed"] += record.step.processed_tokens
-        if record.caught_up is not None:
-            sums["known"] += 1
-            sums["caught_up"] += record.caught_up
+    def _count(self, steps: Sequence[StepRecord]) -> None:
+        seconds = [training(record.account) for record in steps]
+        self._steps += steps
+        self._seconds += seconds
+        sums = self._sums
+        sums["steps"] += len(steps)
+        sums["seconds"] += sum(seconds)
+        for record in steps:
+            account = record.account
+            sums["data_wait"] += account.get(Kind.DATA_WAIT, 0.0)
+            sums["host"] += account.get(Kind.HOST, 0.0)
+            sums["real"] += record.step.real_tokens
+            sums["processed"] += record.step.processed_tokens
+            if record.compiled:
+                sums["compile"] += account.get(Kind.COMPILE, 0.0)
+                sums["graphs"] += record.compiled
+                sums["recompiled"] += 1
+            if record.caught_up is not None:
+                sums["known"] += 1
+                sums["caught_up"] += record.caught_up
 
     def stretch(self, row: Mapping[str, Any], machine: MachineSeen, retries: int) -> Stretch:
         """All of this process behind its warm-up, with the machine as it was lately."""
@@ -148,8 +154,8 @@ class Watch:
         numbers = [record.step.number - first for record in self._steps]
         if numbers != list(range(len(numbers))) or "periodic-slow-down" in self.told:
             return
-        seconds = [training(record.account) for record in self._steps]
-        period = find_period(without_work(seconds, [record.step.processed_tokens for record in self._steps]).tolist())
+        tokens = [record.step.processed_tokens for record in self._steps]
+        period = find_period(without_work(self._seconds, tokens).tolist())
         if period is None:
             return
         last = first + len(numbers)

@@ -64,10 +64,9 @@ def continuous_positions(stack: ExitStack) -> None:
 def accumulating(change: Callable[[list[Any]], list[Any]], means: bool = False) -> Put:
     """The loop's accumulation, of other micro-batches or of their means."""
 
-    def wrong(run: Any, step: Any, batches: Iterator[Any]) -> tuple[Tensor, Tensor]:
+    def wrong(run: Any, step: Any, batches: Iterator[Any], whole: int) -> tuple[Tensor, Tensor]:
         every = list(batches)
         counts = [run.objective.counts(run.plan.spans, batch.rows)[0] for batch in step.micro_batches]
-        whole = run.objective.counts(run.plan.spans, step.rows)[0]
         loss, sums = torch.zeros(()), torch.zeros(len(run.objective.sums))
         for number, batch in change(list(enumerate(every))):
             by = counts[number] * len(every) if means else whole

@@ -5,11 +5,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dynotune.measure.beside.beside import Beside
 from dynotune.measure.beside.pauses import Pauses
-from dynotune.measure.beside.seen import MachineSeen, seen
+from dynotune.measure.beside.seen import MachineSeen, quantile, seen
 
 
 def test_memory_and_processors_of_a_process_and_its_workers() -> None:
@@ -143,3 +144,8 @@ sys.stdin.read()"""
     )
     with Beside(program=program) as beside:
         assert beside.between(0.0, 3.0).samples == 1
+
+
+@pytest.mark.parametrize("values", [[0.4], [0.9, 0.1], [0.5, 0.5, 0.2, 0.9, 0.1], [i / 41 for i in range(42)]])
+def test_a_quantile_is_numpys(values: list[float]) -> None:
+    assert quantile(values, 0.95) == pytest.approx(float(np.quantile(values, 0.95)))

@@ -34,7 +34,8 @@ def take(run: Run, max_grad_norm: float, seed: int) -> tuple[dict[str, Any], dic
     trained = {name: p for name, p in run.trainee.model.named_parameters() if p.requires_grad}
     with closing(run.feed.steps(run.plan)) as steps:
         step, batches = next(steps)
-        loss, _ = loop.forward_backward(run, step, batches)
+        counted = run.objective.counts(run.plan.spans, step.rows)[0]
+        loss, _ = loop.forward_backward(run, step, batches, counted)
         for _ in batches:  # what was left of the step stays out of the answer, not out of the feed
             pass
     facts: dict[str, Any] = {"loss": float(loss)}

@@ -57,6 +57,9 @@ class Beside:
 
         self._samples: deque[dict[str, Any]] = deque(maxlen=most)
         self._rest = b""
+        self._head = b"", 0
+        """The file's first line, and what it says."""
+
         self._ended = False
         self._first: dict[str, Any] | None = None
 
@@ -102,9 +105,15 @@ class Beside:
     def between(
         self, begin: float, end: float, trained: Callable[[float, float], bool] = lambda begin, end: True
     ) -> MachineSeen:
-        """What was sampled between two times of `time.perf_counter`. A window between two samples has none. trained: see
-        `seen`."""
+        """What was sampled between two times of `time.perf_counter`, up to now. A window between two samples has none.
+        trained: see `seen`."""
         self.read()
+        return self.known(begin, end, trained)
+
+    def known(
+        self, begin: float, end: float, trained: Callable[[float, float], bool] = lambda begin, end: True
+    ) -> MachineSeen:
+        """The same of what was read last."""
         inside: list[dict[str, Any]] = []
         before: list[dict[str, Any]] = []
         for sample in reversed(self._samples):
@@ -134,7 +143,8 @@ class Beside:
         cuts = self._cut()
         if cuts != self._cuts:  # the file began anew; what is in it again is known by its time
             self._cuts, self._read_from, self._rest = cuts, 0, b""
-        new = os.pread(self._file.fileno(), 2 * self.longest, self._read_from)
+        file = self._file.fileno()
+        new = os.pread(file, max(0, os.fstat(file).st_size - self._read_from), self._read_from)
         if self._cut() != cuts:  # while it was read: the next time has it
             return
         self._read_from += len(new)
@@ -160,10 +170,13 @@ class Beside:
 
     def _cut(self) -> int:
         """How often the file began anew, which its first line says."""
-        try:
-            return int(json.loads(os.pread(self._file.fileno(), 1024, 0).partition(b"\n")[0]).get("cuts", 0))
-        except (ValueError, AttributeError):  # nothing is there yet, or just then
-            return self._cuts
+        head = os.pread(self._file.fileno(), 1024, 0).partition(b"\n")[0]
+        if head != self._head[0]:
+            try:
+                self._head = head, int(json.loads(head).get("cuts", 0))
+            except (ValueError, AttributeError):  # nothing is there yet, or just then
+                return self._cuts
+        return self._head[1]
 
     def others(self, processes: Sequence[int]) -> int:
         """In a container the numbers may be the host's, ours among them: then as many are taken for ours as there are."""

@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from dynotune.measure.beside.sampler import REASONS
 
 SEEN_SHARE = 0.1
@@ -86,7 +84,7 @@ def seen(
         celsius=_mean(inside, "celsius"),
         celsius_max=max(_values(inside, "celsius"), default=None),
         utilisation_mean=_mean(inside, "utilisation"),
-        utilisation_p95=float(np.quantile(busy, 0.95)) if busy else None,
+        utilisation_p95=quantile(busy, 0.95) if busy else None,
         utilisation_low=_low(busy),
         training_samples=len(trains),
         training_utilisation=_mean(within, "utilisation"),
@@ -101,6 +99,15 @@ def seen(
         cpu=_share([one for one in spanned if "busy" in one], "busy", "at"),
         host_available=min(_values(inside, "host_available"), default=None),
     )
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """By a straight line between the two nearest, as numpy's, which takes a tenth of a millisecond for a handful."""
+    ordered = sorted(values)
+    at = share * (len(ordered) - 1)
+    below = int(at)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (at - below) * (ordered[above] - ordered[below])
 
 
 def _low(busy: Sequence[float]) -> float | None:
