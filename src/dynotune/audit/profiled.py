@@ -77,7 +77,8 @@ def _finding(one: "Found", step: float, what: AtStake) -> Finding:
     text, risk, measure = NO_REMEDY, Risk.OPERATIONAL, ""
     if one.remedy is not None:
         setting = f": `{one.remedy.setting}`" if one.remedy.setting else ""
-        text = f"{one.remedy.text[:1].upper()}{one.remedy.text[1:]}{setting}."
+        first = f" To measure it, {one.remedy.first}." if one.remedy.first else ""
+        text = f"{one.remedy.text[:1].upper()}{one.remedy.text[1:]}{setting}.{first}"
         risk, measure = RISKS[one.remedy.kind], one.remedy.command
     facts = {"seconds of a step": one.seconds, "step": step}
     sentence = f"{one.sentence[:1].upper()}{one.sentence[1:].rstrip('.')}."

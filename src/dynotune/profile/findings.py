@@ -73,6 +73,9 @@ class Remedy:
     certain: bool = False
     """Whether `saves` is predicted from rates that were measured, and not just a bound."""
 
+    first: str = ""
+    """What is to be done before `command` measures it; empty where nothing is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

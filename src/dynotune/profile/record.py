@@ -248,8 +248,8 @@ class Record:
     """Of Dynotune's own runs."""
 
     measuring: str = ""
-    """How a change is measured: a command with `{change}` in it (`dynotune bench --config x.yaml --set {change}`). Empty
-    where no command is known to take one, as of a script."""
+    """How a change is measured: a command with `{change}` in it (`dynotune bench --config x.yaml --set {change}`), or of a
+    script beside an edited copy (`dynotune bench -- python a.py :: python a_edited.py`). Empty where none is known."""
 
     own_seconds: Mapping[int, float] = field(default_factory=dict)
     """By rank, what a step takes it without communication and the wait for others (`profile.ranks`); empty: not known."""

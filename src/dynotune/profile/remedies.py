@@ -1,7 +1,9 @@
 """What to do about each finding, in the settings of whoever trained, and about speed-ups that a run of ours goes without."""
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from dynotune.measure.kernel_classes import Work
 from dynotune.model.compiled.expected_gain import why_not_faster
@@ -9,6 +11,15 @@ from dynotune.profile.breakdown import Breakdown
 from dynotune.profile.findings import Finding, Kind, Remedy
 from dynotune.profile.record import Record
 from dynotune.speedups.registry import speedups
+
+BENCH = "dynotune bench -- "
+EDITED = "_edited.py"
+
+_VARIABLE = re.compile(r"[A-Z_]+=\S+")
+"""A setting of the environment, which any command takes."""
+
+NO_EDIT = frozenset({"ranks-wait", "exposed-communication"})
+"""Findings whose advice is no edit of a script, or one by which its steps hold something else."""
 
 WORTH = 1.02
 """A ceiling below it is not worth the reader's time."""
@@ -93,8 +104,9 @@ def remedy(record: Record, name: str, saves: float, step: float) -> Remedy | Non
         if advice is None:
             return None
     text, kind, setting = advice
-    setting = "" if record.trainer == "torch" else setting
-    return Remedy(name, text, kind, setting, _command(record, setting), saves, ceiling(step, saves))
+    setting = "" if record.trainer == "torch" and not _VARIABLE.fullmatch(setting) else setting
+    command, first = _measured_by(record, name, setting)
+    return Remedy(name, text, kind, setting, command, saves, ceiling(step, saves), first=first)
 
 
 def _runs_already(record: Record, setting: str) -> bool:
@@ -159,7 +171,7 @@ def _of_registry(record: Record, breakdown: Breakdown | None) -> list[Remedy]:
                 f"{how}{one.summary.rstrip('.')}",
                 Kind(str(one.kind)),
                 setting,
-                "" if how else _command(record, setting),
+                "" if how else record.measuring.replace("{change}", setting),
                 saves,
                 ceiling(breakdown.seconds, saves),
             )
@@ -174,10 +186,29 @@ def _above(breakdown: Breakdown, work: Work) -> float:
     return row.seconds if row.floor is None or work in (Work.ELEMENTWISE, Work.COPIES) else row.above
 
 
-def _command(record: Record, change: str) -> str:
-    if record.trainer != "dynotune":
-        change = _as_flag(change)
-    return record.measuring.replace("{change}", change) if change and record.measuring else ""
+def _measured_by(record: Record, name: str, setting: str) -> tuple[str, str]:
+    """The command that measures a change, and what is to be done before; empty where there is none."""
+    how = record.measuring
+    if record.trainer == "dynotune":
+        return (how.replace("{change}", setting) if setting else ""), ""
+    start, arms, second = how.partition(" :: ")
+    if not arms:
+        return "", ""
+    if _VARIABLE.fullmatch(setting):
+        return f"{start} :: env {setting} {start.removeprefix(BENCH)}", ""
+    if "{change}" in how:
+        flag = _as_flag(setting)
+        return (how.replace("{change}", flag) if flag else ""), ""
+    if name in NO_EDIT:
+        return "", ""
+    edited = next((Path(word).name for word in shlex.split(second) if word.endswith(EDITED)), "")
+    script = f"{edited.removesuffix(EDITED)}.py"
+    return (how, f"write it into {edited}, a copy of {script} beside it") if edited else ("", "")
+
+
+def edited_name(script: str) -> str:
+    """Of the copy of a script that an edit is measured in."""
+    return f"{script.removesuffix('.py')}{EDITED}"
 
 
 def _as_flag(setting: str) -> str:

@@ -62,7 +62,8 @@ def remedy_in_words(one: Remedy) -> str:
     gain = "any" if one.ceiling == float("inf") else f"{one.ceiling:.2f}x"
     setting = f" ({_text(one.setting)})" if one.setting else ""
     how = f"{most} {gain}" if one.saves > 0 else "no gain in time"
-    return f"{how}, {one.kind}: {_text(one.text)}{setting}"
+    first = f"; to measure it, {_text(one.first)}" if one.first else ""
+    return f"{how}, {one.kind}: {_text(one.text)}{setting}{first}"
 
 
 def _figures(one: Findings) -> Iterator[str]:

@@ -16,6 +16,7 @@ from dynotune.data.printable import printable
 from dynotune.errors import DataError
 from dynotune.profile.ranks import own_seconds
 from dynotune.profile.record import Record, of_plain
+from dynotune.profile.remedies import edited_name
 
 SLOW_RANK = 1.1
 """A rank's own time before it waits for the others cannot be seen here; steps that differ by this much can."""
@@ -49,12 +50,17 @@ def record_of(words: Sequence[str], observed: Sequence[Mapping[str, Any]], notes
 
 
 def measuring(words: Sequence[str]) -> str:
-    """`Record.measuring` of TRL's own command, which takes any setting as a flag. Of a script nothing is known of its flags:
-    empty."""
-    if not any(Path(word).name == "trl" and after in METHODS for word, after in pairwise(words)):
+    """`Record.measuring` of TRL's own command, which takes any setting as a flag. Of a script's flags nothing is known: it
+    is measured beside an edited copy. Empty where it is not plain which word is the script, as behind `-m`."""
+    shown = without_secret_words(words)
+    said = shlex.join(shown)
+    if any(Path(word).name == "trl" and after in METHODS for word, after in pairwise(words)):
+        return f"dynotune bench -- {said} :: {said} {{change}}"
+    scripts = [i for i, word in enumerate(shown) if word.endswith(".py") and not word.startswith("-")]
+    if len(scripts) != 1:
         return ""
-    said = shlex.join(without_secret_words(words))
-    return f"dynotune bench -- {said} :: {said} {{change}}"
+    edited = [edited_name(word) if i == scripts[0] else word for i, word in enumerate(shown)]
+    return f"dynotune bench -- {said} :: {shlex.join(edited)}"
 
 
 def _own(observed: Sequence[Mapping[str, Any]]) -> dict[int, float]:
