@@ -101,7 +101,7 @@ def test_one_may_be_loaded_in_another_way_than_by_importing_a_module(folder: Pat
 
 def test_one_that_hangs_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accelerators, "SECONDS", 2)
-    fake(folder, "import time\ndef answer(): time.sleep(60)")
+    fake(folder, "import time\ndef answer(): time.sleep(3600)")
     assert tried() == Outcome("fake", "does not work here", None, "no answer within 2 s")
 
 

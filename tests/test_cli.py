@@ -16,6 +16,7 @@ from dynotune.config.dpo import DPOConfig
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
 from dynotune.train.outside.signals import StoppedError
+from tests.audit.speed import slower
 
 HEAVY = ("torch", "transformers", "datasets", "pyarrow", "peft", "pydantic", "numpy")
 
@@ -26,7 +27,7 @@ def dynotune(*words: str, **env: str) -> "subprocess.CompletedProcess[str]":
         [sys.executable, "-m", "dynotune", *words],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
         env={**os.environ, "COLUMNS": "100", **env},
     )
@@ -44,20 +45,20 @@ class TestStart:
             spent = after.children_user + after.children_system - before.children_user - before.children_system
             best = min(best, spent)
             assert done.returncode == 0
-        assert 0 < best < 0.5 * float(os.environ.get("DYNOTUNE_TEST_SLOWNESS", "2"))
+        assert 0 < best < 0.5 * float(os.environ.get("DYNOTUNE_TEST_SLOWNESS", "2")) * slower()
 
     @pytest.mark.parametrize("code", ["import dynotune", "import dynotune.cli; dynotune.cli.run(['--help'])"])
     def test_nothing_heavy_is_imported(self, code: str) -> None:
         """Import time cannot creep back in, on any machine."""
         check = f"{code}; import sys; print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
-        done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=300, check=True)
         assert done.stderr.strip() == "[]"
 
     def test_the_configuration_alone_imports_no_framework(self) -> None:
         """Checking a configuration needs neither PyTorch nor transformers."""
         heavy = "[m for m in ('torch', 'transformers', 'huggingface_hub', 'datasets') if m in sys.modules]"
         check = f"import sys, dynotune; dynotune.SFTConfig(); print({heavy})"
-        done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=300, check=True)
         assert done.stdout.strip() == "[]"
 
     def test_package_exports(self) -> None:
@@ -170,7 +171,7 @@ class TestExitCodes:
             reader, writer = os.pipe()
             os.close(reader)
             command = [sys.executable, "-m", "dynotune", *words.split()]
-            done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+            done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=300, check=False)
             os.close(writer)
             assert done.stderr == ""
             assert done.returncode in codes
@@ -217,7 +218,7 @@ class TestInterrupt:
         # A test run in the background of a shell hands down an ignored SIGINT, which Python would leave ignored.
         code += "signal.signal(signal.SIGINT, signal.default_int_handler); sys.argv[1:] = ['env']; "
         code += f"e.collect = lambda **k: (os.kill(os.getpid(), {int(number)}), time.sleep(0.1), sys.exit(7)); c.main()"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == (7 if number == signal.SIGUSR1 else 128 + number)
         assert "Traceback" not in done.stderr
         assert (number == signal.SIGUSR1) == ("interrupted" not in done.stderr)

@@ -98,7 +98,7 @@ def test_a_hostile_model_and_data_stay_text(hostile: Path, words: list[str]) -> 
             [sys.executable, "-m", "dynotune", *words, "--model_name_or_path", str(hostile / "model"),
              "--dataset_name", str(hostile / "data.jsonl"), "--output_dir", str(hostile / f"run{len(more)}"), "--use_cpu",
              "--on_bad_row", "skip", *more],
-            capture_output=True, env={**os.environ, "DYNOTUNE_CACHE": str(hostile / "cache"), "COLUMNS": "120"}, timeout=200,
+            capture_output=True, env={**os.environ, "DYNOTUNE_CACHE": str(hostile / "cache"), "COLUMNS": "120"}, timeout=600,
         )  # fmt: skip
         seen += (done.stdout + done.stderr).decode("utf-8", "replace")
         assert done.returncode in (0, 2), seen[-3000:]

@@ -187,7 +187,7 @@ def test_a_process_ends_with_whoever_started_it(config: SFTConfig, tmp_path: Pat
     hand._orders.close()
     hand._answers.close()
     hand._speaking.close()
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     assert process.poll() is not None

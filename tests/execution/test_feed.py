@@ -49,7 +49,7 @@ class Watched(PlainPath):
         self.threads.add(threading.current_thread().name)
         return super().host_batch(documents, tokens, pin)
 
-    def wait_for(self, count: int, timeout: float = 10) -> bool:
+    def wait_for(self, count: int, timeout: float = 120) -> bool:
         with self.changed:
             return self.changed.wait_for(lambda: len(self.made) >= count, timeout)
 

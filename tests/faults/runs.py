@@ -83,7 +83,7 @@ def server(errors: IO[str], **environment: str) -> Iterator[Server]:
     finally:
         assert process.stdin is not None
         process.stdin.close()
-        process.wait(timeout=60)
+        process.wait(timeout=300)
 
 
 @dataclass

@@ -127,10 +127,11 @@ def _raise_too_long(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise `TooLongError` in the code that runs; a call in C that never comes back ends the process with a traceback."""
+    """Raise `TooLongError` in the code that runs; a call in C that never comes back ends the process with a traceback, after
+    a time within which any host gets to the exception."""
     before = signal.signal(signal.SIGALRM, _raise_too_long)
     signal.setitimer(signal.ITIMER_REAL, seconds)
-    faulthandler.dump_traceback_later(4 * seconds, exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(4 * seconds + 120, exit=True, file=sys.__stderr__)
     try:
         yield
     finally:

@@ -53,7 +53,7 @@ def test_mutated_files_are_taken_or_refused_in_words(kind: str, tmp_path: Path) 
     """In a process of its own, whose memory is bounded: what ends a process ends that one."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.fuzz.campaign", kind, "--cases", str(CASES[kind])],
-        cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True, errors="replace", timeout=900,
+        cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True, errors="replace", timeout=1800,
     )  # fmt: skip
     told = f"{done.stdout[-8000:]}\n{done.stderr[-3000:]}"
     assert done.returncode == 0, told
@@ -126,7 +126,7 @@ def test_the_judge_finds_memory_that_grows(tmp_path: Path) -> None:
         f" judge.judge(verdict, 'case', lambda: len(bytes(bytearray(400 << 20))), Path({str(tmp_path)!r}), 20);"
         " print(verdict.defects)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert "grew by" in done.stdout, done.stderr
 
 
@@ -136,7 +136,7 @@ def cli(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
         cwd=folder,
         env=environment(folder),
         capture_output=True,
-        timeout=120,
+        timeout=600,
     )
 
 
@@ -177,7 +177,7 @@ def test_atheris_finds_nothing(kind: str, tmp_path: Path) -> None:
     pytest.importorskip("atheris", reason="atheris is not installed here: it has wheels for some systems only")
     done = subprocess.run(
         [sys.executable, "-m", "tests.fuzz.coverage_guided", kind, "-max_total_time=3"],
-        cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True, errors="replace", timeout=300,
+        cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True, errors="replace", timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "DONE" in done.stderr, done.stderr[-1000:]

@@ -6,7 +6,8 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,14 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.parallel.work"])
 
 
-def free_port() -> int:
+@contextmanager
+def held_port() -> Iterator[int]:
+    """A port that nobody else is given meanwhile: it is bound, but nobody listens, so that who reuses addresses, as a store
+    does, can listen at it. One that was only looked up may be another process's by the time that it is needed."""
     with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+        yield int(one.getsockname()[1])
 
 
 def on_ranks(
@@ -27,17 +32,29 @@ def on_ranks(
     work: Callable[..., None],
     *args: Any,
     folder: Path,
-    seconds: float = 90.0,
+    seconds: float = 300.0,
     check: bool = True,
     store: bool = False,
 ) -> Sequence[int | None]:
     """Run `work(*args)` in `world` processes as torchrun starts them. Returns their exit codes.
 
     What rank n prints is in `folder/out-n`. check: all of them end well, or the test fails with what they said. store: the
-    ranks meet at one that outlives them, as torchrun keeps it, and not at the first rank's.
+    ranks meet at one that outlives them, as torchrun keeps it, and not at the first rank's. seconds: after which they are
+    taken to hang, on however busy a host.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    port = free_port()
+    with held_port() as port:
+        codes, hanging = _ended(world, port, work, args, folder, seconds, store)
+    if check or hanging:
+        said = "\n".join(f"--- rank {rank}\n{(folder / f'out-{rank}').read_text()[-3000:]}" for rank in range(world))
+        assert codes == [0] * world, f"{codes}, hanging: {hanging}\n{said}"
+    return codes
+
+
+def _ended(
+    world: int, port: int, work: Callable[..., None], args: Sequence[Any], folder: Path, seconds: float, store: bool
+) -> tuple[Sequence[int | None], int]:
+    """Exit codes, and how many had to be ended."""
     kept = dist.TCPStore("127.0.0.1", port, None, is_master=True, wait_for_workers=False) if store else None
     started = [
         CONTEXT.Process(
@@ -54,11 +71,7 @@ def on_ranks(
     for one in hanging:
         one.kill()
         one.join()
-    codes = [one.exitcode for one in started]
-    if check or hanging:
-        said = "\n".join(f"--- rank {rank}\n{(folder / f'out-{rank}').read_text()[-3000:]}" for rank in range(world))
-        assert codes == [0] * world, f"{codes}, hanging: {len(hanging)}\n{said}"
-    return codes
+    return [one.exitcode for one in started], len(hanging)
 
 
 def _start(

@@ -1,6 +1,5 @@
 """A run whose ranks see different things of themselves."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -8,22 +7,26 @@ import pytest
 from rich.console import Console
 
 from dynotune.execution.feed import Documents
+from dynotune.measure import clock
 from dynotune.measure.signs import record as limits
 from dynotune.measure.signs import steps as signs
+from dynotune.train import meter
 from tests.parallel import work
+from tests.told_time import told_time
 
 STEPS, SLOW = 40, 0.1
 
 
 def slow_loader(folder: Path, victims: tuple[int, ...]) -> None:
-    """The loader of `victims` takes a tenth of a second for each micro-batch."""
+    """The loader of `victims` is told to take a tenth of a second for each micro-batch."""
     at: Any = Documents.at
 
     def slowly(self: Documents, rows: Any) -> Any:
-        time.sleep(SLOW if work.rank() in victims else 0.0)
+        told.sleep(SLOW if work.rank() in victims else 0.0)
         return at(self, rows)
 
     with pytest.MonkeyPatch.context() as patch:
+        told = told_time(patch, clock, meter)  # a busy host makes everybody's loader slow
         patch.setattr(Documents, "at", slowly)
         for module in (limits, signs):
             patch.setattr(module, "LEAST_SECONDS", 0.5)

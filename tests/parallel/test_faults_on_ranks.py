@@ -60,7 +60,7 @@ def test_an_evaluation_that_lacks_memory_on_one_rank_counts_every_document_once(
 
 @pytest.mark.parametrize("victim", [0, 1])
 def test_memory_that_one_rank_lacks_in_the_optimizer_ends_all(tmp_path: Path, victim: int) -> None:
-    codes = on_ranks(2, faulty.short_in_the_optimizer, tmp_path, victim, folder=tmp_path, check=False, seconds=60)
+    codes = on_ranks(2, faulty.short_in_the_optimizer, tmp_path, victim, folder=tmp_path, check=False)
     assert list(codes) == [2, 2]
     assert "out of memory in optimizer at step 2" in (tmp_path / f"out-{victim}").read_text()
 

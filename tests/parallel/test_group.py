@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +55,8 @@ def test_a_hung_rank_ends_the_job_with_its_step_and_stack(tmp_path: Path, victim
 
 
 def test_an_error_on_one_rank_is_said_once_and_ends_all(tmp_path: Path) -> None:
-    began = time.monotonic()
     codes = on_ranks(2, work.fails_alone, tmp_path, folder=tmp_path, check=False)
-    assert list(codes) == [2, 2]
-    assert time.monotonic() - began < 30
+    assert list(codes) == [2, 2], "and not that of a rank that waits for the other one and is taken to hang"
     assert "rank 1 ends the run:" in said(tmp_path, 1)
     assert "nothing" in said(tmp_path, 1)
     assert "Traceback" not in said(tmp_path, 0)

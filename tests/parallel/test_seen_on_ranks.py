@@ -20,7 +20,7 @@ def lines(run: Path, name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(("victims", "said"), [((1,), "warning: rank 1: data-bound: "), ((0, 1), "data-bound: ")])
 def test_a_loader_that_is_slow_on_any_rank_is_said_once(tmp_path: Path, victims: tuple[int, ...], said: str) -> None:
-    on_ranks(2, seen.slow_loader, tmp_path, victims, folder=tmp_path, seconds=300.0)
+    on_ranks(2, seen.slow_loader, tmp_path, victims, folder=tmp_path)
     out = [(tmp_path / f"out-{rank}").read_text() for rank in (0, 1)]
     assert out[0].count("data-bound: ") == 1
     assert said in out[0]
@@ -35,7 +35,7 @@ def test_a_loader_that_is_slow_on_any_rank_is_said_once(tmp_path: Path, victims:
 
 def test_ranks_without_a_cause_say_nothing(tmp_path: Path) -> None:
     """The control."""
-    on_ranks(2, seen.slow_loader, tmp_path, (), folder=tmp_path, seconds=300.0)
+    on_ranks(2, seen.slow_loader, tmp_path, (), folder=tmp_path)
     assert not [one for one in lines(tmp_path / "run", "warnings.jsonl") if one["name"] == "data-bound"]
 
 

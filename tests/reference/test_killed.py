@@ -52,7 +52,7 @@ def test_killed_in_the_middle(tmp_path: Path, kills: int) -> None:
     for kill in range(kills):
         running = process(tmp_path, 0.02)
         before = len(list(folder.glob("*.segment"))) if folder.exists() else 0
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not folder.exists() or len(list(folder.glob("*.segment"))) < before + 5 + kill:
             assert running.poll() is None, "it ended before it was killed"
             assert time.monotonic() < deadline
@@ -70,7 +70,7 @@ def test_killed_in_the_middle(tmp_path: Path, kills: int) -> None:
 def test_three_processes_at_once(tmp_path: Path) -> None:
     running = [process(tmp_path, 0.002) for _ in range(3)]
     for one in running:
-        out, _ = one.communicate(timeout=120)
+        out, _ = one.communicate(timeout=600)
         assert one.returncode == 0
         assert out.startswith("begun")
     pairs = many(COUNT)

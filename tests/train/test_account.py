@@ -35,6 +35,7 @@ from dynotune.train.own_cost import OwnCost
 from dynotune.train.progress import ProgressDisplay
 from dynotune.train.state import Progress, Trainee
 from dynotune.train.watch import Watch
+from tests.audit.speed import slower
 from tests.tiny import chats
 
 
@@ -190,7 +191,7 @@ def test_no_step_waits_for_a_gpu_and_measuring_it_costs_microseconds(monkeypatch
         meter.now(Kind.OPTIMIZER)
         meter.add(step, 0.1, vector)
     own = meter.own_seconds / 40
-    assert 0 < own < 1e-3, "processor time; what a step costs is said in each row"
+    assert 0 < own < 1e-3 * slower(), "processor time; what a step costs is said in each row"
     assert len(meter.steps) == 40
     with pytest.raises(AssertionError, match="waited"):
         float(vector[0])  # the control: it would have been seen
@@ -379,7 +380,7 @@ def test_the_cost_of_measuring_is_below_200_microseconds_a_step(tmp_path: Path) 
                 journal.take(window)
         took.append(1e6 * (time.thread_time() - began) / 10)
     watch.end()
-    assert min(took) < 200
+    assert min(took) < 200 * slower()
     stated = [row["meter_microseconds_per_step"] for row in rows]
     assert len(stated) == len(took)
-    assert 0.5 < median(stated) / median(took) < 2, "what is stated is what it costs, looks for periods too"
+    assert 1 / 3 < median(stated) / median(took) < 3, "what is stated is what it costs, looks for periods too"

@@ -41,7 +41,7 @@ class Fake(GeneralTracker):
 
     def log(self, values: dict[str, Any], step: int | None = None, **_: Any) -> None:
         if Fake.behaviour == "hangs":
-            Fake.hold.wait(30)
+            Fake.hold.wait(600)
         if Fake.behaviour == "breaks":
             raise ConnectionError("server\nwent away")
         Fake.lines.append((values, step or 0))
@@ -103,7 +103,7 @@ def test_a_tracker_that_hangs_neither_slows_training_nor_the_end(
     for step in range(1, 31):
         trackers.log({"loss": 1.0}, step)
     trackers.finish(seconds=0.2)
-    assert time.monotonic() - begin < 15  # the fake one hangs for 30 s at every line
+    assert time.monotonic() - begin < 300  # the fake one hangs for 600 s at every line
     assert "more than 10 lines wait for it" in said[0]
     assert "did not finish in time: 10 log lines were not sent" in said[1]
 
@@ -121,7 +121,7 @@ lane.log({"loss": 1.0}, 1)
 import time
 lane.finish(time.monotonic() + 0.1)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "fake did not finish in time: 1 log lines were not sent" in done.stdout
 

@@ -3,7 +3,6 @@
 import gc
 import io
 import json
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,19 +13,20 @@ from rich.console import Console
 from transformers import TrainerCallback
 
 from dynotune.execution.feed import Documents
+from dynotune.measure import clock
 from dynotune.measure.beside.seen import MachineSeen, seen
 from dynotune.measure.device_memory import PhasePeaks
-from dynotune.measure.signs import record as limits
-from dynotune.measure.signs import steps as signs
 from dynotune.measure.signs.record import Sign
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.plan import Step
+from dynotune.train import meter
 from dynotune.train.meter import StepRecord, WindowRecord
 from dynotune.train.surroundings import Surroundings
 from dynotune.train.watch import Watch
 from tests.measure.beside.test_seen import recorded
 from tests.measure.test_device_memory import Device
 from tests.tiny import chats
+from tests.told_time import ToldTime, told_time
 
 
 def window(numbers: range, account: Any, **more: Any) -> WindowRecord:
@@ -152,13 +152,19 @@ def test_a_cycle_every_50_steps_is_told_with_what_has_it(heard: tuple[Watch, lis
     assert f"with {what}" in sign.figure
 
 
-def test_a_slow_loader_is_told_in_a_real_run_and_kept(run_tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "LEAST_SECONDS", 0.1)
-    monkeypatch.setattr(signs, "LEAST_SECONDS", 0.1)
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> ToldTime:
+    """A busy host makes every loader slow."""
+    return told_time(monkeypatch, clock, meter)
+
+
+def test_a_slow_loader_is_told_in_a_real_run_and_kept(
+    run_tiny: Any, told: ToldTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     at: Any = Documents.at
 
     def slowly(self: Documents, rows: Any) -> Any:
-        time.sleep(0.1)
+        told.sleep(0.5)
         return at(self, rows)
 
     monkeypatch.setattr(Documents, "at", slowly)
@@ -171,13 +177,14 @@ def test_a_slow_loader_is_told_in_a_real_run_and_kept(run_tiny: Any, monkeypatch
     assert "prefetch" in next(one["remedy"] for one in kept if one["name"] == "data-bound")
 
 
-def test_a_run_without_a_cause_says_nothing_of_it(run_tiny: Any) -> None:
+def test_a_run_without_a_cause_says_nothing_of_it(run_tiny: Any, told: ToldTime) -> None:
     """The control; and nothing that listens is left behind."""
     before = list(gc.callbacks)
     console = Console(width=200, record=True, file=io.StringIO())
-    run = run_tiny(max_steps=12, logging_steps=4, console=console)
+    run = run_tiny(max_steps=20, logging_steps=5, speedups={"prefetch": "off"}, console=console)
     assert "data-bound" not in console.export_text()
-    assert not (run.folder / "warnings.jsonl").exists()
+    kept = (run.folder / "warnings.jsonl").read_text().splitlines()
+    assert [json.loads(line)["name"] for line in kept] == ["fill-low"], "a tiny run's micro-batches are hardly filled"
     assert gc.callbacks == before
 
 
@@ -203,11 +210,11 @@ def test_what_happened_in_steps_that_are_not_kept_is_forgotten(heard: tuple[Watc
 
 
 @pytest.mark.long
-def test_a_callback_that_is_slow_now_and_then_is_told_as_host(run_tiny: Any) -> None:
+def test_a_callback_that_is_slow_now_and_then_is_told_as_host(run_tiny: Any, told: ToldTime) -> None:
     class Slow(TrainerCallback):
         def on_step_begin(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
             if state.global_step % 8 == 7:
-                time.sleep(0.3)
+                told.sleep(0.3)
 
     console = Console(width=300, record=True, file=io.StringIO())
     run_tiny(max_steps=80, logging_steps=80, rows=chats(16), callbacks=[Slow()], console=console)

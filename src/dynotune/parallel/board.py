@@ -80,11 +80,11 @@ class Board:
     def is_done(self, name: str) -> bool:
         return self._read(f"done/{name}") is not None
 
-    def silent(self, seconds: float = 6 * MOVES) -> list[int]:
-        """Ranks whose beat does not move for so long: they were killed, or stopped."""
+    def silent(self, looks: int = 12) -> list[int]:
+        """Ranks whose beat does not move in so many looks, two for each beat: they were killed, or stopped. What holds up
+        the whole machine takes one of the looks and no more, however long it lasts."""
         before = self.beats()
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        for _ in range(looks):
             time.sleep(MOVES / 2)
             after = self.beats()
             still = [r for r in range(self.world) if r != self.rank and after[r] == before[r]]

@@ -98,7 +98,7 @@ def gone(pid: int) -> bool:
 
 
 def settled(pid: int) -> bool:
-    until = time.perf_counter() + 60
+    until = time.perf_counter() + 120
     while not gone(pid) and time.perf_counter() < until:
         time.sleep(0.01)
     return gone(pid)
@@ -114,8 +114,8 @@ def test_ctrl_c_ends_the_command_and_its_children(tmp_path: Path) -> None:
     left = tmp_path / "pid"
     code = (
         "import subprocess, sys, time; from pathlib import Path\n"
-        "child = subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(60)'])\n"
-        f"Path({str(left)!r}).write_text(str(child.pid)); time.sleep(60)"
+        "child = subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(3600)'])\n"
+        f"Path({str(left)!r}).write_text(str(child.pid)); time.sleep(3600)"
     )
 
     def interrupt() -> None:

@@ -20,7 +20,7 @@ def main() -> int:
         sys.stderr.write(f"loading\n{asked['fails']}\n")
         return 1
     if "leaves" in asked:
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
         Path(asked["leaves"]).write_text(str(child.pid))
     spread = random.Random(f"{asked.get('seed', 0)} {os.getpid()}").uniform(0.99, 1.01)
     time.sleep(asked.get("seconds", 0.0) * spread)

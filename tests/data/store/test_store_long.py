@@ -90,7 +90,7 @@ def test_many_at_once_build_once(tmp_path: Path, cache: Path) -> None:
         print(loaded.examples.digest(), loaded.store)
     """
     builders = [start(script) for _ in range(4)]
-    said = [builder.communicate(timeout=180) for builder in builders]
+    said = [builder.communicate(timeout=600) for builder in builders]
     assert [builder.returncode for builder in builders] == [0] * 4, said
     lines = [out.splitlines()[-1] for out, _ in said]
     assert len({line.split()[0] for line in lines}) == 1
@@ -108,7 +108,7 @@ def test_a_real_limit_on_what_can_be_written_means_memory(tmp_path: Path, cache:
         loaded = load(Path({str(data)!r}))
         print(len(loaded.examples), loaded.store)
     """)
-    out, error = builder.communicate(timeout=120)
+    out, error = builder.communicate(timeout=600)
     assert re.match(r"2000 not kept in .*File too large\); tokenised in memory", out), (out, error)
     assert not list(cache.rglob(MANIFEST))
 
@@ -152,10 +152,10 @@ def test_two_million_rows_are_built_and_opened_in_bounded_memory(tmp_path: Path,
         )
         assert writer.finish(manifest, folder / "store"), writer.failure
         built = peak()
-        t = time.perf_counter()
+        t = time.process_time()
         manifest = Manifest.read(folder / "store")
         examples = open_store(folder / "store", manifest, in_memory=False)
-        opened = time.perf_counter() - t
+        opened = time.process_time() - t
         # what a run does with it before its first step
         counts = examples.label_counts(np.minimum(examples.starts + 1, examples.ends), examples.ends)
         status = Path("/proc/self/status").read_text()
@@ -165,7 +165,7 @@ def test_two_million_rows_are_built_and_opened_in_bounded_memory(tmp_path: Path,
             "told": manifest.label_tokens, "start": start, "built": built, "opened_s": opened, "anonymous": anonymous,
         }))
     """)
-    out, error = builder.communicate(timeout=170)
+    out, error = builder.communicate(timeout=600)
     assert builder.returncode == 0, error
     told = json.loads(out.splitlines()[-1])
     assert told["rows"] == 2_000_000
@@ -192,7 +192,7 @@ def test_many_rows_go_from_a_file_to_a_store_in_bounded_memory(tmp_path: Path, c
             assert loaded.store.startswith("built: first time"), loaded.store
             print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         """)
-        out, error = builder.communicate(timeout=170)
+        out, error = builder.communicate(timeout=600)
         assert builder.returncode == 0, error
         peaks.append(float(out.splitlines()[-1]))
     assert peaks[1] - peaks[0] < 50_000 * tokens * 4 / 2 / 1e6, peaks

@@ -47,7 +47,7 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Copy]]:
     yield made
     for one in made:
         one.kill()
-        assert one.wait(10) is not None
+        assert one.wait(120) is not None
         one.stdout.close()
 
 
@@ -65,7 +65,7 @@ def test_a_copy_answers_and_ends(alone: None, copies: list[Copy]) -> None:
         results.flush()
 
     assert told(work) == f"{before} True".encode()
-    assert copies[0].wait(10) == 0
+    assert copies[0].wait(120) == 0
 
 
 def test_a_process_with_a_thread_of_python_is_not_copied(copies: list[Copy]) -> None:
@@ -151,7 +151,7 @@ def test_a_copy_that_fails_says_so_and_ends_with_one(alone: None, copies: list[C
         raise RuntimeError("planted")
 
     assert told(work) == b""
-    assert copies[0].wait(10) == 1
+    assert copies[0].wait(120) == 1
     assert "planted" in capfd.readouterr().err
 
 
@@ -161,7 +161,7 @@ def test_who_waits_in_vain_is_told(alone: None, copies: list[Copy]) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         one.wait(0.05)
     one.kill()
-    assert one.wait(10) == -signal.SIGKILL
+    assert one.wait(120) == -signal.SIGKILL
 
 
 def test_what_waits_to_be_printed_is_printed_once(tmp_path: Path) -> None:

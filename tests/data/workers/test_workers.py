@@ -113,21 +113,27 @@ def test_processes_take_over_from_threads_without_a_trace(
     taken: list[int] = []
     real = Pool.submit
     monkeypatch.setattr(Pool, "submit", lambda self, rows: taken.append(1) or real(self, rows))
-    monkeypatch.setattr(module._Threads, "submit", slowly(module._Threads.submit))
+    pools: list[Pool] = []
+    enter, by_threads = Pool.__enter__, module._Threads.submit
+
+    def entered(self: Pool) -> Pool:
+        pools.append(self)
+        return enter(self)
+
+    def when_programs_are_up(self: Any, rows: Any) -> Any:
+        until = time.monotonic() + 300
+        while not pools[0].is_up and time.monotonic() < until:
+            time.sleep(0.05)
+        return by_threads(self, rows)
+
+    monkeypatch.setattr(Pool, "__enter__", entered)
+    monkeypatch.setattr(module._Threads, "submit", when_programs_are_up)
     monkeypatch.setattr(module, "usable_cores", lambda: 5)
     monkeypatch.setattr(module, "WORTH_STARTING", -1.0)
     both = load(data, token_cache="off")
     monkeypatch.undo()
     assert 0 < len(taken) < 40
     assert same(both, load(data, token_cache="off", dataset_num_proc=1))
-
-
-def slowly(submit: Any) -> Any:
-    def slow(self: Any, rows: Any) -> Any:
-        time.sleep(0.5)
-        return submit(self, rows)
-
-    return slow
 
 
 def test_what_cannot_travel_stays_here_and_is_said(tmp_path: Path, programs: None) -> None:
@@ -274,9 +280,12 @@ def test_a_worker_that_is_killed_is_named_by_its_signal_and_none_is_left(
 
 
 @pytest.mark.skipif(not pool.FORKS, reason="no fork here")
-def test_processor_time_of_workers_counts_as_that_of_children(tmp_path: Path, way: str) -> None:
+def test_processor_time_of_workers_counts_as_that_of_children(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import resource
 
+    monkeypatch.setattr(pool, "PATIENCE", 120.0)
     letters = random.Random(0)
     words = (
         "".join(letters.choices("abcdefghij", k=12)) for _ in iter(int, 1)
@@ -337,7 +346,7 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path, made_by: str) 
         assert parent.stdout.readline() == "works\n"
         assert len(processes_of(group)) == 3
         parent.kill()
-    until = time.monotonic() + 10
+    until = time.monotonic() + 120
     while processes_of(group) and time.monotonic() < until:
         time.sleep(0.05)
     assert processes_of(group) == []

@@ -15,7 +15,7 @@ import pytest
 from dynotune.profile.foreign.protocol import VARIABLE
 from dynotune.profile.foreign.run import outside
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds for what takes one on an idle machine."""
 
 PROFILE = """

@@ -28,9 +28,16 @@ AFTER = {"step_begin": 4, "pre_optimizer_step": 5}
 
 @pytest.fixture(autouse=True)
 def _handlers_are_put_back() -> Iterator[None]:
+    """Of a process that ignores none of them: a shell hands down an ignored SIGINT to what it starts in the background."""
+    of_the_tests = {one: signal.signal(one, signal.SIG_DFL) for one in HEARD}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     before = [signal.getsignal(one) for one in HEARD]
-    yield
-    assert [signal.getsignal(one) for one in HEARD] == before
+    try:
+        yield
+        assert [signal.getsignal(one) for one in HEARD] == before
+    finally:
+        for one, handler in of_the_tests.items():
+            signal.signal(one, handler)
 
 
 class Send(TrainerCallback):
@@ -87,8 +94,9 @@ def test_without_checkpoints_one_is_saved_all_the_same(run_tiny: Any, tmp_path: 
     assert run_tiny(max_steps=6, resume_from_checkpoint=True).steps == 6
 
 
-def test_an_echo_is_no_second_signal(run_tiny: Any) -> None:
+def test_an_echo_is_no_second_signal(run_tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C reaches the whole group, and `uv run`, `torchrun` and others pass it on once more."""
+    monkeypatch.setattr(signals, "ECHO", 600.0)
     with pytest.raises(Interrupted):
         run_tiny(callbacks=[Send("pre_optimizer_step", 4, signal.SIGINT, signal.SIGINT)], **EVERYTHING)
 

@@ -23,6 +23,9 @@ from dynotune.measure.beside.seen import MachineSeen, seen
 LONGEST_START = 10.0
 """Seconds."""
 
+LONGEST_END = 5.0
+"""Seconds."""
+
 MOST = 100_000
 """Samples that are kept, the latest: three hours of a bench."""
 
@@ -83,11 +86,11 @@ class Beside:
     def end(self) -> None:
         """Stop it."""
         try:
-            self._process.communicate(timeout=5)  # closes its standard input, at which it ends
+            self._process.communicate(timeout=LONGEST_END)  # closes its standard input, at which it ends
         except subprocess.TimeoutExpired:  # a driver that does not answer
             self._process.kill()
             with suppress(subprocess.TimeoutExpired):  # within the driver it hears of that only when the driver answers
-                self._process.communicate(timeout=5)
+                self._process.communicate(timeout=LONGEST_END)
         self._file.close()
 
     def __enter__(self) -> Self:
