@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, nullcontext
 from typing import Any
 
@@ -13,6 +14,7 @@ from dynotune.config.keys.batch import BatchConfig
 from dynotune.config.keys.objective import SFTObjectiveConfig
 from dynotune.data.examples import Example, Examples
 from dynotune.data.rows import Place
+from dynotune.execution import feed as module
 from dynotune.execution.feed import Documents, Feed
 from dynotune.execution.path import Document, HostBatch
 from dynotune.execution.plain import PlainPath
@@ -143,8 +145,14 @@ def test_a_step_whose_batches_were_not_all_taken_is_a_defect_that_is_seen() -> N
         next(steps)
 
 
-def test_waiting_for_a_batch_is_counted_and_not_waiting_is_not() -> None:
+def test_waiting_for_a_batch_is_counted_and_not_waiting_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     plan, documents = a_plan()
+    made: list[Future[Any]] = []
+
+    class Kept(ThreadPoolExecutor):
+        def submit(self, *args: Any, **more: Any) -> Any:
+            made.append(super().submit(*args, **more))
+            return made[-1]
 
     class Slow(PlainPath):
         def host_batch(self, documents: Sequence[Document], tokens: int, pin: bool) -> HostBatch:
@@ -155,12 +163,13 @@ def test_waiting_for_a_batch_is_counted_and_not_waiting_is_not() -> None:
     _ = [list(batches) for _, batches in feed.steps(plan)]
     assert feed.wait_seconds > 0.05
 
+    monkeypatch.setattr(module, "ThreadPoolExecutor", Kept)
     path = Watched()
     feed = Feed(documents, path, torch.device("cpu"), ahead=1000)
     steps = feed.steps(plan)
     _, batches = next(steps)
     assert path.wait_for(len(plan.rows))  # all are made before the first is taken
-    threading.Event().wait(0.05)
+    assert not wait(made, 120).not_done
     list(batches)
     _ = [list(batches) for _, batches in steps]
     assert feed.wait_seconds == 0

@@ -220,9 +220,9 @@ class Together(Ranks):
 
     def gather(self, value: Any) -> list[Any]:
         self.board[self.rank] = json.dumps(value)
-        self.barrier.wait(20)
+        self.barrier.wait(300)
         told = [json.loads(text) for text in self.board]
-        self.barrier.wait(20)
+        self.barrier.wait(300)
         return told
 
     def agree(self, *flags: bool) -> tuple[bool, ...]:

@@ -50,7 +50,7 @@ def test_killed_in_the_middle(tmp_path: Path, kills: int) -> None:
     pairs = many(COUNT)
     folder = cache(tmp_path).folder
     for kill in range(kills):
-        running = process(tmp_path, 0.02)
+        running = process(tmp_path, 0.2)
         before = len(list(folder.glob("*.segment"))) if folder.exists() else 0
         deadline = time.monotonic() + 300
         while not folder.exists() or len(list(folder.glob("*.segment"))) < before + 5 + kill:

@@ -200,7 +200,8 @@ def _keep(number: int) -> None:
         one.keep_failure(f"toy_{number}_{i}", "x" * 1000)
 
 
-def test_processes_that_write_at_the_same_time_lose_nothing() -> None:
+def test_processes_that_write_at_the_same_time_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOCK_SECONDS", 300)
     with multiprocessing.get_context("fork").Pool(4) as pool:
         pool.map(_keep, range(4))
     one = remembered()

@@ -25,7 +25,7 @@ class FakeHub:
     def _do(self, call: str, **arguments: Any) -> Any:
         self.calls.append((call, arguments))
         if self.hold:
-            self.hold.wait(10)
+            self.hold.wait(600)
         if call in self.errors:
             raise self.errors[call]
         return SimpleNamespace(commit_url="https://hub/commit/1")

@@ -123,7 +123,7 @@ def test_a_rendering_that_fills_the_memory_is_stopped(monkeypatch: pytest.Monkey
 
 def test_the_bounds_are_what_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: without the watch, a long rendering goes on to its end."""
-    long = "{% for i in range(9999) %}{% for j in range(199) %}{% endfor %}{% endfor %}done"
+    long = "{% for i in range(49999) %}{% for j in range(199) %}{% endfor %}{% endfor %}done"
     monkeypatch.setattr(bounds, "LONGEST", 0.0)
     monkeypatch.setattr(bounds, "_LOOKS", 0.01)
     watch: Any = bounds._Watch()

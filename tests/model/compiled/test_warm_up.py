@@ -1,6 +1,5 @@
 """Promise: before the first step every token count is compiled once, and both ways are measured; nothing stays behind."""
 
-import time
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import torch
 
 from dynotune.model.attention.install import installed_in
 from dynotune.model.compiled import Regions, compile_layers
+from dynotune.model.compiled import warm_up as module
 from dynotune.model.compiled.warm_up import TIMED, dummy_run, warm_up
 from tests.model.compiled.steps import batch_of, compiled, families_of, gradients, model_of
 
@@ -16,13 +16,17 @@ def regions_of_nothing() -> Regions:
     return compile_layers({})
 
 
-def test_the_largest_first_and_the_compared_one_both_ways() -> None:
+def test_the_largest_first_and_the_compared_one_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     regions = regions_of_nothing()
     calls: list[tuple[int, bool]] = []
+    now = 100.0
 
     def run(tokens: int) -> None:
+        nonlocal now
         calls.append((tokens, regions.paused))
-        time.sleep(0.002 if regions.paused else 0.001)
+        now += 2.0 if regions.paused else 1.0
+
+    monkeypatch.setattr(module, "perf_counter", lambda: now)
 
     warm_up(regions, run, [64, 256, 128, 64], compare=128)
     eager, made, timed = calls[: 1 + TIMED], calls[1 + TIMED : -TIMED], calls[-TIMED:]
@@ -30,7 +34,7 @@ def test_the_largest_first_and_the_compared_one_both_ways() -> None:
     assert made == [(256, False), (128, False), (64, False)]
     assert timed == [(128, False)] * TIMED
     assert regions.comparison is not None
-    assert regions.comparison.other_seconds > regions.comparison.compiled_seconds > 0
+    assert (regions.comparison.other_seconds, regions.comparison.compiled_seconds) == (2.0, 1.0)
 
 
 def test_a_count_that_does_not_fit_is_left_to_the_step_that_needs_it() -> None:

@@ -42,7 +42,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     go, write = threading.Event(), contents.write
 
     def later(*args: Any) -> Any:
-        assert go.wait(60)
+        assert go.wait(600)
         return write(*args)
 
     monkeypatch.setattr(contents, "write", later)
@@ -175,7 +175,7 @@ def test_who_is_called_at_a_save_finds_a_finished_checkpoint(run_tiny: Any, tmp_
 
 def test_looking_waits_for_what_is_being_written(tmp_path: Path) -> None:
     background, done = Background(), threading.Event()
-    background.begin(lambda: done.wait(10) or None)  # type: ignore[func-returns-value]
+    background.begin(lambda: done.wait(600) or None)  # type: ignore[func-returns-value]
     assert background.busy
     threading.Timer(0.1, done.set).start()
     background.settle()
