@@ -18,6 +18,8 @@ _READS = frozenset({"PIL.Image.open", "torchaudio.load", "librosa.load", "json.l
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
+    if not any(call.name.endswith(("DataLoader", "Trainer")) for call in script.calls):
+        return
     heavy = {
         **{name: work for one in imported(script, project) for name, work in _heavy(one).items()},
         **_heavy(script),
@@ -66,6 +68,7 @@ def _heavy(script: Script) -> Mapping[str, Call]:
     heavy: dict[str, Call] = {}
     made = ("Tokenizer.from_pretrained", "TokenizerFast.from_pretrained", "Processor.from_pretrained")
     tokenizers = {call.result for call in script.calls if call.name.endswith(made)} - {""}
+    names: dict[tuple[str, str], str] = {}
     for call in script.calls:
         holder = next((around.name for around in call.around if around.kind == "class"), "")
         functions = [around.name for around in call.around if around.kind == "function"]
@@ -74,8 +77,12 @@ def _heavy(script: Script) -> Mapping[str, Call]:
             continue
         if holder and functions[0] in ("__getitem__", "__call__"):
             heavy.setdefault(holder, call)
-        elif not holder and (_is_given(functions[-1], script) or _hands_out(functions[0], script)):
-            heavy.setdefault(functions[-1] if _is_given(functions[-1], script) else functions[0], call)
+        elif not holder:
+            outer, inner = functions[0], functions[-1]
+            if (outer, inner) not in names:  # once for each function: both go through the file
+                names[outer, inner] = inner if _is_given(inner, script) else outer if _hands_out(outer, script) else ""
+            if names[outer, inner]:
+                heavy.setdefault(names[outer, inner], call)
     return heavy
 
 
