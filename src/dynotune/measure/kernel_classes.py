@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from dynotune.measure.evidence import Phase, Source
 
@@ -117,6 +118,9 @@ OPERATORS: Sequence[tuple[str, Trait]] = (
 )  # fmt: skip
 """Operators on the host, by name. An autograd function or node has no trait: what runs inside of it has."""
 
+NAMES = 1 << 14
+"""Of kernels and of operators that are kept with their trait: a step has some hundreds, each of them thousands of times."""
+
 _KERNELS = [(re.compile(pattern), trait) for pattern, trait in KERNELS]
 _OPERATORS = [(re.compile(pattern), trait) for pattern, trait in OPERATORS]
 _ATTENTION_PLACE = re.compile(r"(^|\.)(self_attn|self_attention|attn|attention|SelfAttention)$")
@@ -127,10 +131,12 @@ _ATTENTION_NODE = re.compile(r"ScaledDotProduct|scaled_dot_product|attention|var
 _HEAD_NODE = re.compile(r"FormedBySequence|RecomputedBySequence|^Formed|LigerFusedLinearCrossEntropy|CrossEntropy")
 
 
+@lru_cache(maxsize=NAMES)
 def trait_of_kernel(name: str) -> Trait:
     return next((trait for pattern, trait in _KERNELS if pattern.search(name)), Trait.UNKNOWN)
 
 
+@lru_cache(maxsize=NAMES)
 def trait_of_operator(name: str) -> Trait:
     return next((trait for pattern, trait in _OPERATORS if pattern.search(name)), Trait.UNKNOWN)
 

@@ -73,13 +73,14 @@ def _threads(
                 times.append(open_.pop()[0])
                 values.append(open_[-1][1] if open_ else -1)
 
-        for i in order.tolist():
+        spans = zip(order.tolist(), events.start[order].tolist(), events.end[order].tolist(), strict=True)
+        for i, start, end in spans:
             # A function or node of autograd says nothing of its own time: what encloses it does not either.
             if trait_of_operator(events.names[i]) is Trait.UNKNOWN:
                 continue
-            close_until(int(events.start[i]), times, values, open_)
-            open_.append((int(events.end[i]), i))
-            times.append(int(events.start[i]))
+            close_until(start, times, values, open_)
+            open_.append((end, i))
+            times.append(start)
             values.append(i)
         if open_:
             close_until(max(end for end, _ in open_), times, values, open_)

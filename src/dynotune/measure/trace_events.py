@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -74,32 +76,37 @@ class Events:
 
 def read(raw: Sequence[Any]) -> Events:
     """Columns of `profile.profiler.kineto_results.events()`."""
-    names = [event.name() for event in raw]
+    names = [*map(methodcaller("name"), raw)]
     rows = [row for row in zip(raw, names, _kinds(raw, names), strict=True) if row[2] is not None]
     kept = [event for event, _, _ in rows]
     kinds: tuple[Kind, ...] = tuple(kind for _, _, kind in rows if kind is not None)
     shapes, dtypes = _arguments(kept, kinds)
-    start = _column(event.start_ns() for event in kept)
+    start = _told(kept, "start_ns")
     of_thread = {Source.OPERATOR, Source.REGION, ANNOTATION}
     return Events(
         names=tuple(name for _, name, _ in rows),
         kinds=kinds,
         start=start,
-        end=start + _column(event.duration_ns() for event in kept),
+        end=start + _told(kept, "duration_ns"),
         thread=_column(
             -1 if kind in _ON_DEVICE else event.device_resource_id() for event, kind in zip(kept, kinds, strict=True)
         ),
         torch_thread=_column(
             event.start_thread_id() if kind in of_thread else 0 for event, kind in zip(kept, kinds, strict=True)
         ),
-        correlation=_column(event.correlation_id() for event in kept),
-        linked=_column(event.linked_correlation_id() for event in kept),
-        sequence=_column(event.sequence_nr() for event in kept),
-        forward_thread=_column(event.fwd_thread_id() for event in kept),
+        correlation=_told(kept, "correlation_id"),
+        linked=_told(kept, "linked_correlation_id"),
+        sequence=_told(kept, "sequence_nr"),
+        forward_thread=_told(kept, "fwd_thread_id"),
         shapes=shapes,
         dtypes=dtypes,
         bytes=_column(_bytes(event) if kind is Source.COPY else 0 for event, kind in zip(kept, kinds, strict=True)),
     )
+
+
+def _told(raw: Sequence[Any], what: str) -> NDArray[np.int64]:
+    """What each event answers when it is asked so. A generator would take longer than the answers."""
+    return np.fromiter(map(methodcaller(what), raw), np.int64, len(raw))
 
 
 def _column(values: Any) -> NDArray[np.int64]:
@@ -108,8 +115,9 @@ def _column(values: Any) -> NDArray[np.int64]:
 
 def _kinds(raw: Sequence[Any], names: Sequence[str]) -> list[Kind | None]:
     """None: not of the step (the profiler's own doings; ranges as they are drawn on the device's time line)."""
-    on_host = [event.device_type() == DeviceType.CPU for event in raw]
-    marked = {name for name, event in zip(names, raw, strict=True) if event.is_user_annotation()}
+    cpu = DeviceType.CPU
+    on_host = [kind is cpu or kind == cpu for kind in map(methodcaller("device_type"), raw)]
+    marked = set(compress(names, map(methodcaller("is_user_annotation"), raw)))
     by_name: dict[tuple[str, bool], Kind | None] = {}
     for name, host in set(zip(names, on_host, strict=True)):
         by_name[name, host] = (_on_host if host else _on_device)(name, name in marked)
