@@ -67,7 +67,11 @@ class Bench:
         self.notebook = Remembered.nothing()
         self.monkeypatch = monkeypatch
 
-    def choose(self, free: int, a_token: dict[str, int], **more: Any) -> tuple[MemoryChoice, FakeGauge]:
+    def choose(
+        self, free: int, a_token: dict[str, int], *, same_process: bool = False, **more: Any
+    ) -> tuple[MemoryChoice, FakeGauge]:
+        if not same_process:
+            self.site.examined.clear()
         gauge = FakeGauge(self.model, free, a_token)
         own = PackedPath.loss
 
@@ -150,6 +154,17 @@ def test_what_was_found_is_remembered_and_said_with_its_date(bench: Any) -> None
     other = bench(optim="sgd")
     other.notebook = one.notebook
     assert other.choose(10**9, ROOMY)[1].runs  # another configuration is no news of this one
+
+
+def test_an_arm_that_stands_again_in_its_process_is_the_same_arm(bench: Any) -> None:
+    """Also where others have taken memory meanwhile. Control: another process looks for itself."""
+    one = bench()
+    first, _ = one.choose(10**9, ROOMY)
+    less = int(20_000 * 640 / (1 - SPARED))
+    again, silent = one.choose(less, ROOMY, same_process=True)
+    assert again.capacity == first.capacity
+    assert not silent.runs
+    assert one.choose(less, ROOMY)[0].capacity.tokens < first.capacity.tokens
 
 
 def test_what_was_found_for_steps_of_one_micro_batch_is_no_news_of_steps_of_several(bench: Any) -> None:

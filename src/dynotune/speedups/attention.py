@@ -102,7 +102,7 @@ class AttentionBackend(Speedup):
         from dynotune.model.attention.observed import observed_calls
         from dynotune.model.attention.structure import why_not_by_structure
 
-        reason = why_not_by_structure(site.model, site.context.longest)
+        reason = site.once("structure", lambda: why_not_by_structure(site.model, site.context.longest))
         if reason is not None:
             return No(f"the model cannot be packed: {reason}", expected=True)
         # Here and not in `applicable`: a backend that nobody tries need not be started in a process of its own.
@@ -113,7 +113,9 @@ class AttentionBackend(Speedup):
         missing = kernel.missing()
         if missing is not None:
             return No(missing, "install another build of its package, or take another backend")
-        calls = observed_calls(site.model, site.autocast, shared=site.shared_beginnings)
+        calls = site.once(
+            "calls of attention", lambda: observed_calls(site.model, site.autocast, shared=site.shared_beginnings)
+        )
         refused = {name: why for name, call in calls if (why := kernel.limits(call.asked)) is not None}
         taken = {name: call for name, call in calls if name not in refused}
         if not taken:

@@ -5,11 +5,12 @@ needs of PyTorch it imports in its methods.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from dynotune.speedups.expectation import Expectation
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from dynotune.model.head import Head
     from dynotune.model.precision import Precision
     from dynotune.plan.plan import Plan
+
+Found = TypeVar("Found")
 
 Setting = Literal["auto", "on", "off"]
 """`auto`: where it is applicable; if the proof fails it is taken out and said. `on`: proved, or the run stops. `off`."""
@@ -136,7 +139,7 @@ class Context:
         return f"{self.config.method.command} of {type(base_of(self.model)).__name__}{under}"
 
 
-@dataclass(slots=True)
+@dataclass
 class Site:
     """What speed-ups install themselves into. What nobody sets stays as the plain path has it."""
 
@@ -175,6 +178,32 @@ class Site:
     """How often something was put in or taken out. Whoever has recorded what the layers do begins again when it grows."""
 
     says: list[str] = field(default_factory=list)
+
+    beneath: tuple[Hashable, ...] = ()
+    """What stands in the model at present, in the order in which it was put in: names and places."""
+
+    examined: MutableMapping[Hashable, Any] = field(default_factory=dict)
+    """What was found by trying this model out, by all that it depends on (`once`). Of one process and one model."""
+
+    def once(self, what: Hashable, examine: Callable[[], Found]) -> Found:
+        """What `examine` gives. It is not asked again while the same stands in the same model, under a configuration that
+        differs in `speedups:` at most: a process in which arms of a bench take turns puts the same in dozens of times.
+
+        What weights are must not matter to it: they are trained meanwhile.
+        """
+        context = self.context
+        state = self.beneath, self.attention, self.shared_beginnings, self.packed, self.labelled_rows, self.launched
+        key = what, state, str(context.compute), context.longest, context.live, self._settings
+        if key not in self.examined:
+            self.examined[key] = examine()
+        found: Found = self.examined[key]
+        return found
+
+    @cached_property
+    def _settings(self) -> str:
+        """The configuration, but for which speed-ups it asks for: who stands is in `beneath`."""
+        kept = self.context.config.public_dict()
+        return repr(sorted((key, repr(value)) for key, value in kept.items() if key != "speedups"))
 
     @contextmanager
     def one_by_one(self) -> Iterator[None]:

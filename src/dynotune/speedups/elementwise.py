@@ -41,7 +41,8 @@ class ElementwiseKernel(Speedup):
     def install(self, site: Site) -> Installation | No:
         from dynotune.model import elementwise
 
-        return self.standing(elementwise.install(site.model, site.context.compute, kinds=(self.module_kind,)))
+        kinds, compared = (self.module_kind,), site.examined
+        return self.standing(elementwise.install(site.model, site.context.compute, kinds, compared=compared))
 
     def standing(self, engaged: "Engaged") -> Installation | No:
         """What was put in, for the registry; No where that is nothing."""

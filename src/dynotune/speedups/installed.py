@@ -1,6 +1,6 @@
 """The speed-ups of one run where they stand: put in, one in each slot, and taken out again."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 import torch
@@ -75,7 +75,11 @@ class Installed:
         assert one.installed is not None
         out = one.installed.without() if one.installed.without else own_forwards(one.installed)
         with self.site.one_by_one(), out:
-            yield
+            self.site.beneath = self._beneath(without=one)
+            try:
+                yield
+            finally:
+                self.site.beneath = self._beneath()
 
     @contextmanager
     def instead(self, one: Decision) -> Iterator[None]:
@@ -118,7 +122,7 @@ class Installed:
             assert isinstance(found, Installation)
             one.installed = found
             self._standing.append(one)
-            self.site.changes += 1
+            self._changed()
             return
         if isinstance(found, Installation):
             found.uninstall()
@@ -136,8 +140,16 @@ class Installed:
         if one.installed is not None:
             one.installed.uninstall()
             one.installed = None
-            self.site.changes += 1
             self._standing.remove(one)
+            self._changed()
+
+    def _changed(self) -> None:
+        self.site.changes += 1
+        self.site.beneath = self._beneath()
+
+    def _beneath(self, without: Decision | None = None) -> tuple[Hashable, ...]:
+        standing = [(one.name, one.installed) for one in self._standing if one is not without]
+        return tuple((name, there.places, there.left_out) for name, there in standing if there is not None)
 
 
 @contextmanager

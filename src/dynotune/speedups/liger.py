@@ -66,8 +66,9 @@ class LigerElementwise(LigerKernel, ElementwiseKernel):
         kernels = ligers_kernels(site.context)
         if isinstance(kernels, No):
             return kernels
+        called = f"Liger's kernels ({self.name})"
         engaged = elementwise.install(
-            site.model, site.context.compute, (self.module_kind,), kernels, called=f"Liger's kernels ({self.name})"
+            site.model, site.context.compute, (self.module_kind,), kernels, called, compared=site.examined
         )
         self.look_at(engaged, site)
         found = self.standing(engaged)

@@ -1,6 +1,6 @@
 """How a run's steps are executed: the speed-ups that it takes, put into the model, and the plan laid out for them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, MutableMapping
 from contextlib import ExitStack
 from dataclasses import astuple, dataclass, replace
 from functools import partial
@@ -84,19 +84,21 @@ def choose_execution(
     undo: ExitStack,
     ranks: Ranks,
     say: Callable[[str], None],
+    examined: MutableMapping[Hashable, Any] | None = None,
 ) -> Execution:
     """Put the speed-ups in that are asked for and can be, and lay the plan out. `undo` gives the model back as it was.
 
     paths: makes the path that is taken.
     held_out: what is evaluated, by the same path.
     ranks: those that execute it together, all alike: what one cannot, none does.
+    examined: what was found before by trying this model out (`Site.examined`).
 
     Raises `ConfigError` where a speed-up is demanded and cannot be.
     """
     sequence = max(plan.longest_document, *(held.longest_document for held in held_out.values()), 0)
     context = context_of(config, model, precision, sequence, plan=plan)
     plain_autocast = autocast_of(precision, context.device)
-    site = Site(context, plain_autocast)
+    site = Site(context, plain_autocast, examined={} if examined is None else examined)
     remembered = Remembered.here(context.device, say)
     path: ExecutionPath
 

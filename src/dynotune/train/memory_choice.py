@@ -84,19 +84,26 @@ def choose_memory(
     policy_there = policy_of(installed.site.model)
     if gauge is None and not context.on_gpu:
         return MemoryChoice(micro_batch_capacity(tokens, longest, context.device.type), policy_there)
-    gauge = gauge or CudaGauge(context.device)
     if asked is not None and tokens is not None:
         return MemoryChoice(micro_batch_capacity(tokens, longest, "cuda"), policy_there)
-    memory, free = look()
-    policies = [policy_there] if asked is not None or policy_there != "none" else _possible(installed)
-    costs = relative_costs(policies, context.has_adapter)
-    of = question(
-        free, lambda policy, size: memory.under(policy).needed(size), costs, longest, tokens, most_useful(plan)
-    )
-    setting, why = _choose(config, plan, path, installed, of, longest, notebook, gauge)
-    shared = _least(ranks.gather((setting.policy, setting.tokens)))
-    if shared != setting:
-        setting, why = shared, "what the fullest GPU holds"
+    of_device = gauge or CudaGauge(context.device)
+
+    def chosen() -> tuple[Setting, str, list[Point], list[str]]:
+        memory, free = look()
+        policies = [policy_there] if asked is not None or policy_there != "none" else _possible(installed)
+        costs = relative_costs(policies, context.has_adapter)
+        of = question(
+            free, lambda policy, size: memory.under(policy).needed(size), costs, longest, tokens, most_useful(plan)
+        )
+        setting, why = _choose(config, plan, path, installed, of, longest, notebook, of_device)
+        shared = _least(ranks.gather((setting.policy, setting.tokens)))
+        if shared != setting:
+            setting, why = shared, "what the fullest GPU holds"
+        points = curve(of, setting)
+        return setting, why, points, lines(points, of.free) if SHOW_MEMORY.get() else []
+
+    # What stands here again is the same arm of a bench again: with other micro-batches it would be another one.
+    setting, why, points, shown = installed.site.once(("memory", longest), chosen)
     if setting.policy != policy_there:
         one = next(one for one in installed.decisions if one.name == f"{PREFIX}{setting.policy}")
         if not installed.put_in(one):
@@ -105,8 +112,6 @@ def choose_memory(
                 f" {one.no.reason if one.no else 'no reason was given'}. Write `activation_memory: {policy_there}`, with"
                 " `micro_batch_tokens` as far as that fits."
             )
-    points = curve(of, setting)
-    shown = lines(points, of.free) if SHOW_MEMORY.get() else []
     return MemoryChoice(Capacity(setting.tokens, why), setting.policy, points, shown)
 
 

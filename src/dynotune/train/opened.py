@@ -1,10 +1,10 @@
 """A run before it is decided how its steps are executed: its folder held, its data read and planned, its model made."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.console import Console
@@ -59,6 +59,9 @@ class Opened:
     say: Callable[[str], None]
     run: Run | None = None
     """What runs in it, once that stands."""
+
+    examined: dict[Hashable, Any] = field(default_factory=dict)
+    """What was found by trying the model out, for whatever stands in it one after the other."""
 
 
 @contextmanager

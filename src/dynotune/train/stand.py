@@ -54,6 +54,7 @@ def stand(
             undo=undo,
             ranks=ranks,
             say=say,
+            examined=it.examined,
         )
     for line in (*execution.says, *([execution.plan.ranks_summary()] if ranks.world > 1 else [])):
         say(line)

@@ -1,7 +1,7 @@
 """Putting the kernels into a model's modules, and taking them out again; where they are, and why not elsewhere."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Hashable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,12 +84,14 @@ def install(
     kinds: Collection[str] = tuple(KINDS),
     kernels: Kernels | None = None,
     called: str = "elementwise kernels",
+    compared: MutableMapping[Hashable, Any] | None = None,
 ) -> Engaged:
     """Replace elementwise operations of `model` by kernels that compute the same, on these instances only.
 
     kinds: of modules, by name (`KINDS`).
     kernels: somebody else's, which run where the model is. Default: ours, where they run.
     called: what they are called in what is said.
+    compared: what came of comparing modules of this model, of calls before this one too: none is compared twice.
 
     `compute` is the dtype that activations have. Each module's own forward is compared with the kernel on random inputs,
     with gradients, in float32 and in `compute`; where they differ it stays. Modules, names, parameters and files stay as
@@ -100,10 +102,16 @@ def install(
     if not isinstance(found, Kernels):
         return Engaged(called=called, why_not=found)
     engaged, widths = Engaged(called=called), rotary.table_widths(model)
+    known = {} if compared is None else compared
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):  # a module that is tried out may draw
         for kind, name, module in _candidates(model, kinds):
-            replacement = _replacement(kind, module, found, compute, device, widths)
+            replacement = _why_not(module, compute, device)
+            if replacement is None:
+                of = called, kind, name, id(module), compute
+                if of not in known:  # with the module, whose number is then nobody else's
+                    known[of] = module, _replacement(kind, module, found, compute, widths)
+                _, replacement = known[of]
             if isinstance(replacement, str):
                 if kind != "RMSNorm" or norm.calls_itself_one(module):
                     engaged.others[kind][name] = replacement
@@ -122,16 +130,21 @@ def _candidates(model: nn.Module, kinds: Collection[str]) -> Iterator[tuple[str,
                 yield kind, name, module
 
 
-def _replacement(
-    kind: str, module: nn.Module, kernels: Kernels, compute: torch.dtype, device: torch.device, widths: set[int]
-) -> tuple[Any, Any] | str:
-    """What answers, and what becomes the forward, or why nothing does."""
+def _why_not(module: nn.Module, compute: torch.dtype, device: torch.device) -> tuple[Any, Any] | str | None:
+    """Why nothing stands in for a module here, whatever it computes; None where something may."""
     if "forward" in module.__dict__:
         return "its forward was replaced by someone else"
     if any(p.device != device for p in module.parameters()):
         return f"it is not on {device}"
     if compute not in norm.PRECISIONS:
         return f"there is no kernel for {compute}"
+    return None
+
+
+def _replacement(
+    kind: str, module: nn.Module, kernels: Kernels, compute: torch.dtype, widths: set[int]
+) -> tuple[Any, Any] | str:
+    """What answers, and what becomes the forward, or why nothing does."""
     try:
         if kind == "rotary embedding":
             return rotary.fused_rotary(module, kernels, compute, widths)

@@ -1,6 +1,7 @@
 """Putting the fused forward into a model's LoRA modules, and taking it out again; where it is, and why not elsewhere."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from dynotune.model.aside import Aside
 from dynotune.model.lora.copies import ComputeCopies
 from dynotune.model.lora.function import has_wide_products
 from dynotune.model.lora.linear import FusedLinear, why_not
-from dynotune.model.lora.shared import find_shared
+from dynotune.model.lora.shared import SharedInput, find_shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +79,21 @@ class Engaged:
             linear.take_out()
 
 
-def install(model: nn.Module, compute: torch.dtype, share_inputs: bool = True) -> Engaged:
+Shared = tuple[list[list[str]], str | None]
+"""Of `find_shared`."""
+
+
+def install(
+    model: nn.Module,
+    compute: torch.dtype,
+    share_inputs: bool = True,
+    once: Callable[[Callable[[], Shared]], Shared] = lambda look: look(),
+) -> Engaged:
     """Replace the forward of the LoRA linears of `model` (a PeftModel) that compute in `compute`, on these instances only.
 
     `compute` is the dtype in which their products run: autocast's where it is used, else that of the weights. Modules,
     names, parameters and files stay PEFT's. With `share_inputs`, two tokens are run through the decoder to see which linears
-    read the same tensor; these are computed together.
+    read the same tensor; these are computed together. once: asks for that, or knows it.
     """
     from peft.tuners.lora import LoraLayer
 
@@ -110,8 +120,8 @@ def install(model: nn.Module, compute: torch.dtype, share_inputs: bool = True) -
     not_shared = None
     if share_inputs:
         decoders = [module for module in entrances if getattr(module, "main_input_name", None) == "input_ids"]
-        shared, not_shared = find_shared(model, decoders, linears, compute)
-        copies.share(shared)
+        runs, not_shared = once(lambda: find_shared(model, decoders, linears, compute))
+        copies.share([SharedInput([linears[name] for name in names]) for names in runs])
     return Engaged(linears, others, _needs_autocast(model, linears, compute), copies, not_shared, aside)
 
 

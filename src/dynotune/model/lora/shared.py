@@ -84,8 +84,9 @@ class SharedInput:
 
 def find_shared(
     model: nn.Module, decoders: Iterable[nn.Module], linears: "dict[str, FusedLinear]", compute: torch.dtype
-) -> tuple[list[SharedInput], str | None]:
-    """Run two tokens through each of `decoders` and see which linears of one parent get the same tensor in a row.
+) -> tuple[list[list[str]], str | None]:
+    """Names of linears that share their input, in the order in which they are called: run two tokens through each of
+    `decoders` and see which linears of one parent get the same tensor in a row.
 
     In evaluation mode and without gradients: nothing is drawn at random and nothing changes. Also returns why that failed.
     """
@@ -112,7 +113,7 @@ def find_shared(
             handle.remove()
         for module, was in training.items():
             module.training = was
-    return [SharedInput([linears[name] for name in names]) for names in _runs(calls, linears)], failed
+    return _runs(calls, linears), failed
 
 
 def _runs(calls: list[tuple[str, Tensor]], linears: "dict[str, FusedLinear]") -> list[list[str]]:

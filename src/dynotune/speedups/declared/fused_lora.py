@@ -26,7 +26,9 @@ class FusedLora(Speedup):
     def install(self, site: Site) -> Installation | No:
         from dynotune.model import lora
 
-        adapters = lora.install(site.model, site.context.compute)
+        adapters = lora.install(
+            site.model, site.context.compute, once=lambda look: site.once("inputs that LoRA linears share", look)
+        )
         if not adapters.linears:
             adapters.uninstall()
             reasons = sorted(set(adapters.others.values()))

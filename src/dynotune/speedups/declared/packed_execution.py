@@ -38,22 +38,29 @@ class PackedExecution(Speedup):
         """Packed against alone on a few tiny documents, on the model itself; then its head against the model's own."""
         import torch
 
-        from dynotune.model.attention import examine, text_decoder
-        from dynotune.model.head import find_head
+        from dynotune.model.attention import Examination, examine, text_decoder
+        from dynotune.model.head import Found, find_head
 
         context, model = site.context, site.model
-        examined = examine(
-            model,
-            longest=context.longest,
-            autocast=site.autocast,
-            backend=site.attention,
-            shared=site.shared_beginnings,
-        )
+
+        def tried_out() -> Examination:
+            return examine(
+                model,
+                longest=context.longest,
+                autocast=site.autocast,
+                backend=site.attention,
+                shared=site.shared_beginnings,
+            )
+
+        def head_found() -> Found:
+            with site.autocast():
+                return find_head(model, torch.arange(1, 1 + PROBED_TOKENS, device=context.device))
+
+        examined = site.once("packed", tried_out)
         no = _no(context, examined.reason)
         if no is not None:
             return no
-        with site.autocast():
-            found = find_head(model, torch.arange(1, 1 + PROBED_TOKENS, device=context.device))
+        found = site.once("head", head_found)
         if found.head is None:
             no = _no(context, found.why_not)
             assert no is not None

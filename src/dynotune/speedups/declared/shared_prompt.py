@@ -48,7 +48,7 @@ class SharedPrompt(Speedup):
                 model, longest=context.longest, autocast=site.autocast, backend=REFERENCE, shared=shared
             ).reason
 
-        why_not = reason(shared=True)
+        why_not = site.once("shared", lambda: reason(shared=True))
         if why_not is not None:
             name, at_all = type(base_of(model)).__name__, reason(shared=False)
             if at_all is not None:
