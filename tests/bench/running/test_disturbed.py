@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from dynotune.bench.result import Block, Clocks
-from dynotune.bench.running.disturbed import clocks_apart, disturbance, note_of_clocks, note_of_host, recompiled
+from dynotune.bench.running.disturbed import (
+    clocks_apart,
+    disturbance,
+    note_of_clocks,
+    note_of_host,
+    note_of_length,
+    recompiled,
+)
 
 
 def block(arm: str = "a", mhz: float | None = 1755.0, recompiles: int = 0, **clocks: Any) -> Block:
@@ -79,3 +86,16 @@ def test_an_arm_that_waits_for_its_host_is_said() -> None:
     assert note_of_host(waits) == "a is host-bound: its blocks take 5.0% longer than the device's work in them."
     assert note_of_host([block()] * 3) == ""
     assert note_of_host([block().model_copy(update={"device_seconds": None})]) == ""
+
+
+def test_blocks_that_are_too_short_for_their_intervals_are_named_with_the_remedy() -> None:
+    """The shortest, and how many times longer it would have to be. Control: half a second is enough."""
+
+    def of(seconds: float) -> Block:
+        return block().model_copy(update={"seconds": seconds})
+
+    said = note_of_length({"slow": [of(2.0)], "fast": [of(0.2), of(0.2), of(9.0)]}, "give {times} times as many")
+    assert said.startswith("Blocks of fast take 0.2 s, less than the 0.5 s")
+    assert said.endswith(": give 3 times as many.")
+    assert note_of_length({"slow": [of(2.0)], "fast": [of(0.5)]}, "{times}") == ""
+    assert note_of_length({"none": []}, "{times}") == ""

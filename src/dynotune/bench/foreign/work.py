@@ -7,6 +7,7 @@ from statistics import median
 from dynotune.bench.foreign.counting import ALIKE, WARM_UP
 from dynotune.bench.foreign.measure import Measured
 from dynotune.bench.result import Block
+from dynotune.bench.running.disturbed import note_of_length
 
 LOSS_APART = 0.01
 
@@ -137,6 +138,13 @@ def notes(found: Measured) -> list[str]:
         said.append(
             f"The seconds of {' and of '.join(whole)} are the whole wall time: start-up and compilation count as training."
         )
+    how = (
+        "give {times} times as many `--steps`"
+        if found.asked.steps
+        else "have each run take {times} times as many steps"
+    )
+    blocks = {name: [*found.counted(name).values()] for name in found.names}
+    said += [note] if (note := note_of_length(blocks, how)) else []
     if any(not _alike(one.real_tokens, other.real_tokens) for one, other in found.noise_pairs):
         said.append(f"{found.names[0]} counted other tokens each time that it ran: it draws its documents anew.")
     if found.peaks:

@@ -14,6 +14,7 @@ from dynotune.bench.judging.describe import differences, operating_point, sample
 from dynotune.bench.judging.judged import judged
 from dynotune.bench.judging.verdict import judge, why_not_comparable
 from dynotune.bench.result import Arm, Block, Comparison, Engaged, Parity, Result, Tier, Verdict, WarmUp
+from dynotune.bench.running.disturbed import note_of_length
 from dynotune.bench.running.measure import Measured
 from dynotune.bench.running.steady import pays_back_after
 from dynotune.bench.running.tally import Tally

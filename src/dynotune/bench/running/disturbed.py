@@ -8,9 +8,10 @@ none before it, is measured twice.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
+from dynotune.bench.asking.schedule import SECONDS_A_BLOCK
 from dynotune.bench.result import Block, Clocks
 
 CLOCKS_APART = 0.03
@@ -68,6 +69,23 @@ def note_of_clocks(arm: str, other: str, apart: Sequence[float]) -> str:
     if abs(usual) <= CLOCKS_APART:
         return ""
     return f"{arm} runs at clocks {abs(math.expm1(usual)):.1%} {'above' if usual > 0 else 'below'} those of {other}."
+
+
+def note_of_length(blocks: Mapping[str, Sequence[Block]], remedy: str) -> str:
+    """That blocks are so short that neighbours have much in common (`SECONDS_A_BLOCK`), as a sentence; empty where they are
+    not.
+
+    blocks: that count, by arm. remedy: the end of a sentence, in which `{times}` is how many times longer they would have to
+    be.
+    """
+    lasts = {name: median(block.seconds for block in every) for name, every in blocks.items() if every}
+    if not lasts or (least := min(lasts.values())) >= SECONDS_A_BLOCK or least <= 0:
+        return ""
+    name = min(lasts, key=lasts.__getitem__)
+    return (
+        f"Blocks of {name} take {least:.2g} s, less than the {SECONDS_A_BLOCK} s that honest intervals need:"
+        f" {remedy.format(times=math.ceil(SECONDS_A_BLOCK / least))}."
+    )
 
 
 def note_of_host(blocks: Sequence[Block]) -> str:
