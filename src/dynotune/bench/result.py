@@ -141,6 +141,9 @@ class WarmUp(Part):
     """From the start of the process, or of the arm, to its first step: loading, checks, trying out, compiling ahead."""
 
     compile_seconds: float = 0.0
+    trace_seconds: float = 0.0
+    """What tracing a step took besides that step, reading included."""
+
     events: tuple[str, ...] = ()
     """What moved, in words: `2 compilations at step 1`."""
 
@@ -226,6 +229,9 @@ class Arm(Part):
     """In the order in which they ran, void ones and those of noise too."""
 
     warm_up: WarmUp | None = None
+    switch_seconds: tuple[float, ...] = ()
+    """Where arms share a process: what each change back to this one took."""
+
     memory: Memory | None = None
     engaged: tuple[Engaged, ...] = ()
     gpu_seconds: float = 0.0

@@ -13,6 +13,12 @@ from dynotune.train.checkpoints.decisions import DECISIONS, Matter
 CONTENT = ("per_device_train_batch_size", "gradient_accumulation_steps", "global_batch_size")
 """What a step holds, beside what the plan decides."""
 
+OF_SPEEDUPS = frozenset({"speedups", "use_liger_kernel", "liger_kernel_config"})
+"""Keys that do nothing but say which speed-ups run."""
+
+WHOLE = (Scope.PLAN, Scope.PROCESS)
+"""Scopes of speed-ups that may change all of a step."""
+
 SHOWN_ONLY = "it decides what is shown and kept"
 
 QUIET: dict[str, Any] = {
@@ -138,6 +144,14 @@ def in_words(settings: Mapping[str, Any]) -> str:
     return ", ".join(
         f"{key}: {str(value).lower() if isinstance(value, bool) else value}" for key, value in settings.items()
     )
+
+
+def shares_matter(first: Arm, other: Arm) -> bool:
+    """Whether on what a step of `first` is spent may tell the most that `other` can gain, by what the two ask for."""
+    changed = between(first.config, other.config).changed
+    a, b = changed.get("speedups", ({}, {}))
+    whole = any(a.get(name) != b.get(name) and one.scope in WHOLE for name, one in speedups().items())
+    return changed.keys() <= OF_SPEEDUPS and not whole and devices_of(first) == devices_of(other) == 1
 
 
 def all_pairs(arms: Sequence[Arm]) -> list[Between]:

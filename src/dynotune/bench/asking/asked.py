@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from dynotune.bench.asking.arms import Arm, in_words
+from dynotune.bench.asking.arms import Arm, in_words, shares_matter
 from dynotune.bench.asking.schedule import Rules
 from dynotune.bench.result import Tier
 from dynotune.config.whole import WholeConfig
@@ -53,6 +53,12 @@ class Asked:
 
     def arm(self, name: str) -> Arm:
         return next(arm for arm in self.arms if arm.name == name)
+
+    @property
+    def shares_of(self) -> set[str]:
+        """Arms of whose step somebody asks on what it is spent: of others it tells no ceiling."""
+        pairs = [(self.arm(one.against), self.arm(one.arm)) for one in self.pairings]
+        return {first.name for first, other in pairs if shares_matter(first, other)}
 
 
 Walk = tuple[tuple[Arm, ...], tuple[Pairing, ...]]

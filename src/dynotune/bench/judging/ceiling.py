@@ -10,14 +10,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dynotune.bench.asking.arms import Arm, between, devices_of
+from dynotune.bench.asking.arms import OF_SPEEDUPS, WHOLE, Arm, between, devices_of
 from dynotune.bench.judging.verdict import largest_ratio
 from dynotune.measure.kernel_classes import IDLE, Work
 from dynotune.speedups.contract import Scope
 from dynotune.speedups.registry import speedups
-
-OF_SPEEDUPS = frozenset({"speedups", "use_liger_kernel", "liger_kernel_config"})
-"""Keys that do nothing but say which speed-ups run."""
 
 BESIDE: Mapping[Work, Collection[Work]] = {
     Work.LORA: (Work.ELEMENTWISE,),
@@ -89,7 +86,7 @@ def _touched(first: Arm, other: Arm, stood: tuple[Mapping[str, Any], Mapping[str
     apart = sorted({*a["installed"]} ^ {*b["installed"]})
     for name in apart:
         one = speedups()[name]
-        if one.scope in (Scope.PLAN, Scope.PROCESS):
+        if one.scope in WHOLE:
             return f"{name} lays steps out otherwise" if one.scope is Scope.PLAN else f"{name} changes the process"
         if not one.touches:
             return f"{name} may touch all of a step"

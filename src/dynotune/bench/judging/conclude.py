@@ -89,11 +89,13 @@ def _arm(found: Measured, name: str) -> Arm:
             first_step_seconds=warm.first_step_seconds,
             set_up_seconds=warm.set_up_seconds,
             compile_seconds=warm.compile_seconds,
+            trace_seconds=warm.trace_seconds,
             events=warm.events,
             stationary=warm.stationary,
         )
         if warm
         else None,
+        switch_seconds=tuple(found.cast.switches.get(name, ())),
         memory=found.memory.get(name),
         engaged=engaged(found.cast.proofs.get(name, ())),
         gpu_seconds=found.device_seconds(asked.arm(name)),
@@ -238,4 +240,8 @@ def interactions(
 def _notes(found: Measured) -> list[str]:
     """What the reader must know besides."""
     said = [warm.note for warm in found.cast.warm.values() if warm.note] + found.notes
+    if not found.asked.seconds_a_block:
+        blocks = {name: [*found.counted(name).values()] for name in found.names}
+        note = note_of_length(blocks, "leave `--steps` out, or give {times} times as many")
+        said += [note] if note else []
     return [*said, f"The rounds ended: {found.ended}."] if found.ended else said

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -38,6 +38,9 @@ class Warm:
     step_seconds: float
     """Median of the last steps."""
 
+    trace_seconds: float = 0.0
+    """What its trace took besides the traced step."""
+
 
 @dataclass(slots=True)
 class Cast:
@@ -60,6 +63,12 @@ class Cast:
 
     held: dict[str, float] = field(default_factory=dict)
     """Seconds for which each arm had the device."""
+
+    switches: dict[str, list[float]] = field(default_factory=dict)
+    """By arm, the seconds that each change back to it took."""
+
+    shares_of: Collection[str] | None = None
+    """Arms of whose step somebody asks on what it is spent; None: of all."""
 
     _hands: dict[str, Hand] = field(default_factory=dict)
     _standing: str = ""
@@ -144,9 +153,11 @@ class Cast:
             self._standing = ""
             self.device = self.device or hand.device
         if arm.name not in self._warmed or (self.tier is Tier.SWITCH and self._standing != arm.name):
-            stood = hand.stand(arm)
+            stood = hand.stand(arm, self.shares_of is None or arm.name in self.shares_of)
             self._standing = arm.name
-            if arm.name not in self._warmed:
+            if arm.name in self._warmed:
+                self.switches.setdefault(arm.name, []).append(time.perf_counter() - began)
+            else:
                 self._warm(arm, hand, stood, time.perf_counter() - began)
                 self._warmed.add(arm.name)
             self._count(arm.name, time.perf_counter() - began)
@@ -187,6 +198,7 @@ class Cast:
                 note=warming.note,
                 tokens_a_step=tokens / warming.steps,
                 step_seconds=median(last),
+                trace_seconds=proof["seconds"],
             )
         self.say(f"{arm.name}: warm after {warming.steps} steps, {warming.seconds:.1f} s")
 

@@ -80,7 +80,7 @@ def measure(
         if asked.tier is Tier.SWITCH:
             raise ConfigError(f"`--tier switch`: these arms cannot live in one process: {why}. Leave `--tier` out.")
         tier, why = asked.tier, "as asked"
-    cast = Cast(arms, tier, folder, environment, say)
+    cast = Cast(arms, tier, folder, environment, say, shares_of=asked.shares_of)
     found = Measured(
         names=[arm.name for arm in asked.arms], asked=asked, tier=tier, why_tier=why, cast=cast, memory=memory,
         failed=failed, notes=unknown,

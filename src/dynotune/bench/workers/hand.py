@@ -94,10 +94,10 @@ class Hand:
                 speaking.setblocking(True)
                 return speaking
 
-    def stand(self, arm: Arm) -> dict[str, Any]:
-        """Put this arm in, and out what stood."""
-        path = write(arm, self.folder)
-        return self.do("stand", name=arm.name, method=method_of(arm), path=str(path), folder=str(self.run_folder))
+    def stand(self, arm: Arm, shares: bool = True) -> dict[str, Any]:
+        """Put this arm in, and out what stood. shares: as `Stage.stand`."""
+        path, folder = str(write(arm, self.folder)), str(self.run_folder)
+        return self.do("stand", name=arm.name, method=method_of(arm), path=path, folder=folder, shares=shares)
 
     def do(self, what: str, **order: Any) -> dict[str, Any]:
         """Raises `ArmFailedError`; the process is of no use behind it."""

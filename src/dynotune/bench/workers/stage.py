@@ -5,6 +5,7 @@ What is measured is the training loop itself, with its optimizer, logging and fe
 """
 
 import gc
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -25,6 +26,7 @@ from dynotune.measure.compiles import compile_seconds
 from dynotune.measure.trace import TracedStep
 from dynotune.measure.words import Counts
 from dynotune.parallel.ranks import Ranks
+from dynotune.speedups.table import planned_rows
 from dynotune.train.faults.memory import MOST_LOWERINGS
 from dynotune.train.given import Given
 from dynotune.train.journal import Row
@@ -61,6 +63,9 @@ class Stage:
         self.spent: dict[str, dict[str, Any]] = {}
         """By arm, what the step of that trace spent its time on."""
 
+        self.trace_seconds: dict[str, float] = {}
+        """By arm, what that trace took besides its step: to begin and end it, and to read it."""
+
         self.name = ""
         self.compiled_before = 0.0
         count_kernels()
@@ -71,6 +76,10 @@ class Stage:
     ) -> "Stage":
         """Open the run of the first arm; it is held until `stack` is closed."""
         it = stack.enter_context(opened(config, recipe_of(config), Given(), ranks, device, console))
+        # Libraries and the model hold millions of objects that stay: each change of arms would look through all of them.
+        gc.collect()
+        gc.freeze()
+        stack.callback(gc.unfreeze)
         stage = cls(it, console)
         stack.callback(stage.leave)
         return stage
@@ -80,19 +89,25 @@ class Stage:
         assert self.standing is not None, "no arm stands"
         return self.standing.run
 
-    def stand(self, name: str, config: WholeConfig) -> dict[str, Any]:
-        """Take out what stands and put this arm in. Returns what it will do."""
+    def stand(self, name: str, config: WholeConfig, shares: bool = True) -> dict[str, Any]:
+        """Take out what stands and put this arm in. Returns what it will do.
+
+        shares: whether somebody asks on what its step is spent. An arm of whose step nobody asks and in which nothing stands
+        that could be proved is not traced: of documents one by one a step has hundreds of thousands of events.
+        """
         self.leave()
         self.rows.clear()
         self.compiled_before = compile_seconds()
         given = Given(callbacks=[self.watch])
         self.standing = stand(self.it, config, recipe_of(config), given, undo=self.out, listeners=[self.rows.append])
         self.name = name
+        execution = self.standing.execution
+        if name not in self.proofs and not shares and not [*execution.installed]:
+            self.proofs[name] = [row.to_json() for row in planned_rows(execution.installed.decisions)]
         if name in self.proofs:
             self.run.engagement.left = 0  # it was traced; another trace would be a slow step in a block
         self.run.engagement.hears = self._hear
         self.run.memory.lowerings = MOST_LOWERINGS  # where memory runs out, smaller micro-batches would be another arm
-        execution = self.standing.execution
         plan = execution.plan
         return {
             "said": [*execution.says, *self.standing.before],
@@ -106,8 +121,11 @@ class Stage:
         }
 
     def _hear(self, traced: TracedStep) -> None:
+        began = time.perf_counter()
         if self.name not in self.spent and (found := spent_in(traced, self.run.trainee.model)) is not None:
             self.spent[self.name] = found
+        took = time.perf_counter() - began + (traced.evidence.seconds if traced.evidence else 0.0)
+        self.trace_seconds[self.name] = self.trace_seconds.get(self.name, 0.0) + took
 
     def leave(self) -> None:
         """Take out what stands; the model is as it was. What the arm has trained stays in its weights."""

@@ -55,17 +55,22 @@ class Worker:
         what = order.pop("do")
         return getattr(self, f"_{what}")(**order)  # type: ignore[no-any-return]
 
-    def _stand(self, name: str, method: str, path: str, folder: str) -> dict[str, Any]:
+    def _stand(self, name: str, method: str, path: str, folder: str, shares: bool = True) -> dict[str, Any]:
         config = quiet(config_at(Path(path), method), Path(folder))
         if self.stage is None:
             self.stage = Stage.opening(config, self.ranks, self.device, self.console, self.stack)
-        return self.stage.stand(name, config)
+        return self.stage.stand(name, config, shares)
 
     def _take(self, **order: Any) -> dict[str, Any]:
         return self._standing.take(**order)
 
     def _proof(self, name: str) -> dict[str, Any]:
-        return {"rows": self._standing.proofs.get(name, []), "spent": self._standing.spent.get(name)}
+        at = self._standing
+        return {
+            "rows": at.proofs.get(name, []),
+            "spent": at.spent.get(name),
+            "seconds": at.trace_seconds.get(name, 0.0),
+        }
 
     def _compiled(self) -> dict[str, Any]:
         return {"seconds": self._standing.compiled()}
