@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from dynotune.bench.asking.schedule import Rules, rounds, steps_for, stop
+from dynotune.bench.asking.schedule import Rules, is_settled, rounds, steps_for, stop
 from dynotune.bench.judging.verdict import Judgement, judge
 from dynotune.bench.statistics import Estimate, estimate, half_width
 
@@ -92,7 +92,7 @@ Stopping = Callable[[list[float], list[float], int, Rules], str]
 
 
 def for_precision(pairs: list[float], noise: list[float], done: int, rules: Rules) -> str:
-    return stop([half_width(pairs)] if done >= 2 else [], done, rules)
+    return stop([done >= 2 and is_settled(half_width(pairs), done, rules)], done, rules)
 
 
 def for_significance(pairs: list[float], noise: list[float], done: int, rules: Rules) -> str:

@@ -297,6 +297,9 @@ class Comparison(Part):
     """Of NOT COMPARABLE and SUSPECT: the reason, as the end of a sentence. Of UNRESOLVED: what it needs."""
 
     needs_more_pairs: int | None = None
+    needs_more_seconds: float | None = None
+    """GPU seconds that these would take, by what blocks of the two arms took so far, with changes between them."""
+
     memory: MemoryVerdict | None = None
     memory_ratio: float | None = None
     ceiling: float | None = None

@@ -7,7 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynotune.bench.asking.schedule import Round, Rules, again, orders, rounds, stop, williams
+from dynotune.bench.asking.schedule import (
+    Round,
+    Rules,
+    again,
+    along,
+    is_settled,
+    noise_to_come,
+    orders,
+    rounds,
+    rounds_to_come,
+    stop,
+    williams,
+)
 from dynotune.errors import ConfigError
 
 ARMS = st.integers(2, 12).map(lambda n: [f"arm {i}" for i in range(n)])
@@ -70,29 +82,58 @@ def test_noise_stands_between_mirrored_rounds_not_within_them() -> None:
 
 def test_it_stops_for_precision_from_six_pairs_and_at_even_numbers_only() -> None:
     rules = Rules()
-    assert stop([0.001], 4, rules) == ""
-    assert stop([0.001], 6, rules) == "every interval is within ±0.5% after 6 pairs"
-    assert stop([0.001], 7, rules) == ""
-    assert stop([0.001, 0.006], 8, rules) == ""
+    assert [done for done in range(2, 10) if is_settled(0.001, done, rules)] == [6, 8]
+    assert not is_settled(0.006, 8, rules)
+    assert stop([True], 6, rules) == "every interval is within ±0.5% after 6 pairs"
+    assert stop([True, False], 8, rules) == ""
     assert stop([], 8, rules) == ""
-    assert stop([0.5], 16, rules) == "16 pairs are the most"
+    assert stop([False], 16, rules) == "16 pairs are the most"
 
 
 @given(st.floats(0, 0.1), st.integers(1, 16))
 def test_nothing_that_decides_knows_who_is_ahead(width: float, done: int) -> None:
-    """`stop` is given widths, which swapping the arms does not change; an interval far from zero does not end a bench."""
-    ends = bool(stop([width], done, Rules()))
+    """What decides is a width, which swapping the arms does not change; an interval far from zero does not end a bench."""
+    ends = bool(stop([is_settled(width, done, Rules())], done, Rules()))
     assert ends == (done == 16 or (done >= 6 and done % 2 == 0 and width <= 0.005))
 
 
 def test_it_stops_before_the_budget_is_overdrawn() -> None:
     rules = Rules(budget_seconds=100)
-    assert stop([0.1], 6, rules, spent=70, seconds_a_round=14) == ""
-    assert stop([0.1], 6, rules, spent=80, seconds_a_round=14) == (
+    assert stop([False], 6, rules, spent=70, seconds_of_more=28) == ""
+    assert stop([False], 6, rules, spent=80, seconds_of_more=28) == (
         "80 of 100 GPU seconds are spent after 6 pairs, and two more pairs would need about 28"
     )
-    assert "another pair would need about 14" in stop([0.1], 7, rules, spent=90, seconds_a_round=14)
-    assert stop([0.1], 7, rules, spent=80, seconds_a_round=14) == ""
+    assert "another pair would need about 14" in stop([False], 7, rules, spent=90, seconds_of_more=14)
+    assert stop([False], 7, rules, spent=80, seconds_of_more=14) == ""
+
+
+@given(ARMS, SEED, st.integers(1, 12))
+def test_rungs_of_a_ladder_stand_beside_those_that_they_are_compared_with(
+    arms: list[str], seed: int, twos: int
+) -> None:
+    """And even drift over two rounds favours nobody there either. Control: orders that are balanced for every two arms put
+    neighbours apart."""
+    run = list(islice(along(arms, seed), 2 * twos))
+    for one, other in zip(run[::2], run[1::2], strict=True):
+        assert other == one[::-1]
+    places = {name: {order.index(name) for order in run} for name in arms}
+    assert all(abs(order.index(a) - order.index(b)) == 1 for order in run for a, b in pairwise(arms))
+    assert all(sum(at) == len(arms) - 1 for at in places.values() if len(at) == 2)
+
+
+def test_other_benches_do_put_neighbours_apart() -> None:
+    arms = [f"arm {i}" for i in range(6)]
+    run = list(islice(orders(arms, 0), 6))
+    assert any(abs(order.index(a) - order.index(b)) > 1 for order in run for a, b in pairwise(arms))
+
+
+def test_rounds_of_noise_are_foreseen() -> None:
+    """Behind the second and the fourth round: a budget that ends before the fifth need not pay for the second of them."""
+    rules = Rules()
+    before = [i for i, r in enumerate(r for r in rounds(["a", "b"], 0, rules)) if r.of_noise]
+    assert before == [2, 5]
+    assert [noise_to_come(done, rules) for done in (1, 2, 3, 4, 5, 6)] == [0, 1, 0, 1, 0, 0]
+    assert [rounds_to_come(done, rules) for done in (1, 2, 15, 16)] == [1, 2, 1, 0]
 
 
 def test_void_blocks_run_once_more_turned_round() -> None:

@@ -46,8 +46,10 @@ class Cast(SimpleNamespace):
 
     begin = 0
     fails: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
+    """Arms that fail in their second block."""
 
-    def __init__(self, arms: Any, tier: object, folder: Path, *_: object) -> None:
+    def __init__(self, arms: Any, tier: object, folder: Path, *_: object, **__: object) -> None:
         super().__init__(arms=arms, folder=folder, warm={}, device={"type": "cpu"}, processes=set(), held={})
 
     def warm_up(self, name: str) -> None:
@@ -57,6 +59,9 @@ class Cast(SimpleNamespace):
         self.warm[name] = SimpleNamespace(stood=stood, tokens_a_step=100.0, step_seconds=0.02)
 
     def block(self, name: str, first: int, steps: int) -> dict[str, Any]:
+        if name in self.late and self.__dict__.setdefault("once", set()) & {name}:
+            raise ArmFailedError(f"CUDA out of memory in {name}", "memory", Path("log"))
+        self.__dict__.setdefault("once", set()).add(name)
         counts = dict.fromkeys(("examples", "documents", "real_tokens", "label_tokens", "processed_tokens"), 20)
         device = 1 / 1.1 if name == "b" else 1.0
         rest = {"available_flops_a_second": None, "moved": {}, "step_seconds": (), "flops": None, "loss": 1.0}
@@ -66,7 +71,8 @@ class Cast(SimpleNamespace):
         return {}, None
 
     def fail(self, name: str) -> None:
-        assert name in self.fails
+        assert name in (*self.fails, *self.late)
+        self.warm.pop(name, None)
 
     def close(self) -> None:
         pass
@@ -127,6 +133,19 @@ def test_a_sweep_whose_first_arm_runs_out_of_memory_is_held_against_the_next(
     assert len(found.log_ratios(NAMES[2], NAMES[1])) == 2
     assert len(found.noise) == 2
     assert f"{NAMES[0]} could not be measured: the other arms are held against {NAMES[1]}." in found.notes
+
+
+def test_so_is_one_whose_first_arm_runs_out_of_memory_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control: of a ladder the bench ends there."""
+    monkeypatch.setattr(Cast, "late", NAMES[:1])
+    found = swept(tmp_path, monkeypatch)
+    assert found.failed == {NAMES[0]: f"out of memory: CUDA out of memory in {NAMES[0]}"}
+    assert [*found.names] == [NAMES[1], NAMES[2], NAMES[0]]
+    assert [arm.name for arm in found.cast.arms] == NAMES[1:]
+    assert len(found.log_ratios(NAMES[2], NAMES[1])) == 2
+    assert f"{NAMES[0]} could not be measured: the other arms are held against {NAMES[1]}." in found.notes
+    with pytest.raises(ArmFailedError, match=r"micro_batch_tokens: 512: .*out of memory"):
+        swept(tmp_path, monkeypatch, kind="ladder")
 
 
 def test_any_other_arm_stays_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,8 +78,8 @@ def test_notes_of_rounds_so_far_are_not_kept_for_those_to_come() -> None:
 def test_a_budget_counts_devices() -> None:
     player = Player({"a": 100.0, "b": 125.0})
     player.noisy = True
-    ended = played(player, Rules(pairs=2, most_pairs=6, budget_seconds=50)).ended
-    assert "50 GPU seconds are spent after 2 pairs" in ended
+    ended = played(player, Rules(pairs=2, most_pairs=6, budget_seconds=90)).ended
+    assert "80 of 90 GPU seconds are spent after 2 pairs" in ended
 
 
 def test_a_block_that_runs_again_by_itself_is_held_against_its_round() -> None:
@@ -159,3 +159,86 @@ def test_the_budget_sees_what_rounds_spend_whatever_devices_their_arms_have() ->
 
     speeds = {"a": 100.0, "b": 125.0}
     assert (pairs(Player(speeds)), pairs(Cheap(speeds))) == (4, 10)
+
+
+class Slow(Player):
+    """A ladder whose lowest rung takes ten times as long. `apart`: by which rounds of the others differ, in turn."""
+
+    def __init__(self, apart: float) -> None:
+        super().__init__({"plain": 10.0, "packed": 100.0, "fused": 110.0})
+        self.apart, self.seconds = apart, 0.0
+
+    def block(self, name: str, round_: Round) -> Block:
+        self.seconds += 10.0 if name == "plain" else 1.0
+        made = super().block(name, round_)
+        off = self.apart * (round_.number % 3 - 1) if name == "fused" else 0.0
+        return made.model_copy(update={"seconds": made.seconds * (1 + off)})
+
+    @property
+    def spent(self) -> float:
+        return self.seconds
+
+
+STEPS = [Pairing("packed", "plain", "packed", "step"), Pairing("fused", "packed", "fused", "step")]
+
+
+def climbed(player: Slow, rules: Rules) -> Tally:
+    tally = Tally(("plain", "packed", "fused"))
+    play(tally, player, tally.names, STEPS, rules, 0, lambda text: None, ladder=True)
+    return tally
+
+
+def test_an_arm_rests_whose_comparisons_are_all_narrow_enough() -> None:
+    """Its neighbour goes on for the other one's sake. Control: where nothing is narrow, all go on."""
+    tally = climbed(Slow(apart=0.05), Rules(pairs=4, most_pairs=10))
+    assert [len(tally.counted(name)) for name in tally.names] == [4, 10, 10]
+    assert len(tally.log_ratios("packed", "plain")) == 4
+    loud = Rules(pairs=4, most_pairs=10, resolution=1e-9)
+    slow = Slow(apart=0.05)
+    slow.noisy = True
+    assert [len(climbed(slow, loud).counted(name)) for name in tally.names] == [10, 10, 10]
+
+
+def test_what_is_left_of_a_budget_goes_to_who_needs_it() -> None:
+    """Four rounds of 12 s and two of noise of 20 s are 88; from there on two rounds take 4 s, not 24."""
+    tally = climbed(Slow(apart=0.05), Rules(pairs=4, most_pairs=16, budget_seconds=100))
+    assert len(tally.counted("fused")) == 10
+    assert "100 of 100 GPU seconds are spent after 10 pairs, and two more pairs would need about 4" in tally.ended
+
+
+def test_a_budget_foresees_rounds_of_noise() -> None:
+    """Behind two rounds of 12 s, two more need 24 s and 20 of noise before them: 70 s are not enough, 68 being needed."""
+    rules = Rules(pairs=6, most_pairs=6, budget_seconds=67)
+    assert climbed(Slow(apart=0.05), rules).ended.endswith("two more pairs would need about 44")
+    assert len(climbed(Slow(apart=0.05), Rules(pairs=6, most_pairs=6, budget_seconds=68)).counted("fused")) == 4
+
+
+def test_where_the_first_arm_of_a_sweep_fails_late_the_others_are_held_against_the_next() -> None:
+    """Also with the rounds that were run before. Control: of any other bench it is the end."""
+
+    class Late(Player):
+        def block(self, name: str, round_: Round) -> Block:
+            if name == "a" and round_.number == 2:
+                self.fails["a"] = "memory"
+            return super().block(name, round_)
+
+    def sweep(*, may: bool) -> Tally:
+        tally = Tally(("a", "b", "c"))
+
+        def led_anew() -> list[Pairing]:
+            tally.names = ["b", "c", "a"]
+            return [Pairing(name, "b", name, "whole") for name in ("c", "a")]
+
+        pairings = [Pairing(name, "a", name, "whole") for name in ("b", "c")]
+        player = Late({"a": 100.0, "b": 125.0, "c": 150.0})
+        rules = Rules(pairs=4, most_pairs=4)
+        anew = led_anew if may else None
+        play(tally, player, ("a", "b", "c"), pairings, rules, 0, lambda text: None, led_anew=anew)
+        return tally
+
+    tally = sweep(may=True)
+    assert tally.failed["a"].startswith("out of memory")
+    assert tally.log_ratios("c", "b") == {n: pytest.approx(math.log(1.2)) for n in range(4)}
+    assert {block.arm for block in tally.blocks if block.of_noise} <= {"a", "b"}
+    with pytest.raises(ArmFailedError, match="out of memory"):
+        sweep(may=False)

@@ -82,6 +82,16 @@ def orders(arms: Sequence[str], seed: int) -> Iterator[tuple[str, ...]]:
         yield from square
 
 
+def along(arms: Sequence[str], seed: int) -> Iterator[tuple[str, ...]]:
+    """Orders of rounds of a ladder, without end: up, down, up. Each rung's block then stands beside those of its neighbours,
+    with which it is compared, ABBA, and not up to a round away. The seed decides whether it goes up first."""
+    up = tuple(arms)
+    first, second = (up, up[::-1]) if random.Random(seed).random() < 0.5 else (up[::-1], up)  # noqa: S311 - no secret
+    while True:
+        yield first
+        yield second
+
+
 def williams(letters: int) -> list[tuple[int, ...]]:
     """Rows of a Williams square of 0 .. letters - 1: as many rows as letters where these are even, twice as many else.
 
@@ -94,43 +104,67 @@ def williams(letters: int) -> list[tuple[int, ...]]:
     return [turned for row in rows for turned in (row, row[::-1])]
 
 
-def rounds(arms: Sequence[str], seed: int, rules: Rules) -> Iterator[Round]:
+def rounds(arms: Sequence[str], seed: int, rules: Rules, *, ladder: bool = False) -> Iterator[Round]:
     """All rounds up to the cap, those of noise woven in; whoever runs them asks `stop` after each.
 
-    The first arm is the baseline. Its pairs against itself run between two rounds and the two that turn them round, so that
-    nothing comes between these, and before the last of the first `rules.pairs` rounds, behind which a bench may stop.
+    ladder: the arms are its rungs, compared with their neighbours. The first arm is the baseline. Its pairs against itself
+    run between two rounds and the two that turn them round, so that nothing comes between these, and before the last of the
+    first `rules.pairs` rounds, behind which a bench may stop.
     """
     noise: dict[int, list[Round]] = {}
-    for n in range(rules.noise_pairs):
-        after = 2 * max(1, (n + 1) * (rules.pairs // 2) // (rules.noise_pairs + 1))
-        noise.setdefault(min(after, rules.pairs - 1), []).append(Round(n, (arms[0], arms[0]), of_noise=True))
-    for number, order in zip(range(rules.most_pairs), orders(arms, seed), strict=False):
+    for n, after in enumerate(_noise_after(rules)):
+        noise.setdefault(after, []).append(Round(n, (arms[0], arms[0]), of_noise=True))
+    walked = (along if ladder else orders)(arms, seed)
+    for number, order in zip(range(rules.most_pairs), walked, strict=False):
         yield Round(number, order)
         yield from noise.pop(number + 1, ())
 
 
+def is_settled(half_width: float, done: int, rules: Rules) -> bool:
+    """Whether a comparison needs no further blocks behind `done` rounds: by half the width of its interval alone, and never
+    between the two orders."""
+    return done % 2 == 0 and done >= rules.pairs and half_width <= rules.resolution
+
+
 def stop(
-    half_widths: Collection[float], done: int, rules: Rules, *, spent: float = 0.0, seconds_a_round: float = 0.0
+    settled: Collection[bool], done: int, rules: Rules, *, spent: float = 0.0, seconds_of_more: float = 0.0
 ) -> str:
     """Why the bench ends behind `done` rounds, as the end of a sentence; empty where it goes on.
 
-    half_widths: of the interval of every comparison that is asked for, of the pairs so far; empty where none is known.
-    spent, seconds_a_round: GPU seconds so far, and of a round. Pairs are looked at in twos: an odd number leaves one order
-    ahead of the other.
+    settled: of every comparison that is asked for; empty where none is known. spent: GPU seconds so far. seconds_of_more:
+    that the rounds up to the next look will take, `rounds_to_come` of them. Pairs are looked at in twos: an odd number
+    leaves one order ahead of the other.
     """
     left = rules.most_pairs - done
     if left <= 0:
         return f"{rules.most_pairs} pairs are the most"
-    if done % 2 == 0 and done >= rules.pairs and half_widths and max(half_widths) <= rules.resolution:
+    if settled and all(settled):
         return f"every interval is within ±{rules.resolution:.1%} after {done} pairs"
-    more = min(left, 2 - done % 2)
-    if rules.budget_seconds is not None and spent + more * seconds_a_round > rules.budget_seconds:
+    more = rounds_to_come(done, rules)
+    if rules.budget_seconds is not None and spent + seconds_of_more > rules.budget_seconds:
         rest = "another pair" if more == 1 else "two more pairs"
         return (
             f"{spent:.0f} of {rules.budget_seconds:.0f} GPU seconds are spent after {done} pair{'s' * (done != 1)}, "
-            f"and {rest} would need about {more * seconds_a_round:.0f}"
+            f"and {rest} would need about {seconds_of_more:.0f}"
         )
     return ""
+
+
+def rounds_to_come(done: int, rules: Rules) -> int:
+    """Up to the next look."""
+    return min(rules.most_pairs - done, 2 - done % 2)
+
+
+def noise_to_come(done: int, rules: Rules) -> int:
+    """Rounds of noise among those up to the next look, and right before them."""
+    until = done + rounds_to_come(done, rules)
+    return sum(done <= after < until for after in _noise_after(rules))
+
+
+def _noise_after(rules: Rules) -> list[int]:
+    """Behind how many rounds each round of noise runs."""
+    few = [2 * max(1, (n + 1) * (rules.pairs // 2) // (rules.noise_pairs + 1)) for n in range(rules.noise_pairs)]
+    return [min(after, rules.pairs - 1) for after in few]
 
 
 def steps_for(step_seconds: float, steps: int = STEPS_A_BLOCK, seconds: float = SECONDS_A_BLOCK) -> int:

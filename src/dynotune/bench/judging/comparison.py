@@ -52,6 +52,7 @@ def comparison(
         verdict=judgement.verdict,
         why=judgement.why,
         needs_more_pairs=judgement.needs_more_pairs,
+        needs_more_seconds=_seconds(tally, pairing, judgement.needs_more_pairs),
         ceiling=ceiling.ratio if ceiling is not None else None,
         share=ceiling.share if ceiling is not None else None,
         no_ceiling=ceiling.why_not if ceiling is not None else "",
@@ -60,6 +61,12 @@ def comparison(
         # Of a difference that is none, or not known, the steps would be drawn by noise.
         pays_back_after_steps=pays_back if judgement.verdict is Verdict.FASTER else None,
     )
+
+
+def _seconds(tally: Tally, pairing: Pairing, pairs: int | None) -> float | None:
+    """GPU seconds of so many more pairs; None where there is nothing to say, or nothing known."""
+    each = tally.seconds_of((pairing.arm, pairing.against))
+    return pairs * each if pairs and each else None
 
 
 def noise_of(noise: Sequence[float]) -> Noise | None:

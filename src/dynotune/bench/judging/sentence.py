@@ -121,7 +121,11 @@ def _pays(one: Comparison) -> str:
 
 
 def _needs(one: Comparison) -> str:
-    return f", needs about {one.needs_more_pairs:,} more pairs" if one.needs_more_pairs else ""
+    if not one.needs_more_pairs:
+        return ""
+    seconds = one.needs_more_seconds
+    took = f" ({seconds:,.0f} GPU seconds)" if seconds is not None and seconds >= 1 else ""
+    return f", needs about {one.needs_more_pairs:,} more pairs{took}"
 
 
 def _reason(one: Comparison) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dynotune.bench.asking.arms import Arm, devices_of
-from dynotune.bench.asking.asked import Asked, led_by_who_runs
+from dynotune.bench.asking.asked import Asked, Pairing, led_by_who_runs
 from dynotune.bench.asking.schedule import Round
 from dynotune.bench.result import Block, Memory, Tier
 from dynotune.bench.running.cast import Cast, on_gpu, thread_settings, tier_for
@@ -103,9 +103,14 @@ def _warm_up(found: Measured, say: Callable[[str], None]) -> None:
     for arm in cast.arms:
         what = partial(cast.warm_up, arm.name)
         or_failed(found, cast.fail, arm.name, what, say, first_may=found.asked.kind == "sweep")
-    if first not in found.failed:
-        return
-    if not cast.warm:
+    if first in found.failed:
+        _led_anew(found)
+
+
+def _led_anew(found: Measured) -> Sequence[Pairing]:
+    """The pairings of a sweep whose first arm failed."""
+    cast, first = found.cast, found.names[0]
+    if not cast.warm.keys() - found.failed.keys():
         raise ArmFailedError(
             f"{first}: {found.failed[first]}; no other arm could be measured either", "user", cast.folder
         )
@@ -113,6 +118,7 @@ def _warm_up(found: Measured, say: Callable[[str], None]) -> None:
     found.names = [arm.name for arm in found.asked.arms]
     cast.arms = [arm for arm in found.asked.arms if arm.name in cast.warm]
     found.notes.append(f"{first} could not be measured: the other arms are held against {found.names[0]}.")
+    return found.asked.pairings
 
 
 def _memory(
@@ -184,7 +190,10 @@ def _rounds(
         def so_far(done: int) -> None:
             between(noted(found, guard), done)
 
-        play(found, player, names, asked.pairings, asked.rules, asked.seed, say, so_far)
+        ladder, sweep = asked.kind == "ladder", asked.kind == "sweep"
+        anew = partial(_led_anew, found) if sweep else None
+        play(found, player, names, asked.pairings, asked.rules, asked.seed, say, so_far, ladder=ladder, led_anew=anew)
+        names = [arm.name for arm in cast.arms]
     taken = {(b.first_step, b.steps) for b in found.counted(names[0]).values()}
     peak = found.available_flops.get(names[0])
     try:

@@ -3,10 +3,20 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from dynotune.bench.asking.asked import Pairing
-from dynotune.bench.asking.schedule import Round, Rules, again, rounds, stop
+from dynotune.bench.asking.schedule import (
+    Round,
+    Rules,
+    again,
+    is_settled,
+    noise_to_come,
+    rounds,
+    rounds_to_come,
+    stop,
+)
 from dynotune.bench.result import OUT_OF_MEMORY, Block
 from dynotune.bench.running.disturbed import clocks_apart, disturbance, note_of_clocks, note_of_host, recompiled
 from dynotune.bench.running.guard import Guard
@@ -42,24 +52,55 @@ def play(
     seed: int,
     say: Say,
     between: Callable[[int], None] = lambda done: None,
+    *,
+    ladder: bool = False,
+    led_anew: Callable[[], Sequence[Pairing]] | None = None,
 ) -> None:
     """Fill the tally. names: of the arms that can run. between: called behind each round but the last, with how many were
-    run. Raises `ArmFailedError` where the first arm fails."""
-    done, cost = 0, 0.0
-    for round_ in rounds(names, seed, rules) if len(names) > 1 else ():
-        before = player.spent
-        _round(tally, player, round_, say)
+    run. ladder: as of `rounds`.
+
+    A comparison whose interval is narrow enough needs no further blocks: an arm of which nobody else is in need rests, so
+    that what is left of a budget goes to the others.
+
+    led_anew: called where the first arm fails; gives the pairings without it. Unset, its failure ends the bench: raises
+    `ArmFailedError`.
+    """
+    done, settled = 0, set[Pairing]()
+    for round_ in rounds(names, seed, rules, ladder=ladder) if len(names) > 1 else ():
+        left = _left(tally, pairings)
+        wanted = {name for one in left if one not in settled for name in (one.arm, one.against)}
+        lead = tally.names[0]
+        order = (lead, lead) if round_.of_noise else tuple(name for name in round_.arms if name in wanted)
+        _round(tally, player, replace(round_, arms=order), say, first_may=led_anew is not None)
+        if lead in tally.failed:
+            assert led_anew is not None
+            pairings, settled = led_anew(), set()
+        left = _left(tally, pairings)
+        done += not round_.of_noise
         if round_.of_noise:
             continue
-        done += 1
-        cost += player.spent - before
-        left = [one for one in pairings if not {one.arm, one.against} & tally.failed.keys()]
-        ratios = [[*tally.log_ratios(one.arm, one.against).values()] for one in left]
-        widths = [half_width(one) if len(one) >= 2 else math.inf for one in ratios]
-        tally.ended = stop(widths, done, rules, spent=player.spent, seconds_a_round=cost / done)
+        settled |= {one for one in left if is_settled(_width(tally, one), done, rules)}
+        more = _seconds_of_more(tally, [one for one in left if one not in settled], done, rules)
+        tally.ended = stop([one in settled for one in left], done, rules, spent=player.spent, seconds_of_more=more)
         if tally.ended or not left:
             break
         between(done)
+
+
+def _left(tally: Tally, pairings: Sequence[Pairing]) -> list[Pairing]:
+    return [one for one in pairings if not {one.arm, one.against} & tally.failed.keys()]
+
+
+def _width(tally: Tally, one: Pairing) -> float:
+    ratios = [*tally.log_ratios(one.arm, one.against).values()]
+    return half_width(ratios) if len(ratios) >= 2 else math.inf
+
+
+def _seconds_of_more(tally: Tally, open_: Sequence[Pairing], done: int, rules: Rules) -> float:
+    """GPU seconds of the rounds up to the next look, by what blocks of each arm took so far."""
+    running = {name for one in open_ for name in (one.arm, one.against)}
+    noise = 2 * noise_to_come(done, rules) * tally.seconds_of(tally.names[:1])
+    return rounds_to_come(done, rules) * tally.seconds_of(running) + noise
 
 
 def or_failed(
@@ -107,15 +148,19 @@ def _notes_of(tally: Tally, guard: Guard) -> list[str]:
     return said
 
 
-def _round(tally: Tally, player: Player, round_: Round, say: Say) -> None:
+def _round(tally: Tally, player: Player, round_: Round, say: Say, first_may: bool = False) -> None:
     """One block of every arm; what is void runs again, once."""
     order, times = [name for name in round_.arms if name not in tally.failed], 0
     while order:
         times += 1
         made: list[Block] = []
         for name in order:
-            block = or_failed(tally, player.drop, name, lambda name=name: player.block(name, round_), say)  # type: ignore[misc]
+            before = player.spent
+            what = partial(player.block, name, round_)
+            block = or_failed(tally, player.drop, name, what, say, first_may=first_may)
             made += [block] if block else []
+            if block and not round_.of_noise:
+                tally.costs.setdefault(name, []).append(player.spent - before)
         made = _with_voids(tally, made)
         tally.blocks += made
         for block in made:

@@ -1,7 +1,7 @@
 """Blocks that were measured, and what they say of two arms: nothing here knows what an arm is."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dynotune.bench.result import Block
@@ -27,12 +27,20 @@ class Tally:
     ended: str = ""
     """Why the rounds ended."""
 
+    costs: dict[str, list[float]] = field(default_factory=dict)
+    """By arm, GPU seconds that each of its blocks took, with what led to it; those of noise are not among them."""
+
     notes: list[str] = field(default_factory=list)
     """Of what watched the device."""
 
     def counted(self, arm: str) -> dict[int, Block]:
         """Blocks that count, by round."""
         return {b.pair: b for b in self.blocks if b.arm == arm and b.void is None and not b.of_noise}
+
+    def seconds_of(self, names: Iterable[str]) -> float:
+        """GPU seconds that a block of each of these arms takes, by those so far."""
+        costs = [self.costs.get(name, ()) for name in names]
+        return sum(sum(each) / len(each) for each in costs if each)
 
     def last_loss(self, arm: str) -> float | None:
         """Of the newest block that counts and tells one."""
