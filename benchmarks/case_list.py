@@ -53,7 +53,7 @@ CASES: dict[str, Case] = {
         "Each speed-up on top of those before it",
         "From the plain path, one document at a time in transformers' own operations, each speed-up that a LoRA run of a 7B"
         " shape takes by itself is added in turn.",
-        ("--ladder", *SHORT, "--steps", "3", *SIX, "--budget", "440"),
+        ("--ladder", *SHORT, "--steps", "3", "--pairs", "6", "--most_pairs", "16", "--budget", "440"),
         500,
     ),
     "attribute": Case(
@@ -62,8 +62,8 @@ CASES: dict[str, Case] = {
         " and left out of everything. There are twice as many arms as speed-ups, so steps are of 8 conversations, blocks"
         " short and pairs few.",
         (
-            "--per_device_train_batch_size", "8", "--attribute", *SHORT, "--steps", "2", "--pairs", "3", "--most_pairs", "3",
-            "--budget", "440",
+            "--per_device_train_batch_size", "8", "--attribute", *SHORT, "--steps", "2", "--pairs", "4",
+            "--most_pairs", "16", "--budget", "440",
         ),
         500,
     ),
