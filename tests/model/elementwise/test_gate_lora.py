@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dynotune.measure import calibration
 from dynotune.model import lora
 from dynotune.model.elementwise import gate_lora, install
 from dynotune.model.elementwise.gate_lora import AdaptersBetween, adapters_between, candidates, reference
@@ -180,6 +181,107 @@ def test_an_error_in_down_leaves_nothing_behind() -> None:
     with pytest.raises(RuntimeError):
         standing.model(input_ids=IDS)
     assert all(fused.adapters is not None and fused.adapters.down.left_out is None for fused in standing.fused.values())
+
+
+def test_a_kernel_that_raises_leaves_nothing_behind_either() -> None:
+    """Taken out after that, LoRA alone must add what down leaves out to nobody."""
+    _, gradients = loss_and_gradients(Standing(between=False).model)
+    standing = Standing()
+
+    def raises(*args: Any) -> Tensor:
+        raise torch.OutOfMemoryError("no memory")
+
+    for fused in standing.fused.values():
+        assert fused.adapters is not None
+        fused.adapters.function = raises
+    with pytest.raises(torch.OutOfMemoryError):
+        standing.model(input_ids=IDS)
+    for fused in standing.fused.values():
+        fused.adapters = None
+    _, found = loss_and_gradients(standing.model)
+    assert largest_gap(found, gradients) < 1e-6
+
+
+def looks(module: nn.Module, args: Any, *output: Any) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    "register",
+    ["register_module_forward_hook", "register_module_forward_pre_hook", "register_module_full_backward_hook"],
+)
+def test_a_hook_of_all_modules_sees_whole_linears(register: str) -> None:
+    """One of backward passes also gives gate and up an input each, so that they are not computed together."""
+    right = loss_and_gradients(Standing(between=False).model)
+    standing = Standing()
+    handle = getattr(nn.modules.module, register)(looks)
+    try:
+        loss, found = loss_and_gradients(standing.model)
+    finally:
+        handle.remove()
+    assert standing.calls == 0
+    assert gap(loss, right[0]) < 1e-6
+    assert largest_gap(found, right[1]) < 1e-5
+
+
+def test_linears_that_were_unloaded_are_not_called() -> None:
+    standing, plain = Standing(), Standing(between=False)
+    right = plain.model.unload()(input_ids=IDS).logits
+    assert gap(standing.model.unload()(input_ids=IDS).logits, right) < 1e-6
+
+
+def test_the_kernel_gets_weights_of_which_it_owes_no_gradient() -> None:
+    """Else autograd takes them for used twice, and a graph has no branches for them."""
+    owed: list[bool] = []
+
+    def notes(*args: Any) -> Tensor:
+        owed.extend(one.requires_grad for one in args[2:5])
+        return reference(*args)
+
+    standing = Standing(function=notes)
+    owed.clear()
+    loss_and_gradients(standing.model)
+    assert owed == [False] * 6
+
+
+def test_layers_that_are_alike_are_compared_once() -> None:
+    calls = 0
+
+    def counts(*args: Any) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return reference(*args)
+
+    standing = Standing(function=counts)
+    assert not standing.why
+    assert len(standing.fused) == 2
+    once, calls = calls, 0
+    assert once > 0
+    other = Standing(function=counts)
+    assert not other.why
+    assert calls == 0
+    Standing(function=counts, r=3)
+    assert calls == once, "of another rank"
+
+
+def test_it_is_compared_in_full_precision_whatever_the_run_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tf32: true` makes PyTorch's own products 1,000 times as far off as what is allowed here."""
+    monkeypatch.setattr(calibration, "tf32_of", lambda device: torch.backends.cuda.matmul.allow_tf32)
+    before = torch.backends.cuda.matmul.allow_tf32
+    seen: list[bool] = []
+
+    def notes(*args: Any) -> Tensor:
+        seen.append(torch.backends.cuda.matmul.allow_tf32)
+        return reference(*args)
+
+    try:
+        torch.backends.cuda.matmul.allow_tf32 = True
+        assert not Standing(function=notes).why
+        assert torch.backends.cuda.matmul.allow_tf32
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    assert seen
+    assert not any(seen)
 
 
 @pytest.mark.parametrize(

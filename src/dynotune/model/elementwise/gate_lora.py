@@ -4,12 +4,15 @@ Legend of shapes: T tokens, I intermediate, r rank of one linear, R ranks side b
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
+from dynotune.measure.calibration import under
 from dynotune.model.elementwise.gate import APART, FusedGate
 from dynotune.model.elementwise.gate import reference as gated
 from dynotune.model.elementwise.proof import random, why_different
@@ -19,6 +22,8 @@ from dynotune.model.lora.shared import SharedInput
 
 ROWS = 70
 """Of the comparison: more than a program's tile has, and not a multiple."""
+
+DROPS = "its adapters drop out"
 
 Function = Callable[..., Tensor]
 """As `triton_gate_lora.GatedLora.apply`."""
@@ -49,11 +54,14 @@ class AdaptersBetween:
             self.shared.left_out = None
         if above.low_TR is None:  # computed one by one, as they are
             return self.fused.between(gate_TI, up_TI)
-        below = self.down.left_out = LeftOut("gradient")
-        self.calls += 1
-        return self.function(
+        assert self.shared.x is None, "up was computed by itself, with its adapter"
+        below = LeftOut("gradient")
+        hidden_TI = self.function(
             gate_TI, up_TI, above.low_TR, *above.weights, above.scale, above.scale, below, self.fused.tanh
         )
+        self.down.left_out = below  # last: were the kernel to raise, nobody would add what down left out
+        self.calls += 1
+        return hidden_TI
 
     def close(self) -> None:
         """Behind the call of down."""
@@ -64,6 +72,7 @@ class AdaptersBetween:
         down = self.down
         return not (
             any(self.watched)
+            or _has_any_global_hook()
             or "between" in self.fused.__dict__  # somebody makes its result again in the backward pass
             or x.dtype is not down.compute
             or x.get_device() != self.fused.place
@@ -71,7 +80,10 @@ class AdaptersBetween:
             or not self.gate.in_a_pass
             or not down.is_plain(x)
             or down.drops()
-            or any(linear.module.__dict__.get(KEPT) is not linear for linear in (self.gate, self.up, down))
+            or any(
+                linear.module.__dict__.get(KEPT) is not linear or self.fused.children.get(name) is not linear.module
+                for name, linear in zip(APART, (self.gate, self.up, down), strict=True)
+            )
         )
 
 
@@ -92,13 +104,13 @@ def adapters_between(fused: Any, function: Function, most_rank: int) -> Adapters
     if gate.shared is None or gate.shared.linears != [gate, up]:
         return "gate_proj and up_proj are not computed together"
     if any(linear.drops_in_training() for linear in linears):
-        return "its adapters drop out"
+        return DROPS
     ranks = [linear.weights()[0].shape[0] for linear in linears]
     if max(ranks) > most_rank:
         return f"its rank is above {most_rank}"
-    return _why_different(function, fused, ranks, down.compute) or AdaptersBetween(
-        fused, linears, gate.shared, function
-    )
+    weight_DI = down.base.weight
+    why = _why_different(function, fused.tanh, tuple(ranks), weight_DI.shape[1], weight_DI.device, down.compute)
+    return why or AdaptersBetween(fused, linears, gate.shared, function)
 
 
 def reference(
@@ -121,10 +133,12 @@ def _with_adapter(dh_TI: Tensor, below: LeftOut) -> Tensor:
     return dh_TI + below.scale * (below.low_TR @ below.weights[0]).view(dh_TI.shape)
 
 
-def _why_different(function: Function, fused: FusedGate, ranks: list[int], compute: torch.dtype) -> str | None:
+@cache
+def _why_different(
+    function: Function, tanh: bool, ranks: tuple[int, ...], width: int, device: torch.device, compute: torch.dtype
+) -> str | None:
+    """Once for layers that are alike: the numbers are the same ones, and drawing them takes 0.1 s a layer of a 7B."""
     r_gate, r_up, r_down = ranks
-    down: Any = fused.children["down_proj"]
-    width, device = int(down.in_features), next(down.parameters()).device
     shapes = [(ROWS, width)] * 2 + [
         (ROWS, r_gate + r_up),
         (width, r_gate),
@@ -139,12 +153,13 @@ def _why_different(function: Function, fused: FusedGate, ranks: list[int], compu
             gate_TI: Tensor, up_TI: Tensor, u: Tensor, b_gate: Tensor, b_up: Tensor, v: Tensor, a: Tensor
         ) -> Tensor:
             below = LeftOut("gradient", v, (a,), scale=0.25)
-            return function(gate_TI, up_TI, u, b_gate, b_up, 0.5, 0.75, below, fused.tanh)
+            return function(gate_TI, up_TI, u, b_gate, b_up, 0.5, 0.75, below, tanh)
 
         return run
 
     wants = [True, True, False, False, False, False, False]
-    return why_different(by(reference), by(function), inputs, wants, [compute] * len(inputs))
+    with under(device, None, tf32=False):  # of float32 products the run may want less than is compared here
+        return why_different(by(reference), by(function), inputs, wants, [compute] * len(inputs))
 
 
 def candidates(model: nn.Module) -> dict[str, FusedGate]:

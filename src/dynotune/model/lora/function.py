@@ -70,7 +70,8 @@ class LoraLinears(torch.autograd.Function):
         if left_out is not None:
             left_out.scale = scale
             if not adds:
-                left_out.low_TR, left_out.weights = u_TR, tuple(bs)
+                # Without a gradient of their own: theirs is made here, and the neighbour uses no weight a second time.
+                left_out.low_TR, left_out.weights = u_TR, tuple(b.detach() for b in bs)
             elif dropped is None:
                 ctx.left_out = left_out
         return tuple(ys)
