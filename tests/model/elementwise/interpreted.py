@@ -245,6 +245,17 @@ def test_gate_with_lora_of_nothing_and_without_a_gradient_from_below() -> None:
     assert all(gap(a, b) < 1e-6 for a, b in zip(*grads, strict=True))
 
 
+def test_gate_with_lora_of_weights_that_lie_otherwise_in_memory() -> None:
+    gates, ups = draw(0, 5, 40).requires_grad_(), draw(1, 5, 40).requires_grad_()
+    u, *wide, a = low_rank(5, 40, (4, 6, 8), torch.float32)
+    other = [u, *(x.t().contiguous().t() for x in wide[:2]), wide[2], a.t().contiguous().t()]
+    results = [
+        (h := with_lora(GatedLora.apply, low, False)(gates, ups), *torch.autograd.grad(h.sum(), (gates, ups)))
+        for low in ([u, *wide, a], other)
+    ]
+    assert all(torch.equal(x, y) for x, y in zip(*results, strict=True))
+
+
 def test_a_model_adds_its_adapters_in_the_kernel() -> None:
     model: Any = adapted_model("qwen2", r=20)
     install_lora(model, torch.float32)

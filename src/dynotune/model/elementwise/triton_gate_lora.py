@@ -20,6 +20,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from triton.errors import TritonError
 
 from dynotune.model.elementwise.launch import Launch
 from dynotune.model.elementwise.triton_gate import _sigmoid
@@ -34,6 +35,9 @@ LEAST_RANK = 16
 
 MOST_RANK = 128
 """Above, tiles of low-rank factors leave no room for those of the wide ones, and adding costs what it saves."""
+
+FAILURES = (TritonError,)
+"""Raised where a tile does not fit this GPU, besides what any foreign code raises."""
 
 
 class GatedLora(torch.autograd.Function):
@@ -57,6 +61,7 @@ class GatedLora(torch.autograd.Function):
         the gradient. Gives [..., I]. u and b get no gradient here: `LoraLinears` gives theirs, from those of gate and up.
         """
         gate_TI, up_TI = gate_TI.contiguous(), up_TI.contiguous()
+        b_gate_Ir, b_up_Ir = b_gate_Ir.contiguous(), b_up_Ir.contiguous()
         h_TI = torch.empty_like(gate_TI)
         width, r = gate_TI.shape[-1], b_gate_Ir.shape[1]
         rows = gate_TI.numel() // width
@@ -80,7 +85,7 @@ class GatedLora(torch.autograd.Function):
         if below.low_TR is None:  # the next linear was answered for by something else, which left nothing out
             v_Tr, a_rI = dh_TI.new_zeros(rows, LEAST_RANK), dh_TI.new_zeros(LEAST_RANK, width)
         else:
-            v_Tr, (a_rI,) = below.low_TR, below.weights
+            v_Tr, a_rI = below.low_TR, below.weights[0].contiguous()
         if rows:
             tensors = (
                 dh_TI, v_Tr, a_rI, gate_TI, up_TI, u_TR, u_TR[:, r:], b_gate_Ir, b_up_Ir, dgate_TI, dup_TI,
