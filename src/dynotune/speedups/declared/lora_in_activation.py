@@ -1,6 +1,7 @@
 """Adapters' parts of wide tensors, added by the kernel that reads these anyway."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from dynotune.measure.evidence import Phase
 from dynotune.speedups.contract import Context, Installation, No, Order, Site, Speedup
@@ -26,18 +27,31 @@ class LoraInActivation(Speedup):
         return None if context.has_adapter else No("there is no adapter", expected=True)
 
     def install(self, site: Site) -> Installation | No:
-        from dynotune.model.elementwise import gate_lora
-        from dynotune.model.elementwise.triton_gate_lora import MOST_RANK, GatedLora
+        import torch
 
-        found = {
-            name: gate_lora.adapters_between(fused, GatedLora.apply, MOST_RANK)
-            for name, fused in gate_lora.candidates(site.model).items()
-        }
+        from dynotune.foreign import FOREIGN, in_a_line
+        from dynotune.model.elementwise import gate, gate_lora
+        from dynotune.model.elementwise.triton_gate_lora import FAILURES, MOST_RANK, GatedLora
+
+        def between(fused: gate.FusedGate) -> gate_lora.AdaptersBetween | str:
+            try:
+                return gate_lora.adapters_between(fused, GatedLora.apply, MOST_RANK)
+            except (torch.OutOfMemoryError, torch.AcceleratorError):
+                raise
+            except (*FOREIGN, *FAILURES) as error:
+                return f"it cannot be compared with the kernel ({in_a_line(error)})"
+
+        found = {name: between(fused) for name, fused in gate_lora.candidates(site.model).items()}
         standing = {name: one for name, one in found.items() if not isinstance(one, str)}
         others = {name: one for name, one in found.items() if isinstance(one, str)}
         if not standing:
             reasons = "; ".join(sorted(set(others.values())))
-            return No(reasons) if reasons else No("the model has no gated activation", expected=True, no_place=True)
+            remedy = "set `lora_dropout: 0`" if gate_lora.DROPS in others.values() else ""
+            return (
+                No(reasons, remedy)
+                if reasons
+                else No("the model has no gated activation", expected=True, no_place=True)
+            )
         for one in standing.values():
             one.fused.adapters = one
 
@@ -46,8 +60,19 @@ class LoraInActivation(Speedup):
                 if one.fused.adapters is one:
                     one.fused.adapters = None
 
+        @contextmanager
+        def without() -> Iterator[None]:
+            there = [one for one in standing.values() if one.fused.adapters is one]
+            uninstall()
+            try:
+                yield
+            finally:
+                for one in there:
+                    one.fused.adapters = one
+
         return Installation(
             uninstall,
+            without=without,
             places=tuple(standing),
             left_out=tuple(f"{name}: {why}" for name, why in others.items()),
             lines=(f"LoRA in the gated activation: {len(standing)} of {len(found)} feed-forward modules",),
