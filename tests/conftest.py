@@ -1,18 +1,35 @@
 """Fixtures that several folders of tests use."""
 
 import os
+import random
 import shutil
+import sys
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# How long one example takes depends on who else uses the machine.
-settings.register_profile("any machine", deadline=None)
+# How long an example takes depends on who else uses the machine. The same examples each time: what is not wrong here is not
+# wrong there. `pytest --hypothesis-profile explore` draws new ones.
+settings.register_profile("explore", deadline=None, derandomize=False, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("any machine", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("any machine")
 
+# What a terminal or a CI asks of everything that prints is not asked of what tests read.
+for name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    os.environ.pop(name, None)
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may depend on a network
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test, and what is made for it, draws the same numbers whichever tests ran before it in its process."""
+    random.seed(0)
+    for library, seed in (("numpy", "random.seed"), ("torch", "manual_seed")):
+        if library in sys.modules:
+            attrgetter(seed)(sys.modules[library])(0)
 
 
 @pytest.fixture(scope="session")

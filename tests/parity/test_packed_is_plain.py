@@ -214,7 +214,7 @@ def test_any_split_and_any_padding(layout: Layout) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ARCHITECTURES)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(layout=layouts(), adapter=st.booleans(), checkpointing=st.booleans())
 def test_any_split_of_any_architecture(kind: str, layout: Layout, adapter: bool, checkpointing: bool) -> None:
     assert_same(packed(make(kind, adapter, checkpointing), documents(), layout), expected(kind, adapter))

@@ -154,7 +154,7 @@ def drawn_documents(draw: st.DrawFn) -> list[Document]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ARCHITECTURES)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(docs=drawn_documents(), adapter=st.booleans(), padding=st.integers(1, 40), spare_keys=st.integers(0, 70))
 def test_any_families_of_any_architecture(
     kind: str, docs: list[Document], adapter: bool, padding: int, spare_keys: int

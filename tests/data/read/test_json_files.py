@@ -141,7 +141,7 @@ def test_lines_under_a_json_name_are_lines(tmp_path: Path) -> None:
     assert summary(read(tmp_path / "a.json", LINE + b"\n" + LINE)) == [(1, "ok"), (2, "ok")]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     rows=st.lists(st.dictionaries(st.text(max_size=6), st.text(max_size=30) | st.none(), max_size=3), max_size=8),
     chunk=st.integers(1, 40),
@@ -168,7 +168,7 @@ def test_arrays_are_read_alike_wherever_chunks_end(
         assert len(found) == len(rows)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     lines=st.lists(st.sampled_from([LINE, b"", b"  ", b'{"text": "a"}', b"[1]", b'{"t": "\\u00e9"}']), max_size=8),
     edits=st.lists(st.tuples(st.integers(0, 10_000), st.binary(max_size=3), st.integers(0, 4)), max_size=4),
@@ -191,7 +191,7 @@ def test_no_mutation_of_a_file_loses_a_line(
     assert numbers == sorted(set(numbers))
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.binary(max_size=200), st.sampled_from(["a.jsonl", "a.json", "a.jsonl.gz", "a.csv", "a.parquet", "a.arrow"]))
 def test_no_file_raises(tmp_path: Path, content: bytes, name: str) -> None:
     rows = read(tmp_path / name, content)

@@ -15,7 +15,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from triton.errors import TritonError
@@ -34,7 +34,7 @@ from tests.model.lora.adapted import adapted_model, gap, largest_gap, loss_and_g
 from tests.tiny import tiny_model
 
 # The interpreter is slow and its draws are few: the same ones each time, so that a limit is met or missed for good.
-settings.register_profile("interpreter", derandomize=True, deadline=None)
+settings.register_profile("interpreter", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("interpreter")
 
 LIMIT = {torch.float32: 1e-6, torch.float16: 5e-4, torch.bfloat16: 8e-3}
