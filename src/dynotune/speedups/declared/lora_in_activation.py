@@ -13,8 +13,9 @@ from dynotune.speedups.registry import register
 class LoraInActivation(Speedup):
     name = "lora_in_activation"
     summary = (
-        "Adds LoRA's part of gate, up and the gradient of down's input inside the gated activation's kernel, where each"
-        " was a product that read and wrote a tensor of the intermediate width."
+        "Adds the adapters' part of gate, of up and of the gradient of down's input inside the gated activation's kernel,"
+        " where each by itself reads and writes a tensor of the intermediate width once more (adapters on all three, no"
+        " dropout, rank 128 at most; not run on a GPU yet)."
     )
     touches = ("LoRA", "norms and elementwise")
     proof = "its kernels at every feed-forward module where it stands, forward and backward."
