@@ -16,6 +16,7 @@ from dynotune.model.attention.call import NAME
 from dynotune.model.head import Head
 from dynotune.model.lora.linear import FusedLinear
 from dynotune.speedups.remembered import Remembered
+from dynotune.train.faults.examine import Examination, Outcome, narrowed
 from tests.tiny import chats, tiny_model
 
 LORA: dict[str, Any] = {"use_peft": True, "lora_r": 4, "lora_dropout": 0.3, "lora_target_modules": "all-linear"}
@@ -153,6 +154,40 @@ def test_a_speed_up(kind: str, run_tiny: Any, tmp_path: Path, monkeypatch: pytes
     record = json.loads((again.folder / "engagement.json").read_text())
     [row] = [row for row in record["rows"] if row["name"] == kind]
     assert "failed on this machine" in json.dumps(row)
+
+
+def test_a_kernel_that_steps_aside_where_modules_are_watched(
+    run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first repetition hooks every module, and such a kernel does not run in it."""
+    bad, fused = From(3), FusedLinear.__call__
+
+    def spoiled(linear: Any, *args: Any, **more: Any) -> Any:
+        y = fused(linear, *args, **more)
+        return y * math.nan if bad.on and not linear.module._forward_hooks else y
+
+    monkeypatch.setattr(FusedLinear, "__call__", spoiled)
+    text = fails(run_tiny, callbacks=[bad], **LORA)
+    assert "Likely culprit: fused_lora: without it the step is finite" in text
+    tried = {one["way"]: one["finite"] for one in report(tmp_path)["examinations"][0]["outcomes"]}
+    assert tried["as executed"] is True
+    assert tried["as executed, unwatched"] is False
+    assert Remembered.here("cpu").forget("fused_lora") != []
+
+
+def test_what_needs_another_is_told_apart_from_it() -> None:
+    requires = {"fused_lora": ("packed_execution",), "lora_in_activation": ("fused_lora", "gate"), "gate": ()}
+    assert narrowed(["gate", "fused_lora", "lora_in_activation"], requires) == ["lora_in_activation"]
+    assert narrowed(["gate", "fused_lora"], requires) == ["gate", "fused_lora"], "neither needs the other"
+    assert narrowed(["fused_lora", "packed_execution"], requires) == ["fused_lora", "packed_execution"]
+
+
+def test_a_rank_that_saw_it_unwatched_only_has_something_to_say() -> None:
+    def of(*finite: bool | None) -> int:
+        ways = ("as executed", "as executed, unwatched", "as executed, launched")
+        return Examination([Outcome(way, finite=one) for way, one in zip(ways, finite, strict=False)]).weight()
+
+    assert (of(), of(None), of(True, True), of(False), of(True, False), of(True, False, True)) == (1, 1, 0, 2, 2, 2)
 
 
 def test_nothing_is_left_out_for_what_was_not_told_apart_from_others(

@@ -3,7 +3,7 @@ document by document. Nothing of it reaches the weights, and it ends when its ti
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,15 @@ from dynotune.plan.plan import Step
 from dynotune.train.faults.draws import Draws
 from dynotune.train.faults.first_bad import FirstBad, Place
 from dynotune.train.faults.shortage import shortage_of
-from dynotune.train.faults.ways import Way, Ways
+from dynotune.train.faults.ways import AS_EXECUTED, Way, Ways
 
 if TYPE_CHECKING:
     from dynotune.train.run import Run
 
 SECONDS = 60.0
 """After which no other repetition begins."""
+
+PACKED = "packed_execution"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,10 @@ class Examination:
 
     def weight(self) -> int:
         """How much it says: of several ranks, most only took documents of which nothing is wrong."""
-        if not self.outcomes or self.outcomes[0].finite is None:
+        executed = [one.finite for one in self.outcomes if one.way.startswith(AS_EXECUTED)]
+        if not executed or executed[0] is None:
             return 1
-        return 0 if self.outcomes[0].finite else 2
+        return 2 if False in executed else 0
 
     def lines(self) -> list[str]:
         said = [f"Likely culprit: {self.culprit}." if self.culprit else "The step was examined: no culprit was found."]
@@ -153,15 +156,19 @@ def examine(run: "Run", ways: Ways, step: Step, draws: Draws, place_of: Callable
     run.trainee.model.train()
     again = repeat.by(ways.as_executed(), step.micro_batches, watch=watch)
     found.outcomes.append(again)
+    if again.finite:
+        # Where modules are watched layers are launched, and kernels between modules step aside for those who look.
+        again = repeat.by(ways.as_executed(), step.micro_batches)
+        found.outcomes.append(replace(again, way=f"{AS_EXECUTED}, unwatched"))
+        if again.finite is False and ways.replays:
+            launched = repeat.by(ways.launched(), step.micro_batches)
+            found.outcomes.append(launched)
+            if launched.finite:
+                found.culprit, found.speedup = "step_graphs: launched one by one the step is finite", "step_graphs"
+                return found
     if again.finite is None:
         found.not_done.append(f"the step could not be taken again: {again.why_not}")
         return found
-    if again.finite and ways.replays:  # watched, layers were launched
-        replayed = repeat.by(ways.as_executed(), step.micro_batches)
-        found.outcomes.append(Outcome(**{**asdict(replayed), "way": "as executed, replayed"}))
-        if replayed.finite is False:
-            found.culprit, found.speedup = "step_graphs: launched one by one the step is finite", "step_graphs"
-            return found
     if again.finite:
         found.culprit = "nothing that repeats: taken again from the same state, the step is finite"
         found.facts.append(
@@ -207,14 +214,22 @@ def _which_speed_up(repeat: _Repeat, ways: Ways, found: Examination) -> None:
         if outcome.finite:
             named.append(way.name)
         all_tried &= outcome.finite is not None
+    named = narrowed(named, {one.name: one.speedup.requires for one in ways.installed})
     if named:
         found.culprit = f"{' or '.join(named)}: without it the step is finite"
         # Without packed execution its attention is gone, too.
-        narrower = [name for name in named if name != "packed_execution"] or named
+        narrower = [name for name in named if name != PACKED] or named
         found.speedup = narrower[0] if len(narrower) == 1 and all_tried else ""
     else:
         found.culprit = "the speed-ups together: on the plain path the step is finite"
     found.facts.append("`packed_execution: off` takes the plain path until it is mended; please report it")
+
+
+def narrowed(named: Sequence[str], requires: Mapping[str, Sequence[str]]) -> list[str]:
+    """Of speed-ups without each of which a step is finite those that no other one needs: what needs another is gone with it,
+    and without the first alone the other one is seen to be right."""
+    needed = {other for name in named for other in requires.get(name, ()) if name != other}
+    return [name for name in named if name not in needed or name == PACKED]
 
 
 def _which_document(repeat: _Repeat, ways: Ways, found: Examination, executed: Place | None) -> None:

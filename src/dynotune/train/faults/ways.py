@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+AS_EXECUTED = "as executed"
+
+
 @dataclass(frozen=True, slots=True)
 class Way:
     """One way to execute micro-batches."""
@@ -44,7 +47,17 @@ class Ways:
     plain_autocast: Callable[[], Any]
 
     def as_executed(self) -> Way:
-        return Way("as executed", self.path, self._loss, self.path.engaged, self._autocast)
+        return Way(AS_EXECUTED, self.path, self._loss, self.path.engaged, self._autocast)
+
+    def launched(self) -> Way:
+        """As executed, but for layers that are replayed."""
+
+        @contextmanager
+        def around() -> Iterator[None]:
+            with self.installed.site.one_by_one(), self.path.engaged():
+                yield
+
+        return Way(f"{AS_EXECUTED}, launched", self.path, self._loss, around, self._autocast)
 
     @property
     def replays(self) -> bool:
