@@ -148,8 +148,8 @@ def test_a_patch_that_left_one_layer_out_is_partial_and_names_it(
 ) -> None:
     whole = lora.install
 
-    def all_but_one(model: Any, compute: Any) -> Any:
-        engaged = whole(model, compute)
+    def all_but_one(*args: Any, **more: Any) -> Any:
+        engaged = whole(*args, **more)
         name = next(name for name in engaged.leaders() if "layers.1" in name and name.endswith("o_proj"))
         del engaged.linears[name].module.forward
         return engaged
