@@ -82,6 +82,12 @@ def test_it_is_seen_and_left_out_for_a_moment(monkeypatch: pytest.MonkeyPatch) -
     with installed.without():
         assert step(at, installed).verdict is Verdict.NOT_ENGAGED
     assert step(at, installed).verdict is Verdict.ENGAGED
+    assert installed.aside is not None
+    assert installed.aside.calls == 0
+    handle = at.model.base_model.model.model.layers[0].mlp.up_proj.register_forward_hook(lambda *args: None)
+    step(at, installed)
+    assert installed.aside.calls == 1, "somebody looks at a linear of one layer of two"
+    handle.remove()
     installed.uninstall()
     with installed.without():
         pass

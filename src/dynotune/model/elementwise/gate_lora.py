@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
 from dynotune.measure.calibration import under
+from dynotune.model.aside import Aside
 from dynotune.model.elementwise.gate import APART, FusedGate
 from dynotune.model.elementwise.gate import reference as gated
 from dynotune.model.elementwise.proof import random, why_different
@@ -39,12 +40,15 @@ class AdaptersBetween:
         """Where hooks would be, which must see what the whole linear gives."""
 
         self.calls = 0
+        self.aside = Aside()
+        """Calls in which linears add their adapters' parts themselves."""
 
     def __call__(self, x: Tensor) -> Tensor | None:
         """From the input of gate and up [..., D] to that of down [..., I], whose next call leaves its part out; or None.
 
         To be followed by `down` and `close`."""
         if not self.is_ready(x):
+            self.aside.calls += 1
             return None
         above = LeftOut("outputs")
         self.shared.left_out = above
@@ -53,6 +57,7 @@ class AdaptersBetween:
         finally:
             self.shared.left_out = None
         if above.low_TR is None:  # computed one by one, as they are
+            self.aside.calls += 1
             return self.fused.between(gate_TI, up_TI)
         assert self.shared.x is None, "up was computed by itself, with its adapter"
         below = LeftOut("gradient")

@@ -31,6 +31,7 @@ class LoraInActivation(Speedup):
         import torch
 
         from dynotune.foreign import FOREIGN, in_a_line
+        from dynotune.model.aside import Aside
         from dynotune.model.elementwise import gate, gate_lora
         from dynotune.model.elementwise.triton_gate_lora import FAILURES, MOST_RANK, GatedLora
 
@@ -53,8 +54,9 @@ class LoraInActivation(Speedup):
                 if reasons
                 else No("the model has no gated activation", expected=True, no_place=True)
             )
+        aside = Aside()
         for one in standing.values():
-            one.fused.adapters = one
+            one.fused.adapters, one.aside = one, aside
 
         def uninstall() -> None:
             for one in standing.values():
@@ -77,6 +79,7 @@ class LoraInActivation(Speedup):
             places=tuple(standing),
             left_out=tuple(f"{name}: {why}" for name, why in others.items()),
             lines=(f"LoRA in the gated activation: {len(standing)} of {len(found)} feed-forward modules",),
+            aside=aside,
             detail=standing,
         )
 
