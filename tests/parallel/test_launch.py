@@ -171,3 +171,22 @@ def test_a_killed_process_ends_the_job_which_goes_on_from_its_checkpoint(
     resumed.kill()
     resumed.wait()
     assert lines[-1].startswith("resumed from"), lines
+
+
+@pytest.mark.parametrize("launched", [True, False])
+def test_the_jobs_exit_code_is_not_lost_to_what_aborts_while_python_ends(launched: bool) -> None:
+    """As threads of torchrun's rendezvous may. Without a launch Python ends as always, which is the control."""
+    program = f"""
+import atexit, os
+import dynotune.cli as cli, dynotune.parallel.launch as launch
+class Aborts:
+    def __del__(self): os.abort()
+kept = Aborts()
+atexit.register(print, "registered")
+launch._launched["jobs"] = {int(launched)}
+cli.run = lambda words: print("said") or 75
+cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "said\nregistered\n"
+    assert done.returncode == (75 if launched else -signal.SIGABRT)

@@ -22,6 +22,16 @@ ENDING = 600
 """Seconds that processes are given to save and leave when they are asked to end. Whoever asks may have less patience."""
 
 
+_launched = {"jobs": 0}
+
+
+def has_launched() -> bool:
+    """Whether this process started others by torchrun's launcher. Threads of its rendezvous may then still stand in C++;
+    where one comes back while Python ends, the process is aborted (seen: "terminate called without an active exception"),
+    and the exit code of the job is lost."""
+    return _launched["jobs"] > 0
+
+
 def must_be_launched(config: RunConfig) -> bool:
     """Whether this process is to start the others and trains nothing itself."""
     return (config.gpus or 1) > 1 and "WORLD_SIZE" not in os.environ
@@ -71,6 +81,7 @@ def run_processes(command: Sequence[str], count: int, folder: Path, say: Callabl
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    _launched["jobs"] += 1
     # What it says of failures comes beside what the processes say themselves, as tracebacks of its own.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     if "OMP_NUM_THREADS" not in os.environ:
