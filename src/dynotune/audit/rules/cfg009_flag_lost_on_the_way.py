@@ -69,11 +69,9 @@ def _unread(script: Script, taken: Accepts, launch: Launch, project: Project) ->
     name."""
     skipped = _LAUNCHERS | (_OF_PRECISION if script.calls_of("Accelerator") else frozenset())
     given = [name for name in launch.flags if name in taken.flags - skipped and f".{name}" not in script.source]
-    own = (
-        (_of_argparse(script) if taken.parser == "argparse" else _of_plain_dataclasses(project))
-        if given
-        else frozenset()
-    )
+    if not given:
+        return
+    own = taken.stored if taken.parser == "argparse" else _of_plain_dataclasses(project)
     given = [name for name in given if name in own]
     sources = [code(one) for one in project.scripts] if given else []
     if any(_WHOLE.search(_SHOWN.sub("", source)) for source in sources):
@@ -83,25 +81,6 @@ def _unread(script: Script, taken: Accepts, launch: Launch, project: Project) ->
         word = re.escape(name)
         if not re.search(rf"\.{word}\b|(?<!--)['\"]{word}['\"]|\b{word}\s*=(?!=)[^=\n]*\bargs?\b", text):
             yield name
-
-
-def _of_argparse(script: Script) -> frozenset[str]:
-    """By their own names: not those with `dest`, or that do something themselves (`action="version"`)."""
-    found: set[str] = set()
-    for node in ast.walk(script.tree):
-        if (
-            not isinstance(node, ast.Call)
-            or not isinstance(node.func, ast.Attribute)
-            or node.func.attr != "add_argument"
-        ):
-            continue
-        given = {keyword.arg: keyword.value for keyword in node.keywords}
-        action = ast.unparse(given["action"]).strip("'\"") if "action" in given else "store"
-        names = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-        long = [name for name in names if name.startswith("--")]
-        if "dest" not in given and len(long) == 1 and (action.startswith("store") or "Boolean" in action):
-            found.add(long[0].lstrip("-").replace("-", "_"))
-    return frozenset(found)
 
 
 def _of_plain_dataclasses(project: Project) -> frozenset[str]:

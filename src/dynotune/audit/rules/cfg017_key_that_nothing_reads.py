@@ -7,6 +7,7 @@ from typing import Any
 
 from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.rooms import FUNCTIONS, own_nodes
 from dynotune.audit.facts.script import Script
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
@@ -74,22 +75,12 @@ def _loaded(script: Script) -> list[tuple[str, ast.AST]]:
     """Variables that the content of a file goes into, each with the function, or the file, that it is one of."""
     found: list[tuple[str, ast.AST]] = []
     for room in (script.tree, *(node for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef))):
-        for node in _own(room):
+        for node in own_nodes(room, (*FUNCTIONS, ast.ClassDef)):
             call = node.value if isinstance(node, ast.Assign) else None
             target = node.targets[0] if isinstance(node, ast.Assign) else None
             if isinstance(call, ast.Call) and isinstance(target, ast.Name) and _LOADS.search(ast.unparse(call.func)):
                 found.append((target.id, room))
     return found
-
-
-def _own(room: ast.AST) -> Iterator[ast.AST]:
-    """What stands in a function or a file, and not in functions in it."""
-    pending = list(ast.iter_child_nodes(room))
-    while pending:
-        node = pending.pop()
-        yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            pending += ast.iter_child_nodes(node)
 
 
 def _by_key(name: str, room: ast.AST, project: Project, depth: int = 0) -> bool:

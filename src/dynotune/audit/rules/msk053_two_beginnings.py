@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.rooms import own_nodes
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -28,7 +29,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         if (text := _as_text(room, rendered, writers)) is not None and _trains_on_text(script):
             yield _finding(script, text, "The trainer")
             return
-        for call in _own(room):
+        for call in own_nodes(room):
             if not isinstance(call, ast.Call) or not call.args or not _tokenizes(call):
                 continue
             first = call.args[0]
@@ -48,7 +49,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
 
 def _columns(room: ast.AST, rendered: set[str], writers: set[str]) -> Iterator[str]:
     """Columns that a function of `map` gives rendered conversations to."""
-    for node in _own(room):
+    for node in own_nodes(room):
         value = node.value if isinstance(node, ast.Return) else None
         for key, held in zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ():
             is_text = _is_rendered(held, writers) or (isinstance(held, ast.Name) and held.id in rendered)
@@ -58,7 +59,7 @@ def _columns(room: ast.AST, rendered: set[str], writers: set[str]) -> Iterator[s
 
 def _as_text(room: ast.AST, rendered: set[str], writers: set[str]) -> ast.expr | None:
     """What a column `text` is given, where it is a rendered conversation."""
-    for node in _own(room):
+    for node in own_nodes(room):
         held: list[tuple[ast.expr | None, ast.expr]] = []
         if isinstance(node, ast.Dict):
             held = list(zip(node.keys, node.values, strict=True))
@@ -130,23 +131,13 @@ def _is_rendered(node: ast.AST, writers: set[str]) -> bool:
 
 def _rendered(room: ast.AST, writers: set[str]) -> set[str]:
     found: dict[str, bool] = {}
-    for node in _own(room):
+    for node in own_nodes(room):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
             found[name] = found.get(name, True) and _is_rendered(node.value, writers)
         elif isinstance(node, ast.Lambda):
             found |= {one.arg: False for one in node.args.args}
     return {name for name, always in found.items() if always}
-
-
-def _own(room: ast.AST) -> Iterator[ast.AST]:
-    """Nodes of the room, but of functions in it: their names are others."""
-    waiting = [room]
-    for node in waiting:
-        yield node
-        waiting += [
-            one for one in ast.iter_child_nodes(node) if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
-        ]
 
 
 def _returns_rendered(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

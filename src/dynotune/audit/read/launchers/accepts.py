@@ -2,7 +2,7 @@
 
 import ast
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynotune.audit.facts.job import Method, Trainer
@@ -53,6 +53,10 @@ class Accepts:
     whose: tuple[Trainer, Method | None] | None = None
     """Of the dataclasses."""
 
+    stored: frozenset[str] = frozenset()
+    """Of argparse's flags those whose values it keeps under their own names: not those with `dest`, or that do something
+    themselves (`action="version"`)."""
+
     prefixes: bool = True
     """argparse takes a beginning of a flag that fits one alone."""
 
@@ -73,13 +77,15 @@ def accepts(script: Script, others: Mapping[str, Script], schemas: Schemas) -> A
         if _last(node.func) in _PARSERS and (node.args or node.keywords):
             return _of_dataclasses(node, tree, others, schemas, ways)
     flags: set[str] = set()
+    stored: set[str] = set()
     closed = True
     for node in calls:
         if not isinstance(node.func, ast.Attribute) or node.func.attr != "add_argument":
             continue
         names = [item.value for item in node.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
         closed = closed and len(names) == len(node.args) and bool(names)
-        flags |= {name.lstrip("-").replace("-", "_") for name in names}
+        flags |= {_destination(name) for name in names}
+        stored |= _stored(node, [name for name in names if name.startswith("--")])
     parses = ways & {"parse_args", "parse_known_args"}
     makes = any(_last(node.func) == "ArgumentParser" for node in calls)
     if not flags or not parses or not makes:
@@ -93,7 +99,18 @@ def accepts(script: Script, others: Mapping[str, Script], schemas: Schemas) -> A
     )
     strict = closed and not hidden and "parse_known_args" not in ways
     drops = closed and not hidden and "parse_args" not in ways and _throws_rest_away(tree)
-    return Accepts(frozenset(flags), strict, drops, "argparse")
+    return Accepts(frozenset(flags), strict, drops, "argparse", stored=frozenset(stored))
+
+
+def _destination(flag: str) -> str:
+    return flag.lstrip("-").replace("-", "_")
+
+
+def _stored(call: ast.Call, long: Sequence[str]) -> set[str]:
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    action = ast.unparse(given["action"]).strip("'\"") if "action" in given else "store"
+    keeps = action.startswith("store") or "Boolean" in action
+    return {_destination(long[0])} if keeps and len(long) == 1 and "dest" not in given else set()
 
 
 def _throws_rest_away(tree: ast.Module) -> bool:
