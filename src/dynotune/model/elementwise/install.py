@@ -106,7 +106,7 @@ def install(
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):  # a module that is tried out may draw
         for kind, name, module in _candidates(model, kinds):
-            replacement = _why_not(module, compute, device)
+            replacement: tuple[Any, Any] | str | None = _why_not(module, compute, device)
             if replacement is None:
                 of = called, kind, name, id(module), compute
                 if of not in known:  # with the module, whose number is then nobody else's
@@ -130,7 +130,7 @@ def _candidates(model: nn.Module, kinds: Collection[str]) -> Iterator[tuple[str,
                 yield kind, name, module
 
 
-def _why_not(module: nn.Module, compute: torch.dtype, device: torch.device) -> tuple[Any, Any] | str | None:
+def _why_not(module: nn.Module, compute: torch.dtype, device: torch.device) -> str | None:
     """Why nothing stands in for a module here, whatever it computes; None where something may."""
     if "forward" in module.__dict__:
         return "its forward was replaced by someone else"

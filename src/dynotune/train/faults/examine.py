@@ -210,7 +210,7 @@ def _which_speed_up(repeat: _Repeat, ways: Ways, found: Examination) -> None:
             all_tried = False
             continue
         outcome = repeat.by(way, repeat.step.micro_batches)
-        found.outcomes.append(Outcome(**{**asdict(outcome), "way": f"without {way.name}"}))
+        found.outcomes.append(replace(outcome, way=f"without {way.name}"))
         if outcome.finite:
             named.append(way.name)
         all_tried &= outcome.finite is not None
