@@ -1,6 +1,7 @@
 """What measuring takes of the host in a real run, by its parts, beside what the run states of it.
 
-    python benchmarks/meter_cost.py --out FILE [--logging-steps 10 1] [--steps 600] [--rounds 3] [--model FOLDER --rows FILE]
+    python benchmarks/meter_cost.py --out FILE [--logging-steps 10 1] [--steps 600] [--rounds 3] [--commit COMMIT]
+        [--model FOLDER --rows FILE]
 
 Each run is a process of its own, in turn, so that a host that gets busier changes all of them. Microseconds a step of the
 thread that trains, of the processor: of all calls, from the first step on, callbacks of users left out. Default is a tiny
@@ -25,6 +26,7 @@ from tests.tiny import chats, tiny_model, tiny_tokenizer
 
 from benchmarks.whole_file import write_json
 from dynotune.environment import cpu_model
+from dynotune.manifest import versions
 from dynotune.train.journal import Journal
 from dynotune.train.meter import Meter
 from dynotune.train.progress import ProgressDisplay
@@ -134,6 +136,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model", type=Path)
     parser.add_argument("--rows", type=Path)
+    parser.add_argument("--commit", default="", help="of the tree, where it is not a git checkout")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
@@ -159,6 +162,8 @@ def main() -> None:
         args.out,
         {
             "command": f"python benchmarks/meter_cost.py --steps {args.steps} --rounds {args.rounds}",
+            "commit": args.commit,
+            "versions": versions(),
             "cpu": cpu_model(),
             "cores": os.cpu_count(),
             "load": os.getloadavg(),
