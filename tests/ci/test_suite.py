@@ -22,6 +22,9 @@ def test_unsteady():
 SIX = """
 from pathlib import Path
 
+def test_steady():
+    pass
+
 @pytest.mark.parametrize("n", range(6))
 def test_unsteady(n):
     before = Path(f"before-{n}")
