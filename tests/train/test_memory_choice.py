@@ -132,6 +132,30 @@ def test_little_memory_makes_smaller_micro_batches_then_computes_again(bench: An
     assert gauge.runs[-1].policy == "full"
 
 
+def test_a_policy_that_was_passed_over_for_another_speed_up_is_said(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = bench()
+    beside = next(iter(one.installed)).name
+    monkeypatch.setattr(type(speedups()["activation_selective"]), "conflicts", (beside,))
+    found, gauge = one.choose(int(14_000 * 128 / (1 - SPARED)) + 1, ROOMY)
+    assert found.policy == "full"
+    assert {run.policy for run in gauge.runs} <= {"none", "full"}
+    assert found.says == [f"activation memory: selective was not tried out: it cannot be beside {beside}"]
+
+
+def test_a_policy_that_is_not_needed_or_was_tried_is_not_said_to_be_passed_over(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control."""
+    one = bench()
+    beside = next(iter(one.installed)).name
+    assert one.choose(int(14_000 * 128 / (1 - SPARED)) + 1, ROOMY)[0].says == []
+    monkeypatch.undo()
+    monkeypatch.setattr(type(speedups()["activation_selective"]), "conflicts", (beside,))
+    assert bench().choose(10**9, ROOMY)[0].says == []
+
+
 def test_nothing_fits_is_said_and_the_least_is_taken(bench: Any) -> None:
     one = bench()
     found, _ = one.choose(1000, ROOMY)

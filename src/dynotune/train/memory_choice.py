@@ -90,7 +90,8 @@ def choose_memory(
 
     def chosen() -> tuple[Setting, str, list[Point], list[str]]:
         memory, free = look()
-        policies = [policy_there] if asked is not None or policy_there != "none" else _possible(installed)
+        to_choose = asked is None and policy_there == "none"
+        policies = _possible(installed) if to_choose else [policy_there]
         costs = relative_costs(policies, context.has_adapter)
         of = question(
             free, lambda policy, size: memory.under(policy).needed(size), costs, longest, tokens, most_useful(plan)
@@ -100,7 +101,8 @@ def choose_memory(
         if shared != setting:
             setting, why = shared, "what the fullest GPU holds"
         points = curve(of, setting)
-        return setting, why, points, lines(points, of.free) if SHOW_MEMORY.get() else []
+        passed_over = _passed_over(installed) if to_choose and setting.policy != "none" else []
+        return setting, why, points, [*passed_over, *(lines(points, of.free) if SHOW_MEMORY.get() else [])]
 
     # What stands here again is the same arm of a bench again: with other micro-batches it would be another one.
     setting, why, points, shown = installed.site.once(("memory", longest), chosen)
@@ -178,12 +180,27 @@ def _possible(installed: Installed) -> list[str]:
         setting = next(other.setting for other in installed.decisions if other.name == one.name)
         if setting == "off":
             continue
-        if any(other.name in one.conflicts or one.name in other.speedup.conflicts for other in installed):
+        if _beside(installed, policy):
             continue
         with policy_in_place(installed.site, policy) as there:
             if there:
                 found.append(policy)
     return found
+
+
+def _beside(installed: Installed, policy: str) -> list[str]:
+    """Speed-ups in the model that the policy cannot be beside."""
+    one = speedups()[f"{PREFIX}{policy}"]
+    return [other.name for other in installed if other.name in one.conflicts or one.name in other.speedup.conflicts]
+
+
+def _passed_over(installed: Installed) -> list[str]:
+    """What is to be said of policies that were not tried out because of what stands in the model, where one was needed."""
+    return [
+        f"activation memory: {policy} was not tried out: it cannot be beside {' and '.join(beside)}"
+        for policy in POLICIES[1:]
+        if (beside := _beside(installed, policy))
+    ]
 
 
 def _least(every: list[Any]) -> Setting:

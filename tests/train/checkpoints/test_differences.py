@@ -109,6 +109,25 @@ def test_other_hyper_parameters_of_the_optimizer_are_really_taken(
     assert [g["weight_decay"] for g in groups] == [0.0, 0.0]
 
 
+def test_an_optimizer_under_its_other_name_goes_on(run_tiny: Any, said: Console) -> None:
+    constant = {"lr_scheduler_type": "constant", **SAVES}
+    straight = run_tiny(max_steps=9, **constant)
+    run_tiny(overwrite_output_dir=True, **constant)
+    result, text = resumed(run_tiny, said, optim="adamw_torch", **constant)
+    assert [row["loss"] for row in result.metrics] == [row["loss"] for row in straight.metrics[6:]]
+    assert "without effect on what is learned: " in text
+    assert "optim" in text.split("without effect on what is learned: ")[1].splitlines()[0]
+    # Negative control: another one's states are others.
+    with pytest.raises(TrainingError, match="optim: adamw_torch then, sgd now"):
+        run_tiny(resume_from_checkpoint=True, max_steps=12, optim="sgd", **constant)
+
+
+@pytest.mark.parametrize(("then", "now"), [("adamw_8bit", "adamw_bnb_8bit"), ("adamw_torch_fused", "adamw_torch")])
+def test_names_of_one_optimizer_are_no_matter(then: str, now: str) -> None:
+    assert [one.matter for one in differences({"optim": then}, {"optim": now})] == [Matter.NOTHING]
+    assert [one.matter for one in differences({"optim": then}, {"optim": "sgd"})] == [Matter.ERROR]
+
+
 def test_a_schedule_that_watches_evaluations_follows_only_itself(run_tiny: Any) -> None:
     run_tiny(**SAVES)
     with pytest.raises(TrainingError, match="reduce_lr_on_plateau"):

@@ -106,5 +106,8 @@ DECISIONS: dict[str, Decision] = {
     ),
 }  # fmt: skip
 
+SAME_OPTIMIZER = (frozenset({"adamw_torch", "adamw_torch_fused"}), frozenset({"adamw_8bit", "adamw_bnb_8bit"}))
+"""Names of `optim` under which the same states stand."""
+
 QUIET = frozenset({"resume_from_checkpoint", "overwrite_output_dir", "env", "hub_token"})
 """Keys that differ in every resume, or whose values are never kept."""

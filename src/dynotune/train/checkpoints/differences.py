@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 from dynotune.config.checking.preference import BY_BATCH
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError, TrainingError
-from dynotune.train.checkpoints.decisions import DECISIONS, OTHER_LOSS, QUIET, Matter
+from dynotune.train.checkpoints.decisions import DECISIONS, OTHER_LOSS, QUIET, SAME_OPTIMIZER, Matter
 
 LENGTH = {"steps", "epochs"}
 """Values of the plan that may differ: a run may be made longer."""
@@ -54,6 +54,8 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[Differe
             matter, reason = Matter.ERROR, "the weights under the adapter are drawn from it"
         if key == "per_device_train_batch_size" and (_by_batch(then) or _by_batch(now)):
             matter, reason = Matter.ERROR, OTHER_LOSS
+        if key == "optim" and any({before, after} <= names for names in SAME_OPTIMIZER):
+            matter, reason = Matter.NOTHING, "both are names of one optimizer"
         found.append(Difference(key, before, after, matter, reason))
     return found
 
