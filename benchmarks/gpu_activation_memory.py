@@ -45,9 +45,10 @@ from dynotune.plan.fastest import Measured, Question, Setting, relative_costs
 from dynotune.plan.memory import StepMemory, live_memory
 from dynotune.speedups.activation import POLICIES
 from dynotune.speedups.choose import decide
-from dynotune.speedups.contract import Context, Site
+from dynotune.speedups.contract import Context
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.registry import speedups
+from dynotune.speedups.site import Site
 from dynotune.train.device import autocast_of
 from dynotune.train.dry_run import policy_in_place
 

@@ -13,9 +13,10 @@ from dynotune.config.load import load_config
 from dynotune.config.sft import SFTConfig
 from dynotune.config.writing.schema import json_schema
 from dynotune.errors import ConfigError
-from dynotune.speedups.contract import Context, Installation, No, Setting, Site, Speedup
+from dynotune.speedups.contract import Context, Installation, No, Setting, Speedup
 from dynotune.speedups.expectation import Expectation
 from dynotune.speedups.registry import register, speedups, unregister
+from dynotune.speedups.site import Site
 
 
 @pytest.fixture(autouse=True)

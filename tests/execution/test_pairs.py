@@ -23,9 +23,10 @@ from dynotune.objectives.preference.objective import PreferenceObjective
 from dynotune.plan.pairs import Groups, PairSpans, pair_spans
 from dynotune.plan.plan import Plan
 from dynotune.speedups.choose import decide
-from dynotune.speedups.contract import Context, Site
+from dynotune.speedups.contract import Context
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.registry import speedups
+from dynotune.speedups.site import Site
 from tests.tiny import tiny_model
 
 CPU, FULL = torch.device("cpu"), Precision(torch.float32, False)

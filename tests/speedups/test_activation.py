@@ -14,10 +14,11 @@ from dynotune.model.attention import hidden_states, packed_attention
 from dynotune.model.precision import Precision
 from dynotune.speedups.activation import POLICIES, asked_policy
 from dynotune.speedups.choose import decide
-from dynotune.speedups.contract import Context, Installation, Site
+from dynotune.speedups.contract import Context, Installation
 from dynotune.speedups.expectation import Expectation, Observation, Verdict
 from dynotune.speedups.judge import judge
 from dynotune.speedups.registry import speedups
+from dynotune.speedups.site import Site
 from tests.model.activations.passes import CPU, batch_of, differ, model_of, pass_of, state_of
 
 FULL = Precision(torch.float32, False)

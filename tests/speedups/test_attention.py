@@ -18,10 +18,11 @@ from dynotune.model.precision import Precision
 from dynotune.speedups import packages
 from dynotune.speedups.attention import KERNELS as NAMES
 from dynotune.speedups.attention import ORDER, AttentionBackend
-from dynotune.speedups.contract import Context, Installation, No, Site
+from dynotune.speedups.contract import Context, Installation, No
 from dynotune.speedups.expectation import Verdict
 from dynotune.speedups.judge import judge
 from dynotune.speedups.registry import speedups
+from dynotune.speedups.site import Site
 from tests.model.attention.architectures import architecture
 from tests.model.attention.test_kernels import exactly
 from tests.speedups.made_evidence import evidence, kernel

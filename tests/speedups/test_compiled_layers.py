@@ -15,7 +15,7 @@ from dynotune.model import elementwise
 from dynotune.model.attention import packed_attention
 from dynotune.model.precision import Precision
 from dynotune.speedups.choose import decide
-from dynotune.speedups.contract import Context, Installation, No, Site
+from dynotune.speedups.contract import Context, Installation, No
 from dynotune.speedups.declared import compiled_layers
 from dynotune.speedups.declared.compiled_layers import CompiledLayers
 from dynotune.speedups.declared.fused_lora import FusedLora
@@ -24,6 +24,7 @@ from dynotune.speedups.elementwise import ElementwiseKernel
 from dynotune.speedups.expectation import Observation, Verdict
 from dynotune.speedups.judge import judge
 from dynotune.speedups.registry import speedups
+from dynotune.speedups.site import Site
 from tests.model.compiled.steps import CPU, batch_of, gradients, model_of
 from tests.model.elementwise.stand_ins import stand_ins
 from tests.speedups.traced_steps import step_of

@@ -15,10 +15,11 @@ from dynotune.model import lora
 from dynotune.model.elementwise import install
 from dynotune.model.elementwise.gate_lora import candidates, reference
 from dynotune.model.precision import Precision
-from dynotune.speedups.contract import Context, Installation, No, Site
+from dynotune.speedups.contract import Context, Installation, No
 from dynotune.speedups.expectation import Verdict
 from dynotune.speedups.judge import judge
 from dynotune.speedups.registry import speedups
+from dynotune.speedups.site import Site
 from tests.model.elementwise.stand_ins import stand_ins
 from tests.model.lora.adapted import IDS, adapted_model
 

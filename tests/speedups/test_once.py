@@ -8,8 +8,9 @@ import torch
 
 from dynotune.config.sft import SFTConfig
 from dynotune.model.precision import Precision
-from dynotune.speedups.contract import Context, Site
+from dynotune.speedups.contract import Context
 from dynotune.speedups.installed import Installed
+from dynotune.speedups.site import Site
 from tests.speedups.toys import Toy, decided
 from tests.tiny import tiny_model
 

@@ -24,11 +24,12 @@ from dynotune.model.precision import Precision
 from dynotune.objectives.preference.objective import PreferenceObjective
 from dynotune.speedups.attention import AttentionBackend
 from dynotune.speedups.choose import decide
-from dynotune.speedups.contract import Context, No, Site
+from dynotune.speedups.contract import Context, No
 from dynotune.speedups.expectation import Expected, Observation, Verdict
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.judge import judge
 from dynotune.speedups.registry import speedups
+from dynotune.speedups.site import Site
 from tests.speedups.traced_steps import CPU, VOCABULARY, step_of
 from tests.tiny import tiny_model
 

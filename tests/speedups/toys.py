@@ -7,8 +7,9 @@ from typing import Any, cast
 from dynotune.config.sft import SFTConfig
 from dynotune.measure.evidence import Phase
 from dynotune.speedups.choose import Decision, decide
-from dynotune.speedups.contract import Context, Installation, Kind, No, Order, Setting, Site, Speedup
+from dynotune.speedups.contract import Context, Installation, Kind, No, Order, Setting, Speedup
 from dynotune.speedups.expectation import Expectation, Expected
+from dynotune.speedups.site import Site
 
 
 class Toy(Speedup):

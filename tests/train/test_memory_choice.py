@@ -20,10 +20,11 @@ from dynotune.plan.capacity import SPARED
 from dynotune.plan.fastest import Setting
 from dynotune.plan.plan import Plan
 from dynotune.speedups.choose import decide
-from dynotune.speedups.contract import Context, Site
+from dynotune.speedups.contract import Context
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.registry import speedups
 from dynotune.speedups.remembered import Remembered
+from dynotune.speedups.site import Site
 from dynotune.train.dry_run import DryRun
 from dynotune.train.memory_choice import MemoryChoice, choose_memory
 from tests.model.activations.passes import CPU, differ, model_of, pass_of, state_of

@@ -18,7 +18,7 @@ from dynotune.objectives.sft import Objective
 from dynotune.plan.truncation import Units
 
 if TYPE_CHECKING:
-    from dynotune.speedups.contract import Site
+    from dynotune.speedups.site import Site
 
 
 class PackedPath(SideBySidePath):

@@ -36,7 +36,7 @@ from dynotune.plan.layout import MicroBatch
 from dynotune.plan.pairs import PairSpans
 
 if TYPE_CHECKING:
-    from dynotune.speedups.contract import Site
+    from dynotune.speedups.site import Site
 
 
 class Pair(NamedTuple):

@@ -17,7 +17,7 @@ from dynotune.objectives.sft import Objective
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from dynotune.speedups.contract import Site
+    from dynotune.speedups.site import Site
 
 
 class Paths(Protocol):

@@ -17,7 +17,7 @@ from dynotune.model.attention import packed_attention, stock_attention, text_dec
 from dynotune.model.head import Head
 
 if TYPE_CHECKING:
-    from dynotune.speedups.contract import Site
+    from dynotune.speedups.site import Site
 
 
 class SideBySidePath(ExecutionPath):

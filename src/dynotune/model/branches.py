@@ -50,7 +50,7 @@ R = TypeVar("R")
 
 class Streams(NamedTuple):
     """Of a device. PyTorch has 32 streams of each priority and gives them out in turn, so that one may be given out twice:
-    another's copies would be captured, and not be made. At these priorities nobody asks in a run: of PyTorch itself FSDP does."""
+    another's copies would be captured, and not be made. Of PyTorch itself only FSDP asks for these priorities."""
 
     main: Any
     """A graph is captured here. First of all, since it is what takes the time."""

@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dynotune.measure.evidence import Evidence, Phase, Source
-from dynotune.speedups.contract import Context, Installation, No, Setting, Site, Speedup
+from dynotune.speedups.contract import Context, Installation, No, Setting, Speedup
 from dynotune.speedups.expectation import Absent, Expectation, Expected
+from dynotune.speedups.site import Site
 
 if TYPE_CHECKING:
     from dynotune.config.whole import WholeConfig

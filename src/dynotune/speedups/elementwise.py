@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from dynotune.measure.evidence import Phase
-from dynotune.speedups.contract import Context, Installation, No, Site, Speedup
+from dynotune.speedups.contract import Context, Installation, No, Speedup
 from dynotune.speedups.expectation import Expectation, Expected
+from dynotune.speedups.site import Site
 
 if TYPE_CHECKING:
     from dynotune.model.elementwise import Engaged

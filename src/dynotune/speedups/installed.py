@@ -7,8 +7,9 @@ import torch
 
 from dynotune.foreign import FOREIGN, in_a_line
 from dynotune.speedups.choose import Decision, candidates, conflict, settle
-from dynotune.speedups.contract import Installation, No, Site
+from dynotune.speedups.contract import Installation, No
 from dynotune.speedups.expectation import Expectation
+from dynotune.speedups.site import Site
 
 
 class Installed:

@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from dynotune.speedups import packages
-from dynotune.speedups.contract import Context, Installation, No, Setting, Site, Speedup
+from dynotune.speedups.contract import Context, Installation, No, Setting, Speedup
 from dynotune.speedups.elementwise import ElementwiseKernel
 from dynotune.speedups.measured import faster, figures, in_words
+from dynotune.speedups.site import Site
 
 if TYPE_CHECKING:
     from dynotune.config.whole import WholeConfig

@@ -17,8 +17,9 @@ from dynotune.model.as_it_was import as_it_was
 from dynotune.plan.fastest import Measured, Setting
 from dynotune.plan.plan import Plan
 from dynotune.speedups.activation import PREFIX, ActivationPolicy
-from dynotune.speedups.contract import Installation, Site
+from dynotune.speedups.contract import Installation
 from dynotune.speedups.registry import speedups
+from dynotune.speedups.site import Site
 from dynotune.train.faults.shortage import shortage_of
 from dynotune.train.rehearse import largest
 

@@ -27,10 +27,11 @@ from dynotune.plan.memory import StepMemory, live_memory
 from dynotune.plan.pairs import PairSpans
 from dynotune.plan.plan import Plan
 from dynotune.speedups.choose import Decision, decide, settle
-from dynotune.speedups.contract import Ahead, Context, No, Site
+from dynotune.speedups.contract import Ahead, Context, No
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.registry import speedups
 from dynotune.speedups.remembered import Remembered
+from dynotune.speedups.site import Site
 from dynotune.speedups.table import EffectOf
 from dynotune.train.device import autocast_of
 from dynotune.train.evaluate import HeldOut

@@ -13,9 +13,10 @@ from dynotune.data.examples import IGNORE
 from dynotune.execution import packed
 from dynotune.model.attention.backends import reference
 from dynotune.model.packed import lay_side_by_side
-from dynotune.speedups.contract import Context, Installation, No, Order, Site, Speedup
+from dynotune.speedups.contract import Context, Installation, No, Order, Speedup
 from dynotune.speedups.expectation import Expectation
 from dynotune.speedups.registry import register, unregister
+from dynotune.speedups.site import Site
 from dynotune.train import loop
 from dynotune.train.loop import forward_backward_micro_batch
 

@@ -23,9 +23,10 @@ from dynotune.parallel.ranks import Ranks
 from dynotune.plan.pairs import groups_of, pair_spans
 from dynotune.plan.plan import Plan
 from dynotune.speedups.choose import decide
-from dynotune.speedups.contract import Context, Site
+from dynotune.speedups.contract import Context
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.registry import speedups
+from dynotune.speedups.site import Site
 from dynotune.train.evaluate import HeldOut
 from dynotune.train.faults.ways import Ways
 from dynotune.train.preference.bring import bring_reference

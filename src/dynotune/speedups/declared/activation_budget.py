@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dynotune.measure.evidence import Evidence
-from dynotune.speedups.contract import Context, Installation, No, Order, Setting, Site, Speedup
+from dynotune.speedups.contract import Context, Installation, No, Order, Setting, Speedup
 from dynotune.speedups.expectation import Expectation, Holds
 from dynotune.speedups.registry import register
+from dynotune.speedups.site import Site
 
 if TYPE_CHECKING:
     from dynotune.config.whole import WholeConfig

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from dynotune.speedups.activation import ActivationPolicy, layers_again
-from dynotune.speedups.contract import Context, Installation, No, Site
+from dynotune.speedups.contract import Context, Installation, No
 from dynotune.speedups.expectation import Expectation
 from dynotune.speedups.registry import register
+from dynotune.speedups.site import Site
 
 
 @register

@@ -5,9 +5,10 @@ from contextlib import contextmanager
 
 from dynotune.measure.evidence import Evidence, Phase, Source
 from dynotune.speedups.activation import ActivationPolicy, layers_again
-from dynotune.speedups.contract import Context, Installation, No, Site
+from dynotune.speedups.contract import Context, Installation, No
 from dynotune.speedups.expectation import Expectation, Holds
 from dynotune.speedups.registry import register
+from dynotune.speedups.site import Site
 
 
 @register

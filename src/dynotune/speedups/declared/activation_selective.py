@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from dynotune.measure.evidence import Evidence, Phase
 from dynotune.speedups.activation import PRODUCTS, ActivationPolicy
-from dynotune.speedups.contract import Context, Installation, No, Site
+from dynotune.speedups.contract import Context, Installation, No
 from dynotune.speedups.expectation import Absent, Expectation, Expected
 from dynotune.speedups.registry import register
+from dynotune.speedups.site import Site
 
 
 @register

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from dynotune.measure.evidence import Evidence, Phase
 from dynotune.speedups.activation import asked_policy
-from dynotune.speedups.contract import Ahead, Context, Installation, No, Order, Setting, Site, Speedup
+from dynotune.speedups.contract import Ahead, Context, Installation, No, Order, Setting, Speedup
 from dynotune.speedups.expectation import Expectation, Expected, Holds
 from dynotune.speedups.registry import register
+from dynotune.speedups.site import Site
 
 if TYPE_CHECKING:
     from dynotune.config.whole import WholeConfig

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from dynotune.measure.evidence import Evidence, Phase
-from dynotune.speedups.contract import Context, Installation, No, Order, Site, Speedup
+from dynotune.speedups.contract import Context, Installation, No, Order, Speedup
 from dynotune.speedups.expectation import Expectation, Expected, Holds
 from dynotune.speedups.registry import register
+from dynotune.speedups.site import Site
 
 
 @register

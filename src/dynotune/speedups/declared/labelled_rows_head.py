@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from dynotune.measure.evidence import Evidence, Phase, Source
-from dynotune.speedups.contract import Context, Installation, No, Order, Site, Speedup
+from dynotune.speedups.contract import Context, Installation, No, Order, Speedup
 from dynotune.speedups.expectation import Expectation, Expected, Holds
 from dynotune.speedups.registry import register
+from dynotune.speedups.site import Site
 
 GIVEN = ("^Formed$", "^FormedBySequence$", "^RecomputedBySequence$")
 """The autograd functions that hand gradients over: formed in the forward pass, or by sequence, with a trained head when they

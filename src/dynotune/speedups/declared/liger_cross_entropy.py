@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from dynotune.measure.evidence import Phase
-from dynotune.speedups.contract import Context, Installation, No, Order, Site
+from dynotune.speedups.contract import Context, Installation, No, Order
 from dynotune.speedups.expectation import Expectation, Expected
 from dynotune.speedups.liger import LigerKernel, ligers_kernels
 from dynotune.speedups.registry import register
+from dynotune.speedups.site import Site
 
 FUNCTION = "LigerFusedLinearCrossEntropyFunction"
 

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from dynotune.speedups.contract import Site
 from dynotune.speedups.liger import LigerElementwise
 from dynotune.speedups.registry import register
+from dynotune.speedups.site import Site
 
 if TYPE_CHECKING:
     from dynotune.model.elementwise import Engaged

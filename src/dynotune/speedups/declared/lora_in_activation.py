@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from dynotune.measure.evidence import Phase
-from dynotune.speedups.contract import Context, Installation, No, Order, Site, Speedup
+from dynotune.speedups.contract import Context, Installation, No, Order, Speedup
 from dynotune.speedups.expectation import Expectation, Expected
 from dynotune.speedups.registry import register
+from dynotune.speedups.site import Site
 
 
 @register

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from dynotune.measure.evidence import Evidence
-from dynotune.speedups.contract import Context, Installation, No, Order, Scope, Site, Speedup
+from dynotune.speedups.contract import Context, Installation, No, Order, Scope, Speedup
 from dynotune.speedups.expectation import Expectation, Holds
 from dynotune.speedups.registry import register
+from dynotune.speedups.site import Site
 
 
 @register

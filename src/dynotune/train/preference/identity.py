@@ -11,9 +11,10 @@ from dynotune.environment import installed
 from dynotune.model.weight_files import weight_paths
 from dynotune.parallel.ranks import Ranks
 from dynotune.reference import Key, key_of
-from dynotune.speedups.contract import Scope, Site
+from dynotune.speedups.contract import Scope
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.machine import machine_of
+from dynotune.speedups.site import Site
 
 
 def files_of(config: ModelConfig) -> Sequence[Path]:

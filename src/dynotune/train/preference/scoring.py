@@ -28,7 +28,7 @@ from dynotune.plan.spread import Cost
 from dynotune.plan.together import lay_out_step
 from dynotune.plan.truncation import Units
 from dynotune.reference import as_reference
-from dynotune.speedups.contract import Site
+from dynotune.speedups.site import Site
 
 
 class ScoringPath(ExecutionPath, Scorer, Protocol):
