@@ -127,3 +127,21 @@ def test_losses_agree_as_the_readme_says() -> None:
     [said] = re.findall(r"losses agree within bfloat16's rounding \((\S+)\)", (ROOT / "README.md").read_text())
     assert gaps
     assert max(gaps) <= float(said)
+
+
+def test_the_readme_begins_with_the_tables_own_range() -> None:
+    head, _, below = (ROOT / "README.md").read_text().partition("<!-- peers: begin")
+    sft, _, dpo = below.partition("| DPO, a step holds |")
+    ranges = {
+        method: (float(min(found, key=float)), float(max(found, key=float)))
+        for method, found in (
+            ("SFT", re.findall(r"([\d.]+)x \|$", sft, re.M)),
+            ("DPO", re.findall(r"([\d.]+)x \|$", dpo, re.M)),
+        )
+    }
+    said = re.search(
+        r"([\d.]+) to ([\d.]+) times the real tokens a second in\s+SFT, ([\d.]+) to ([\d.]+) times the pairs", head
+    )
+    assert said is not None
+    assert tuple(map(float, said.groups()[:2])) == ranges["SFT"]
+    assert tuple(map(float, said.groups()[2:])) == tuple(round(ratio, 1) for ratio in ranges["DPO"])
