@@ -18,6 +18,7 @@ from dynotune.audit.read.launchers.accepts import accepts
 from dynotune.audit.read.launchers.command import plain
 from dynotune.audit.read.launchers.distribution import distribution
 from dynotune.audit.read.python.recognised import FROM_A_COMMAND_LINE
+from dynotune.audit.read.python.value import Value
 from dynotune.audit.schema import Schemas
 
 PROGRAMS: Mapping[str, tuple[Trainer, Method | None]] = {
@@ -174,6 +175,22 @@ def _with_overrides(job: Job, launch: Launch) -> Job:
                     setting, value=override.value, place=launch.place, known=Known.FOLLOWED, via=trail, others=()
                 )
     return replace(job, settings=settings)
+
+
+def files_that_it_names(launch: Launch, configs: Mapping[str, ConfigFile]) -> Mapping[str, Value]:
+    """Configurations that a command gives its script: by flag, and by number where a word stands alone."""
+    found: dict[str, Value] = {}
+    for name in launch.configs:
+        if name not in configs or configs[name].kind in _LAUNCHERS_OWN:
+            continue
+        for flag, setting in launch.flags.items():
+            if isinstance(setting.value, str) and (name == setting.value or name.endswith(setting.value.lstrip("./"))):
+                found[flag] = Value(name, (setting.place,))
+        words = list(launch.words)
+        behind = words[words.index(launch.program) + 1 :] if launch.program in words else []
+        if behind and not behind[0].startswith("-") and name.endswith(behind[0].lstrip("./")):
+            found["1"] = Value(name, (launch.place,))
+    return found
 
 
 def overrides(launch: Launch) -> list[Setting]:

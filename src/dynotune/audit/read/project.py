@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,10 @@ from dynotune.audit.place import Place
 from dynotune.audit.read.asked_packages import asked_packages
 from dynotune.audit.read.configs import PERHAPS_JSON, SUFFIXES, NotReadableError, job_of, read_config
 from dynotune.audit.read.extended import leniently, own_fields, reads_configurations
-from dynotune.audit.read.launched import Sources, jobs_of_launch
+from dynotune.audit.read.launched import Sources, files_that_it_names, jobs_of_launch
 from dynotune.audit.read.launchers.distribution import distribution_of_config
+from dynotune.audit.read.python.jobs import jobs_of
+from dynotune.audit.read.python.modules import Modules
 from dynotune.audit.regular import NotRegularError, leaves, start_of
 from dynotune.audit.schema import Schemas
 from dynotune.audit.schema.beside import sources_in, versions_asked
@@ -53,6 +55,7 @@ class _Found:
     texts: dict[str, str] = field(default_factory=dict)
     documents: dict[str, str] = field(default_factory=dict)
     not_read: list[NotRead] = field(default_factory=list)
+    modules: Modules = field(default_factory=Modules)
 
 
 def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, schemas: Schemas) -> Project:
@@ -94,12 +97,25 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
     schemas = schemas.with_fields(own_fields(found.scripts))
     own_reader = any(reads_configurations(script) for script in found.scripts.values())
     of_scripts: dict[str, list[Job]] = {}
-    jobs_of = _reader("python", "jobs_of")
-    if jobs_of is not None:
-        for name, script in found.scripts.items():
-            of_scripts[name] = jobs_of(script, found.scripts, schemas, found.configs)
+    started = {launch.place: files_that_it_names(launch, found.configs) for launch in found.launches}
+    by_script = {
+        launch.script: [started[one.place] for one in found.launches if one.script == launch.script]
+        for launch in found.launches
+    }
+    found.modules.started_with = {
+        name: with_ for name, (with_, *others) in by_script.items() if with_ and all(one == with_ for one in others)
+    }
+    for name, script in found.scripts.items():
+        of_scripts[name] = jobs_of(script, found.scripts, schemas, found.configs, found.modules)
     sources = Sources(found.configs, found.scripts, of_scripts, schemas)
-    jobs = [job for launch in found.launches for job in jobs_of_launch(launch, sources)]
+    jobs: list[Job] = []
+    for launch in found.launches:
+        with_, here = started[launch.place], sources
+        if with_ and launch.script in found.scripts and launch.script not in found.modules.started_with:
+            modules = found.modules.started(launch.script, with_)
+            own = jobs_of(found.scripts[launch.script], found.scripts, schemas, found.configs, modules)
+            here = replace(sources, jobs={**of_scripts, launch.script: own})
+        jobs += jobs_of_launch(launch, here)
     covered = {file for job in jobs for file in job.files}
     for name, config in found.configs.items():
         if config.kind == "hydra" and any(name in job.files for own in of_scripts.values() for job in own):
@@ -197,7 +213,7 @@ def _parse(path: Path, text: str, root: Path, name: str, found: _Found) -> None:
     if suffix in _PYTHON:
         read_script = _reader("python", "read_script")
         if read_script is not None:
-            found.scripts[name] = read_script(path, text, root)
+            found.scripts[name] = read_script(path, text, root, found.modules, found.configs)
             found.not_read += [NotRead(Place(name), why) for why in found.scripts[name].unread]
             found.not_read += [
                 NotRead(call.place, _LIGHTNING) for call in found.scripts[name].calls if _is_lightning(call)

@@ -9,7 +9,7 @@ from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.ranks import on_several
 from dynotune.audit.facts.script import Script
-from dynotune.audit.facts.together import code, imported
+from dynotune.audit.facts.together import code, imported, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -25,7 +25,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     for job in project.jobs:
         yield from _by_a_key(job, project)
     for script in project.scripts:
-        yield from _by_a_call(script)
+        yield from _by_a_call(script, project)
         yield from _when_it_is_made(script, project)
 
 
@@ -43,18 +43,22 @@ def _by_a_key(job: Job, project: Project) -> Iterator[Said]:
     yield _finding(f"`overwrite_cache: true`{cost}", key.place, (Change(Edit.SET, key.place, key.name, False),))
 
 
-def _by_a_call(script: Script) -> Iterator[Said]:
-    if not any(name.partition(".")[0] in ("datasets", "trl", "transformers") for name in script.imports.values()):
-        return
+def _by_a_call(script: Script, project: Project) -> Iterator[Said]:
     for call in script.calls:
         last = call.name.rpartition(".")[2]
         if call.name in ("datasets.disable_caching", "datasets.fingerprint.disable_caching"):
             yield _finding("`disable_caching()`", call.place, ())
         elif last in ("map", "filter") and call.on:
             cached = call.arguments.get("load_from_cache_file")
-            if cached is not None and cached.value is False and not cached.others and not _from_a_flag(cached.via):
+            if cached is None or cached.value is not False or cached.others or _from_a_flag(cached.via):
+                continue
+            if any(_knows_datasets(one) for one in together(script, project)):
                 change = Change(Edit.SET, cached.place, "load_from_cache_file", True)
                 yield _finding(f"`{call.on}.{last}(..., load_from_cache_file=False)`", cached.place, (change,))
+
+
+def _knows_datasets(script: Script) -> bool:
+    return any(name.partition(".")[0] in ("datasets", "trl", "transformers") for name in script.imports.values())
 
 
 _KEEPS = re.compile(

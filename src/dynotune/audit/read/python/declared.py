@@ -35,6 +35,12 @@ def flags(evaluator: "Evaluator") -> dict[str, Value]:
         if isinstance(given.get("dest"), ast.Constant):
             destination = str(given["dest"].value)  # type: ignore[attr-defined]
         place = module.place(site.node, flag)
+        started = evaluator.others.started_with.get(module.file, {})
+        keys = [name.lstrip("-").replace("-", "_") if name.startswith("-") else "1" for name in texts]
+        named = next((started[key] for key in keys if key in started), None)
+        if named is not None:
+            found[destination] = named.through(place)
+            continue
         action = given.get("action")
         switch = action.value if isinstance(action, ast.Constant) else ""
         default = given.get("default")

@@ -11,6 +11,7 @@ from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.setting import Unknown
 from dynotune.audit.read.python import declared, files
 from dynotune.audit.read.python.module import FUNCTIONS, Binding, Branch, Module, Scope
+from dynotune.audit.read.python.modules import Modules
 from dynotune.audit.read.python.objects import Objects
 from dynotune.audit.read.python.operators import NoValueError, binary, compare, converted, unary
 from dynotune.audit.read.python.value import Made, Value, plain, unknown
@@ -32,7 +33,7 @@ Frame = Mapping[str, Value]
 
 
 class Evaluator:
-    def __init__(self, module: Module, others: Mapping[str, Module], configs: Mapping[str, ConfigFile]) -> None:
+    def __init__(self, module: Module, others: Modules, configs: Mapping[str, ConfigFile]) -> None:
         self.module = module
         self.others = others
         self.configs = configs
@@ -416,7 +417,11 @@ class Evaluator:
         return Value(found)
 
     def _subscript(self, node: ast.Subscript, scope: Scope, frame: Frame) -> Value:
-        if self.module.dotted(node.value) == "os.environ":
+        of = self.module.dotted(node.value)
+        if of == "sys.argv" and isinstance(node.slice, ast.Constant):
+            named = self.others.started_with.get(self.module.file, {}).get(str(node.slice.value))
+            return named or unknown(declared.COMMAND_LINE)
+        if of == "os.environ":
             key = self.value(node.slice, scope, frame)
             return unknown(f"it comes from the environment variable `{key.value}`")
         owner = self.value(node.value, scope, frame)

@@ -1,7 +1,6 @@
 """The training jobs that a script makes, with constants followed through its project's files."""
 
 import ast
-import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from dynotune.audit.read.python.evaluator import Evaluator
 from dynotune.audit.read.python.loops import loop_job
 from dynotune.audit.read.python.model import Said, argument, of_adapter, of_arguments, of_init_kwargs, of_model
 from dynotune.audit.read.python.module import Module, Site
+from dynotune.audit.read.python.modules import Modules
 from dynotune.audit.read.python.recognised import (
     CONFIGS,
     FROM_A_COMMAND_LINE,
@@ -29,22 +29,26 @@ from dynotune.audit.read.python.value import Made, Value, plain, setting
 from dynotune.audit.schema import Keys, Schemas
 from dynotune.audit.schema.moved import TRAINER_CALLS
 
-_module = functools.lru_cache(maxsize=256)(Module)
-"""Each script is near many others, and a module is never changed once it is made."""
-
 
 def jobs_of(
-    script: Script, others: Mapping[str, Script], schemas: Schemas, configs: Mapping[str, ConfigFile]
+    script: Script,
+    others: Mapping[str, Script],
+    schemas: Schemas,
+    configs: Mapping[str, ConfigFile],
+    modules: Modules | None = None,
 ) -> list[Job]:
     """One for each trainer that the script makes, each set of arguments that no trainer gets, or each loop of its own.
 
-    others: the project's scripts by file, for what is imported from them. A setting whose value comes from argparse or a
-    dataclass has the flag in its trail (`Setting.via`, with the key `--lr`): a launcher's flag replaces it.
+    others: the project's scripts by file, and modules the same with their names, for what is imported from them. A setting
+    whose value comes from argparse or a dataclass has the flag in its trail (`Setting.via`, with the key `--lr`): a
+    launcher's flag replaces it.
     """
     if script.unread or not script.calls:
         return []
-    modules = {name: _module(name, other.source, other.tree) for name, other in _near(script, others).items()}
-    module = modules.setdefault(script.file, _module(script.file, script.source, script.tree))
+    if modules is None:
+        modules = Modules()
+        modules.update({name: Module(name, other.source, other.tree) for name, other in others.items()})
+    module = modules[script.file]
     evaluator = Evaluator(module, modules, configs)
     unsloth = any(name.startswith("unsloth") for name in module.imports.values())
     made: list[tuple[Site, Whose]] = []
@@ -64,23 +68,6 @@ def jobs_of(
         jobs = [looped] if looped is not None else []
     environment = _environment(evaluator) if "environ" in script.source else {}
     return [replace(job, environment={**environment, **job.environment}) for job in jobs]
-
-
-def _near(script: Script, others: Mapping[str, Script]) -> dict[str, Script]:
-    """The scripts that names of this one may lead to, three imports deep."""
-    near = {script.file: script}
-    frontier = [script]
-    for _ in range(3):
-        found: list[Script] = []
-        for one in frontier:
-            names = {part for dotted in one.imports.values() for part in dotted.lstrip(".").split(".")}
-            for name, other in others.items():
-                stem = name.rpartition("/")[2].removesuffix(".py")
-                if name not in near and (stem in names or stem == "__init__"):
-                    near[name] = other
-                    found.append(other)
-        frontier = found
-    return near
 
 
 def _inside_its_class(site: Site) -> bool:

@@ -2,13 +2,14 @@
 
 import ast
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dynotune.audit.facts.setting import Unknown
 from dynotune.audit.place import Place
 from dynotune.audit.read.python import declared, files
 from dynotune.audit.read.python.module import FUNCTIONS, Binding, Function, Module, Scope, Site
+from dynotune.audit.read.python.modules import MOST_CALLS
 from dynotune.audit.read.python.value import Made, Value, unknown
 
 if TYPE_CHECKING:
@@ -49,21 +50,28 @@ class Objects:
         method = scope.parent is not None and scope.parent.is_class
         bare = positional[1:] if method and positional[:1] in (["self"], ["cls"]) else positional
         given: list[Value] = []
-        for site in self._sites_of(node, scope, module):
+        for of, site in self._sites_of(node, scope, module):
             passed = next((keyword.value for keyword in site.node.keywords if keyword.arg == name), None)
             if passed is None and name in bare and bare.index(name) < len(site.node.args):
                 passed = site.node.args[bare.index(name)]
-            if isinstance(passed, ast.Starred) or (passed is None and any(k.arg is None for k in site.node.keywords)):
+            if isinstance(passed, ast.Starred):
                 given.append(unknown(f"it is an argument of `{node.name}`"))
+            elif passed is None and any(k.arg is None for k in site.node.keywords):
+                every = of.objects.arguments(site.node, site.scope, {})
+                given.append(every.get(name) or unknown(f"it is an argument of `{node.name}`"))
             elif passed is not None:
-                value = self.of.value(passed, site.scope)
-                given.append(value.through(module.place(passed)))
+                value = of.value(passed, site.scope)
+                given.append(value.through(of.module.place(passed)))
             elif default is not None:
                 given.append(default)
         if not given:
+            # A library that makes flags of parameters (fire, typer, click) may start it.
+            named = self.of.others.started_with.get(module.file, {}).get(name)
+            if named is not None:
+                return named
             if default is not None:
                 return default.through(module.place(node, name))
-            return unknown(f"it is an argument of `{node.name}`, which nothing in this file calls")
+            return unknown(f"it is an argument of `{node.name}`, which nothing that was read calls")
         first = given[0]
         if all(value.value == first.value for value in given[1:]):
             return first
@@ -81,7 +89,8 @@ class Objects:
                 return self.of.value(other, outside)
         return None
 
-    def _sites_of(self, node: Function, scope: Scope, module: Module) -> list[Site]:
+    def _sites_of(self, node: Function, scope: Scope, module: Module) -> "list[tuple[Evaluator, Site]]":
+        """Calls of a function, and of a class for its `__init__`: of this file by name, of others as they import it."""
         if self._sites is None:
             self._sites = {}
             for site in module.sites:
@@ -91,7 +100,23 @@ class Objects:
         name = node.name
         if name == "__init__" and scope.parent is not None and isinstance(scope.parent.node, ast.ClassDef):
             name = scope.parent.node.name
-        return self._sites.get(name, [])[:8]
+        here = [(self.of, site) for site in self._sites.get(name, [])[:MOST_CALLS]]
+        top = scope.parent if name != node.name else scope
+        if here or top is None or top.parent is not module.top:
+            return here
+        return [(of, site) for of, site in self._imported(name, module) if site.scope is not scope]
+
+    def _imported(self, name: str, module: Module) -> "Iterator[tuple[Evaluator, Site]]":
+        """Calls in other files of what this one defines."""
+        found = 0
+        for other, site in self.of.others.calls_of(name):
+            if other is module or found >= MOST_CALLS:
+                continue
+            dotted = other.dotted(site.node.func)
+            led = files.module_of(dotted, other, self.of.others) if dotted else None
+            if led is not None and led[1] == name and (led[0] is module or name in led[0].imports):
+                found += 1
+                yield self.of.elsewhere(other), site
 
     def _hydra(self, node: Function, scope: Scope) -> Value | None:
         """The configuration that `@hydra.main(config_path=..., config_name=...)` names."""

@@ -1,35 +1,49 @@
 """A Python file, or a notebook, as facts."""
 
 import ast
+from collections.abc import Mapping
 from pathlib import Path
 
+from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.setting import Setting
 from dynotune.audit.read.python.calls import calls
 from dynotune.audit.read.python.declared import fields, flags, switches
 from dynotune.audit.read.python.evaluator import Evaluator
 from dynotune.audit.read.python.module import Module
+from dynotune.audit.read.python.modules import Modules
 from dynotune.audit.read.python.source import comments, parsed
 from dynotune.audit.read.python.value import setting
 
 MOST_CONSTANTS = 2000
 
 
-def read_script(path: Path, text: str, root: Path) -> Script:
+def read_script(
+    path: Path,
+    text: str,
+    root: Path,
+    modules: Modules | None = None,
+    configs: Mapping[str, ConfigFile] | None = None,
+) -> Script:
     """Never raises for any text; what could not be read is in `unread`. Of a notebook (by its suffix) `source` is its code
-    cells, which places count lines in."""
+    cells, which places count lines in.
+
+    modules, configs: of the project, where there is one. They may still fill: arguments of calls are followed into them when
+    a rule asks.
+    """
     file = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
     read = parsed(text, notebook=path.suffix == ".ipynb")
     module = Module(file, read.text, read.tree)
-    evaluator = Evaluator(module, {}, {})
+    modules = Modules() if modules is None else modules
+    modules[file] = module
     return Script(
         file,
         read.text,
         read.tree,
-        calls(module, evaluator),
+        calls(module, Evaluator(module, modules, {} if configs is None else configs)),
         dict(module.imports),
         comments(read.text) if not read.why else {},
-        _constants(module, evaluator),
+        _constants(module, Evaluator(module, Modules(), {})),
         (read.why,) if read.why else (),
     )
 

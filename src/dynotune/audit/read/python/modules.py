@@ -1,0 +1,38 @@
+"""All Python files of a project: a value is followed from one to another, and to the commands that start them."""
+
+from collections.abc import Mapping
+
+from dynotune.audit.read.python.module import Module, Site
+from dynotune.audit.read.python.value import Value
+
+MOST_CALLS = 8
+"""Of one function, looked at from other files."""
+
+
+class Modules(dict[str, Module]):
+    """By file, as the project has them. It fills while files are read, and is asked when all are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started_with: dict[str, Mapping[str, Value]] = {}
+        """By script: configurations that the commands that start it name, by flag (`config`), `1` for the first word that
+        belongs to none. Only what all of them agree on."""
+
+        self._calls: dict[str, list[tuple[Module, Site]]] = {}
+        self._indexed = 0
+
+    def started(self, file: str, with_: Mapping[str, Value]) -> "Modules":
+        """The same files, one of them started by one command."""
+        other = Modules()
+        other.update(self)
+        other.started_with = {**self.started_with, file: with_}
+        return other
+
+    def calls_of(self, name: str) -> list[tuple[Module, Site]]:
+        """In any file, of whatever is called by this last part of a name, the files' own included."""
+        if self._indexed != len(self):
+            self._calls, self._indexed = {}, len(self)
+            for module in self.values():
+                for site in module.sites:
+                    self._calls.setdefault(module.source(site.node.func).rpartition(".")[2], []).append((module, site))
+        return self._calls.get(name, [])

@@ -1,0 +1,108 @@
+"""Promise: a value is the same value wherever a project keeps it: another file, a parameter, a dictionary that is built up,
+a configuration that the script or its launcher names. The nearest right thing says nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.audit.made_up import audited
+
+READS = """import argparse, yaml
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+def parse():
+    p = argparse.ArgumentParser()
+    p.add_argument("-c", "--config"%s)
+    return p.parse_args()
+def main():
+    with open(parse().config) as f:
+        cfg = yaml.safe_load(f)
+    model = AutoModelForCausalLM.from_pretrained(cfg["model"]["name"], attn_implementation=cfg["model"]["attention"])
+    SFTTrainer(model=model, args=SFTConfig(**cfg["training"]), train_dataset=rows).train()
+main()
+"""
+ARGV = (
+    "import sys, yaml\nfrom trl import SFTConfig, SFTTrainer\ncfg = yaml.safe_load(open(sys.argv[1]))\n"
+    "kw = dict(bf16=True)\n"
+    'kw.update(cfg["training"])\nkw["model_init_kwargs"] = {"attn_implementation": cfg["model"]["attention"]}\n'
+    'SFTTrainer(cfg["model"]["name"], args=SFTConfig(**kw), train_dataset=rows).train()\n'
+)
+FIRE = (
+    "import fire, yaml\nfrom trl import SFTConfig, SFTTrainer\ndef main(config):\n    cfg = yaml.safe_load(open(config))\n"
+    '    init = {"attn_implementation": cfg["model"]["attention"]}\n'
+    '    args = SFTConfig(model_init_kwargs=init, **cfg["training"])\n'
+    '    SFTTrainer(cfg["model"]["name"], args=args, train_dataset=rows).train()\nfire.Fire(main)\n'
+)
+OWN_YAML = (
+    "model:\n  name: meta-llama/Llama-3.1-8B\n  attention: %s\ntraining:\n  output_dir: out\n  packing: true\n"
+    "  max_length: 2048\n  per_device_train_batch_size: 4\n"
+)
+DENSE, FLASH = OWN_YAML % "sdpa", OWN_YAML % "flash_attention_2"
+LAUNCHED = "#!/bin/bash\naccelerate launch --config_file acc.yaml train.py --config %s\n"
+ACC = "compute_environment: LOCAL_MACHINE\nnum_machines: 1\nnum_processes: 1\nmixed_precision: bf16\n"
+TOKENIZES = (
+    "import settings\ndef tokenize(tok):\n    def encode(batch):\n"
+    '        return tok(batch["text"], truncation=True, padding=settings.PADDING, max_length=settings.LONGEST)\n'
+    "    return encode\n"
+)
+MAPS = (
+    "from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments\nfrom data import tokenize\n"
+    'tok = AutoTokenizer.from_pretrained("gpt2")\nrows = data.map(tokenize(tok), batched=True)\n'
+    'model = AutoModelForCausalLM.from_pretrained("gpt2")\n'
+    'Trainer(model=model, args=TrainingArguments(output_dir="o", bf16=True), train_dataset=rows).train()\n'
+)
+CACHED = (
+    "def tokenise(rows, tok, cfg):\n"
+    '    return rows.map(lambda r: tok(r["text"]), load_from_cache_file=cfg["cache"], num_proc=cfg["workers"])\n'
+)
+CACHES = (
+    "from datasets import load_dataset\nfrom prepare import tokenise\n"
+    'rows = tokenise(load_dataset("a/b", split="train"), tok, {"cache": %s, "workers": 8})\n'
+)
+
+FOUND = [
+    (
+        "ATT001",
+        {"train.py": READS % ", required=True", "c/a.yaml": DENSE, "run.sh": "python train.py --config c/a.yaml\n"},
+    ),
+    ("ATT001", {"train.py": READS % "", "c/a.yaml": DENSE, "run.sh": "python train.py -c c/a.yaml\n"}),
+    ("ATT001", {"train.py": READS % "", "a.yaml": DENSE, "acc.yaml": ACC, "run.sh": LAUNCHED % "a.yaml"}),
+    (
+        "ATT001",
+        {"train.py": READS % ', default="b.yaml"', "a.yaml": DENSE, "b.yaml": FLASH, "r.sh": LAUNCHED % "a.yaml"},
+    ),
+    ("ATT001", {"train.py": ARGV, "a.yaml": DENSE, "run.sh": "python train.py a.yaml\n"}),
+    ("ATT001", {"train.py": FIRE, "a.yaml": DENSE, "run.sh": "python train.py --config a.yaml\n"}),
+    (
+        "ATT001",
+        {
+            "train.py": READS % "",
+            "a.yaml": DENSE,
+            "b.yaml": FLASH,
+            "run.sh": "python train.py --config b.yaml\npython train.py --config a.yaml\n",
+        },
+    ),
+    ("PAD005", {"train.py": MAPS, "data.py": TOKENIZES, "settings.py": 'PADDING = "max_length"\nLONGEST = 2048\n'}),
+    ("HST006", {"train.py": CACHES % "False", "prepare.py": CACHED}),
+]
+RIGHT = [
+    ("ATT001", {"train.py": READS % "", "c/a.yaml": FLASH, "run.sh": "python train.py --config c/a.yaml\n"}),
+    (
+        "ATT001",
+        {"train.py": READS % ', default="b.yaml"', "a.yaml": FLASH, "b.yaml": DENSE, "r.sh": LAUNCHED % "a.yaml"},
+    ),
+    ("ATT001", {"train.py": ARGV, "a.yaml": FLASH, "run.sh": "python train.py a.yaml\n"}),
+    ("PAD005", {"train.py": MAPS, "data.py": TOKENIZES, "settings.py": "PADDING = False\nLONGEST = 2048\n"}),
+    ("PAD005", {"train.py": MAPS, "data.py": TOKENIZES, "settings.py": 'PADDING = "max_length"\nLONGEST = 64\n'}),
+    ("HST006", {"train.py": CACHES % "True", "prepare.py": CACHED}),
+]
+
+
+@pytest.mark.parametrize(("code", "files"), FOUND)
+def test_followed_to_where_it_stands(code: str, files: dict[str, str], tmp_path: Path) -> None:
+    assert [one.code for one in audited(tmp_path, files, select=(code,)).findings] == [code]
+
+
+@pytest.mark.parametrize(("code", "files"), RIGHT)
+def test_the_nearest_right_thing(code: str, files: dict[str, str], tmp_path: Path) -> None:
+    assert not audited(tmp_path, files, select=(code,)).findings
