@@ -10,14 +10,14 @@ from dynotune.audit.facts.script import Script
 def together(script: Script, project: Project) -> Sequence[Script]:
     """The script, those that it imports from, those that import from it, and what these import from: a collator's file, the
     file that trains with it, and the file that makes its tokenizer."""
-    users = [one for one in project.scripts if one.file != script.file and _imports(one, script)]
+    users = [one for one in project.scripts if one.file != script.file and imports_from(one, script)]
     every = {one.file: one for user in (script, *users) for one in (user, *imported(user, project))}
     return list(every.values())
 
 
 def imported(script: Script, project: Project) -> Sequence[Script]:
     """The project's scripts that this one imports from."""
-    return [one for one in project.scripts if one.file != script.file and _imports(script, one)]
+    return [one for one in project.scripts if one.file != script.file and imports_from(script, one)]
 
 
 def code(script: Script) -> str:
@@ -29,6 +29,7 @@ def code(script: Script) -> str:
     return "\n".join(lines)
 
 
-def _imports(script: Script, other: Script) -> bool:
+def imports_from(script: Script, other: Script) -> bool:
+    """Whether a name of its imports may lead to the other file."""
     stem = other.file.rpartition("/")[2].removesuffix(".py")
     return any(stem in dotted.lstrip(".").split(".") for dotted in script.imports.values())

@@ -10,6 +10,7 @@ from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.setting import Known, Setting, Unknown
+from dynotune.audit.facts.together import imports_from
 from dynotune.audit.read.configs.hydra import primary_of
 from dynotune.audit.read.configs.job import NO_SETTINGS, TRAINERS, given_in
 from dynotune.audit.read.configs.parsed import ROOT
@@ -71,7 +72,7 @@ def whose(launch: Launch, sources: Sources) -> tuple[Trainer, Method | None] | N
 def jobs_of_launch(launch: Launch, sources: Sources) -> list[Job]:
     """One for a trainer's own command; those of the script, with what its flags set, for a script."""
     made = whose(launch, sources)
-    own = sources.jobs.get(launch.script, ())
+    own = sources.jobs.get(launch.script, ()) or (_of_imported(launch, sources) if made is None else ())
     if made is None or own:
         jobs = [_with_flags(job, launch, sources.scripts.get(launch.script)) for job in own]
         if launch.script and primary_of(sources.scripts[launch.script]) is not None:
@@ -83,6 +84,26 @@ def jobs_of_launch(launch: Launch, sources: Sources) -> list[Job]:
     made_here = [distribution(_with_variables(job, launch), launch, sources.configs) for job in jobs]
     script = sources.scripts.get(launch.script)
     return [_spawning(job) for job in made_here] if script is not None and script.calls_of(*_SPAWNS) else made_here
+
+
+def _of_imported(launch: Launch, sources: Sources) -> Sequence[Job]:
+    """Of the file that the script imports and that trains, where the script itself only starts it."""
+    script = sources.scripts.get(launch.script)
+    if script is None:
+        return ()
+    seen = {script.file}
+    frontier = [script]
+    for _ in range(3):
+        frontier = [
+            one
+            for one in sources.scripts.values()
+            if one.file not in seen and any(imports_from(user, one) for user in frontier)
+        ]
+        seen |= {one.file for one in frontier}
+        found = [job for one in frontier for job in sources.jobs.get(one.file, ())]
+        if found:
+            return found
+    return ()
 
 
 _SPAWNS = ("spawn", "start_processes", "notebook_launcher", "elastic_launch")
@@ -147,7 +168,11 @@ def _with_flags(job: Job, launch: Launch, script: Script | None) -> Job:
         settings[name] = replace(
             setting, value=value, place=given.place, known=Known.FOLLOWED, via=(setting.place, *setting.via), others=()
         )
-    return replace(job, settings=settings, files=tuple(dict.fromkeys((launch.file, *job.files, *launch.configs))))
+    return replace(
+        job,
+        settings=settings,
+        files=tuple(dict.fromkeys((launch.file, launch.script, *job.files, *launch.configs))),
+    )
 
 
 def _parsed(job: Job, flagged: Job) -> Job:

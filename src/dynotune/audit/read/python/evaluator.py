@@ -406,7 +406,13 @@ class Evaluator:
             if key is None:
                 inner = self.value(item, scope, frame)
                 if not isinstance(inner.value, dict):
-                    return unknown("a part of it is known only when the script runs", *inner.via)
+                    why = "a part of it is known only when the script runs"
+                    held = (
+                        (key, one.value) for key, one in found.items() if not isinstance(one.value, (Unknown, Made))
+                    )
+                    found.update({key: unknown(why, *inner.via, others=(one,)) for key, one in held})
+                    found["**"] = unknown(why, *inner.via)
+                    continue
                 found.update(inner.value)
                 continue
             named = self.value(key, scope, frame)

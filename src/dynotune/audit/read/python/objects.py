@@ -64,6 +64,10 @@ class Objects:
                 given.append(value.through(of.module.place(passed)))
             elif default is not None:
                 given.append(default)
+        if not any(value.is_known for value in given):
+            annotated = self._annotated(name, node, scope)
+            if annotated is not None:
+                return annotated
         if not given:
             # A library that makes flags of parameters (fire, typer, click) may start it.
             named = self.of.others.started_with.get(module.file, {}).get(name)
@@ -88,6 +92,22 @@ class Objects:
             if argument.arg == name and other is not None:
                 return self.of.value(other, outside)
         return None
+
+    def _annotated(self, name: str, node: Function, scope: Scope) -> Value | None:
+        """Of a parameter whose annotation is a class of the project: an object with that one's defaults."""
+        every = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        annotation = next((argument.annotation for argument in every if argument.arg == name), None)
+        if (
+            isinstance(annotation, ast.Constant)
+            and isinstance(annotation.value, str)
+            and annotation.value.isidentifier()
+        ):
+            annotation = ast.copy_location(ast.Name(annotation.value), annotation)
+        if not isinstance(annotation, (ast.Name, ast.Attribute)):
+            return None
+        found = declared.made_from_command_line(self.of, annotation, scope.parent or scope)
+        known = isinstance(found.value, Made) and any(one.is_known for one in found.value.attributes.values())
+        return found if known else None
 
     def _sites_of(self, node: Function, scope: Scope, module: Module) -> "list[tuple[Evaluator, Site]]":
         """Calls of a function, and of a class for its `__init__`: of this file by name, of others as they import it."""
@@ -361,7 +381,7 @@ class Objects:
                 return declared.class_of(self.of, self.of.module.scopes[binding.node], given, node)
             if binding.kind == "function" and binding.node is not None:
                 return self.returned(self.of.module.scopes[binding.node], given)
-        if func.id == "dict" and not node.args and "**" not in given:
+        if func.id == "dict" and not node.args:
             return Value(dict(given))
         if func.id in ("vars", "list", "tuple", "dict") and "0" in given:
             held = given["0"].value
@@ -460,7 +480,7 @@ class Objects:
             elif not key.isdigit():
                 rest[key] = value
         if node.args.kwarg is not None:
-            frame[node.args.kwarg.arg] = unknown(_RUNS) if "**" in rest else Value(rest)
+            frame[node.args.kwarg.arg] = Value(rest)
         for name in known - set(frame):
             default = self._default(name, node, scope)
             if default is not None:
