@@ -49,10 +49,20 @@ def test_what_is_wrong_is_bad(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.long
 def test_a_rehearsal_runs_through_every_part(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.gpu_small_steps", "--out", str(tmp_path), "--dry", "--tokens", "64,72"]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.gpu_small_steps",
+        "--out",
+        str(tmp_path),
+        "--dry",
+        "--tokens",
+        "64,144x16",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     result: dict[str, Any] = json.loads((tmp_path / "gpu_small_steps.json").read_text())
-    assert [row["tokens"] for row in result["rows"]] == [64, 72]
+    assert [row["tokens"] for row in result["rows"]] == [64, 144]
+    assert [row["real"] for row in result["rows"]] == [64, 144]
     assert {"launched", "none", "gradients", "all"} < set(result["traces"])
     assert result["hardware"].endswith("a rehearsal")
