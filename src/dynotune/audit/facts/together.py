@@ -1,7 +1,7 @@
 """Which scripts of a project work together, by what they import from each other."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
@@ -18,6 +18,38 @@ def together(script: Script, project: Project) -> Sequence[Script]:
 def imported(script: Script, project: Project) -> Sequence[Script]:
     """The project's scripts that this one imports from."""
     return [one for one in project.scripts if one.file != script.file and imports_from(script, one)]
+
+
+def connected(script: Script, project: Project) -> Sequence[Script]:
+    """The program that a script is a part of: it, whatever imports it, however far, and whatever these import. Two programs
+    that share a module are not one."""
+    users = _closure([script], lambda one, other: imports_from(other, one), project)
+    return _closure(users, imports_from, project)
+
+
+def _closure(start: Sequence[Script], leads: Callable[[Script, Script], bool], project: Project) -> Sequence[Script]:
+    found = {one.file: one for one in start}
+    frontier = list(start)
+    while frontier and len(found) < MOST:
+        one = frontier.pop()
+        new = [other for other in project.scripts if other.file not in found and leads(one, other)]
+        found |= {other.file: other for other in new}
+        frontier += new
+    return list(found.values())
+
+
+MOST = 200
+"""Scripts that belong to one program; a repository of more is many programs that share a library."""
+
+
+def leads_out(scripts: Sequence[Script], project: Project) -> bool:
+    """Whether one of them imports a file of its own package that was not read."""
+    stems = {part for one in project.scripts for part in one.file.removesuffix(".py").split("/")}
+    return any(
+        dotted.startswith(".") and not stems & set(dotted.lstrip(".").split("."))
+        for one in scripts
+        for dotted in one.imports.values()
+    )
 
 
 def code(script: Script) -> str:

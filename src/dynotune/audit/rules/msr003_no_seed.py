@@ -1,35 +1,48 @@
-"""MSR003: a loop of one's own that draws numbers from no seed."""
+"""MSR003: rows or weights are drawn from no seed."""
 
 import re
 from collections.abc import Iterator
 
+from dynotune.audit.facts.job import Trainer
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import loops
+from dynotune.audit.facts.together import code, connected, leads_out
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
-_SEEDED = re.compile(r"seed|Generator\(", re.IGNORECASE)
+_SEEDED = re.compile(
+    r"\b\w*seed\w*\s{0,4}\((?!self)|\bGenerator\(|default_rng\(\s{0,4}\w|RandomState\(\s{0,4}\w", re.IGNORECASE
+)
+"""A call that seeds: `set_seed(...)`, `random.seed(...)`, `seed_everything(...)`, a generator that is made."""
+
+_ROWS = frozenset(
+    {"random.shuffle", "random.sample", "numpy.random.shuffle", "numpy.random.permutation", "torch.randperm"}
+)
+_ELSEWHERE = re.compile(r"eval|test_|infer|predict|generat|demo|plot", re.IGNORECASE)
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
-    if _SEEDED.search(script.source) or not any(loops(script)):
+    trained = any(loops(script))
+    handed = any(
+        job.home.file == script.file and job.trainer in (Trainer.TRANSFORMERS, Trainer.TRL) for job in project.jobs
+    )
+    if not trained and not handed:
         return
-    if any(name.startswith(".") for name in script.imports.values()):
-        return  # the project's own start-up may set it
-    shuffled = [
-        call
-        for call in script.calls
-        if call.name == "torch.utils.data.DataLoader"
-        and (given := call.arguments.get("shuffle")) is not None
-        and given.value is True
-    ]
-    adapters = [call for call in script.calls if call.name == "peft.get_peft_model"]
-    drawn = [*shuffled, *adapters]
+    near = connected(script, project)
+    if leads_out(near, project) or any(_SEEDED.search(_without_definitions(one)) for one in near):
+        return
+    if trained and any(
+        one.calls_of("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "TrainingArguments") for one in near
+    ):
+        return  # which sets one; whether before or behind is not looked at
+    rows = [call for one in near if not _ELSEWHERE.search(one.file) for call in one.calls if _draws_rows(call, trained)]
+    adapters = [call for one in near for call in one.calls if trained and call.name == "peft.get_peft_model"]
+    drawn = [*rows, *adapters]
     if not drawn:
         return
     what = " and ".join(
-        [*(["the order of rows"] if shuffled else []), *(["the adapters' first weights"] if adapters else [])]
+        [*(["which rows come when"] if rows else []), *(["the adapters' first weights"] if adapters else [])]
     )
     differ = "differ" if adapters else "differs"
     yield Finding(
@@ -39,11 +52,36 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         stake=Stake(AtStake.FIGURES),
         remedy=Remedy(
             Risk.BEHAVIOURAL,
-            "Call `transformers.set_seed(42)` (or `torch.manual_seed`) before the model and the loader are made.",
+            "Call `transformers.set_seed(42)` (or `torch.manual_seed`) before the model and the loader are made."
+            if trained
+            else "Give it a seed: the trainer's own is set later, and not for this.",
             accuracy="Another draw, which can be drawn again.",
         ),
         also=tuple(call.place for call in drawn[1:]),
     )
+
+
+def _draws_rows(call: Call, trained: bool) -> bool:
+    """Rows are shuffled, or divided, by numbers that nobody has seeded."""
+    last = call.name.rpartition(".")[2]
+    functions = [around.name for around in call.around if around.kind in ("function", "class")]
+    if any(_ELSEWHERE.search(name) for name in functions):
+        return False
+    given = {name for name, one in call.arguments.items() if one.value is not None} if call.arguments else set()
+    if last == "train_test_split":
+        fixed = call.arguments.get("shuffle")
+        return not {"seed", "random_state", "generator", "**"} & given and (fixed is None or fixed.value is not False)
+    if last == "random_split" or call.name in _ROWS:
+        return "generator" not in given
+    if last == "shuffle" and call.on and call.on not in ("random", "np.random", "rng"):
+        return not given
+    shuffled = call.arguments.get("shuffle") if trained and call.name == "torch.utils.data.DataLoader" else None
+    return shuffled is not None and shuffled.value is True and "generator" not in given
+
+
+def _without_definitions(script: Script) -> str:
+    """Its code without heads of functions, whose names call nothing."""
+    return re.sub(r"^\s*(async )?def \w+\(", "(", code(script), flags=re.MULTILINE)
 
 
 _LOOP = """import torch
@@ -68,9 +106,9 @@ RULE = Rule(
         " so itself.",
         why="The difference between two runs is then that of a setting and of luck, and nobody can tell how much of"
         " which.",
-        detected="E0: a loop with a backward pass, rows that are shuffled or adapters that are made, and no word of"
-        " a seed or"
-        " a generator in the file.",
+        detected="E0: rows that are shuffled or divided, or adapters that are made, without a seed of their own, and no call"
+        " in any file of the program that sets one. Of a trainer's script only rows that are drawn before it: the trainer"
+        " seeds the rest.",
         proven="Run twice and compare the first losses.",
         deliberate=("Runs are repeated often enough to average over.",),
         sources=("PyTorch's notes on reproducibility",),

@@ -1,31 +1,50 @@
 """OPT001: AdamW that updates tensor by tensor where one kernel would do."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dynotune.audit.change import Change, Edit
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.steps import on_device
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.steps import loops, on_device, text_at
+from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
 UNFUSED = frozenset({"adamw_torch", "adamw_hf"})
+ADAM = ("AdamW", "Adam")
 
 
-def check(job: Job, project: Project) -> Iterator[Said]:
-    if job.trainer is Trainer.TORCH:
-        yield from _of_a_loop(job, project)
-        return
+def check(project: Project, _: Project) -> Iterator[Said]:
+    said: set[Place] = set()
+    for job in project.jobs:
+        for finding in (*_asked(job), *_made(job, project)):
+            if finding.place not in said:
+                said.add(finding.place)
+                yield finding
+    for script in project.scripts:
+        for call in _optimizers(script):
+            if (
+                _within(call) == "configure_optimizers"
+                and call.place not in said
+                and not _others_update(project.scripts)
+            ):
+                yield _finding(call)
+
+
+def _asked(job: Job) -> Iterator[Finding]:
+    """By the name of an optimizer in a trainer's arguments."""
     optim = job.setting("optim")
     if (
         optim is None
         or not isinstance(optim.value, str)
         or optim.value not in UNFUSED
         or job.runs_on_gpu is False
-        or job.trainer is Trainer.DYNOTUNE
+        or job.trainer in (Trainer.DYNOTUNE, Trainer.TORCH)
     ):
         return
     yield Finding(
@@ -43,30 +62,65 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     )
 
 
-def _of_a_loop(job: Job, project: Project) -> Iterator[Said]:
-    """A loop of one's own that makes AdamW without saying how, and trains whole models with it."""
-    for script in (one for one in project.scripts if one.file == job.home.file and on_device(one)):
-        if re.search(r"peft|lora|deepspeed|Offload|fully_shard|FSDP", script.source, re.IGNORECASE):
-            return
-        for call in script.calls:
-            told = {"fused", "foreach", "capturable", "differentiable"} & set(call.arguments) or "**" in call.arguments
-            if call.name not in ("torch.optim.AdamW", "torch.optim.Adam") or told:
-                continue
-            yield Finding(
-                f"`{call.name.removeprefix('torch.')}` without `fused=True` launches several kernels for each"
-                f" group of weights;"
-                " the fused one computes the same in one.",
-                place=call.place,
-                evidence=Evidence(Level.TEXT, {"optimizer": call.name, "fused": False}),
-                stake=Stake(AtStake.TIME, 0.0, 0.03, "full training of a 0.5B to 7B model"),
-                remedy=Remedy(
-                    Risk.SAFE,
-                    "Pass `fused=True`.",
-                    (Change(Edit.SET, call.place, "fused", True),),
-                    measure="dynotune profile -- python train.py",
-                ),
+def _made(job: Job, project: Project) -> Iterator[Finding]:
+    """By a call of PyTorch's: in a loop of one's own, wherever its optimizer is made; handed to a trainer."""
+    of_loop = job.trainer is Trainer.TORCH
+    if not of_loop and job.trainer not in (Trainer.TRANSFORMERS, Trainer.TRL):
+        return
+    start = next((one for one in project.scripts if one.file == job.home.file), None)
+    near = connected(start, project) if start is not None else ()
+    if _others_update(near) or (of_loop and not any(map(on_device, near))):
+        return
+    looping = [one.file for one in near if one.file != job.home.file and any(True for _ in loops(one))]
+    for script in near:
+        for call in _optimizers(script) if script.file not in looping else ():
+            handed = _within(call) == "create_optimizer" or (
+                call.result and re.search(rf"optimizers\s*=\s*\(?\s*{re.escape(call.result)}\b", script.source)
             )
-            return
+            if of_loop or handed:
+                yield _finding(call)
+                return
+
+
+def _others_update(scripts: Sequence[Script]) -> bool:
+    """Adapters are few weights; DeepSpeed and FSDP have kernels, or pieces, of their own."""
+    return any(re.search(r"peft|lora|deepspeed|Offload|fully_shard|FSDP", code(one), re.IGNORECASE) for one in scripts)
+
+
+def _optimizers(script: Script) -> Iterator[Call]:
+    """Calls that make AdamW and do not say how it is to run, by its name or by `getattr(torch.optim, name)`."""
+    named = {f"torch.optim.{name}" for name in ADAM}
+    chosen = {
+        call.result
+        for call in script.calls_of("getattr")
+        if call.name == "getattr" and re.match(r"getattr\(\s*(torch\.)?optim\s*,", text_at(script, call.place))
+        if (name := call.arguments.get("1")) is not None and name.value in ADAM
+    }
+    for call in script.calls:
+        if call.name in named or (call.name and call.name in chosen):
+            told = {"fused", "foreach", "capturable", "differentiable", "**"} & set(call.arguments)
+            if not told:
+                yield call
+
+
+def _within(call: Call) -> str:
+    return next((around.name for around in reversed(call.around) if around.kind == "function"), "")
+
+
+def _finding(call: Call) -> Finding:
+    return Finding(
+        f"`{call.name.removeprefix('torch.')}` without `fused=True` launches several kernels for each group of weights;"
+        " the fused one computes the same in one.",
+        place=call.place,
+        evidence=Evidence(Level.TEXT, {"optimizer": call.name, "fused": False}),
+        stake=Stake(AtStake.TIME, 0.0, 0.03, "full training of a 0.5B to 7B model"),
+        remedy=Remedy(
+            Risk.SAFE,
+            "Pass `fused=True`.",
+            (Change(Edit.SET, call.place, "fused", True),),
+            measure="dynotune profile -- python train.py",
+        ),
+    )
 
 
 RULE = Rule(
@@ -74,12 +128,14 @@ RULE = Rule(
     name="unfused-optimizer",
     summary="AdamW runs without its fused kernel.",
     group=Group.PERFORMANCE,
-    subject=Subject.JOB,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="PyTorch's AdamW can update all weights in one kernel a dtype (`fused`), or by several kernels over groups.",
         why="The update moves every weight, gradient and state through memory; unfused it moves them several times.",
-        detected="E1: the resolved `optim`. With a profile (E3), by the number of kernels of the update.",
+        detected="E1: the resolved `optim`. E0: a call of `torch.optim` (by its name, or through `getattr`) that a loop of"
+        " one's own, a `configure_optimizers` or a trainer's `optimizers=` gets, in any file of the program. With a profile"
+        " (E3), by the number of kernels of the update.",
         proven="`dynotune profile --config sft.yaml` names the optimizer's share of the step.",
         deliberate=("A parameter on the CPU or of another type than floating point, which the fused kernel refuses.",),
         sources=("PyTorch's documentation of `torch.optim.AdamW`",),

@@ -1,0 +1,91 @@
+"""Promise: a fault is found in whatever file of a program it stands, and the nearest right thing is not called one."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.audit.made_up import audited
+
+LOOP = (
+    "import torch\nfrom other import *\nimport other\nmodel = model.cuda()\noptimizer = other.optimizer(model, 1e-5)\n"
+    "for batch in other.rows():\n    model(**batch).loss.backward()\n    optimizer.step()\n    optimizer.zero_grad()\n"
+)
+OPTIMIZER = (
+    "import torch\ndef optimizer(model, lr):\n    more = {'weight_decay': 0.1%s}\n"
+    "    return %s(model.parameters(), lr=lr, **more)\n"
+)
+GETATTR = (
+    "import torch\nfrom torch import optim\nNAME = '%s'\ndef optimizer(model, lr):\n    kind = getattr(optim, NAME)\n"
+    "    return kind(model.parameters(), lr=lr)\n"
+)
+LIT = (
+    "import torch\nimport lightning as L\nclass Lit(L.LightningModule):\n    def training_step(self, batch, i):\n"
+    "        return self.model(**batch).loss\n    def configure_optimizers(self):\n"
+    "        return torch.optim.AdamW(self.parameters(), lr=1e-5%s)\nL.Trainer(accelerator='gpu').fit(Lit(), rows)\n"
+)
+HANDED = (
+    "import torch\nfrom transformers import Trainer, TrainingArguments\n"
+    "optimizer = torch.optim.AdamW(model.parameters()%s)\n"
+    "Trainer(model, TrainingArguments('o', bf16=True), optimizers=(optimizer, None), train_dataset=d).train()\n"
+)
+ROWS = (
+    "import random\nfrom torch.utils.data import DataLoader\ndef rows():\n    data = read()\n%s"
+    "    return DataLoader(data%s)\n"
+)
+SPLIT = (
+    "from datasets import load_dataset\nfrom transformers import Trainer, TrainingArguments\n%s"
+    "parts = load_dataset('json', data_files='d.jsonl')['train'].train_test_split(test_size=0.1%s)\n"
+    "Trainer(m, TrainingArguments('o', bf16=True), train_dataset=parts['train'], eval_dataset=parts['test']).train()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "files", "file"),
+    [
+        ("OPT001", {"train.py": LOOP, "other.py": OPTIMIZER % ("", "torch.optim.AdamW")}, "other.py"),
+        ("OPT001", {"train.py": LOOP, "other.py": GETATTR % "AdamW"}, "other.py"),
+        ("OPT001", {"train.py": LIT % ""}, "train.py"),
+        ("OPT001", {"train.py": HANDED % ""}, "train.py"),
+        ("MSR003", {"train.py": LOOP, "other.py": ROWS % ("", ", shuffle=True")}, "other.py"),
+        ("MSR003", {"train.py": LOOP, "other.py": ROWS % ("    random.shuffle(data)\n", "")}, "other.py"),
+        ("MSR003", {"train.py": SPLIT % ("SEED = 3  # seed(s)\n", "")}, "train.py"),
+    ],
+)
+def test_found(tmp_path: Path, code: str, files: dict[str, str], file: str) -> None:
+    findings = [one for one in audited(tmp_path, files, select=(code,)).findings if one.code == code]
+    assert [one.place.file for one in findings] == [file]
+
+
+@pytest.mark.parametrize(
+    ("code", "files"),
+    [
+        ("OPT001", {"train.py": LOOP, "other.py": OPTIMIZER % (", 'fused': True", "torch.optim.AdamW")}),
+        ("OPT001", {"train.py": LOOP, "other.py": OPTIMIZER % ("", "torch.optim.SGD")}),
+        ("OPT001", {"train.py": LOOP, "other.py": GETATTR % "SGD"}),
+        ("OPT001", {"train.py": LIT % ", fused=True"}),
+        ("OPT001", {"train.py": HANDED % ", foreach=True"}),
+        ("OPT001", {"train.py": "import torch\nopt = torch.optim.AdamW(p)\n"}),
+        ("MSR003", {"train.py": LOOP, "other.py": ROWS % ("    random.seed(1)\n", ", shuffle=True")}),
+        ("MSR003", {"train.py": LOOP, "other.py": ROWS % ("", ", shuffle=True, generator=g")}),
+        (
+            "MSR003",
+            {"run.py": "import train\nfix_seed(3)\n", "train.py": LOOP, "other.py": ROWS % ("", ", shuffle=True")},
+        ),
+        ("MSR003", {"train.py": LOOP, "other.py": ROWS % ("", "")}),
+        ("MSR003", {"train.py": SPLIT % ("", ", seed=3")}),
+        ("MSR003", {"train.py": SPLIT % ("from transformers import set_seed\nset_seed(1)\n", "")}),
+    ],
+)
+def test_left_alone(tmp_path: Path, code: str, files: dict[str, str]) -> None:
+    assert not [one for one in audited(tmp_path, files, select=(code,)).findings if one.code == code]
+
+
+def test_two_programs_that_share_a_module_are_not_one(tmp_path: Path) -> None:
+    """A benchmark that sets a seed is no word on the training that imports the same model."""
+    files = {
+        "train.py": f"import shared\n{LOOP}",
+        "other.py": ROWS % ("", ", shuffle=True"),
+        "shared.py": "",
+        "bench.py": "import torch, shared\ntorch.manual_seed(0)\n",
+    }
+    assert [one.place.file for one in audited(tmp_path, files, select=("MSR003",)).findings] == ["other.py"]
