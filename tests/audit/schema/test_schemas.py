@@ -142,6 +142,8 @@ def test_requirements_say_what_runs(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("trl==0.11.4\ntransformers[torch]>=4.40,<5\npeft\nfast-trl==9\n")
     (tmp_path / "pyproject.toml").write_text('dependencies = ["accelerate~=1.2.0", "trl==1.0"]\n')
     assert versions_asked(tmp_path) == {"trl": "0.11.4", "accelerate": "1.2.0"}
+    cells = {"a.ipynb": '!pip install -q "trl==0.9.0" \\\n  "peft==0.17.1"\nprint("axolotl==0.3.0")\n'}
+    assert versions_asked(tmp_path, cells) == {"trl": "0.11.4", "accelerate": "1.2.0", "peft": "0.17.1"}
     (tmp_path / "requirements.txt").write_text("transformers<5\n")
     keys = Schemas.of().beside({}, versions_asked(tmp_path)).keys(Trainer.TRANSFORMERS)
     assert keys.fate("overwrite_output_dir").fate is Fate.KNOWN

@@ -66,7 +66,6 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
     control and caches are named in `not_read`.
     """
     found = _Found()
-    schemas = schemas.beside(sources_in(root), versions_asked(root))
     paths = [] if only and not whole else list(_files(root, found))
     there = {_place(path, root) for path in paths}
     for path in paths:
@@ -78,6 +77,7 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
         elif place not in there:
             found.not_read = [one for one in found.not_read if one.place != place]
             _read(path, root, found)
+    schemas = schemas.beside(sources_in(root), versions_asked(root, found.texts))
     return Project(
         str(root),
         jobs=_jobs(found, schemas),

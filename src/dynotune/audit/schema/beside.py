@@ -21,6 +21,9 @@ _PIN = re.compile(
     r"['\"]?v?([0-9]+(?:\.[0-9]+)*)",
     re.IGNORECASE,
 )
+_INSTALLS = re.compile(r"\b(?:pip3?|uv pip) install\b((?:[^\n\\]|\\.|\\\n){1,2000})")
+"""A command, over lines that go on."""
+
 _ASKING = ("requirements*.txt", "requirements/*.txt", "pyproject.toml", "setup.py", "setup.cfg", "environment*.y*ml")
 _MAX_BYTES = 1 << 18
 _MAX_FOLDERS = 200
@@ -48,14 +51,21 @@ def _folders(root: Path) -> Iterator[Path]:
         yield from inner[:_MAX_FOLDERS]
 
 
-def versions_asked(root: Path) -> dict[str, str]:
-    """The version, or the newest, that a project's requirements allow, by package. Open ones are not in it."""
+def versions_asked(root: Path, texts: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The version, or the newest, that a project's requirements allow, by package. Open ones are not in it.
+
+    `texts`: other files, whose installing commands (`pip install "trl==0.12"` in a cell or a launcher) ask too; requirements
+    go before them.
+    """
     found: dict[str, str] = {}
     for pattern in _ASKING:
         for path in [path for path in sorted(root.glob(pattern))[:20] if not leaves(path, root)]:
             for name, operator, version in _PIN.findall(_start(path)):
                 # `<0.20`: all before it, which is what `0.20.dev0` stands for among versions.
                 found.setdefault(name.lower(), f"{version}.dev0" if operator == "<" else version)
+    installs = [line for text in (texts or {}).values() if "install" in text for line in _INSTALLS.findall(text)]
+    for name, operator, version in _PIN.findall("\n".join(installs)):
+        found.setdefault(name.lower(), f"{version}.dev0" if operator == "<" else version)
     return found
 
 

@@ -188,3 +188,41 @@ def test_a_function_that_calls_itself_and_long_words_end() -> None:
     assert len(read("f() { python t.py; f; f; }\nf\n")) < 3_000
     read("A=x\n" + "A=$A$A\n" * 60 + "python t.py $A\n")
     read("A=(1)\n" + 'A=("${A[@]}" "${A[@]}")\n' * 40 + 'python t.py "${A[@]}"\n')
+
+
+def test_a_module_is_the_file_that_it_is(tmp_path: Path) -> None:
+    """`-m package.module`, through launchers too; one that the project lacks stays a module."""
+    for name in ("job/train.py", "src/deep/go.py", "job/all/__main__.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    text = (
+        "python -m job.train\naccelerate launch -m job.train\ntorchrun -m deep.go\npython -m job.all\npython -m a.b\n"
+    )
+    found = [launch.script for launch in read(text, root=tmp_path)]
+    assert found == ["job/train.py", "job/train.py", "src/deep/go.py", "job/all/__main__.py", ""]
+
+
+def test_what_is_sourced_has_values(tmp_path: Path) -> None:
+    """Of the project's own files; what is elsewhere stays unknown, and files that source each other come to an end."""
+    (tmp_path / "run.env").write_text("LR=1e-4\nexport ROWS=4\n. ./run.env\n")
+    text = (
+        "source run.env\n. /etc/machine.env\nTOTAL=128\npython t.py --lr $LR --acc $((TOTAL / 8 / ROWS)) --x $OTHER\n"
+    )
+    (launch,) = read(text, root=tmp_path)
+    assert {name: launch.flags[name].value for name in ("lr", "acc")} == {"lr": 1e-4, "acc": 4}
+    assert isinstance(launch.flags["x"].value, Unknown)
+    assert launch.flags["lr"].place.file == "run.sh"
+    assert values(launch.variables) == {"ROWS": 4}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("64 / 8 / 4", 2), ("2 * 3 * 4", 24), ("64 / (2 * 4)", 8), ("7 / 2", 3), ("9 - 2", 7)],
+)
+def test_arithmetic_of_a_shell(text: str, value: int) -> None:
+    assert one(f"python t.py --a $(({text}))").flags["a"].value == value
+
+
+@pytest.mark.parametrize("text", ["1 + 2 * 3", "8 / 0", "X * 2", "2 ** 3", "1 << 4"])
+def test_arithmetic_that_is_not_worked_out(text: str) -> None:
+    assert isinstance(one(f"python t.py --a $(({text}))").flags["a"].value, Unknown)

@@ -1,6 +1,7 @@
 """Shell scripts, job files and Makefiles: the commands in them that start something. Nothing is run."""
 
 import posixpath
+import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -10,10 +11,13 @@ from dynotune.audit.place import Place
 from dynotune.audit.read.launchers.command import flags_of, named_configs, plain, take_apart
 from dynotune.audit.read.launchers.makefile import recipes
 from dynotune.audit.read.launchers.shell import Command, Shell
+from dynotune.audit.regular import leaves, start_of
 
 __all__ = ["read_launches"]
 
 _MAKE = frozenset({"makefile", "gnumakefile"})
+_MOST_BYTES = 1 << 18
+"""Of a file that is sourced."""
 
 
 def read_launches(path: Path, text: str, root: Path) -> list[Launch]:
@@ -21,6 +25,7 @@ def read_launches(path: Path, text: str, root: Path) -> list[Launch]:
     file = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
     is_make = path.name.lower() in _MAKE or path.suffix.lower() == ".mk"
     shell = Shell(file, *recipes(text)) if is_make else Shell(file, text)
+    shell.state.sourced = lambda name, folder: _sourced(_Folders(root, posixpath.dirname(file), folder), name)
     return [launch for command in shell.commands() for launch in _launch(command, file, root)]
 
 
@@ -41,7 +46,7 @@ def _launch(command: Command, file: str, root: Path) -> Iterator[Launch]:
         if equals and name.isidentifier():  # OmegaConf's overrides
             flags[name] = Setting(name, plain(value), word.place)
     here = _Folders(root, posixpath.dirname(file), command.folder)
-    script = here.find(started.script) if started.script else ""
+    script = here.find(started.script) if started.script else here.module(started.module)
     configs = [found for name in named_configs(word.text for word in command.words) if (found := here.find(name))]
     yield Launch(
         file,
@@ -57,6 +62,18 @@ def _launch(command: Command, file: str, root: Path) -> Iterator[Launch]:
     )
 
 
+def _sourced(here: "_Folders", name: str) -> tuple[str, str] | None:
+    """A file of assignments that a script takes in: its place's name and its text. None: the project has none."""
+    found = here.find(name)
+    path = here.root / found
+    try:
+        if not found or leaves(path, here.root):
+            return None
+        return found, start_of(path, _MOST_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return None
+
+
 class _Folders:
     """Where a command's paths may start: where a `cd` went, the project, the launcher's own folder."""
 
@@ -64,6 +81,14 @@ class _Folders:
         self.root, self.own = root, own
         went = went.replace("${HERE}", own or ".")
         self.starts = [went, posixpath.join(own, went), "", own] if went and "${" not in went else ["", own]
+
+    def module(self, name: str) -> str:
+        """The file of `package.module`, under a folder where commands may start or in `src`; empty: not the project's."""
+        dotted = name.replace(".", "/")
+        if not dotted or not re.fullmatch(r"[\w/]+", dotted):
+            return ""
+        tried = (f"{start}{dotted}{end}" for start in ("", "src/") for end in (".py", "/__main__.py"))
+        return next((found for one in tried if (found := self.find(one))), "")
 
     def find(self, name: str) -> str:
         """A file of the project, relative to it; empty where there is none."""

@@ -4,7 +4,7 @@ tree-sitter parses; nothing is run. What stays unknown is left in the words as `
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import tree_sitter
@@ -53,6 +53,8 @@ class _State:
     folder: str = ""
     branches: int = 0
     calls: int = 0
+    sourced: "Callable[[str, str], tuple[str, str] | None]" = lambda name, folder: None
+    """The place and the text of a file that is taken in by `source`, by its name and the folder."""
 
 
 _DEFAULTS = frozenset({":-", "-", ":=", "=", ":?", "?", ":+", "+"})
@@ -238,6 +240,8 @@ class Shell:
         if first == "cd" and len(words) > 1:
             self.state.folder = words[1].text
             return
+        if first in ("source", ".") and len(words) > 1 and self._takes_in(words[1].text):
+            return
         if first in ("bash", "sh", "/bin/bash", "/bin/sh", "srun", "ssh") and any(
             word.text in ("-c", "-lc") for word in words
         ):
@@ -246,6 +250,19 @@ class Shell:
                 yield from self._inner(last.text.encode(), 0 if self.lines else last.place.line - 1)
                 return
         yield Command(tuple(words), self._place(node), variables, self.state.folder)
+
+    def _takes_in(self, name: str) -> bool:
+        """The variables and functions of a file that is sourced; its commands are that file's own."""
+        held = self.state.sourced(name, self.state.folder) if self.state.calls < _CALLS else None
+        if held is None:
+            return False
+        inner = Shell(held[0], held[1])
+        inner.state = self.state
+        self.state.calls += 1
+        for _ in inner._walk(parse_shell(inner.source), 0):
+            self.count += 1
+        self.state.calls -= 1
+        return True
 
     def _called(self, name: str, given: list[Word], depth: int) -> Iterator[Command]:
         self.state.called.add(name)
@@ -300,16 +317,11 @@ class Shell:
         return self._text(node).replace("\\\n", "").replace("\\", "")
 
     def _arithmetic(self, node: tree_sitter.Node) -> str:
-        """`$((A * B))` of known whole numbers, one operation."""
+        """`$((A / B / C))` of known whole numbers: one operation, or a chain of products and quotients."""
         text = self._text(node)[3:-2]
         text = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", lambda found: self._plain(found[1]), text)
-        found = re.fullmatch(r"\s*(\d{1,12})\s*([*/+-])\s*(\d{1,12})\s*", text)
-        if found is None:
-            return "${(arithmetic)}"
-        left, right = int(found[1]), int(found[3])
-        if found[2] == "/":
-            return str(left // right) if right else "${(arithmetic)}"
-        return str({"*": left * right, "+": left + right, "-": left - right}[found[2]])
+        text = re.sub(r"\(([\d\s*/+-]{1,80})\)", lambda found: _worked_out(found[1]) or found[0], text)
+        return _worked_out(text) or "${(arithmetic)}"
 
     def _plain(self, name: str) -> str:
         held = self.state.values.get(name)
@@ -354,6 +366,21 @@ class Shell:
             if child.type in ("variable_name", "special_variable_name"):
                 return self._text(child), False
         return self._text(node).strip("${}"), False
+
+
+def _worked_out(text: str) -> str:
+    """A sum of two whole numbers, or a chain of `*` and `/` from the left, as shells divide. Empty: anything else."""
+    parts = re.findall(r"\d{1,12}|\S", text)
+    if not parts or len(parts) % 2 == 0 or len(parts) > 13 or not all(one.isdigit() for one in parts[::2]):
+        return ""
+    value = int(parts[0])
+    for operator, right in zip(parts[1::2], map(int, parts[2::2]), strict=True):
+        if operator in "+-" and len(parts) > 3:
+            return ""
+        if operator not in "*/+-" or (operator == "/" and not right):
+            return ""
+        value = {"*": value * right, "+": value + right, "-": value - right}.get(operator, value // (right or 1))
+    return str(value) if len(str(value)) < 20 else ""
 
 
 def _is_plain(node: tree_sitter.Node) -> bool:
