@@ -37,6 +37,24 @@ SPLIT = (
     "parts = load_dataset('json', data_files='d.jsonl')['train'].train_test_split(test_size=0.1%s)\n"
     "Trainer(m, TrainingArguments('o', bf16=True), train_dataset=parts['train'], eval_dataset=parts['test']).train()\n"
 )
+CONFIG = (
+    "from dataclasses import dataclass\n@dataclass\nclass Config:\n    target_batch: int = 256\n    device_batch: int = 8\n"
+    "    @property\n    def grad_accum(self):\n        return self.target_batch // self.device_batch%s\n"
+)
+DDP = "from torch.nn.parallel import DistributedDataParallel as DDP\nfrom config import Config\nmodel = DDP(model)\n%s"
+HELPER = "def accumulation_steps(effective, per_device%s):\n    return max(1, effective // %s)\n"
+USES = "from helper import accumulation_steps\nsteps = accumulation_steps(128, 4)\n"
+FOUR = {"run.sh": "torchrun --nproc_per_node 4 train.py\n"}
+ASKS = (
+    "import torch.distributed as dist\nfrom start import begin\n\n\nclass Config:\n    def __init__(self):\n"
+    "        self.ranks = %s\n\n\ndef main():\n    %s\n    %s\n\n\nif __name__ == '__main__':\n    main()\n"
+)
+START = "import torch.distributed as dist\ndef begin():\n    dist.init_process_group('nccl')\n"
+SIZE = "dist.get_world_size()"
+JOB = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=%d\n#SBATCH --gres=gpu:4\n%ssrun %s --accumulation $ACC\n"
+SUM = "ACC=$(( 256 / 4 / ${WORLD_SIZE:-1} ))\n"
+TORCHRUN = "torchrun --nnodes 2 --nproc_per_node $SLURM_GPUS_ON_NODE train.py"
+TASKS = "import os\nworld_size = int(os.environ['SLURM_NTASKS'])\naccumulation = 256 // (4 * world_size)\n"
 
 
 @pytest.mark.parametrize(
@@ -48,6 +66,11 @@ SPLIT = (
         ("OPT001", {"train.py": HANDED % ""}, "train.py"),
         ("MSR003", {"train.py": LOOP, "other.py": ROWS % ("", ", shuffle=True")}, "other.py"),
         ("MSR003", {"train.py": LOOP, "other.py": ROWS % ("    random.shuffle(data)\n", "")}, "other.py"),
+        ("DST052", {"train.py": DDP % "", "config.py": CONFIG % ""}, "config.py"),
+        ("DST052", {"train.py": USES, "helper.py": HELPER % ("", "per_device"), **FOUR}, "helper.py"),
+        ("DST051", {"train.py": ASKS % (SIZE, "Config()", "begin()"), "start.py": START}, "train.py"),
+        ("DST051", {"train.py": "import sys\n", "job.sbatch": JOB % (1, SUM, TORCHRUN)}, "job.sbatch"),
+        ("DST051", {"train.py": TASKS, "job.sbatch": JOB % (1, "ACC=4\n", TORCHRUN)}, "train.py"),
         ("MSR003", {"train.py": SPLIT % ("SEED = 3  # seed(s)\n", "")}, "train.py"),
     ],
 )
@@ -72,6 +95,19 @@ def test_found(tmp_path: Path, code: str, files: dict[str, str], file: str) -> N
             {"run.py": "import train\nfix_seed(3)\n", "train.py": LOOP, "other.py": ROWS % ("", ", shuffle=True")},
         ),
         ("MSR003", {"train.py": LOOP, "other.py": ROWS % ("", "")}),
+        ("DST052", {"train.py": DDP % "", "config.py": CONFIG % " // world_size"}),
+        ("DST052", {"train.py": DDP % "steps = cfg.grad_accum // world_size\n", "config.py": CONFIG % ""}),
+        ("DST052", {"train.py": USES, "helper.py": HELPER % ("", "per_device")}),
+        ("DST052", {"train.py": USES, "helper.py": HELPER % (", world", "(per_device * world)"), **FOUR}),
+        ("DST052", {"train.py": USES, "helper.py": HELPER % (", n", "(per_device * n)"), **FOUR}),
+        ("DST051", {"train.py": ASKS % (SIZE, "begin()", "Config()"), "start.py": START}),
+        (
+            "DST051",
+            {"train.py": ASKS % (f"{SIZE} if dist.is_initialized() else 1", "Config()", "begin()"), "start.py": START},
+        ),
+        ("DST051", {"train.py": ASKS % (SIZE, "setup()", "Config()"), "start.py": START}),
+        ("DST051", {"train.py": "import sys\n", "job.sbatch": JOB % (1, f"WORLD_SIZE=8\n{SUM}", TORCHRUN)}),
+        ("DST051", {"train.py": TASKS, "job.sbatch": JOB % (4, "ACC=4\n", "python train.py")}),
         ("MSR003", {"train.py": SPLIT % ("", ", seed=3")}),
         ("MSR003", {"train.py": SPLIT % ("from transformers import set_seed\nset_seed(1)\n", "")}),
     ],
@@ -89,3 +125,8 @@ def test_two_programs_that_share_a_module_are_not_one(tmp_path: Path) -> None:
         "bench.py": "import torch, shared\ntorch.manual_seed(0)\n",
     }
     assert [one.place.file for one in audited(tmp_path, files, select=("MSR003",)).findings] == ["other.py"]
+
+
+def test_slurm_says_how_many_gpus_a_node_has(tmp_path: Path) -> None:
+    (job,) = audited(tmp_path, {"train.py": LOOP, "other.py": "", "job.sbatch": JOB % (1, "", TORCHRUN)}).project.jobs
+    assert job.get("num_processes") == 8

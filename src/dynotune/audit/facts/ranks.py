@@ -6,10 +6,12 @@ import re
 from dynotune.audit.facts.asked import number
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.together import connected
 
 RANKS = re.compile(
     r"world_?size|num_processes|n_?gpus?\b|num_gpus|gpu_count|device_count|nproc|num_devices|n_devices|ngpu|\branks\b|num_ranks"
-    r"|dp_(size|world|degree)|data_parallel",
+    r"|dp_(size|world|degree)|data_parallel|\bworld\b|\bws\b|\bn_?procs?\b|\bprocs\b|\bprocesses\b|replicas|\bdevices\b|\bgpus\b"
+    r"|\bcards\b|SLURM_NTASKS",
     re.IGNORECASE,
 )
 _SEVERAL = re.compile(
@@ -17,11 +19,22 @@ _SEVERAL = re.compile(
 )
 
 
+_COUNTS = ("nproc_per_node", "num_processes", "num_gpus")
+
+
 def on_several(script: Script, project: Project) -> bool:
-    """A command of the project starts it as several processes, or its text is written for that."""
-    if _SEVERAL.search(script.source):
+    """A command of the project starts it, or a program that it is a part of, as several processes, or the text of one is
+    written for that."""
+    near = connected(script, project)
+    if any(_SEVERAL.search(one.source) for one in near):
         return True
-    return any((number(job, "num_processes") or 1) > 1 for job in project.jobs if script.file in job.files)
+    files = {one.file for one in near}
+    counts = [
+        launch.launcher_flags.get(name) for launch in project.launches if launch.script in files for name in _COUNTS
+    ]
+    if any(count is not None and count.value not in (1, "1", None) for count in counts):
+        return True
+    return any((number(job, "num_processes") or 1) > 1 for job in project.jobs if files & set(job.files))
 
 
 class Values(dict[str, list[ast.expr]]):

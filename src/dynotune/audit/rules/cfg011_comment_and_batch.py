@@ -51,10 +51,10 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
 def check(job: Job, project: Project) -> Iterator[Said]:
     for file, line, text in _comments(job, project):
-        if (claimed := claimed_batch(text)) is not None:
-            yield from _batch(job, claimed, Place(file, line))
-        else:
-            yield from _arithmetic(job, text, Place(file, line))
+        wrong = list(_arithmetic(job, text, Place(file, line)))
+        if not wrong and (claimed := claimed_batch(text)) is not None:
+            wrong += _batch(job, claimed, Place(file, line))
+        yield from wrong
         yield from _of_zero(job, project, text, Place(file, line))
         yield from _of_the_loss(job, file, line, text)
         yield from _of_isolation(job, file, line, text)

@@ -1,15 +1,17 @@
 """DST051: the number of ranks is asked for before there are any."""
 
 import ast
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import place_of
-from dynotune.audit.facts.together import imported
+from dynotune.audit.facts.together import code, connected, imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
+from dynotune.audit.read.launchers.slurm import directives
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _ASKS = frozenset({"torch.distributed.get_world_size", "torch.distributed.get_rank", "torch.distributed.barrier"})
@@ -27,7 +29,9 @@ _IN_SHELL = re.compile(r"\$\(\([^\n]{0,200}?\$?\{?\b(WORLD_SIZE|LOCAL_WORLD_SIZE
 
 def check(project: Project, _: Project) -> Iterator[Said]:
     for script in project.scripts:
-        yield from _asked_too_early(script)
+        yield from _tasks_for_ranks(script, project)
+        early = list(_asked_too_early(script))
+        yield from early or _asked_on_the_way(script, project)
         yield from _read_by_the_parent(script, project)
         yield from _asked_at_import(script)
     for file in sorted({launch.file for launch in project.launches if launch.launcher}):
@@ -38,10 +42,10 @@ def _in_shell(file: str, project: Project) -> Iterator[Said]:
     """Arithmetic with the number of ranks, in the file whose command is yet to make them."""
     text = project.texts.get(file, "")
     first = min(launch.place.line for launch in project.launches if launch.file == file and launch.launcher)
-    if re.search(r"(^|\s)(export\s+)?(LOCAL_)?WORLD_SIZE=", text) or re.search(
-        r"^\s*srun\b|mpirun", text, re.MULTILINE
-    ):
+    if re.search(r"(^|\s)(export\s+)?(LOCAL_)?WORLD_SIZE=", text):
         return
+    if "#SBATCH" not in text and re.search(r"^\s*srun\b|mpirun", text, re.MULTILINE):
+        return  # it may be one that a launcher runs; the job file itself is not
     for number, line in enumerate(text.split("\n")[: max(first - 1, 0)], 1):
         found = _IN_SHELL.search(line.partition(" #")[0])
         if found is None or line.lstrip().startswith("#"):
@@ -61,6 +65,41 @@ def _in_shell(file: str, project: Project) -> Iterator[Said]:
             also=(Place(file, first),),
         )
         return
+
+
+_TASKS = re.compile(r"[\"'](SLURM_NTASKS|SLURM_NPROCS|SLURM_STEP_NUM_TASKS)[\"']")
+
+
+def _tasks_for_ranks(script: Script, project: Project) -> Iterator[Said]:
+    """Slurm's number of tasks, where each task is a launcher that starts several processes."""
+    if "SLURM_" not in script.source:
+        return
+    files = {one.file for one in connected(script, project)}
+    for launch in project.launches:
+        each = launch.launcher_flags.get("nproc_per_node") or launch.launcher_flags.get("num_processes")
+        if launch.script not in files or each is None or each.value == 1:
+            continue
+        asked = directives(project.texts.get(launch.file, ""))
+        tasks = {name: asked[name] for name in ("--ntasks", "-n", "--ntasks-per-node") if name in asked}
+        if not asked or any(value != "1" for value, _ in tasks.values()):
+            continue
+        for number, line in enumerate(code(script).split("\n"), 1):
+            if found := _TASKS.search(line):
+                place = next(iter(tasks.values()))[1] if tasks else launch.place.line
+                yield Finding(
+                    f"`{found[1]}` counts what Slurm starts, one task a node here, and in each of them"
+                    f" `{launch.launcher}` starts the processes: it is not their number.",
+                    place=Place(script.file, number, 1, number, len(line) + 1),
+                    evidence=Evidence(Level.RESOLVED, {"variable": found[1], "processes of a task": str(each.value)}),
+                    stake=Stake(AtStake.RESULT),
+                    remedy=Remedy(
+                        Risk.BEHAVIOURAL,
+                        "Read `WORLD_SIZE`, which the launcher sets in each process.",
+                        accuracy="What is computed from it (accumulation, learning rate, shares of rows) changes.",
+                    ),
+                    also=(Place(launch.file, place),),
+                )
+                return
 
 
 def _asked_too_early(script: Script) -> Iterator[Said]:
@@ -89,6 +128,87 @@ def _asked_too_early(script: Script) -> Iterator[Said]:
             also=(later[0].place,),
         )
         return
+
+
+def _asked_on_the_way(script: Script, project: Project) -> Iterator[Said]:
+    """In what a program does, in its order, through its functions and files: a question that stands before the call that
+    makes the group."""
+    if "__main__" not in script.source and not any(launch.script == script.file for launch in project.launches):
+        return
+    if not any(ask.rpartition(".")[2] in one.source for ask in _ASKS for one in connected(script, project)):
+        return
+    happens = list(itertools.islice(_happens(script, script.tree.body, project, 0), 400))
+    kinds = [kind for kind, *_ in happens]
+    if "ask" not in kinds or "start" not in kinds or kinds.index("ask") > kinds.index("start"):
+        return
+    _, of, asked = happens[kinds.index("ask")]
+    _, beside, made = happens[kinds.index("start")]
+    yield Finding(
+        f"`{ast.unparse(asked.func)}()` is called before `{ast.unparse(made.func)}` (`{beside.file}`, line {made.lineno})"
+        " has made the group: it raises.",
+        place=place_of(of, asked),
+        evidence=Evidence(Level.TEXT, {"asked": f"{of.file}:{asked.lineno}", "made": f"{beside.file}:{made.lineno}"}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(Risk.SAFE, "Make the group first."),
+        also=(place_of(beside, made),),
+    )
+
+
+_GUARDS = re.compile(r"is_initialized|is_available|environ|distributed|ddp|world", re.IGNORECASE)
+_PERHAPS = re.compile(r"init|setup|start|dist|launch|spawn", re.IGNORECASE)
+"""What a function that was not read is called if it may make the group."""
+
+
+def _happens(
+    script: Script, body: Sequence[ast.AST], project: Project, depth: int
+) -> Iterator[tuple[str, Script, ast.Call]]:
+    """Questions (`ask`) and calls that make, or may make, the group (`start`), as they are reached. What stands under a
+    condition about processes is left out."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If | ast.IfExp | ast.Try) and _GUARDS.search(
+            ast.unparse(node.test) if not isinstance(node, ast.Try) else "ddp"
+        ):
+            continue
+        inner = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Call):
+            inner = [*node.args, *(keyword.value for keyword in node.keywords)]
+        yield from _happens(script, inner, project, depth)
+        if not isinstance(node, ast.Call):
+            continue
+        name = next((call.name for call in script.calls if _is_at(call, node)), "")
+        last = name.rpartition(".")[2]
+        if name in _ASKS:
+            yield "ask", script, node
+        elif _STARTS.search(name):
+            yield "start", script, node
+        else:
+            defined = _definition(last, script, project) if depth < 4 else None
+            if defined is not None:
+                yield from _happens(defined[0], defined[1].body, project, depth + 1)
+            elif _PERHAPS.search(last):
+                yield "start", script, node
+
+
+def _is_at(call: Call, node: ast.Call) -> bool:
+    return (call.place.line, call.place.end_line) == (node.lineno, node.end_lineno) and (
+        call.place.column,
+        call.place.end_column,
+    ) == (node.col_offset + 1, (node.end_col_offset or 0) + 1)
+
+
+def _definition(name: str, script: Script, project: Project) -> tuple[Script, ast.FunctionDef] | None:
+    """The only function of that name in the file or in those that it imports; of a class, what makes its objects."""
+    for one in (script, *imported(script, project)):
+        found = [
+            node for node in one.tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name
+        ]
+        if len(found) == 1 and isinstance(found[0], ast.ClassDef):
+            found = [node for node in found[0].body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
+        if len(found) == 1 and isinstance(found[0], ast.FunctionDef):
+            return one, found[0]
+    return None
 
 
 def _before(script: Script, call: Call) -> list[Call]:

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.ranks import RANKS, Values, last_part, on_several, power_of_ranks, values_of
+from dynotune.audit.facts.rooms import own_nodes
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
+from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -22,7 +24,7 @@ _ALREADY_EACH = re.compile(r"per_?(device|gpu|rank)|micro", re.IGNORECASE)
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
-    if ("//" not in script.source and "/" not in script.source) or not on_several(script, project):
+    if "/" not in code(script) or not on_several(script, project):
         return
     values = values_of(script)
     elsewhere: set[str] | None = None
@@ -32,7 +34,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             if name not in ranked:  # once for each name: a made-up file gives one thousands of values
                 ranked[name] = {id(one) for one in values.get(name, ()) if RANKS.search(ast.unparse(one))}
             if elsewhere is None:
-                elsewhere = _divided_elsewhere(script)
+                elsewhere = {one for near in connected(script, project) for one in _divided_elsewhere(near)}
             if not ranked[name] - {id(value)} and name.lower() not in elsewhere:
                 yield from _accumulation(script, name, value, at, values)
         elif name in ("per_device_train_batch_size", "batch_size") and isinstance(value, ast.BinOp):
@@ -40,7 +42,12 @@ def check(script: Script, project: Project) -> Iterator[Said]:
 
 
 def _given(script: Script) -> Iterator[tuple[str, ast.expr, ast.AST]]:
+    """Names, arguments and keys with what they are given, and functions with what they give."""
     for node in ast.walk(script.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            returned = [one for one in own_nodes(node) if isinstance(one, ast.Return) and one.value is not None]
+            if len(returned) == 1 and returned[0].value is not None:
+                yield node.name, returned[0].value, returned[0]
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             yield last_part(node.targets[0]), node.value, node
         elif isinstance(node, ast.keyword) and node.arg:
@@ -52,7 +59,14 @@ def _given(script: Script) -> Iterator[tuple[str, ast.expr, ast.AST]]:
 
 
 def _accumulation(script: Script, name: str, value: ast.expr, at: ast.AST, values: Values) -> Iterator[Said]:
-    total, each = _quotient(value, values)
+    total, each = _quotient(value, values, gives=isinstance(at, ast.Return))
+    if isinstance(at, ast.Return) and any(
+        isinstance(one, ast.Name) and not _TOTAL.search(one.id) and not _EACH.search(one.id) and one.id not in values
+        for one in ast.walk(value)
+        if not isinstance(one, ast.Name)
+        or one.id not in ("max", "int", "round", "math", "self", "cls", "args", "cfg", "config")
+    ):
+        return  # a parameter of which nothing is known
     if not total or not each or re.search(r"len\(|steps|samples|dataset", ast.unparse(value)):
         return
     if _NOT_ROWS.search(f"{name} {ast.unparse(value)}"):
@@ -60,9 +74,10 @@ def _accumulation(script: Script, name: str, value: ast.expr, at: ast.AST, value
     power = power_of_ranks(value, values)
     if power is None or power == -1:
         return
+    how_given = "returns" if isinstance(at, ast.Return) else "="
     how = {0: "the number of processes is not in it", 1: "it is multiplied by the number of processes"}
     yield Finding(
-        f"`{name} = {ast.unparse(value)}` makes one process come to the whole batch, and"
+        f"`{name} {how_given} {ast.unparse(value)}` makes one process come to the whole batch, and"
         f" {how.get(power, 'the number of processes is in it twice')}: with N of them a step holds"
         f" {'N times' if power == 0 else 'N x N times' if power > 0 else 'one N-th of'} the rows that were meant.",
         place=place_of(script, at),
@@ -77,8 +92,9 @@ def _accumulation(script: Script, name: str, value: ast.expr, at: ast.AST, value
     )
 
 
-def _quotient(value: ast.expr, values: Values) -> tuple[str, str]:
-    """A total batch and what it is divided by first, as the source calls them."""
+def _quotient(value: ast.expr, values: Values, *, gives: bool = False) -> tuple[str, str]:
+    """A total batch and what it is divided by first, as the source calls them. gives: a function whose name says that it
+    gives an accumulation, and whose parameters need not say of what."""
     node = value
     while isinstance(node, ast.Call) and node.args and ast.unparse(node.func) in ("max", "int", "round", "math.ceil"):
         node = next((one for one in node.args if not isinstance(one, ast.Constant)), node.args[0])
@@ -94,7 +110,9 @@ def _quotient(value: ast.expr, values: Values) -> tuple[str, str]:
     total = last_part(node)
     large = isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value >= 8
     plain = bool(re.fullmatch(r"(train_)?(batch_size|batch|bs|bsz)", total, re.IGNORECASE))
-    named = _is_total(total, values) and (not plain or bool(_ALREADY_EACH.search(each[0]) or "mini" in each[0]))
+    named = (_is_total(total, values) or (gives and bool(_TOTAL.search(total)))) and (
+        not plain or bool(_ALREADY_EACH.search(each[0]) or "mini" in each[0])
+    )
     if not named and isinstance(node, ast.Name) and len(given := values.get(node.id, [])) == 1:
         whole: ast.expr = given[0]
         while isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.FloorDiv | ast.Div):

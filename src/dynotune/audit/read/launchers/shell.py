@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import tree_sitter
 
 from dynotune.audit.place import Place
+from dynotune.audit.read.launchers.slurm import directives, gpus_of_a_node
 from dynotune.audit.shell_grammar import parse_shell, text_of
 
 MAX_COMMANDS = 2_000
@@ -57,6 +58,20 @@ class _State:
     """The place and the text of a file that is taken in by `source`, by its name and the folder."""
 
 
+def _of_slurm(file: str, text: str) -> dict[str, list[Word]]:
+    """Variables that Slurm sets in a job, by what its file asks for."""
+    asked = directives(text)
+    gpus, nodes = gpus_of_a_node(asked), asked.get("--nodes")
+    found: dict[str, list[Word]] = {}
+    if gpus is not None:
+        word = Word(str(gpus[0]), Place(file, asked[gpus[1]][1], key=gpus[1]))
+        found |= {name: [word] for name in ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")}
+    if nodes is not None and nodes[0].isdigit():
+        word = Word(nodes[0], Place(file, nodes[1], key="--nodes"))
+        found |= {name: [word] for name in ("SLURM_NNODES", "SLURM_JOB_NUM_NODES")}
+    return found
+
+
 _DEFAULTS = frozenset({":-", "-", ":=", "=", ":?", "?", ":+", "+"})
 
 MOST_TURNS = 32
@@ -70,7 +85,7 @@ class Shell:
         self.file = file
         self.lines = lines
         self.source = text.encode()
-        self.state = _State()
+        self.state = _State(values=_of_slurm(file, text) if "#SBATCH" in text else {})
         self.count = self.size = 0
 
     def commands(self) -> Iterator[Command]:
