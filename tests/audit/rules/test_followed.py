@@ -106,3 +106,70 @@ def test_followed_to_where_it_stands(code: str, files: dict[str, str], tmp_path:
 @pytest.mark.parametrize(("code", "files"), RIGHT)
 def test_the_nearest_right_thing(code: str, files: dict[str, str], tmp_path: Path) -> None:
     assert not audited(tmp_path, files, select=(code,)).findings
+
+
+GOES = (
+    "import torch\nfrom metrics import Meter, accuracy\nmodel.cuda()\nmeter = Meter()\n"
+    "for step, batch in enumerate(loader):\n    out = model(**batch)\n    loss = out.loss\n    loss.backward()\n"
+    "    optimizer.step()\n    optimizer.zero_grad()\n    %s\n"
+)
+METRICS = (
+    "class Meter:\n    def __init__(self):\n        self.total = 0.0\n    def update(self, loss, step=0):\n"
+    "        %sself.total += loss.item()\ndef accuracy(logits, labels):\n"
+    "    return (logits.argmax(-1) == labels).float().mean()%s\n"
+)
+WAITS = [
+    ("meter.update(loss)", METRICS % ("", "")),
+    ("accuracy(out.logits, batch['labels'])", METRICS % ("", ".item()")),
+    ("if loss < 0.1:\n        break", ""),
+    ("if loss.isnan():\n        break", ""),
+    ("if not loss.isfinite().all():\n        break", ""),
+    ("bar.set_postfix(loss=f'{loss:.3f}')", ""),
+    ("wandb.log({'loss': loss})", ""),
+    ("writer.add_scalar('loss', loss, step)", ""),
+    ("if step % 1 == 0:\n        seen = loss.item()", ""),
+]
+RUNS_AHEAD = [
+    ("meter.update(loss)", METRICS % ("if step % 100 == 0: ", "")),
+    ("accuracy(out.logits, batch['labels'])", METRICS % ("", "")),
+    ("if step % 50 == 0:\n        meter.update(loss)", METRICS % ("", "")),
+    ("if loss is None:\n        break", ""),
+    ("if step < 10:\n        break", ""),
+    ("wandb.log({'step': step})", ""),
+    ("history.write('loss')", ""),
+    ("if step % 10 == 0:\n        seen = loss.item()", ""),
+]
+
+
+@pytest.mark.parametrize(("line", "metrics"), WAITS)
+def test_a_wait_each_step(line: str, metrics: str, tmp_path: Path) -> None:
+    files = {"train.py": GOES % line, "metrics.py": metrics}
+    assert [one.code for one in audited(tmp_path, files, select=("HST001",)).findings] == ["HST001"]
+
+
+@pytest.mark.parametrize(("line", "metrics"), RUNS_AHEAD)
+def test_no_wait_each_step(line: str, metrics: str, tmp_path: Path) -> None:
+    files = {"train.py": GOES % line, "metrics.py": metrics}
+    assert not audited(tmp_path, files, select=("HST001",)).findings
+
+
+LAYER = "import torch\nimport torch.nn as nn\n%sclass Mine(%s):\n    def forward(self, x, mask):\n        %s\n"
+BASE = "from base import Own\n"
+FORWARDS = [
+    (LAYER % ("", "nn.Linear", "peak = float(x.abs().max())\n        return x / peak"), True),
+    (LAYER % (BASE, "Own", "peak = x.std().item()\n        return x / peak"), True),
+    (
+        LAYER % ("", "nn.Module", "return self.send(x)\n    def send(self, x):\n        return x.split(x.tolist())"),
+        True,
+    ),
+    (LAYER % ("", "nn.Module", "if mask.sum() == 0:\n            return x\n        return x * mask"), True),
+    (LAYER % ("", "nn.Linear", "width = float(x.size(-1))\n        return x / width"), False),
+    (LAYER % ("", "nn.Module", "if x.shape[0] == 0:\n            return x\n        return x * mask"), False),
+    (LAYER % ("", "Other", "peak = x.std().item()\n        return x / peak"), False),
+]
+
+
+@pytest.mark.parametrize(("text", "waits"), FORWARDS)
+def test_a_wait_in_a_layer(text: str, waits: bool, tmp_path: Path) -> None:
+    files = {"layers.py": text, "base.py": "import torch.nn as nn\nclass Own(nn.Module):\n    pass\n"}
+    assert len(audited(tmp_path, files, select=("HST002",)).findings) == waits

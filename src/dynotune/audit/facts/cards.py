@@ -14,7 +14,7 @@ GIB = {
 
 _NAMED = re.compile(
     rf"\b(?:RTX ?)?(?P<name>{'|'.join(sorted(GIB, key=len, reverse=True))})s?\b"
-    r"(?:[- ]?(?:SXM\d?|PCIe|NVL|HBM\de?))?(?:[- ,:(]{0,3}(?P<size>\d{2,3}) ?Gi?B?\b)?",
+    r"(?:[- ]?(?:SXM\d?|PCIe|NVL|HBM\de?))?(?:(?:[- ,:(]{0,3}| with )(?P<size>\d{2,3}) ?Gi?B?\b)?",
     re.IGNORECASE,
 )
 
@@ -22,7 +22,7 @@ _NAMED = re.compile(
 def named_card(job: Job, project: Project) -> float | None:
     """GiB of the card that the job's files, the project's launchers or its documents name. None: none, or several kinds."""
     files = {*job.files, *(launch.file for launch in project.launches)}
-    texts = [project.texts.get(file, "") for file in files] + list(project.documents.values())
+    texts = [f"{file}\n{project.texts.get(file, '')}" for file in files] + list(project.documents.values())
     sizes: set[float] = set()
     for text in texts:
         for found in _NAMED.finditer(text):

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.place import Place
 
@@ -78,6 +79,33 @@ def per_step(script: Script, *names: str) -> Iterator[Call]:
         function = next((around.name for around in reversed(call.around) if around.kind == "function"), "")
         if call.each_step and function in names and call.loop is not None:
             yield call
+
+
+def helpers(script: Script, project: Project) -> Iterator[tuple[Script, Sequence[Call]]]:
+    """Functions and methods of other files that a loop of this one calls at every step, with what they always call."""
+    seen: set[tuple[str, str, str]] = set()
+    for loop in loops(script):
+        for call in loop.calls:
+            parts = call.name.lstrip(".").split(".")
+            if not call.each_step or len(parts) < 2:
+                continue
+            *before, last = parts
+            owner = before.pop() if before[-1][:1].isupper() and len(before) > 1 else ""
+            for other in project.scripts:
+                stem = other.file.rpartition("/")[2].removesuffix(".py")
+                if other is script or stem != before[-1] or (other.file, owner, last) in seen:
+                    continue
+                seen.add((other.file, owner, last))
+                inside = [one for one in other.calls if _is_in(one, owner, last)]
+                if inside:
+                    yield other, inside
+
+
+def _is_in(call: Call, owner: str, function: str) -> bool:
+    """It stands in this function, of this class or of none, under no condition."""
+    around = [one for one in call.around if one.kind not in ("with", "main", "for", "while")]
+    wanted = [("class", owner)] * bool(owner) + [("function", function)]
+    return [(one.kind, one.name) for one in around] == wanted
 
 
 def text_at(script: Script, place: Place) -> str:

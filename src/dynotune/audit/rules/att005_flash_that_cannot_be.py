@@ -9,10 +9,12 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
-OLD = re.compile(r"\b(Tesla )?(V100|T4|P100|P40|RTX ?20\d\d|GTX ?1\d\d\d|Quadro RTX \d000)\b")
+OLD = re.compile(
+    r"\b(Tesla )?(V100|T4|P100|P40|RTX ?20\d\d|GTX ?1\d\d\d|Quadro RTX \d000)\b|(?<=gres=gpu:)(v100|t4|p100|p40)\b"
+)
 """GPUs before Ampere, as files name them."""
 
-_NEW = re.compile(r"\b([ABHL]\d{2,3}S?|RTX ?[345]0\d\d|GH200|GB200|MI\d{3}X?)\b")
+_NEW = re.compile(r"\b([ABHL]\d{2,3}S?|RTX ?[345]0\d\d|GH200|GB200|MI\d{3}X?)\b|gres=gpu:[abhl]\d+")
 _LIST = frozenset({"torch", "transformers", "trl", "llamafactory", "axolotl"})
 """A file that asks for one of these lists what the training needs."""
 
@@ -40,7 +42,7 @@ def _too_old(job: Job, used: str, project: Project) -> Iterator[Said]:
     if not named or any(_NEW.search(text) for text in texts):
         return
     yield Finding(
-        f"`{job.called('attn_implementation')}: {used}` on a {named[0][0]}, which the files name: FlashAttention's"
+        f"`{job.called('attn_implementation')}: {used}` on a {named[0][0].upper()}, which the files name: FlashAttention's"
         f" kernels need"
         " Ampere or newer, and the first step stops.",
         place=job.place("attn_implementation"),

@@ -54,10 +54,12 @@ def check(job: Job, project: Project) -> Iterator[Said]:
 
 def _of_a_loop(job: Job, project: Project) -> Iterator[Said]:
     """A loop of one's own that compiles for static shapes, over batches that are padded to their longest row."""
-    for script in (one for one in project.scripts if one.file == job.home.file):
+    for script in (one for one in project.scripts if one.file in job.files):
         near = "\n".join(code(one) for one in together(script, project))
         longest = re.search(
-            r"padding=(True|[\"']longest)|tok\w*\.pad\(|pad_sequence\(|max\(\s*len\(|max\(map\(len", near
+            r"padding=(True|[\"']longest)|tok\w*\.pad\(|pad_sequence\(|max\(\s*len\(|max\(map\(len"
+            r"|DataCollator(ForSeq2Seq|WithPadding|ForLanguageModeling)\(",
+            near,
         )
         fixed = re.search(r"padding=[\"']max_length|pad_to_max|\bpack|cu_seqlens|bucket|pad_to_multiple_of", near)
         for call in script.calls_of("compile"):

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
-from dynotune.audit.facts.steps import loops, on_device, per_step, place_of, text_at
+from dynotune.audit.facts.steps import Loop, helpers, loops, on_device, per_step, place_of, text_at
+from dynotune.audit.facts.together import together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -18,18 +19,29 @@ _HOST = re.compile(r"\bnp\.|numpy|\blen\(|_list\b|\bhost_|_cpu\b")
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
-    for calls in _each_step(script):
-        waits = [call for call in calls if call.each_step and _waits(script, call)]
-        # `loss.detach().cpu().item()` is one wait: only what is not part of another call counts.
-        waits = [call for call in waits if not any(one is not call and _inside(call, one) for one in waits)]
-        if waits:
-            yield _read(script, waits)
+    device = on_device(script) or any(on_device(one) for one in together(script, project))
+    for calls in _each_step(script, device):
+        yield from _reads(script, [call for call in calls if call.each_step])
         yield from _branches(script, calls)
+    if device:
+        for loop in loops(script):
+            yield from _compared(script, loop)
+        for other, calls in helpers(script, project):
+            # What is printed there may be a number by then; what is read there is none.
+            yield from _reads(other, [call for call in calls if call.name.rpartition(".")[2] in _READS])
 
 
-def _each_step(script: Script) -> Iterator[Sequence[Call]]:
+def _reads(script: Script, calls: Sequence[Call]) -> Iterator[Finding]:
+    waits = [call for call in calls if _waits(script, call)]
+    # `loss.detach().cpu().item()` is one wait: only what is not part of another call counts.
+    waits = [call for call in waits if not any(one is not call and _inside(call, one) for one in waits)]
+    if waits:
+        yield _read(script, waits)
+
+
+def _each_step(script: Script, device: bool) -> Iterator[Sequence[Call]]:
     """Calls of each loop that trains on a device, and of each method of a `Trainer`'s subclass that runs at every step."""
-    if on_device(script):
+    if device:
         yield from (loop.calls for loop in loops(script))
     trainers = {
         node.name
@@ -75,25 +87,61 @@ def _branches(script: Script, calls: Sequence[Call]) -> Iterator[Finding]:
     for call in tested:
         test = next((test for test in tests if _within(call.place, test)), None)
         if test is not None:
-            yield Finding(
-                f"Python branches on `{_short(text_at(script, test))}` at every micro-batch: the host waits until the device"
-                " has the answer.",
-                place=test,
-                evidence=Evidence(Level.TEXT, {"test": _short(text_at(script, test))}),
-                stake=Stake(
-                    AtStake.TIME,
-                    0.0,
-                    0.05,
-                    "the gap until the next step's first kernel; nothing where another read waits already",
-                ),
-                remedy=Remedy(
-                    Risk.SAFE,
-                    "Keep the flag on the device (`bad |= ~torch.isfinite(loss)`) and look at it every N steps.",
-                    effort=Effort.MINUTES,
-                    breaks="A stop comes up to N steps later.",
-                    measure="dynotune profile -- python train.py",
-                ),
-            )
+            yield _branch(script, test)
+
+
+def _compared(script: Script, loop: Loop) -> Iterator[Finding]:
+    """`if loss < best:` and `if loss.isnan():`, where the loss is a tensor still."""
+    losses = {call.on for call in loop.has("backward") if call.on and re.fullmatch(r"(\w+\.)*\w*loss\w*", call.on)}
+    losses = {one for one in losses if not re.search(rf"\b{re.escape(one)}\s*=.*(\.item\(|float\()", script.source)}
+    node = next(
+        (
+            one
+            for one in ast.walk(script.tree)
+            if isinstance(one, ast.For | ast.While | ast.AsyncFor) and one.lineno == loop.place.line
+        ),
+        None,
+    )
+    for test in _tests(node.body if node is not None else ()):
+        first = test.values[0] if isinstance(test, ast.BoolOp) else test
+        first = first.operand if isinstance(first, ast.UnaryOp) else first
+        sides = [first.left, *first.comparators] if isinstance(first, ast.Compare) else []
+        compared = any(ast.unparse(side) in losses for side in sides) and not isinstance(first, ast.Name)
+        compared = compared and not any(isinstance(one, ast.Is | ast.IsNot) for one in getattr(first, "ops", ()))
+        asked = re.fullmatch(r"([\w.]+)\.is(nan|inf|finite)\(\)(\.(any|all)\(\))?", ast.unparse(first))
+        if compared or (asked and asked[1] in losses):
+            yield _branch(script, place_of(script, first))
+
+
+def _tests(body: Sequence[ast.stmt]) -> Iterator[ast.expr]:
+    """Of branches that stand under no other."""
+    for statement in body:
+        if isinstance(statement, ast.If | ast.Assert):
+            yield statement.test
+        elif isinstance(statement, ast.With | ast.For | ast.Try | ast.While):
+            yield from _tests(statement.body)
+
+
+def _branch(script: Script, test: Place) -> Finding:
+    return Finding(
+        f"Python branches on `{_short(text_at(script, test))}` at every micro-batch: the host waits until the device"
+        " has the answer.",
+        place=test,
+        evidence=Evidence(Level.TEXT, {"test": _short(text_at(script, test))}),
+        stake=Stake(
+            AtStake.TIME,
+            0.0,
+            0.05,
+            "the gap until the next step's first kernel; nothing where another read waits already",
+        ),
+        remedy=Remedy(
+            Risk.SAFE,
+            "Keep the flag on the device (`bad |= ~torch.isfinite(loss)`) and look at it every N steps.",
+            effort=Effort.MINUTES,
+            breaks="A stop comes up to N steps later.",
+            measure="dynotune profile -- python train.py",
+        ),
+    )
 
 
 def _inner(script: Script, call: Call) -> str:
@@ -104,15 +152,28 @@ def _waits(script: Script, call: Call) -> bool:
     last = call.name.rpartition(".")[2]
     if last in _READS and call.on:
         return bool(_OF_THE_MODEL.search(call.on)) and not _HOST.search(call.on)
-    if call.name in ("float", "print") and not call.on:
+    if (call.name in ("float", "print") and not call.on) or _shows(call, last):
         if re.search(r"\bloss\s*=.*(\.item\(|float\(|\.tolist\()", script.source):
             return False  # it may be a number already
         text = text_at(script, call.place)
-        inner = text[len(call.name) + 1 : -1]
+        inner = text.partition("(")[2][:-1]
         if call.name == "float":
             return bool(re.fullmatch(r"(\w+\.)*loss(\.detach\(\))?", inner))
         return bool(re.search(r"(?<![\w.'\"])(\w+\.)*loss\b(?![\w.(\[=]|['\"])", _expressions(inner)))
     return False
+
+
+_SHOWN_BY = re.compile(
+    r"wandb|\brun\b|accelerat|\bacc\b|writer|tracker|mlflow|\bw?bar\b|pbar|tqdm|progress|logg", re.IGNORECASE
+)
+
+
+def _shows(call: Call, last: str) -> bool:
+    """What writes a tensor as text or hands it to a tracker, which makes a number of it."""
+    if last in ("set_postfix", "set_description", "set_postfix_str"):
+        return True
+    shows = last in ("log", "log_metric", "log_metrics", "add_scalar", "info", "write")
+    return shows and bool(_SHOWN_BY.search(call.on or call.name.rpartition(".")[0]))
 
 
 def _expressions(text: str) -> str:

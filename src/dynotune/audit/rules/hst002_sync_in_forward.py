@@ -1,30 +1,32 @@
 """HST002: a layer's forward pass reads values from the device."""
 
 import ast
+import re
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.script import Script
-from dynotune.audit.facts.steps import per_step, place_of, text_at
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.steps import place_of, text_at
+from dynotune.audit.facts.together import imported
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _READS = frozenset({"item", "tolist", "cpu", "numpy"})
+_HOST = re.compile(r"config|\bnp\.|shape|len\(|\.size\(")
 _MODULES = ("Module", "Model", "Layer", "Attention", "MLP", "Block", "Norm", "ForCausalLM", "RMSNorm")
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
-    modules = {
-        node.name: node
-        for node in ast.walk(script.tree)
-        if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith(_MODULES) for base in node.bases)
-    }
+    if "def forward" not in script.source:
+        return
+    modules = _modules(script, project)
     places: dict[str, list[Place]] = {}
-    for call in per_step(script, "forward"):
+    for call in script.calls:
         holder = next((around.name for around in reversed(call.around) if around.kind == "class"), "")
-        host = any(word in call.on for word in ("config", "np.", "shape", "len("))
-        if holder in modules and call.name.rpartition(".")[2] in _READS and call.on and not host:
+        forward = call.loop is not None and text_at(script, call.loop).startswith("def forward(")
+        if call.each_step and holder in modules and forward and _reads(script, call):
             places.setdefault(holder, []).append(call.place)
     for name, node in modules.items():
         for test in _tests(node):
@@ -49,6 +51,41 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         )
 
 
+def _modules(script: Script, project: Project) -> dict[str, ast.ClassDef]:
+    """The file's classes that come from a module of PyTorch, those of other files between them included."""
+    known = {
+        name
+        for one in imported(script, project)
+        for name in _classes(one, frozenset())
+        if any(name == dotted.rpartition(".")[2] for dotted in script.imports.values())
+    }
+    return _classes(script, known)
+
+
+def _classes(script: Script, known: AbstractSet[str]) -> dict[str, ast.ClassDef]:
+    found: dict[str, ast.ClassDef] = {}
+    for node in ast.walk(script.tree):
+        for base in node.bases if isinstance(node, ast.ClassDef) else ():
+            name = ast.unparse(base)
+            first, _, rest = name.partition(".")
+            dotted = f"{script.imports.get(first, first)}.{rest}"
+            if name.endswith(_MODULES) or name in found or name in known or dotted.startswith(("torch.nn.", "nn.")):
+                assert isinstance(node, ast.ClassDef)
+                found[node.name] = node
+    return found
+
+
+_REDUCED = re.compile(r"\.(max|min|amax|amin|mean|sum|norm|std|any|all|argmax|argmin|nonzero)\(")
+
+
+def _reads(script: Script, call: Call) -> bool:
+    """A read of a tensor: `x.max().item()`, `float(x.abs().max())`."""
+    if call.name in ("float", "int", "bool") and not call.on:
+        inner = text_at(script, call.place).partition("(")[2]
+        return bool(_REDUCED.search(inner)) and not _HOST.search(inner)
+    return call.name.rpartition(".")[2] in _READS and bool(call.on) and not _HOST.search(call.on)
+
+
 def _tests(node: ast.ClassDef) -> Iterator[ast.expr]:
     """`if mask.any():` and the like, at the top level of `forward`."""
     for method in node.body:
@@ -57,6 +94,8 @@ def _tests(node: ast.ClassDef) -> Iterator[ast.expr]:
         for statement in method.body:
             if not isinstance(statement, ast.If):
                 continue
+            if isinstance(statement.test, ast.Compare) and _counted(statement.test):
+                yield statement.test
             test = statement.test.operand if isinstance(statement.test, ast.UnaryOp) else statement.test
             if isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute):
                 whole = ast.unparse(test)
@@ -65,6 +104,13 @@ def _tests(node: ast.ClassDef) -> Iterator[ast.expr]:
                     ("torch.isnan", "torch.any(", "torch.all(", "torch.equal(", "torch.allclose(")
                 ):
                     yield test
+
+
+def _counted(test: ast.Compare) -> bool:
+    """`mask.sum() == 0`."""
+    left = ast.unparse(test.left)
+    numbers = all(isinstance(one, ast.Constant) and isinstance(one.value, int | float) for one in test.comparators)
+    return numbers and bool(re.search(r"\.(max|min|sum|mean|norm)\([^()]*\)$", left)) and not _HOST.search(left)
 
 
 _LAYER = """import torch

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import loops, text_at
-from dynotune.audit.facts.together import code
+from dynotune.audit.facts.together import code, connected, leads_out, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _MOVES = re.compile(
@@ -19,8 +20,35 @@ _MOVES = re.compile(
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
-    yield from _trains(script)
+    yield from _trains(script, project)
     yield from _generates(script)
+    yield from _sent_there(script, project)
+
+
+_GPU = re.compile(r"gres=gpu|--gpus|CUDA_VISIBLE_DEVICES|\bcuda\b|\bGPUs?\b|\b[AHBL]\d{2,3}\b|\bRTX\b|mixed_precision")
+
+
+def _sent_there(script: Script, project: Project) -> Iterator[Said]:
+    """A loop's model goes to a device that is "cpu", in a project for a GPU. `use_cpu` is asked for, and is left alone."""
+    if not any(_GPU.search(text) for text in (*project.texts.values(), *project.documents.values())):
+        return
+    asked: list[tuple[Place, str]] = []
+    for one in script.calls if any(loops(script)) else ():
+        device = one.arguments.get("0") if one.name.endswith(".to") and "model" in one.on.lower() else None
+        if device is None or device.value != "cpu" or device.others or one.in_training_loop:
+            continue
+        if not any(place.key.startswith("-") for place in device.via):  # else the command line decides
+            asked.append((device.via[-1] if device.via else one.place, f"`{text_at(script, one.place)}`"))
+    if any(re.search(r"\.cuda\(|\.to\([^)]*cuda", code(one)) for one in together(script, project)):
+        return
+    for place, how in asked[:1]:
+        yield Finding(
+            f"The model is trained on the CPU ({how}), in a project whose files speak of a GPU.",
+            place=place,
+            evidence=Evidence(Level.TEXT, {"device": "cpu"}),
+            stake=Stake(AtStake.TIME, 0.8, 0.99, "a GPU multiplies matrices tens of times faster than a host's cores"),
+            remedy=Remedy(Risk.NUMERIC, "Train on `cuda`.", measure="dynotune profile -- python train.py"),
+        )
 
 
 def _generates(script: Script) -> Iterator[Said]:
@@ -68,35 +96,42 @@ def _is_moved_at_once(script: Script, call: Call) -> bool:
     return bool(re.match(r"\s*\.(to|cuda|half|bfloat16|eval\(\)\.(to|cuda))\b", behind))
 
 
-def _trains(script: Script) -> Iterator[Said]:
+def _trains(script: Script, project: Project) -> Iterator[Said]:
+    """The only model that is loaded in a loop's file and the project's files around it."""
+    if not any(loops(script)):
+        return
+    near = connected(script, project)
     loaded = [
         call
-        for call in script.calls
+        for one in near
+        for call in one.calls
         if call.name.startswith(("transformers.", "unsloth.", "peft."))
         and call.name.endswith("from_pretrained")
         and re.search(r"Model|LM\b|ForSequence", call.name)
-        and call.result
+        and (call.result or one is not script)
     ]
-    if len(loaded) != 1 or not any(loops(script)):
+    if len(loaded) != 1:
         return
     (call,) = loaded
-    follows = rf"\.to\(\s*(device\s*=\s*)?{re.escape(call.result)}\.device\b"  # batches that go where the model is
-    if _MOVES.search(re.sub(follows, "(", code(script))):
+    follows = (
+        rf"\.to\(\s*(device\s*=\s*)?{re.escape(call.result or 'model')}\.device\b"  # batches that go where the model is
+    )
+    if any(_MOVES.search(re.sub(follows, "(", code(one))) for one in near):
         return
     if {"device_map", "quantization_config", "load_in_4bit", "load_in_8bit", "**"} & set(call.arguments):
         return
-    if any(name.startswith(".") for name in script.imports.values()):
+    if leads_out(near, project):
         return  # the project's own code may move it
     name = call.arguments.get("pretrained_model_name_or_path")
     which = f"`{name.value}`" if name is not None and isinstance(name.value, str) else "The model"
     yield Finding(
-        f"{which} is loaded to the CPU and nothing in this file moves it: the loop trains there.",
+        f"{which} is loaded to the CPU and nothing in the loop's files moves it: the loop trains there.",
         place=call.place,
         evidence=Evidence(Level.TEXT, {"loaded by": call.name, "moved by": None}),
         stake=Stake(AtStake.TIME, 0.8, 0.99, "a GPU multiplies matrices tens of times faster than a host's cores"),
         remedy=Remedy(
             Risk.NUMERIC,
-            f"Move model and batches: `{call.result}.to(device)` before the optimizer is made.",
+            f"Move model and batches: `{call.result or 'model'}.to(device)` before the optimizer is made.",
             measure="dynotune profile -- python train.py",
         ),
     )

@@ -21,11 +21,11 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     copies = _asynchronous(job, project)
     if wsl or (copies is None and not job.is_given("dataloader_pin_memory")):
         return
-    name = job.called("dataloader_pin_memory")
+    name, place = job.called("dataloader_pin_memory"), job.place("dataloader_pin_memory")
     how = ", so `non_blocking=True` does nothing" if copies is not None else ""
     yield Finding(
         f"`{name}` is off{how}: each copy of a batch to the GPU goes through a buffer, and the host waits for it.",
-        place=job.place("dataloader_pin_memory"),
+        place=copies if copies is not None and not place.line else place,
         evidence=Evidence(Level.RESOLVED, {"pin_memory": False, "non_blocking": copies is not None}),
         stake=Stake(AtStake.TIME, 0.0, 0.02, "batches of ids are small; more where images or long rows are copied"),
         remedy=Remedy(
@@ -40,9 +40,9 @@ def check(job: Job, project: Project) -> Iterator[Said]:
 
 def _asynchronous(job: Job, project: Project) -> Place | None:
     """A copy in the job's loop that is to go on by itself."""
-    if job.trainer is not Trainer.TORCH or job.place("dataloader_pin_memory").file != job.home.file:
+    if job.trainer is not Trainer.TORCH:
         return None
-    for script in (one for one in project.scripts if one.file == job.home.file):
+    for script in (one for one in project.scripts if one.file in job.files):
         if re.search(r"pin_memory\(|[aA]ccelerat", script.source):
             return None
         for loop in loops(script):

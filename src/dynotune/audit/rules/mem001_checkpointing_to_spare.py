@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dynotune.audit.facts.asked import adapters, max_length, micro_batch, on_gpu
+from dynotune.audit.facts.cards import named_card
 from dynotune.audit.facts.environment import Environment
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
@@ -38,7 +39,10 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield NotChecked(NONE_OF[Subject.ENVIRONMENT])
     for job in project.jobs:
         if job.get("gradient_checkpointing") is True and job.is_given("gradient_checkpointing") and on_gpu(job):
-            yield from _by_its_own_figure(job, project)
+            said = list(_by_its_own_figure(job, project))
+            yield from said
+            if project.environment is None and not said:
+                yield from _on_the_named_card(job, project)
 
 
 def _by_its_own_figure(job: Job, project: Project) -> Iterator[Said]:
@@ -67,6 +71,19 @@ def _by_its_own_figure(job: Job, project: Project) -> Iterator[Said]:
             measure="dynotune bench -- python train.py :: python train.py --gradient_checkpointing false",
         ),
     )
+
+
+def _on_the_named_card(job: Job, project: Project) -> Iterator[Said]:
+    """The project names one kind of card, and what the step needs by itself would take little of it."""
+    card, model = named_card(job, project), known(job.get("model_name_or_path"))
+    rows, length = micro_batch(job), max_length(job)
+    if card is None or model is None or model.hidden is None or rows is None or length is None:
+        return
+    if job.trainer in (Trainer.DYNOTUNE, Trainer.UNSLOTH):
+        return
+    needed = estimate(model, rows * length * (2 if str(job.method) == "dpo" else 1), adapters(job))
+    if needed < ROOM * card * 2**30:
+        yield _finding(job, model, needed, int(card * 2**30), rows, length)
 
 
 def _on_this_machine(environment: Environment, project: Project) -> Iterator[Said]:

@@ -19,6 +19,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from _asked_for(job)
     for script in project.scripts:
         yield from _by_default(script)
+        yield from _switched_on(script)
 
 
 def _asked_for(job: Job) -> Iterator[Said]:
@@ -48,6 +49,23 @@ def _asked_for(job: Job) -> Iterator[Said]:
             (job.set("gradient_checkpointing_kwargs", {**kwargs, "use_reentrant": False}),),
         ),
     )
+
+
+def _switched_on(script: Script) -> Iterator[Said]:
+    """`gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})` and peft's preparation."""
+    for call in script.calls_of("gradient_checkpointing_enable", "prepare_model_for_kbit_training"):
+        given = call.arguments.get("gradient_checkpointing_kwargs") or call.arguments.get("0")
+        kwargs = given.value if given is not None else None
+        if isinstance(kwargs, Mapping) and kwargs.get("use_reentrant") is True:
+            yield Finding(
+                "`use_reentrant: true` is checkpointing's old implementation, which PyTorch advises against: it replays the"
+                " forward pass inside the backward one, which compiled code, hooks and DistributedDataParallel do not"
+                " expect, and with a frozen base it needs inputs that require gradients.",
+                place=given.place if given is not None and given.place.file == script.file else call.place,
+                evidence=Evidence(Level.TEXT, {"use_reentrant": True, "call": call.name.rpartition(".")[2]}),
+                stake=Stake(AtStake.CLARITY),
+                remedy=Remedy(Risk.SAFE, "Give `use_reentrant=False`."),
+            )
 
 
 def _by_default(script: Script) -> Iterator[Said]:

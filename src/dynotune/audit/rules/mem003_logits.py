@@ -28,7 +28,7 @@ _LF = (
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
-    if not _materialises(job) or not on_gpu(job):
+    if not _materialises(job, project) or not on_gpu(job):
         return
     model = known(job.get("model_name_or_path"))
     rows, length = micro_batch(job), max_length(job)
@@ -41,6 +41,8 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     gib = tokens * model.vocabulary * BYTES / 2**30
     gpus = project.environment.gpus if project.environment else ()
     card = min((int(gpu["memory"]) / 2**30 for gpu in gpus), default=None) or named_card(job, project)
+    if card is None and job.trainer is Trainer.TRANSFORMERS and job.method is None:
+        return
     if gib < (SHARE * card if card else GIB):
         return
     of = f" of the card's {card:.0f}" if card else ""
@@ -65,7 +67,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     )
 
 
-def _materialises(job: Job) -> bool:
+def _materialises(job: Job, project: Project) -> bool:
     if job.get("use_liger_kernel") is True or any((key := given(job, name)) and key.value for name in FUSED):
         return False
     if job.trainer is Trainer.TRL:
@@ -76,7 +78,11 @@ def _materialises(job: Job) -> bool:
     if job.trainer is Trainer.LLAMA_FACTORY:
         training = given(job, "do_train")
         return training is not None and training.value is True and job.method is not Method.OTHER
-    return job.trainer is Trainer.TRANSFORMERS and job.method in (Method.SFT, Method.PRETRAINING)
+    if job.trainer is not Trainer.TRANSFORMERS:
+        return False
+    # Whose name has no task says by its script whether it has a language model's head.
+    heads = any("CausalLM" in project.texts.get(file, "") for file in job.files)
+    return job.method in (Method.SFT, Method.PRETRAINING) or (job.method is None and heads)
 
 
 RULE = Rule(

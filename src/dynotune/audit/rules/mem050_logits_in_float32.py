@@ -22,6 +22,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         return
     calls = [call for loop in loops(script) for call in loop.calls if call.each_step]
     calls += per_step(script, "compute_loss", "get_batch_loss_metrics")
+    calls += [call for call in script.calls if _in_a_loss(call)]
     whole = [call for call in {call.place: call for call in calls}.values() if _copies(script, call)]
     if not whole:
         return
@@ -43,6 +44,12 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         ),
         also=tuple(call.place for call in more),
     )
+
+
+def _in_a_loss(call: Call) -> bool:
+    """A function of the file's that is named after what it computes from logits."""
+    functions = [around.name for around in call.around if around.kind == "function"]
+    return any(re.search(r"loss|log_?p(rob)?s?\b", name) and "eval" not in name for name in functions)
 
 
 def _copies(script: Script, call: Call) -> bool:

@@ -73,6 +73,8 @@ def _is_kept(what: ast.expr, held: set[str]) -> bool:
     """The loss itself, or its multiple."""
     if isinstance(what, ast.BinOp):
         return any(_is_kept(side, held) for side in (what.left, what.right))
+    if isinstance(what, ast.Dict | ast.Tuple | ast.List):
+        return any(_is_kept(one, held) for one in (what.values if isinstance(what, ast.Dict) else what.elts))
     return isinstance(what, ast.Name | ast.Attribute) and ast.unparse(what) in held
 
 

@@ -20,7 +20,7 @@ _OUT = r"(-100|\w*IGNORE\w*)"
 _MASKED = re.compile(
     rf"\w*labels?\w*(\['labels'\])?\[.*{_PAD}\] = {_OUT}|"
     rf"labels?\w*(['\"]\])? = .*\.masked_fill\(.*{_PAD}, {_OUT}\)|"
-    rf"labels?\w*(['\"]\])? = .*where\(.*{_PAD}, {_OUT}, |"
+    rf"labels?\w*(['\"]\])? = .*where\(.*{_PAD}, ([\w.]+\(\w+, )?{_OUT}\)?, |"
     rf"labels?\w*(['\"]\])? = .*{_OUT} if \w+ {_PAD} else"
 )
 COLLATOR = "DataCollatorForLanguageModeling"

@@ -68,11 +68,10 @@ def _not_found(script: Script) -> Iterator[Said]:
     """Functions that mask the prompt where they find the answer, and return the labels whole where they do not."""
     if "-100" not in script.source and "IGNORE" not in script.source:
         return
+    if not _SPEAKS_OF_ANSWERS.search(script.source):
+        return
     for function in ast.walk(script.tree):
-        if not isinstance(function, ast.FunctionDef):
-            continue
-        text = ast.unparse(function)
-        if len(text) > LONGEST or not _SPEAKS_OF_ANSWERS.search(text):
+        if not isinstance(function, ast.FunctionDef) or len(ast.unparse(function)) > LONGEST:
             continue
         where = _falls_through(function) or _takes_everything(function) or _only_where_found(function)
         if where is None:
@@ -168,6 +167,8 @@ def _takes_everything(function: ast.FunctionDef) -> ast.AST | None:
             r"labels?\w*['\"\]]* ?[=:] ?(list\()?[\w.\[\]'\"]*(ids|tokens)\b[\w\]'\"]*(\.(copy|clone)\(\))?(\[:\])?\)?",
             text,
         )
+        as_it_is = re.search(r"return (list\()?[\w.]*(ids|tokens)(\.(copy|clone)\(\))?(\[:\])?\)?$", text)
+        whole = whole or (as_it_is if "label" in function.name else None)
         masks = "-100" in ast.unparse(function) or "IGNORE" in ast.unparse(function)
         if masks and (zero or whole) and (found or zero or "return" in text):
             return missing[0]

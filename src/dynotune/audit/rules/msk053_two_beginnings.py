@@ -8,6 +8,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.rooms import own_nodes
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
+from dynotune.audit.facts.together import imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -19,10 +20,15 @@ _NONE = re.compile(r"smollm|tinyllama", re.IGNORECASE)  # of type `llama`, with 
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
-    if "apply_chat_template" not in script.source or not _begins(script, project):
+    near = imported(script, project)
+    if not any("apply_chat_template" in one.source for one in (script, *near)) or not _begins(script, project):
         return
-    functions = [node for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = _functions(script)
+    imports = {dotted.rpartition(".")[2] for dotted in script.imports.values()}
     writers = {one.name for one in functions if _returns_rendered(one)}
+    writers |= {
+        one.name for other in near for one in _functions(other) if one.name in imports and _returns_rendered(one)
+    }
     columns = {key for room in (*functions, script.tree) for key in _columns(room, _rendered(room, writers), writers)}
     for room in (*functions, script.tree):
         rendered = _rendered(room, writers)
@@ -45,6 +51,10 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 continue
             yield _finding(script, call, f"`{ast.unparse(call.func)}(...)`")
             return
+
+
+def _functions(script: Script) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [node for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def _columns(room: ast.AST, rendered: set[str], writers: set[str]) -> Iterator[str]:

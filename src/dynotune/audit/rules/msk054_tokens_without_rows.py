@@ -14,7 +14,7 @@ _GROWN = re.compile(
     r"resize_token_embeddings|setup_chat_format|clone_chat_template|add_new_tokens|resize_vocab|smart_tokenizer"
 )
 _USUAL = re.compile(
-    r"<\|?(eos|bos|unk|/?s|pad|endoftext|im_start|im_end|eot_id|end_of_text|begin_of_text|finetune_right_pad_id|mask|sep|cls)\|?>"
+    r"<\|?(eos|bos|unk|/?s|pad|endoftext|eot_id|end_of_text|begin_of_text|finetune_right_pad_id|mask|sep|cls)\|?>"
     r"|</s>|\[(PAD|UNK|CLS|SEP|MASK)\]"
 )
 SPARE = ("qwen2", "qwen3")

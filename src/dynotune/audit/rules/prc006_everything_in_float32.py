@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dynotune.audit.facts.asked import is_false, on_gpu
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.steps import on_device
-from dynotune.audit.facts.together import code, imported
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.steps import on_device, text_at
+from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -65,11 +66,11 @@ def _of_a_loop(job: Job, project: Project) -> Iterator[Said]:
     if dtype.value not in ("float32", "fp32") or job.get("load_in_4bit") or job.get("load_in_8bit"):
         return
     scripts = [one for one in project.scripts if one.file in job.files]
-    every = {one.file: one for script in scripts for one in (script, *imported(script, project))}
-    text = "\n".join(code(one) for one in every.values())
+    every = {one.file: one for script in scripts for one in connected(script, project)}
+    text = "\n".join(_switched(one) for one in every.values())
     if job.get("mixed_precision") == "no":
         text = re.sub("[aA]ccelerat", "", text)  # which says so itself
-    if not any(on_device(one) for one in scripts) or _TYPES.search(text):
+    if not any(on_device(one) for one in every.values()) or _TYPES.search(text):
         return
     yield Finding(
         "Weights are float32 and nothing in the loop's files asks for another type: every matrix product runs in float32,"
@@ -87,6 +88,16 @@ def _of_a_loop(job: Job, project: Project) -> Iterator[Said]:
     )
 
 
+def _switched(script: Script) -> str:
+    """The code without autocast that is known to be off."""
+    text = code(script)
+    for call in script.calls_of("autocast"):
+        enabled = call.arguments.get("enabled")
+        if enabled is not None and enabled.value is False and not enabled.others:
+            text = text.replace(text_at(script, call.place), "")
+    return text
+
+
 def _of_no_type(job: Job, project: Project) -> Iterator[Said]:
     """A loop that says nothing of types, over all weights of a model that is published in bfloat16."""
     model = known(job.get("model_name_or_path"))
@@ -96,11 +107,11 @@ def _of_no_type(job: Job, project: Project) -> Iterator[Said]:
     if model.model_type not in PUBLISHED_IN_BFLOAT16:
         return
     scripts = [one for one in project.scripts if one.file in job.files]
-    every = {one.file: one for script in scripts for one in (script, *imported(script, project))}
-    text = "\n".join(code(one) for one in every.values())
+    every = {one.file: one for script in scripts for one in connected(script, project)}
+    text = "\n".join(_switched(one) for one in every.values())
     if job.get("mixed_precision") == "no" or (job.is_given("num_processes") and not job.is_given("mixed_precision")):
         text = re.sub("[aA]ccelerat", "", text)
-    if not any(on_device(one) for one in scripts) or _TYPES.search(text):
+    if not any(on_device(one) for one in every.values()) or _TYPES.search(text):
         return
     yield Finding(
         "Nothing says in which type the model computes: transformers before 5 loads float32 and multiplies in"

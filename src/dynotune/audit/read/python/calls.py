@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dynotune.audit.facts.script import Call
 from dynotune.audit.facts.setting import Setting
 from dynotune.audit.read.python.evaluator import Evaluator
-from dynotune.audit.read.python.module import Module, Site
+from dynotune.audit.read.python.module import Module, Scope, Site
+from dynotune.audit.read.python.modules import Modules
 from dynotune.audit.read.python.training import Stands, training
 from dynotune.audit.read.python.value import setting
 
@@ -29,8 +30,23 @@ POSITIONS = {
 
 
 def calls(module: Module, evaluator: Evaluator) -> list[Call]:
-    stands = training(module)
+    alone = Evaluator(module, Modules(), {})  # what the file itself says, since others may not be read yet
+    stands = training(module, lambda test, scope: _every_time(test, scope, alone))
     return [_call(module, evaluator, site, stands.get(site.node)) for site in module.sites]
+
+
+def _every_time(test: ast.expr, scope: Scope, evaluator: Evaluator) -> bool:
+    """`step % LOG_EVERY == 0` with a constant of 1; what a command may set is left alone."""
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq) and ast.unparse(test.comparators[0]) == "0":
+        test = test.left
+    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test = test.operand
+    else:
+        return False
+    if not isinstance(test, ast.BinOp) or not isinstance(test.op, ast.Mod):
+        return False
+    every = evaluator.fresh().value(test.right, scope)
+    return every.value == 1 and not every.others and not any(place.key.startswith("-") for place in every.via)
 
 
 def positional(name: str, number: int) -> str:

@@ -10,6 +10,7 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.setting import Known, Setting, Unknown
 from dynotune.audit.place import NOWHERE, Place
 from dynotune.audit.read.configs.settings import Given, job_from
+from dynotune.audit.read.python.cut_at import with_length
 from dynotune.audit.read.python.dataset import loaded, of_dataset
 from dynotune.audit.read.python.evaluator import Evaluator
 from dynotune.audit.read.python.loops import loop_job
@@ -67,6 +68,7 @@ def jobs_of(
         looped = loop_job(evaluator)
         jobs = [looped] if looped is not None else []
     environment = _environment(evaluator) if "environ" in script.source else {}
+    jobs = [with_length(job, evaluator) for job in jobs]
     return [replace(job, environment={**environment, **job.environment}) for job in jobs]
 
 

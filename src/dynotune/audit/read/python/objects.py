@@ -120,11 +120,24 @@ class Objects:
         name = node.name
         if name == "__init__" and scope.parent is not None and isinstance(scope.parent.node, ast.ClassDef):
             name = scope.parent.node.name
-        here = [(self.of, site) for site in self._sites.get(name, [])[:MOST_CALLS]]
-        top = scope.parent if name != node.name else scope
-        if here or top is None or top.parent is not module.top:
+        holder = scope.parent
+        method = holder is not None and holder.is_class and name == node.name
+        kind = ast.Attribute if method else ast.Name
+        every = self._sites.get(name, [])
+        here = [(self.of, site) for site in every if isinstance(site.node.func, kind)][:MOST_CALLS]
+        top = holder if holder is not None and holder.is_class else scope
+        if here or top.parent is not module.top:
             return here
-        return [(of, site) for of, site in self._imported(name, module) if site.scope is not scope]
+        if method and isinstance(top.node, ast.ClassDef):
+            return list(self._of_objects(name, top.node.name, module))
+        return list(self._imported(name, module))
+
+    def _of_objects(self, method: str, name: str, module: Module) -> "Iterator[tuple[Evaluator, Site]]":
+        """Calls of a method in files that import its class."""
+        for other, site in self.of.others.calls_of(method)[:MOST_CALLS]:
+            imports = any(dotted.rpartition(".")[2] == name for dotted in other.imports.values())
+            if other is not module and imports and isinstance(site.node.func, ast.Attribute):
+                yield self.of.elsewhere(other), site
 
     def _imported(self, name: str, module: Module) -> "Iterator[tuple[Evaluator, Site]]":
         """Calls in other files of what this one defines."""

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dynotune.audit.read.python.module import FUNCTIONS, Module, Scope, Site
@@ -38,7 +38,11 @@ def _is_scheduler(node: ast.expr) -> bool:
     return "sched" in ast.unparse(node).lower()
 
 
-def training(module: Module) -> dict[ast.Call, Stands]:
+Always = Callable[[ast.expr, Scope], bool]
+"""Whether a condition is known to hold at every step."""
+
+
+def training(module: Module, always: Always = lambda test, scope: False) -> dict[ast.Call, Stands]:
     """Of every call that runs at each step or in some."""
     by_function: dict[Scope, list[Site]] = {}
     for site in module.sites:
@@ -57,14 +61,14 @@ def training(module: Module) -> dict[ast.Call, Stands]:
             inner = _function(site.scope).node
         if inner is None:
             continue
-        stand = Stands(inner, _unconditional(module, site, inner))
+        stand = Stands(inner, _unconditional(module, site, inner, always))
         stands[site.node] = stand
         if stand.each:
             for scope in _callees(module, site):
                 followed.setdefault(scope, inner)
     for scope, loop in followed.items():
         for site in by_function.get(scope, ()):
-            stands.setdefault(site.node, Stands(loop, _unconditional(module, site, scope.node)))
+            stands.setdefault(site.node, Stands(loop, _unconditional(module, site, scope.node, always)))
     return stands
 
 
@@ -102,13 +106,15 @@ def _is_per_step(scope: Scope) -> bool:
     return bool(holder.node.bases) and (function.node.name == "forward" or function.node.name in PER_STEP)
 
 
-def _unconditional(module: Module, site: Site, within: ast.AST) -> bool:
+def _unconditional(module: Module, site: Site, within: ast.AST, always: Always) -> bool:
     """No branch lies between the loop (or function) and the call, but those for one rank and for loops inside."""
     seen = isinstance(within, FUNCTIONS)
     for node, part in site.branches:
         if node is within:
             seen = True
         elif seen and part in ("body", "else", "rest", "except"):
+            if part == "body" and isinstance(node, ast.If) and always(node.test, site.scope):
+                continue
             test = module.source(node.test) if isinstance(node, ast.If) else ""
             if part != "body" or not _ONE_RANK.search(test) or "%" in test:
                 return False

@@ -1,0 +1,116 @@
+"""MSK056: answers are tokenised without an end token, so that the model never learns to stop."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.steps import place_of
+from dynotune.audit.facts.together import code, together
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_ENDS = re.compile(
+    r"eos|\beot|im_end|</s>|end_of_turn|end_of_text|endoftext|<\|end|\[/INST\]|apply_chat_template|chat_template"
+    r"|special_tokens\(|additional_special|sep_token|END_|_END\b|post_processor|TemplateProcessing",
+    re.IGNORECASE,
+)
+"""What may put an end behind an answer, by whatever name."""
+
+_BY_OTHERS = re.compile(
+    r"SFTTrainer|DPOTrainer|Seq2SeqLM|\bT5|\bBart|MaskedLM|SequenceClassification|unsloth|torchtune"
+)
+"""TRL adds the end itself; tokenizers of models with an encoder do so too."""
+
+_IDS = re.compile(r"\w*tok\w*(\.encode)?\(")
+_ANSWER = re.compile(r"respon|answer|output|completion|target|reply|summary|translation|assistant", re.IGNORECASE)
+
+
+def check(script: Script, project: Project) -> Iterator[Said]:
+    if "-100" not in script.source and "IGNORE" not in script.source:
+        return
+    near = together(script, project)
+    sources = [code(one) for one in near]
+    if not any("CausalLM" in one for one in sources) or not any(
+        re.search(r"Trainer\(|\.backward\(", one) for one in sources
+    ):
+        return
+    if any(_ENDS.search(one) or _BY_OTHERS.search(one) for one in sources):
+        return
+    if any(_ENDS.search(project.texts.get(config.file, "")) for config in project.configs):
+        return
+    for function in ast.walk(script.tree):
+        where = _made(function) if isinstance(function, ast.FunctionDef | ast.Lambda) else None
+        if where is not None:
+            yield Finding(
+                "Answers are tokenised without an end token, and nothing in these files adds one: the model is never"
+                " taught to stop.",
+                place=place_of(script, where),
+                evidence=Evidence(Level.TEXT, {"tokenised": ast.unparse(where)[:80], "end token": None}),
+                stake=Stake(AtStake.RESULT),
+                remedy=Remedy(
+                    Risk.BEHAVIOURAL,
+                    "Add `[tokenizer.eos_token_id]` to the answer's ids, and to its labels.",
+                    effort=Effort.LINE,
+                    accuracy="The end of an answer is learned.",
+                    measure="Print the last label of a row.",
+                ),
+            )
+            return
+
+
+def _made(function: ast.FunctionDef | ast.Lambda) -> ast.expr | None:
+    """Where a function that masks prompts gets the ids of what is learned."""
+    text = ast.unparse(function)
+    if "label" not in text or not re.search(r"-100|IGNORE", text):
+        return None
+    calls = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and _IDS.match(ast.unparse(node).rpartition("self.")[2]) and node.args
+    ]
+    return next((one for one in reversed(calls) if _ANSWER.search(ast.unparse(one.args[0])) or _short(one)), None)
+
+
+def _short(call: ast.Call) -> bool:
+    """A column by a letter, as in `row["a"]`."""
+    return bool(re.search(r"\[[\'\"](a|ans|y)[\'\"]\]", ast.unparse(call.args[0])))
+
+
+_SCRIPT = """from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+
+
+def encode(row):
+    prompt = tokenizer("Q: " + row["question"])["input_ids"]
+    answer = tokenizer(row["answer"]%s)["input_ids"]
+    return {"input_ids": prompt + answer, "labels": [-100] * len(prompt) + answer}
+
+
+Trainer(model=model, args=TrainingArguments(output_dir="out", bf16=True), train_dataset=rows.map(encode)).train()
+"""
+RULE = Rule(
+    code="MSK056",
+    name="answers-without-end",
+    summary="Answers are tokenised without an end token.",
+    group=Group.CORRECTNESS,
+    subject=Subject.SCRIPT,
+    check=check,
+    page=Page(
+        what="A function of the script's own makes ids and labels of prompt and answer, and no end token is among them:"
+        " tokenizers of language models add none by themselves.",
+        why="The model learns what answers say and not where they end; generation runs on to its limit.",
+        detected="E0: a function that masks prompts with -100 and tokenises an answer, in files that name no end token, no"
+        " chat template and no trainer that adds one.",
+        proven="Print `tokenizer.decode(row['labels'][-1])`.",
+        deliberate=("The rows themselves end with the end token's text.",),
+        sources=(
+            "transformers' tokenizers of Llama, Qwen, Mistral, Gemma and GPT-2: none adds an end token by default",
+        ),
+    ),
+    bad=Example({"train.py": _SCRIPT % ""}, says="never taught to stop"),
+    good=Example({"train.py": _SCRIPT % " + tokenizer.eos_token"}),
+)

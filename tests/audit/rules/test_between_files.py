@@ -1,0 +1,175 @@
+"""Promise: faults that projects hold in several files, or in a shape of their own, are found; what is right is not."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.audit.made_up import audited
+
+LOAD = "import torch\nfrom transformers import AutoModelForCausalLM\nfrom engine import %s\n"
+NET = "net = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B'%s)%s\n"
+TRAIN = (
+    "import torch\ndef train(model, loader, cfg):\n    opt = torch.optim.AdamW(model.parameters(), lr=cfg.lr)\n"
+    "    model.train()\n    for batch in loader:\n        %sout = model(**batch)\n        out.loss.backward()\n"
+    "        opt.step()\n        opt.zero_grad()\n"
+)
+FIT = (
+    "import torch\nclass Fit:\n    def __init__(self, model, loader):\n        self.model = model%s\n"
+    "        self.loader = loader\n        self.opt = torch.optim.AdamW(self.model.parameters(), lr=1e-5)\n"
+    "    def run(self):\n        for batch in self.loader:\n            self.model(**batch).loss.backward()\n"
+    "            self.opt.step()\n            self.opt.zero_grad()\n"
+)
+FP32 = ", dtype=torch.float32"
+TOCUDA = "batch = {k: v.cuda() for k, v in batch.items()}\n        "
+GOES = "train(net, make(), cfg)\n"
+AUTOCAST = (
+    "import torch\nfrom transformers import AutoModelForCausalLM\nAMP = %s\n"
+    + NET % (FP32, ".cuda()")
+    + "opt = torch.optim.AdamW(net.parameters(), lr=1e-5)\nfor batch in loader:\n"
+    "    with torch.autocast('cuda', torch.bfloat16, enabled=AMP):\n        loss = net(**batch).loss\n"
+    "    loss.backward()\n    opt.step()\n    opt.zero_grad()\n"
+)
+LOADER = (
+    "from torch.utils.data import DataLoader\ndef made(rows, size):\n    return DataLoader(rows, batch_size=size%s)\n"
+)
+COPIES = (
+    "import torch\nfrom data import made\nloader = made(rows, 8)\nmodel.cuda()\n"
+    "opt = torch.optim.AdamW(model.parameters(), lr=1e-5)\nfor batch in loader:\n"
+    "    batch = {k: v.cuda(non_blocking=True) for k, v in batch.items()}\n    model(**batch).loss.backward()\n"
+    "    opt.step()\n    opt.zero_grad()\n"
+)
+SPARE = (
+    "%sfrom trl import SFTConfig, SFTTrainer\nargs = SFTConfig(output_dir='o', bf16=True, max_length=%d,\n"
+    "    per_device_train_batch_size=8, gradient_checkpointing=True)\n"
+    "SFTTrainer('HuggingFaceTB/SmolLM2-135M', args=args, train_dataset=rows).train()\n"
+)
+HF = (
+    "from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments\nimport settings as S\n"
+    "tok = AutoTokenizer.from_pretrained(S.MODEL)\nmodel = AutoModelForCausalLM.from_pretrained(S.MODEL)\n"
+    "rows = raw.map(lambda r: tok(r['text'], truncation=True, max_length=S.LENGTH))\n"
+    "args = TrainingArguments(output_dir='o', bf16=True, per_device_train_batch_size=S.ROWS)\n"
+    "Trainer(model=model, args=args, train_dataset=rows).train()\n"
+)
+SETTINGS = "# one RTX 4090\nMODEL = 'Qwen/Qwen2.5-0.5B'\nLENGTH = %d\nROWS = %d\n"
+ENABLED = (
+    "from transformers import AutoModelForCausalLM\nKW = {'use_reentrant': %s}\n"
+    + NET % ("", "")
+    + "net.gradient_checkpointing_enable(gradient_checkpointing_kwargs=KW)\n"
+)
+KBIT = (
+    "from peft import prepare_model_for_kbit_training\n"
+    "net = prepare_model_for_kbit_training(net, gradient_checkpointing_kwargs={'use_reentrant': %s})\n"
+)
+LOSS = "def lm_loss(out, labels):\n    logits = %s\n    return cross_entropy(logits[:, :-1], labels[:, 1:])\n"
+USES = "from transformers import AutoModelForCausalLM\nfrom loss import lm_loss\n"
+KEEPS = (
+    "history = []\nfor step, batch in enumerate(loader):\n    out = model(**batch)\n    out.loss.backward()\n"
+    "    opt.step()\n    history.append({'step': step, 'loss': out.loss%s})\n"
+)
+RENDERS = "def render(tok, row):\n    return tok.apply_chat_template(row['messages'], tokenize=False)\n"
+TWICE = (
+    "from transformers import AutoTokenizer\nfrom render import render\n"
+    "tok = AutoTokenizer.from_pretrained('meta-llama/Llama-3.1-8B-Instruct')\n"
+    "rows = raw.map(lambda r: tok(render(tok, r), truncation=True%s))\n"
+)
+WHERE = (
+    "import torch\nclass Collate:\n    def __init__(self, tok):\n        self.tok = tok\n        %s\n"
+    "    def __call__(self, rows):\n        batch = self.tok.pad(rows, return_tensors='pt')\n"
+    "        labels = batch['input_ids'].clone()\n"
+    "        batch['labels'] = torch.where(labels == self.tok.pad_token_id, torch.full_like(labels, -100), labels)\n"
+    "        return batch\n"
+)
+ADDS = (
+    "from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer\ntok = AutoTokenizer.from_pretrained('%s')\n"
+    "tok.add_special_tokens({'additional_special_tokens': ['<|im_start|>', '<|im_end|>']})\n"
+    "model = AutoModelForCausalLM.from_pretrained('%s')\nTrainer(model, train_dataset=rows).train()\n"
+)
+FINDS = (
+    "def labels_for(ids, marker):\n    start = find(ids, marker)\n    if start == -1:\n        return %s\n"
+    "    return [-100] * start + ids[start:]\n"
+)
+ANSWERS = (
+    "class AnswerOnly:\n    def __call__(self, rows):\n        out = []\n        for r in rows:\n"
+    "            ids = r['input_ids']\n            labels = ids[:]\n            at = self._find(ids)\n"
+    "%s            out.append({'labels': labels})\n"
+    "        return out\n"
+)
+ENDS = (
+    "from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer\ntok = AutoTokenizer.from_pretrained('gpt2')\n"
+    "def encode(row):\n    p = tok(row['prompt'], add_special_tokens=False)['input_ids']\n"
+    "    a = tok(row['answer']%s, add_special_tokens=False)['input_ids']%s\n"
+    "    return {'input_ids': p + a, 'labels': [-100] * len(p) + a}\n"
+    "model = AutoModelForCausalLM.from_pretrained('gpt2')\nTrainer(model, train_dataset=raw.map(encode)).train()\n"
+)
+CARD = (
+    "from trl import SFTConfig, SFTTrainer\nargs = SFTConfig(output_dir='o', fp16=True, bf16=False,\n"
+    "    model_init_kwargs={'attn_implementation': '%s'})\nSFTTrainer('gpt2', args=args, train_dataset=rows).train()\n"
+)
+BATCH = "#!/bin/bash\n#SBATCH --gres=gpu:%s:1\npython train.py\n"
+
+FOUND = [
+    ("PRC006", {"main.py": LOAD % "train" + NET % (FP32, ".to('cuda')") + GOES, "engine.py": TRAIN % ""}),
+    ("PRC006", {"train.py": AUTOCAST % "False"}),
+    ("HST004", {"main.py": LOAD % "Fit" + NET % ("", "") + "Fit(net, make()).run()\n", "engine.py": FIT % ""}),
+    ("HST053", {"train.py": COPIES, "data.py": LOADER % ""}),
+    ("HST053", {"train.py": COPIES, "data.py": LOADER % ", pin_memory=False"}),
+    ("MEM001", {"train.py": SPARE % ("# one H100 80GB\n", 512)}),
+    ("MEM001", {"train.py": SPARE % ("", 512), "README.md": "Trained on one A100 with 80 GB.\n"}),
+    ("MEM003", {"train.py": HF, "settings.py": SETTINGS % (4096, 8)}),
+    ("MEM002", {"train.py": ENABLED % "True"}),
+    ("MEM002", {"train.py": KBIT % "True"}),
+    ("MEM050", {"train.py": USES, "loss.py": LOSS % "out.logits.float()"}),
+    ("MEM053", {"train.py": KEEPS % ""}),
+    ("MSK053", {"train.py": TWICE % "", "render.py": RENDERS}),
+    ("MSK003", {"train.py": WHERE % "self.tok.pad_token_id = self.tok.eos_token_id"}),
+    ("MSK054", {"train.py": ADDS % ("mistralai/Mistral-7B-v0.3", "mistralai/Mistral-7B-v0.3")}),
+    ("MSK050", {"train.py": FINDS % "list(ids)"}),
+    ("MSK050", {"train.py": ANSWERS % "            if at is not None:\n                labels[:at] = [-100] * at\n"}),
+    ("MSK056", {"train.py": ENDS % ("", "")}),
+    ("ATT005", {"train.py": CARD % "flash_attention_2", "job.sh": BATCH % "v100"}),
+]
+RIGHT = [
+    (
+        "PRC006",
+        {"main.py": LOAD % "train" + NET % (", dtype=torch.bfloat16", ".to('cuda')") + GOES, "engine.py": TRAIN % ""},
+    ),
+    ("PRC006", {"train.py": AUTOCAST % "True"}),
+    ("HST004", {"main.py": LOAD % "Fit" + NET % ("", "") + "Fit(net, make()).run()\n", "engine.py": FIT % ".cuda()"}),
+    (
+        "HST004",
+        {"main.py": LOAD % "Fit" + NET % ("", ".to('cuda')") + "Fit(net, make()).run()\n", "engine.py": FIT % ""},
+    ),
+    ("HST053", {"train.py": COPIES, "data.py": LOADER % ", pin_memory=True"}),
+    ("MEM001", {"train.py": SPARE % ("# one H100 80GB\n", 8192)}),
+    ("MEM001", {"train.py": SPARE % ("", 512)}),
+    ("MEM003", {"train.py": HF, "settings.py": SETTINGS % (512, 4)}),
+    ("MEM002", {"train.py": ENABLED % "False"}),
+    ("MEM002", {"train.py": KBIT % "False"}),
+    ("MEM050", {"train.py": USES, "loss.py": LOSS % "out.logits"}),
+    ("MEM053", {"train.py": KEEPS % ".detach()"}),
+    ("MSK053", {"train.py": TWICE % ", add_special_tokens=False", "render.py": RENDERS}),
+    ("MSK003", {"train.py": WHERE % "self.tok.pad_token = '<pad>'"}),
+    ("MSK054", {"train.py": ADDS % ("Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-0.5B")}),
+    ("MSK050", {"train.py": FINDS % "[-100] * len(ids)"}),
+    (
+        "MSK050",
+        {
+            "train.py": ANSWERS
+            % "            if at is None:\n                raise ValueError\n            labels[:at] = [-100] * at\n"
+        },
+    ),
+    ("MSK056", {"train.py": ENDS % (" + tok.eos_token", "")}),
+    ("MSK056", {"train.py": ENDS % ("", " + [tok.eos_token_id]")}),
+    ("ATT005", {"train.py": CARD % "flash_attention_2", "job.sh": BATCH % "a100"}),
+    ("ATT005", {"train.py": CARD % "sdpa", "job.sh": BATCH % "v100"}),
+]
+
+
+@pytest.mark.parametrize(("code", "files"), FOUND)
+def test_found(code: str, files: dict[str, str], tmp_path: Path) -> None:
+    assert {one.code for one in audited(tmp_path, files, select=(code,)).findings} == {code}
+
+
+@pytest.mark.parametrize(("code", "files"), RIGHT)
+def test_right(code: str, files: dict[str, str], tmp_path: Path) -> None:
+    assert not audited(tmp_path, files, select=(code,)).findings
