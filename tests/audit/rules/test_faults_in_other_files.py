@@ -55,6 +55,19 @@ JOB = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=%d\n#SBATCH --g
 SUM = "ACC=$(( 256 / 4 / ${WORLD_SIZE:-1} ))\n"
 TORCHRUN = "torchrun --nnodes 2 --nproc_per_node $SLURM_GPUS_ON_NODE train.py"
 TASKS = "import os\nworld_size = int(os.environ['SLURM_NTASKS'])\naccumulation = 256 // (4 * world_size)\n"
+HF = "from transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('gpt2')\n"
+KEEPS = "import torch, pickle\nimport train\ndef keep(model, path):\n    %s\n"
+TRAINS = f"{HF}from keeps import keep\nkeep(model, 'out')\n"
+STATE = "state = {k: v.cpu() for k, v in model.state_dict().items()}\n    torch.save(state, path)"
+TRAINER = (
+    "from transformers import Trainer, TrainingArguments\n"
+    "trainer = Trainer(m, TrainingArguments('o', save_steps=50), None)\n"
+    "trainer.train(%s)\n"
+)
+REQUEUED = "#!/bin/bash\n#SBATCH --gres=gpu:1\n#SBATCH --requeue\npython train.py%s\n"
+UNTIL = "until python train.py; do sleep 5; done\n"
+SAVES = LOOP + "    if step % 100 == 0:\n        save(model, f'out/{step}')\n"
+SAVE = "def optimizer(m, lr): ...\ndef rows(): ...\ndef save(model, path):\n    model.save_pretrained(path)\n%s"
 
 
 @pytest.mark.parametrize(
@@ -71,6 +84,13 @@ TASKS = "import os\nworld_size = int(os.environ['SLURM_NTASKS'])\naccumulation =
         ("DST051", {"train.py": ASKS % (SIZE, "Config()", "begin()"), "start.py": START}, "train.py"),
         ("DST051", {"train.py": "import sys\n", "job.sbatch": JOB % (1, SUM, TORCHRUN)}, "job.sbatch"),
         ("DST051", {"train.py": TASKS, "job.sbatch": JOB % (1, "ACC=4\n", TORCHRUN)}, "train.py"),
+        ("CKP051", {"train.py": TRAINS, "keeps.py": KEEPS % "torch.save(model.state_dict(), path)"}, "keeps.py"),
+        ("CKP051", {"train.py": TRAINS, "keeps.py": KEEPS % STATE}, "keeps.py"),
+        ("CKP051", {"train.py": TRAINS, "keeps.py": KEEPS % "pickle.dump(model.cpu(), open(path, 'wb'))"}, "keeps.py"),
+        ("CKP051", {"train.py": f"{HF}import torch\ntorch.save(engine.module.state_dict(), 'm.pt')\n"}, "train.py"),
+        ("CKP002", {"train.py": TRAINER % "", "job.sbatch": REQUEUED % ""}, "train.py"),
+        ("CKP002", {"train.py": TRAINER % "", "run.sh": UNTIL}, "train.py"),
+        ("CKP052", {"train.py": SAVES, "other.py": SAVE % ""}, "train.py"),
         ("MSR003", {"train.py": SPLIT % ("SEED = 3  # seed(s)\n", "")}, "train.py"),
     ],
 )
@@ -108,6 +128,15 @@ def test_found(tmp_path: Path, code: str, files: dict[str, str], file: str) -> N
         ("DST051", {"train.py": ASKS % (SIZE, "setup()", "Config()"), "start.py": START}),
         ("DST051", {"train.py": "import sys\n", "job.sbatch": JOB % (1, f"WORLD_SIZE=8\n{SUM}", TORCHRUN)}),
         ("DST051", {"train.py": TASKS, "job.sbatch": JOB % (4, "ACC=4\n", "python train.py")}),
+        ("CKP051", {"train.py": TRAINS, "keeps.py": KEEPS % "torch.save({'m': model.state_dict(), 'o': o}, path)"}),
+        ("CKP051", {"train.py": f"{TRAINS}model.save_pretrained('x')\n", "keeps.py": KEEPS % STATE}),
+        ("CKP051", {"train.py": TRAINS, "keeps.py": KEEPS % "pickle.dump(metrics, open(path, 'wb'))"}),
+        ("CKP051", {"keeps.py": KEEPS % STATE}),
+        ("CKP002", {"train.py": TRAINER % "resume_from_checkpoint=last", "job.sbatch": REQUEUED % ""}),
+        ("CKP002", {"train.py": TRAINER % "", "job.sbatch": REQUEUED % " --resume_from_checkpoint True"}),
+        ("CKP002", {"train.py": TRAINER % "", "run.sh": "python train.py\n"}),
+        ("CKP052", {"train.py": SAVES, "other.py": SAVE % "    torch.save(opt.state_dict(), path)\n"}),
+        ("CKP052", {"train.py": SAVES.replace("save(model", "show(model"), "other.py": SAVE % ""}),
         ("MSR003", {"train.py": SPLIT % ("", ", seed=3")}),
         ("MSR003", {"train.py": SPLIT % ("from transformers import set_seed\nset_seed(1)\n", "")}),
     ],

@@ -1,14 +1,17 @@
 """CKP002: checkpoints lack what resuming needs: as a job will write them, or as a run has left them."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.run import RunFacts
+from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.rules.ckp052_optimizer_not_saved import restarted
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nresume_from_checkpoint: true\n"
 
@@ -20,6 +23,7 @@ STATES = ("optimizer.pt", "optimizer.bin", "global_step", "optimizer_0", "pytorc
 def check(project: Project, _: Project) -> Iterator[Said]:
     for job in project.jobs:
         yield from _will_be_written(job)
+    yield from _started_again(project)
     for run in project.runs:
         yield from _left_behind(run)
 
@@ -47,6 +51,50 @@ def _will_be_written(job: Job) -> Iterator[Said]:
         ),
         also=(job.place("resume_from_checkpoint"),),
     )
+
+
+_RESUMES = re.compile(r"resume|last_checkpoint|latest_checkpoint|from_checkpoint", re.IGNORECASE)
+
+
+def _started_again(project: Project) -> Iterator[Said]:
+    """The scheduler starts the job again, and nothing asks the trainer to go on from what it saved."""
+    again = list(restarted(project))
+    if not again or any(_RESUMES.search(code(one)) for one in project.scripts):
+        return
+    others = [text for file, text in project.texts.items() if not file.endswith((".py", ".ipynb"))]
+    if any(_RESUMES.search(re.sub(r"(?m)(^|\s)#.*$", "", text)) for text in others):
+        return
+    files = {place.file for place in again}
+    for job in project.jobs:
+        if job.trainer not in (Trainer.TRANSFORMERS, Trainer.TRL, Trainer.AXOLOTL) or not files & set(job.files):
+            continue
+        if job.get("save_strategy") == "no":
+            continue  # what another rule says
+        calls = [
+            call
+            for script in project.scripts
+            if script.file in job.files
+            for call in script.calls
+            if call.name.endswith(".train") and (call.name.endswith("Trainer.train") or "trainer" in call.on.lower())
+        ]
+        place = calls[0].place if calls else job.home
+        yield Finding(
+            "The job is started again by itself, and nothing asks the trainer to go on from its checkpoints: it begins at"
+            " the first row each time.",
+            place=place,
+            evidence=Evidence(Level.RESOLVED, {"started again": str(again[0]), "resume_from_checkpoint": None}),
+            stake=Stake(AtStake.LOST),
+            remedy=Remedy(
+                Risk.OPERATIONAL,
+                "Set `auto_resume_from_checkpoints: true`."
+                if job.trainer is Trainer.AXOLOTL
+                else "Hand `trainer.train` the last checkpoint where there is one"
+                " (`resume_from_checkpoint=get_last_checkpoint(output_dir)`).",
+                measure="Kill it after a save and start it again: the step goes on.",
+            ),
+            also=tuple(again),
+        )
+        return
 
 
 def _on_the_way(job: Job) -> Iterator[Said]:
@@ -123,7 +171,10 @@ RULE = Rule(
         why="Without them the first steps after resuming have Adam's states at zero, and another order of the data. A run"
         " that was killed while it saved leaves a folder that looks like a checkpoint and is none.",
         detected="E1: `save_only_model` together with `resume_from_checkpoint`, or with checkpoints that are thrown away"
-        " again. E3, with `--run`: the files of the last checkpoint: weights, the optimizer's states (also DeepSpeed's and"
+        " again; or a job that its scheduler or its own file starts again (`--requeue`, `--array=1-8%1`,"
+        " `until python ...`),"
+        " where no file speaks of resuming. E3, with `--run`: the files of the last checkpoint: weights, the optimizer's"
+        " states (also DeepSpeed's and"
         " FSDP's), and the trainer's state.",
         proven="Files of a checkpoint: `optimizer.pt`, `scheduler.pt`, `rng_state.pth`.",
         deliberate=("Only the weights are to be taken over.",),

@@ -6,20 +6,28 @@ from collections.abc import Iterator
 from dynotune.audit.change import Change
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import text_at
+from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
-_MODEL = r"(?:\w+\.unwrap_model\(\s*[\w.]+\s*\)|(?:self\.)?(?:\w*model|policy|net|llm)(?:\.module)?)"
+_NAMED = (
+    r"(?:self\.)?\w*(?:model|policy|net|llm|engine|student|actor|unwrapped|merged|base|lm)\d?(?:\.module|\._orig_mod)*"
+)
+_MODEL = rf"(?:\w+\.unwrap_model\(\s*[\w.]+\s*\)|{_NAMED})"
+_KEPT = re.compile(
+    r"(model|policy|net|llm|unwrapped|merged|\)|module|lm)\.save_pretrained|\.save_model\(|safetensors[\w.]* import .*save"
+    r"|save_file\("
+)
 
 
 def check(project: Project, _: Project) -> Iterator[Said]:
     for job in project.jobs:
         yield from _by_a_trainer(job)
     for script in project.scripts:
-        yield from _by_a_call(script)
+        yield from _by_a_call(script, project)
 
 
 def _by_a_trainer(job: Job) -> Iterator[Said]:
@@ -29,54 +37,68 @@ def _by_a_trainer(job: Job) -> Iterator[Said]:
         yield _by_pickle(told, job.place(name), f"Set `{job.called(name)}: true`.", (job.set(name, True),))
 
 
-def _by_a_call(script: Script) -> Iterator[Said]:
-    hugging_face = any(call.name.startswith(("transformers.", "peft.")) for call in script.calls)
-    kept = re.search(
-        r"(model|policy|net|llm|unwrapped|merged|\))\.save_pretrained|\.save_model\(|safetensors[\w.]* import .*save"
-        r"|save_file\(",
-        script.source,
-    )
-    tensors = any(name.startswith("safetensors") for name in script.imports.values())
+def _by_a_call(script: Script, project: Project) -> Iterator[Said]:
     for call in script.calls_of("save_pretrained", "save_model"):
         given = call.arguments.get("safe_serialization")
         if given is not None and given.value is False:
             place = given.place if given.place.line else call.place
             yield _by_pickle("`safe_serialization=False`", place, "Take it out: safetensors is the default.")
-    for call in script.calls:
-        if call.name != "torch.save":
+    saves = [(call, what) for call in script.calls if (what := _saved(script, call)) is not None]
+    if not saves:
+        return
+    near = connected(script, project)
+    hugging_face = any(call.name.startswith(("transformers.", "peft.")) for one in near for call in one.calls)
+    kept = any(_KEPT.search(code(one)) for one in near)
+    tensors = any(name.startswith("safetensors") for one in near for name in one.imports.values())
+    for call, (model, weights) in saves:
+        if weights and (kept or not (hugging_face or tensors)):
             continue
-        what = re.match(rf"[\w.]*save\(\s*({_MODEL})(\.state_dict\(\))?\s*,", text_at(script, call.place))
-        if what is None or (what[2] and (kept or not (hugging_face or tensors))):
-            continue
-        if what[2]:
-            message = (
-                f"`{what[1]}.state_dict()` is saved as a pickle, which says nothing of the model and may hold code."
-            )
+        if weights:
+            message = f"`{model}.state_dict()` is saved as a pickle, which says nothing of the model and may hold code."
             text = "Use `safetensors.torch.save_model`, as for what the file reads."
             if hugging_face:
                 message = (
-                    f"`{what[1]}.state_dict()` is saved as a pickle: no safetensors, which hubs and servers load by"
+                    f"`{model}.state_dict()` is saved as a pickle: no safetensors, which hubs and servers load by"
                     " default, and under ZeRO-3 or FSDP not the weights but what is left of them on one rank."
                 )
                 text = (
-                    f"Use `{what[1]}.save_pretrained(folder)` or `trainer.save_model(folder)`, which write safetensors."
+                    f"Use `{model}.save_pretrained(folder)` or `trainer.save_model(folder)`, which write safetensors."
                 )
         else:
             message = (
-                f"`torch.save({what[1]}, ...)` pickles the whole object with the paths of its classes: it loads"
-                f" only where the"
-                " code is the same, and may run code."
+                f"`{call.name}({model}, ...)` pickles the whole object with the paths of its classes: it loads only"
+                " where the code is the same, and may run code."
             )
             text = "Save the weights: `save_pretrained`, or `safetensors.torch.save_model`."
         yield Finding(
             message,
             place=call.place,
-            evidence=Evidence(Level.TEXT, {"saved": what[1] + (what[2] or "")}),
-            stake=Stake(AtStake.CLARITY if what[2] else AtStake.LOST),
+            evidence=Evidence(Level.TEXT, {"saved": model + (".state_dict()" if weights else "")}),
+            stake=Stake(AtStake.CLARITY if weights else AtStake.LOST),
             remedy=Remedy(
                 Risk.OPERATIONAL, text, effort=Effort.MINUTES, breaks="What loads the file has to change as well."
             ),
         )
+
+
+def _saved(script: Script, call: Call) -> tuple[str, bool] | None:
+    """The model that a call pickles, and whether only its weights; also by a name that was given them before."""
+    if call.name not in ("torch.save", "pickle.dump", "joblib.dump", "cloudpickle.dump", "dill.dump"):
+        return None
+    first = re.match(r"[\w.]*(?:save|dump)\(\s*((?:[^(),{}]|\([^()]{0,80}\)){1,120})", text_at(script, call.place))
+    if first is None:
+        return None
+    what = first[1].strip()
+    if what.isidentifier() and not re.fullmatch(_MODEL, what):
+        given = re.findall(rf"(?m)^\s*{what}\s*=\s*(\S[^\n]{{0,200}})", code(script))
+        what = given[0].strip() if len(given) == 1 else ""
+    weights = re.fullmatch(rf"({_MODEL})\.state_dict\(\)", what) or re.fullmatch(
+        rf"\{{.{{0,60}}\bfor\b.{{0,30}}\bin\s+({_MODEL})\.state_dict\(\)\.items\(\).{{0,60}}\}}", what
+    )
+    if weights:
+        return weights[1], True
+    whole = re.fullmatch(rf"({_MODEL})(?:\.cpu\(\)|\.eval\(\)|\.to\([^()]*\))?", what)
+    return (whole[1], False) if whole else None
 
 
 def _by_pickle(told: str, place: Place, text: str, changes: tuple[Change, ...] = ()) -> Finding:
@@ -115,7 +137,7 @@ RULE = Rule(
         " formats that can carry code.",
         detected="E1: `save_safetensors: false`, given. E0: `safe_serialization=False`; `torch.save` of a model;"
         " of its weights alone only for models of transformers or PEFT in a"
-        " file that saves"
+        " program that saves"
         " them in no other way. Checkpoints that hold an optimizer as well are not reported.",
         proven="Load it with `AutoModelForCausalLM.from_pretrained(folder)`.",
         deliberate=("The model is no model of transformers, and the same code loads it again.",),

@@ -1,12 +1,12 @@
 """CKP052: a loop saves its model on the way, and cannot go on from there."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import loops, text_at
-from dynotune.audit.facts.together import code
+from dynotune.audit.facts.together import code, connected, leads_out
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -19,7 +19,7 @@ _STATE = re.compile(
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
-    yield from _weights_alone(script)
+    yield from _weights_alone(script, project)
     yield from _at_the_end_alone(script)
     yield from _never_loaded(script, project)
 
@@ -39,7 +39,7 @@ def _never_loaded(script: Script, project: Project) -> Iterator[Said]:
         return
     if any(_LOADS.search(text) for file, text in project.texts.items() if not file.endswith(".py")):
         return  # a launcher or a configuration may ask for it
-    again = list(_restarted(project))
+    again = list(restarted(project))
     for call in script.calls:
         last = call.name.rpartition(".")[2]
         whole = last in ("save_state", "save_checkpoint") or (
@@ -63,11 +63,15 @@ def _never_loaded(script: Script, project: Project) -> Iterator[Said]:
             return
 
 
-def _restarted(project: Project) -> Iterator[Place]:
-    """Lines of job files that ask the scheduler to start it again."""
+def restarted(project: Project) -> Iterator[Place]:
+    """Lines of job files that ask the scheduler to start it again, or do so themselves."""
+    again = re.compile(
+        r"^#SBATCH\s+--requeue\b|^#PBS\s+-r\s+y|^#SBATCH\s+(-a|--array)[= ]\S+%1\b|--dependency=(singleton|afterany)"
+        r"|scontrol\s+requeue|^\s*until\s+[^\n]{0,80}(python|torchrun|accelerate)|^\s*while\s+!\s[^\n]{0,80}(python|torchrun|accelerate)"
+    )
     for file in sorted({launch.file for launch in project.launches}):
         for number, line in enumerate(project.texts.get(file, "").split("\n"), 1):
-            if re.match(r"#SBATCH\s+--requeue\b|#PBS\s+-r\s+y", line):
+            if again.search(line):
                 yield Place(file, number)
 
 
@@ -107,13 +111,13 @@ def _at_the_end_alone(script: Script) -> Iterator[Said]:
         return
 
 
-def _weights_alone(script: Script) -> Iterator[Said]:
-    if _STATE.search(script.source):
-        return
-    if any(name.startswith(".") for name in script.imports.values()):
+def _weights_alone(script: Script, project: Project) -> Iterator[Said]:
+    near = connected(script, project)
+    if leads_out(near, project) or any(_STATE.search(_done(one)) for one in near):
         return  # the project's own code may save the rest
-    saves = [call for call in script.calls if _saves(call) and _repeated(call)]
+    saves = list(_on_the_way(script, near))
     if saves and any(loop.optimizer_steps for loop in loops(script)):
+        again = tuple(restarted(project))
         yield Finding(
             f"`{saves[0].name.rpartition('.')[2]}` keeps the weights on the way, nothing keeps the optimizer, the"
             f" schedule and"
@@ -129,8 +133,33 @@ def _weights_alone(script: Script) -> Iterator[Said]:
                 effort=Effort.MINUTES,
                 measure="Kill it and start it again; compare the next losses.",
             ),
-            also=tuple(call.place for call in saves[1:]),
+            also=(*(call.place for call in saves[1:]), *again),
         )
+
+
+def _done(script: Script) -> str:
+    """Its code without the flags that it takes: one that nobody reads resumes nothing."""
+    return re.sub(r"add_argument\([^\n]*", "", code(script))
+
+
+def _on_the_way(script: Script, near: Sequence[Script]) -> Iterator[Call]:
+    """Saves of weights in a loop of the script, or in a function of the program that one calls in a loop."""
+    for call in script.calls:
+        if not _repeated(call):
+            continue
+        if _saves(call):
+            yield call
+            continue
+        last = call.name.rpartition(".")[2]
+        inside = [
+            one
+            for other in near
+            for one in other.calls
+            if _saves(one) and any(around.kind == "function" and around.name == last for around in one.around)
+        ]
+        if inside:
+            yield call
+            yield from inside[:1]
 
 
 def _saves(call: Call) -> bool:
