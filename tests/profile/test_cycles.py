@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dynotune.profile.cycles import periodic
+from dynotune.profile.placement import cannot_know
 from dynotune.profile.record import LOG, Record, TimedStep
 from tests.profile.made import record
 
@@ -42,3 +43,35 @@ def test_a_loader_that_falls_behind_is_named(wait: float) -> None:
     late = [replace(one, data_wait=wait if one.number % EVERY == 7 else 1e-5) for one in every_50_steps(0.03)]
     (said,) = sentences(tuple(late))
     assert said.endswith("in the wait for data") == bool(wait)
+
+
+def test_a_cycle_that_is_explained_does_not_hide_another() -> None:
+    """Logging every 10 steps, and something unknown every 50. The control: both unknown, both said."""
+    steps = [replace(one, seconds=one.seconds + 0.01 * (one.number % 10 == 3)) for one in every_50_steps(0.03)]
+    assert len(sentences(tuple(steps))) == 2
+    logged = [replace(one, happened=(LOG,)) if one.number % 10 == 3 else one for one in steps]
+    (said,) = sentences(tuple(logged))
+    assert said.startswith("every 50 steps")
+
+
+def test_a_long_document_that_comes_back_is_no_slow_down() -> None:
+    """The control: the same seconds with the same tokens in every step."""
+    steps = every_50_steps(0.03)
+    assert sentences(tuple(replace(one, processed_tokens=int(1e5 * one.seconds)) for one in steps)) == []
+    assert len(sentences(tuple(replace(one, processed_tokens=1000) for one in steps))) == 1
+
+
+def test_what_goes_by_the_clock_is_said_with_about() -> None:
+    steps = [replace(one, seconds=0.03) if int(one.number % 7.3) == 0 else one for one in every_50_steps(0.0)]
+    (said,) = sentences(tuple(steps))
+    assert said.startswith("about every 7 steps")
+
+
+def test_too_few_steps_for_a_cycle_are_said() -> None:
+    def said(steps: int) -> list[str]:
+        one: Record = replace(record(), timed=every_50_steps(0.0)[:steps])
+        return [line for line in cannot_know(one, None) if "too few" in line]
+
+    assert said(20) == ["20 steps were timed, too few to see any cycle: `--steps 200` sees what comes back every 50"]
+    assert "cycles of more than 25 steps" in said(100)[0]
+    assert said(200) == []

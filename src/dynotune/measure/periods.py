@@ -1,9 +1,9 @@
 """Slow-downs that come back: every so many steps one is slower than its neighbours, and what else happens just then.
 
 Step times wander and differ with what a step holds, so each is compared with the median of its neighbours. Where nothing
-comes back, what is left is in no order: for a period of p steps seen m times, how many of the m slowest steps fall on one of
-its p places follows a hypergeometric distribution. A period is told only where that is very unlikely for all periods, places
-and looks together.
+comes back, what is left is in no order: for a period of p steps seen m times, how many of the m, 2 m or 4 m slowest steps
+fall on one of its p places follows a hypergeometric distribution. A period is told only where that is very unlikely for all
+periods and places together. `periods_about.py` finds those that are not that exact.
 """
 
 import math
@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-LEAST_CYCLES = 5
+from dynotune.measure.periods_about import about
+
+LEAST_CYCLES = 4
 """Times that a slow-down must have come before it is called periodic."""
 
 LEAST_STEPS = 32
@@ -24,8 +26,21 @@ UNLIKELY = 1e-4
 LEAST_SHARE = 0.005
 """Of the time that a slow-down must cost to be told."""
 
+MOST = 3
+"""Periods at once that are looked for."""
+
 MOST_HITS = 0.7
 """Of the slow steps, the share that must be among the slowest."""
+
+ALTERNATES = 3
+NEARLY_ALL = 0.9
+"""The same of periods of up to `ALTERNATES` steps: a step that makes up for the one before alternates for a while."""
+
+SLOW_A_CYCLE = (1, 2, 4)
+"""The slowest steps that are looked at, for each cycle: more than one finds a slow-down among others of no order."""
+
+LEAST_EVERY = 3
+"""Steps of a period for each of those: where half of all steps are slow, nothing is."""
 
 NEIGHBOURS = 15
 """Steps, one among them, whose median a step is compared with."""
@@ -45,6 +60,14 @@ class Period:
     usual: float
     """Seconds of a step that is not slow: the median."""
 
+    about: bool = False
+    """Whether it comes a step early or late at times, or by the clock and not by steps."""
+
+    @property
+    def said(self) -> str:
+        """`every 50 steps`."""
+        return f"{'about ' * self.about}every {self.every} steps"
+
     @property
     def times(self) -> float:
         """How many times a usual step a slow one takes."""
@@ -58,28 +81,53 @@ class Period:
 
 def find_period(seconds: Sequence[float]) -> Period | None:
     """The period of the clearest slow-down in step times, in order and without gaps; None where there is none."""
-    if len(seconds) < LEAST_STEPS:
-        return None
-    times = np.asarray(seconds, dtype=np.float64)
-    order = np.argsort(-above_neighbours(times), kind="stable")  # the slowest first, once for all periods
-    found, best = None, math.log(UNLIKELY)
-    for every in range(2, len(times) // LEAST_CYCLES + 1):
-        cycles, first = divmod(len(times), every)
-        slowest = order[: cycles + first]  # whole cycles begin at `first`, and fewer lie ahead of it
-        if first:
-            slowest = slowest[slowest >= first][:cycles]
-        hits = np.bincount((slowest - first) % every)
-        place = int(hits.argmax())
-        if hits[place] < MOST_HITS * cycles:
-            continue
-        looked_at = every * cycles
-        chance = log_tail(int(hits[place]), looked_at, cycles) + math.log(every) + math.log(len(times) / LEAST_CYCLES)
-        if chance < best:
-            indices = range(first + place, len(times), every)
-            one = _period(times, every, indices)
-            if one.extra > 0 and one.share >= LEAST_SHARE:
-                found, best = one, chance
+    return next(iter(find_periods(seconds, 1)), None)
+
+
+def find_periods(seconds: Sequence[float], most: int = MOST) -> list[Period]:
+    """Of the slow-downs in step times, the clearest first: each is looked for in what those before it leave."""
+    found, times = list[Period](), np.array(seconds, dtype=np.float64)
+    while len(found) < most and len(times) >= LEAST_STEPS and (one := _clearest(times)) is not None:
+        found.append(one)
+        times[list(one.indices)] -= one.extra
     return found
+
+
+def _clearest(times: NDArray[np.float64]) -> Period | None:
+    order = np.argsort(-above_neighbours(times), kind="stable")  # the slowest first, once for all periods
+    found, best = _exact(times, order)
+    loose = about(order, LEAST_CYCLES, MOST_HITS)
+    # One of 6.5 steps is one of 13 as well, with half of its slow steps.
+    half = loose is not None and found is not None and 1.5 * loose.every < found.every
+    if loose is not None and loose.log_chance < (math.log(UNLIKELY) if half else best):
+        one = _period(times, round(loose.every), loose.indices, about=True)
+        if one.extra > 0 and one.share >= LEAST_SHARE:
+            return one
+    return found
+
+
+def _exact(times: NDArray[np.float64], order: NDArray[np.intp]) -> tuple[Period | None, float]:
+    """Of a whole number of steps, always at its place; with ln of its chance."""
+    found, best = None, math.log(UNLIKELY)
+    longest = len(times) // LEAST_CYCLES
+    tried = math.log(len(SLOW_A_CYCLE) * longest * (longest + 1) / 2)  # places of all periods
+    for every in range(2, longest + 1):
+        cycles, first = divmod(len(times), every)
+        looked_at = every * cycles
+        slowest = order[order >= first] if first else order  # whole cycles begin at `first`
+        for slow in SLOW_A_CYCLE:
+            if every < LEAST_EVERY * slow and slow > 1:
+                break
+            hits = np.bincount((slowest[: slow * cycles] - first) % every)
+            place = int(hits.argmax())
+            if hits[place] < (MOST_HITS if every > ALTERNATES else NEARLY_ALL) * cycles:
+                continue
+            chance = log_tail(int(hits[place]), looked_at, cycles, slow * cycles) + tried
+            if chance < best:
+                one = _period(times, every, range((first + place) % every, len(times), every))
+                if one.extra > 0 and one.share >= LEAST_SHARE:
+                    found, best = one, chance
+    return found, best
 
 
 def without_work(seconds: Sequence[float], work: Sequence[float]) -> NDArray[np.float64]:
@@ -95,7 +143,7 @@ def without_work(seconds: Sequence[float], work: Sequence[float]) -> NDArray[np.
     return times - max(0.0, slope) * around
 
 
-def _period(times: NDArray[np.float64], every: int, indices: Sequence[int]) -> Period:
+def _period(times: NDArray[np.float64], every: int, indices: Sequence[int], *, about: bool = False) -> Period:
     """Each slow step against those between it and the slow ones beside it, whatever the level is there."""
     slow = np.zeros(len(times), dtype=bool)
     slow[list(indices)] = True
@@ -103,7 +151,7 @@ def _period(times: NDArray[np.float64], every: int, indices: Sequence[int]) -> P
     for i in indices:
         around = slice(max(0, i - every), i + every + 1)
         more.append(times[i] - np.median(times[around][~slow[around]]))
-    return Period(every, tuple(indices), float(np.median(more)), float(np.median(times[~slow])))
+    return Period(every, tuple(indices), float(np.median(more)), float(np.median(times[~slow])), about)
 
 
 def above_neighbours(times: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -116,16 +164,18 @@ def above_neighbours(times: NDArray[np.float64]) -> NDArray[np.float64]:
     )  # their median, which numpy's own function takes five times as long for
 
 
-def log_tail(hits: int, steps: int, cycles: int) -> float:
-    """ln of the chance that at least `hits` of `cycles` steps, drawn from `steps`, are among `cycles` given ones."""
+def log_tail(hits: int, steps: int, cycles: int, slow: int | None = None) -> float:
+    """ln of the chance that at least `hits` of `cycles` steps, drawn from `steps`, are among `slow` given ones; unset, as
+    many as `cycles`."""
+    slow = cycles if slow is None else slow
 
     def log_choose(n: int, k: int) -> float:
         return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
     terms = [
-        log_choose(cycles, k) + log_choose(steps - cycles, cycles - k) - log_choose(steps, cycles)
-        for k in range(hits, cycles + 1)
-        if cycles - k <= steps - cycles
+        log_choose(slow, k) + log_choose(steps - slow, cycles - k) - log_choose(steps, cycles)
+        for k in range(hits, min(cycles, slow) + 1)
+        if cycles - k <= steps - slow
     ]
     most = max(terms)
     return most + math.log(sum(math.exp(term - most) for term in terms))

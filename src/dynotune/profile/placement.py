@@ -3,10 +3,15 @@
 from collections import Counter
 
 from dynotune.measure.kernel_classes import Work
+from dynotune.measure.periods import LEAST_CYCLES
 from dynotune.mounts import slow
 from dynotune.profile.breakdown import Breakdown
+from dynotune.profile.cycles import longest_period
 from dynotune.profile.precision import product_flops
 from dynotune.profile.record import Record
+
+LONG_PERIOD = 50
+"""Steps of a cycle, up to which it is said that too few were timed to see it."""
 
 
 def placement(record: Record) -> tuple[str, ...]:
@@ -75,6 +80,12 @@ def cannot_know(record: Record, breakdown: Breakdown | None) -> tuple[str, ...]:
             )
     if breakdown is not None and breakdown.share(Work.OTHER) >= 0.02:
         lines.append(f"{100 * breakdown.share(Work.OTHER):.0f} % of the step ran in kernels that no rule knows")
+    if (longest := longest_period(record)) < LONG_PERIOD:
+        few = f"cycles of more than {longest} steps" if longest else "any cycle"
+        lines.append(
+            f"{len(record.timed)} steps were timed, too few to see {few}: `--steps {LEAST_CYCLES * LONG_PERIOD}` sees what"
+            f" comes back every {LONG_PERIOD}"
+        )
     if any(one.real_tokens is None for one in record.timed):
         lines.append("real tokens of the steps are not known: no tokens a second, and no fill")
     return tuple(lines)

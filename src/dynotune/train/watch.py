@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dynotune.measure.beside.seen import MachineSeen
-from dynotune.measure.periods import find_period, what_has_it, without_work
+from dynotune.measure.periods import find_periods, what_has_it, without_work
 from dynotune.measure.signs.cycle import cycle
 from dynotune.measure.signs.record import Sign, Stretch
 from dynotune.measure.signs.registry import signs_of
@@ -155,8 +155,8 @@ class Watch:
         if numbers != list(range(len(numbers))) or "periodic-slow-down" in self.told:
             return
         tokens = [record.step.processed_tokens for record in self._steps]
-        period = find_period(without_work(self._seconds, tokens).tolist())
-        if period is None:
+        periods = find_periods(without_work(self._seconds, tokens).tolist())
+        if not periods:
             return
         last = first + len(numbers)
         happened = {
@@ -164,7 +164,7 @@ class Watch:
             for name, at in self._happened.items()
         }
         parts = {name: [one.account.get(kind, 0.0) for one in self._steps] for name, kind in PARTS.items()}
-        self._tell(cycle(period, what_has_it(period, happened, parts)))
+        self._tell(cycle([(one, what_has_it(one, happened, parts)) for one in periods]))
 
     def _tell(self, sign: Sign) -> None:
         if sign.name not in self.told:

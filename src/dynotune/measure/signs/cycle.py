@@ -1,5 +1,7 @@
 """A slow-down that comes back, as a sign."""
 
+from collections.abc import Sequence
+
 from dynotune.measure.periods import Period
 from dynotune.measure.signs.record import Sign
 
@@ -17,12 +19,20 @@ REMEDIES = {
 """By what has the slow-down's period."""
 
 
-def cycle(period: Period, cause: str) -> Sign:
-    """cause: of `what_has_it`."""
-    with_it = f", with {cause}" if cause else ", and nothing that is known here has this period"
+def cycle(found: Sequence[tuple[Period, str]]) -> Sign:
+    """found: periods, each with its cause by `what_has_it`; at least one. The remedy is that of the dearest."""
+    dearest = max(found, key=lambda one: one[0].share)
+    every = (dearest, *(one for one in found if one is not dearest))
     return Sign(
         "periodic-slow-down",
-        f"every {period.every} steps one takes {period.times:.1f} times as long (+{1e3 * period.extra:,.1f} ms,"
-        f" {100 * period.share:.1f} % of the time){with_it}",
-        REMEDIES.get(cause, "`dynotune profile` can trace such a step."),
+        "; ".join(_figure(period, cause) for period, cause in every),
+        REMEDIES.get(dearest[1], "`dynotune profile` can trace such a step."),
+    )
+
+
+def _figure(period: Period, cause: str) -> str:
+    with_it = f", with {cause}" if cause else ", and nothing that is known here has this period"
+    return (
+        f"{period.said} one takes {period.times:.1f} times as long (+{1e3 * period.extra:,.1f} ms,"
+        f" {100 * period.share:.1f} % of the time){with_it}"
     )
