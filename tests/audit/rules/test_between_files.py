@@ -106,8 +106,80 @@ CARD = (
     "    model_init_kwargs={'attn_implementation': '%s'})\nSFTTrainer('gpt2', args=args, train_dataset=rows).train()\n"
 )
 BATCH = "#!/bin/bash\n#SBATCH --gres=gpu:%s:1\npython train.py\n"
+HEAD = "from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments\n"
+GROUPS = (
+    "from itertools import chain\nBLOCK = 1024\ndef group(rows):\n"
+    "    joined = {k: list(chain(*rows[k])) for k in rows}\n    total = len(joined['input_ids']) // BLOCK * BLOCK\n"
+    "    return {k: [v[i : i + BLOCK] for i in range(0, total, BLOCK)] for k, v in joined.items()}\n"
+)
+BUFFERS = (
+    "def packed(rows, length):\n    buffer = []\n    for row in rows:\n        buffer.extend(row['ids'])\n"
+    "        while len(buffer) >= length:\n            yield {'input_ids': buffer[:length]%s}\n"
+    "            buffer = buffer[length:]\n"
+)
+PACKS = (
+    "from pack import *\n" + HEAD + "rows = raw.map(lambda r: tok(%s))\n"
+    "args = TrainingArguments(output_dir='o', bf16=True)\nTrainer(model, args=args, train_dataset=rows).train()\n"
+)
+CHAT = "tok.apply_chat_template(r['messages'], tokenize=False), add_special_tokens=False"
+COLLATES = (
+    "import torch\nimport torch.nn.functional as F\nclass Collate:\n    def __init__(self, pad, max_len=2048):\n"
+    "        self.pad, self.max_len = pad, max_len\n    def __call__(self, rows):\n        ids, mask = [], []\n"
+    "        for row in rows:\n            x = torch.tensor(row['input_ids'])\n            gap = %s - %s\n"
+    "            ids.append(F.pad(x, (0, gap), value=self.pad))\n"
+    "            mask.append(F.pad(torch.ones_like(x), (0, gap)))\n"
+    "        return {'input_ids': torch.stack(ids), 'attention_mask': torch.stack(mask)}\n"
+)
+WITH = (
+    HEAD + "from transformers import DataCollatorForSeq2Seq\n%sargs = TrainingArguments(output_dir='o', bf16=True)\n"
+    "Trainer(model, args=args, train_dataset=rows, data_collator=%s).train()\n"
+)
+TURNED = (
+    HEAD + "tok = AutoTokenizer.from_pretrained('gpt2')\ndef encode(batch):\n    return tok(batch['text'])\n%s\n"
+    "args = TrainingArguments(output_dir='o', bf16=True, remove_unused_columns=False)\n"
+    "Trainer(model, args=args, train_dataset=rows).train()\n"
+)
+TENSORS = (
+    "from torch.utils.data import DataLoader, TensorDataset\nfrom rows import Rows\nheld = %s\n"
+    "loader = DataLoader(held, batch_size=8, num_workers=%d%s)\n"
+)
+ROWS = (
+    "class Rows:\n    def __init__(self, ids):\n        self.ids = ids\n"
+    "    def __getitem__(self, at):\n        return %s\n"
+)
+LOADED = "from datasets import load_dataset\n%s"
+FOUR = (
+    "from transformers import AutoModelForCausalLM, BitsAndBytesConfig\n"
+    "net = AutoModelForCausalLM.from_pretrained('gpt2', %s)\n"
+)
 
 FOUND = [
+    ("PAD001", {"train.py": PACKS % CHAT, "pack.py": GROUPS}),
+    ("PAD001", {"train.py": PACKS % CHAT, "pack.py": BUFFERS % ""}),
+    (
+        "PAD005",
+        {
+            "train.py": WITH % ("from c import Collate\n", "Collate(0)"),
+            "c.py": COLLATES % ("self.max_len", "x.size(0)"),
+        },
+    ),
+    (
+        "PAD005",
+        {"train.py": WITH % ("from c import Collate\n", "Collate(0)"), "c.py": COLLATES % ("self.max_len", "len(x)")},
+    ),
+    ("PAD005", {"train.py": WITH % ("", "DataCollatorForSeq2Seq(tok, pad_to_multiple_of=2048)")}),
+    ("HST005", {"train.py": TURNED % "rows.set_transform(encode)"}),
+    ("HST005", {"train.py": TURNED % "rows = raw.with_transform(encode)"}),
+    ("HST051", {"train.py": TENSORS % ("TensorDataset(ids)", 16, ""), "rows.py": ""}),
+    ("HST051", {"train.py": TENSORS % ("Rows(ids)", 8, ""), "rows.py": ROWS % "self.ids[at]"}),
+    ("HST006", {"train.py": LOADED % "rows = load_dataset('a/b', download_mode='force_redownload')\n"}),
+    ("HST006", {"train.py": LOADED % "rows = load_dataset('a/b').map(f, keep_in_memory=True)\n"}),
+    (
+        "HST006",
+        {"train.py": "import os, tempfile\nos.environ['HF_DATASETS_CACHE'] = tempfile.mkdtemp()\n" + LOADED % ""},
+    ),
+    ("HST006", {"train.py": LOADED % "", "run.sh": "rm -rf ~/.cache/huggingface/datasets\npython train.py\n"}),
+    ("PRC007", {"train.py": FOUR % "load_in_4bit=True"}),
     ("PRC006", {"main.py": LOAD % "train" + NET % (FP32, ".to('cuda')") + GOES, "engine.py": TRAIN % ""}),
     ("PRC006", {"train.py": AUTOCAST % "False"}),
     ("HST004", {"main.py": LOAD % "Fit" + NET % ("", "") + "Fit(net, make()).run()\n", "engine.py": FIT % ""}),
@@ -129,6 +201,23 @@ FOUND = [
     ("ATT005", {"train.py": CARD % "flash_attention_2", "job.sh": BATCH % "v100"}),
 ]
 RIGHT = [
+    ("PAD001", {"train.py": PACKS % "r['text']", "pack.py": GROUPS}),
+    ("PAD001", {"train.py": PACKS % CHAT, "pack.py": BUFFERS % ", 'position_ids': at"}),
+    (
+        "PAD005",
+        {
+            "train.py": WITH % ("from c import Collate\n", "Collate(0)"),
+            "c.py": COLLATES % ("max(map(len, rows))", "len(x)"),
+        },
+    ),
+    ("PAD005", {"train.py": WITH % ("", "DataCollatorForSeq2Seq(tok, pad_to_multiple_of=8)")}),
+    ("HST005", {"train.py": TURNED % "rows = raw.map(encode)"}),
+    ("HST051", {"train.py": TENSORS % ("TensorDataset(ids)", 0, ""), "rows.py": ""}),
+    ("HST051", {"train.py": TENSORS % ("TensorDataset(ids)", 16, ", collate_fn=f"), "rows.py": ""}),
+    ("HST051", {"train.py": TENSORS % ("Rows(ids)", 8, ""), "rows.py": ROWS % "made(self.ids[at])"}),
+    ("HST006", {"train.py": LOADED % "rows = load_dataset('a/b').map(f, num_proc=8)\n"}),
+    ("HST006", {"train.py": LOADED % "", "run.sh": "rm -rf out\npython train.py\n"}),
+    ("PRC007", {"train.py": FOUR % "load_in_8bit=True"}),
     (
         "PRC006",
         {"main.py": LOAD % "train" + NET % (", dtype=torch.bfloat16", ".to('cuda')") + GOES, "engine.py": TRAIN % ""},

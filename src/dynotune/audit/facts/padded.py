@@ -15,6 +15,9 @@ from dynotune.audit.place import Place
 SHORT = 128
 """Tokens up to which a fixed width is left alone: rows of a classifier or of single sentences, padded by habit."""
 
+MULTIPLE = 512
+"""From here on a batch is padded to what it is to be a multiple of more often than not."""
+
 _ONE_SHAPE = re.compile(
     r"torch\.compile\(|torch_xla|\bxla\b|[Nn]euron|CUDAGraph|make_graphed_callables|torch_compile=True"
 )
@@ -32,6 +35,8 @@ class Padded:
 
     length: int | None
 
+    what: str = "every row to the limit"
+
 
 def padded_to_a_limit(job: Job, project: Project) -> Iterator[Padded]:
     """In the job's scripts and those that they import from. None where one shape is what the code is for."""
@@ -42,6 +47,11 @@ def padded_to_a_limit(job: Job, project: Project) -> Iterator[Padded]:
         return
     for script in scripts.values():
         for call in script.calls:
+            multiple = call.arguments.get("pad_to_multiple_of")
+            if multiple is not None and isinstance(multiple.value, int) and multiple.value >= MULTIPLE:
+                where = multiple.place if multiple.place.file == script.file else call.place
+                what = f"every batch to a multiple of {multiple.value:,}"
+                yield Padded(where, f"pad_to_multiple_of={multiple.value}", None, what)
             if _to_max_length(call):
                 limit = call.arguments["max_length"].value
                 length = limit if isinstance(limit, int) and not isinstance(limit, bool) else None
@@ -92,11 +102,12 @@ _LIMIT = (
 )
 """What a fixed width is called."""
 
-_ROOM = re.compile(rf"(?:(\w+) = )?\(?\b({_LIMIT}) - len\(")
+_ROOM = re.compile(rf"(?:(\w+) = )?(?:max\(0, )?\(?\b({_LIMIT}) - (?:len\(|[\w.\[\]'\"]+\.(?:size\(|shape\[|numel\())")
 
 
 def by_hand(script: Script) -> Iterator[Padded]:
-    """`ids + [pad] * (max_length - len(ids))` in a function that gives a row an attention mask."""
+    """`ids + [pad] * (max_length - len(ids))` in a function that gives a row an attention mask, and `F.pad(ids, (0, gap))`
+    with such a gap."""
     for function in ast.walk(script.tree):
         if not isinstance(function, ast.FunctionDef) or _NOT_TRAINING.search(function.name):
             continue
@@ -106,7 +117,12 @@ def by_hand(script: Script) -> Iterator[Padded]:
         for node in ast.walk(function):
             text = ast.unparse(node) if isinstance(node, ast.Assign | ast.BinOp) else ""
             found = _ROOM.match(text) if isinstance(node, ast.Assign) else _ROOM.search(text)
-            fills = found and (re.search(rf"\] \* {found[1]}\b", whole) if found[1] else re.search(r"\] \* \(", text))
+            gap = found and found[1]
+            # As many of something, or by what pads and fills.
+            named = rf"\] \* {gap}\b|\bpad\([^\n]*\b{gap}\b|\b(full|zeros|ones)\(\(?{gap}\b"
+            fills = found and (re.search(named, whole) if gap else re.search(r"\] \* \(|\] \* max\(", text))
+            if found and not gap and not fills:
+                fills = re.search(rf"\bpad\([^\n]*{re.escape(text)}", whole)
             if found and fills and not re.search(rf"\b{re.escape(found[2])} = [^\n]*\bmax\(", script.source):
                 yield Padded(place_of(script, node), text if len(text) < 60 else found[0].strip("( "), None)
                 break

@@ -222,7 +222,7 @@ RULE = Rule(
         " of a second nothing that can be measured.",
         detected="E0: such a call on a loss, logits, a norm or a metric, or an `if` on `torch.isnan` and the like of one, in"
         " a loop with a backward pass or in a `Trainer`'s `compute_loss` or `training_step`, under no `if`, directly or one"
-        " function down.",
+        " function down, in other files too; a tensor that is compared, or handed to what shows or tracks it.",
         proven="`dynotune profile -- python train.py` shows the device's idle time and what the host waits in.",
         deliberate=(
             "A step is long enough that the gap cannot be seen.",

@@ -40,6 +40,8 @@ def _by_a_trainer(script: Script, project: Project, heavy: Mapping[str, Call]) -
             if data is None or not call.name.endswith("Trainer"):
                 continue
             makers = {data[1]} | {_last(one.name) for one in script.calls if one.result == data[1]}
+            turned = re.findall(rf"\b{data[1]}\b[\w.\[\]'\"= ]*\.(?:set|with)_transform\(\s*(\w+)", script.source)
+            makers |= set(turned)
             work = next((heavy[name] for name in sorted(makers) if name in heavy), None)
             if work is not None:
                 key = job.called("dataloader_num_workers")

@@ -24,6 +24,7 @@ SECONDS = 10
 def check(project: Project, _: Project) -> Iterator[Said]:
     for job in project.jobs:
         yield from _by_a_key(job, project)
+    yield from _by_a_command(project)
     for script in project.scripts:
         yield from _by_a_call(script, project)
         yield from _when_it_is_made(script, project)
@@ -43,11 +44,51 @@ def _by_a_key(job: Job, project: Project) -> Iterator[Said]:
     yield _finding(f"`overwrite_cache: true`{cost}", key.place, (Change(Edit.SET, key.place, key.name, False),))
 
 
+_THROWN_AWAY = re.compile(
+    r"^[^#\n]*(\brm -\w*r\w* [^\n]*(\.cache/huggingface|HF_DATASETS_CACHE|HF_HOME)"
+    r"|\bHF_(DATASETS_CACHE|HOME)=[\"']?\$(\(mktemp|\{?(SLURM_)?TMPDIR)[^\n]*)",
+    re.MULTILINE,
+)
+
+
+def _by_a_command(project: Project) -> Iterator[Said]:
+    """A launcher that clears the cache of data before it starts, or puts it where nothing stays."""
+    by_file = {launch.file: launch for launch in project.launches if launch.script}
+    for file, launch in by_file.items():
+        found = _THROWN_AWAY.search(project.texts.get(file, ""))
+        script = next((one for one in project.scripts if one.file == launch.script), None)
+        if found is None or script is None or not any(_knows_datasets(one) for one in together(script, project)):
+            continue
+        text = project.texts[file]
+        line = text.count("\n", 0, found.start(1)) + 1
+        yield _finding(f"`{found[1].strip()[:60]}`", Place(file, line), ())
+
+
+_GOES = re.compile(
+    r"^[^#\n]*(HF_DATASETS_CACHE|HF_HOME|cache_dir)[^\n]*(mkdtemp|TemporaryDirectory|TMPDIR)", re.MULTILINE
+)
+
+
 def _by_a_call(script: Script, project: Project) -> Iterator[Said]:
+    if (gone := _GOES.search(script.source)) is not None and _knows_datasets(script):
+        line = script.source.count("\n", 0, gone.start(1)) + 1
+        yield _finding(f"`{gone[1]}` is a folder that is gone afterwards", Place(script.file, line), ())
     for call in script.calls:
         last = call.name.rpartition(".")[2]
         if call.name in ("datasets.disable_caching", "datasets.fingerprint.disable_caching"):
             yield _finding("`disable_caching()`", call.place, ())
+        elif last == "cleanup_cache_files":
+            yield _finding(f"`{call.on}.cleanup_cache_files()`", call.place, ())
+        elif last == "load_dataset" and (mode := call.arguments.get("download_mode")) is not None:
+            if str(mode.value).lower() in ("force_redownload", "reuse_cache_if_exists") and not _from_a_flag(mode.via):
+                yield _finding(f'`load_dataset(..., download_mode="{mode.value}")`', call.place, ())
+        elif last == "map" and (kept := call.arguments.get("keep_in_memory")) is not None and kept.value is True:
+            if (
+                call.on
+                and not _from_a_flag(kept.via)
+                and any(_knows_datasets(one) for one in together(script, project))
+            ):
+                yield _finding(f"`{call.on}.map(..., keep_in_memory=True)`", kept.place, ())
         elif last in ("map", "filter") and call.on:
             cached = call.arguments.get("load_from_cache_file")
             if cached is None or cached.value is not False or cached.others or _from_a_flag(cached.via):
@@ -68,17 +109,15 @@ _KEEPS = re.compile(
 
 def _when_it_is_made(script: Script, project: Project) -> Iterator[Said]:
     """A data set tokenises row by row when it is made, in each of several processes, and nothing keeps what it made."""
-    if _KEEPS.search(code(script)):
-        return
-    users = [one for one in project.scripts if one is script or script in imported(one, project)]
-    if not any(on_several(one, project) for one in users):
-        return
     for call in script.calls:
         inside = [one.name for one in call.around if one.kind == "function"]
         of_class = any(one.kind == "class" and "data" in one.name.lower() for one in call.around)
         repeated = any(one.kind in ("for", "while") for one in call.around)
         tokenizes = re.search(r"(^|\.)(\w*tokenizer|tok|tokenize|encode)$", f"{call.on or ''}.{call.name}".rstrip("."))
         if of_class and inside[:1] == ["__init__"] and repeated and tokenizes:
+            users = [one for one in project.scripts if one is script or script in imported(one, project)]
+            if _KEEPS.search(code(script)) or not any(on_several(one, project) for one in users):
+                return
             yield _finding(f"`{inside[0]}` tokenises row by row and keeps nothing of it", call.place, ())
             return
 
@@ -126,7 +165,8 @@ RULE = Rule(
         why="Preparing takes minutes to hours, while all GPUs wait.",
         detected="E0: a data set that tokenises in a loop when it is made, in each of several processes, where no"
         " file keeps"
-        " the result; `load_from_cache_file=False` or `disable_caching()`, given as such and not by a flag. E1:"
+        " the result; `load_from_cache_file=False` or `disable_caching()`, given as such and not by a flag;"
+        " `keep_in_memory=True`, `force_redownload`, a cache in a folder that goes away, a launcher that clears it. E1:"
         " `overwrite_cache: true`, given; with data, only where a process needs ten seconds or more for it.",
         proven="The time from the start to the first step, twice.",
         deliberate=(

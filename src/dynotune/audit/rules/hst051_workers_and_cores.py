@@ -1,19 +1,29 @@
 """HST051: loader workers that this machine has no cores for, or that WSL slows down."""
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.asked import number, on_gpu
 from dynotune.audit.facts.environment import Environment
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.steps import text_at
+from dynotune.audit.facts.together import imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
 
 _WSL = re.compile(r"/usr/lib/wsl|\bwsl(\.exe)?\b[^\n]{0,20}\s-d\b|WSL_DISTRO_NAME|\bcd /mnt/[a-z]/")
 
 
+MANY = 4
+"""Loader workers from which on it is said that rows which lie in memory need none; two or so are a habit."""
+
+
 def check(project: Project, _: Project) -> Iterator[Said]:
+    for script in project.scripts:
+        yield from _in_memory(script, project)
     if project.environment is not None:
         yield from _on_this_machine(project.environment, project)
         return
@@ -24,6 +34,36 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         under = any(_WSL.search(project.texts.get(file, "")) for file in starts)
         if under and workers and job.is_given("dataloader_num_workers") and on_gpu(job):
             yield _wsl(job, int(workers), Level.TEXT)
+
+
+def _in_memory(script: Script, project: Project) -> Iterator[Finding]:
+    """Many workers for tensors that need nothing done: a `TensorDataset`, or a class whose rows are made already."""
+    for call in script.calls_of("DataLoader"):
+        workers, collate = call.arguments.get("num_workers"), call.arguments.get("collate_fn")
+        if workers is None or collate is not None or not isinstance(workers.value, int) or workers.value < MANY:
+            continue
+        first = re.match(r"[\w.]*DataLoader\(\s*(?:dataset\s*=\s*)?(\w+)", text_at(script, call.place))
+        made = next((one.name for one in script.calls if first and one.result == first[1]), "")
+        if made.endswith("TensorDataset") or _hands_over(made.rpartition(".")[2], (script, *imported(script, project))):
+            yield Finding(
+                f"{workers.value} loader workers for rows that lie in memory as they are needed: they do nothing but copy"
+                " each batch through shared memory, and start anew each epoch.",
+                place=workers.place if workers.place.file == script.file else call.place,
+                evidence=Evidence(Level.TEXT, {"workers": workers.value, "data": made.rpartition(".")[2]}),
+                stake=Stake(AtStake.TIME, 0.0, None),
+                remedy=Remedy(Risk.SAFE, "Set `num_workers=0`.", measure="dynotune profile -- python train.py"),
+            )
+
+
+def _hands_over(name: str, scripts: Sequence[Script]) -> bool:
+    """A class whose `__getitem__` calls nothing."""
+    for script in scripts:
+        for node in ast.walk(script.tree) if name and f"class {name}" in script.source else ():
+            if isinstance(node, ast.ClassDef) and node.name == name:
+                gets = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__getitem__"]
+                on_disk = re.search(r"memmap|mmap|h5py|lmdb|zarr|load_dataset|load_from_disk|pyarrow", script.source)
+                return bool(gets) and not on_disk and not any(isinstance(one, ast.Call) for one in ast.walk(gets[0]))
+    return False
 
 
 def _on_this_machine(environment: Environment, project: Project) -> Iterator[Said]:
@@ -86,7 +126,8 @@ RULE = Rule(
         what="Each loader worker is a process. The training itself needs a core for launching kernels, and one for"
         " autograd.",
         why="Where workers take those, the GPU waits. Under WSL, starting processes and sharing memory cost much.",
-        detected="E0: a launcher that names WSL's folders. E2, with `--env`: cores of this machine and whether it"
+        detected=f"E0: a launcher that names WSL's folders; {MANY} workers or more for a `TensorDataset`, or for a class"
+        " whose `__getitem__` calls nothing, without a collator. E2, with `--env`: cores of this machine and whether it"
         " is WSL,"
         " against workers and processes.",
         proven="`dynotune profile -- python train.py`: data wait, and gaps between kernels.",

@@ -151,7 +151,8 @@ RULE = Rule(
         why="That is a third of the work again. TRL has it on by default.",
         detected="E1: an estimate on the high side from the model's sizes, batch, length and the GPU of this"
         " machine; said"
-        f" where it stays below {ROOM:.0%} of the card (`--env`). E0: a comment behind the key that tells the peak"
+        f" where it stays below {ROOM:.0%} of the card (`--env`; without it the one that files"
+        f" name). E0: a comment behind the key that tells the peak"
         f" and the"
         f" card, up to {SPARE:.0%} of it.",
         proven="`dynotune plan --config sft.yaml` estimates memory; `dynotune bench` measures both.",

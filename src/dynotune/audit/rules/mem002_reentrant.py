@@ -144,7 +144,8 @@ RULE = Rule(
         why="The old one runs a backward pass inside the backward pass: it gives up on compiled regions, breaks"
         " with DDP"
         " where a parameter is used twice, and gives no gradient where no input needs one.",
-        detected="E1: `gradient_checkpointing_kwargs: {use_reentrant: true}`, given. E0: a call of"
+        detected="E1: `gradient_checkpointing_kwargs: {use_reentrant: true}`, given, or in the call that"
+        " switches it on. E0: a call of"
         " `torch.utils.checkpoint.checkpoint` or `checkpoint_sequential` without `use_reentrant`, or with it"
         " true in a file that freezes what comes before the blocks.",
         proven="Both give the same gradients.",

@@ -1,18 +1,76 @@
 """PAD001: packed documents see each other."""
 
+import ast
+import re
 from collections.abc import Iterator
 
 from dynotune.audit.change import Change
 from dynotune.audit.facts.asked import attention, given
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.steps import place_of
+from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\npacking: true\n"
 
 
+_APART = re.compile(
+    r"position_ids|cu_seq|seq_?len_?s|seqlens|segment|document_ids|doc_ids|block_mask|BlockMask|varlen|Flattening|_mask\[.*:.*,"
+    r"|block_diag|tril",
+    re.IGNORECASE,
+)
+_ANSWERS = re.compile(
+    r"apply_chat_template|['\"](messages|conversations|response|instruction|completion|chosen)['\"]|### (Response|Answer)"
+)
+_JOINS = re.compile(r"\bchain\(|\bchain\.from_iterable\(|\bsum\(.*, \[\]\)|np\.concatenate\(|torch\.cat\(")
+_CUTS = re.compile(r"\[(\w+):\1 \+ [\w.]+\]")
+_BUFFER = re.compile(r"\b([\w.]+) = \1\[[\w.]+:\]|\bdel ([\w.]+)\[:[\w.]+\]")
+
+
+def _by_hand(job: Job, project: Project) -> Iterator[Said]:
+    """The job's own code joins conversations to one stream and cuts it into rows, and nothing tells documents apart."""
+    if job.trainer not in (Trainer.TRANSFORMERS, Trainer.TORCH) or not job.home.file:
+        return
+    start = next((one for one in project.scripts if one.file in job.files), None)
+    near = connected(start, project) if start is not None else ()
+    sources = [code(one) for one in near]
+    if any(_APART.search(one) for one in sources) or not any(_ANSWERS.search(one) for one in sources):
+        return
+    for script in near:
+        for function in ast.walk(script.tree):
+            if not isinstance(function, ast.FunctionDef) or re.search(r"eval|valid|test", function.name):
+                continue
+            where = _joined(function)
+            if where is not None:
+                yield _finding(
+                    f"`{function.name}` joins conversations to rows, cuts them anywhere and tells them apart by nothing",
+                    place_of(script, where),
+                    job,
+                    "Pack whole documents with `position_ids` and flash attention (`DataCollatorWithFlattening`), or pad",
+                    None,
+                )
+                return
+
+
+def _joined(function: ast.FunctionDef) -> ast.AST | None:
+    text = ast.unparse(function)
+    if len(text) > 5_000 or ("input_ids" not in text and "labels" not in text):
+        return None
+    buffer = _BUFFER.search(text)
+    if buffer is not None:
+        name = re.escape(buffer[1] or buffer[2])
+        grows = re.search(rf"\b{name}(\.extend\(| \+= )", text)
+        return next((one for one in function.body if grows and grows[0] in ast.unparse(one)), None)
+    if _JOINS.search(text) and _CUTS.search(text):
+        return next((one for one in function.body if _JOINS.search(ast.unparse(one))), None)
+    return None
+
+
 def check(job: Job, project: Project) -> Iterator[Said]:
+    yield from _by_hand(job, project)
     if job.get("packing") is not True or job.method is not Method.SFT:
         return
     change: Change | None = None
@@ -35,9 +93,13 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         text = f"Set `{job.called('attn_implementation')}` to flash or flex attention"
     else:
         return
-    yield Finding(
+    yield _finding(why, job.place(key), job, text, change)
+
+
+def _finding(why: str, place: Place, job: Job, text: str, change: Change | None) -> Finding:
+    return Finding(
         f"{why}: the tokens of one document attend to those of the document before it in the row.",
-        place=job.place(key),
+        place=place,
         evidence=Evidence(Level.RESOLVED, {"trainer": str(job.trainer), "packing": True}),
         stake=Stake(AtStake.RESULT, source="measured losses 0.1 to 0.9 off with leaking rows, 3e-6 with isolated ones"),
         remedy=Remedy(
@@ -71,7 +133,8 @@ RULE = Rule(
         why="What is learned then depends on chance neighbours. In a study of 60 steps the loss was 0.3 to 0.9 off where"
         " documents leaked, and 3e-6 where they did not; resetting positions without isolating made it worse.",
         detected="E1: the packing that resolves for each trainer: TRL's `wrapped`, LLaMA-Factory's `packing` without"
-        " `neat_packing`, Axolotl's `sample_packing` under `sdpa` or `eager`.",
+        " `neat_packing`, Axolotl's `sample_packing` under `sdpa` or `eager`. E0: a function that joins conversations"
+        " and cuts them into rows, in a program that names no positions, segments or mask to tell them apart.",
         proven="Change one document of a row, keeping its length: the loss of the others must not move.",
         deliberate=("Continued pretraining on plain text, where documents are joined as a rule.",),
         sources=(

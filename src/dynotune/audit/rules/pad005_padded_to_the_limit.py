@@ -48,7 +48,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             continue
         shown = f" ({padded.length:,} tokens)" if padded.length else ""
         yield Finding(
-            f"`{padded.by}` pads every row to the limit{shown}{_measured(real)}.",
+            f"`{padded.by}` pads {padded.what}{shown}{_measured(real)}.",
             place=padded.place,
             evidence=Evidence(Level.TEXT, {"by": padded.by, "limit": padded.length, "real share": real}),
             stake=Stake(AtStake.TIME, 0.0, None if real is None else 1 - real),

@@ -1,5 +1,6 @@
 """PRC007: a 4-bit base computes in float32, since nobody said otherwise."""
 
+import re
 from collections.abc import Iterator
 
 from dynotune.audit.change import Change, Edit
@@ -23,9 +24,12 @@ trainer.train()
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
-    for call in script.calls_of("BitsAndBytesConfig"):
+    for call in script.calls_of("BitsAndBytesConfig", "from_pretrained"):
         four = call.arguments.get("load_in_4bit")
         if not call.name.startswith("transformers.") or four is None or four.value is not True:
+            continue
+        loads = call.name.endswith("from_pretrained")
+        if loads and ("quantization_config" in call.arguments or not re.search(r"Model|LM\b", call.name)):
             continue
         if "bnb_4bit_compute_dtype" in call.arguments or any(name.startswith("*") for name in call.arguments):
             continue
@@ -39,15 +43,17 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         )
         flash = f", which {attention} does not take" if attention.startswith(FLASH) else ""
         yield Finding(
-            f"`BitsAndBytesConfig(load_in_4bit=True)` without `bnb_4bit_compute_dtype`: weights are expanded to float32 and"
+            f"`{call.name.rpartition('.')[2]}(load_in_4bit=True)` without `bnb_4bit_compute_dtype`: weights are expanded to"
+            " float32 and"
             f" multiplied in it{flash}, past the GPU's matrix units, wherever autocast does not step in.",
             place=call.place,
             evidence=Evidence(Level.TEXT, {"load_in_4bit": True, "bnb_4bit_compute_dtype": "float32 (its default)"}),
             stake=Stake(AtStake.TIME),
             remedy=Remedy(
                 Risk.NUMERIC,
-                "Set `bnb_4bit_compute_dtype=torch.bfloat16`.",
-                (Change(Edit.SET, call.place, "bnb_4bit_compute_dtype", "bfloat16"),),
+                "Set `bnb_4bit_compute_dtype=torch.bfloat16`"
+                + (" in a `BitsAndBytesConfig`, given as `quantization_config`." if loads else "."),
+                () if loads else (Change(Edit.SET, call.place, "bnb_4bit_compute_dtype", "bfloat16"),),
                 accuracy="Products round to bfloat16; the weights have four bits either way.",
                 measure="dynotune profile -- python train.py",
             ),
