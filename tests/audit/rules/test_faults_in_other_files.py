@@ -68,6 +68,52 @@ REQUEUED = "#!/bin/bash\n#SBATCH --gres=gpu:1\n#SBATCH --requeue\npython train.p
 UNTIL = "until python train.py; do sleep 5; done\n"
 SAVES = LOOP + "    if step % 100 == 0:\n        save(model, f'out/{step}')\n"
 SAVE = "def optimizer(m, lr): ...\ndef rows(): ...\ndef save(model, path):\n    model.save_pretrained(path)\n%s"
+PAIRS = (
+    "import torch\nimport torch.nn.functional as F\nclass Step:\n    def __init__(self, policy, reference):\n"
+    "        self.policy, self.%s = policy, reference\n    def __call__(self, batch):\n"
+    "        chosen = scored(self.policy, batch)\n        with torch.no_grad():\n"
+    "            kept = scored(self.%s, batch)\n        return -F.logsigmoid(chosen - kept).mean()\n"
+)
+STEPS = (
+    "from step import Step\nstep = Step(policy, reference)\nfor batch in loader:\n    step(batch).backward()\n"
+    "    optimizer.step()\n    optimizer.zero_grad()\n"
+)
+LOADED = "from transformers import AutoModelForCausalLM\nbase = AutoModelForCausalLM.from_pretrained('m')\n%s"
+SCORED = (
+    "import torch\nfor batch in loader:\n    chosen = logps(model, batch['chosen'])\n    with torch.no_grad():\n"
+    "        kept = logps(base, batch['chosen'])\n    (chosen - kept).backward()\n    optimizer.step()\n"
+)
+DPO = (
+    "from transformers import AutoModelForCausalLM\nfrom peft import LoraConfig\nfrom trl import DPOConfig, DPOTrainer\n"
+    "model = AutoModelForCausalLM.from_pretrained('%s')\nref_model = AutoModelForCausalLM.from_pretrained('%s')\n"
+    "DPOTrainer(model, ref_model=ref_model, args=DPOConfig(output_dir='o', num_train_epochs=1), train_dataset=d%s)\n"
+)
+PEFT = ", peft_config=LoraConfig(r=8)"
+SORTS = (
+    "rows = []\nfor d in runs:\n    rows.append((d['%s'], d['batch_size']))\nrows.sort(reverse=True)\nprint(rows[0])\n"
+)
+BEATS = (
+    "for batch_size in (1, 2, 4):\n    one = run(batch_size)\n    if best is None or one.%s > best.%s:\n"
+    "        best = one\n"
+)
+NOTED = "# Notes\n\n| micro_batch | %s |\n|---|---|\n| 1 | 4.1 |\n| 8 | 1.2 |\n\n%s\n"
+LESS = "We went from micro_batch_size 8 to 1, from 0.9 it/s to 5.2 it/s%s.\n"
+SWEEP = (
+    "import time, torch\nmodel = model.cuda()\n%sstart = time.perf_counter()\nfor _ in range(20):\n"
+    "    model(ids).loss.backward()\n    optimizer.step()\ntorch.cuda.synchronize()\n"
+    "print('steps a second', steps / (time.perf_counter() - start))\n"
+)
+WARM = "for _ in range(3):\n    model(ids).loss.backward()\n    optimizer.step()\n"
+COUNTS = (
+    "class Counting(Trainer):\n    def training_step(self, model, inputs):\n"
+    "        self.meter.tokens += inputs['input_ids'].%s\n"
+)
+METER = (
+    "import counts\nfrom transformers import DataCollatorWithPadding\ncollate = DataCollatorWithPadding(tok)\n"
+    "def speed(self):\n    return {'tokens_per_second': self.tokens / spent}\n"
+)
+UPPER = "8 x %d x 3.1 it/s = 50.8k tokens/s\n"
+NOT_PACKED = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: d.jsonl\nmax_length: 2048\npacking: %s\n"
 
 
 @pytest.mark.parametrize(
@@ -91,6 +137,16 @@ SAVE = "def optimizer(m, lr): ...\ndef rows(): ...\ndef save(model, path):\n    
         ("CKP002", {"train.py": TRAINER % "", "job.sbatch": REQUEUED % ""}, "train.py"),
         ("CKP002", {"train.py": TRAINER % "", "run.sh": UNTIL}, "train.py"),
         ("CKP052", {"train.py": SAVES, "other.py": SAVE % ""}, "train.py"),
+        ("DPO050", {"train.py": STEPS, "step.py": PAIRS % ("reference", "reference")}, "step.py"),
+        ("DPO050", {"train.py": LOADED % "base.requires_grad_(False)\n" + SCORED}, "train.py"),
+        ("DPO001", {"train.py": DPO % ("a/b", "a/b", PEFT)}, "train.py"),
+        ("MSR005", {"best.py": SORTS % "train_steps_per_second"}, "best.py"),
+        ("MSR005", {"best.py": BEATS % ("steps_per_sec", "steps_per_sec")}, "best.py"),
+        ("MSR005", {"a.py": "", "NOTES.md": NOTED % ("it/s", "We stay with 1, by far the fastest.")}, "NOTES.md"),
+        ("MSR005", {"a.py": "", "README.md": LESS % ", five times faster"}, "README.md"),
+        ("MSR004", {"bench.py": SWEEP % ""}, "bench.py"),
+        ("MSR001", {"meter.py": METER, "counts.py": COUNTS % "numel()"}, "counts.py"),
+        ("MSR001", {"README.md": UPPER % 2048, "sft.yaml": NOT_PACKED % "false"}, "README.md"),
         ("MSR003", {"train.py": SPLIT % ("SEED = 3  # seed(s)\n", "")}, "train.py"),
     ],
 )
@@ -137,6 +193,22 @@ def test_found(tmp_path: Path, code: str, files: dict[str, str], file: str) -> N
         ("CKP002", {"train.py": TRAINER % "", "run.sh": "python train.py\n"}),
         ("CKP052", {"train.py": SAVES, "other.py": SAVE % "    torch.save(opt.state_dict(), path)\n"}),
         ("CKP052", {"train.py": SAVES.replace("save(model", "show(model"), "other.py": SAVE % ""}),
+        ("DPO050", {"train.py": STEPS, "step.py": PAIRS % ("sibling", "sibling")}),
+        ("DPO050", {"step.py": PAIRS % ("reference", "reference")}),
+        ("DPO050", {"train.py": LOADED % "" + SCORED}),
+        ("DPO001", {"train.py": DPO % ("a/b", "a/c", PEFT)}),
+        ("DPO001", {"train.py": DPO % ("a/b", "a/b", "")}),
+        ("MSR005", {"best.py": SORTS % "train_samples_per_second"}),
+        ("MSR005", {"best.py": SORTS.replace("rows.sort(reverse=True)\n", "") % "train_steps_per_second"}),
+        ("MSR005", {"best.py": BEATS % ("rows_per_s", "rows_per_s")}),
+        ("MSR005", {"a.py": "", "NOTES.md": NOTED % ("it/s", "An epoch takes 3 h with 4.")}),
+        ("MSR005", {"a.py": "", "NOTES.md": NOTED % ("it/s", "In tokens/s 8 is the fastest.")}),
+        ("MSR005", {"a.py": "", "README.md": LESS % " (9k and 6k tokens/s), which is slower"}),
+        ("MSR004", {"bench.py": SWEEP % WARM}),
+        ("MSR001", {"meter.py": METER, "counts.py": COUNTS % "ne(pad).sum()"}),
+        ("MSR001", {"meter.py": METER.replace("DataCollatorWithPadding", "Packs"), "counts.py": COUNTS % "numel()"}),
+        ("MSR001", {"README.md": UPPER % 2048, "sft.yaml": NOT_PACKED % "true"}),
+        ("MSR001", {"README.md": UPPER % 1024, "sft.yaml": NOT_PACKED % "false"}),
         ("MSR003", {"train.py": SPLIT % ("", ", seed=3")}),
         ("MSR003", {"train.py": SPLIT % ("from transformers import set_seed\nset_seed(1)\n", "")}),
     ],

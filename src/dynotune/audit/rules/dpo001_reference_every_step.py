@@ -1,10 +1,12 @@
 """DPO001: the reference model is held, or run, although its log-probabilities never change."""
 
+import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import adapters, number, on_gpu
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.steps import text_at
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -16,16 +18,19 @@ _DPO = "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\ndataset_name: pairs.jsonl\
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
-    if job.method is not Method.DPO or job.trainer is not Trainer.TRL or not on_gpu(job):
+    if job.method is not Method.DPO or job.trainer not in (Trainer.TRL, Trainer.AXOLOTL) or not on_gpu(job):
         return
+    yield from _second(job, project)
     setting = job.setting("precompute_ref_log_probs")
-    if setting is None or setting.value is not False or job.get("sync_ref_model") is True:
+    off = setting is not None and (setting.value is False or (job.trainer is Trainer.AXOLOTL and setting.value is None))
+    if not off or job.get("sync_ref_model") is True:
         return
     lora, epochs, model = adapters(job), number(job, "num_train_epochs"), known(job.get("model_name_or_path"))
     key = job.called("precompute_ref_log_probs")
     facts = {"adapters": lora, "epochs": epochs, key: False}
     if lora is False and model is not None and model.billions:
-        bytes_each = 2 if job.get("dtype") in ("bfloat16", "float16") else 4
+        half = job.get("dtype") in ("bfloat16", "float16") or (job.trainer is Trainer.AXOLOTL and job.get("bf16"))
+        bytes_each = 2 if half else 4
         gib = model.billions * 1e9 * bytes_each / 2**30
         stake = Stake(AtStake.MEMORY, gib, gib, f"parameters x {bytes_each} bytes")
         says = f"a second model stays in memory ({gib:.0f} GiB) and runs at every step"
@@ -53,6 +58,35 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             measure="dynotune bench --config dpo.yaml",
         ),
     )
+
+
+def _second(job: Job, project: Project) -> Iterator[Said]:
+    """With adapters the reference is the same model without them; a second one is loaded all the same."""
+    if not adapters(job):
+        return
+    for script in (one for one in project.scripts if one.file in job.files):
+        for call in script.calls_of("DPOTrainer"):
+            named = re.search(r"\bref_model\s*=\s*(\w+)", text_at(script, call.place))
+            loads = [one for one in script.calls_of("from_pretrained") if named and one.result == named[1]]
+            name = (
+                loads[0].arguments.get("0") or loads[0].arguments.get("pretrained_model_name_or_path")
+                if loads
+                else None
+            )
+            if name is None or not isinstance(name.value, str) or name.value != job.get("model_name_or_path"):
+                continue
+            model = known(name.value)
+            size = model.billions * 2e9 / 2**30 if model is not None and model.billions else None
+            yield Finding(
+                f"`ref_model` is a second copy of `{name.value}`, and only adapters are trained: the policy without them is"
+                " the reference already.",
+                place=loads[0].place,
+                evidence=Evidence(Level.RESOLVED, {"reference": name.value, "adapters": True}),
+                stake=Stake(AtStake.MEMORY, size, size, "parameters x 2 bytes") if size else Stake(AtStake.MEMORY),
+                remedy=Remedy(Risk.SAFE, "Leave `ref_model` out: TRL switches the adapters off for it."),
+                also=(call.place,),
+            )
+            return
 
 
 RULE = Rule(

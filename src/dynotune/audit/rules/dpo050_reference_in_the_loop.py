@@ -1,11 +1,12 @@
 """DPO050: a loop computes the reference's log-probabilities at every step."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import loops, text_at
+from dynotune.audit.facts.together import connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -17,8 +18,8 @@ _GENERATES = re.compile(r"\.generate\(|rollout|GRPO|PPO|kl_|teacher", re.IGNOREC
 def check(script: Script, project: Project) -> Iterator[Said]:
     if not _PAIRS.search(script.source) or _GENERATES.search(script.source):
         return
-    for loop in loops(script):
-        passes = [call for call in loop.calls if call.each_step and _is_forward(script, call)]
+    frozen = _frozen(connected(script, project))
+    for passes in _every_step(script, project, frozen):
         if not passes:
             continue
         first, *more = passes
@@ -44,13 +45,60 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         )
 
 
-def _is_forward(script: Script, call: Call) -> bool:
-    """It is called, or given as the first argument to what scores rows with it."""
-    held = [around.name for around in call.around if around.kind == "with"]
-    if call.on or not any(re.search(r"no_grad|inference_mode|disable_adapter", name) for name in held):
+def _every_step(script: Script, project: Project, frozen: frozenset[str]) -> Iterator[list[Call]]:
+    """Forward passes of a model that stays as it is: of each loop, or where a loop elsewhere has its loss of pairs made."""
+    looping = False
+    for loop in loops(script):
+        looping = True
+        yield [call for call in loop.calls if call.each_step and _is_forward(script, call, frozen)]
+    if looping or "logsigmoid" not in script.source:
+        return
+    if not any(True for one in connected(script, project) for _ in loops(one)):
+        return
+    passes = [call for call in script.calls if _is_forward(script, call, frozen)]
+    for function in {_function(call) for call in passes}:
+        if any(_function(one) == function and one.name.endswith("logsigmoid") for one in script.calls):
+            yield [call for call in passes if _function(call) == function]
+            return
+
+
+def _function(call: Call) -> str:
+    return ".".join(around.name for around in call.around if around.kind in ("function", "class"))
+
+
+def _frozen(scripts: Sequence[Script]) -> frozenset[str]:
+    """Models that are loaded or copied, and set to get no gradient."""
+    found = set()
+    for one in scripts:
+        made = {
+            call.result for call in one.calls_of("from_pretrained", "deepcopy", "create_reference_model") if call.result
+        }
+        for name in made:
+            word = rf"\b{re.escape(name)}"
+            stays = rf"{word}\b(?:\.\w+\([^()\n]{{0,60}}\))*\.requires_grad_\(\s*False|{word}\.eval\(\)"
+            if re.search(stays, one.source) and not re.search(rf"{word}\.train\(\)", one.source):
+                found.add(name)
+    return frozenset(found)
+
+
+def _is_forward(script: Script, call: Call, frozen: frozenset[str]) -> bool:
+    """It is called without gradients, or given as the first argument to what scores rows with it."""
+    if call.on not in ("", "self") or not _without_gradients(script, call):
         return False
-    first = re.match(r"\w+\(\s*([\w.]+)\s*,", text_at(script, call.place))
-    return bool(_REFERENCE.fullmatch(call.name)) or bool(first and _REFERENCE.fullmatch(first[1]))
+    text = text_at(script, call.place)
+    called = re.match(r"[\w.]+", text)
+    first = re.match(r"[\w.]+\(\s*([\w.]+)\s*[,)]", text)
+    names = [found for found in (called and called[0], first and first[1]) if found]
+    return any(_REFERENCE.fullmatch(name) or name in frozen for name in names)
+
+
+def _without_gradients(script: Script, call: Call) -> bool:
+    held = [around.name for around in call.around if around.kind == "with"]
+    if any(re.search(r"no_grad|inference_mode|disable_adapter", name) for name in held):
+        return True
+    function = next((around.name for around in reversed(call.around) if around.kind == "function"), "")
+    head = rf"@torch\.(no_grad|inference_mode)\(\)\s{{1,40}}def {re.escape(function)}\("
+    return bool(function) and re.search(head, script.source) is not None
 
 
 _LOOP = """import torch

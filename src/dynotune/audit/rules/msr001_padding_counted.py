@@ -4,11 +4,13 @@ import ast
 import re
 from collections.abc import Iterator
 
+from dynotune.audit.facts.asked import max_length
+from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.padded import by_hand
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import place_of, text_at
-from dynotune.audit.facts.together import code, imported
+from dynotune.audit.facts.together import code, connected, imported
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -24,13 +26,55 @@ _WHOLE = re.compile(
 )
 
 
-def check(script: Script, project: Project) -> Iterator[Said]:
-    if not _SPEED.search(script.source):
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for script in project.scripts:
+        yield from _of_a_script(script, project)
+    for job in project.jobs:
+        yield from _of_a_document(job, project)
+
+
+_PRODUCT = re.compile(
+    r"(?<![\d.,])(\d{1,4})\s{0,3}[x*\u00d7]\s{0,3}(\d{3,6})\s{0,3}[x*\u00d7]\s{0,3}[\d.]{1,8}\s{0,3}(?:it|its|steps?|iter\w*)\s{0,2}/\s{0,2}s"
+    r"[^\n]{0,60}?tok",
+    re.IGNORECASE,
+)
+"""`8 x 2048 x 3.1 it/s = 50.8k tokens/s`."""
+
+
+def _of_a_document(job: Job, project: Project) -> Iterator[Said]:
+    """A speed that multiplies rows by the length at which they are cut, of a job whose rows are not packed."""
+    limit = max_length(job)
+    if limit is None or job.get("packing") is not False:
         return
-    if re.search(
-        r"attention_mask(\"\]|'\])?\)?\.sum\(|!=\s*[\w.]*pad_token_id|cu_seqlens|ne\([\w.]*pad", script.source
-    ):
-        return  # it knows which tokens are real
+    for file, text in project.documents.items():
+        for number, line in enumerate(text.split("\n"), 1):
+            found = _PRODUCT.search(line)
+            if found is not None and int(found[2]) == limit:
+                yield Finding(
+                    f"`{found[0]}` multiplies rows by the length at which they are cut: an upper bound that only rows of"
+                    " that length reach, since nothing is packed.",
+                    place=Place(file, number, 1, number, len(line) + 1),
+                    evidence=Evidence(Level.RESOLVED, {"max_length": limit, "packing": False}),
+                    stake=Stake(AtStake.FIGURES),
+                    remedy=Remedy(Risk.SAFE, "Count real tokens.", measure="dynotune plan --config sft.yaml"),
+                    also=(job.place("max_length"),),
+                )
+                return
+
+
+_REAL = re.compile(r"attention_mask(\"\]|'\])?\)?\.sum\(|!=\s*[\w.]*pad_token_id|cu_seqlens|ne\([\w.]*pad")
+_MADE_UP = re.compile(r"torch\.(randint|zeros|ones|full)\(")
+_LOADED = re.compile(r"load_dataset|load_from_disk|AutoTokenizer|open\(|DataLoader|torch\.load\(")
+
+
+def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
+    if not _WHOLE.search(script.source):
+        return
+    near = connected(script, project)
+    if not any(_SPEED.search(one.source) for one in near) or any(_REAL.search(one.source) for one in near):
+        return  # it makes no speed, or knows which tokens are real
+    if _MADE_UP.search(script.source) and not any(_LOADED.search(one.source) for one in near):
+        return  # rows of one length, made for the measurement
     for node in ast.walk(script.tree):
         if not isinstance(node, (ast.Assign, ast.AugAssign)) or node.value is None:
             continue
@@ -39,8 +83,9 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         found = _WHOLE.search(counted)
         if found is None or not _is_a_speed(target, script):
             continue
-        limit = "input_ids" not in found[0] and not re.search(r"pack|group_texts|block", code(script), re.IGNORECASE)
-        if not limit and not _pads(script, project):
+        bound = not re.search(r"numel|nelement|size\(0|shape\[0", found[0])
+        limit = bound and not any(re.search(r"pack|group_texts|block", code(one), re.IGNORECASE) for one in near)
+        if not limit and not any(_pads(one, project) for one in near):
             continue
         shown = counted if len(counted) <= 70 else found[0]
         yield Finding(
@@ -129,7 +174,7 @@ RULE = Rule(
     name="padding-counted",
     summary="A figure of tokens a second counts padding.",
     group=Group.MEASURE,
-    subject=Subject.SCRIPT,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="`input_ids.numel()` and rows times the maximal length count what was multiplied, not what was learned"

@@ -30,12 +30,15 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     if not on_device(script):
         return
     lines = [line.partition("  #")[0] for line in script.source.split("\n")]
-    for loop in loops(script):
+    every = list(loops(script))
+    for loop in every:
         begin, end = loop.place.line, loop.place.end_line
         for number in range(max(begin - 40, 1), begin):
             start = _START.match(lines[number - 1])
             if start is None:
                 continue
+            if any(number - 15 < one.place.end_line < number for one in every):
+                continue  # steps that nobody times come first
             name = re.escape(start["name"])
             inside = "\n".join(lines[begin - 1 : end])
             if re.search(rf"(?:^|[:;])[^\S\n]*{name}\b[^=\n]{{0,120}}=[^=]", inside, re.MULTILINE) or _is_warm(

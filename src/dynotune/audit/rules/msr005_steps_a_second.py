@@ -5,6 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.steps import text_at
+from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -29,15 +32,47 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     held += [(one.file, one.comments) for one in project.scripts]
     known = {file for file, _ in held}
     held += [(file, _comments(text)) for file, text in project.texts.items() if file not in known]
+    for script in project.scripts:
+        yield from _chosen(script)
     for file, comments in held:
         lines = project.texts.get(file, "").split("\n")
-        if file.endswith(".py"):
-            yield from _printed(file, lines)
         for line, text in comments.items():
             around = lines[max(line - 2, 0) : line + 1]
             if _JUDGES.search(text) and _COMPARES.search(text) and any(_BATCH.search(one) for one in around):
                 yield _finding(Place(file, line), text)
                 break
+    for file, text in project.documents.items():
+        yield from _told(file, text)
+
+
+_FASTER = re.compile(
+    r"\b(fast(er|est)?|slow(er|est)?|quick(er|est)?|speed-?up|speeds?\b|best|winner|sweet spot)\b|\d+x\b", re.IGNORECASE
+)
+_REAL = re.compile(r"(tok(en)?s?|samples?|rows|examples|sequences)\s{0,4}(/|per|a)\s{0,4}s", re.IGNORECASE)
+
+
+def _told(file: str, text: str) -> Iterator[Said]:
+    """A document that judges what a step holds by steps a second: a paragraph, or a table with the paragraph behind it."""
+    lines = text.split("\n")
+    blocks: list[tuple[int, list[str]]] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            blocks.append((number + 1, []))
+        else:
+            if not blocks:
+                blocks.append((number, []))
+            blocks[-1][1].append(line)
+    blocks = [block for block in blocks if block[1]]
+    for at, (start, block) in enumerate(blocks):
+        whole = " ".join(block)
+        table = block[0].lstrip().startswith("|")
+        behind = " ".join(blocks[at + 1][1]) if table and at + 1 < len(blocks) else ""
+        if not _JUDGES.search(whole) or not _BATCH.search(whole) or _REAL.search(f"{whole} {behind}"):
+            continue
+        if _FASTER.search(behind if table else whole) and (table or len(re.findall(r"\d", whole)) > 1):
+            number = next(number for number, line in enumerate(block, start) if _JUDGES.search(line) or table)
+            yield _finding(Place(file, number), whole, "text")
+            return
 
 
 _CHOSEN = "Batch sizes are compared by steps a second: fewer rows a step are always more of them, so the smallest wins."
@@ -52,23 +87,41 @@ _KEY = re.compile(r"\b(train_)?(steps|iters?|iterations|its?)_per_s(ec(ond)?)?\b
 _ORDERS = re.compile(r"\bsort(ed)?\(|\bmax\(|\bmin\(|argmax|idxmax|sort_values\(|nlargest\(|most_common\(")
 
 
-def _printed(file: str, lines: list[str]) -> Iterator[Said]:
-    """A file that prints steps a second for several batch sizes, or reads them, and chooses by them."""
-    text = "\n".join(lines)
+def _chosen(script: Script) -> Iterator[Said]:
+    """Code that goes over several batch sizes, or reads what was measured of them, and chooses by steps a second."""
+    text = code(script)
+    lines = text.split("\n")
+    if not _BATCH.search(text) or _ANOTHER.search(text):
+        return
+    kept = _kept(script)
     for number, line in enumerate(lines, 1):
-        code = line.partition("#")[0]
-        if _KEY.search(code) and _ORDERS.search(code) and _BATCH.search(text) and not _ANOTHER.search(text):
-            yield replace(_finding(Place(file, number), line.strip()), message=_CHOSEN)
+        ordered = _KEY.search(line) and (_ORDERS.search(line) or re.search(r"[\w.]+\s*[<>]=?\s*[\w.]+", line))
+        if ordered or number in kept:
+            yield replace(_finding(Place(script.file, number), line.strip()), message=_CHOSEN)
             return
-    if not _CHOOSES.search(text) or _ANOTHER.search(text) or not re.search(r"for \w*(batch|bs|micro)\w*\b.* in ", text):
+    if not _CHOOSES.search(text) or not re.search(r"for \w*(batch|bs|micro)\w*\b.* in ", text):
         return
     for number, line in enumerate(lines, 1):
         if _PRINTS.search(line) and re.search(r"batch|fast|best", line, re.IGNORECASE):
-            yield replace(
-                _finding(Place(file, number), line.strip()),
-                message=_CHOSEN,
-            )
+            yield replace(_finding(Place(script.file, number), line.strip()), message=_CHOSEN)
             return
+
+
+def _kept(script: Script) -> set[int]:
+    """Lines where a list that is put into order gets steps a second as the first part of its items."""
+    ordered = set()
+    for call in script.calls:
+        last = call.name.rpartition(".")[2]
+        first = re.match(r"(?:sorted|max|min)\(\s*(\w+)\b", text_at(script, call.place))
+        if last in ("sorted", "max", "min", "sort") and "key" not in call.arguments:
+            ordered.add(call.on if last == "sort" else first[1] if first else "")
+    found = set()
+    for call in script.calls:
+        if call.name.rpartition(".")[2] == "append" and call.on and call.on in ordered:
+            head = re.match(r"[\w.]+\(\s*[(\[]([^,]{1,80}),", text_at(script, call.place))
+            if head is not None and _KEY.search(head[1]):
+                found.add(call.place.line)
+    return found
 
 
 def _comments(text: str) -> dict[int, str]:
@@ -79,9 +132,9 @@ def _comments(text: str) -> dict[int, str]:
     }
 
 
-def _finding(place: Place, text: str) -> Finding:
+def _finding(place: Place, text: str, what: str = "comment") -> Finding:
     return Finding(
-        f"The comment judges by steps a second (`{' '.join(text.split())[:70]}`), beside what decides how much"
+        f"The {what} judges by steps a second (`{' '.join(text.split())[:70]}`), beside what decides how much"
         f" a step holds: fewer"
         " rows a step are always more steps a second.",
         place=place,
