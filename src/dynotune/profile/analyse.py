@@ -92,7 +92,10 @@ def floor_rate(record: Record, breakdown: Breakdown | None, rate: float | None) 
     if any(row.floor is None or row.beaten for row in breakdown.rows if row.work in WHOLE):
         return None
     known = sum(row.floor if row.floor is not None and not row.beaten else row.seconds for row in breakdown.rows)
-    return rate * breakdown.seconds / known if known > 0 else None
+    tokens = [one.real_tokens for one in record.traced if one.real_tokens]
+    # Of the traced steps themselves: `rate` has what slow steps and pauses between others cost in it.
+    a_step = sum(tokens) / len(tokens) if len(tokens) == len(record.traced) else rate * breakdown.seconds
+    return a_step / known if known > 0 else None
 
 
 def _title(record: Record) -> str:

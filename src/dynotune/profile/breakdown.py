@@ -6,9 +6,11 @@ longer. On the CPU everything but the wait for data is slowed alike, and scaled 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median, quantiles
+
+import numpy as np
 
 from dynotune.measure.evidence import Source
 from dynotune.measure.kernel_classes import IDLE, Surroundings, Work
@@ -52,7 +54,7 @@ def breakdown_of(record: Record) -> Breakdown | None:
     n = len(lines)
     spent = _mean({work: line.by_work()[work] / 1e9 for work in Work} for line in lines)
     traced = sum(line.total for line in lines) / 1e9 / n
-    step = timed_for(record, on_device)
+    step = timed_for(record, on_device, spent[Work.DATA])
     scaled = _on_device(spent, step) if on_device else _on_host(spent, step, _data_wait(record.timed))
     floors = floors_of(record, lines, on_device)
     rows = []
@@ -66,8 +68,8 @@ def breakdown_of(record: Record) -> Breakdown | None:
             Row(work, seconds, seconds / step, 0.0 if work in IDLE else floor, 1.0 if work in IDLE else covered)
         )
     rows.sort(key=lambda row: -row.seconds)
-    idle = sum(spent[work] for work in IDLE)
-    still = sum(scaled[work] for work in IDLE) / idle if idle > 0 else 0.0
+    # Reads lie in the idle time of the host: what is left of that, and not of waits for data, which have their own row.
+    still = scaled[Work.HOST] / spent[Work.HOST] if on_device and spent[Work.HOST] > 0 else 0.0
     reads = Counter[str]()
     for line in lines:
         for name, took in line.reads.items():
@@ -100,25 +102,50 @@ def quiet(timed: Iterable[TimedStep]) -> list[TimedStep]:
     return [one for one in every if not one.happened and not one.compilations] or every
 
 
-def timed_for(record: Record, on_device: bool) -> float:
+LEAST_TOLD, MOST_TOLD = 8, 500
+"""Steps from which on it is asked how they grow with tokens, and that are compared at most, each with each."""
+
+UNEVEN = 0.1
+"""Half the middle half of the steps' tokens over their median, from which on it is seen how a step grows with them."""
+
+
+def timed_for(record: Record, on_device: bool, waited: float = 0.0) -> float:
     """Seconds that a step like the traced ones took without the profiler: by real tokens where all are known.
 
     Work grows with tokens; a wait for data need not. Where host and device are one, a step is its work and its waits, one
-    after the other, and only the work is scaled."""
+    after the other, and only the work is scaled. waited: seconds for data in a traced step, for steps whose wait is not
+    known."""
     steps = quiet(record.timed)
     if not steps:
         return sum(one.where.step[1] - one.where.step[0] for one in record.traced) / 1e9 / len(record.traced)
-    tokens = [one.real_tokens for one in steps]
-    traced = [one.real_tokens for one in record.traced]
-    if all(tokens) and all(traced):
-        waits = [0.0 if on_device else min(one.data_wait or 0.0, one.seconds) for one in steps]
-        paces = [
-            (one.seconds - wait) / one.real_tokens
-            for one, wait in zip(steps, waits, strict=True)
-            if one.real_tokens
-        ]  # fmt: skip
-        return median(waits) + median(paces) * sum(n for n in traced if n) / len(traced)
-    return median(one.seconds for one in steps)
+    tokens = [float(one.real_tokens) for one in steps if one.real_tokens]
+    traced = [float(one.real_tokens) for one in record.traced if one.real_tokens]
+    if len(tokens) < len(steps) or len(traced) < len(record.traced):
+        return median(one.seconds for one in steps)
+    known = _data_wait(steps)
+    usual = waited if known is None else known
+    waits = [0.0 if on_device else min(usual if one.data_wait is None else one.data_wait, one.seconds) for one in steps]
+    works = [one.seconds - wait for one, wait in zip(steps, waits, strict=True)]
+    slope = _a_token(works, tokens)
+    goal = fmean(traced)
+    return median(waits) + median(max(0.0, work + slope * (goal - n)) for work, n in zip(works, tokens, strict=True))
+
+
+def _a_token(works: Sequence[float], tokens: Sequence[float]) -> float:
+    """Seconds that one token more takes: the median over pairs of steps (Sen, Journal of the American Statistical
+    Association 63, 1968) where steps differ enough to tell, else all of a step's seconds by its tokens. What an update or
+    launching takes does not grow."""
+    pace = median(work / n for work, n in zip(works, tokens, strict=True))
+    low, middle, high = quantiles(tokens, n=4) if len(tokens) >= LEAST_TOLD else (0.0, 1.0, 0.0)
+    if (high - low) / 2 < UNEVEN * middle:
+        return pace
+    every = -(-len(tokens) // MOST_TOLD)
+    n, seconds = np.array(tokens[::every]), np.array(works[::every])
+    first, second = np.triu_indices(len(n), 1)
+    apart = n[second] - n[first]
+    told = apart != 0
+    slope = float(np.median((seconds[second] - seconds[first])[told] / apart[told]))
+    return min(max(slope, 0.0), pace)
 
 
 def _data_wait(timed: Iterable[TimedStep]) -> float | None:

@@ -27,15 +27,15 @@ def own_seconds(record: Record) -> float | None:
 
 
 def uneven(record: Record) -> tuple[str, float] | None:
-    """Which rank is slowest, in words, and the seconds of a step that its own takes beyond the others' mean."""
+    """Which rank is slowest, in words, and the seconds of a step that could be saved at most: were it as fast as the next
+    one, or the work of all the same."""
     own = record.own_seconds
     if len(own) < 2:
         return None
     slow = max(own, key=lambda rank: own[rank])
-    others = fmean(seconds for rank, seconds in own.items() if rank != slow)
-    return f"rank {slow} is the slowest: its own work takes {ms(own[slow])}, that of others {ms(others)}", own[
-        slow
-    ] - others
+    others = [seconds for rank, seconds in own.items() if rank != slow]
+    said = f"rank {slow} is the slowest: its own work takes {ms(own[slow])}, that of others {ms(fmean(others))}"
+    return said, own[slow] - min(max(others), fmean(own.values()))
 
 
 def waiting_for_ranks(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
@@ -47,7 +47,8 @@ def waiting_for_ranks(record: Record, breakdown: Breakdown | None) -> Iterator[F
     if waits.share >= WAIT_SHARE and waits.seconds >= beyond:
         sentence = f"waiting for other ranks takes {ms(waits.seconds)} of each step ({percent(waits.share)})"
         sentence += f"; {slowest}" if slowest else ""
-        yield Finding("ranks-wait", sentence, waits.seconds, remedy(record, "ranks-wait", waits.seconds, step))
+        most = min(waits.seconds, found[1]) if found is not None else waits.seconds
+        yield Finding("ranks-wait", sentence, waits.seconds, remedy(record, "ranks-wait", most, step))
     elif beyond:  # for the rank that is looked at, which itself hardly waits; or the wait is within communication
         sentence = f"ranks wait {ms(beyond)} of each step ({percent(beyond / step)}) for one of them; {slowest}"
         yield Finding("ranks-wait", sentence, beyond, remedy(record, "ranks-wait", beyond, step))
