@@ -1,11 +1,11 @@
 """Slow-downs that come back every so many steps, where nothing explains them that has a finding of its own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dynotune.measure.periods import LEAST_CYCLES, LEAST_STEPS, find_periods, what_has_it, without_work
 from dynotune.profile.breakdown import Breakdown
 from dynotune.profile.findings import Finding
-from dynotune.profile.record import Record
+from dynotune.profile.record import Record, TimedStep
 
 
 def periodic(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
@@ -14,7 +14,7 @@ def periodic(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
     happened = {what: {i for i, one in enumerate(record.timed) if what in one.happened} for what in _happenings(record)}
     compiled = {i for i, one in enumerate(record.timed) if one.compilations}
     waits = [one.data_wait or 0.0 for one in record.timed]
-    for period in find_periods(_without_tokens(record)):
+    for period in find_periods(without_tokens(record.timed)):
         if what_has_it(period, {**happened, "compilation": compiled}, {}):
             continue
         cause = what_has_it(period, {}, {"the wait for data": waits})
@@ -31,10 +31,10 @@ def longest_period(record: Record) -> int:
     return len(record.timed) // LEAST_CYCLES if len(record.timed) >= LEAST_STEPS else 0
 
 
-def _without_tokens(record: Record) -> list[float]:
-    """A long document that comes back is no slow-down."""
-    seconds = [one.seconds for one in record.timed]
-    tokens = [one.processed_tokens or one.real_tokens for one in record.timed]
+def without_tokens(timed: Sequence[TimedStep]) -> list[float]:
+    """Seconds as if every step held as much, where its tokens are known: a long document is no slow-down."""
+    seconds = [one.seconds for one in timed]
+    tokens = [one.processed_tokens or one.real_tokens for one in timed]
     known = [n for n in tokens if n is not None]
     return without_work(seconds, known).tolist() if len(known) == len(seconds) else seconds
 

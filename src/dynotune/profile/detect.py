@@ -4,7 +4,6 @@ Thresholds stand in each function's file-level constants: below them a cause is 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from statistics import fmean, median
 
 from dynotune.data.printable import printable
@@ -21,12 +20,10 @@ from dynotune.profile.precision import full_precision_share
 from dynotune.profile.ranks import WAIT_SHARE, waiting_for_ranks
 from dynotune.profile.record import Record
 from dynotune.profile.remedies import remedy
+from dynotune.profile.slow_steps import OFTEN, recompiling, slow_steps
 
 LEAST_WAIT = 2e-4
 """Seconds: a loader that hands out what is ready already takes some of them."""
-
-OFTEN = 3
-"""Steps in which something happened: from fewer nothing can be said of how often it does, nor that it is what cost them."""
 
 READ_SHARE = 0.01
 READ_LINES = 3
@@ -62,13 +59,30 @@ def slow_loader(record: Record, breakdown: Breakdown | None) -> Iterator[Finding
     else:
         told = [one.data_wait for one in quiet(record.timed) if one.data_wait is not None]
         waits = fmean(told) if told else 0.0
-    if waits < LEAST_WAIT or waits / step < WAIT_SHARE:
-        return
     workers = record.environment.loader_workers
     ahead = "one worker makes" if workers == 1 else f"{workers} workers make"
     by = "" if workers is None else f"; {ahead} batches ahead"
-    sentence = f"waiting for data takes {ms(waits)} of each step ({percent(waits / step)}){by}"
-    yield Finding("slow-loader", sentence, waits, remedy(record, "slow-loader", waits, step))
+    late, lost = _late(record)
+    mean = fmean(one.seconds for one in record.timed) if record.timed else step
+    if late >= OFTEN and lost > waits and lost >= LEAST_WAIT and lost / mean >= WAIT_SHARE:
+        sentence = (
+            f"{late} of {len(record.timed)} steps wait for data: {ms(lost)} of a mean step ({percent(lost / mean)}){by}"
+        )
+        yield Finding("slow-loader", sentence, lost, remedy(record, "slow-loader", lost, mean))
+    elif waits >= LEAST_WAIT and waits / step >= WAIT_SHARE:
+        sentence = f"waiting for data takes {ms(waits)} of each step ({percent(waits / step)}){by}"
+        yield Finding("slow-loader", sentence, waits, remedy(record, "slow-loader", waits, step))
+
+
+def _late(record: Record) -> tuple[int, float]:
+    """Steps that wait for data beside most that do not, and what that costs in the mean of all: no more than they wait, nor
+    than they take longer, since a device may work meanwhile."""
+    told = [one for one in record.timed if one.data_wait is not None]
+    if len(told) < 2 * OFTEN:
+        return 0, 0.0
+    wait, level = median(one.data_wait or 0.0 for one in told), median(one.seconds for one in told)
+    lost = [max(0.0, min((one.data_wait or 0.0) - wait, one.seconds - level)) for one in told]
+    return sum(one >= WAIT_SHARE * level for one in lost), sum(lost) / len(told)
 
 
 def host_reads(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
@@ -136,7 +150,8 @@ def full_precision(record: Record, breakdown: Breakdown | None) -> Iterator[Find
     rates = record.ceilings.matmul
     faster = rates[asked] / rates["float32"] if rates.get(asked) and rates.get("float32") else 2.0
     products = sum(breakdown.row(work).seconds for work in (Work.GEMM, Work.LORA, Work.HEAD))
-    saves = products * share * max(0.0, 1 - 1 / faster)
+    more = share * max(0.0, faster - 1)  # by so much of its FLOPs in 16 bits
+    saves = products * more / (1 + more)
     sentence = f"{asked} was asked for and {percent(share)} of the FLOPs of matrix products ran in float32"
     name = "full-precision-products"
     yield Finding(name, sentence, saves, remedy(record, name, saves, breakdown.seconds))
@@ -152,22 +167,6 @@ def low_fill(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
     saves = step * by_token * (1 - real / processed)
     sentence = f"{percent(1 - real / processed)} of the processed tokens are padding (fill {percent(real / processed)})"
     yield Finding("low-fill", sentence, saves, remedy(record, "low-fill", saves, step))
-
-
-def recompiling(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
-    with_it = [one for one in record.timed if one.compilations]
-    if not with_it:
-        return
-    graphs = sum(one.compilations for one in with_it)
-    usual = [one.seconds for one in record.timed if not one.compilations]
-    level = median(usual) if usual else 0.0
-    lost = sum(max(0.0, one.seconds - level) for one in with_it) / len(record.timed) if usual else 0.0
-    step = step_seconds(record, breakdown)
-    sentence = (
-        f"torch.compile made {graphs} new graphs in {len(with_it)} of {len(record.timed)} steps after warming up: shapes"
-        f" still change ({ms(lost)} a step on average)"
-    )
-    yield Finding("recompiling", sentence, lost, remedy(record, "recompiling", lost, max(step, lost)))
 
 
 def unfused_optimizer(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
@@ -268,28 +267,6 @@ def slow_attention(record: Record, breakdown: Breakdown | None) -> Iterator[Find
         return
     for name, sentence, saves in attention.slow_paths(record, breakdown):
         yield Finding(name, sentence, saves, remedy(record, name, saves, breakdown.seconds))
-
-
-def slow_steps(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
-    """Steps in which something besides training happened, by what it cost in the mean of all steps."""
-    level = [one.seconds for one in record.timed if not one.happened and not one.compilations]
-    if not level:
-        return
-    usual, total = median(level), sum(one.seconds for one in record.timed)
-    for what in sorted({what for one in record.timed for what in one.happened}):
-        with_it = [one for one in record.timed if what in one.happened]
-        if len(with_it) < OFTEN:
-            continue
-        lost = sum(max(0.0, one.seconds - usual) for one in with_it)
-        if lost / total >= WAIT_SHARE:
-            gaps = {b.number - a.number for a, b in pairwise(with_it)}
-            every = f", every {gaps.pop()} steps" if len(gaps) == 1 else ""
-            mean = lost / len(record.timed)
-            cost = f"{percent(lost / total)} of the time ({ms(mean)} a step)"
-            sentence = f"{len(with_it)} steps with {what}{every} take {cost}"
-            yield Finding(
-                f"slow-{what}", sentence, mean, remedy(record, f"slow-{what}", mean, total / len(record.timed))
-            )
 
 
 DETECTORS: Sequence[Detector] = (
