@@ -50,7 +50,7 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
-    for file, line, text in _comments(job, project):
+    for file, line, text in comments_of(job, project):
         wrong = list(_arithmetic(job, text, Place(file, line)))
         if not wrong and (claimed := claimed_batch(text)) is not None:
             wrong += _batch(job, claimed, Place(file, line))
@@ -75,7 +75,8 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             )
 
 
-def _comments(job: Job, project: Project) -> Iterator[tuple[str, int, str]]:
+def comments_of(job: Job, project: Project) -> Iterator[tuple[str, int, str]]:
+    """File, line and text of comments in the files that are this job's alone."""
     held: list[tuple[str, Mapping[int, str]]] = [(one.file, one.comments) for one in project.configs]
     held += [(one.file, one.comments) for one in project.scripts]
     for file, comments in held:

@@ -1,0 +1,244 @@
+"""CFG022: a document or a comment names a setting that no job has."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.rules.cfg011_comment_and_batch import claimed_batch, comments_of
+from dynotune.audit.rules.dst052_batch_and_ranks import check as worked_out_wrongly
+
+_OF = r"\s{0,3}(?:of|is|=|:|at|to)?\s{0,3}"
+_WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "ten": 10}
+_USES = r"\b(?:with|use[sd]?|using|enable[sd]?|turn(?:s|ed)? on)\s(?:[\w-]{1,12}\s){0,2}"
+_OTHERWISE = re.compile(
+    r"\b(?:not?|never|without|un\w+|instead|unlike|unless|if|when|could|would|should|might|may|can|try|tried|tries|was|were|had|previous\w*"
+    r"|earlier|before|old\w*|former\w*|originally?|paper|baseline|compared?|vs|than|increas\w*|lower\w*|rais\w*|reduc\w*|larger"
+    r"|smaller|more|less|up to|at least|at most|default\w*|example|e\.g|recommend\w*|todo|todos|fixme|later|next|plan\w*|or"
+    r"|after"
+    r"|until|diverg\w*|overfit\w*|worse|better|oom|fails?|failed|first|last|per|takes?|took|about|see|set|change"
+    r"|override\w*|pass|instance|other|another|both|ablation|sweep|either|only needed"
+    r"|for (?:smaller|bigger|larger))\b|n't|~|\?|->|→",
+    re.IGNORECASE,
+)
+"""Of a sentence that may speak of something else than this run."""
+
+_HEAD = 12
+"""Lines at the beginning of a file whose comments speak of all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    setting: str
+    said: re.Pattern[str]
+    """Its first group that is not empty is the value; none: a switch that is on."""
+
+    same: Callable[[Any, str], bool | None]
+    """Whether the value of a job is what is claimed; None: it cannot be told."""
+
+    beside: re.Pattern[str] | None = None
+    """What the line must speak of as well."""
+
+
+def _number(text: str) -> float | None:
+    text = text.lower().replace(",", "")
+    if text in _WORDS:
+        return float(_WORDS[text])
+    try:
+        return float(text[:-1]) * 1024 if text.endswith("k") else float(text)
+    except ValueError:
+        return None
+
+
+def _equal(value: Any, text: str) -> bool | None:
+    claimed = _number(text)
+    if claimed is None or isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        held = float(value)
+    except ValueError:
+        return None
+    if text.lower().endswith("k"):
+        return abs(held - claimed) <= 0.03 * claimed  # 32k is 32,768 or 32,000
+    return abs(held - claimed) <= 1e-6 * max(abs(held), abs(claimed))
+
+
+def _share(value: Any, text: str) -> bool | None:
+    return _equal(value, str(float(text) / 100)) if isinstance(value, float) else None
+
+
+def _on(value: Any, _: str) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _off(value: Any, _: str) -> bool | None:
+    return not value if isinstance(value, bool) else None
+
+
+def _in(value: Any, text: str) -> bool | None:
+    return text.lower() in value.lower() if isinstance(value, str) else None
+
+
+def _claim(setting: str, said: str, same: Callable[[Any, str], bool | None] = _equal, beside: str = "") -> Claim:
+    return Claim(setting, re.compile(said, re.IGNORECASE), same, re.compile(beside, re.IGNORECASE) if beside else None)
+
+
+_RATE = r"(\d(?:\.\d{1,3})?e-\d{1,2}|0\.0\d{1,8})(?!\d|\.\d|e)"
+CLAIMS: Sequence[Claim] = (
+    _claim("lora_r", rf"\b(?:rank|r){_OF}(\d{{1,4}})\b", beside=r"\blora|adapter"),
+    _claim("lora_r", r"\brank[- ](\d{1,4})\b", beside=r"\blora|adapter"),
+    _claim("lora_alpha", rf"\balpha{_OF}(\d{{1,4}})\b(?!\.)", beside=r"\blora|adapter|\brank\b"),
+    _claim(
+        "max_length",
+        r"\b(?:sequence length|max(?:imum)?[ _-](?:seq(?:uence)?[ _-])?len(?:gth)?|context(?: length| window)?|cut-?off)"
+        rf"{_OF}(\d{{1,3}}k|\d{{1,3}},?\d{{3}})\b",
+    ),
+    _claim(
+        "num_train_epochs",
+        r"\b(?:train\w*|runs?|for|sft|dpo|tuned)\b[^.;:]{0,40}?\b(\d|one|two|three|four|five) epochs?\b",
+    ),
+    _claim("learning_rate", rf"\b(?:learning[ _-]rate|lr|schedule|decay){_OF}{_RATE}"),
+    _claim("lora_dropout", rf"\bdropout{_OF}(0?\.\d{{1,3}})\b", beside=r"\blora|adapter"),
+    _claim("weight_decay", rf"\bweight[ _-]decay{_OF}(0?\.\d{{1,3}})\b"),
+    _claim(
+        "lr_scheduler_type",
+        r"\b(cosine|linear|constant)\b[ -](?:lr |learning[ -]rate )?(?:schedule|decay|scheduler)",
+        _in,
+    ),
+    _claim("warmup_ratio", r"\b(\d{1,2}) ?% (?:linear )?warm", _share),
+    _claim(
+        "warmup_steps",
+        r"\b(\d{1,5}) (?:linear )?warm-?up (?:steps|updates)|\bwarm-?up (?:of|over) (\d{1,5}) (?:steps|updates)",
+    ),
+    _claim(
+        "packing",
+        rf"\bpacked (?:rows|sequences|samples|examples)|{_USES}packing\b|\bpacking (?:is )?(?:on|enabled)\b",
+        _on,
+    ),
+    _claim("gradient_checkpointing", rf"{_USES}(?:gradient|activation) checkpointing|\brecomputes? activations\b", _on),
+    _claim(
+        "load_in_4bit", r"\bqlora\b|\b4[- ]bit (?:base|weights|nf4)|\bnf4\b", _on, beside=r"train|tun|base|lora|load"
+    ),
+    _claim("use_peft", r"\bfull(?:[- ]parameter)?[- ]fine-?tun\w*|\ball (?:weights|parameters) are trained\b", _off),
+    _claim("seed", rf"\bseed{_OF}(\d{{1,6}})\b"),
+)
+
+
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for file, text in project.documents.items():
+        if not re.search(r"change|history|news|notes|todo|log|contribut", file.rpartition("/")[2], re.IGNORECASE):
+            yield from _of_a_document(file, text, project)
+    for job in project.jobs:
+        for file, line, text in comments_of(job, project):
+            yield from _of_a_line(Place(file, line), text, [job], line <= _HEAD, project)
+
+
+def _of_a_document(file: str, text: str, project: Project) -> Iterator[Said]:
+    folder = file.rpartition("/")[0]
+    jobs = [job for job in project.jobs if not folder or any(one.startswith(f"{folder}/") for one in job.files)]
+    fenced = False
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced and jobs:
+            yield from _of_a_line(Place(file, number), line, jobs, True, project)
+
+
+def _of_a_line(place: Place, text: str, jobs: Sequence[Job], of_all: bool, project: Project) -> Iterator[Said]:
+    for sentence in re.split(r"(?<=[a-z)\d])[.;] ", text[:400]):
+        if _OTHERWISE.search(sentence):
+            continue
+        for claim in CLAIMS:
+            found = claim.said.search(sentence)
+            if found is None or (claim.beside is not None and not claim.beside.search(sentence)):
+                continue
+            value = next((group for group in found.groups() if group), "")
+            yield from _differs(claim, value, found[0].strip(), place, jobs, of_all)
+        if place.file.endswith(".md") and (batch := claimed_batch(sentence)) is not None:
+            yield from _batch(batch, place, jobs, project)
+
+
+def _differs(claim: Claim, value: str, said: str, place: Place, jobs: Sequence[Job], of_all: bool) -> Iterator[Said]:
+    settings = [job.setting(claim.setting) for job in jobs]
+    if not settings or any(one is None or not one.is_known or one.others for one in settings):
+        return
+    if claim.setting == "num_train_epochs" and any((job.get("max_steps") or -1) != -1 for job in jobs):
+        return
+    verdicts = [claim.same(one.value, value) for one in settings if one is not None]
+    if any(verdict is not False for verdict in verdicts):
+        return
+    job, setting = jobs[0], settings[0]
+    assert setting is not None
+    beside = setting.place.file == place.file and 0 <= setting.place.line - place.line <= 1
+    if not of_all and not beside:
+        return
+    yield Finding(
+        f"`{said}`, says `{place.file}`, and `{job.called(claim.setting)}` is `{setting.value}`"
+        f"{'' if job.is_given(claim.setting) else ' by default'}.",
+        place=place,
+        evidence=Evidence(Level.RESOLVED, {"claimed": said, claim.setting: setting.value}),
+        stake=Stake(AtStake.CLARITY),
+        remedy=Remedy(Risk.BEHAVIOURAL, "Set what was meant, or mend the text."),
+        also=(job.place(claim.setting),),
+    )
+
+
+def _batch(claimed: int, place: Place, jobs: Sequence[Job], project: Project) -> Iterator[Said]:
+    """A document's rows a step, where every factor is given."""
+    made: list[int] = []
+    for job in jobs:
+        parts = [
+            job.get("per_device_train_batch_size"),
+            job.get("gradient_accumulation_steps"),
+            job.get("num_processes"),
+        ]
+        if job.get("packing") is True or any(type(part) is not int for part in parts):
+            return
+        made.append(parts[0] * parts[1] * parts[2])
+    files = {file for job in jobs for file in job.files}
+    if any(True for one in project.scripts if one.file in files for _ in worked_out_wrongly(one, project)):
+        return  # the same, where it is worked out
+    if made and claimed not in made:
+        yield Finding(
+            f"`{place.file}` says {claimed} examples a step, and the settings come to {made[0]}.",
+            place=place,
+            evidence=Evidence(Level.RESOLVED, {"claimed": claimed, "rows a step": made}),
+            stake=Stake(AtStake.CLARITY),
+            remedy=Remedy(Risk.BEHAVIOURAL, "Set what was meant, or mend the text."),
+            also=(jobs[0].place("gradient_accumulation_steps"), jobs[0].place("per_device_train_batch_size")),
+        )
+
+
+_SFT = (
+    "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nuse_peft: true\nlora_r: 16\n"
+    "lora_target_modules: all-linear\ndtype: bfloat16\nmax_length: {}\n"
+)
+RULE = Rule(
+    code="CFG022",
+    name="claimed-setting",
+    summary="A document or a comment claims a setting that no job has.",
+    group=Group.CONFIGURATION,
+    subject=Subject.PROJECT,
+    check=check,
+    page=Page(
+        what="The README says rank 64 at 8,192 tokens for three epochs, and the configuration has another rank, length or"
+        " number.",
+        why="Who reads it plans, compares and reports a run that was not made.",
+        detected="E1: sentences of documents (change logs, notes and code blocks left out) and of comments at the head of a"
+        " file or beside the key, of ranks, lengths, epochs, rates, schedules, packing, checkpointing, 4 bits and rows a"
+        " step, against the settings of every job that they may mean: said only where all are known and none is as claimed."
+        " Sentences that compare, suggest or look back are left out.",
+        proven="`dynotune audit --config FILE --all` prints the settings.",
+        deliberate=("The text speaks of a run that is not in this project.",),
+        sources=(),
+    ),
+    bad=Example(
+        {"sft.yaml": f"# LoRA of rank 16, sequence length 8192\n{_SFT.format(2048)}"}, says="sequence length 8192"
+    ),
+    good=Example({"sft.yaml": _SFT.format(8192), "README.md": "# Model\n\nLoRA of rank 16, sequence length 8192.\n"}),
+)
