@@ -41,12 +41,17 @@ def job_with(**values: object) -> Job:
 
 def test_a_rule_finds_what_is_so_and_nothing_else() -> None:
     check = rules()["OPT001"].check
-    (found,) = check(job_with(optim="adamw_torch"), Project("."))
+
+    def said(job: Job) -> list[object]:
+        project = Project(".", jobs=(job,))
+        return list(check(project, project))
+
+    (found,) = said(job_with(optim="adamw_torch"))
     assert isinstance(found, Finding)
     assert found.place == Place("sft.yaml", 3, key="optim")
     assert found.remedy.changes[0].value == "adamw_torch_fused"
-    assert not list(check(job_with(optim="adamw_torch_fused"), Project(".")))
-    assert not list(check(job_with(), Project(".")))
+    assert not said(job_with(optim="adamw_torch_fused"))
+    assert not said(job_with())
 
 
 def test_a_default_is_set_in_the_jobs_home() -> None:
