@@ -11,6 +11,12 @@ TOML = "[project]\nname = 'a'\ndependencies = ['torch==2.11.0', 'trl==1.16.0'%s]
 AXOLOTL = (
     "%sbase_model: Qwen/Qwen2.5-0.5B\ndatasets: [{path: x, type: alpaca}]\nmicro_batch_size: 2\nsequence_len: 2048\n"
 )
+OF_PAIRS = "import trl\nargs = trl.%sConfig(output_dir='o', %s)\n"
+REWARD = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: d.jsonl\noutput_dir: o\n"
+ANSWERS = (
+    "base_model: Qwen/Qwen2.5-0.5B\ndatasets: [{path: x, type: %s}]\nmicro_batch_size: 2\nsequence_len: 2048\n# %s\n"
+    "train_on_inputs: false\n"
+)
 USED = {"used.yml": AXOLOTL % "", "run.sh": "axolotl train used.yml\n"}
 GROUPED = (
     "from transformers import AutoTokenizer, Trainer, TrainingArguments\ntok = AutoTokenizer.from_pretrained('gpt2')\n"
@@ -238,6 +244,19 @@ LARGE = "base_model: meta-llama/Llama-3.1-8B\ndatasets: [{path: x, type: alpaca}
         ("CFG004", {**OLD_AXOLOTL, "a.yml": f"{SHORT}cutoff_len: 4096\n"}, True),
         ("CFG004", {**OLD_AXOLOTL, "a.yml": f"{SHORT}cutoff_len: 4096\nsequence_len: 4096\n"}, False),
         ("CFG004", {**OLD_AXOLOTL, "a.yml": f"{SHORT}some_old_key: 4096\n"}, False),
+        ("CFG001", {"t.py": OF_PAIRS % ("Reward", "beta=0.1")}, True),
+        ("CFG001", {"t.py": OF_PAIRS % ("Reward", "center_rewards_coefficient=0.01")}, False),
+        ("CFG001", {"t.py": OF_PAIRS % ("KTO", "beta=0.1")}, False),
+        ("CFG001", {"t.py": OF_PAIRS % ("GRPO", "desirable_weight=1.0")}, True),
+        ("CFG001", {"r.yaml": f"{REWARD}beta: 0.1\n", "run.sh": "trl reward --config r.yaml\n"}, True),
+        ("CFG001", {"r.yaml": f"{REWARD}lora_r: 8\n", "run.sh": "trl reward --config r.yaml\n"}, False),
+        ("CFG018", {"a.yml": f"{AXOLOTL % ''}val_set_size: 0\neval_steps: 100\n"}, True),
+        ("CFG018", {"a.yml": f"{AXOLOTL % ''}val_set_size: 0\neval_steps: 100\neval_strategy: 'no'\n"}, False),
+        ("CFG018", {"a.yml": f"{AXOLOTL % ''}val_set_size: 0\neval_steps: 100\ntest_datasets: [{{path: y}}]\n"}, False),
+        ("CFG018", {"a.yml": f"{AXOLOTL % ''}val_set_size: 0.1\neval_steps: 100\n"}, False),
+        ("CFG011", {"a.yml": ANSWERS % ("completion", "loss on the answers only")}, True),
+        ("CFG011", {"a.yml": ANSWERS % ("alpaca", "loss on the answers only")}, False),
+        ("CFG011", {"a.yml": ANSWERS % ("completion", "plain text")}, False),
         ("MEM003", {"a.yml": LARGE, "run.sh": "axolotl train a.yml\n"}, True),
         ("MEM003", {"a.yml": LARGE, "run.sh": "# 4 x A100 80GB\naxolotl train a.yml\n"}, False),
         ("MEM003", {"a.yml": LARGE, "run.sh": "# one L40S\naxolotl train a.yml\n"}, True),

@@ -155,3 +155,17 @@ def test_a_submodule_in_the_project_is_what_keys_are_checked_against(tmp_path: P
     found = Schemas.of().beside(sources_in(tmp_path), {})
     assert "rate" in found.keys(Trainer.OPEN_INSTRUCT, Method.SFT).keys
     assert sources_in(tmp_path / "third_party" / "open-instruct" / "open_instruct") == {}
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_each_class_of_trl_has_its_own_keys(installed: bool) -> None:
+    """Of the installed package and of the shipped table alike; of no class in particular, those of all."""
+    from dynotune.audit.schema.classes import Packages
+
+    schemas = Schemas.of() if installed else Schemas(Packages({}))
+    every = schemas.keys(Trainer.TRL, Method.OTHER).keys
+    reward = schemas.keys(Trainer.TRL, Method.OTHER, "RewardConfig").keys
+    assert {"beta", "num_generations", "center_rewards_coefficient"} <= set(every)
+    assert {"center_rewards_coefficient", "learning_rate", "lora_r"} <= set(reward)
+    assert not {"beta", "num_generations"} & set(reward)
+    assert schemas.keys(Trainer.TRL, Method.OTHER, "ORPOConfig").keys == every

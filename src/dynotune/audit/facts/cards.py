@@ -1,4 +1,4 @@
-"""The GPU that a project's own files name, and its memory."""
+"""The GPU that a project's own files name: its memory, and whether it is older than Ampere."""
 
 import re
 
@@ -29,3 +29,61 @@ def named_card(job: Job, project: Project) -> float | None:
             sizes.add(float(found["size"] or GIB[found["name"].upper()]))
     sizes.discard(0.0)
     return sizes.pop() if len(sizes) == 1 else None
+
+
+_OLDER = re.compile(
+    r"\b(?:Tesla[ -])?(?:[VP]100|T4|P40)(?![\w])|\bRTX ?20\d\d|\b2080 ?Ti|\bGTX ?1\d\d\d"
+    r"|\bQuadro RTX \d000|\bTITAN (?:V|RTX)\b"
+    r"|\b(?:Turing|Volta|Pascal)\b|(?<=gpu[:=])(?:nvidia[-_])?(?:tesla[-_])?(?:[vp]100|t4|p40|2080ti)\b|\bsm_?(?:6[01]|7[05])\b"
+    r"|\b(?:compute )?capability[ :]*(?:6\.[01]|7\.[05])|\bg4dn\b|\bp3\.\d+xlarge",
+    re.IGNORECASE,
+)
+"""GPUs before Ampere, as comments, documents, launchers and Slurm's `--gres` name them."""
+
+_SINCE = re.compile(
+    r"\b(?:[AHLB]\d{2,3}[SG]?|RTX ?(?:A\d000|[345]0\d\d)|[345]090|GH200|GB\d00|MI\d{3}X?)s?\b|\bAmpere"
+    r"|\bHopper|\bBlackwell|\bAda\b"
+    r"|\bsm_?(?:[89]\d|1[02]\d)\b|(?<=gpu[:=])(?:nvidia[-_])?[ahlb]\d{2,3}s?\b"
+)
+_NOT_OURS = re.compile(
+    r"\b(?:not|unlike|instead|than|before|former(?:ly)?|used to|was|were|until|old(?:er)?|if|unless|or"
+    r"|e\.g|for example|such as|like"
+    r"|except|drop(?:s|ped)?|retired|lacks?|no longer|never|support(?:s|ed)?|tested|someday|maybe|earlier)\b|n't\b",
+    re.IGNORECASE,
+)
+"""Words by which a sentence speaks of a GPU that the project does not train on, or may not."""
+
+
+def older_card(job: Job, project: Project) -> str:
+    """The GPU before Ampere that the project trains on, as it is written: by the job's own files, else by the project's
+    documents. Empty: none is named, or a newer one is too, or the sentence says another thing of it."""
+    for texts in _naming(job, project):
+        parts = [part for text in texts for part in _sentences(text)]
+        if any(_SINCE.search(part) for part in parts):
+            return ""
+        told = [part for part in parts if _OLDER.search(part)]
+        if told:
+            plain = next((part for part in told if not _NOT_OURS.search(part)), "")
+            found = _OLDER.search(plain)
+            return found[0] if found is not None else ""
+    return ""
+
+
+def may_be_older(job: Job, project: Project) -> bool:
+    """Whether anything that the job's files or the project's documents say names a GPU before Ampere at all, or a place that
+    lends such ones."""
+    return any(_OLDER.search(text) or _LENT.search(text) for texts in _naming(job, project) for text in texts)
+
+
+_LENT = re.compile(r"\bcolab\b|\bkaggle\b", re.IGNORECASE)
+
+
+def _naming(job: Job, project: Project) -> tuple[list[str], list[str]]:
+    """Texts that may name the GPU: the job's own, then those of people."""
+    return [project.texts.get(file, "") for file in job.files], list(project.documents.values())
+
+
+def _sentences(text: str) -> list[str]:
+    """Lines that speak of a GPU, in their sentences."""
+    lines = [line for line in text.split("\n") if _OLDER.search(line) or _SINCE.search(line)]
+    return [part for line in lines for part in re.split(r"[.;:]\s|[.;:]$", line)]

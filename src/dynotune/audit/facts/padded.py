@@ -98,7 +98,7 @@ def _collators(script: Script) -> Iterator[Padded]:
 
 _LIMIT = (
     r"(?:[\w.]*max_?(?:seq_?|source_?)?len(?:gth)?|[\w.]*(?:block_size|cutoff_len|seq_len(?:gth)?|context_length)"
-    r"|[A-Z][A-Z0-9_]+)"
+    r"|(?:\w+\.)*[A-Z][A-Z0-9_]+)"
 )
 """What a fixed width is called."""
 

@@ -1,5 +1,6 @@
 """Everything that was read for one audit."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -69,6 +70,12 @@ class Project:
         """The data that a job trains on, where it was read: named by the job, or the only one beside the only job."""
         found = next((one for one in self.data if names_data(job, one.place.file)), None)
         return found or (self.data[0] if len(self.data) == len(self.jobs) == 1 else None)
+
+    def pinned(self, package: str) -> tuple[int, ...] | None:
+        """The numbers of the one version of a package that the project asks for; None: none, several, or a range."""
+        asked = {one.version for one in self.asked if one.name == package and one.operator in ("==", "===")}
+        found = re.match(r"\d+(?:\.\d+)*", asked.pop()) if len(asked) == 1 else None
+        return tuple(int(part) for part in found[0].split(".")) if found is not None else None
 
     def jobs_of(self, data: DataFacts) -> list[Job]:
         """The jobs that train on this data."""

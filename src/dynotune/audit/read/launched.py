@@ -31,6 +31,12 @@ PROGRAMS: Mapping[str, tuple[Trainer, Method | None]] = {
     "axolotl train": (Trainer.AXOLOTL, None),
     "llamafactory-cli train": (Trainer.LLAMA_FACTORY, None),
 }
+_CONFIGS = {
+    "trl reward": "RewardConfig",
+    "trl kto": "KTOConfig",
+    "trl rloo": "RLOOConfig",
+    "trl distillation": "DistillationConfig",
+}
 _NOT_KEYS = frozenset({"config", "debug", "sweep", "config_file", "accelerate_config", "launcher", "local_rank"})
 _OVERRIDE = re.compile(r"([A-Za-z_][\w/]*(?:\.[A-Za-z_]\w*)*(?:@\w+(?:\.\w+)*)?)=(.*)", re.DOTALL)
 _LOADED = FROM_A_COMMAND_LINE
@@ -126,7 +132,7 @@ def files_of(launch: Launch, sources: Sources) -> list[ConfigFile]:
 
 def _of_trainer(launch: Launch, made: tuple[Trainer, Method | None], sources: Sources) -> Job:
     configs = files_of(launch, sources)
-    keys = sources.schemas.keys(*made)
+    keys = sources.schemas.keys(*made, _CONFIGS.get(launch.program, ""))
     script = sources.scripts.get(launch.script)
     # A script's own flags are no keys of the trainer's; those of a script that is not here may be anything.
     flat = accepts(script, sources.scripts, sources.schemas) if script is not None else None

@@ -4,17 +4,12 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import attention, on_gpu
+from dynotune.audit.facts.cards import older_card
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
-OLD = re.compile(
-    r"\b(Tesla )?(V100|T4|P100|P40|RTX ?20\d\d|GTX ?1\d\d\d|Quadro RTX \d000)\b|(?<=gres=gpu:)(v100|t4|p100|p40)\b"
-)
-"""GPUs before Ampere, as files name them."""
-
-_NEW = re.compile(r"\b([ABHL]\d{2,3}S?|RTX ?[345]0\d\d|GH200|GB200|MI\d{3}X?)\b|gres=gpu:[abhl]\d+")
 _LIST = frozenset({"torch", "transformers", "trl", "llamafactory", "axolotl"})
 """A file that asks for one of these lists what the training needs."""
 
@@ -36,17 +31,16 @@ def check(job: Job, project: Project) -> Iterator[Said]:
 
 
 def _too_old(job: Job, used: str, project: Project) -> Iterator[Said]:
-    """A comment or a command of the job's files names the card."""
-    texts = [project.texts.get(file, "") for file in job.files]
-    named = [found for text in texts if (found := OLD.search(text))]
-    if not named or any(_NEW.search(text) for text in texts):
+    """A comment, a command, Slurm's directive or the README names the card."""
+    card = older_card(job, project)
+    if not card:
         return
     yield Finding(
-        f"`{job.called('attn_implementation')}: {used}` on a {named[0][0].upper()}, which the files name: FlashAttention's"
+        f"`{job.called('attn_implementation')}: {used}` on a {card}, which the files name: FlashAttention's"
         f" kernels need"
         " Ampere or newer, and the first step stops.",
         place=job.place("attn_implementation"),
-        evidence=Evidence(Level.TEXT, {"attention": used, "GPU": named[0][0]}),
+        evidence=Evidence(Level.TEXT, {"attention": used, "GPU": card}),
         stake=Stake(AtStake.STOPS),
         remedy=Remedy(
             Risk.SAFE,
@@ -101,7 +95,9 @@ RULE = Rule(
     page=Page(
         what="FlashAttention is a package of its own, for GPUs since Ampere.",
         why="The run stops at its start, or falls back to what is slower with one line in the log.",
-        detected="E0: a GPU before Ampere that the job's files name, and none since; or requirements, an image or"
+        detected="E0: a GPU before Ampere that the job's files name (comments, Slurm's `--gres`), or the project's "
+        "documents,"
+        " and none since; or requirements, an image or"
         " an installing"
         " command that list torch or a trainer, and no package or extra of flash attention. ATT002 tries it on a machine.",
         proven="`dynotune env --accelerators` on the machine.",
@@ -115,5 +111,11 @@ RULE = Rule(
     good=Example(
         {"sft.yaml": _SFT.format("flash_attention_2"), "requirements.txt": "torch==2.11.0\ntrl==1.16.0\nflash-attn\n"}
     ),
-    also_bad=(Example({"sft.yaml": f"# one Tesla T4\n{_SFT.format('flash_attention_2')}"}, says="need Ampere"),),
+    also_bad=(
+        Example({"sft.yaml": f"# one Tesla T4\n{_SFT.format('flash_attention_2')}"}, says="need Ampere"),
+        Example(
+            {"sft.yaml": _SFT.format("flash_attention_2"), "README.md": "Two V100-SXM2-32GB in one box.\n"},
+            says="need Ampere",
+        ),
+    ),
 )

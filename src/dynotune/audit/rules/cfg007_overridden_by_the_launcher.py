@@ -1,11 +1,13 @@
 """CFG007: the configuration says one thing, and the command that runs it another."""
 
+import re
 from collections.abc import Iterator
 
-from dynotune.audit.facts.job import GivenKey, Job
+from dynotune.audit.facts.job import GivenKey, Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.setting import Unknown
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.lines import lines_of
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nlearning_rate: {}\n"
@@ -18,8 +20,16 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     for key in job.given:
         before = first.setdefault(key.name, key)
         differs = before.place.file != key.place.file and before.value != key.value
-        if not differs or key.name in _OF_A_RUN or isinstance(key.value, Unknown) or isinstance(before.value, Unknown):
+        if (
+            not differs
+            or key.name in _OF_A_RUN
+            or _said_so(key, project)
+            or isinstance(key.value, Unknown)
+            or isinstance(before.value, Unknown)
+        ):
             continue
+        if job.trainer is Trainer.LLAMA_FACTORY and key.place.key.startswith("-"):
+            continue  # refused there, and replaces nothing
         yield Finding(
             f"`{key.name}` is `{key.value}` in this run: the command's flag replaces the configuration's `{before.value}`.",
             place=before.place,
@@ -28,6 +38,28 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             stake=Stake(AtStake.CLARITY),
             remedy=Remedy(Risk.OPERATIONAL, "Say it in one place."),
         )
+
+
+_COMPARES = re.compile(
+    r"\b(?:ya?ml|config\w*|default|file)\b|\boverrid|\binstead\b|\b(?:low|high|small|larg|short|long)er\b|\bmore\b|\bless\b",
+    re.IGNORECASE,
+)
+
+
+def _said_so(key: GivenKey, project: Project) -> bool:
+    """A comment on the flag's line, or on the lines above its command, speaks of the other value."""
+    lines = lines_of(project.texts.get(key.place.file, ""))
+    at = key.place.line - 1
+    if not 0 <= at < len(lines):
+        return False
+    above = at
+    while above > 0 and lines[above - 1].rstrip().endswith("\\"):
+        above -= 1
+    said = [lines[at].partition(" #")[2]]
+    while above > 0 and lines[above - 1].lstrip().startswith("#"):
+        above -= 1
+        said.append(lines[above])
+    return any(_COMPARES.search(one) for one in said)
 
 
 RULE = Rule(
@@ -40,7 +72,9 @@ RULE = Rule(
     page=Page(
         what="Flags win over the file. The file then documents a run that does not take place.",
         why="Who compares configurations compares the wrong values; who starts the file by hand gets another run.",
-        detected="E1: the same key in the file and on the command line with different values, both known.",
+        detected="E1: the same key in the file and on the command line with different values, both known; not "
+        "where a comment"
+        " at the flag or above the command speaks of it.",
         proven="The resolved configuration that the run writes has the flag's value.",
         deliberate=("A sweep, or a trial run, which is what flags are for.",),
         sources=("TRL's `TrlParser`: the file gives defaults, flags replace them",),

@@ -134,6 +134,25 @@ def _of_the_loss(job: Job, file: str, line: int, text: str) -> Iterator[Said]:
     text = text[:300]
     if not _ANSWERS.search(text) or _NOT.search(_ANSWERS.sub("", text)):
         return
+    key = given(job, "train_on_inputs")
+    rows = given(job, "datasets")
+    if key is not None and key.value is False and key.place.file == file and 0 <= key.place.line - line <= 1:
+        kinds = [one.get("type") for one in (rows.value if rows is not None else ()) or () if isinstance(one, Mapping)]
+        if kinds and all(kind == "completion" for kind in kinds):
+            yield Finding(
+                "The comment says loss on the answers alone, and rows of `type: completion` carry loss on every token:"
+                " `train_on_inputs` does nothing for them.",
+                place=key.place,
+                evidence=Evidence(Level.RESOLVED, {"comment": text, "type": "completion"}),
+                stake=Stake(AtStake.RESULT),
+                remedy=Remedy(
+                    Risk.BEHAVIOURAL,
+                    "Give rows with prompt and answer apart (`type: alpaca`, `input_output`, `chat_template`), or mend the"
+                    " comment.",
+                    accuracy="Loss on answers alone.",
+                ),
+                also=(Place(file, line), *([rows.place] if rows is not None else [])),
+            )
     for name in ("train_on_inputs", "train_on_prompt"):
         key = given(job, name)
         if key is not None and key.value is True and key.place.file == file and 0 <= key.place.line - line <= 1:

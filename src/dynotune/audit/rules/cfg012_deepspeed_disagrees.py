@@ -30,12 +30,15 @@ _DS = '{{\n  "zero_optimization": {{"stage": 2}},\n  "gradient_accumulation_step
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
-    named = job.get("deepspeed")
-    if job.trainer not in _TRAINERS or not isinstance(named, str):
+    named = job.get("deepspeed") or job.get("deepspeed_config_file")
+    if job.trainer not in (*_TRAINERS, Trainer.TORCH) or not isinstance(named, str):
         return
     config = _file(named, project)
     if config is None or config.kind != "deepspeed":
         return
+    yield from _whole_batch(job, config)
+    if job.trainer is Trainer.TORCH or not job.get("deepspeed"):
+        return  # accelerate compares nothing else
     for path, name in PAIRS.items():
         theirs, setting = _at(config.values, path), job.setting(name)
         if theirs in (None, "auto") or setting is None or not setting.is_known or setting.value is None:
@@ -57,13 +60,18 @@ def check(job: Job, project: Project) -> Iterator[Said]:
                 (Change(Edit.SET, place, path.rpartition(".")[2], "auto"),),
             ),
         )
-    yield from _whole_batch(job, config)
 
 
 def _whole_batch(job: Job, config: ConfigFile) -> Iterator[Said]:
-    """`train_batch_size`, which transformers compares with rows x accumulation x processes."""
+    """`train_batch_size`, which has to be rows x accumulation x processes: of the file itself, where it has them."""
     path = "train_batch_size"
     theirs, each, steps = config.values.get(path), micro_batch(job), number(job, "gradient_accumulation_steps")
+    mine, often = (
+        config.values.get(name) for name in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    )
+    if job.trainer is Trainer.TORCH:
+        each = mine if type(mine) is int else each if mine in (None, "auto") else None
+        steps = often if type(often) is int else steps if often == "auto" else None
     if not isinstance(theirs, int) or isinstance(theirs, bool) or not each or not steps or not 1 <= steps < LARGEST:
         return
     processes = number(job, "num_processes") if job.is_given("num_processes") else None
@@ -78,7 +86,7 @@ def _whole_batch(job: Job, config: ConfigFile) -> Iterator[Said]:
         return
     place = config.places.get(path, Place(config.file, key=path))
     yield Finding(
-        f"`{path}` is `{theirs}` for DeepSpeed, and {comes_to}: transformers stops at values that disagree.",
+        f"`{path}` is `{theirs}` for DeepSpeed, and {comes_to}: the run stops at values that disagree.",
         place=place,
         also=(job.place("per_device_train_batch_size"),),
         evidence=Evidence(

@@ -14,7 +14,14 @@ _AXOLOTL = (
     "output_dir: out\nval_set_size: {}\nearly_stopping_patience: 3\n"
 )
 _WANTS = {
-    Trainer.AXOLOTL: ("early_stopping_patience", "load_best_model_at_end", "metric_for_best_model"),
+    Trainer.AXOLOTL: (
+        "early_stopping_patience",
+        "load_best_model_at_end",
+        "metric_for_best_model",
+        "eval_steps",
+        "eval_strategy",
+        "evaluation_strategy",
+    ),
     Trainer.LLAMA_FACTORY: ("eval_strategy", "evaluation_strategy", "load_best_model_at_end", "do_eval"),
 }
 _ROWS = {
@@ -28,7 +35,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     if job.trainer not in _WANTS:
         return
     strategy = given(job, "eval_strategy") or given(job, "evaluation_strategy")
-    if job.trainer is Trainer.LLAMA_FACTORY and strategy is not None and not _asks(strategy):
+    if strategy is not None and not _asks(strategy):
         return
     share = given(job, _SHARE[job.trainer])
     if any((key := given(job, name)) is not None and key.value for name in _ROWS[job.trainer]):
@@ -75,7 +82,10 @@ RULE = Rule(
         " be: most configurations carry it from an example, and it does nothing then.",
         proven="The log has no `eval_loss`.",
         deliberate=("The same file is run with another share, by a flag.",),
-        sources=("Axolotl's `val_set_size`; LLaMA-Factory's parser: evaluation needs `eval_dataset` or `val_size`",),
+        sources=(
+            "Axolotl's validation: `eval_steps` and `eval_strategy` are refused where `val_set_size` is 0",
+            "LLaMA-Factory's parser: evaluation needs `eval_dataset` or `val_size`",
+        ),
     ),
     bad=Example({"run.yml": _AXOLOTL.format("0")}, says="nothing is ever evaluated"),
     good=Example({"run.yml": _AXOLOTL.format("0.02")}),

@@ -21,7 +21,13 @@ BREAKS: tuple[tuple[str, str, str, str, str], ...] = (
     ("trl", "0.12", "transformers", "4.46", "`DPOTrainer.get_batch_samples` stands in the way of the Trainer's own"),
     ("trl", "0.13", "transformers", "4.47", "`DPOTrainer.log` takes one argument less than the Trainer gives it"),
 )
-"""Releases before one, with another package from a release on, and what breaks. Nothing in their metadata says so."""
+"""Of preference training: releases before one, with another package from a release on, and what breaks. Nothing in their
+metadata says so."""
+
+STOPS: tuple[tuple[str, str, str, str, str], ...] = (
+    ("peft", "0.18", "transformers", "5.0", "it imports `HybridCache`, which is gone, and `import peft` fails"),
+)
+"""The same, whatever is trained."""
 
 
 def check(project: Project, _: Project) -> Iterator[Said]:
@@ -46,13 +52,14 @@ def check(project: Project, _: Project) -> Iterator[Said]:
                         ),
                         also=(one.place,),
                     )
-    yield from _broken(pinned, any(job.method is Method.DPO for job in project.jobs))
+    prefers = any(job.method is Method.DPO for job in project.jobs)
+    yield from _broken(pinned, (*STOPS, *(BREAKS if prefers else ())))
 
 
-def _broken(pinned: Sequence[Asked], prefers: bool) -> Iterator[Said]:
+def _broken(pinned: Sequence[Asked], table: Sequence[tuple[str, str, str, str, str]]) -> Iterator[Said]:
     for one in pinned:
-        for package, before, other, since, why in BREAKS:
-            if one.name != package or _numbers(one.version) >= _numbers(before) or not prefers:
+        for package, before, other, since, why in table:
+            if one.name != package or _numbers(one.version) >= _numbers(before):
                 continue
             for beside in pinned:
                 if (
@@ -62,8 +69,8 @@ def _broken(pinned: Sequence[Asked], prefers: bool) -> Iterator[Said]:
                 ):
                     continue
                 yield Finding(
-                    f"{package} {one.version} does not train with {other} {beside.version}: {why}, and the first step"
-                    " stops.",
+                    f"{package} {one.version} does not work with {other} {beside.version}: {why}"
+                    + (", and the first step stops." if "import" not in why else "."),
                     place=one.place,
                     evidence=Evidence(Level.TEXT, {package: one.version, other: beside.version}),
                     stake=Stake(AtStake.STOPS),
@@ -111,6 +118,7 @@ RULE = Rule(
         sources=(
             "Axolotl 0.19's metadata",
             "LLaMA-Factory 0.9.5's check of versions at its start",
+            "PEFT's releases: 0.18 is the first that works with transformers 5",
             "TRL issues 2275 (0.11.4 with transformers 4.46) and 2445 (0.12.1 with 4.47)",
         ),
     ),

@@ -8,6 +8,7 @@ from dynotune.audit.facts.asked import adapters, number
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -20,6 +21,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     for script in project.scripts:
         yield from _by_default(script)
         yield from _switched_on(script)
+        yield from _under_adapters(script, project)
 
 
 def _asked_for(job: Job) -> Iterator[Said]:
@@ -93,9 +95,55 @@ def _by_default(script: Script) -> Iterator[Said]:
         )
 
 
+ENABLES_INPUTS = (4, 56)
+"""The release of transformers from which on switching checkpointing on lets gradients in at the embedding."""
+
+
+def _under_adapters(script: Script, project: Project) -> Iterator[Said]:
+    """Checkpointing is switched on for a model that has adapters already, by a release that is re-entrant by default and
+    leaves the frozen embedding's output without a gradient. PEFT lets gradients in where it was on before."""
+    pinned = project.pinned("transformers")
+    if pinned is None or pinned >= ENABLES_INPUTS:
+        return
+    wraps = script.calls_of("get_peft_model")
+    near = "\n".join(code(one) for one in together(script, project))
+    if not wraps or re.search(r"enable_input_require_grads|prepare_model_for_kbit|make_inputs_require_grad", near):
+        return
+    model = wraps[0].result
+    for call in script.calls_of("gradient_checkpointing_enable"):
+        kwargs = call.arguments.get("gradient_checkpointing_kwargs") or call.arguments.get("0")
+        given = kwargs.value if kwargs is not None else {}
+        plain = isinstance(given, Mapping) and given.get("use_reentrant") is not False and "**" not in call.arguments
+        after = call.place.line > wraps[0].place.line and _function(call) == _function(wraps[0])
+        if after and plain and call.on.partition(".")[0] == model:
+            version = ".".join(map(str, pinned))
+            yield Finding(
+                f"`{call.on}.gradient_checkpointing_enable(...)` behind `get_peft_model`: in transformers {version} it is"
+                " re-entrant, and the frozen embedding's output needs no gradient, so that adapters get none: the backward"
+                " pass stops, or trains nothing.",
+                place=call.place,
+                evidence=Evidence(Level.TEXT, {"transformers": version, "adapters": wraps[0].place.line}),
+                stake=Stake(AtStake.STOPS),
+                remedy=Remedy(
+                    Risk.BEHAVIOURAL,
+                    'Give `gradient_checkpointing_kwargs={"use_reentrant": False}`, or call'
+                    " `enable_input_require_grads()` before.",
+                    accuracy="The adapters are trained.",
+                    measure="Count the adapters whose `.grad` is None after one step.",
+                ),
+                also=(wraps[0].place,),
+            )
+            return
+
+
+def _function(call: Call) -> str:
+    return next((around.name for around in reversed(call.around) if around.kind == "function"), "")
+
+
 _LETS_IN = re.compile(r"enable_input_require_grads|requires_grad_\(\s*(True)?\s*\)|requires_grad\s*=\s*True")
 _FROZEN = re.compile(
-    r"[\w.]*(?:embed|wte|token|position)\w*(?:\.weight)?\.requires_grad(?:_\(\s*False\s*\)|\s*=\s*False)"
+    r"(?<![a-z])[\w.]*(?:emb|wte|tok|pos)\w*(?:\.weight)?\.requires_grad(?:_\(\s*False\s*\)|\s*=\s*False)"
+    r"|for (\w+) in [\w.]*(?:emb|wte|tok|pos)\w*\.parameters\(\):\s+\1\.requires_grad(?:_\(\s*False\s*\)|\s*=\s*False)"
 )
 
 
@@ -147,7 +195,8 @@ RULE = Rule(
         detected="E1: `gradient_checkpointing_kwargs: {use_reentrant: true}`, given, or in the call that"
         " switches it on. E0: a call of"
         " `torch.utils.checkpoint.checkpoint` or `checkpoint_sequential` without `use_reentrant`, or with it"
-        " true in a file that freezes what comes before the blocks.",
+        " true in a file that freezes what comes before the blocks; a call of `gradient_checkpointing_enable` behind"
+        " `get_peft_model`, with a release of transformers asked for that lets no gradient in.",
         proven="Both give the same gradients.",
         deliberate=("A model whose forward pass the other one cannot replay (it compares what is saved).",),
         sources=("PyTorch's documentation of `torch.utils.checkpoint`; TorchFix's rule TOR003",),

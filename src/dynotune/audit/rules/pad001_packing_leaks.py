@@ -86,6 +86,12 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     elif job.trainer is Trainer.AXOLOTL and attention(job) in ("", None) and _no_flash(job):
         why, key = "`sample_packing` with `flash_attention: false` has nothing that keeps samples apart", "packing"
         text = "Set `attn_implementation: flash_attention_2` or `flex_attention`"
+    elif job.trainer is Trainer.AXOLOTL and attention(job) in ("", None) and _none_asked(job, project):
+        why, key = (
+            "`sample_packing` without an attention that keeps samples apart leaves it to `sdpa`, which does not",
+            "packing",
+        )
+        text = "Set `flash_attention: true`, or `flex_attention: true`"
     elif (
         job.trainer is Trainer.AXOLOTL and attention(job) in ("sdpa", "eager") and not given(job, "pretraining_dataset")
     ):
@@ -112,6 +118,22 @@ def _finding(why: str, place: Place, job: Job, text: str, change: Change | None)
     )
 
 
+ISOLATES = (0, 19)
+"""The release of Axolotl from which on this is not said: plain `sdpa` keeps packed samples apart in later ones."""
+
+_ATTENTIONS = (
+    "flash_attention", "flex_attention", "xformers_attention", "sdp_attention", "s2_attention", "sage_attention",
+    "attn_implementation", "pretraining_dataset",
+)  # fmt: skip
+
+
+def _none_asked(job: Job, project: Project) -> bool:
+    """No key of any attention, and a release is asked for that warns of this and goes on."""
+    pinned = project.pinned("axolotl")
+    asked = any((key := given(job, name)) is not None and key.value for name in _ATTENTIONS)
+    return pinned is not None and pinned < ISOLATES and not asked
+
+
 def _no_flash(job: Job) -> bool:
     """Flash attention is refused by its own key, and no other attention that keeps samples apart is asked for."""
     others = ("flex_attention", "xformers_attention", "sdp_attention", "s2_attention", "sage_attention")
@@ -133,7 +155,8 @@ RULE = Rule(
         why="What is learned then depends on chance neighbours. In a study of 60 steps the loss was 0.3 to 0.9 off where"
         " documents leaked, and 3e-6 where they did not; resetting positions without isolating made it worse.",
         detected="E1: the packing that resolves for each trainer: TRL's `wrapped`, LLaMA-Factory's `packing` without"
-        " `neat_packing`, Axolotl's `sample_packing` under `sdpa` or `eager`. E0: a function that joins conversations"
+        " `neat_packing`, Axolotl's `sample_packing` under `sdpa` or `eager`, and without a key of any attention where the"
+        " project asks for a release before 0.19. E0: a function that joins conversations"
         " and cuts them into rows, in a program that names no positions, segments or mask to tell them apart.",
         proven="Change one document of a row, keeping its length: the loss of the others must not move.",
         deliberate=("Continued pretraining on plain text, where documents are joined as a rule.",),

@@ -1,9 +1,9 @@
 """PRC008: float16 is asked for, and the model was trained in bfloat16."""
 
-import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import on_gpu
+from dynotune.audit.facts.cards import may_be_older
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -13,9 +13,6 @@ from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 BFLOAT16 = frozenset({"qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "mistral", "phi3", "olmo2"})
 """Types whose checkpoints are published in bfloat16 throughout; of `llama` those of 128,256 words, and SmolLM."""
 
-_OLD = re.compile(
-    r"\b(V100|T4|P100|P40|RTX ?20\d\d|2080|Turing|Volta|Pascal|colab|kaggle|GTX|g4dn|p3\.)", re.IGNORECASE
-)
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
 
@@ -51,11 +48,11 @@ def check(job: Job, project: Project) -> Iterator[Said]:
 
 
 def _is_old(job: Job, project: Project) -> bool:
-    """The GPU is known to have no bfloat16, or a comment of the job's files speaks of one that has none."""
+    """The GPU is known to have no bfloat16, or the project speaks of one that has none."""
     gpus = project.environment.gpus if project.environment else ()
     if any(float(str(gpu.get("capability") or "8.0")) < 8 for gpu in gpus):
         return True
-    return any(_OLD.search(project.texts.get(file, "")) for file in job.files)
+    return may_be_older(job, project)
 
 
 RULE = Rule(
@@ -73,7 +70,7 @@ RULE = Rule(
         " loss that is no"
         " number. On GPUs since Ampere both types are equally fast.",
         detected="E1: `fp16` or `mixed_precision: fp16` is given for a model whose family is published in bfloat16. Not said"
-        " where the GPU has no bfloat16, by `--env` or by a comment that names an older one.",
+        " where the GPU has no bfloat16, by `--env` or by a comment or document that names an older one.",
         proven="Skipped steps and gradient norms of the first hundred steps.",
         deliberate=("GPUs before Ampere (V100, T4) have no bfloat16.",),
         sources=("The models' `config.json`: `torch_dtype: bfloat16`", "Transformers' documentation on half precision"),

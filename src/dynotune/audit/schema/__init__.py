@@ -15,7 +15,7 @@ from dynotune.audit.schema.classes import Key, Packages
 from dynotune.audit.schema.keys import Keys, Moved, Verdict
 from dynotune.audit.schema.moved import AXOLOTL, TRANSFORMERS, TRL
 from dynotune.audit.schema.origin import version_of_source
-from dynotune.audit.schema.shipped import shipped
+from dynotune.audit.schema.shipped import shipped, shipped_classes
 
 __all__ = ["PACKAGES", "Key", "Keys", "Moved", "Schemas", "Verdict", "package_in"]
 
@@ -136,11 +136,25 @@ class Schemas:
             self, packages=Packages({**self.packages.folders, **found}), given=found, pinned=dict(pinned), _found={}
         )
 
-    def keys(self, trainer: Trainer, method: Method | None = None) -> Keys:
-        """Of an unknown method, those of supervised fine-tuning. Without keys where nothing is known of a trainer."""
+    def keys(self, trainer: Trainer, method: Method | None = None, config: str = "") -> Keys:
+        """Of an unknown method, those of supervised fine-tuning. Without keys where nothing is known of a trainer.
+
+        config: the class that is made, of the several that TRL has for other methods (`RewardConfig`).
+        """
         if (trainer, method) not in self._found:
             self._found[trainer, method] = self._keys(trainer, method)
-        return self._found[trainer, method]
+        found = self._found[trainer, method]
+        own = self._names(found, config) if config and (trainer, method) == (Trainer.TRL, Method.OTHER) else frozenset()
+        return replace(found, keys={name: key for name, key in found.keys.items() if name in own}) if own else found
+
+    def _names(self, keys: Keys, config: str) -> frozenset[str]:
+        """The fields of one class of several; empty where the class is not among them."""
+        classes = CLASSES[keys.trainer, keys.method]
+        if not any(name == config for _, _, name in classes):
+            return frozenset()
+        if not self.packages.folders.get("trl"):
+            return shipped_classes(keys.trainer, keys.method).get(config, frozenset())
+        return names_of(self, classes, config)
 
     def _keys(self, trainer: Trainer, method: Method | None) -> Keys:
         if trainer is Trainer.DYNOTUNE:
@@ -200,6 +214,12 @@ class Schemas:
             for name, pin in self.pinned.items()
             if name in versions and not (versions[name] or "").startswith(pin.rstrip("*"))
         }
+
+
+def names_of(schemas: "Schemas", classes: tuple[_Class, ...], config: str) -> frozenset[str]:
+    """The fields of one class, and of those that hold beside any: the model's and the script's."""
+    mine = [one for one in classes if one[2] == config or one in _TRL_SCRIPT]
+    return frozenset(name for one in mine for name in schemas.fields(*one))
 
 
 @functools.cache

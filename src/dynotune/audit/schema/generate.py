@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from dynotune.audit.facts.job import Method, Trainer
 from dynotune.audit.facts.setting import Unknown
-from dynotune.audit.schema import CLASSES, Schemas
+from dynotune.audit.schema import CLASSES, Schemas, names_of
 from dynotune.audit.schema.classes import Key
 from dynotune.audit.schema.shipped import COMPUTED, file_of
 
@@ -48,7 +49,16 @@ def generate(schemas: Schemas, folder: Path) -> list[Path]:
         versions = {package: _version(schemas, package) for package in packages}
         entries = {name: _entry(key) for name, key in sorted(fields.items())}
         lines = [f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in entries.items()]
-        text = f'{{"versions": {json.dumps(versions)},\n"keys": {{\n' + ",\n".join(lines) + "\n}}\n"
+        text = f'{{"versions": {json.dumps(versions)},\n"keys": {{\n' + ",\n".join(lines) + "\n}"
+        if (trainer, method) == (Trainer.TRL, Method.OTHER):
+            others = {
+                name: sorted(set(fields) - names_of(schemas, classes, name))
+                for _, module, name in classes
+                if module.startswith("trainer.") and name not in ("ModelConfig", "DatasetMixtureConfig")
+            }
+            rows = [f"{json.dumps(name)}: {json.dumps(lacks)}" for name, lacks in others.items()]
+            text += ',\n"not_of": {\n' + ",\n".join(rows) + "\n}"
+        text += "}\n"
         path = folder / file_of(trainer, method)
         path.write_text(text, "utf-8")
         written.append(path)

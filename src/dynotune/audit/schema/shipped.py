@@ -28,6 +28,15 @@ def shipped(trainer: Trainer, method: Method | None) -> tuple[dict[str, Key], di
     return keys, content["versions"]
 
 
+@functools.cache
+def shipped_classes(trainer: Trainer, method: Method | None) -> dict[str, frozenset[str]]:
+    """Names of keys by class, of a table that has those of several; empty where there is none."""
+    table = files("dynotune.audit.schema").joinpath("tables", file_of(trainer, method))
+    content: dict[str, Any] = json.loads(table.read_text("utf-8")) if table.is_file() else {}
+    every = frozenset(content.get("keys", ()))
+    return {name: every - frozenset(others) for name, others in content.get("not_of", {}).items()}
+
+
 def _key(name: str, type_: str, default: Any = None, *rest: Any) -> Key:
     required, deprecated = (*rest, False, "")[:2]
     value = Unknown("its default is computed") if default == COMPUTED else default

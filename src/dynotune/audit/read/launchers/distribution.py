@@ -1,11 +1,12 @@
 """Processes, sharding and precision that a launcher gives a job: torchrun's flags, accelerate's and DeepSpeed's files."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from dynotune.audit.facts.config import ConfigFile
-from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.setting import Known, Setting, Unknown
 from dynotune.audit.place import Place
@@ -28,6 +29,9 @@ def distribution(job: Job, launch: Launch, configs: Mapping[str, ConfigFile]) ->
         if config is not None and config.kind == "accelerate":
             found |= accelerate_settings(config)
     found |= _of_flags(launch)
+    shown = _shown(launch) if launch.program in _ONE_EACH and not launch.launcher else None
+    if shown is not None and "num_processes" not in found:
+        found["num_processes"] = shown
     if "num_processes" not in found and not launch.launcher and launch.program.endswith(".py"):
         found["num_processes"] = Setting("num_processes", 1, launch.place, Known.DEFAULT)
     found |= deepspeed_settings(job, found, configs)
@@ -36,8 +40,24 @@ def distribution(job: Job, launch: Launch, configs: Mapping[str, ConfigFile]) ->
         sharded = job.get("fsdp") not in (None, "", [], False)
         kind = "FSDP" if sharded else "MULTI_GPU" if count.value > 1 else "NO"
         found["distributed_type"] = replace(count, name="distributed_type", value=kind, known=Known.FOLLOWED)
+    own = job.setting("mixed_precision")
+    if job.trainer is Trainer.TORCH and own is not None and own.value is not None:
+        found.pop("mixed_precision", None)  # what a script gives `Accelerator(...)` wins over the launcher's
     files = tuple(dict.fromkeys((*job.files, *launch.configs)))
     return replace(job, settings={**job.settings, **found}, files=files)
+
+
+_ONE_EACH = frozenset({"llamafactory-cli train", "axolotl train"})
+"""Commands that start a process for each GPU that they see."""
+
+
+def _shown(launch: Launch) -> Setting | None:
+    """How many GPUs `CUDA_VISIBLE_DEVICES` shows the command; None: it does not tell."""
+    shown = launch.variables.get("CUDA_VISIBLE_DEVICES")
+    text = str(shown.value) if shown is not None and shown.is_known else ""
+    if shown is None or not re.fullmatch(r"\d+(,\d+)*", text):
+        return None
+    return replace(shown, name="num_processes", value=text.count(",") + 1, known=Known.FOLLOWED)
 
 
 def distribution_of_config(job: Job, configs: Mapping[str, ConfigFile]) -> Job:

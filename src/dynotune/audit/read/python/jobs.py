@@ -172,7 +172,7 @@ def _job(
 ) -> Job:
     """said: keys of the arguments' class, which are judged. beside: settings from elsewhere, which are not."""
     said = [one for one in said if one.name not in ("**", "*")]
-    keys = schemas.keys(*who)
+    keys = schemas.keys(*who, held.name.rpartition(".")[2] if isinstance(held, Made) else "")
     given = [
         Given(
             one.given_as,
