@@ -29,7 +29,8 @@ def test_arguments_that_a_trainer_itself_took_once(tmp_path: Path) -> None:
         {"t.py": CALL.format("processing_class=tok, formatting_func=shown, peft_config=lora")},
         {"t.py": CALL.format("tokenizer=tok, max_seq_length=1024"), "requirements.txt": "trl==0.11.4\n"},
         {"t.py": CALL.format("tokenizer=tok").replace("from trl import SFTConfig, SFTTrainer", "from trl import SFTConfig")
-            .replace("trainer =", "from trl import SFTTrainer as T\nclass SFTTrainer(T):\n    pass\ntrainer =")},
+            .replace("trainer =", "from trl import SFTTrainer as T\n"
+            "class SFTTrainer(T):\n    def __init__(self, **k):\n        ...\ntrainer =")},
         {"t.py": "import unsloth\n" + CALL.format("tokenizer=tok, max_seq_length=1024")},
     ],
 )  # fmt: skip

@@ -17,6 +17,23 @@ NEEDS: tuple[tuple[str, str, str, str, str], ...] = (
 )
 """Of a release: what it wants of another package."""
 
+NEED_LATER: tuple[tuple[str, str, str, str, str], ...] = (
+    ("torch", "2.3", "numpy", "2.0", "it is built against NumPy 1 and cannot hand arrays over"),
+    ("accelerate", "0.26", "transformers", "4.46", "its Trainer refuses to start"),
+    ("accelerate", "1.1", "transformers", "5.0", "its Trainer refuses to start"),
+    ("transformers", "4.56.2", "trl", "1.0", "TRL's metadata asks for a later one"),
+    ("accelerate", "1.4", "trl", "1.0", "TRL's metadata asks for a later one"),
+    ("transformers", "5.0", "huggingface-hub", "1.0", "transformers 4 wants it below 1.0"),
+)
+"""Releases before one, with another package from a release on: they do not work, or cannot be installed, together."""
+
+TOKENIZERS: tuple[tuple[str, str, str], ...] = (
+    ("4.40", "0.19", "0.20"),
+    ("4.45", "0.20", "0.21"),
+    ("4.47", "0.21", "0.22"),
+)
+"""transformers from a release on (the last that fits counts, below 4.48) wants tokenizers from one to below another."""
+
 BREAKS: tuple[tuple[str, str, str, str, str], ...] = (
     ("trl", "0.12", "transformers", "4.46", "`DPOTrainer.get_batch_samples` stands in the way of the Trainer's own"),
     ("trl", "0.13", "transformers", "4.47", "`DPOTrainer.log` takes one argument less than the Trainer gives it"),
@@ -52,8 +69,59 @@ def check(project: Project, _: Project) -> Iterator[Said]:
                         ),
                         also=(one.place,),
                     )
+    yield from _too_old(pinned)
+    yield from _of_torch(pinned)
     prefers = any(job.method is Method.DPO for job in project.jobs)
     yield from _broken(pinned, (*STOPS, *(BREAKS if prefers else ())))
+
+
+def _too_old(pinned: Sequence[Asked]) -> Iterator[Said]:
+    said = set()
+    for package, before, other, since, why in NEED_LATER:
+        for one in pinned:
+            for beside in pinned:
+                if (one.name, beside.name) != (package, other) or one.place.file != beside.place.file or one in said:
+                    continue
+                if _numbers(one.version) < _numbers(before) and _numbers(beside.version) >= _numbers(since):
+                    said.add(one)
+                    yield _together(one, beside, f"{why} ({package} from {before} on would do)")
+    for one in pinned:
+        for beside in pinned:
+            if (one.name, beside.name) != ("tokenizers", "transformers") or one.place.file != beside.place.file:
+                continue
+            wants = [(low, high) for since, low, high in TOKENIZERS if _numbers(since) <= _numbers(beside.version)]
+            low, high = wants[-1] if wants else ("", "")
+            if (
+                wants
+                and _numbers(beside.version) < (4, 48)
+                and not _numbers(low) <= _numbers(one.version) < _numbers(high)
+            ):
+                yield _together(one, beside, f"it wants tokenizers from {low} to below {high}")
+
+
+def _of_torch(pinned: Sequence[Asked]) -> Iterator[Said]:
+    """torchvision and torchaudio are built for one release of PyTorch each."""
+    for one in pinned:
+        for beside in pinned:
+            if one.name not in ("torchvision", "torchaudio") or beside.name != "torch":
+                continue
+            there, torch = _filled(_numbers(one.version), 2), _filled(_numbers(beside.version), 2)
+            if one.place.file != beside.place.file or torch[0] != 2 or torch[1] > 9:
+                continue
+            wanted = (0, torch[1] + 15) if one.name == "torchvision" else torch
+            if there != wanted:
+                yield _together(one, beside, f"{one.name} {wanted[0]}.{wanted[1]} is the one that is built for it")
+
+
+def _together(one: Asked, beside: Asked, why: str) -> Finding:
+    return Finding(
+        f"{one.name} {one.version} does not go with {beside.name} {beside.version}: {why}.",
+        place=one.place,
+        evidence=Evidence(Level.TEXT, {one.name: one.version, beside.name: beside.version}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(Risk.OPERATIONAL, "Ask for releases that go together.", effort=Effort.MINUTES),
+        also=(beside.place,),
+    )
 
 
 def _broken(pinned: Sequence[Asked], table: Sequence[tuple[str, str, str, str, str]]) -> Iterator[Said]:

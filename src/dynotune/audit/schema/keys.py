@@ -88,7 +88,12 @@ class Keys:
     def _before(self, moved: Moved) -> bool:
         """Whether the version that the project asks for, else the one that was read, is older than the change."""
         version = self.pinned.get(moved.package) or self.versions.get(moved.package, "")
-        try:
-            return bool(version) and Version(version.partition(" ")[0]) < Version(moved.since)
-        except InvalidVersion:
-            return False
+        return bool(version) and earlier(version, moved.since)
+
+
+def earlier(version: str, than: str) -> bool:
+    """False where one of them is no version."""
+    try:
+        return Version(version.partition(" ")[0]) < Version(than)
+    except InvalidVersion:
+        return False

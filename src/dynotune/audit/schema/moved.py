@@ -76,6 +76,15 @@ TRL: Mapping[str, Moved] = {
     ),
 }
 
+TRANSFORMERS_CALLS: Mapping[str, Moved] = {"tokenizer": Moved(_T, "5.0", "processing_class")}
+"""Arguments of `Trainer` itself."""
+
+LATER_CALLS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "trl": {"processing_class": ("0.12", "tokenizer")},
+    "transformers": {"processing_class": ("4.46", "tokenizer")},
+}
+"""Arguments of trainers that came with a release, and what they were called before."""
+
 TRAINER_CALLS: Mapping[str, Moved] = {
     "tokenizer": Moved(_TRL, "1.16", "processing_class"),
     **{

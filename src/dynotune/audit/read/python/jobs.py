@@ -24,11 +24,13 @@ from dynotune.audit.read.python.recognised import (
     TRAINERS,
     Whose,
     class_name,
+    taken_as,
     whose,
 )
 from dynotune.audit.read.python.value import Made, Value, plain, setting
 from dynotune.audit.schema import Keys, Schemas
-from dynotune.audit.schema.moved import TRAINER_CALLS
+from dynotune.audit.schema.keys import earlier
+from dynotune.audit.schema.moved import LATER_CALLS, TRAINER_CALLS, TRANSFORMERS_CALLS
 
 
 def jobs_of(
@@ -124,7 +126,7 @@ def _of_trainer(
     beside += of_dataset(data) if data is not None else []
     home = held.place if isinstance(held, Made) else call.place
     job = _job(said, beside, who, home, module, schemas, held)
-    given = [*job.given, *_of_the_call(call, who, schemas.keys(*who))]
+    given = [*job.given, *_of_the_call(call, who, taken_as(evaluator.fresh(), site), schemas.keys(*who))]
     job = replace(job, given=given, makes_rows=data is not None and data.changed)
     settings = dict(job.settings)
     if "use_peft" not in settings and (peft is None or peft.value is None) and _model_is_known(model):
@@ -134,16 +136,29 @@ def _of_trainer(
     return replace(job, settings=settings)
 
 
-def _of_the_call(call: Made, who: Whose, keys: Keys) -> Iterator[GivenKey]:
-    """Arguments of the trainer itself that its version no longer takes; a subclass of the project's may take any."""
-    if who[0] is not Trainer.TRL or call.name not in ("trl.SFTTrainer", "trl.DPOTrainer"):
+def _of_the_call(call: Made, who: Whose, base: str, keys: Keys) -> Iterator[GivenKey]:
+    """Arguments of the trainer itself that its version no longer takes, or does not take yet. base: the library's class;
+    a subclass of the project's with an `__init__` of its own may take any."""
+    package, _, last = base.partition(".")
+    if who[0] not in (Trainer.TRL, Trainer.TRANSFORMERS):
+        return  # Unsloth takes what its own version of the class does
+    if base in ("trl.SFTTrainer", "trl.DPOTrainer"):
+        moved = TRAINER_CALLS
+    elif package == "transformers" and last.rpartition(".")[2] in ("Trainer", "Seq2SeqTrainer"):
+        moved = TRANSFORMERS_CALLS
+    else:
         return
-    taken = replace(keys, keys={}, moved=TRAINER_CALLS, own=frozenset())
+    taken = replace(keys, keys={}, moved=moved, own=frozenset())
     for name, value in call.arguments.items():
         verdict = taken.fate(name)
+        place = replace(value.place or call.place, key=name)
         if verdict.fate in (Fate.RENAMED, Fate.REMOVED):
-            place = replace(value.place or call.place, key=name)
             yield GivenKey(name, plain(value.value), place, verdict.fate, verdict.why, verdict.instead)
+        since, before = LATER_CALLS[package].get(name, ("", ""))
+        asked = keys.pinned.get(package) or keys.versions.get(package, "")
+        if since and asked and before not in call.arguments and earlier(asked, since):
+            why = f"`{last.rpartition('.')[2]}` takes it from {package} {since} on, and calls it `{before}` in {asked}"
+            yield GivenKey(name, plain(value.value), place, Fate.RENAMED, why, before)
 
 
 def _model_is_known(model: Value | None) -> bool:

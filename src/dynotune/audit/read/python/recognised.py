@@ -109,6 +109,25 @@ def class_name(evaluator: Evaluator, site: Site) -> str:
     return ""
 
 
+def taken_as(evaluator: Evaluator, site: Site) -> str:
+    """The library's class whose arguments a call takes: itself, or of a subclass in the project that has no `__init__` of
+    its own; else empty."""
+    dotted = evaluator.module.dotted(site.node.func)
+    scope = None
+    if dotted:
+        found = evaluator.class_elsewhere(dotted)
+        if found is None:
+            return dotted
+        scope = found[1]
+    elif isinstance(site.node.func, ast.Name):
+        bound = evaluator.module.bound(site.node.func.id, site.scope)
+        nodes = [one.node for one in bound if one.kind == "class" and one.node is not None]
+        scope = evaluator.module.scopes[nodes[-1]] if nodes else None
+    if scope is None or "__init__" in scope.bindings:
+        return ""
+    return class_name(evaluator, site)
+
+
 def whose(name: str, table: Mapping[str, Whose], *, unsloth: bool = False) -> Whose | None:
     """Of a qualified class name. unsloth: the script patches these classes by importing it."""
     package, _, _ = name.partition(".")

@@ -1,0 +1,62 @@
+"""Promise: versions that a project asks for are held against each other and against the arguments that its calls give."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.audit.made_up import audited
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("torch==2.1.2\nnumpy==2.1.0\n", True),
+        ("torch==2.3.1\nnumpy==2.1.0\n", False),
+        ("torch==2.1.2\nnumpy==1.26.4\n", False),
+        ("transformers==4.50.0\naccelerate==0.20.3\n", True),
+        ("transformers==4.50.0\naccelerate==0.34.2\n", False),
+        ("transformers==5.2.0\npeft==0.13.2\n", True),
+        ("transformers==4.46.0\npeft==0.13.2\n", False),
+        ("transformers==4.44.2\ntokenizers==0.21.0\n", True),
+        ("transformers==4.44.2\ntokenizers==0.19.1\n", False),
+        ("transformers==4.46.3\nhuggingface_hub==1.2.0\n", True),
+        ("torch==2.5.1\ntorchvision==0.19.1\n", True),
+        ("torch==2.5.1\ntorchvision==0.20.1\ntorchaudio==2.5.1\n", False),
+        ("torch==2.5.1\ntorchaudio==2.4.0\n", True),
+        ("torch==2.11.0\ntorchvision==0.26.0\n", False),
+        ("torch==2.1.2\nnumpy>=1.26\n", False),
+    ],
+)
+def test_pairs_of_pins(tmp_path: Path, asked: str, found: bool) -> None:
+    findings = audited(tmp_path, {"requirements.txt": asked, "a.py": "import torch\n"}, select=("ENV007",)).findings
+    assert bool(findings) is found
+
+
+TRL = (
+    "from trl import SFTConfig, SFTTrainer\nclass Mine(SFTTrainer):\n    def %s(self, *args, **more):\n        ...\n"
+    "def made(tok):\n    return Mine(model='a/b', args=SFTConfig(output_dir='o'), train_dataset=d, %s=tok)\n"
+)
+HF = (
+    "from transformers import Trainer, TrainingArguments\n"
+    "Trainer(model=m, args=TrainingArguments(output_dir='o'), train_dataset=d, %s=tok)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "found"),
+    [
+        (TRL % ("log", "tokenizer"), "", True),
+        (TRL % ("log", "processing_class"), "", False),
+        (TRL % ("__init__", "tokenizer"), "", False),
+        (HF % "tokenizer", "", True),
+        (HF % "tokenizer", "transformers==4.44.0\n", False),
+        (HF % "processing_class", "transformers==4.44.0\n", True),
+        (HF % "processing_class", "transformers==5.2.0\n", False),
+        (TRL % ("log", "processing_class"), "trl==0.11.4\ntransformers==4.45.2\n", True),
+        (TRL % ("log", "tokenizer"), "trl==0.11.4\ntransformers==4.45.2\n", False),
+    ],
+)
+def test_arguments_that_a_release_does_not_take(tmp_path: Path, text: str, asked: str, found: bool) -> None:
+    files = {"train.py": text, **({"requirements.txt": asked} if asked else {})}
+    findings = audited(tmp_path, files, select=("CFG001", "CFG002", "CFG003")).findings
+    assert [one.place.file for one in findings] == (["train.py"] if found else [])
