@@ -60,6 +60,41 @@ TRAINS = (
     "args = TrainingArguments(output_dir='o', group_by_length=%s)\n"
     "Trainer(model=model, args=args, train_dataset=data.map(encode)).train()\n"
 )
+SPAWNS = (
+    "import torch.multiprocessing as mp\nfrom work import worker\n\nif __name__ == '__main__':\n"
+    "    mp.spawn(worker, nprocs=4)\n"
+)
+WORK = "from ranks import WORLD\n\n\ndef worker(rank):\n    print(WORLD)\n"
+COUNTS = "import os\nWORLD = int(os.environ.get('WORLD_SIZE', 1))\n"
+COUNTS_LATER = "import os\n\n\ndef world():\n    return int(os.environ.get('WORLD_SIZE', 1))\n\n\nWORLD = world\n"
+STEPS = (
+    "import torch\nfrom torch.utils.data import DataLoader\nfrom rows import Rows\nmodel.cuda()\n"
+    "loader = DataLoader(%s)\nopt = torch.optim.AdamW(model.parameters(), lr=1e-4%s)\nfor batch in loader:\n"
+    "    loss = model(batch.cuda()).loss\n    loss.backward()\n    opt.step()\n    opt.zero_grad()\n"
+)
+IN_MEMORY = "class Rows:\n    def __getitem__(self, at):\n        return %s\n"
+TWO = (
+    "import torch\nfrom transformers import AutoModelForCausalLM\n"
+    "student = AutoModelForCausalLM.from_pretrained('gpt2').to('cuda')\n"
+    "teacher = AutoModelForCausalLM.from_pretrained('gpt2-xl').eval()%s\nopt = "
+    "torch.optim.SGD(student.parameters(), lr=1e-3)\n"
+    "for batch in loader:\n    with torch.no_grad():\n        t = teacher(batch.to(%s)).logits.to('cuda')\n"
+    "    loss = distance(student(batch.to('cuda')).logits, t)\n    loss.backward()\n    opt.step()\n    opt.zero_grad()\n"
+)
+PRECISE = LOOP.replace(
+    "a = p.parse_args()", "p.add_argument('--mixed_precision', default=%s)\na = p.parse_args()"
+).replace("Accelerator(", "Accelerator(mixed_precision=a.mixed_precision, ")
+BF16 = "distributed_type: MULTI_GPU\ncompute_environment: LOCAL_MACHINE\nnum_processes: 2\nmixed_precision: %s\n"
+GOES = "accelerate launch --config_file acc.yaml t.py --lr 1e-5%s\n"
+SPEED = (
+    "import time\nfrom transformers import TrainerCallback\n\n\nclass Speed(TrainerCallback):\n"
+    "    def on_log(self, args, state, control, **kw):\n        pairs = state.global_step * args.train_batch_size\n"
+    "        tokens = pairs * 2 * %s\n        print(f'{tokens / (time.time() - self.t):.0f} tokens/s')\n"
+)
+SCHEDULED = (
+    "from transformers import TrainingArguments\nargs = TrainingArguments(\n    output_dir='o',\n    # %s\n"
+    "    lr_scheduler_type='%s',\n)\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +165,33 @@ TRAINS = (
         ("PAD005", {"t.py": TRAINS % False, "rows.py": BY_HAND % "max(map(len, row))"}, False),
         ("PAD004", {"t.py": TRAINS % True, "rows.py": BY_HAND % "C.MAX_LEN", "cfg.py": "MAX_LEN = 4096\n"}, True),
         ("PAD004", {"t.py": TRAINS % False, "rows.py": BY_HAND % "C.MAX_LEN", "cfg.py": "MAX_LEN = 4096\n"}, False),
+        ("DST051", {"t.py": SPAWNS, "work.py": WORK, "ranks.py": COUNTS}, True),
+        ("DST051", {"t.py": SPAWNS, "work.py": WORK, "ranks.py": COUNTS_LATER}, False),
+        ("OPT001", {"t.py": STEPS % ("rows", ", foreach=False")}, True),
+        ("OPT001", {"t.py": STEPS % ("rows", ", foreach=False, fused=True")}, False),
+        ("OPT001", {"t.py": STEPS % ("rows", ", foreach=True")}, False),
+        ("HST051", {"t.py": STEPS % ("Rows(), num_workers=16", ""), "rows.py": IN_MEMORY % "self.ids[at]"}, True),
+        ("HST051", {"t.py": STEPS % ("Rows(), num_workers=16", ""), "rows.py": IN_MEMORY % "read(at)"}, False),
+        ("HST051", {"t.py": STEPS % ("Rows(), num_workers=2", ""), "rows.py": IN_MEMORY % "self.ids[at]"}, False),
+        ("HST004", {"t.py": TWO % ("", "teacher.device")}, True),
+        ("HST004", {"t.py": TWO % (".cuda()", "teacher.device")}, False),
+        ("HST004", {"t.py": TWO % ("\nteacher.to('cuda')", "teacher.device")}, False),
+        ("HST004", {"t.py": TWO % ("", "'cuda'")}, False),  # it stops at once
+        ("PRC002", {"t.py": PRECISE % "'no'", "acc.yaml": BF16 % "bf16", "r.sh": GOES % ""}, True),
+        ("PRC002", {"t.py": PRECISE % "'no'", "acc.yaml": BF16 % "'no'", "r.sh": GOES % ""}, False),
+        ("PRC002", {"t.py": PRECISE % "None", "acc.yaml": BF16 % "bf16", "r.sh": GOES % ""}, False),
+        (
+            "PRC002",
+            {"t.py": PRECISE % "'no'", "acc.yaml": BF16 % "bf16", "r.sh": GOES % " --mixed_precision bf16"},
+            False,
+        ),
+        ("MSR001", {"speed.py": SPEED % "args.max_length"}, True),
+        ("MSR001", {"speed.py": SPEED % "self.mean_length"}, False),
+        ("CFG011", {"t.py": SCHEDULED % ("cosine down to a tenth of the peak", "cosine")}, True),
+        ("CFG011", {"t.py": SCHEDULED % ("decays to 10% of the peak", "linear")}, True),
+        ("CFG011", {"t.py": SCHEDULED % ("cosine down to a tenth of the peak", "cosine_with_min_lr")}, False),
+        ("CFG011", {"t.py": SCHEDULED % ("cosine, down to zero", "cosine")}, False),
+        ("CFG011", {"t.py": SCHEDULED % ("not down to a tenth of the peak", "cosine")}, False),
     ],
 )
 def test_what_another_file_says_decides(code: str, files: dict[str, str], found: bool, tmp_path: Path) -> None:

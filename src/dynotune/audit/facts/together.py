@@ -20,6 +20,11 @@ def imported(script: Script, project: Project) -> Sequence[Script]:
     return [one for one in project.scripts if one.file != script.file and imports_from(script, one)]
 
 
+def reached(script: Script, project: Project) -> Sequence[Script]:
+    """The script and all that is loaded with it, however far."""
+    return _closure([script], imports_from, project)
+
+
 def connected(script: Script, project: Project) -> Sequence[Script]:
     """The program that a script is a part of: it, whatever imports it, however far, and whatever these import. Two programs
     that share a module are not one."""

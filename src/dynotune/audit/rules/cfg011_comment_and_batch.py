@@ -57,6 +57,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         yield from wrong
         yield from _of_zero(job, project, text, Place(file, line))
         yield from _of_the_loss(job, file, line, text)
+        yield from _of_the_end(job, file, line, text)
         yield from _of_isolation(job, file, line, text)
         setting = job.setting("attn_implementation")
         if (
@@ -166,6 +167,37 @@ def _of_the_loss(job: Job, file: str, line: int, text: str) -> Iterator[Said]:
                 ),
                 also=(Place(file, line),),
             )
+
+
+_ENDS_AT = re.compile(
+    r"\b(?:down|decay\w*|anneal\w*|fall\w*|end\w*)\s+(?:\w+\s+)?(?:to|at)\s+(a\s+(?:tenth|fifth|quarter|third|half)|1?\d\s?%|0?\.\d+|1/\d+"
+    r"|\d(?:\.\d+)?e-\d+)",
+    re.IGNORECASE,
+)
+
+
+def _of_the_end(job: Job, file: str, line: int, text: str) -> Iterator[Said]:
+    """The comment at the schedule names a rate that it ends at, and the schedule ends at zero."""
+    key, found = job.setting("lr_scheduler_type"), _ENDS_AT.search(text[:300])
+    if key is None or found is None or key.value not in ("cosine", "linear") or key.place.file != file:
+        return
+    if job.get("lr_scheduler_kwargs") or not -1 <= key.place.line - line <= 2 or _NOT.search(text):
+        return
+    yield Finding(
+        f"The comment has the learning rate end at {found[1]}, and `{job.called('lr_scheduler_type')}: "
+        f"{key.value}` goes down"
+        " to zero.",
+        place=key.place,
+        evidence=Evidence(Level.RESOLVED, {"comment": text, "lr_scheduler_type": key.value}),
+        stake=Stake(AtStake.CLARITY),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            "Set `lr_scheduler_type: cosine_with_min_lr` and `lr_scheduler_kwargs: {min_lr_rate: 0.1}`, or mend "
+            "the comment.",
+            accuracy="The last updates are larger.",
+        ),
+        also=(Place(file, line),),
+    )
 
 
 def _of_isolation(job: Job, file: str, line: int, text: str) -> Iterator[Said]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import place_of
-from dynotune.audit.facts.together import code, connected, imported
+from dynotune.audit.facts.together import code, connected, imported, reached
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.read.launchers.slurm import directives
@@ -221,14 +221,14 @@ def _read_by_the_parent(script: Script, project: Project) -> Iterator[Said]:
     spawns = [call for call in script.calls if call.name in _SPAWNS]
     if not spawns:
         return
-    for one in (script, *imported(script, project)):
+    for one in reached(script, project):
         for call in one.calls:
             name = call.arguments.get("0") if call.name in ("os.environ.get", "os.getenv") else None
             if name is None or name.value != "WORLD_SIZE" or "1" not in call.arguments:
                 continue
             if any(around.kind in ("function", "main") for around in call.around):
                 continue  # it may run in the workers
-            where = "this file" if one is script else f"`{script.file}`, which imports it,"
+            where = "this file" if one is script else f"`{script.file}`, which loads it,"
             yield Finding(
                 f"`WORLD_SIZE` is read when the file is loaded, and {where} starts its workers itself"
                 f" (`{spawns[0].name.rpartition('.')[2]}`): there is no such variable yet, and the default is taken.",

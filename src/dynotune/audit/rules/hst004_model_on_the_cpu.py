@@ -23,6 +23,43 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _trains(script, project)
     yield from _generates(script)
     yield from _sent_there(script, project)
+    yield from _second(script)
+
+
+def _second(script: Script) -> Iterator[Said]:
+    """A model beside the trained one (teacher, reference) that nothing moves, where the loop sends "
+    "batches to wherever it is."""
+    placed = {"device_map", "quantization_config", "load_in_4bit", "load_in_8bit", "**", "device"}
+    source = code(script)
+    if not any(loops(script)) or re.search(r"set_default_device|with torch\.device|dispatch_model", source):
+        return
+    loaded = {
+        name: call
+        for call in script.calls
+        if call.name.startswith("transformers.") and call.name.endswith("from_pretrained")
+        if re.search(r"Model|LM\b|ForSequence", call.name) and (name := _name_of(script, call))
+    }
+    moved = {name for name, call in loaded.items() if _is_moved_at_once(script, call) or _is_moved({name}, source)}
+    for name, call in loaded.items():
+        sent = re.search(rf"\.to\([^()\n]*\b{name}\.device\b", source)
+        if sent is None or placed & set(call.arguments) or _is_moved_at_once(script, call) or not moved - {name}:
+            continue
+        if _is_moved({name}, re.sub(rf"[^\n]*\b{name}\.device\b[^\n]*", "", source)):
+            continue
+        line = source[: sent.start()].count("\n") + 1
+        yield Finding(
+            f"`{name}` is loaded to the CPU and nothing moves it; the loop sends its batches to"
+            f" `{name}.device`, so that it runs there without a word, beside the GPU that trains.",
+            place=call.place,
+            evidence=Evidence(Level.TEXT, {"loaded by": call.name, "moved by": None}),
+            stake=Stake(AtStake.TIME, 0.8, 0.99, "a GPU multiplies matrices tens of times faster than a host's cores"),
+            remedy=Remedy(
+                Risk.NUMERIC,
+                f"Move it as the other one is moved: `{name}.to(device)`, or `device_map`.",
+                measure="dynotune profile -- python train.py",
+            ),
+            also=(Place(script.file, line),),
+        )
 
 
 _GPU = re.compile(r"gres=gpu|--gpus|CUDA_VISIBLE_DEVICES|\bcuda\b|\bGPUs?\b|\b[AHBL]\d{2,3}\b|\bRTX\b|mixed_precision")
@@ -49,6 +86,13 @@ def _sent_there(script: Script, project: Project) -> Iterator[Said]:
             stake=Stake(AtStake.TIME, 0.8, 0.99, "a GPU multiplies matrices tens of times faster than a host's cores"),
             remedy=Remedy(Risk.NUMERIC, "Train on `cuda`.", measure="dynotune profile -- python train.py"),
         )
+
+
+def _name_of(script: Script, call: Call) -> str:
+    """The variable that the model goes to, also through `.eval()` and the like behind it."""
+    before = script.source.split("\n")[call.place.line - 1][: call.place.column - 1]
+    found = re.fullmatch(r"\s*(\w+)\s*=\s*", before)
+    return call.result or (found[1] if found is not None else "")
 
 
 def _generates(script: Script) -> Iterator[Said]:
@@ -93,7 +137,7 @@ def _is_moved(names: set[str], source: str) -> bool:
 def _is_moved_at_once(script: Script, call: Call) -> bool:
     """`from_pretrained(...).cuda()`."""
     behind = "\n".join(script.source.split("\n")[call.place.end_line - 1 :][:3])[call.place.end_column - 1 :]
-    return bool(re.match(r"\s*\.(to|cuda|half|bfloat16|eval\(\)\.(to|cuda))\b", behind))
+    return bool(re.match(r"\s*(\.(eval|train|float)\(\))*\.(to|cuda|half|bfloat16)\b", behind))
 
 
 def _trains(script: Script, project: Project) -> Iterator[Said]:

@@ -42,8 +42,9 @@ def _in_memory(script: Script, project: Project) -> Iterator[Finding]:
         workers, collate = call.arguments.get("num_workers"), call.arguments.get("collate_fn")
         if workers is None or collate is not None or not isinstance(workers.value, int) or workers.value < MANY:
             continue
-        first = re.match(r"[\w.]*DataLoader\(\s*(?:dataset\s*=\s*)?(\w+)", text_at(script, call.place))
-        made = next((one.name for one in script.calls if first and one.result == first[1]), "")
+        first = re.match(r"[\w.]*DataLoader\(\s*(?:dataset\s*=\s*)?([\w.]+)(\()?", text_at(script, call.place))
+        made = first[1] if first and first[2] else ""  # made in the call itself
+        made = made or next((one.name for one in script.calls if first and one.result == first[1]), "")
         if made.endswith("TensorDataset") or _hands_over(made.rpartition(".")[2], (script, *imported(script, project))):
             yield Finding(
                 f"{workers.value} loader workers for rows that lie in memory as they are needed: they do nothing but copy"

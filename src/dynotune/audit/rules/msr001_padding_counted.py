@@ -21,6 +21,7 @@ _RECTANGLE = re.compile(r"\.(new_)?(full|zeros|ones)\(\(?\[?len\(\w+\),")
 _WHOLE = re.compile(
     r"(?:input_ids|\bids|tokens)(\"\]|'\])?\.(numel\(\)|nelement\(\)|size\(0\)\s*\*|shape\[0\]\s*\*)|"
     r"\blen\([^()]*\)\s*\*\s*[\w.]*(max_?(seq_?)?len(gth)?)\b|"
+    r"\b\w*(pairs|rows|examples|samples|batch\w*|steps)\b\s*\*\s*(\d+\s*\*\s*)?[\w.]*\bmax_(seq_)?len(gth)?\b|"
     r"(batch_size|bsz|\bbs\b)\w*\s*\*\s*[\w.]*(max_(seq_)?len(gth)?|seq_?len(gth)?|block_size|cutoff_len)\b",
     re.IGNORECASE,
 )

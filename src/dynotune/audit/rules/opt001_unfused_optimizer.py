@@ -99,7 +99,7 @@ def _optimizers(script: Script) -> Iterator[Call]:
     for call in script.calls:
         if call.name in named or (call.name and call.name in chosen):
             told = {"fused", "foreach", "capturable", "differentiable", "**"} & set(call.arguments)
-            if not told:
+            if not told or (told == {"foreach"} and call.arguments["foreach"].value is False):
                 yield call
 
 
@@ -108,16 +108,20 @@ def _within(call: Call) -> str:
 
 
 def _finding(call: Call) -> Finding:
+    one_by_one = "foreach" in call.arguments
     return Finding(
-        f"`{call.name.removeprefix('torch.')}` without `fused=True` launches several kernels for each group of weights;"
+        f"`{call.name.removeprefix('torch.')}` with `foreach=False` launches several kernels for each weight, one after the"
+        " other; the fused one computes the same in one, and needs no more memory."
+        if one_by_one
+        else f"`{call.name.removeprefix('torch.')}` without `fused=True` launches several kernels for each group of weights;"
         " the fused one computes the same in one.",
         place=call.place,
         evidence=Evidence(Level.TEXT, {"optimizer": call.name, "fused": False}),
         stake=Stake(AtStake.TIME, 0.0, 0.03, "full training of a 0.5B to 7B model"),
         remedy=Remedy(
             Risk.SAFE,
-            "Pass `fused=True`.",
-            (Change(Edit.SET, call.place, "fused", True),),
+            "Pass `fused=True`" + (" instead of `foreach=False`." if one_by_one else "."),
+            () if one_by_one else (Change(Edit.SET, call.place, "fused", True),),
             measure="dynotune profile -- python train.py",
         ),
     )
@@ -134,7 +138,8 @@ RULE = Rule(
         what="PyTorch's AdamW can update all weights in one kernel a dtype (`fused`), or by several kernels over groups.",
         why="The update moves every weight, gradient and state through memory; unfused it moves them several times.",
         detected="E1: the resolved `optim`. E0: a call of `torch.optim` (by its name, or through `getattr`) that a loop of"
-        " one's own, a `configure_optimizers` or a trainer's `optimizers=` gets, in any file of the program. With a profile"
+        " one's own, a `configure_optimizers` or a trainer's `optimizers=` gets, in any file of the program, without a word"
+        " of how it runs or with `foreach=False`. With a profile"
         " (E3), by the number of kernels of the update.",
         proven="`dynotune profile --config sft.yaml` names the optimizer's share of the step.",
         deliberate=("A parameter on the CPU or of another type than floating point, which the fused kernel refuses.",),

@@ -7,6 +7,7 @@ from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 ARGUMENTS = (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.UNSLOTH, Trainer.AXOLOTL, Trainer.LLAMA_FACTORY)
@@ -57,6 +58,37 @@ def _parsed_and_dropped(job: Job, project: Project) -> Iterator[Said]:
         return
 
 
+def _replaced(job: Job, project: Project) -> Iterator[Said]:
+    """accelerate's file asks for a precision, and what the script gives `Accelerator` replaces it by none."""
+    own = job.setting("mixed_precision")
+    if own is None or own.value != "no" or own.others or not own.place.file.endswith((".py", ".ipynb")):
+        return
+    for config in project.configs:
+        asked = config.values.get("mixed_precision")
+        if config.kind != "accelerate" or config.file not in job.files or asked not in ("bf16", "fp16", "fp8"):
+            continue
+        near = [one for one in project.scripts if one.file in job.files]
+        if any(re.search(r"autocast\(|\.bfloat16\(\)|\.half\(\)|torch\.bfloat16", code(one)) for one in near):
+            return
+        there = config.places.get("mixed_precision", Place(config.file))
+        yield Finding(
+            f'`Accelerator(mixed_precision="no")` replaces `mixed_precision: {asked}` of `{config.file}`, and no flag of the'
+            " command says otherwise: the run is float32.",
+            place=own.place,
+            evidence=Evidence(Level.RESOLVED, {"launcher": asked, "script": "no"}),
+            stake=Stake(
+                AtStake.TIME, 0.5, 0.9, "float32 products run past the matrix units, or as TF32 at half the rate"
+            ),
+            remedy=Remedy(
+                Risk.NUMERIC,
+                "Leave the argument out, or make the flag's default `None`: accelerate's file decides then.",
+                accuracy="Products round to bfloat16; the weights stay float32.",
+            ),
+            also=(there, *own.via),
+        )
+        return
+
+
 _ACCELERATE = (
     "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: 2\n"
     "mixed_precision: {}\n"
@@ -68,6 +100,7 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nbf16: t
 def check(job: Job, project: Project) -> Iterator[Said]:
     if job.trainer is Trainer.TORCH:
         yield from _parsed_and_dropped(job, project)
+        yield from _replaced(job, project)
     if job.trainer not in ARGUMENTS:
         return
     launcher = job.get("mixed_precision")
