@@ -114,6 +114,22 @@ METER = (
 )
 UPPER = "8 x %d x 3.1 it/s = 50.8k tokens/s\n"
 NOT_PACKED = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: d.jsonl\nmax_length: 2048\npacking: %s\n"
+OPTIONS = (
+    "from dataclasses import asdict, dataclass\n@dataclass\nclass Config:\n    lr: float = 1e-5\n    clip: float = 1.0\n"
+    "    size: int = 4\n%s"
+)
+READS = (
+    "from options import Config\ncfg = Config()\nfor batch in rows(cfg.size):\n    model(**batch).loss.backward()\n"
+    "    %s\n    optimizer.step()\nset_rate(cfg.lr)\n"
+)
+OWN_YAML = {"conf/small.yaml": "model: a/b\nlr: 1.0e-5\n", "conf/large.yaml": "model: a/c\nlr: 2.0e-5\n"}
+OPENS = "import sys, yaml\ncfg = yaml.safe_load(open(sys.argv[1]))\nprint(cfg['model'], cfg['lr'])\n%s"
+STAGES = {"ds/z2.json": '{"zero_optimization": {"stage": 2}}', "ds/z3.json": '{"zero_optimization": {"stage": 3}}'}
+DEEP = (
+    "from transformers import Trainer, TrainingArguments\n"
+    "Trainer(m, TrainingArguments('o', bf16=True, deepspeed='ds/z3.json'), train_dataset=d).train()\n%s"
+)
+SMALL = {"run.sh": "python train.py conf/small.yaml\n"}
 
 
 @pytest.mark.parametrize(
@@ -147,6 +163,9 @@ NOT_PACKED = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: d.jsonl\nmax_
         ("MSR004", {"bench.py": SWEEP % ""}, "bench.py"),
         ("MSR001", {"meter.py": METER, "counts.py": COUNTS % "numel()"}, "counts.py"),
         ("MSR001", {"README.md": UPPER % 2048, "sft.yaml": NOT_PACKED % "false"}, "README.md"),
+        ("CFG017", {"train.py": READS % "pass", "options.py": OPTIONS % ""}, "options.py"),
+        ("CFG010", {"train.py": OPENS % "", **OWN_YAML, **SMALL}, "conf/large.yaml"),
+        ("CFG010", {"train.py": DEEP % "", **STAGES}, "ds/z2.json"),
         ("MSR003", {"train.py": SPLIT % ("SEED = 3  # seed(s)\n", "")}, "train.py"),
     ],
 )
@@ -209,6 +228,12 @@ def test_found(tmp_path: Path, code: str, files: dict[str, str], file: str) -> N
         ("MSR001", {"meter.py": METER.replace("DataCollatorWithPadding", "Packs"), "counts.py": COUNTS % "numel()"}),
         ("MSR001", {"README.md": UPPER % 2048, "sft.yaml": NOT_PACKED % "true"}),
         ("MSR001", {"README.md": UPPER % 1024, "sft.yaml": NOT_PACKED % "false"}),
+        ("CFG017", {"train.py": READS % "clip(cfg.clip)", "options.py": OPTIONS % ""}),
+        ("CFG017", {"train.py": READS % "pass", "options.py": OPTIONS % "def rest(cfg):\n    return asdict(cfg)\n"}),
+        ("CFG017", {"train.py": "from options import Config\nprint(Config().lr)\n", "options.py": OPTIONS % ""}),
+        ("CFG010", {"train.py": OPENS % "", **OWN_YAML, "run.sh": "python train.py conf/$1.yaml\n"}),
+        ("CFG010", {"train.py": OPENS % "# or conf/large.yaml\n", **OWN_YAML, **SMALL}),
+        ("CFG010", {"train.py": DEEP % "# ds/z2.json on small machines\n", **STAGES}),
         ("MSR003", {"train.py": SPLIT % ("", ", seed=3")}),
         ("MSR003", {"train.py": SPLIT % ("from transformers import set_seed\nset_seed(1)\n", "")}),
     ],

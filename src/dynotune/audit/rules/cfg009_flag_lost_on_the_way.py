@@ -14,10 +14,8 @@ from dynotune.audit.read.launchers.accepts import Accepts, accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
 
-_WHOLE = re.compile(r"\bvars\(|\basdict\(|__dict__|\bfields\(|_get_kwargs|sys\.argv|namespace=")
-_SHOWN = re.compile(
-    r"(\bconfig\s*=\s*|print\(|dumps?\([^()\n]{0,80}|log\w*\.\w+\([^()\n]{0,80})(vars|asdict)\([\w.]*\)"
-)
+WHOLE = re.compile(r"\bvars\(|\basdict\(|__dict__|\bfields\(|_get_kwargs|sys\.argv|namespace=")
+SHOWN = re.compile(r"(\bconfig\s*=\s*|print\(|dumps?\([^()\n]{0,80}|log\w*\.\w+\([^()\n]{0,80})(vars|asdict)\([\w.]*\)")
 """What takes all flags at once; a record of them is no use."""
 
 _LAUNCHERS = frozenset({"local_rank", "deepspeed", "deepspeed_config", "config", "help"})
@@ -74,7 +72,7 @@ def _unread(script: Script, taken: Accepts, launch: Launch, project: Project) ->
     own = taken.stored if taken.parser == "argparse" else _of_plain_dataclasses(project)
     given = [name for name in given if name in own]
     sources = [code(one) for one in project.scripts] if given else []
-    if any(_WHOLE.search(_SHOWN.sub("", source)) for source in sources):
+    if any(WHOLE.search(SHOWN.sub("", source)) for source in sources):
         return
     text = "\n".join(sources)
     for name in given:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
+from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.job import Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.setting import Setting, Unknown
@@ -29,6 +30,7 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 def check(project: Project, whole: Project) -> Iterator[Said]:
     yield from _files(project)
     yield from _options(project)
+    yield from _siblings(project)
 
 
 def _options(project: Project) -> Iterator[Said]:
@@ -58,6 +60,44 @@ def _options(project: Project) -> Iterator[Said]:
                 Risk.OPERATIONAL, "Select it where it was meant to be used, or say at its head what it is kept for."
             ),
         )
+
+
+_OF_LAUNCHERS = ("accelerate", "deepspeed")
+
+
+def _siblings(project: Project) -> Iterator[Said]:
+    """Files beside one that is used, of the same kind: of a launcher, or of a script's own with the same keys."""
+    if any(_GLOBS.search(text) for text in project.texts.values()):
+        return
+    used = [one for one in project.configs if _mentioned(one.file, project)]
+    for config in project.configs:
+        if config in used or _says_what_for(config.file, config.comments):
+            continue
+        folder, keys = PurePosixPath(config.file).parent, {str(key) for key in config.values}
+        for other in used:
+            alike = len(keys & {str(key) for key in other.values}) >= max(2, 0.7 * len(keys))
+            same = config.kind == other.kind and PurePosixPath(other.file).parent == folder
+            if same and (
+                config.kind in _OF_LAUNCHERS or (config.kind == "unknown" and alike and _started(other, project))
+            ):
+                yield Finding(
+                    f"No command, script or configuration of this project names `{config.file}`; `{other.file}` is used.",
+                    place=Place(config.file),
+                    evidence=Evidence(Level.TEXT, {"unused": config.file, "used": other.file}),
+                    stake=Stake(AtStake.CLARITY),
+                    remedy=Remedy(Risk.OPERATIONAL, "Start it from somewhere, or say at its head what it is kept for."),
+                )
+                break
+
+
+_GLOBS = re.compile(
+    r"\bglob\(|listdir\(|iterdir\(|\*\.(ya?ml|json)|f[\"'][^\"'\n]{0,80}\}\.(ya?ml|json)|\$\{?\w+\}?\.(ya?ml|json)"
+)
+"""Files that are found by a pattern, or named by a variable."""
+
+
+def _started(config: ConfigFile, project: Project) -> bool:
+    return any(config.file in launch.configs for launch in project.launches)
 
 
 def _files(project: Project) -> Iterator[Said]:

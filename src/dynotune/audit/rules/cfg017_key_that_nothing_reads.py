@@ -9,10 +9,13 @@ from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.rooms import FUNCTIONS, own_nodes
 from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.steps import loops, place_of
+from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.read.configs.hydra import composed, primary_of
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.rules.cfg009_flag_lost_on_the_way import SHOWN, WHOLE
 
 _SHOWN = frozenset({"to_yaml", "print", "pprint", "save", "info"})
 """Calls that show or keep a configuration, and do nothing by it."""
@@ -31,7 +34,35 @@ _SCRIPT = (
 def check(project: Project, whole: Project) -> Iterator[Said]:
     yield from _of_hydra(project)
     yield from _of_a_file(project)
+    yield from _of_a_class(project)
 
+
+def _of_a_class(project: Project) -> Iterator[Said]:
+    """Fields of a project's own dataclass, which no file reads as an attribute or by a quoted name."""
+    source = "\n".join(code(one) for one in project.scripts)
+    if WHOLE.search(SHOWN.sub("", source)) or re.search(
+        r"\*\*\w*(cfg|conf|config|args|opts?|params|settings)\b", source
+    ):
+        return
+    homes = {file for job in project.jobs for file in job.files}
+    for script in project.scripts:
+        if not any(one.file in homes or any(loops(one)) for one in connected(script, project)):
+            continue
+        for node in script.tree.body:
+            if not isinstance(node, ast.ClassDef) or node.bases or not _OPTIONS.search(node.name):
+                continue
+            if not any("dataclass" in ast.unparse(one) for one in node.decorator_list):
+                continue
+            fields = [
+                one.target for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+            ]
+            unread = [one for one in fields if not re.search(rf"\.{one.id}\b|[\"']{one.id}[\"']", source)]
+            if unread and 2 * len(unread) <= len(fields):
+                yield _finding([(one.id, place_of(script, one)) for one in unread], f"of `{node.name}`")
+
+
+_OPTIONS = re.compile(r"config|cfg|args|arguments|opt|param|setting|hyper", re.IGNORECASE)
+"""What a class of options is called."""
 
 _NOTES = frozenset(
     {"name", "description", "notes", "note", "comment", "version", "tags", "author", "date", "project", "title"}
@@ -262,7 +293,7 @@ RULE = Rule(
         " functions of the project that take it under the same name. A mapping that is used whole counts as read, and so do"
         " keys that `${...}` or a quoted name mentions. Where the configuration goes elsewhere, nothing is said. Of a file"
         " that a command names and its script loads: the keys of its first level, where the script takes each by its name"
-        " (`cfg['lr']`, `{key: cfg[key] for key in KEYS}`).",
+        " (`cfg['lr']`, `{key: cfg[key] for key in KEYS}`). Fields of a dataclass of options that no file reads.",
         proven="Search the scripts for its name.",
         deliberate=("A key that is kept for the record of the run.",),
         sources=(),
