@@ -152,8 +152,64 @@ FOUR = (
     "from transformers import AutoModelForCausalLM, BitsAndBytesConfig\n"
     "net = AutoModelForCausalLM.from_pretrained('gpt2', %s)\n"
 )
+STEPS = (
+    "import torch\nclass Mine(torch.nn.Module):\n    def training_step(self, batch):\n"
+    "        loss = self.net(**batch).loss\n"
+    "        %s\n        return loss\n"
+)
+UNUSED = (
+    "import torch\nfrom transformers import AutoModelForCausalLM\nnet = AutoModelForCausalLM.from_pretrained('gpt2')\n"
+    "device = torch.device('cuda')\n%sopt = torch.optim.AdamW(net.parameters(), lr=1e-5)\nfor batch in loader:\n"
+    "    net(**batch).loss.backward()\n    opt.step()\n    opt.zero_grad()\n"
+)
+PARSED = (
+    "import tyro\nfrom cfg import Run\nfrom trl import SFTConfig, SFTTrainer\ndef run(cfg):\n"
+    "    args = SFTConfig(output_dir='o', packing=cfg.data.packing, max_length=cfg.data.longest, bf16=True,\n"
+    "        model_init_kwargs={'attn_implementation': cfg.attn})\n"
+    "    SFTTrainer(cfg.model, args=args, train_dataset=rows).train()\nrun(tyro.cli(Run))\n"
+)
+FIELDS = (
+    "from dataclasses import dataclass, field\n@dataclass\nclass Data:\n    longest: int = 4096\n    packing: bool = True\n"
+    "@dataclass\nclass Run:\n    model: str = 'Qwen/Qwen2.5-7B'\n    attn: str = '%s'\n"
+    "    data: Data = field(default_factory=Data)\n"
+)
+RAISES = (
+    "def mask_prompt(ids, answer):\n    labels = list(ids)\n    try:\n        start = ids.index(answer[0])\n"
+    "    except ValueError:\n        return %s\n    labels[:start] = [-100] * start\n    return labels\n"
+)
+SPANS = (
+    "import re\ndef answers(text, enc):\n    labels = enc['input_ids'].copy()\n"
+    "    spans = [m.span(1) for m in re.finditer('<answer>(.*?)</answer>', text)]\n%s"
+    "        for i, (s, e) in enumerate(enc['offset_mapping']):\n"
+    "            if not any(a <= s and e <= b for a, b in spans):\n                labels[i] = -100\n    return labels\n"
+)
+ADDED = (
+    HEAD
+    + "from transformers import DataCollatorForLanguageModeling\ntok = AutoTokenizer.from_pretrained('gpt2')\n%s"
+    + ("Trainer(model, train_dataset=rows, data_collator=DataCollatorForLanguageModeling(tok, mlm=False)).train()\n")
+)
+COLUMN = (
+    "def to_text(tok):\n    def made(row):\n"
+    "        return {'text': tok.apply_chat_template(row['messages'], tokenize=False%s)}\n"
+    "    return made\n"
+)
+TEXT = (
+    "from fmt import to_text\nfrom transformers import AutoTokenizer\nfrom trl import SFTConfig, SFTTrainer\n"
+    "tok = AutoTokenizer.from_pretrained('%s')\nrows = raw.map(to_text(tok))\n"
+    "SFTTrainer('%s', args=SFTConfig(output_dir='o'), train_dataset=rows).train()\n"
+)
+LLAMA, QWEN = "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen2.5-7B-Instruct"
+OPEN = ", add_generation_prompt=True"
 
 FOUND = [
+    ("HST001", {"train.py": STEPS % "self.seen.append(loss.item())"}),
+    ("HST004", {"train.py": UNUSED % ""}),
+    ("ATT001", {"train.py": PARSED, "cfg.py": FIELDS % "sdpa"}),
+    ("MSK050", {"train.py": RAISES % "labels"}),
+    ("MSK050", {"train.py": SPANS % "    if spans:\n"}),
+    ("MSK003", {"train.py": ADDED % "tok.add_special_tokens({'pad_token': tok.eos_token})\n"}),
+    ("MSK053", {"train.py": TEXT % (LLAMA, LLAMA), "fmt.py": COLUMN % ""}),
+    ("MSK057", {"train.py": TEXT % (QWEN, QWEN), "fmt.py": COLUMN % OPEN}),
     ("PAD001", {"train.py": PACKS % CHAT, "pack.py": GROUPS}),
     ("PAD001", {"train.py": PACKS % CHAT, "pack.py": BUFFERS % ""}),
     (
@@ -201,6 +257,15 @@ FOUND = [
     ("ATT005", {"train.py": CARD % "flash_attention_2", "job.sh": BATCH % "v100"}),
 ]
 RIGHT = [
+    ("HST001", {"train.py": STEPS % "self.seen.append(loss.detach())"}),
+    ("HST004", {"train.py": UNUSED % "net.to(device)\n"}),
+    ("ATT001", {"train.py": PARSED, "cfg.py": FIELDS % "flash_attention_2"}),
+    ("MSK050", {"train.py": RAISES % "[-100] * len(ids)"}),
+    ("MSK050", {"train.py": SPANS % "    if True:\n"}),
+    ("MSK003", {"train.py": ADDED % "tok.add_special_tokens({'pad_token': '<pad>'})\n"}),
+    ("MSK053", {"train.py": TEXT % (QWEN, QWEN), "fmt.py": COLUMN % ""}),
+    ("MSK057", {"train.py": TEXT % (QWEN, QWEN), "fmt.py": COLUMN % ""}),
+    ("MSK057", {"chat.py": COLUMN % OPEN}),
     ("PAD001", {"train.py": PACKS % "r['text']", "pack.py": GROUPS}),
     ("PAD001", {"train.py": PACKS % CHAT, "pack.py": BUFFERS % ", 'position_ids': at"}),
     (

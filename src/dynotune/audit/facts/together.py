@@ -1,5 +1,6 @@
 """Which scripts of a project work together, by what they import from each other."""
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 
@@ -68,5 +69,10 @@ def code(script: Script) -> str:
 
 def imports_from(script: Script, other: Script) -> bool:
     """Whether a name of its imports may lead to the other file."""
-    stem = other.file.rpartition("/")[2].removesuffix(".py")
-    return any(stem in dotted.lstrip(".").split(".") for dotted in script.imports.values())
+    return other.file.rpartition("/")[2].removesuffix(".py") in _parts(tuple(script.imports.values()))
+
+
+@functools.lru_cache(maxsize=4096)
+def _parts(imports: tuple[str, ...]) -> frozenset[str]:
+    """The names that dotted ones are made of."""
+    return frozenset(part for dotted in imports for part in dotted.lstrip(".").split("."))

@@ -40,13 +40,14 @@ def _reads(script: Script, calls: Sequence[Call]) -> Iterator[Finding]:
 
 
 def _each_step(script: Script, device: bool) -> Iterator[Sequence[Call]]:
-    """Calls of each loop that trains on a device, and of each method of a `Trainer`'s subclass that runs at every step."""
+    """Calls of each loop that trains on a device, and of each method of a trainer or module that runs at every step."""
     if device:
         yield from (loop.calls for loop in loops(script))
     trainers = {
         node.name
         for node in ast.walk(script.tree)
-        if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("Trainer") for base in node.bases)
+        if isinstance(node, ast.ClassDef)
+        and any(ast.unparse(base).endswith(("Trainer", "Module")) for base in node.bases)
     }
     found: dict[Place | None, list[Call]] = {}
     for call in per_step(script, "compute_loss", "training_step", "get_batch_loss_metrics"):

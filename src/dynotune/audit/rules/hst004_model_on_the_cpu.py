@@ -14,7 +14,7 @@ from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 _MOVES = re.compile(
     r"\.to\(|\.cuda\(|\.prepare\(|prepare_model|deepspeed|fsdp|fully_shard|DataParallel|set_default_device"
     r"|with torch\.device|Fabric|\.setup\(|dispatch_model|load_checkpoint_and_dispatch"
-    r"|device\s*=\s*|xla|\.half\(\)\.cuda|ray\b|\bmps\b",
+    r"|[(,]\s*device\s*=\s*|xla|\.half\(\)\.cuda|ray\b|\bmps\b",
     re.IGNORECASE,
 )
 

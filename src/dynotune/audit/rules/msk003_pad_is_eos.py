@@ -12,7 +12,9 @@ from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Re
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
-PAD_IS_EOS = re.compile(r"^[^#\n]*\.pad_token(?:_id)?\s*=\s*[\w.]+\.eos_token(?:_id)?\b", re.MULTILINE)
+PAD_IS_EOS = re.compile(
+    r"^[^#\n]*(?:\.pad_token(?:_id)?\s*=|[\"']pad_token[\"']\s*[:,])\s*[\w.]+\.eos_token(?:_id)?\b", re.MULTILINE
+)
 _PAD = r"==\s*((self\.)?\w*tok\w*\.pad_token_id|(self\.)?(pad|pad_?(token)?_?(id|idx|index)))\b"
 """By the tokenizer's name for it, or by one that was made of it."""
 

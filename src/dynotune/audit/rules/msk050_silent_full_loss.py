@@ -73,7 +73,9 @@ def _not_found(script: Script) -> Iterator[Said]:
     for function in ast.walk(script.tree):
         if not isinstance(function, ast.FunctionDef) or len(ast.unparse(function)) > LONGEST:
             continue
-        where = _falls_through(function) or _takes_everything(function) or _only_where_found(function)
+        where = (
+            _handled(function) or _falls_through(function) or _takes_everything(function) or _only_where_found(function)
+        )
         if where is None:
             continue
         yield Finding(
@@ -120,6 +122,21 @@ def _falls_through(function: ast.FunctionDef) -> ast.AST | None:
     return None
 
 
+def _handled(function: ast.FunctionDef) -> ast.AST | None:
+    """`except ValueError: return labels`, or `start = 0`, where the search of the answer raises."""
+    text = ast.unparse(function)
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Try) or ("-100" not in text and "IGNORE" not in text):
+            continue
+        tried = "\n".join(map(ast.unparse, node.body))
+        for handler in node.handlers if re.search(r"\.r?index\(|find\w*\(|search\w*\(", tried) else ():
+            then = "\n".join(map(ast.unparse, handler.body))
+            gives = re.search(r"^return \w*labels?\w*$|\b(start|idx|index|pos|at|cut|end)\w* = 0$", then, re.MULTILINE)
+            if gives and _COPIED.search(text) and not any(stop in then for stop in (*_STOPS, "-100", "IGNORE")):
+                return handler.body[-1]
+    return None
+
+
 def _only_where_found(function: ast.FunctionDef) -> ast.AST | None:
     """`cut = find(...)`, `if cut > 0: labels[:cut] = -100`, and nothing for the other rows."""
     text = ast.unparse(function)
@@ -133,7 +150,7 @@ def _only_where_found(function: ast.FunctionDef) -> ast.AST | None:
         condition = ast.unparse(node.test)
         test = re.fullmatch(r"(\w+)( != -1| > -1| >= 0| > 0| is not None)?", condition)
         searched = test and re.search(
-            rf"\b{test[1]} = [\w.]*(find|search|index|locate|match)\w*\(", text, re.IGNORECASE
+            rf"\b{test[1]} = [^\n=]*(find|search|index|locate|match)\w*\(", text, re.IGNORECASE
         )
         inside = set(ast.walk(node))
         alone = not any(isinstance(one, ast.If) and one not in inside for one in ast.walk(function))

@@ -30,6 +30,13 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         one.name for other in near for one in _functions(other) if one.name in imports and _returns_rendered(one)
     }
     columns = {key for room in (*functions, script.tree) for key in _columns(room, _rendered(room, writers), writers)}
+    for other in near if _trains_on_text(script) else ():
+        makers = [one for one in _functions(other) if one.name in imports]
+        for inner in (one for maker in makers for one in ast.walk(maker) if isinstance(one, ast.FunctionDef)):
+            made = _as_text(inner, _rendered(inner, writers), writers)
+            if made is not None:
+                yield _finding(other, made, "The trainer")
+                return
     for room in (*functions, script.tree):
         rendered = _rendered(room, writers)
         if (text := _as_text(room, rendered, writers)) is not None and _trains_on_text(script):

@@ -121,8 +121,7 @@ def _field(evaluator: "Evaluator", node: ast.expr, scope: Scope) -> Value:
                 return evaluator.value(keyword.value.body, scope)
             if keyword.arg == "default_factory" and isinstance(keyword.value, ast.Name):
                 empty = {"list": Value([]), "dict": Value({})}.get(keyword.value.id)
-                if empty is not None:
-                    return empty
+                return empty if empty is not None else made_from_command_line(evaluator, keyword.value, scope)
         return evaluator.value(node.args[0], scope) if node.args else unknown(COMMAND_LINE)
     return evaluator.value(node, scope)
 

@@ -41,14 +41,14 @@ class Evaluator:
         self._depth = 0
         self._left = [MOST]
         self._open: set[tuple[int, int]] = set()
-        self._known: dict[ast.expr, Value] = {}
+        self._known = others.known
         self._calls = 0
         self._cut = [False]
         """Whether something is unknown for want of budget or in a circle, and may come out otherwise from elsewhere."""
 
     def fresh(self) -> "Evaluator":
         """The same, with the whole budget."""
-        self._depth, self._left, self._cut = 0, [MOST], [False]
+        self._depth, self._left, self._cut, self._known = 0, [MOST], [False], self.others.known
         return self
 
     def value(self, node: ast.expr, scope: Scope, frame: Frame = {}) -> Value:  # noqa: B006 (read only)

@@ -6,11 +6,21 @@ from collections.abc import Mapping
 from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.read.configs.hydra import composed
 from dynotune.audit.read.python.module import Module
+from dynotune.audit.read.python.modules import Modules
 from dynotune.audit.read.python.value import Value
 
 
 def module_of(dotted: str, module: Module, others: Mapping[str, Module]) -> tuple[Module, str] | None:
     """The project's file that a dotted name leads to, and the name in it (empty: the module itself)."""
+    if not isinstance(others, Modules):
+        return _module_of(dotted, module, others)
+    asked = (dotted, module.file, len(others))
+    if asked not in others.led:
+        others.led[asked] = _module_of(dotted, module, others)
+    return others.led[asked]
+
+
+def _module_of(dotted: str, module: Module, others: Mapping[str, Module]) -> tuple[Module, str] | None:
     folder = posixpath.dirname(module.file)
     dots = len(dotted) - len(dotted.lstrip("."))
     parts = [part for part in dotted.lstrip(".").split(".") if part]

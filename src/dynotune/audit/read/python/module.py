@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from dynotune.audit.facts.script import Around
 from dynotune.audit.place import Place
@@ -82,6 +83,16 @@ class Module:
         self.scopes[tree] = self.top
         _Walk(self).body(tree.body, self.top, (), (), ())
         self.site_of = {site.node: site for site in self.sites}
+
+    @cached_property
+    def calls_by_name(self) -> dict[str, list[Site]]:
+        """By the last part of what is called."""
+        found: dict[str, list[Site]] = {}
+        for site in self.sites:
+            func = site.node.func
+            called = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
+            found.setdefault(called, []).append(site)
+        return found
 
     def source(self, node: ast.AST) -> str:
         """As it stands in the file, in one line."""

@@ -1,5 +1,6 @@
 """All Python files of a project: a value is followed from one to another, and to the commands that start them."""
 
+import ast
 from collections.abc import Mapping
 
 from dynotune.audit.read.python.module import Module, Site
@@ -18,8 +19,21 @@ class Modules(dict[str, Module]):
         """By script: configurations that the commands that start it name, by flag (`config`), `1` for the first word that
         belongs to none. Only what all of them agree on."""
 
+        self._known: dict[ast.expr, Value] = {}
+        self._known_of = 0
+
+        self.led: dict[tuple[str, str, int], tuple[Module, str] | None] = {}
+        """Where dotted names lead to, by the file that says them and how many files there were."""
+
         self._calls: dict[str, list[tuple[Module, Site]]] = {}
         self._indexed = 0
+
+    @property
+    def known(self) -> dict[ast.expr, Value]:
+        """What expressions of these files come to, as far as it was asked since the last of them was read."""
+        if self._known_of != len(self):
+            self._known, self._known_of = {}, len(self)
+        return self._known
 
     def started(self, file: str, with_: Mapping[str, Value]) -> "Modules":
         """The same files, one of them started by one command."""
@@ -33,6 +47,6 @@ class Modules(dict[str, Module]):
         if self._indexed != len(self):
             self._calls, self._indexed = {}, len(self)
             for module in self.values():
-                for site in module.sites:
-                    self._calls.setdefault(module.source(site.node.func).rpartition(".")[2], []).append((module, site))
+                for called, sites in module.calls_by_name.items():
+                    self._calls.setdefault(called, []).extend((module, site) for site in sites)
         return self._calls.get(name, [])

@@ -24,13 +24,15 @@ _OPENS = frozenset(
     {"json.load", "json.loads", "yaml.safe_load", "yaml.load", "yaml.full_load", "toml.load", "tomllib.load"}
 )
 _OPENS_PATH = frozenset({"omegaconf.OmegaConf.load", "OmegaConf.load"})
+_PARSED_INTO = frozenset({"tyro.cli", "simple_parsing.parse", "draccus.parse", "jsonargparse.CLI"})
+"""Calls that make an object of the class that they get, with its defaults and what the command line sets."""
+
 _NAMESPACES = frozenset({"SimpleNamespace", "Namespace", "EasyDict", "edict", "AttrDict", "Munch", "DotDict"})
 
 
 class Objects:
     def __init__(self, evaluator: "Evaluator") -> None:
         self.of = evaluator
-        self._sites: dict[str, list[Site]] | None = None
 
     # Parameters
 
@@ -111,19 +113,13 @@ class Objects:
 
     def _sites_of(self, node: Function, scope: Scope, module: Module) -> "list[tuple[Evaluator, Site]]":
         """Calls of a function, and of a class for its `__init__`: of this file by name, of others as they import it."""
-        if self._sites is None:
-            self._sites = {}
-            for site in module.sites:
-                func = site.node.func
-                called = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
-                self._sites.setdefault(called, []).append(site)
         name = node.name
         if name == "__init__" and scope.parent is not None and isinstance(scope.parent.node, ast.ClassDef):
             name = scope.parent.node.name
         holder = scope.parent
         method = holder is not None and holder.is_class and name == node.name
         kind = ast.Attribute if method else ast.Name
-        every = self._sites.get(name, [])
+        every = module.calls_by_name.get(name, [])
         here = [(self.of, site) for site in every if isinstance(site.node.func, kind)][:MOST_CALLS]
         top = holder if holder is not None and holder.is_class else scope
         if here or top.parent is not module.top:
@@ -421,6 +417,8 @@ class Objects:
         if last in ("deepcopy", "copy", "create", "to_container", "asdict") and "0" in given:
             held = given["0"].value
             return Value(dict(held.attributes), given["0"].via) if isinstance(held, Made) else given["0"]
+        if dotted in _PARSED_INTO and node.args:
+            return declared.made_from_command_line(self.of, node.args[0], scope)
         if last == "instantiate" and dotted.startswith("hydra."):
             return self._instantiated(node, given, scope, frame)
         if last in _NAMESPACES:
