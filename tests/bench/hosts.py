@@ -16,6 +16,7 @@ from scipy import stats
 
 from dynotune.bench.asking.schedule import Rules, is_settled, rounds, steps_for, stop
 from dynotune.bench.judging.verdict import Judgement, judge
+from dynotune.bench.result import Verdict
 from dynotune.bench.statistics import Estimate, estimate, half_width
 
 DATA = Path(__file__).with_name("data")
@@ -134,6 +135,74 @@ def _bench(log_rates: Seconds, seed: int, effect: float, rules: Rules, stopping:
             break
     found = estimate(pairs, noise)
     return Outcome(found, judge(found), ended)
+
+
+@dataclass(frozen=True)
+class GoneOn:
+    """A bench that was unresolved when its pairs were spent, and went on."""
+
+    said: int
+    """Pairs that it would need about, by what it said."""
+
+    resolved: bool
+    """Whether that many more were enough."""
+
+    needed: int | None
+    """After which it was resolved; None for more than were tried."""
+
+
+def going_on(host: Host, count: int, effect: float, pairs: int, most: int = 150) -> list[GoneOn]:
+    """Of so many benches of `pairs` pairs, those that are unresolved and say how many more they need, up to `most`.
+
+    Each goes on for these, and on until it is resolved."""
+    rules = Rules(pairs=min(6, pairs), most_pairs=pairs + 4 * most)
+    limit = pairs + 2 * most
+    seconds = host(np.random.default_rng(23), count, 2 * (limit + rules.noise_pairs), steps_a_block(host) + 1)
+    found = []
+    for seed, row in enumerate(-np.log(seconds[:, :, 1:].sum(axis=2))):
+        ratios, noise = _pairs_of(row, seed, effect, rules, limit)
+        first = judge(estimate(ratios[:pairs], noise))
+        said = first.needs_more_pairs
+        if first.verdict is not Verdict.UNRESOLVED or said is None or said > most:
+            continue
+
+        def resolved(more: int, ratios: list[float] = ratios, noise: list[float] = noise) -> bool:
+            return judge(estimate(ratios[: pairs + more], noise)).verdict is not Verdict.UNRESOLVED
+
+        looks = sorted({2 * round(said * share / 2) for share in LOOKED_AT} - {0})
+        needed = next((more for more in looks if pairs + more <= limit and resolved(more)), None)
+        found.append(GoneOn(said, resolved(said), needed))
+    return found
+
+
+EFFECTS = (0.0, 0.004, 0.0075, 0.015, 0.03)
+"""Of changes that benches leave open, in ln."""
+
+LOOKED_AT = (0.25, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0)
+"""Of the pairs that it said."""
+
+
+def right_of(found: list[GoneOn]) -> tuple[float, float]:
+    """Share that was resolved by as many more as were said; the median of needed to said."""
+    ratios = [one.needed / one.said if one.needed is not None else np.inf for one in found]
+    return float(np.mean([one.resolved for one in found])), float(np.median(ratios))
+
+
+def _pairs_of(
+    log_rates: Seconds, seed: int, effect: float, rules: Rules, count: int
+) -> tuple[list[float], list[float]]:
+    """Log ratios of so many pairs, and of A against itself."""
+    ratios, noise, block = list[float](), list[float](), 0
+    for one in rounds(["A", "B"], seed, rules):
+        first, second = (float(rate) for rate in log_rates[block : block + 2])
+        block += 2
+        if one.of_noise:
+            noise.append(second - first)
+            continue
+        ratios.append(effect + (second - first if one.arms == ("A", "B") else first - second))
+        if len(ratios) == count:
+            break
+    return ratios, noise
 
 
 def naive(host: Host, count: int, steps: int = 80) -> float:

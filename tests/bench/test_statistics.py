@@ -13,7 +13,6 @@ from dynotune.bench import statistics
 from dynotune.bench.statistics import (
     LOOKS,
     MANY,
-    MOST_PAIRS,
     SIGNS,
     bootstrap,
     estimate,
@@ -21,10 +20,10 @@ from dynotune.bench.statistics import (
     log_ratios,
     margin_of,
     noise_floor,
-    pairs_needed,
     sign_flip_p,
     t_quantile,
     t_tail,
+    width_of,
 )
 
 RATIO = st.floats(-1, 1, allow_subnormal=False)
@@ -158,19 +157,12 @@ def test_the_bootstrap_speaks_from_sixteen_pairs() -> None:
     assert 0.7 < (high - low) / (2 * plain) < 1
 
 
-@settings(deadline=None)
-@given(st.floats(1e-4, 0.2), st.floats(1e-3, 0.05))
-def test_pairs_needed_are_enough_and_one_fewer_is_not(spread: float, wanted: float) -> None:
-    def width(pairs: int) -> float:
-        wider = LOOKS if pairs < MANY else 1.0
-        return float(wider * stats.t.ppf(0.975, pairs - 1) * spread / math.sqrt(pairs))
-
-    needed = pairs_needed(spread, wanted)
-    assert 2 <= needed <= MOST_PAIRS
-    assert width(needed) <= wanted * (1 + 1e-9) or needed == MOST_PAIRS
-    assert needed == 2 or width(needed - 1) > wanted * (1 - 1e-9)
+@pytest.mark.parametrize("pairs", [2, 15, 16, 200])
+def test_half_the_width_of_so_many_pairs_is_students(pairs: int) -> None:
+    plain = stats.t.ppf(0.975, pairs - 1) * 0.02 / math.sqrt(pairs)
+    assert width_of(0.02, pairs) == pytest.approx((LOOKS if pairs < MANY else 1.0) * plain)
 
 
-def test_pairs_without_any_spread_need_no_more() -> None:
-    assert pairs_needed(0.0, 0.005) == 2
+def test_pairs_without_any_spread_have_no_width() -> None:
+    assert width_of(0.0, 2) == 0
     assert estimate([0.125, 0.125, 0.125]).half_width == 0

@@ -134,24 +134,6 @@ def noise_floor(noise: Sequence[float]) -> float:
     return math.expm1(max((abs(d) for d in noise), default=0.0))
 
 
-def pairs_needed(spread: float, wanted: float, noise: float = 0.0) -> int:
-    """About the fewest pairs whose interval would have half the width `wanted`, if pairs go on to spread as they do: by
-    Student's. At most `MOST_PAIRS`. noise: of a pair, what is added to half the width as the mean has it.
-    """
-    assert wanted > 0, wanted
-
-    def enough_are(pairs: int) -> bool:
-        return _half_width(spread, pairs - 1, pairs) + noise / math.sqrt(pairs) <= wanted
-
-    few, enough = 1, 2  # an interval narrows with pairs, so the number is searched by doubling, then by halves
-    while enough < MOST_PAIRS and not enough_are(enough):
-        few, enough = enough, min(2 * enough, MOST_PAIRS)
-    while enough - few > 1:
-        middle = (few + enough) // 2
-        few, enough = (few, middle) if enough_are(middle) else (middle, enough)
-    return enough
-
-
 def sign_flip_p(values: Sequence[float], *, seed: int = 0) -> float:
     """Two-sided p of the exact test that turns signs: how often a sum is as far from 0 if each sign were tossed.
 
@@ -251,6 +233,11 @@ def _subset_means(values: Sequence[float]) -> NDArray[np.float64]:
     for value in values:
         sums, counts = np.concatenate([sums, sums + value]), np.concatenate([counts, counts + 1])
     return sums[1:] / counts[1:]
+
+
+def width_of(spread: float, pairs: int) -> float:
+    """About half the width of the interval of so many pairs that spread so: Student's."""
+    return _half_width(spread, pairs - 1, pairs)
 
 
 def _half_width(spread: float, freedom: int, pairs: int) -> float:

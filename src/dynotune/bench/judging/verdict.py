@@ -11,8 +11,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dynotune.bench.judging.more_pairs import more_pairs
 from dynotune.bench.result import Engaged, Memory, MemoryVerdict, Parity, Verdict
-from dynotune.bench.statistics import MOST_PAIRS, Estimate, pairs_needed
+from dynotune.bench.statistics import MOST_PAIRS, Estimate
 
 CLEAR = math.log(1.005)
 """What the interval has to clear: nobody changes a setting for less."""
@@ -72,33 +73,12 @@ def judge(
         return Judgement(Verdict.SLOWER)
     if estimate.low > -ALIKE and estimate.high < ALIKE:
         return Judgement(Verdict.SAME)
-    more = more_pairs(estimate)
+    more = more_pairs(estimate, CLEAR, ALIKE)
     if more is None:
         return Judgement(
             Verdict.UNRESOLVED, f"needs more than {MOST_PAIRS:,} pairs: they are {estimate.spread:.1%} apart"
         )
     return Judgement(Verdict.UNRESOLVED, f"needs about {more} more pairs", more)
-
-
-def more_pairs(estimate: Estimate) -> int | None:
-    """About how many pairs until the verdict is none of UNRESOLVED, if mean and spread stay; None above `MOST_PAIRS`.
-
-    An even number, so that both orders run equally often. The mean may be far enough from 0 for FASTER, near enough for
-    SAME, or between the two bounds for either, whichever takes fewer. What noise of an arm against itself leaves in the mean
-    shrinks with the pairs as the interval does.
-    """
-    far, near = abs(estimate.mean) - CLEAR, ALIKE - abs(estimate.mean)
-    needed = MOST_PAIRS
-    if near > 0:
-        needed = pairs_needed(estimate.spread, near)
-    if far > 0:
-        noise = estimate.margin * math.sqrt(estimate.pairs)
-        clears = pairs_needed(estimate.spread, far), pairs_needed(estimate.spread, abs(estimate.mean), noise)
-        needed = min(needed, max(clears))
-    if needed >= MOST_PAIRS:
-        return None
-    more = max(2, needed - estimate.pairs)
-    return more + more % 2
 
 
 def largest_ratio(share: float, factor: float = math.inf) -> float:
