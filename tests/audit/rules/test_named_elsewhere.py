@@ -95,6 +95,31 @@ SCHEDULED = (
     "from transformers import TrainingArguments\nargs = TrainingArguments(\n    output_dir='o',\n    # %s\n"
     "    lr_scheduler_type='%s',\n)\n"
 )
+SMALL = (
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B')\nargs = TrainingArguments(output_dir='o',"
+    " per_device_train_batch_size=1, gradient_accumulation_steps=32, gradient_checkpointing=True, bf16=True)\n"
+    "Trainer(model=model, args=args, train_dataset=rows).train()\n"
+)
+LONG = "One H100 80GB. Rows of %s tokens.\n"
+SHARDED = '{"zero_optimization": {"stage": 2}, "train_batch_size": "auto"}'
+PARSED = (
+    "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\n"
+    "p.add_argument('--max_length', type=int, default=512)\na = p.parse_args()\nprint(a.lr, a.max_length)\n"
+)
+RENDERED = (
+    "def render(turns, tok):\n    return ''.join(m['content'] + tok.eos_token for m in turns)\n\n\n"
+    "def encode(turns, tok):\n    ids = tok(render(turns, tok))['input_ids']\n    labels = [-100] * len(ids)\n"
+    "    for i, m in enumerate(turns):\n        head = render(turns[:i], tok)\n        lo = len(tok(head)['input_ids'])\n"
+    "        hi = len(tok(head + m['content']%s)['input_ids'])\n        labels[lo:hi] = ids[lo:hi]\n    return ids, labels\n"
+)
+HYDRA = (
+    "import hydra\nimport torch.multiprocessing as mp\n\n\nclass Work:\n    def __init__(self, cfg):\n"
+    "        self.cfg = cfg\n        print(self.cfg.train.lr%s)\n\n\ndef work(rank, cfg):\n    Work(cfg)\n\n\n"
+    "@hydra.main(config_path='conf', config_name='config', version_base=None)\ndef main(cfg):\n"
+    "    mp.spawn(work, args=(cfg,), nprocs=2)\n\n\nmain()\n"
+)
+TRAIN = "train:\n  lr: 1.0e-4\n  precision: bf16\n"
 
 
 @pytest.mark.parametrize(
@@ -192,6 +217,59 @@ SCHEDULED = (
         ("CFG011", {"t.py": SCHEDULED % ("cosine down to a tenth of the peak", "cosine_with_min_lr")}, False),
         ("CFG011", {"t.py": SCHEDULED % ("cosine, down to zero", "cosine")}, False),
         ("CFG011", {"t.py": SCHEDULED % ("not down to a tenth of the peak", "cosine")}, False),
+        ("MEM001", {"t.py": SMALL, "README.md": LONG % "150 to 512"}, True),
+        ("MEM001", {"t.py": SMALL, "README.md": LONG % "150 to 65 536"}, False),
+        ("MEM001", {"t.py": SMALL, "README.md": LONG % "some"}, False),
+        ("OPT004", {"t.py": SMALL, "README.md": LONG % "150 to 512"}, True),
+        ("OPT004", {"t.py": SMALL, "README.md": LONG % "150 to 65 536"}, False),
+        ("OPT004", {"t.py": SMALL, "README.md": f"{LONG % '9 to 512'}Chats of 5 to 90 tokens.\n"}, False),  # which?
+        (
+            "CFG010",
+            {
+                "a.yml": AXOLOTL % "",
+                "r.sh": "axolotl train a.yml\n",
+                "z.json": SHARDED,
+                "README.md": "We shard with z.json.\n",
+            },
+            True,
+        ),
+        (
+            "CFG010",
+            {
+                "a.yml": AXOLOTL % "",
+                "r.sh": "axolotl train a.yml\n",
+                "z.json": SHARDED,
+                "README.md": "Without z.json it fits.\n",
+            },
+            False,
+        ),
+        (
+            "CFG010",
+            {
+                "a.yml": AXOLOTL % "deepspeed: z.json\n",
+                "r.sh": "axolotl train a.yml\n",
+                "z.json": SHARDED,
+                "README.md": "We shard with z.json.\n",
+            },
+            False,
+        ),
+        ("CFG009", {"t.py": PARSED, "a.env": "LR=1\nMAX_LENGTH=9\n", "r.sh": ". a.env\npython t.py --lr $LR\n"}, True),
+        ("CFG009", {"t.py": PARSED, "a.env": "LR=1\nOTHER=9\n", "r.sh": ". a.env\npython t.py --lr $LR\n"}, False),
+        (
+            "CFG009",
+            {
+                "t.py": PARSED,
+                "a.env": "LR=1\nMAX_LENGTH=9\n",
+                "r.sh": ". a.env\npython t.py --lr $LR --max_length $MAX_LENGTH\n",
+            },
+            False,
+        ),
+        ("CFG009", {"t.py": PARSED, "a.env": "LR=1\nMAX_LENGTH=9\n", "r.sh": ". a.env\npython t.py --lr 2\n"}, False),
+        ("MSK056", {"rows.py": RENDERED % ""}, True),
+        ("MSK056", {"rows.py": RENDERED % " + tok.eos_token"}, False),
+        ("CFG017", {"t.py": HYDRA % "", "conf/config.yaml": TRAIN}, True),
+        ("CFG017", {"t.py": HYDRA % ", self.cfg.train.precision", "conf/config.yaml": TRAIN}, False),
+        ("CFG017", {"t.py": HYDRA % ", dict(self.cfg.train)", "conf/config.yaml": TRAIN}, False),
     ],
 )
 def test_what_another_file_says_decides(code: str, files: dict[str, str], found: bool, tmp_path: Path) -> None:

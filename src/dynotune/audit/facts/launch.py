@@ -36,6 +36,9 @@ class Launch:
     variables: Mapping[str, Setting] = field(default_factory=dict)
     """Of the environment, set in front of the command or exported before it."""
 
+    sourced: Mapping[str, Setting] = field(default_factory=dict)
+    """Variables of the shell that files of the project gave which it sources."""
+
 
 @dataclass(frozen=True, slots=True)
 class Allocation:

@@ -43,9 +43,33 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
         lost = [setting for name, setting in launch.flags.items() if not taken.takes(name) and name != "local_rank"]
         why = f"`{launch.script}` takes the flags that it knows (`parse_known_args`) and drops the rest without a word"
         yield from _finding(lost, why, "Add the flag to the script's parser, or take it out of the command.")
+    yield from _never_passed(launch, taken, project)
     unread = [launch.flags[name] for name in _unread(script, taken, launch, project)]
     why = f"`{launch.script}` has a flag of this name and no line that reads it"
     yield from _finding(unread, why, "Use it where it was meant to work, or take it out of the parser and the command.")
+
+
+def _never_passed(launch: Launch, taken: Accepts, project: Project) -> Iterator[Said]:
+    """A file that the launcher sources has a value of a flag's name, other values of it are passed, and this one is not."""
+    lines = project.texts.get(launch.file, "").split("\n")[launch.place.line - 1 : launch.place.end_line or None]
+    command = "\n".join(lines)
+    passed = {name for name in launch.sourced if re.search(rf"\$\{{?{re.escape(name)}\b", command)}
+    for name, setting in launch.sourced.items():
+        flag = name.lower()
+        if not passed or name in passed or name in launch.variables or flag in launch.flags or flag not in taken.flags:
+            continue
+        if any(re.search(rf"['\"]{re.escape(name)}['\"]", script.source) for script in project.scripts):
+            continue  # it may come by the environment
+        yield Finding(
+            f"`{name}={setting.value}` of `{setting.place.file}` is never passed: the script has `--{flag}`, and "
+            f"runs with its"
+            " own default.",
+            place=launch.place,
+            also=(setting.place,),
+            evidence=Evidence(Level.TEXT, {"sourced": name, "flag": f"--{flag}", "passed": sorted(passed)}),
+            stake=Stake(AtStake.RESULT),
+            remedy=Remedy(Risk.BEHAVIOURAL, f'Add `--{flag} "${name}"` to the command.'),
+        )
 
 
 def _finding(lost: list[Setting], why: str, remedy: str) -> Iterator[Said]:
@@ -108,7 +132,8 @@ RULE = Rule(
         what="A flag that is parsed and never read does nothing. `parse_known_args` takes what it knows; where the rest is"
         " thrown away, a misspelled or forgotten flag is neither used nor refused.",
         why="The command asks for bf16, a length or a rate, and the run has the default.",
-        detected="E0: the flags of the command against those of the script's parser, where nothing else uses the rest; and"
+        detected="E0: values that the launcher sources under a flag's name, beside others that it passes, and does not"
+        " pass; the flags of the command against those of the script's parser, where nothing else uses the rest; and"
         " flags that the parser takes and no file of the project reads, as an attribute or by a quoted name. Where all flags"
         " are handed on at once (`vars(args)`, `asdict`), nothing is said.",
         proven="`python train.py --help` does not list the flag.",

@@ -31,6 +31,39 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     yield from _files(project)
     yield from _options(project)
     yield from _siblings(project)
+    yield from _sharding(project)
+
+
+_IN_USE = re.compile(r"\b(?:use[sd]?|using|shard\w*|train\w*|runs?|with)\b", re.IGNORECASE)
+_NOT_IN_USE = re.compile(r"\b(?:not|no|without|unused|instead|if|or|optional\w*|can|could|may)\b|n't\b", re.IGNORECASE)
+
+
+def _sharding(project: Project) -> Iterator[Said]:
+    """A DeepSpeed file that a document says is in use, and that no command, configuration or script names."""
+    if not project.launches or any(job.get("deepspeed") or job.get("zero_stage") for job in project.jobs):
+        return
+    for config in project.configs:
+        name = PurePosixPath(config.file).name
+        if config.kind != "deepspeed" or any(
+            name in text for file, text in project.texts.items() if file != config.file
+        ):
+            continue
+        for document, text in project.documents.items():
+            at = text.find(name)
+            around = re.split(r"\n\s*\n|\.\s", text[max(0, at - 200) : at])[-1] if at >= 0 else ""
+            if not _IN_USE.search(around) or _NOT_IN_USE.search(around):
+                continue
+            yield Finding(
+                f"{document} says that `{config.file}` is used, and no command, configuration or script names it: "
+                f"training is"
+                " not sharded.",
+                place=Place(config.file, 1),
+                also=(Place(document, text[:at].count("\n") + 1),),
+                evidence=Evidence(Level.TEXT, {"document": document, "named by": None}),
+                stake=Stake(AtStake.CLARITY),
+                remedy=Remedy(Risk.OPERATIONAL, f"Name it (`deepspeed: {config.file}`), or take the sentence out."),
+            )
+            break
 
 
 def _options(project: Project) -> Iterator[Said]:
@@ -169,7 +202,8 @@ RULE = Rule(
     page=Page(
         what="The project's commands start training, and a configuration of the same trainer is named nowhere.",
         why="Changes to it do nothing; a stale copy is taken for the one that ran.",
-        detected="E0: no word of a file of Hydra's group in any other file; no shell script, Makefile, Python file,"
+        detected="E0: a DeepSpeed file that a document says is used, and nothing names; no word of a file of Hydra's "
+        "group in any other file; no shell script, Makefile, Python file,"
         " Markdown file or configuration has its name. Not where its own head says that it is started by hand or why it is"
         " kept, nor where a command takes its configuration as an argument, or, where none is named at all, where a script"
         " reads any.",

@@ -13,7 +13,7 @@ from dynotune.audit.facts.steps import loops, place_of
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
-from dynotune.audit.read.configs.hydra import composed, primary_of
+from dynotune.audit.read.configs.hydra import Composed, composed, primary_of
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.rules.cfg009_flag_lost_on_the_way import SHOWN, WHOLE
 
@@ -164,7 +164,10 @@ def _of_hydra(project: Project) -> Iterator[Said]:
     configs = {config.file: config for config in project.configs}
     found = composed(configs, *started.pop())
     used = _used(project.scripts) if found is not None else None
-    if found is None or used is None:
+    if found is None:
+        return
+    if used is None:
+        yield from _without_a_word(project, found)
         return
     named = {
         name.lstrip(".").rpartition(".")[2] for text in project.texts.values() for name in _REFERENCE.findall(text)
@@ -179,6 +182,56 @@ def _of_hydra(project: Project) -> Iterator[Said]:
     unread = [(name, place) for name, place in unread if name.rpartition(".")[2] not in quoted]
     if unread:
         yield _finding(unread)
+
+
+_WHOLE = re.compile(
+    r"to_container|to_object|instantiate|\bvars\(|asdict|structured|\*\*\s*(self\.)?(cfg|config|conf|args)\b(?!\.)|\.items\(\)|\.keys\(\)"
+    r"|getattr\(|OmegaConf\.(select|merge|update)|for \w+ in (self\.)?(cfg|config|conf)\b|(cfg|config|conf)\w*\["
+)
+
+
+def _without_a_word(project: Project, found: Composed) -> Iterator[Said]:
+    """Where the configuration goes through classes and processes: keys in groups whose name stands nowhere in the code."""
+    sources = [code(script) for script in project.scripts]
+    if any(_WHOLE.search(one) for one in sources) or _goes_out(project.scripts):
+        return
+    text = "\n".join(sources)
+    named = {name.lstrip(".").rpartition(".")[2] for one in project.texts.values() for name in _REFERENCE.findall(one)}
+    unread = []
+    for package, config in found.parts:
+        for path, place in _leaves(config):
+            parts = (*package.split("."), *path) if package else path
+            whole = any(re.search(rf"\.{re.escape(part)}\b(?!\s*\.\s*\w)", text) for part in parts[:-1])
+            reached = len(parts) > 1 and re.search(rf"\.{re.escape(parts[-2])}\.\w", text)
+            if reached and not whole and parts[-1] not in named and not re.search(rf"\b{re.escape(parts[-1])}\b", text):
+                unread.append((".".join(parts), place))
+    if unread:
+        yield _finding(unread)
+
+
+_ON = _SHOWN | {"spawn", "start_processes", "Process", "resolve", "set_struct", "len", "isinstance", "type"}
+"""Calls that read no key of a configuration, or hand it on to a function that they are given."""
+
+
+def _goes_out(scripts: Sequence[Script]) -> bool:
+    """The configuration is given whole to what is not the project's own."""
+    names = {name for script in scripts for name in _parameters(script)}
+    own = {
+        node.name
+        for script in scripts
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
+    for script in scripts:
+        for node in ast.walk(script.tree):
+            if not isinstance(node, ast.Call):
+                continue
+            last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            given = [*node.args, *(one.value for one in node.keywords)]
+            given += [inner for one in given if isinstance(one, ast.Tuple | ast.List) for inner in one.elts]
+            if last not in own | _ON and any(ast.unparse(one).removeprefix("self.") in names for one in given):
+                return True
+    return False
 
 
 def _leaves(config: ConfigFile) -> Iterator[tuple[tuple[str, ...], Place]]:

@@ -9,6 +9,7 @@ from dynotune.audit.facts.asked import adapters, max_length, micro_batch, on_gpu
 from dynotune.audit.facts.cards import named_card
 from dynotune.audit.facts.environment import Environment
 from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.lengths import longest_row
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
 from dynotune.audit.models import Known, known
@@ -76,7 +77,7 @@ def _by_its_own_figure(job: Job, project: Project) -> Iterator[Said]:
 def _on_the_named_card(job: Job, project: Project) -> Iterator[Said]:
     """The project names one kind of card, and what the step needs by itself would take little of it."""
     card, model = named_card(job, project), known(job.get("model_name_or_path"))
-    rows, length = micro_batch(job), max_length(job)
+    rows, length = micro_batch(job), max_length(job) or (longest_row(project) if not job.get("packing") else None)
     if card is None or model is None or model.hidden is None or rows is None or length is None:
         return
     if job.trainer in (Trainer.DYNOTUNE, Trainer.UNSLOTH):

@@ -30,6 +30,7 @@ _ANSWER = re.compile(r"respon|answer|output|completion|target|reply|summary|tran
 def check(script: Script, project: Project) -> Iterator[Said]:
     if "-100" not in script.source and "IGNORE" not in script.source:
         return
+    yield from _span_before_the_end(script)
     near = together(script, project)
     sources = [code(one) for one in near]
     if not any("CausalLM" in one for one in sources) or not any(
@@ -58,6 +59,53 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 ),
             )
             return
+
+
+_RENDERS_END = re.compile(r"content['\"]?\]?(\.strip\(\))?\s*\+\s*[\w.]*eos_token|content['\"\]]*\}\{?[\w.{]*eos_token")
+
+
+def _span_before_the_end(script: Script) -> Iterator[Finding]:
+    """`labels[lo:hi] = ids[lo:hi]` where `hi` is measured up to the content, and the end token stands behind it."""
+    if not _RENDERS_END.search(script.source):
+        return
+    for function in ast.walk(script.tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        given = {
+            node.targets[0].id: node
+            for node in ast.walk(function)
+            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
+        }
+        for node in given_spans(function):
+            end = given.get(node)
+            text = ast.unparse(end.value) if end is not None else ""
+            ended = re.search(r"eos|end|render|template|\+ 1\b", text, re.IGNORECASE)
+            if end is None or ended or not re.search(r"\+ \w+\[['\"]content['\"]\](\.strip\(\))?[,)]", text):
+                continue
+            yield Finding(
+                f"The labelled span ends with the content (`{node} = {text[:60]}`), and the end token that is "
+                f"rendered behind"
+                " it carries no label: the model is never taught to stop.",
+                place=place_of(script, end),
+                evidence=Evidence(Level.TEXT, {"span": node, "end token": "outside"}),
+                stake=Stake(AtStake.RESULT),
+                remedy=Remedy(
+                    Risk.BEHAVIOURAL,
+                    "Measure the span up to the end token: add `tokenizer.eos_token` to what is measured.",
+                    effort=Effort.LINE,
+                    accuracy="The end of an answer is learned.",
+                    measure="Print the last label of a row.",
+                ),
+            )
+
+
+def given_spans(function: ast.FunctionDef) -> Iterator[str]:
+    """The names of ends in `labels[a:b] = ids[a:b]`."""
+    for node in ast.walk(function):
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        slice_ = target.slice if isinstance(target, ast.Subscript) and "label" in ast.unparse(target) else None
+        if isinstance(slice_, ast.Slice) and isinstance(slice_.upper, ast.Name):
+            yield slice_.upper.id
 
 
 def _made(function: ast.FunctionDef | ast.Lambda) -> ast.expr | None:

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import adapters, max_length, micro_batch, number, on_gpu
+from dynotune.audit.facts.cards import named_card
 from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.lengths import longest_row
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import Known, known
@@ -30,7 +32,8 @@ _SFT = (
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
-    rows, accumulation, length = micro_batch(job), number(job, "gradient_accumulation_steps"), max_length(job)
+    rows, accumulation = micro_batch(job), number(job, "gradient_accumulation_steps")
+    length = max_length(job) or longest_row(project)
     model, lora = known(job.get("model_name_or_path")), adapters(job)
     if rows is None or length is None or accumulation is None or accumulation < 2 or not on_gpu(job):
         return
@@ -42,7 +45,9 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     worked, launched = _seconds(model, rows * length, lora)
     if worked > launched / 2:
         return
-    factor = _fits(model, rows * length, lora, int(accumulation), project)
+    card = named_card(job, project)
+    memory = int(card * 2**30) if card else SMALLEST_CARD
+    factor = _fits(model, rows * length, lora, int(accumulation), project, memory)
     if factor < 2:
         return
     new = int(accumulation) // factor
@@ -80,10 +85,10 @@ def _seconds(model: Known, tokens: int, lora: bool | None) -> tuple[float, float
     return tokens * model.billions * 1e9 * (4 if lora else 6) / RATE, model.layers * LAUNCHES * LAUNCH
 
 
-def _fits(model: Known, tokens: int, lora: bool | None, accumulation: int, project: Project) -> int:
-    """The largest divisor of the accumulation by which the micro-batch can grow."""
+def _fits(model: Known, tokens: int, lora: bool | None, accumulation: int, project: Project, memory: int) -> int:
+    """The largest divisor of the accumulation by which the micro-batch can grow. memory: bytes of the named card."""
     gpus = project.environment.gpus if project.environment else ()
-    memory = min((int(gpu["memory"]) for gpu in gpus), default=SMALLEST_CARD)
+    memory = min((int(gpu["memory"]) for gpu in gpus), default=memory)
     fitting = [
         factor
         for factor in range(1, accumulation + 1)
@@ -107,7 +112,7 @@ RULE = Rule(
         " the same rows a step, so the update is the same.",
         detected="E1: FLOPs of the micro-batch from the model's size, against launches from its layers; said where"
         " work is less"
-        " than half of launching, and a larger micro-batch fits by an estimate on the high side.",
+        " than half of launching, and a larger micro-batch fits by an estimate on the high side",
         proven="`dynotune profile -- python train.py`: the GPU's idle time.",
         deliberate=("Very mixed lengths, of which larger batches would be mostly padding.",),
         sources=(

@@ -3,6 +3,7 @@
 import posixpath
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from dynotune.audit.facts.launch import Launch
@@ -26,7 +27,12 @@ def read_launches(path: Path, text: str, root: Path) -> list[Launch]:
     is_make = path.name.lower() in _MAKE or path.suffix.lower() == ".mk"
     shell = Shell(file, *recipes(text)) if is_make else Shell(file, text)
     shell.state.sourced = lambda name, folder: _sourced(_Folders(root, posixpath.dirname(file), folder), name)
-    return [launch for command in shell.commands() for launch in _launch(command, file, root)]
+    return [
+        replace(launch, sourced={name: Setting(name, plain(word.text), word.place) for name, word in taken.items()})
+        for command in shell.commands()
+        for taken in (dict(shell.state.taken),)
+        for launch in _launch(command, file, root)
+    ]
 
 
 def _launch(command: Command, file: str, root: Path) -> Iterator[Launch]:

@@ -51,6 +51,9 @@ class _State:
     exported: dict[str, Word] = field(default_factory=dict)
     functions: "dict[str, tuple[Shell, tree_sitter.Node]]" = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
+    taken: dict[str, Word] = field(default_factory=dict)
+    """What sourced files assigned."""
+
     folder: str = ""
     branches: int = 0
     calls: int = 0
@@ -277,6 +280,9 @@ class Shell:
         for _ in inner._walk(parse_shell(inner.source), 0):
             self.count += 1
         self.state.calls -= 1
+        for key, words in self.state.values.items():
+            if len(words) == 1 and words[0].place.file == inner.file:
+                self.state.taken[key] = words[0]
         return True
 
     def _called(self, name: str, given: list[Word], depth: int) -> Iterator[Command]:
