@@ -144,22 +144,18 @@ def _done(script: Script) -> str:
 
 def _on_the_way(script: Script, near: Sequence[Script]) -> Iterator[Call]:
     """Saves of weights in a loop of the script, or in a function of the program that one calls in a loop."""
-    for call in script.calls:
-        if not _repeated(call):
-            continue
+    inside: dict[str, Call] = {}
+    for other in near:
+        for one in filter(_saves, other.calls):
+            for around in one.around:
+                if around.kind == "function":
+                    inside.setdefault(around.name, one)
+    for call in filter(_repeated, script.calls):
         if _saves(call):
             yield call
-            continue
-        last = call.name.rpartition(".")[2]
-        inside = [
-            one
-            for other in near
-            for one in other.calls
-            if _saves(one) and any(around.kind == "function" and around.name == last for around in one.around)
-        ]
-        if inside:
+        elif (first := inside.get(call.name.rpartition(".")[2])) is not None:
             yield call
-            yield from inside[:1]
+            yield first
 
 
 def _saves(call: Call) -> bool:

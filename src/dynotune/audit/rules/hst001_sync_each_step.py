@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
@@ -24,8 +24,9 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         yield from _reads(script, [call for call in calls if call.each_step])
         yield from _branches(script, calls)
     if device:
+        bodies, numbers = _bodies(script), _numbers(script)
         for loop in loops(script):
-            yield from _compared(script, loop)
+            yield from _compared(script, loop, bodies, numbers)
         for other, calls in helpers(script, project):
             # What is printed there may be a number by then; what is read there is none.
             yield from _reads(other, [call for call in calls if call.name.rpartition(".")[2] in _READS])
@@ -91,19 +92,29 @@ def _branches(script: Script, calls: Sequence[Call]) -> Iterator[Finding]:
             yield _branch(script, test)
 
 
-def _compared(script: Script, loop: Loop) -> Iterator[Finding]:
-    """`if loss < best:` and `if loss.isnan():`, where the loss is a tensor still."""
+def _bodies(script: Script) -> dict[int, Sequence[ast.stmt]]:
+    """Of loops, by the line of their head; of several in a line the first one's."""
+    found: dict[int, Sequence[ast.stmt]] = {}
+    for node in ast.walk(script.tree):
+        if isinstance(node, ast.For | ast.While | ast.AsyncFor):
+            found.setdefault(node.lineno, node.body)
+    return found
+
+
+def _numbers(script: Script) -> set[str]:
+    """What becomes a number of Python somewhere."""
+    return {found[1] for found in re.finditer(r"([\w.]+)\s*=.*(\.item\(|float\()", script.source)}
+
+
+def _compared(
+    script: Script, loop: Loop, bodies: Mapping[int, Sequence[ast.stmt]], numbers: Collection[str]
+) -> Iterator[Finding]:
+    """`if loss < best:` and `if loss.isnan():`, where the loss is a tensor still. bodies: of loops, by their lines."""
     losses = {call.on for call in loop.has("backward") if call.on and re.fullmatch(r"(\w+\.)*\w*loss\w*", call.on)}
-    losses = {one for one in losses if not re.search(rf"\b{re.escape(one)}\s*=.*(\.item\(|float\()", script.source)}
-    node = next(
-        (
-            one
-            for one in ast.walk(script.tree)
-            if isinstance(one, ast.For | ast.While | ast.AsyncFor) and one.lineno == loop.place.line
-        ),
-        None,
-    )
-    for test in _tests(node.body if node is not None else ()):
+    losses = {one for one in losses if not any(name == one or name.endswith(f".{one}") for name in numbers)}
+    if not losses:
+        return
+    for test in _tests(bodies.get(loop.place.line, ())):
         first = test.values[0] if isinstance(test, ast.BoolOp) else test
         first = first.operand if isinstance(first, ast.UnaryOp) else first
         sides = [first.left, *first.comparators] if isinstance(first, ast.Compare) else []

@@ -528,6 +528,8 @@ def _branches_at(bindings: Sequence[Binding], before: tuple[int, int] | None) ->
 
 def _part_at(node: ast.AST, at: tuple[int, int]) -> str:
     """Which part of a statement a place stands in; empty: none."""
+    if not getattr(node, "lineno", 0) <= at[0] <= (getattr(node, "end_lineno", None) or at[0]):
+        return ""  # most of them, in a long file
     for part, field in (("body", "body"), ("else", "orelse"), ("except", "handlers")):
         for statement in getattr(node, field, None) or ():
             start = (statement.lineno, statement.col_offset)
