@@ -1,0 +1,2 @@
+#!/bin/bash
+llamafactory-cli export conf/merge.yaml
