@@ -9,6 +9,7 @@ from typing import Any
 from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.data import DataFacts
 from dynotune.audit.facts.environment import Environment
+from dynotune.audit.facts.imports import Imports
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.launch import Allocation, Launch
 from dynotune.audit.facts.run import RunFacts
@@ -65,6 +66,12 @@ class Project:
 
     documents: Mapping[str, str] = field(default_factory=dict)
     """Markdown files, which may name what nothing else names."""
+
+    imports: Imports = field(init=False, repr=False, compare=False)
+    """Between its scripts."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "imports", Imports(self.scripts))
 
     def data_of(self, job: Job) -> DataFacts | None:
         """The data that a job trains on, where it was read: named by the job, or the only one beside the only job."""
