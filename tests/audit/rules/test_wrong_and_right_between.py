@@ -59,7 +59,7 @@ KWARGS = "output_dir: out\nmodel_init_kwargs: {dtype: bfloat16}\npacking: false\
         ),
         (
             "ENV007",
-            {"a.yml": AXOLOTL, "Dockerfile": "RUN pip install llamafactory==0.9.5 transformers==5.6.1\n"},
+            {"a.yml": AXOLOTL, "Dockerfile": "RUN pip install llamafactory==0.9.5 transformers==5.6.0\n"},
             False,
         ),
         ("CFG021", {"sft.yaml": f"{GPT2}max_length: 1024\n"}, False),

@@ -7,48 +7,78 @@ from dynotune.audit.facts.job import Method
 from dynotune.audit.facts.project import Asked, Project
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.schema.keys import earlier
 
 NEEDS: tuple[tuple[str, str, str, str, str], ...] = (
     ("axolotl", "0.19", "transformers", "==", "5.16.1"),
     ("axolotl", "0.19", "trl", "==", "1.9.0"),
     ("axolotl", "0.19", "peft", "==", "0.20.0"),
     ("axolotl", "0.19", "accelerate", "==", "1.13.0"),
-    ("llamafactory", "0.9.5", "transformers", "<=", "5.6"),
+    ("llamafactory", "0.9.5", "transformers", "<=", "5.6.0"),
 )
-"""Of a release: what it wants of another package."""
+"""Of a release: what it wants of another package, by its METADATA (axolotl 0.19.0; llamafactory 0.9.5, whose extras/misc.py
+refuses to start too)."""
 
-NEED_LATER: tuple[tuple[str, str, str, str, str], ...] = (
-    ("torch", "2.3", "numpy", "2.0", "it is built against NumPy 1 and cannot hand arrays over"),
-    ("accelerate", "0.26", "transformers", "4.46", "its Trainer refuses to start"),
-    ("accelerate", "1.1", "transformers", "5.0", "its Trainer refuses to start"),
-    ("transformers", "4.56.2", "trl", "1.0", "TRL's metadata asks for a later one"),
-    ("accelerate", "1.4", "trl", "1.0", "TRL's metadata asks for a later one"),
-    ("transformers", "5.0", "huggingface-hub", "1.0", "transformers 4 wants it below 1.0"),
+NEED_LATER: tuple[tuple[str, str, str, str, str, str], ...] = (
+    ("torch", "0", "2.3", "numpy", "2.0", "it is built against NumPy 1 and cannot hand arrays over"),
+    ("accelerate", "0", "0.26", "transformers", "4.46", "its Trainer refuses to start"),
+    ("accelerate", "0", "1.1", "transformers", "5.0", "its Trainer refuses to start"),
+    ("transformers", "0", "4.56.2", "trl", "1.0", "TRL's metadata asks for a later one"),
+    ("accelerate", "0", "1.10.1", "trl", "1.16", "TRL's metadata asks for a later one"),
+    ("accelerate", "0", "1.4", "trl", "1.0", "TRL's metadata asks for a later one"),
+    ("transformers", "4.20", "5.0", "huggingface-hub", "1.0", "transformers 4 wants it below 1.0"),
 )
-"""Releases before one, with another package from a release on: they do not work, or cannot be installed, together."""
+"""Releases from one to before another, with another package from a release on: they do not work, or cannot be installed,
+together.
+
+The first row of a pair that fits counts. Seen in the releases themselves:
+- torch: libtorch_python.so of 2.2.2 (Linux) loads `numpy.core._multiarray_umath` alone, that of 2.3.0 `numpy._core` too
+- accelerate beside transformers: ACCELERATE_MIN_VERSION in utils/import_utils.py (0.26.0 in 4.45.2 to 4.57.6,
+  1.1.0 in 5.0.0), which TrainingArguments asks for
+- trl: METADATA of 1.0.0, 1.15.0 and 1.16.0 (accelerate 1.4.0, 1.4.0, 1.10.1; transformers 4.56.2)
+- huggingface-hub: METADATA of transformers, uncapped in 4.10.0, below 1.0 in
+  4.20.0 to 4.57.6 (29 releases looked at), from 1.3.0 in 5.0.0"""
 
 TOKENIZERS: tuple[tuple[str, str, str], ...] = (
     ("4.40", "0.19", "0.20"),
     ("4.45", "0.20", "0.21"),
     ("4.47", "0.21", "0.22"),
 )
-"""transformers from a release on (the last that fits counts, below 4.48) wants tokenizers from one to below another."""
+"""transformers from a release on (the last that fits counts, below 4.48) wants tokenizers from one to below another:
+METADATA of 4.40.0 to 4.47.1."""
 
-BREAKS: tuple[tuple[str, str, str, str, str], ...] = (
-    ("trl", "0.12", "transformers", "4.46", "`DPOTrainer.get_batch_samples` stands in the way of the Trainer's own"),
-    ("trl", "0.13", "transformers", "4.47", "`DPOTrainer.log` takes one argument less than the Trainer gives it"),
+BREAKS: tuple[tuple[str, str, str, str, str, str], ...] = (
+    (
+        "trl",
+        "0.7.11",
+        "0.12",
+        "transformers",
+        "4.46",
+        "`DPOTrainer.get_batch_samples` stands in the way of the Trainer's own",
+    ),
+    (
+        "trl",
+        "0.7.11",
+        "0.13",
+        "transformers",
+        "4.47",
+        "`DPOTrainer.log` takes one argument less than the Trainer gives it",
+    ),
 )
-"""Of preference training: releases before one, with another package from a release on, and what breaks. Nothing in their
-metadata says so."""
+"""Of preference training: releases from one to before another, with another package from a release on, and what breaks.
+trainer/dpo_trainer.py of trl 0.7.11, 0.11.4, 0.12.0 to 0.12.2 and 0.13.0; trainer.py of transformers 4.45.2, 4.46.0 and
+4.47.0. Of these releases of TRL the metadata of 0.12.2 alone says so (transformers<4.47.0)."""
 
-STOPS: tuple[tuple[str, str, str, str, str], ...] = (
-    ("peft", "0.18", "transformers", "5.0", "it imports `HybridCache`, which is gone, and `import peft` fails"),
+STOPS: tuple[tuple[str, str, str, str, str, str], ...] = (
+    ("peft", "0.16", "0.18", "transformers", "5.0", "it imports `HybridCache`, which is gone, and `import peft` fails"),
 )
-"""The same, whatever is trained."""
+"""The same, whatever is trained. peft_model.py of 0.16.0 and 0.17.1 imports it at its head; those of 0.5.0 to 0.15.2 do not
+name it, and 0.18.0's imports it inside a function, for transformers before 4.56. transformers 5.0.0 has no such class,
+4.57.6 has."""
 
 
 def check(project: Project, _: Project) -> Iterator[Said]:
-    pinned = [one for one in project.asked if one.operator in ("==", "===") and one.version]
+    pinned = [one for one in project.asked if one.operator in ("==", "===") and one.version and "*" not in one.version]
     for one in pinned:
         for package, release, other, operator, wanted in NEEDS:
             if one.name != package or not (one.version == release or one.version.startswith(f"{release}.")):
@@ -77,12 +107,16 @@ def check(project: Project, _: Project) -> Iterator[Said]:
 
 def _too_old(pinned: Sequence[Asked]) -> Iterator[Said]:
     said = set()
-    for package, before, other, since, why in NEED_LATER:
+    for package, first, before, other, since, why in NEED_LATER:
         for one in pinned:
             for beside in pinned:
                 if (one.name, beside.name) != (package, other) or one.place.file != beside.place.file or one in said:
                     continue
-                if _numbers(one.version) < _numbers(before) and _numbers(beside.version) >= _numbers(since):
+                if (
+                    not earlier(one.version, first)
+                    and earlier(one.version, before)
+                    and not earlier(beside.version, since)
+                ):
                     said.add(one)
                     yield _together(one, beside, f"{why} ({package} from {before} on would do)")
     for one in pinned:
@@ -100,7 +134,8 @@ def _too_old(pinned: Sequence[Asked]) -> Iterator[Said]:
 
 
 def _of_torch(pinned: Sequence[Asked]) -> Iterator[Said]:
-    """torchvision and torchaudio are built for one release of PyTorch each."""
+    """torchvision and torchaudio are built for one release of PyTorch each: METADATA of torchvision 0.15.1 (torch 2.0.0) to
+    0.24.0 (2.9.0) and of torchaudio 2.0.1 (2.0.0) to 2.9.1 (2.9.1)."""
     for one in pinned:
         for beside in pinned:
             if one.name not in ("torchvision", "torchaudio") or beside.name != "torch":
@@ -124,17 +159,13 @@ def _together(one: Asked, beside: Asked, why: str) -> Finding:
     )
 
 
-def _broken(pinned: Sequence[Asked], table: Sequence[tuple[str, str, str, str, str]]) -> Iterator[Said]:
+def _broken(pinned: Sequence[Asked], table: Sequence[tuple[str, str, str, str, str, str]]) -> Iterator[Said]:
     for one in pinned:
-        for package, before, other, since, why in table:
-            if one.name != package or _numbers(one.version) >= _numbers(before):
+        for package, first, before, other, since, why in table:
+            if one.name != package or earlier(one.version, first) or not earlier(one.version, before):
                 continue
             for beside in pinned:
-                if (
-                    beside.name != other
-                    or beside.place.file != one.place.file
-                    or _numbers(beside.version) < _numbers(since)
-                ):
+                if beside.name != other or beside.place.file != one.place.file or earlier(beside.version, since):
                     continue
                 yield Finding(
                     f"{package} {one.version} does not work with {other} {beside.version}: {why}"
@@ -186,7 +217,7 @@ RULE = Rule(
         sources=(
             "Axolotl 0.19's metadata",
             "LLaMA-Factory 0.9.5's check of versions at its start",
-            "PEFT's releases: 0.18 is the first that works with transformers 5",
+            "`HybridCache` in peft_model.py of PEFT 0.16.0 and 0.17.1, and in transformers 4.57.6, not 5.0.0",
             "TRL issues 2275 (0.11.4 with transformers 4.46) and 2445 (0.12.1 with 4.47)",
         ),
     ),

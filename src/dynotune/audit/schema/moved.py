@@ -77,16 +77,17 @@ TRL: Mapping[str, Moved] = {
 }
 
 TRANSFORMERS_CALLS: Mapping[str, Moved] = {"tokenizer": Moved(_T, "5.0", "processing_class")}
-"""Arguments of `Trainer` itself."""
+"""Arguments of `Trainer` and `Seq2SeqTrainer`: 4.57.6 still takes it by a decorator in trainer.py, 5.0.0 does not."""
 
 LATER_CALLS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "trl": {"processing_class": ("0.12", "tokenizer")},
     "transformers": {"processing_class": ("4.46", "tokenizer")},
 }
-"""Arguments of trainers that came with a release, and what they were called before."""
+"""Arguments of trainers that came with a release, and what they were called before: the signatures in TRL 0.11.4 and 0.12.0,
+and in transformers 4.45.2 and 4.46.0."""
 
 TRAINER_CALLS: Mapping[str, Moved] = {
-    "tokenizer": Moved(_TRL, "1.16", "processing_class"),
+    "tokenizer": Moved(_TRL, "0.16", "processing_class"),
     **{
         name: Moved(_TRL, "1.16", text=f"Give it to the configuration{', as ' + new if new else ''}")
         for name, new in (
@@ -103,7 +104,9 @@ TRAINER_CALLS: Mapping[str, Moved] = {
         )
     },
 }
-"""Arguments of TRL's SFTTrainer and DPOTrainer themselves; of those, 1.16's signatures were looked at."""
+"""Arguments of TRL's SFTTrainer and DPOTrainer themselves. `tokenizer`: 0.12.0 to 0.15.2 take both names, by a
+decorator in trainer/sft_trainer.py and dpo_trainer.py that 0.16.0 has no more; of the others, 1.16's signatures were
+looked at."""
 
 AXOLOTL: Mapping[str, Moved] = {
     "max_packed_sequence_len": Moved(_A, "0.19", text="Write `sequence_len` and `sample_packing: true`"),
