@@ -7,6 +7,7 @@ import pytest
 
 from dynotune.audit.facts.job import Trainer
 from dynotune.audit.read.python import jobs_of, read_script
+from dynotune.audit.read.python.modules import Modules
 from dynotune.audit.schema import Schemas
 from tests.audit.speed import slower
 
@@ -74,8 +75,9 @@ def test_a_training_folder_of_5000_lines_takes_less_than_5_seconds() -> None:
     schemas = Schemas.of()
     schemas.keys(Trainer.TRANSFORMERS)  # of an installed package, once a process
     start = time.process_time()
-    scripts = {name: read_script(ROOT / name, text, ROOT) for name, text in files.items()}
-    jobs = [job for script in scripts.values() for job in jobs_of(script, scripts, schemas, {})]
+    modules = Modules()  # one for a project, as the audit has it
+    scripts = {name: read_script(ROOT / name, text, ROOT, modules) for name, text in files.items()}
+    jobs = [job for script in scripts.values() for job in jobs_of(script, scripts, schemas, {}, modules)]
     followed = sum(len(call.arguments) for script in scripts.values() for call in script.calls)
     spent = time.process_time() - start
     assert len(jobs) == 12
