@@ -76,6 +76,8 @@ def _sent_there(script: Script, project: Project) -> Iterator[Said]:
             continue
         if not any(place.key.startswith("-") for place in device.via):  # else the command line decides
             asked.append((device.via[-1] if device.via else one.place, f"`{text_at(script, one.place)}`"))
+    if not asked:
+        return
     if any(re.search(r"\.cuda\(|\.to\([^)]*cuda", code(one)) for one in together(script, project)):
         return
     for place, how in asked[:1]:

@@ -34,7 +34,7 @@ class _OpenError(Exception):
 
 def primary_of(script: Script) -> tuple[str, str] | None:
     """Folder and name that `@hydra.main(config_path=..., config_name=...)` of a script gives."""
-    for node in ast.walk(script.tree):
+    for node in ast.walk(script.tree) if "hydra" in script.source else ():
         for call in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
             if not isinstance(call, ast.Call) or ast.unparse(call.func) not in ("hydra.main", "main"):
                 continue
