@@ -5,7 +5,7 @@ the first of which is what switching arms costs and is dropped.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -123,7 +123,19 @@ def benches(
 def _bench(log_rates: Seconds, seed: int, effect: float, rules: Rules, stopping: Stopping) -> Outcome:
     pairs: list[float] = []
     noise: list[float] = []
-    ended, block = "", 0
+    ended = ""
+    for _ in _measured(log_rates, seed, effect, rules, pairs, noise):
+        if ended := stopping(pairs, noise, len(pairs), rules):
+            break
+    found = estimate(pairs, noise)
+    return Outcome(found, judge(found), ended)
+
+
+def _measured(
+    log_rates: Seconds, seed: int, effect: float, rules: Rules, pairs: list[float], noise: list[float]
+) -> Iterator[None]:
+    """Adds log ratios of pairs, and of A against itself, in the order of a bench; comes back after each pair."""
+    block = 0
     for one in rounds(["A", "B"], seed, rules):
         first, second = (float(rate) for rate in log_rates[block : block + 2])
         block += 2
@@ -131,10 +143,7 @@ def _bench(log_rates: Seconds, seed: int, effect: float, rules: Rules, stopping:
             noise.append(second - first)
             continue
         pairs.append(effect + (second - first if one.arms == ("A", "B") else first - second))
-        if ended := stopping(pairs, noise, len(pairs), rules):
-            break
-    found = estimate(pairs, noise)
-    return Outcome(found, judge(found), ended)
+        yield
 
 
 @dataclass(frozen=True)
@@ -192,14 +201,8 @@ def _pairs_of(
     log_rates: Seconds, seed: int, effect: float, rules: Rules, count: int
 ) -> tuple[list[float], list[float]]:
     """Log ratios of so many pairs, and of A against itself."""
-    ratios, noise, block = list[float](), list[float](), 0
-    for one in rounds(["A", "B"], seed, rules):
-        first, second = (float(rate) for rate in log_rates[block : block + 2])
-        block += 2
-        if one.of_noise:
-            noise.append(second - first)
-            continue
-        ratios.append(effect + (second - first if one.arms == ("A", "B") else first - second))
+    ratios, noise = list[float](), list[float]()
+    for _ in _measured(log_rates, seed, effect, rules, ratios, noise):
         if len(ratios) == count:
             break
     return ratios, noise

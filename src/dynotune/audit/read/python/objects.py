@@ -1,4 +1,7 @@
-"""Objects in constant expressions: parameters, attributes, items, and what calls of known functions give."""
+"""Objects in constant expressions: parameters, attributes, items, and what calls of known functions give.
+
+Longer than most files: what a call gives depends on attributes and parameters, and these on what other calls gave.
+"""
 
 import ast
 import posixpath
