@@ -6,9 +6,11 @@ import pytest
 
 from dynotune.audit.finding import Finding, Risk
 from dynotune.audit.fix.apply import proposed, write
-from dynotune.audit.registry import rules
+from dynotune.audit.judging.choice import chosen
+from dynotune.audit.registry import WITHDRAWN, heirs, rules
 from dynotune.audit.rule import Example, Rule
 from dynotune.audit.run import Request, Result, audit
+from dynotune.errors import ConfigError
 from tests.audit.made_up import audited
 
 EVERY_BAD = [(rule, bad) for rule in rules().values() if rule.bad and rule.good for bad in (rule.bad, *rule.also_bad)]
@@ -71,18 +73,43 @@ def _commented(text: str, comment: str) -> str:
     return f"{comment}\n{text}"
 
 
-def test_the_code_of_a_rule_that_was_taken_over_means_its_heir(tmp_path: Path) -> None:
+TAKEN = [(rule, old) for rule in rules().values() for old in rule.formerly]
+
+
+@pytest.mark.parametrize(("rule", "old"), TAKEN, ids=lambda one: one if isinstance(one, str) else "")
+def test_the_code_of_a_rule_that_was_taken_over_means_its_heir_and_is_said(
+    rule: Rule, old: str, tmp_path: Path
+) -> None:
     """In a comment, in `--ignore` and `--select`; a code that never was suppresses nothing, and is said."""
-    taken = [(rule, old) for rule in rules().values() for old in rule.formerly]
-    assert taken
-    for number, (rule, old) in enumerate(taken):
-        assert rule.bad
-        assert old not in rules()
-        first = audited(tmp_path / f"{number}", rule.bad.files, select=(old,))
-        assert {one.code for one in first.findings} == {rule.code}
-        name = next(iter({one.place.file for one in first.findings}))
-        for code, silenced in ((old, True), (f"{old[:3]}777", False)):
-            files = {**rule.bad.files, name: f"# dynotune: ignore-file[{code}] meant so\n{rule.bad.files[name]}"}
-            result = audited(tmp_path / f"{number}{code}", files, select=(rule.code,))
-            assert bool(result.findings) is not silenced
-            assert bool(result.remarks) is not silenced
+    assert old not in rules()
+    assert set(chosen(rules(), (old,), ())) == {rule.code}
+    assert rule.code not in chosen(rules(), (), (old,))
+    if rule.bad is None:
+        return
+    first = audited(tmp_path / "first", rule.bad.files, select=(old,))
+    assert {one.code for one in first.findings} == {rule.code}
+    assert said(first) == [f"`--select`: {old} is a part of {rule.code} now, and all of that is checked."]
+    name = next(iter({one.place.file for one in first.findings}))
+    for code, silenced in ((old, True), (f"{old[:3]}777", False)):
+        files = {**rule.bad.files, name: f"# dynotune: ignore-file[{code}] meant so\n{rule.bad.files[name]}"}
+        result = audited(tmp_path / code, files, select=(rule.code,))
+        assert bool(result.findings) is not silenced
+        assert any(f"{code} is a part of {rule.code} now" in one for one in said(result)) is silenced
+        assert any(f"there is no rule {code}:" in one for one in said(result)) is not silenced
+
+
+def said(result: Result) -> list[str]:
+    return [text for _, text in result.remarks]
+
+
+def test_a_code_that_is_gone_stops_no_audit_and_is_said(tmp_path: Path) -> None:
+    """In `--ignore` and in a comment; alone in `--select` it leaves nothing to check."""
+    files = {"sft.yaml": "optim: adamw_torch  # dynotune: ignore[LOR004] as it was\n"}
+    result = audited(tmp_path, files, ignore=("LOR004",))
+    assert said(result) == [
+        "`--ignore`: there is no rule LOR004 any more.",
+        "there is no rule LOR004 any more: this suppresses nothing of it.",
+    ]
+    with pytest.raises(ConfigError, match="leave no rule"):
+        audited(tmp_path, files, select=("LOR004",))
+    assert not WITHDRAWN & {*rules(), *heirs()}

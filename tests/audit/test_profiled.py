@@ -1,4 +1,4 @@
-"""Promise: whatever a profile finds is found by exactly one rule, with its share of the step; a clean run has none."""
+"""Promise: whatever a profile finds is found by one rule, under its name, with its share; a clean run has none."""
 
 import json
 import sys
@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 
 from dynotune.audit.command import named_in
+from dynotune.audit.cost import together
+from dynotune.audit.explain import page
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Finding, Level, Risk
 from dynotune.audit.judging.rules_over import judge
 from dynotune.audit.registry import rules
 from dynotune.audit.rule import Subject
+from dynotune.audit.rules.msr090_profiled import NAMES
+from dynotune.audit.show.words import where
 from dynotune.cli import run
 from dynotune.measure.timeline import DATA_MARK
 from dynotune.profile import remedies
@@ -37,7 +41,7 @@ def test_a_wait_for_data_is_found_with_its_share() -> None:
     step = busy(600, 6).host(DATA_MARK, 600, 990, marked=True)
     step.microseconds = 1000
     (one,) = found(record(step))
-    assert (one.code, one.evidence.level, one.stake.what) == ("HST090", Level.PROFILED, AtStake.TIME)
+    assert (one.code, one.evidence.level, one.stake.what) == ("MSR090", Level.PROFILED, AtStake.TIME)
     assert one.stake.high == pytest.approx(0.39)
     assert one.remedy.risk is Risk.SAFE
     assert "dynotune bench" in one.remedy.measure
@@ -45,15 +49,32 @@ def test_a_wait_for_data_is_found_with_its_share() -> None:
 
 def test_products_in_float32_are_for_who_accepts_other_rounding() -> None:
     (one,) = found(record(busy(dtypes=FP32)))
-    assert (one.code, one.remedy.risk) == ("PRC090", Risk.NUMERIC)
+    assert (one.code, one.remedy.risk) == ("MSR090", Risk.NUMERIC)
 
 
-@pytest.mark.parametrize("name", sorted({*remedies.OURS, *remedies.THEIRS, "periodic", "periodic-slow-down"}))
-def test_each_name_of_a_profile_has_one_rule(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+PERIODIC = "periodic-slow-down"
+
+
+@pytest.mark.parametrize("name", sorted({*remedies.OURS, *remedies.THEIRS, PERIODIC, "of-a-later-version"}))
+def test_each_name_of_a_profile_is_found_once_and_said(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one = Findings("", 1.0, (), "", (Found(name, "it was seen", 0.5),), (), (), ())
     monkeypatch.setattr("dynotune.profile.analyse.analyse", lambda record: one)
     (finding,) = found(record())
     assert finding.message == "It was seen."
+    assert where(finding) == f"the profile `{name}`"
+
+
+def test_what_a_profile_names_counts_each_in_the_ceiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when each name was a rule: half of a step, and a half of what that leaves."""
+    both = (Found("host-bound", "it was seen", 0.5), Found("slow-loader", "it was seen", 0.5))
+    one = Findings("", 1.0, (), "", both, (), (), ())
+    monkeypatch.setattr("dynotune.profile.analyse.analyse", lambda record: one)
+    assert together(found(record())) == pytest.approx(0.75)
+
+
+def test_the_page_lists_what_a_profile_can_name() -> None:
+    assert set(NAMES) == {*remedies.OURS, *remedies.THEIRS, PERIODIC}
+    assert all(f"- `{name}`: " in page(rules()["MSR090"]) for name in NAMES)
 
 
 def test_files_that_a_command_names_are_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +91,7 @@ def test_a_command_is_profiled_and_its_script_read(tmp_path: Path, capfd: pytest
     words = ["audit", "--json", "--", sys.executable, str(script), '{"fill": 0.4}', str(tmp_path)]
     assert run(words) == 1
     result = json.loads(capfd.readouterr().out)
-    assert "PAD090" in [one["code"] for one in result["findings"]]
+    assert ("MSR090", "low-fill") in [(one["code"], one["place"]["key"]) for one in result["findings"]]
     assert result["jobs"]
 
 

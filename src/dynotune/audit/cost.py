@@ -11,7 +11,7 @@ from typing import Any
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.run import RunFacts
-from dynotune.audit.finding import AtStake, Finding, Risk, severity
+from dynotune.audit.finding import AtStake, Finding, Level, Risk, severity
 
 SKIPPED = 2
 """First rows of a run, which hold compiling, are left out of its time a step."""
@@ -58,14 +58,15 @@ def shares(finding: Finding) -> tuple[float, float] | None:
 def together(findings: Iterable[Finding]) -> float | None:
     """The share of a step's time that goes away at most if all of these are mended; None where none says a share.
 
-    Each takes its share of what the others leave, and each rule counts once: never their sum. What changes the result is
-    not in it.
+    Each takes its share of what the others leave, and each rule counts once, a profile's by each of its names: never
+    their sum. What changes the result is not in it.
     """
-    by_rule: dict[str, float] = {}
+    by_rule: dict[tuple[str, str], float] = {}
     for finding in findings:
         share = shares(finding)
         if share is not None and finding.remedy.risk is not Risk.BEHAVIOURAL:
-            by_rule[finding.code] = max(by_rule.get(finding.code, 0.0), share[1])
+            named = (finding.code, finding.place.key if finding.evidence.level is Level.PROFILED else "")
+            by_rule[named] = max(by_rule.get(named, 0.0), share[1])
     if not by_rule:
         return None
     left = 1.0

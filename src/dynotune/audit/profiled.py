@@ -1,4 +1,4 @@
-"""What a profile found, as findings of rules: each rule takes those of its names."""
+"""What a profile found, as findings of one rule: each has the profile's name for it as its key."""
 
 import functools
 from collections.abc import Iterator
@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
-from dynotune.audit.place import NOWHERE
-from dynotune.audit.rule import Check
+from dynotune.audit.place import Place
 
 if TYPE_CHECKING:  # they load PyTorch, and rules are listed without it
     from dynotune.profile.findings import Finding as Found
@@ -26,7 +25,7 @@ NO_REMEDY = "See which lines and kernels have it with `dynotune profile`; nothin
 
 
 def analysed(record: "Record") -> "Findings":
-    """Worked out once for all rules."""
+    """Worked out once for the rule and the bottleneck."""
     return _analysed(_Same(record))
 
 
@@ -50,16 +49,15 @@ def _analysed(same: _Same) -> "Findings":
     return analyse(same.record)
 
 
-def seen(*names: str, what: AtStake = AtStake.TIME) -> Check:
-    """A check for what the profile calls by these names. what: at stake where it costs no time that was seen."""
+MEMORY = frozenset({"allocator-retries"})
+"""What costs memory where it costs no time that was seen."""
 
-    def check(record: "Record", project: Project) -> Iterator[Said]:
-        found = analysed(record)
-        for one in found.found:
-            if one.name in names:
-                yield _finding(one, found.step_seconds, what)
 
-    return check
+def seen(record: "Record", project: Project) -> Iterator[Said]:
+    """All of it, whatever it is called: a name that is new loses nothing."""
+    found = analysed(record)
+    for one in found.found:
+        yield _finding(one, found.step_seconds)
 
 
 def _share(one: "Found", step: float) -> float | None:
@@ -71,8 +69,8 @@ def _share(one: "Found", step: float) -> float | None:
     return min(1.0, one.seconds / step)
 
 
-def _finding(one: "Found", step: float, what: AtStake) -> Finding:
-    share = _share(one, step)
+def _finding(one: "Found", step: float) -> Finding:
+    share, what = _share(one, step), AtStake.MEMORY if one.name in MEMORY else AtStake.TIME
     stake = Stake(AtStake.TIME, 0.0, share, "this profile") if share is not None else Stake(what)
     text, risk, measure = NO_REMEDY, Risk.OPERATIONAL, ""
     if one.remedy is not None:
@@ -82,4 +80,6 @@ def _finding(one: "Found", step: float, what: AtStake) -> Finding:
         risk, measure = RISKS[one.remedy.kind], one.remedy.command
     facts = {"seconds of a step": one.seconds, "step": step}
     sentence = f"{one.sentence[:1].upper()}{one.sentence[1:].rstrip('.')}."
-    return Finding(sentence, NOWHERE, Evidence(Level.PROFILED, facts), stake, Remedy(risk, text, measure=measure))
+    return Finding(
+        sentence, Place("", key=one.name), Evidence(Level.PROFILED, facts), stake, Remedy(risk, text, measure=measure)
+    )

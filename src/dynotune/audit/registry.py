@@ -29,5 +29,17 @@ def rules() -> Mapping[str, Rule]:
             raise ValueError(f"{rule.code}: a rule's name is in kebab-case, not `{rule.name}`")
         if rule.code in found:
             raise ValueError(f"there are two rules {rule.code}")
+        if rule.code in WITHDRAWN:
+            raise ValueError(f"{rule.code} was another rule's code, and is not given again")
         found[rule.code] = rule
     return dict(sorted(found.items()))
+
+
+@functools.cache
+def heirs() -> Mapping[str, str]:
+    """Codes of rules that others have taken over, to the code that means them now."""
+    return {old: rule.code for rule in rules().values() for old in rule.formerly}
+
+
+WITHDRAWN = frozenset({"CKP050", "LOR004"})
+"""Codes of rules that are gone without an heir. None is given again: comments and flags that name it would mean another."""

@@ -14,11 +14,11 @@ from dynotune.audit.facts.project import NotRead, Project, names_data
 from dynotune.audit.finding import Finding, NotChecked, Severity, severity
 from dynotune.audit.fix.refused import refused
 from dynotune.audit.judging.baseline import Baseline
-from dynotune.audit.judging.choice import chosen
+from dynotune.audit.judging.choice import chosen, on_codes
 from dynotune.audit.judging.rules_over import judge
 from dynotune.audit.judging.suppression import Suppression, suppressions
 from dynotune.audit.place import Place
-from dynotune.audit.registry import rules
+from dynotune.audit.registry import WITHDRAWN, heirs, rules
 from dynotune.audit.secret_values import Secrets
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError, DataError
@@ -114,7 +114,9 @@ def audit(request: Request) -> Result:
         else:
             used.add(by.place)
             suppressed.append(Suppressed(finding, by))
-    remarks = list(_on_suppressions(told, used, set(wanted)))
+    remarks = [(Place(""), said) for said in on_codes(request.select, "--select")]
+    remarks += [(Place(""), said) for said in on_codes(request.ignore, "--ignore")]
+    remarks += _on_suppressions(told, used, set(wanted))
     known: list[Finding] = []
     if request.baseline is not None:
         open_, known, gone = request.baseline.split(open_, project.texts, project.root)
@@ -143,16 +145,22 @@ def audit(request: Request) -> Result:
 def _on_suppressions(told: Sequence[Suppression], used: set[Place], asked: set[str]) -> list[tuple[Place, str]]:
     found = []
     families = {code[:3] for code in asked}
-    known = {*rules(), *(code[:3] for code in rules())} | {old for rule in rules().values() for old in rule.formerly}
+    known = {*rules(), *heirs(), *(code[:3] for code in rules())}
     for one in told:
         if one.wrong:
             found.append((one.place, f"this suppresses nothing: {one.wrong}."))
             continue
         unknown = sorted(one.codes - known)
         if unknown:
+            more = " any more" if set(unknown) <= WITHDRAWN else ""
             found.append(
-                (one.place, f"there is no rule {printable(', '.join(unknown))}: this suppresses nothing of it.")
+                (one.place, f"there is no rule {printable(', '.join(unknown))}{more}: this suppresses nothing of it.")
             )
+            continue
+        old = sorted(one.codes & heirs().keys())
+        if old:
+            meant = ", ".join(f"{code} is a part of {heirs()[code]} now" for code in old)
+            found.append((one.place, f"{meant}, and all of that is suppressed here: name it so."))
         elif one.place not in used and one.codes <= asked | families:
             found.append(
                 (one.place, f"nothing is found here for {', '.join(sorted(one.codes))}: take the comment out.")

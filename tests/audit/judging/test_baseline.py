@@ -7,6 +7,7 @@ import pytest
 
 from dynotune.audit.judging.baseline import baseline_text, read_baseline
 from dynotune.audit.place import Place
+from dynotune.audit.registry import rules
 from dynotune.errors import ConfigError
 from tests.audit.made_up import a_finding
 
@@ -34,6 +35,16 @@ def test_new_ones_are_new_and_those_that_went_are_told(tmp_path: Path) -> None:
     twice = [a_finding(), a_finding(message="of a second job")]
     new, known, gone = baseline.split(twice, TEXTS, str(tmp_path))
     assert (len(new), len(known), gone) == (1, 1, ["ATT001 sft.yaml `optim`"])
+
+
+def test_a_rule_knows_again_what_those_that_it_took_over_had_found(tmp_path: Path) -> None:
+    heir = rules()["CFG013"]
+    assert {"PRC001", "HST050"} <= set(heir.formerly)
+    before = [a_finding("PRC001"), a_finding("HST050"), a_finding("HST050"), a_finding("CFG013")]
+    baseline = read_baseline(kept(tmp_path, baseline_text(before, TEXTS, str(tmp_path), tmp_path)))
+    now = [a_finding("CFG013")] * 5
+    new, known, gone = baseline.split(now, TEXTS, str(tmp_path))
+    assert (len(new), len(known), gone) == (1, 4, [])
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from pathlib import Path
 from dynotune.audit.finding import Finding
 from dynotune.audit.lines import lines_of
 from dynotune.audit.place import Place
+from dynotune.audit.registry import rules
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError
 
@@ -22,24 +23,28 @@ VERSION = 2
 """1: files by their place in the audited project, which depends on how that was named."""
 
 
-def fingerprints(
-    findings: Iterable[Finding], texts: Mapping[str, str], named: Callable[[str], str] = lambda file: file
-) -> list[str]:
-    """Of each, in order; equal ones are numbered as they come. named: what a file is called in them."""
+Named = Callable[[str], str]
+"""What a file is called in fingerprints."""
+
+
+def fingerprints(findings: Iterable[Finding], texts: Mapping[str, str], named: Named = lambda file: file) -> list[str]:
+    """Of each, in order; equal ones are numbered as they come."""
     seen: Counter[str] = Counter()
-    found = []
-    for finding in findings:
-        place = finding.place
-        lines = lines_of(texts.get(place.file, ""))
-        line = lines[place.line - 1].strip() if 0 < place.line <= len(lines) else ""
-        # Without a file, the message is all that tells two findings of one rule apart.
-        told = "" if place.file else finding.message
-        base = "\0".join(
-            (finding.code, named(place.file) if place.file else "", place.key, " ".join(line.split()), told)
-        )
-        seen[base] += 1
-        found.append(hashlib.sha256(f"{base}\0{seen[base]}".encode("utf-8", "surrogatepass")).hexdigest()[:32])
-    return found
+    return [_numbered(_base(finding, finding.code, texts, named), seen) for finding in findings]
+
+
+def _base(finding: Finding, code: str, texts: Mapping[str, str], named: Named) -> str:
+    place = finding.place
+    lines = lines_of(texts.get(place.file, ""))
+    line = lines[place.line - 1].strip() if 0 < place.line <= len(lines) else ""
+    # Without a file, the message is all that tells two findings of one rule apart.
+    told = "" if place.file else finding.message
+    return "\0".join((code, named(place.file) if place.file else "", place.key, " ".join(line.split()), told))
+
+
+def _numbered(base: str, seen: Counter[str]) -> str:
+    seen[base] += 1
+    return hashlib.sha256(f"{base}\0{seen[base]}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +61,22 @@ class Baseline:
         """New ones, known ones, and what was known and is no longer there."""
         new: list[Finding] = []
         old: list[Finding] = []
-        left = dict(self.known)
-        for finding, mark in zip(findings, fingerprints(findings, texts, _seen_from(self.folder, root)), strict=True):
-            (new if left.pop(mark, None) is None else old).append(finding)
+        left, named, seen = dict(self.known), _seen_from(self.folder, root), Counter[str]()
+        for finding, mark in zip(findings, fingerprints(findings, texts, named), strict=True):
+            if left.pop(mark, None) is not None:
+                old.append(finding)
+                continue
+            # Known under the code of a rule that this one has taken over: numbered among those of that rule.
+            rule = rules().get(finding.code)
+            for code in rule.formerly if rule is not None else ():
+                base = _base(finding, code, texts, named)
+                counted = seen[base]
+                if left.pop(_numbered(base, seen), None) is not None:
+                    old.append(finding)
+                    break
+                seen[base] = counted
+            else:
+                new.append(finding)
         return new, old, list(left.values())
 
 
@@ -99,6 +117,6 @@ def baseline_text(findings: Sequence[Finding], texts: Mapping[str, str], root: s
     return json.dumps({"format": FORMAT, "version": VERSION, "findings": rows}, indent=2) + "\n"
 
 
-def _seen_from(folder: Path, root: str) -> Callable[[str], str]:
+def _seen_from(folder: Path, root: str) -> Named:
     here, there = os.path.realpath(folder), os.path.realpath(root)
     return lambda file: Path(os.path.relpath(Path(there, file), here)).as_posix()

@@ -1,8 +1,9 @@
 """Which rules run: `--select` and `--ignore`, by code, family or name."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from dynotune.audit.registry import WITHDRAWN, heirs
 from dynotune.audit.rule import FAMILIES, Rule
 from dynotune.data.printable import printable
 from dynotune.errors import ConfigError
@@ -26,7 +27,7 @@ def codes_of(rules: Mapping[str, Rule], words: Sequence[str], flag: str) -> set[
             for code, rule in rules.items()
             if word.upper() in (code, code[:3], *rule.formerly) or word.lower() == rule.name
         }
-        if not meant and word.upper() not in FAMILIES:
+        if not meant and word.upper() not in (*FAMILIES, *WITHDRAWN):
             known = [*rules, *FAMILIES, *(rule.name for rule in rules.values())]
             near = difflib.get_close_matches(word.upper(), known, 1) or difflib.get_close_matches(word, known, 1)
             hint = f" Did you mean `{near[0]}`?" if near else ""
@@ -35,6 +36,16 @@ def codes_of(rules: Mapping[str, Rule], words: Sequence[str], flag: str) -> set[
             )
         found |= meant
     return found
+
+
+def on_codes(words: Sequence[str], flag: str) -> Iterator[str]:
+    """What is to be said of codes that mean something else than they did: sentences."""
+    for word in dict.fromkeys(word.upper() for word in _words(words)):
+        if word in heirs():
+            then = "checked" if flag == "--select" else "left out"
+            yield f"`{flag}`: {word} is a part of {heirs()[word]} now, and all of that is {then}."
+        elif word in WITHDRAWN:
+            yield f"`{flag}`: there is no rule {word} any more."
 
 
 def _words(given: Sequence[str]) -> list[str]:

@@ -65,7 +65,7 @@ RULE = Rule(
         why="The loader's work does not overlap with the step. With batches of ids it is little, and it is free.",
         detected="E1: `dataloader_pin_memory` is given as false; or a loader without `pin_memory` feeds copies with"
         " `non_blocking=True`. Not said under WSL, where pinned memory is short.",
-        proven="`dynotune profile -- python train.py` names copies from pageable memory (HST093).",
+        proven="`dynotune profile -- python train.py` names copies from pageable memory (MSR090).",
         deliberate=("Host memory that may be locked is short.",),
         sources=("PyTorch's tutorial on `pin_memory` and `non_blocking`",),
     ),

@@ -37,7 +37,9 @@ def word(finding: Finding) -> str:
 def where(finding: Finding) -> str:
     if finding.place.file:
         return text(finding.place)
-    return "the profile" if finding.evidence.level is Level.PROFILED else "the environment"
+    if finding.evidence.level is not Level.PROFILED:
+        return "the environment"
+    return f"the profile `{text(finding.place.key)}`" if finding.place.key else "the profile"
 
 
 def name(code: str) -> str:
