@@ -43,7 +43,7 @@ def test_an_unknown_size_is_not_guessed() -> None:
     found = known("Qwen/Qwen2.5-5B-merged")
     assert found is not None
     assert found.billions is None
-    assert found.tied is None
+    assert found.hidden is None
 
 
 @pytest.mark.parametrize("kind", sorted(LINEARS))

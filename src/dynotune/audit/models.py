@@ -17,8 +17,8 @@ class Family:
 
     model_type: str
     vocabulary: int
-    sizes: tuple[tuple[float, int, int, bool], ...]
-    """Billions of parameters as the name has them, hidden size, layers, whether the head is tied to the embedding."""
+    sizes: tuple[tuple[float, int, int], ...]
+    """Billions of parameters as the name has them, hidden size, layers."""
 
     @cached_property
     def _compiled(self) -> re.Pattern[str]:
@@ -39,37 +39,36 @@ class Known:
 
     hidden: int | None = None
     layers: int | None = None
-    tied: bool | None = None
 
 
 _NOT_TEXT = r"(?!.*(vl|audio|vision|omni|moe|embed|reward|-a\d))"
 
 FAMILIES = (
     Family(rf"^qwen-?2(\.5)?[-_]{_NOT_TEXT}", "qwen2", 151_936, (
-        (0.5, 896, 24, True), (1.5, 1536, 28, True), (3, 2048, 36, True), (7, 3584, 28, False), (14, 5120, 48, False),
-        (32, 5120, 64, False), (72, 8192, 80, False))),
+        (0.5, 896, 24), (1.5, 1536, 28), (3, 2048, 36), (7, 3584, 28), (14, 5120, 48),
+        (32, 5120, 64), (72, 8192, 80))),
     Family(rf"^qwen-?3[-_]{_NOT_TEXT}", "qwen3", 151_936, (
-        (0.6, 1024, 28, True), (1.7, 2048, 28, True), (4, 2560, 36, True), (8, 4096, 36, False), (14, 5120, 40, False),
-        (32, 5120, 64, False))),
+        (0.6, 1024, 28), (1.7, 2048, 28), (4, 2560, 36), (8, 4096, 36), (14, 5120, 40),
+        (32, 5120, 64))),
     Family(rf"^(meta-)?llama-?3([.-]|$){_NOT_TEXT}", "llama", 128_256, (
-        (1, 2048, 16, True), (3, 3072, 28, True), (8, 4096, 32, False), (70, 8192, 80, False))),
-    Family(r"^llama-?2[-_]", "llama", 32_000, ((7, 4096, 32, False), (13, 5120, 40, False), (70, 8192, 80, False))),
-    Family(r"^tinyllama", "llama", 32_000, ((1.1, 2048, 22, False),)),
+        (1, 2048, 16), (3, 3072, 28), (8, 4096, 32), (70, 8192, 80))),
+    Family(r"^llama-?2[-_]", "llama", 32_000, ((7, 4096, 32), (13, 5120, 40), (70, 8192, 80))),
+    Family(r"^tinyllama", "llama", 32_000, ((1.1, 2048, 22),)),
     Family(r"^smollm2?-", "llama", 49_152, (
-        (0.135, 576, 30, True), (0.36, 960, 32, True), (1.7, 2048, 24, True))),
-    Family(r"^mistral-7b|^zephyr-7b", "mistral", 32_000, ((7, 4096, 32, False),)),
-    Family(r"^gemma-2-", "gemma2", 256_000, ((2, 2304, 26, True), (9, 3584, 42, True), (27, 4608, 46, True))),
-    Family(r"^gemma-\d+b", "gemma", 256_000, ((2, 2048, 18, True), (7, 3072, 28, True))),
-    Family(r"^gemma-3-(1b|270m)", "gemma3_text", 262_144, ((1, 1152, 26, True), (0.27, 640, 18, True))),
-    Family(r"^phi-3-mini|^phi-3\.5-mini", "phi3", 32_064, ((3.8, 3072, 32, False),)),
-    Family(r"^olmo-2-", "olmo2", 100_352, ((1, 2048, 16, False), (7, 4096, 32, False), (13, 5120, 40, False))),
-    Family(r"^gpt2", "gpt2", 50_257, ((0.124, 768, 12, True),)),
+        (0.135, 576, 30), (0.36, 960, 32), (1.7, 2048, 24))),
+    Family(r"^mistral-7b|^zephyr-7b", "mistral", 32_000, ((7, 4096, 32),)),
+    Family(r"^gemma-2-", "gemma2", 256_000, ((2, 2304, 26), (9, 3584, 42), (27, 4608, 46))),
+    Family(r"^gemma-\d+b", "gemma", 256_000, ((2, 2048, 18), (7, 3072, 28))),
+    Family(r"^gemma-3-(1b|270m)", "gemma3_text", 262_144, ((1, 1152, 26), (0.27, 640, 18))),
+    Family(r"^phi-3-mini|^phi-3\.5-mini", "phi3", 32_064, ((3.8, 3072, 32),)),
+    Family(r"^olmo-2-", "olmo2", 100_352, ((1, 2048, 16), (7, 4096, 32), (13, 5120, 40))),
+    Family(r"^gpt2", "gpt2", 50_257, ((0.124, 768, 12),)),
     Family(r"^pythia-", "gpt_neox", 50_304, (
-        (0.07, 512, 6, False), (0.16, 768, 12, False), (0.41, 1024, 24, False), (1, 2048, 16, False),
-        (1.4, 2048, 24, False), (2.8, 2560, 32, False), (6.9, 4096, 32, False), (12, 5120, 36, False))),
+        (0.07, 512, 6), (0.16, 768, 12), (0.41, 1024, 24), (1, 2048, 16),
+        (1.4, 2048, 24), (2.8, 2560, 32), (6.9, 4096, 32), (12, 5120, 36))),
     Family(r"^opt-", "opt", 50_272, (
-        (0.125, 768, 12, True), (1.3, 2048, 24, True), (2.7, 2560, 32, True), (6.7, 4096, 32, True), (13, 5120, 40, True))),
-    Family(r"^bloom", "bloom", 250_880, ((0.56, 1024, 24, True), (1.1, 1536, 24, True), (7.1, 4096, 30, True))),
+        (0.125, 768, 12), (1.3, 2048, 24), (2.7, 2560, 32), (6.7, 4096, 32), (13, 5120, 40))),
+    Family(r"^bloom", "bloom", 250_880, ((0.56, 1024, 24), (1.1, 1536, 24), (7.1, 4096, 30))),
 )  # fmt: skip
 
 _LLAMA = frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"})
@@ -115,9 +114,9 @@ def known(name: object) -> Known | None:
     if family is None:
         return None
     size = _size(last)
-    for billions, hidden, layers, tied in family.sizes:
+    for billions, hidden, layers in family.sizes:
         if size is not None and abs(size - billions) < 0.04 * billions:
-            return Known(family.model_type, family.vocabulary, billions, hidden, layers, tied)
+            return Known(family.model_type, family.vocabulary, billions, hidden, layers)
     return Known(family.model_type, family.vocabulary)
 
 

@@ -20,7 +20,6 @@ FIT = (
     "            self.opt.step()\n            self.opt.zero_grad()\n"
 )
 FP32 = ", dtype=torch.float32"
-TOCUDA = "batch = {k: v.cuda() for k, v in batch.items()}\n        "
 GOES = "train(net, make(), cfg)\n"
 AUTOCAST = (
     "import torch\nfrom transformers import AutoModelForCausalLM\nAMP = %s\n"
@@ -78,11 +77,6 @@ WHERE = (
     "        labels = batch['input_ids'].clone()\n"
     "        batch['labels'] = torch.where(labels == self.tok.pad_token_id, torch.full_like(labels, -100), labels)\n"
     "        return batch\n"
-)
-ADDS = (
-    "from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer\ntok = AutoTokenizer.from_pretrained('%s')\n"
-    "tok.add_special_tokens({'additional_special_tokens': ['<|im_start|>', '<|im_end|>']})\n"
-    "model = AutoModelForCausalLM.from_pretrained('%s')\nTrainer(model, train_dataset=rows).train()\n"
 )
 FINDS = (
     "def labels_for(ids, marker):\n    start = find(ids, marker)\n    if start == -1:\n        return %s\n"
@@ -250,7 +244,6 @@ FOUND = [
     ("MEM053", {"train.py": KEEPS % ""}),
     ("MSK053", {"train.py": TWICE % "", "render.py": RENDERS}),
     ("MSK003", {"train.py": WHERE % "self.tok.pad_token_id = self.tok.eos_token_id"}),
-    ("MSK054", {"train.py": ADDS % ("mistralai/Mistral-7B-v0.3", "mistralai/Mistral-7B-v0.3")}),
     ("MSK050", {"train.py": FINDS % "list(ids)"}),
     ("MSK050", {"train.py": ANSWERS % "            if at is not None:\n                labels[:at] = [-100] * at\n"}),
     ("MSK056", {"train.py": ENDS % ("", "")}),
@@ -303,7 +296,6 @@ RIGHT = [
     ("MEM053", {"train.py": KEEPS % ".detach()"}),
     ("MSK053", {"train.py": TWICE % ", add_special_tokens=False", "render.py": RENDERS}),
     ("MSK003", {"train.py": WHERE % "self.tok.pad_token = '<pad>'"}),
-    ("MSK054", {"train.py": ADDS % ("Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-0.5B")}),
     ("MSK050", {"train.py": FINDS % "[-100] * len(ids)"}),
     (
         "MSK050",

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from dynotune.audit.facts.job import Trainer
-from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.run import RunFacts
-from tests.audit.rules.facts import UNKNOWN, Default, a_job, a_machine, findings
+from tests.audit.rules.facts import UNKNOWN, Default, a_job, findings
 
 
 def test_a_long_run_that_saves_nothing() -> None:
@@ -42,59 +41,6 @@ def test_checkpoints_that_cannot_be_resumed() -> None:
         {"save_only_model": False, "resume_from_checkpoint": True},
     ):
         assert not findings("CKP002", a_job(**values))
-
-
-def two(one: object, other: object, file: str = "b.yaml") -> Project:
-    return Project(".", [a_job(file="a.yaml", output_dir=one), a_job(file=file, output_dir=other)])
-
-
-def test_one_folder_for_two() -> None:
-    (found,) = findings("CKP003", two("runs/x", "./runs/x/"))
-    assert found.place.file == "a.yaml"
-    assert [place.file for place in found.also] == ["b.yaml"]
-    for project in (
-        two("runs/x", "runs/y"),
-        two("runs/x", "runs/x", file="a.yaml"),
-        two("runs/${NAME}", "runs/${NAME}"),
-        two(Default("out"), Default("out")),
-        two(UNKNOWN, UNKNOWN),
-        Project(".", [a_job(file=f"{name}.yaml", output_dir="out") for name in "abcdefgh"]),
-    ):
-        assert not findings("CKP003", project)
-
-
-LARGE: dict[str, Any] = {
-    "model_name_or_path": "Qwen/Qwen2.5-7B",
-    "use_peft": False,
-    "max_steps": 5000,
-    "save_steps": 250,
-    "save_strategy": Default("steps"),
-}
-
-
-def test_a_disk_that_fills() -> None:
-    (found,) = findings("CKP004", a_job(**LARGE))
-    assert "20 checkpoints of about 84 GB" in found.message
-    small = a_machine(machine={"disk": {"current_folder": 100 * 10**9}})
-    assert findings("CKP004", a_job(**LARGE | {"save_steps": 1500}), Project(".", environment=small))
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"save_total_limit": 3},
-        {"save_total_limit": UNKNOWN},
-        {"use_peft": True},
-        {"save_steps": 5000},
-        {"save_strategy": "epoch"},
-        {"model_name_or_path": "Qwen/Qwen2.5-0.5B"},
-        {"model_name_or_path": "mine"},
-        {"max_steps": Default(-1)},
-    ],
-)
-def test_a_disk_that_does_not_fill(other: dict[str, Any]) -> None:
-    assert not findings("CKP004", a_job(**LARGE | other))
-    assert not findings("CKP004", a_job(Trainer.DYNOTUNE, **LARGE))
 
 
 BEST: dict[str, Any] = {

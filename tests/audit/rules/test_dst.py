@@ -1,11 +1,9 @@
 """Promise: rules on several devices speak of what the launcher and the machine are known to be."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dynotune.audit.facts.job import Trainer
 from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.setting import Setting
@@ -40,30 +38,6 @@ def test_a_search_for_unused_parameters() -> None:
         {"ddp_find_unused_parameters": UNKNOWN},
     ):
         assert not findings("DST002", a_job(**dense, **values))
-
-
-QLORA: dict[str, Any] = {"load_in_4bit": True, "distributed_type": "FSDP"}
-
-
-def test_four_bits_that_cannot_be_sharded() -> None:
-    (found,) = findings("DST003", a_job(**QLORA))
-    assert found.remedy.changes[0].value == "bfloat16"
-    assert findings("DST003", a_job(load_in_4bit=True, fsdp="full_shard"))
-
-
-@pytest.mark.parametrize(
-    "job",
-    [
-        a_job(**QLORA, bnb_4bit_quant_storage="bfloat16"),
-        a_job(**QLORA, bnb_4bit_quant_storage=UNKNOWN),
-        a_job(**QLORA | {"distributed_type": "MULTI_GPU"}),
-        a_job(**QLORA | {"load_in_4bit": False}),
-        a_job(**QLORA, file="train.py"),
-        a_job(Trainer.AXOLOTL, **QLORA),
-    ],
-)
-def test_four_bits_that_can(job: Any) -> None:
-    assert not findings("DST003", job)
 
 
 def launched(program: str = "train.py", launcher: str = "", **variables: str) -> Project:

@@ -89,18 +89,3 @@ def test_an_adapter_on_the_head() -> None:
         a_job(**QWEN, lora_target_modules="all-linear", use_liger_kernel=True),
     ):
         assert not findings("LOR003", job)
-
-
-def test_tied_weights() -> None:
-    tied = {"model_name_or_path": "Qwen/Qwen2.5-0.5B", "use_peft": True}
-    (found,) = findings("LOR005", a_job(**tied, lora_modules_to_save=["embed_tokens"]))
-    assert "`lm_head` stays" in found.message
-    (found,) = findings("LOR005", a_job(**tied, lora_modules_to_save=["embed_tokens", "lm_head"]))
-    assert "two copies" in found.message
-    for values in (
-        QWEN | {"lora_modules_to_save": ["embed_tokens"]},
-        tied | {"lora_modules_to_save": ["score"]},
-        tied | {"lora_modules_to_save": UNKNOWN},
-        {"model_name_or_path": "mine", "lora_modules_to_save": ["lm_head"]},
-    ):
-        assert not findings("LOR005", a_job(**values))

@@ -41,13 +41,6 @@ for batch in loader:
         loss = model(**batch).loss
     scaler.scale(loss).backward()
 """
-LOOP = """
-import torch
-for batch in loader:
-    %s
-    loss = model(**batch).loss
-    loss.backward()
-"""
 CHECKPOINT = "import torch\nimport torch.utils.checkpoint as c\nx = c.checkpoint(f, x%s)\n"
 UNSHIFTED = """
 import torch.nn.functional as F
@@ -89,8 +82,6 @@ FOUND = [
     ("MSK051", UNSHIFTED_LOOP.replace(".%s", "")),
     ("PRC009", SCALE % ("'cuda'", "torch.bfloat16")),
     ("PRC009", (SCALE % ("", "torch.bfloat16")).replace("torch.amp.GradScaler", "torch.cuda.amp.GradScaler")),
-    ("CMP050", LOOP % "step = torch.compile(model)"),
-    ("CMP050", "import torch\nclass L(torch.nn.Module):\n  def forward(self, x):\n    return torch.compile(self.f)(x)\n"),
     ("MEM002", CHECKPOINT % ""),
     ("MEM002", "from torch.utils.checkpoint import checkpoint_sequential as s\ny = s(layers, 2, x)\n"),
 ]  # fmt: skip
@@ -141,10 +132,6 @@ LEFT = [
     ("PRC009", SCALE % ("'cuda'", "torch.float16")),
     ("PRC009", SCALE % ("enabled=half", "torch.bfloat16")),
     ("PRC009", SCALE % ("'cuda'", "kind")),
-    ("CMP050", "import torch\nmodel = torch.compile(model)\n" + LOOP % "pass"),
-    ("CMP050", "import torch\nfor i, layer in enumerate(model.layers):\n    model.layers[i] = torch.compile(layer)\n"),
-    ("CMP050", LOOP % "if step == 10: model = torch.compile(model)"),
-    ("CMP050", "import re\n" + LOOP % "pattern = re.compile('a')"),
     ("MEM002", CHECKPOINT % ", use_reentrant=False"),
     ("MEM002", CHECKPOINT % ", **options"),
     ("MEM002", "def checkpoint(x):\n    return x\ncheckpoint(1)\n"),

@@ -8,7 +8,6 @@ from tests.audit.made_up import audited
 
 SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: d.jsonl\n"
 FLASH = f"{SFT}attn_implementation: flash_attention_2\n"
-GPT2 = "model_name_or_path: openai-community/gpt2\ndataset_name: d.jsonl\n"
 BEST = f"{SFT}load_best_model_at_end: true\neval_strategy: epoch\nsave_strategy: epoch\nmetric_for_best_model: "
 AXOLOTL = (
     "base_model: Qwen/Qwen2.5-0.5B\ndatasets: [{path: x, type: alpaca}]\nmicro_batch_size: 2\nsequence_len: 2048\n"
@@ -62,9 +61,6 @@ KWARGS = "output_dir: out\nmodel_init_kwargs: {dtype: bfloat16}\npacking: false\
             {"a.yml": AXOLOTL, "Dockerfile": "RUN pip install llamafactory==0.9.5 transformers==5.6.0\n"},
             False,
         ),
-        ("CFG021", {"sft.yaml": f"{GPT2}max_length: 1024\n"}, False),
-        ("CFG021", {"sft.yaml": f"{GPT2}max_length: 4096\n"}, True),
-        ("CFG021", {"sft.yaml": f"{GPT2}max_length: 4096\npacking: true\n"}, False),
         ("CKP005", {"sft.yaml": f"{BEST}eval_loss\n"}, False),
         ("CKP005", {"sft.yaml": f"{BEST}accuracy\ngreater_is_better: false\n"}, True),
         ("CKP005", {"sft.yaml": f"{BEST}perplexity\n"}, True),  # by default what does not end in `loss` is to rise
