@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from dynotune.audit.facts.duration import hours_asked_for, hours_said
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import loops, text_at
@@ -20,7 +21,7 @@ _STATE = re.compile(
 
 def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _weights_alone(script, project)
-    yield from _at_the_end_alone(script)
+    yield from _at_the_end_alone(script, project)
     yield from _never_loaded(script, project)
 
 
@@ -75,30 +76,49 @@ def restarted(project: Project) -> Iterator[Place]:
                 yield Place(file, number)
 
 
-def _at_the_end_alone(script: Script) -> Iterator[Said]:
-    """Several epochs, one save behind them, and no way to begin from anything."""
-    if _STATE.search(script.source) or re.search(
-        r"load_state_dict|checkpoint\w*[\"']?\s*[\])]?\.(pt|load)", script.source
+LONG, SHORT = 12.0, 0.5
+"""Hours from which on a run is too much to lose, and up to which nobody goes on with one."""
+
+
+def _at_the_end_alone(script: Script, project: Project) -> Iterator[Said]:
+    """Several epochs, or hours that the project itself speaks of, one save behind them, and nothing to begin from."""
+    near = connected(script, project)
+    if leads_out(near, project):
+        return  # what was not read may save
+    if _STATE.search(script.source) or any(
+        _STATE.search(_done(one))
+        or re.search(r"(?<!\bdef )load_state_dict|checkpoint\w*[\"']?\s*[\])]?\.(pt|load)", code(one))
+        for one in near
     ):
         return
-    if any(name.startswith(".") for name in script.imports.values()) or not script.calls_of("add_argument"):
+    long = _long(script, project)
+    if long is None and not script.calls_of("add_argument"):
         return  # without options it is an example, not a program that somebody goes on with
-    saves = [call for call in script.calls if _saves(call)]
+    saving = {
+        around.name
+        for one in near
+        for call in filter(_saves, one.calls)
+        for around in call.around
+        if around.kind == "function"
+    }
+    saves = [call for call in script.calls if _saves(call) or call.name.rpartition(".")[2] in saving]
     for loop in loops(script):
+        turns = next((one for call in loop.calls for one in call.around if one.kind in ("for", "while")), None)
         epochs = next(
             (one for call in loop.calls for one in call.around if one.kind == "for" and "epoch" in one.name.lower()),
-            None,
+            None if long is None else turns,
         )
         later = [call for call in saves if call.place.line > loop.place.end_line]
         if not loop.optimizer_steps or epochs is None or not later or len(later) != len(saves):
             continue
         if any(_repeated(call) for call in saves) or re.search(r"range\(1\)", epochs.name):
             continue
+        how = f" (about {long[0]:,.0f} hours by line {long[1].line} of `{long[1].file}`)" if long is not None else ""
         yield Finding(
-            f"Nothing is saved before all of `for {epochs.name}` is over, and nothing can be gone on from: a run that"
-            " stops begins again at the first row.",
-            place=loop.place,
-            evidence=Evidence(Level.TEXT, {"saved": later[0].name, "optimizer": None}),
+            f"Nothing is saved before all of `{epochs.kind} {epochs.name}` is over{how}, and nothing can be gone on from: a"
+            " run that stops begins again at the first row.",
+            place=later[0].place if long is not None else loop.place,
+            evidence=Evidence(Level.TEXT, {"saved": later[0].name, "optimizer": None, "hours": long and long[0]}),
             stake=Stake(AtStake.LOST),
             remedy=Remedy(
                 Risk.OPERATIONAL,
@@ -106,9 +126,24 @@ def _at_the_end_alone(script: Script) -> Iterator[Said]:
                 effort=Effort.MINUTES,
                 measure="Kill it and start it again; compare the next losses.",
             ),
-            also=(later[0].place,),
+            also=(loop.place if long is not None else later[0].place, *((long[1],) if long is not None else ())),
         )
         return
+
+
+def _long(script: Script, project: Project) -> tuple[float, Place] | None:
+    """Hours of a run that are too many to lose: those that the project speaks of, else what the scheduler is asked for."""
+    said = hours_said(script, project)
+    if said:
+        return max(said, key=lambda one: one[0]) if max(said, key=lambda one: one[0])[0] >= LONG else None
+    asked = hours_asked_for(script, project)
+    return asked if asked is not None and asked[0] >= LONG else None
+
+
+def _is_short(script: Script, project: Project) -> bool:
+    """The project says that a run takes minutes, and nowhere that it takes longer."""
+    said = hours_said(script, project)
+    return bool(said) and max(hours for hours, _ in said) <= SHORT
 
 
 def _weights_alone(script: Script, project: Project) -> Iterator[Said]:
@@ -116,7 +151,7 @@ def _weights_alone(script: Script, project: Project) -> Iterator[Said]:
     if leads_out(near, project) or any(_STATE.search(_done(one)) for one in near):
         return  # the project's own code may save the rest
     saves = list(_on_the_way(script, near))
-    if saves and any(loop.optimizer_steps for loop in loops(script)):
+    if saves and not _is_short(script, project) and any(loop.optimizer_steps for loop in loops(script)):
         again = tuple(restarted(project))
         yield Finding(
             f"`{saves[0].name.rpartition('.')[2]}` keeps the weights on the way, nothing keeps the optimizer, the"

@@ -23,6 +23,17 @@ _EACH = re.compile(r"micro|per_(device|gpu|rank)|device_|local_|mini|mbs|batch|b
 _ALREADY_EACH = re.compile(r"per_?(device|gpu|rank)|micro", re.IGNORECASE)
 
 
+_BATCHES = (
+    "per_device_train_batch_size",
+    "batch_size",
+    "train_batch_size",
+    "bs",
+    "bsz",
+    "micro_batch_size",
+    "local_batch_size",
+)
+
+
 def check(script: Script, project: Project) -> Iterator[Said]:
     if "/" not in code(script) or not on_several(script, project):
         return
@@ -37,8 +48,8 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 elsewhere = {one for near in connected(script, project) for one in _divided_elsewhere(near)}
             if not ranked[name] - {id(value)} and name.lower() not in elsewhere:
                 yield from _accumulation(script, name, value, at, values)
-        elif name in ("per_device_train_batch_size", "batch_size") and isinstance(value, ast.BinOp):
-            yield from _batch(script, name, value, at)
+        elif name in _BATCHES and (held := _bare(value)) is not None and "split_batches" not in script.source:
+            yield from _batch(script, name, held, at, project)
 
 
 def _given(script: Script) -> Iterator[tuple[str, ast.expr, ast.AST]]:
@@ -139,13 +150,30 @@ def _divided_elsewhere(script: Script) -> set[str]:
     return {found[1].lower() for found in each}
 
 
-def _batch(script: Script, name: str, value: ast.BinOp, at: ast.AST) -> Iterator[Said]:
+def _bare(value: ast.expr) -> ast.BinOp | None:
+    """The quotient in `max(1, batch // ranks)` and `int(batch / ranks)`."""
+    while isinstance(value, ast.Call) and ast.unparse(value.func) in ("max", "int", "round", "math.ceil", "math.floor"):
+        parts = [one for one in value.args if not isinstance(one, ast.Constant)]
+        if len(parts) != 1:
+            return None
+        value = parts[0]
+    return value if isinstance(value, ast.BinOp) else None
+
+
+def _batch(script: Script, name: str, value: ast.BinOp, at: ast.AST, project: Project) -> Iterator[Said]:
     """A batch that is one process's already, divided among the processes once more."""
-    held = last_part(value.left)
-    if not isinstance(value.op, ast.FloorDiv | ast.Div) or not _ALREADY_EACH.search(held) or not _is_ranks(value.right):
+    whole: ast.expr = value
+    divisors: list[ast.expr] = []
+    while isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.FloorDiv | ast.Div):
+        divisors += _factors(whole.right)
+        whole = whole.left
+    held = last_part(whole)
+    if not held or not any(map(_is_ranks, divisors)):
+        return
+    if not _ALREADY_EACH.search(held) and not _is_said_to_be(held, script, project):
         return
     yield Finding(
-        f"`{name}={ast.unparse(value)}` divides what each process takes by the number of processes once more.",
+        f"`{name} = {ast.unparse(value)}` divides what each process takes by the number of processes once more.",
         place=place_of(script, at),
         evidence=Evidence(Level.TEXT, {"batch": ast.unparse(value)}),
         stake=Stake(AtStake.RESULT),
@@ -156,6 +184,18 @@ def _batch(script: Script, name: str, value: ast.BinOp, at: ast.AST) -> Iterator
             measure="Print the rows of a step: micro-batch x accumulation x processes.",
         ),
     )
+
+
+def _factors(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return [*_factors(node.left), *_factors(node.right)]
+    return [node]
+
+
+def _is_said_to_be(name: str, script: Script, project: Project) -> bool:
+    """By a flag's help or a comment beside it: `help="batch size per GPU"`."""
+    each = rf"\b{re.escape(name)}\b[^\n]{{0,120}}\b(?:per|each)[ -](?:gpu|device|process|card|rank|worker)\b"
+    return any(re.search(each, one.source, re.IGNORECASE) for one in connected(script, project))
 
 
 _SCRIPT = """import os

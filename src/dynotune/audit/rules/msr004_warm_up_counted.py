@@ -1,5 +1,6 @@
 """MSR004: a speed whose clock starts before the first step, with compilation and warm-up in it."""
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -10,7 +11,10 @@ from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Re
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
-_CLOCK = r"(?:time\.)?(?:time|perf_counter|monotonic)\(\)"
+_CLOCK = (
+    r"(?:(?:time|timeit)\.)?(?:(?:time|perf_counter|monotonic)(?:_ns)?|default_timer)\(\)|(?:datetime\.){1,2}now\(\)"
+)
+_CLOCK = f"(?:{_CLOCK})"
 _START = re.compile(rf"^\s*(?P<name>[\w.]+)(?:\s*,\s*\w+)*\s*=\s*{_CLOCK}")
 _WARM = re.compile(
     r"warm_?up_?(steps|iters|batches|done)?\b(?!_ratio)[^=\n]{0,80}[:<>=]|skip_first|first_step|burn_in", re.IGNORECASE
@@ -31,6 +35,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         return
     lines = [line.partition("  #")[0] for line in script.source.split("\n")]
     every = list(loops(script))
+    epochs = _of_several_turns(script)
     for loop in every:
         begin, end = loop.place.line, loop.place.end_line
         for number in range(max(begin - 40, 1), begin):
@@ -46,14 +51,32 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             ):
                 continue  # taken anew on the way
             read = _speed(lines, begin, min(end + 25, len(lines)), name)
+            if read > end and any(number in lines_ for lines_ in epochs):
+                continue  # one epoch's figure among others, of which the first alone is too low
             if read:
                 yield _finding(script, Place(script.file, read, 1, read, len(lines[read - 1]) + 1), number)
                 return
 
 
+def _of_several_turns(script: Script) -> list[range]:
+    """Lines of the bodies of loops."""
+    return [
+        range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1)
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.While) or (isinstance(node, ast.For) and ast.unparse(node.iter) != "range(1)")
+    ]
+
+
+_RATE = re.compile(r"sched|num_warmup|(?<![a-z])lrs?(?![a-z])|learning_rate|cosine", re.IGNORECASE)
+
+
 def _is_warm(lines: list[str]) -> bool:
-    """The first steps are told apart."""
-    told = [line for line in lines if _WARM.search(line) and "sched" not in line and "num_warmup" not in line]
+    """The first steps are told apart: by a line that, with the two below, is not about the learning rate's warm-up."""
+    told = [
+        line
+        for at, line in enumerate(lines)
+        if _WARM.search(line) and not any(_RATE.search(one) for one in lines[at : at + 3])
+    ]
     return any(re.search(r"\bif\b|\brange\(|\bcontinue\b", line) for line in told)
 
 

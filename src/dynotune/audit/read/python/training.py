@@ -13,6 +13,16 @@ PER_STEP = frozenset({"compute_loss", "training_step", "get_batch_loss_metrics",
 _ONE_RANK = re.compile(
     r"is_main_process|is_local_main_process|is_world_process_zero|\brank\b *== *0|is_master|is_rank_?(0|zero)"
 )
+_PASSES_OVER = re.compile(
+    r"(?=.*(skip|resum|start|done|first|begin|offset|already|seen|restore|consumed|trained))(?=.*[<>=]=?)"
+    r"|\bis None$|^not \w*(batch|rows|data|loss|inputs|labels|ids)\w*$|is_?(nan|inf|finite)\("
+    r"|^len\(.*\)\s*(==\s*0|<\s*[12])\b|\b(rank|local_rank|global_rank)\b\s*(!=\s*0|>\s*0)"
+    r"|^not .*(is_main_process|is_world_process_zero|is_master|is_rank_?(0|zero))",
+    re.IGNORECASE,
+)
+"""Tests of an `if ...: continue` behind which nearly every step still comes: what a resumed run has seen, rows that are not
+there, losses that are no number, all ranks but one."""
+
 _OPTIMIZER = re.compile(r"optim|\bopt\b|scaler|engine|accelerator", re.IGNORECASE)
 
 
@@ -107,7 +117,8 @@ def _is_per_step(scope: Scope) -> bool:
 
 
 def _unconditional(module: Module, site: Site, within: ast.AST, always: Always) -> bool:
-    """No branch lies between the loop (or function) and the call, but those for one rank and for loops inside."""
+    """No branch lies between the loop (or function) and the call, but those for one rank, those that few steps leave the
+    turn by, and for loops inside."""
     seen = isinstance(within, FUNCTIONS)
     for node, part in site.branches:
         if node is within:
@@ -116,6 +127,8 @@ def _unconditional(module: Module, site: Site, within: ast.AST, always: Always) 
             if part == "body" and isinstance(node, ast.If) and always(node.test, site.scope):
                 continue
             test = module.source(node.test) if isinstance(node, ast.If) else ""
+            if part == "rest" and _PASSES_OVER.search(test) and "%" not in test and "sync" not in test:
+                continue
             if part != "body" or not _ONE_RANK.search(test) or "%" in test:
                 return False
     return seen
