@@ -38,7 +38,8 @@ KEEPS = (
 )
 ONCE = (
     "import torch\nmodel.cuda()\nfor step in range(cfg['steps']):\n    batch = data.next()\n"
-    "    model(**batch).loss.backward()\n    optimizer.step()\n    optimizer.zero_grad()\n%storch.save(model.state_dict(), 'final.pt')\n"
+    "    model(**batch).loss.backward()\n    optimizer.step()\n"
+    "    optimizer.zero_grad()\n%storch.save(model.state_dict(), 'final.pt')\n"
 )
 SLURM = "#!/bin/bash\n#SBATCH --time=%s\n%s\nsrun python train.py\n"
 RANKED = (
