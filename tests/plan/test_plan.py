@@ -83,6 +83,18 @@ def test_drop_last_that_leaves_nothing_is_refused() -> None:
         plan_of(3, per_device_train_batch_size=4, dataloader_drop_last=True)
 
 
+@given(**sizes, epochs=st.integers(1, 3))
+def test_epochs_are_counted_as_transformers_counts_them(rows: int, batch: int, accumulation: int, epochs: int) -> None:
+    """transformers: an epoch's batches that are done over its batches, of which its last step may have fewer."""
+    plan = plan_of(
+        rows, per_device_train_batch_size=batch, gradient_accumulation_steps=accumulation, num_train_epochs=epochs
+    )
+    batches = math.ceil(rows / batch)
+    per_epoch = [min(done + accumulation, batches) / batches for done in range(0, batches, accumulation)]
+    expected = [epoch + part for epoch in range(epochs) for part in per_epoch]
+    assert [step.epoch for step in plan.steps()] == pytest.approx(expected)
+
+
 @given(rows=st.integers(1, 200), batch=st.integers(1, 16), accumulation=st.integers(1, 8), epochs=st.floats(0.05, 3.5))
 def test_the_number_of_steps_is_transformers(rows: int, batch: int, accumulation: int, epochs: float) -> None:
     """transformers: batches = ceil(rows / batch), steps = ceil(batches / accumulation), total = ceil(epochs * steps)."""

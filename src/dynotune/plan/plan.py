@@ -108,12 +108,12 @@ class Plan:
         self.fixed_batch = config.global_batch_size is not None
         self.micro_batch_tokens = micro_batch_tokens
         self.all_rows = self.rows_per_epoch = len(rows) if packing is None else len(packing.offsets) - 1
+        self._batch = config.global_batch_size or config.per_device_train_batch_size * world
         if config.dataloader_drop_last:
-            unit = config.global_batch_size or config.per_device_train_batch_size * world
-            self.rows_per_epoch -= self.all_rows % unit
+            self.rows_per_epoch -= self.all_rows % self._batch
             if not self.rows_per_epoch:
                 raise DataError(
-                    f"`dataloader_drop_last` leaves nothing: {self.all_rows} rows do not fill one batch of {unit}."
+                    f"`dataloader_drop_last` leaves nothing: {self.all_rows} rows do not fill one batch of {self._batch}."
                     " Take it out, or make the batch smaller."
                 )
         self.steps_per_epoch = math.ceil(self.rows_per_epoch / self.examples_per_step)
@@ -144,6 +144,12 @@ class Plan:
             other.__dict__.pop(known, None)
         return other
 
+    def epochs_at(self, step: int) -> float:
+        """Passes over the data completed with this step, in batches of all devices as transformers counts them: an epoch's
+        last step may hold fewer than the others."""
+        epochs, steps = divmod(step, self.steps_per_epoch)
+        return epochs + steps * (self.examples_per_step // self._batch) / math.ceil(self.rows_per_epoch / self._batch)
+
     def step(self, number: int) -> Step:
         """The step of this 1-based number."""
         epoch, within = divmod(number - 1, self.steps_per_epoch)
@@ -153,7 +159,7 @@ class Plan:
         every = lay_out_step(self.spans, rows, self.ladder, self.world, self.cost)
         return Step(
             number=number,
-            epoch=number / self.steps_per_epoch,
+            epoch=self.epochs_at(number),
             rows=rows,
             lengths=lengths,
             micro_batches=every[self.rank],
@@ -273,7 +279,7 @@ class Plan:
         content: dict[str, Any] = {
             "steps": self.total_steps,
             "steps_per_epoch": self.steps_per_epoch,
-            "epochs": self.total_steps / self.steps_per_epoch,
+            "epochs": self.epochs_at(self.total_steps),
             "examples": self.all_rows,
             "examples_per_step": self.examples_per_step,
             "examples_left_out_by_drop_last": self.all_rows - self.rows_per_epoch,

@@ -33,7 +33,7 @@ def evaluate_unless_leaving(run: Run, step: Step) -> bool:
 def evaluate_owed(run: Run) -> bool:
     """The evaluation that the process before this one left. True if the checkpoint it stands in has to be written anew."""
     step = run.trainee.progress.step
-    is_best = evaluate(run, step, step / run.plan.steps_per_epoch)
+    is_best = evaluate(run, step, run.plan.epochs_at(step))
     run.trainee.progress.owes_evaluation = False
     return run.save_best and is_best
 

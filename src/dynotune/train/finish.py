@@ -160,7 +160,7 @@ def summary(run: Run, seconds: float, of_ranks: Sequence[Mapping[str, float]]) -
         "method": run.events.config.method.command,
         "definitions": DEFINITIONS,
         "steps": p.step,
-        "epochs": p.step / run.plan.steps_per_epoch,
+        "epochs": run.plan.epochs_at(p.step),
         "train_loss": p.loss_sum / p.finite_steps if p.finite_steps else None,
         "real_tokens": p.tokens,
         "label_tokens": p.label_tokens,

@@ -25,7 +25,7 @@ def train(run: Run) -> None:
     progress, plan, events = run.trainee.progress, run.plan, run.events
     run.trainee.model.train()
     events.call("init_end", 0, 0.0)
-    events.call("train_begin", progress.step, progress.step / plan.steps_per_epoch)
+    events.call("train_begin", progress.step, plan.epochs_at(progress.step))
     meter = Meter(run.device, run.surroundings.pauses)
     if run.eval_on_start and progress.step == 0:
         with meter.aside(Kind.EVALUATION):
@@ -38,7 +38,7 @@ def train(run: Run) -> None:
     new_epoch = True
     with closing(run.feed.steps(plan, after=progress.step)) as steps:
         for step, batches in steps if not is_over(run) else ():  # resumed, it may have no patience left
-            done_before = step.number - 1, (step.number - 1) / plan.steps_per_epoch
+            done_before = step.number - 1, plan.epochs_at(step.number - 1)
             if new_epoch:
                 events.call("epoch_begin", *done_before)
             events.call("step_begin", *done_before)
@@ -76,7 +76,7 @@ def train(run: Run) -> None:
         save(run, must=run.leaving)  # what was trained since the last checkpoint is kept
     tell_of_checkpoints(run, wait=True)
     run.outside.end()
-    events.call("train_end", progress.step, progress.step / plan.steps_per_epoch)
+    events.call("train_end", progress.step, plan.epochs_at(progress.step))
 
 
 def take_proved_step(run: Run, meter: Meter, step: Step, batches: Iterator[Any]) -> Orders | None:
@@ -150,7 +150,7 @@ def forward_backward(run: Run, step: Step, batches: Iterator[Any], denominator: 
     for i, batch in enumerate(batches):
         run.memory.micro_batch = i
         if i:
-            run.events.call("substep_end", step.number - 1, (step.number - 1) / run.plan.steps_per_epoch)
+            run.events.call("substep_end", step.number - 1, run.plan.epochs_at(step.number - 1))
         micro_loss, micro_sums = forward_backward_micro_batch(run, batch, denominator, i)
         loss += micro_loss
         sums += micro_sums

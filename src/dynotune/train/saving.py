@@ -26,7 +26,7 @@ def save(run: Run, must: bool = False) -> None:
         return
     run.saved_step = step
     run.outside.saved(time.perf_counter() - began)
-    run.events.call("save", step, step / run.plan.steps_per_epoch)
+    run.events.call("save", step, run.plan.epochs_at(step))
     tell_of_checkpoints(run)
 
 
