@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from dynotune.config.dpo import DPOConfig
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
 
@@ -53,6 +54,11 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ),
     ({"bf16": True, "dtype": "float16"}, ["bf16: true", "dtype: float16"]),
     ({"dtype": "float32", "model_init_kwargs": {"dtype": "bfloat16"}}, ["model_init_kwargs", "dtype: float32"]),
+    (
+        {"trust_remote_code": False, "model_init_kwargs": {"trust_remote_code": True}},
+        ["model_init_kwargs", "trust_remote_code: False"],
+    ),
+    ({"model_init_kwargs": {"dtype": "float99"}}, ["dtype", "float99"]),
     ({"model_init_kwargs": {"device_map": "auto"}}, ["device_map", "one device"]),
     ({"model_init_kwargs": {"quantization_config": {"a": 1}}}, ["quantization_config", "QLoRA"]),
     ({"lr_scheduler_type": "reduce_lr_on_plateau"}, ["lr_scheduler_type", "eval_strategy"]),
@@ -92,6 +98,7 @@ FINE: list[dict[str, Any]] = [
     {"use_peft": True, "use_dora": True, "use_rslora": True},
     {"dtype": "float32", "model_init_kwargs": {"dtype": "float32"}},
     {"assistant_only_loss": True, "completion_only_loss": True},
+    {"optim": "sgd", "optim_args": "momentum=0.9, nesterov=true"},
     {"test_split_size": 0.1, "eval_on_start": True},
     {"test_split_size": 100, **EVALUATED},
 ]
@@ -120,6 +127,10 @@ IDLE: list[tuple[dict[str, Any], str]] = [
         "`global_batch_size` alone",
     ),
     ({"max_length": None, "truncation_mode": "keep_end"}, "`truncation_mode` does nothing"),
+    ({"dataloader_drop_last": True, **EVALUATED}, "held-out data is evaluated whole"),
+    ({"optim_args": "amsgrad=True"}, "TRL ignores this with `optim: adamw_torch_fused`"),
+    ({"optim": "sgd", "optim_args": "momentum=0.9, maximize=False"}, "`optim_args`: `maximize` is applied"),
+    ({"optim": "rmsprop", "optim_args": "weight_decay=0.1"}, "`weight_decay` inside `optim_args` does nothing"),
 ]
 
 
@@ -135,3 +146,16 @@ def test_a_broken_key_is_not_blamed_twice() -> None:
         SFTConfig(load_best_model_at_end=True, eval_strategy="stepps")  # type: ignore[arg-type]
     assert "did you mean" in str(caught.value).lower()
     assert "needs" not in str(caught.value)
+
+
+@pytest.mark.parametrize("config", [SFTConfig, DPOConfig])
+def test_arguments_of_loading_that_have_a_key_are_that_key(config: type[SFTConfig] | type[DPOConfig]) -> None:
+    """As in TRL, where they win over the key that nobody gave; every reader of the key sees them."""
+    inner = {"dtype": "bfloat16", "attn_implementation": "eager", "revision": "v2", "trust_remote_code": True, "a": 1}
+    made = config(model_init_kwargs=inner, dtype=None)
+    assert (made.dtype, made.attn_implementation, made.model_revision) == ("bfloat16", "eager", "v2")
+    assert made.model_init_kwargs == {"a": 1}
+    assert made.trust_remote_code
+    assert "rights" in made.notices[0]
+    assert config(model_init_kwargs={"torch_dtype": "float32"}).dtype == "float32"
+    assert made.replace(seed=3).dtype == "bfloat16"

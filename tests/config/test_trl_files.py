@@ -127,7 +127,7 @@ FILES: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         eval_strategy: epoch
         model_init_kwargs: '{"attn_implementation": "sdpa"}'
         """,
-        {"test_split_size": 0.05, "model_init_kwargs": {"attn_implementation": "sdpa"}},
+        {"test_split_size": 0.05, "attn_implementation": "sdpa", "model_init_kwargs": {}},
         ["main_process_port", "mixed_precision"],
     ),
 }

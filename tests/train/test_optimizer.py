@@ -8,7 +8,7 @@ from torch import nn
 
 from dynotune.config.keys.optimizer import OptimizerConfig
 from dynotune.errors import ConfigError
-from dynotune.train.optimizer import OPTIMIZERS, Update, build_optimizer, build_schedule, warmup_steps
+from dynotune.train.optimizer import OPTIMIZERS, Update, build_optimizer, build_schedule, parse_args, warmup_steps
 
 
 def tiny() -> nn.Module:
@@ -104,6 +104,26 @@ def test_momentum_is_that_of_plain_sgd(args: str) -> None:
 def test_arguments_that_pytorch_refuses_are_named(args: str) -> None:
     with pytest.raises(ConfigError, match="optim_args"):
         build_optimizer(tiny(), OptimizerConfig(optim="sgd" if "momentum" in args else "adamw_torch", optim_args=args))
+
+
+def test_truth_is_spelled_as_transformers_spells_it() -> None:
+    assert parse_args("nesterov=true, centered=False,foreach=yes") == {
+        "nesterov": True,
+        "centered": False,
+        "foreach": True,
+    }
+
+
+def test_a_schedule_that_fails_behind_its_warm_up_fails_before_the_first_step() -> None:
+    optimizer = build_optimizer(tiny(), OptimizerConfig())
+    config = OptimizerConfig(lr_scheduler_type="polynomial", warmup_steps=3)
+    with pytest.raises(ConfigError, match=r"polynomial.*`warmup_steps` takes 3 of 3 steps"):
+        build_schedule(optimizer, config, 3)
+    build_schedule(optimizer, config, 4)
+    with pytest.raises(ConfigError, match="lr_scheduler_kwargs"):
+        build_schedule(
+            optimizer, OptimizerConfig(lr_scheduler_type="cosine", lr_scheduler_kwargs={"num_cycles": "x"}), 4
+        )
 
 
 def test_fused_optimizers_need_no_look_at_the_device() -> None:

@@ -97,8 +97,12 @@ def build_optimizer(model: torch.nn.Module, config: OptimizerConfig, fused: bool
         ) from error
 
 
+SPELLED = {"true": True, "yes": True, "false": False, "no": False}
+"""Words for the two values, as transformers takes them (`nesterov=true`)."""
+
+
 def parse_args(text: str | None) -> dict[str, Any]:
-    """`key=value, key=value` with Python literals as values."""
+    """`key=value, key=value` with Python literals as values, or `true` and `false`."""
     parsed: dict[str, Any] = {}
     for part in (text or "").replace(" ", "").split(","):
         if not part:
@@ -106,6 +110,9 @@ def parse_args(text: str | None) -> dict[str, Any]:
         key, equals, value = part.partition("=")
         if not equals:
             raise ConfigError(f"`optim_args: {text}`: `{part}` is not of the form key=value.")
+        if value.lower() in SPELLED:
+            parsed[key] = SPELLED[value.lower()]
+            continue
         try:
             parsed[key] = ast.literal_eval(value)
         except (ValueError, SyntaxError) as error:
@@ -121,14 +128,26 @@ def build_schedule(optimizer: torch.optim.Optimizer, config: OptimizerConfig, to
     names = [kind.value for kind in SchedulerType]
     if config.lr_scheduler_type not in names:
         raise ConfigError(f"`lr_scheduler_type: {config.lr_scheduler_type}` is unknown. Known are {', '.join(names)}.")
+    warmup = warmup_steps(config, total_steps)
     try:
         schedule = get_scheduler(
             config.lr_scheduler_type,
             optimizer,
-            num_warmup_steps=warmup_steps(config, total_steps),
+            num_warmup_steps=warmup,
             num_training_steps=total_steps,
             scheduler_specific_kwargs=dict(config.lr_scheduler_kwargs),
         )
+        for factor in getattr(
+            schedule, "lr_lambdas", ()
+        ):  # what fails behind the warm-up shall fail before the first step
+            for step in (min(warmup, total_steps), total_steps):
+                factor(step)
+    except ZeroDivisionError as error:
+        raise ConfigError(
+            f"`lr_scheduler_type: {config.lr_scheduler_type}` divides by zero: `warmup_steps` takes {warmup} of"
+            f" {total_steps} steps, and none is left to fall over (or `lr_scheduler_kwargs` holds a 0). Make the warm-up"
+            " shorter."
+        ) from error
     except (TypeError, ValueError) as error:
         raise ConfigError(
             f"`lr_scheduler_kwargs: {shown(config.lr_scheduler_kwargs, key='lr_scheduler_kwargs')}` does not suit"

@@ -50,6 +50,13 @@ def evaluation(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
             )
         if config.eval_delay > 0:
             yield idle("`eval_delay` does nothing with `eval_strategy: no`.", "eval_delay", "eval_strategy")
+    elif config.dataloader_drop_last:
+        yield idle(
+            "`dataloader_drop_last` is of the training data: held-out data is evaluated whole (TRL leaves out its last,"
+            " smaller batch too).",
+            "dataloader_drop_last",
+            "eval_strategy",
+        )
     if config.early_stopping_threshold > 0 and config.early_stopping_patience is None:
         yield wrong(
             "`early_stopping_threshold` does nothing without `early_stopping_patience`. Add it, or remove this.",

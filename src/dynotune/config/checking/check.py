@@ -13,7 +13,7 @@ from dynotune.config.fates.launcher import launcher_fate
 from dynotune.config.fates.legacy import LEGACY, RENAMED
 from dynotune.config.method import Method
 from dynotune.config.reading.forms import as_spelled, shaped, texts_only
-from dynotune.config.reading.values import taken
+from dynotune.config.reading.values import INIT_KWARGS_WITH_A_KEY, taken
 from dynotune.config.secrets import names_a_secret
 from dynotune.errors import ConfigError
 
@@ -56,7 +56,34 @@ def resolve(model: type[BaseModel], method: Method, given: Mapping[Any, Any], or
             resolved.problems.append(Problem((key,), _unknown(model, method, key, value), origins.place(key)))
         else:
             _apply(resolved, key, fate, value, origins)
+    _lift_init_kwargs(resolved, method, origins)
     return resolved
+
+
+def _lift_init_kwargs(resolved: Resolved, method: Method, origins: Origins) -> None:
+    """`model_init_kwargs: {dtype: bfloat16}` says `dtype: bfloat16`: one place to read each from. Where a key stands in both
+    places and they disagree, both are kept for the check of combinations."""
+    inner = resolved.values.get("model_init_kwargs")
+    if not isinstance(inner, dict):
+        return
+    left = dict(inner)
+    for name, key in INIT_KWARGS_WITH_A_KEY.items():
+        flat = resolved.values.get(key)
+        if name not in left or (flat is not None and not same(flat, left[name])):
+            continue
+        value = left.pop(name)
+        if flat is not None or value is None:
+            continue
+        try:
+            resolved.values[key], said = taken(key, value, method.rules)
+        except ValueError as error:
+            text = f"`model_init_kwargs: {{{name}: {shown(value, key=key)}}}`: {error}."
+            resolved.problems.append(Problem(("model_init_kwargs",), text, origins.place("model_init_kwargs")))
+            continue
+        resolved.given_as[key] = "model_init_kwargs"
+        if said is not None:
+            resolved.notices.append(said)
+    resolved.values["model_init_kwargs"] = left
 
 
 def build(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dynotune.config.checking.cadence import evaluation, saving, steps
 from dynotune.config.checking.finding import Check, Finding, changed, idle, wrong
 from dynotune.config.checking.speedups import speedups
+from dynotune.config.reading.values import INIT_KWARGS_WITH_A_KEY
 
 if TYPE_CHECKING:
     from dynotune.config.sft import SFTConfig
@@ -144,14 +145,8 @@ def _adapter(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
 
 def _model(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
     inner = config.model_init_kwargs
-    flat = {
-        "dtype": "dtype",
-        "attn_implementation": "attn_implementation",
-        "revision": "model_revision",
-        "trust_remote_code": "trust_remote_code",
-    }
-    for name, key in flat.items():
-        if name in inner and changed(config, key) and inner[name] != getattr(config, key):
+    for name, key in INIT_KWARGS_WITH_A_KEY.items():
+        if name in inner and key in given and inner[name] != getattr(config, key):
             yield wrong(
                 f"`model_init_kwargs: {{{name}: {inner[name]}}}` disagrees with `{key}: {getattr(config, key)}`. "
                 "Keep one.",
@@ -194,6 +189,30 @@ def _schedule(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
         )
 
 
+OPTIM_ARGS_READ = {
+    "sgd": frozenset({"momentum", "dampening", "nesterov"}),
+    "adagrad": frozenset({"lr_decay", "eps"}),
+    "rmsprop": frozenset({"momentum", "alpha", "eps", "centered"}),
+}
+"""What transformers reads of `optim_args`, by optimizer; of those not named here, nothing. (It also takes `weight_decay` and
+then gives each of its two groups another.)"""
+
+
+def _optimizer(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
+    keys = [part.partition("=")[0] for part in (config.optim_args or "").replace(" ", "").split(",") if part]
+    if "weight_decay" in keys:
+        yield idle("`weight_decay` inside `optim_args` does nothing, as in TRL: write it as a key.", "optim_args")
+    read = OPTIM_ARGS_READ.get(config.optim, frozenset())
+    if own := [key for key in keys if key not in read and key != "weight_decay"]:
+        names = ", ".join(f"`{key}`" for key in own)
+        yield idle(
+            f"`optim_args`: {names} {'is' if len(own) == 1 else 'are'} applied. TRL ignores this with `optim:"
+            f" {config.optim}`, so its updates are others: remove it for the same.",
+            "optim_args",
+            "optim",
+        )
+
+
 def _run(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
     if config.resume_from_checkpoint and config.overwrite_output_dir:
         yield wrong(
@@ -224,6 +243,7 @@ OF_ALL: tuple[Check, ...] = (
     steps,
     _adapter,
     _model,
+    _optimizer,
     _schedule,
     evaluation,
     saving,

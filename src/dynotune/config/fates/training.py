@@ -68,7 +68,7 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
         "`group_by_length` is refused, since it changes which examples share a step"
     ),
     "length_column_name": superseded("lengths are counted, not read from a column", default="length"),
-    "dataloader_drop_last": honoured(),
+    "dataloader_drop_last": honoured("of the training data; held-out data is evaluated whole, which is said"),
     "average_tokens_across_devices": superseded(
         "the loss is always divided by the label tokens of the whole step",
         default=True,
@@ -98,7 +98,7 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
     "lr_scheduler_kwargs": honoured(),
     "warmup_steps": honoured(),
     "optim": honoured(speedups=("fused_optimizer",)),
-    "optim_args": honoured(),
+    "optim_args": honoured("every argument is applied; of one that transformers ignores it is said"),
     "weight_decay": honoured(),
     "adam_beta1": honoured(),
     "adam_beta2": honoured(),

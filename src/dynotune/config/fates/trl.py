@@ -17,7 +17,10 @@ def _only_skips_preparation(value: Any) -> bool:
 
 
 SHARED: dict[str, Fate] = {
-    "model_init_kwargs": honoured("`device_map`, `quantization_config` and `use_kernels` inside it are refused"),
+    "model_init_kwargs": honoured(
+        "`dtype`, `attn_implementation`, `revision` and `trust_remote_code` inside it are the keys of these names;"
+        " `device_map`, `quantization_config` and `use_kernels` are refused"
+    ),
     "trust_remote_code": honoured(),
     "router_aux_loss_coef": refused(
         "the auxiliary loss of mixture-of-experts models is not added in this version",

@@ -32,7 +32,8 @@ class BatchConfig(Topic):
     """Seed of the order of examples. Default: `seed`."""
 
     dataloader_drop_last: bool = False
-    """Leave out the last, smaller batch of an epoch, as TRL does when asked; the rows left out are counted."""
+    """Leave out the last, smaller batch of an epoch, as TRL does when asked; the rows left out are counted.
+    Held-out data is evaluated whole."""
 
     micro_batch_tokens: Annotated[int, Field(ge=64, lt=2**31)] | Literal["auto"] | None = None
     """Tokens that a micro-batch may hold under packed execution; more where a document is longer. Default, which is also

@@ -41,7 +41,8 @@ class ModelConfig(Topic):
     or the run stops. Default: the model's own, and in packed execution the fastest that works here."""
 
     model_init_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """More arguments of `from_pretrained`, as in TRL. `device_map` is refused."""
+    """More arguments of `from_pretrained`, as in TRL. `dtype`, `attn_implementation`, `revision` and `trust_remote_code`
+    among them are the keys of these names. `device_map` is refused."""
 
     gradient_checkpointing: bool | None = None
     """Recompute activations in the backward pass: less memory, about a third more time, the same result. Default: as

@@ -14,7 +14,8 @@ class OptimizerConfig(Topic):
     name."""
 
     optim_args: str | None = None
-    """More optimizer arguments, `key=value` separated by commas."""
+    """More optimizer arguments, `key=value` separated by commas. All are applied; transformers ignores some, and of those it
+    is said: with AdamW and Adafactor all of them."""
 
     learning_rate: float = Field(default=2e-5, ge=0)
     """Peak learning rate."""

@@ -22,6 +22,14 @@ INIT_KWARGS_REFUSED: Mapping[str, str] = {
     "state_dict": "the weights come with the model; remove it",
 }
 
+INIT_KWARGS_WITH_A_KEY: Mapping[str, str] = {
+    "dtype": "dtype",
+    "attn_implementation": "attn_implementation",
+    "revision": "model_revision",
+    "trust_remote_code": "trust_remote_code",
+}
+"""Arguments of `from_pretrained` that are keys of their own, under the name that they have there."""
+
 
 def taken(key: str, value: Any, own: Mapping[str, Rule]) -> tuple[Any, Said]:
     """The value as it is honoured, and what to say about it. `own` are the rules of the method itself.
