@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dynotune.audit.finding import Finding
+from dynotune.audit.registry import heirs
 from dynotune.audit.run import Request, audit
 
 NEAR = 3
@@ -46,9 +47,10 @@ class Score:
 
 
 def means(finding: Finding, label: dict[str, Any]) -> bool:
-    """Whether a finding says what a label says: a rule of its families (or one of the rules that it names"
-    " whole), at its place or at the fault's other end."""
-    if label.get("families") and not finding.code.startswith(tuple(label["families"])):
+    """Whether a finding says what a label says: a rule of its families (or one of the rules that it names whole, by what
+    they are called now), at its place or at the fault's other end."""
+    families = tuple(heirs().get(one, one) for one in label.get("families") or ())
+    if families and not finding.code.startswith(families):
         return False
     return any(
         place.file == there["file"] and (not place.line or abs(place.line - there["line"]) <= NEAR)

@@ -13,7 +13,7 @@ def test_a_place_in_a_notebook(tmp_path: Path) -> None:
         {"cell_type": "code", "source": ["import torch\n", "from transformers import BitsAndBytesConfig"]},
         {"cell_type": "code", "source": ["torch.manual_seed(1)\n", "four = BitsAndBytesConfig(load_in_4bit=True)"]},
     ]
-    result = audited(tmp_path, {"a.ipynb": json.dumps({"cells": cells})}, select=("PRC007",))
+    result = audited(tmp_path, {"a.ipynb": json.dumps({"cells": cells})}, select=("PRC006",))
     (found,) = result.findings
     assert str(found.place) == "a.ipynb, cell 3, line 2"
     (location,) = sarif(result, lambda finding: {})["runs"][0]["results"][0]["locations"]
@@ -23,7 +23,7 @@ def test_a_place_in_a_notebook(tmp_path: Path) -> None:
 
 def test_a_script_has_lines_alone(tmp_path: Path) -> None:
     text = "# cell 1\nfrom transformers import BitsAndBytesConfig\nfour = BitsAndBytesConfig(load_in_4bit=True)\n"
-    (found,) = audited(tmp_path, {"a.py": text}, select=("PRC007",)).findings
+    (found,) = audited(tmp_path, {"a.py": text}, select=("PRC006",)).findings
     assert str(found.place) == "a.py:3"
 
 
@@ -34,5 +34,5 @@ def test_an_author_s_comment_is_no_cell(tmp_path: Path) -> None:
         "four = BitsAndBytesConfig(load_in_4bit=True)",
     ]
     text = json.dumps({"cells": [{"cell_type": "code", "source": cell}]})
-    (found,) = audited(tmp_path, {"a.ipynb": text}, select=("PRC007",)).findings
+    (found,) = audited(tmp_path, {"a.ipynb": text}, select=("PRC006",)).findings
     assert str(found.place) == "a.ipynb, cell 1, line 3"

@@ -1,12 +1,15 @@
 """Facts by hand, for tests of rules."""
 
+from dataclasses import replace
 from typing import Any
 
 from dynotune.audit.facts.data import DataFacts
 from dynotune.audit.facts.environment import Environment, Package
 from dynotune.audit.facts.job import Fate, GivenKey, Job, Method, Trainer
+from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.run import RunFacts
+from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.setting import Known, Setting, Unknown
 from dynotune.audit.finding import Finding, NotChecked
 from dynotune.audit.place import NOWHERE, Place
@@ -67,13 +70,28 @@ def a_machine(
     return Environment(packages or {}, [gpu] * gpus, **told)
 
 
+HOLDS = {
+    Job: "jobs",
+    Script: "scripts",
+    Launch: "launches",
+    DataFacts: "data",
+    RunFacts: "runs",
+}
+"""Where a project holds its facts, by their type."""
+
+
 def _said(code: str, subject: Any, project: Project | None) -> list[Any]:
-    """A rule that is asked about whole projects is asked about one with this subject alone."""
-    rule = rules()[code]
-    if rule.subject is Subject.PROJECT and not isinstance(subject, Project):
-        run = isinstance(subject, RunFacts)
-        subject = project = project or Project(".", [] if run else [subject], runs=[subject] if run else [])
-    return list(rule.check(subject, project or Project(".")))
+    """A rule that is asked about whole projects is asked about the given one with this subject in it."""
+    rule, whole = rules()[code], project or Project(".")
+    if rule.subject is not Subject.PROJECT or isinstance(subject, Project):
+        return list(rule.check(subject, whole))
+    if isinstance(subject, Environment):
+        whole = replace(whole, environment=subject)
+    else:
+        name = HOLDS[type(subject)]
+        held = getattr(whole, name)
+        whole = whole if any(one is subject for one in held) else replace(whole, **{name: [*held, subject]})
+    return list(rule.check(whole, whole))
 
 
 def findings(code: str, subject: Any, project: Project | None = None) -> list[Finding]:

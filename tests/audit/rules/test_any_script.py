@@ -14,7 +14,7 @@ from dynotune.audit.rule import Subject
 from tests.audit.rules.scripts import LOOP
 from tests.audit.speed import slower
 
-RULES = [rule for rule in rules().values() if rule.subject is Subject.SCRIPT]
+RULES = [rule for rule in rules().values() if rule.subject in (Subject.SCRIPT, Subject.PROJECT)]
 LINES = st.sampled_from(
     [
         "import torch, time, gc",
@@ -53,7 +53,8 @@ LINES = st.sampled_from(
 
 def judged(text: str) -> int:
     script = read_script(Path("p/train.py"), text, Path("p"))
-    return sum(1 for rule in RULES for _ in rule.check(script, Project("p")))
+    project = Project("p", scripts=[script])
+    return sum(1 for rule in RULES for _ in rule.check(script if rule.subject is Subject.SCRIPT else project, project))
 
 
 @settings(max_examples=60, deadline=None)

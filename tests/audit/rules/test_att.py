@@ -92,7 +92,7 @@ FP32: dict[str, Any] = FLASH | {"dtype": "float32", "bf16": False, "fp16": Defau
 
 
 def test_flash_attention_in_float32() -> None:
-    (found,) = findings("ATT003", a_job(**FP32))
+    (found,) = findings("ATT005", a_job(**FP32))
     assert found.remedy.changes[0].name == "bf16"
 
 
@@ -109,7 +109,7 @@ def test_flash_attention_in_float32() -> None:
     ],
 )
 def test_flash_attention_that_runs(other: dict[str, Any]) -> None:
-    assert not findings("ATT003", a_job(**FP32 | other))
+    assert not findings("ATT005", a_job(**FP32 | other))
 
 
 def test_eager_attention() -> None:

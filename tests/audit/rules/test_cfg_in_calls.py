@@ -18,7 +18,7 @@ def test_arguments_that_a_trainer_itself_took_once(tmp_path: Path) -> None:
     (renamed,) = said(tmp_path / "a", "CFG002", {"t.py": CALL.format("tokenizer=tok")})
     assert renamed.remedy.changes[0].to == "processing_class"
     text = CALL.format('max_seq_length=1024, dataset_text_field="text"')
-    gone = said(tmp_path / "b", "CFG003", {"t.py": text})
+    gone = said(tmp_path / "b", "CFG002", {"t.py": text})
     assert [finding.place.key for finding in gone] == ["max_seq_length", "dataset_text_field"]
     assert not any(finding.remedy.changes for finding in gone)
 
@@ -35,5 +35,5 @@ def test_arguments_that_a_trainer_itself_took_once(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_arguments_that_a_trainer_takes(files: dict[str, str], tmp_path: Path) -> None:
-    for code in ("CFG002", "CFG003"):
+    for code in ("CFG002", "CFG002"):
         assert not said(tmp_path / code, code, files)

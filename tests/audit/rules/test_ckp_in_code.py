@@ -32,9 +32,9 @@ FOUND = [
     ("CKP051", MODEL + "torch.save(model, 'model.pt')\n"),
     ("CKP051", MODEL + "torch.save(model.state_dict(), 'model.pt')\n"),
     ("CKP051", MODEL + "torch.save(accelerator.unwrap_model(model).state_dict(), 'model.pt')\n"),
-    ("CKP052", LOOP % ("torch.save(model.state_dict(), 'a.pt')", "", "")),
-    ("CKP052", LOOP % ("pass", "model.save_pretrained('out')", "")),
-    ("CKP052", LOOP % ("accelerator.save_state('out')", "model.save_pretrained('out')", "")),  # and nothing loads it
+    ("CKP002", LOOP % ("torch.save(model.state_dict(), 'a.pt')", "", "")),
+    ("CKP002", LOOP % ("pass", "model.save_pretrained('out')", "")),
+    ("CKP002", LOOP % ("accelerator.save_state('out')", "model.save_pretrained('out')", "")),  # and nothing loads it
     ("CKP053", TRL % "'someone/model', trust_remote_code=True"),
     ("CKP053", TRL % "'someone/model', trust_remote_code=True, revision='main'"),
 ]
@@ -43,10 +43,10 @@ LEFT = [
     ("CKP051", MODEL + "torch.save(model.state_dict(), 'model.pt')\nmodel.save_pretrained('out')\n"),
     ("CKP051", "import torch\ntorch.save(model.state_dict(), 'model.pt')\n"),  # no model of transformers
     ("CKP051", MODEL + "torch.save(rows, 'rows.pt')\n"),
-    ("CKP052", LOOP % ("torch.save({'m': model.state_dict(), 'o': optimizer.state_dict()}, 'a.pt')", "", "")),
-    ("CKP052", "accelerator.load_state('out')\n" + LOOP % ("accelerator.save_state('out')", "", "")),
-    ("CKP052", LOOP % ("pass", "", "model.save_pretrained('out')")),  # once, at the end
-    ("CKP052", LOOP % ("pass", "tokenizer.save_pretrained('out')", "")),
+    ("CKP002", LOOP % ("torch.save({'m': model.state_dict(), 'o': optimizer.state_dict()}, 'a.pt')", "", "")),
+    ("CKP002", "accelerator.load_state('out')\n" + LOOP % ("accelerator.save_state('out')", "", "")),
+    ("CKP002", LOOP % ("pass", "", "model.save_pretrained('out')")),  # once, at the end
+    ("CKP002", LOOP % ("pass", "tokenizer.save_pretrained('out')", "")),
     ("CKP053", TRL % "'someone/model'"),
     ("CKP053", TRL % "'someone/model', trust_remote_code=False"),
     ("CKP053", TRL % "'./model', trust_remote_code=True"),

@@ -26,11 +26,11 @@ def test_liger_without_its_loss() -> None:
 
 
 def test_liger_without_the_model() -> None:
-    (found,) = findings("CMP002", a_job(use_liger_kernel=True, model_name_or_path="openai-community/gpt2"))
+    (found,) = findings("CMP001", a_job(use_liger_kernel=True, model_name_or_path="openai-community/gpt2"))
     assert "gpt2" in found.message
     for model in ("Qwen/Qwen2.5-0.5B", "someone/something", UNKNOWN):
-        assert not findings("CMP002", a_job(use_liger_kernel=True, model_name_or_path=model))
-    assert not findings("CMP002", a_job(model_name_or_path="gpt2"))
+        assert not findings("CMP001", a_job(use_liger_kernel=True, model_name_or_path=model))
+    assert not findings("CMP001", a_job(model_name_or_path="gpt2"))
 
 
 def test_compiling_for_each_shape() -> None:

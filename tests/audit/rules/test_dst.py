@@ -9,7 +9,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.setting import Setting
 from dynotune.audit.place import Place
 from tests.audit.made_up import audited
-from tests.audit.rules.facts import UNKNOWN, Default, a_job, a_machine, findings
+from tests.audit.rules.facts import UNKNOWN, Default, a_job, a_machine, findings, not_checked
 
 
 def test_a_model_spread_in_each_process() -> None:
@@ -59,6 +59,8 @@ def test_one_of_several_gpus() -> None:
         (four, Project(".", [a_job(file="train.py")])),
     ):
         assert not findings("DST004", machine, project)
+    assert "--env" in not_checked("DST004", launched())[0].why
+    assert not not_checked("DST004", launched(launcher="torchrun"))
 
 
 SFT = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\nmax_length: 2048\n"

@@ -31,14 +31,14 @@ def without_gpu(**machine: Any) -> Environment:
 
 
 def test_a_driver_without_gpus() -> None:
-    (found,) = findings("ENV002", without_gpu())
+    (found,) = findings("ENV001", without_gpu())
     assert "older than the 580" in found.message
-    (found,) = findings("ENV002", without_gpu(torch={"version": "2.11.0+cpu", "cuda": None}))
+    (found,) = findings("ENV001", without_gpu(torch={"version": "2.11.0+cpu", "cuda": None}))
     assert "without CUDA" in found.message
-    (found,) = findings("ENV002", without_gpu(driver={"version": "590.1"}))
+    (found,) = findings("ENV001", without_gpu(driver={"version": "590.1"}))
     assert "finds none" in found.message
     for machine in (without_gpu(driver=None), a_machine(), without_gpu(torch={"hip": "6.0", "cuda": None})):
-        assert not findings("ENV002", machine)
+        assert not findings("ENV001", machine)
 
 
 def holding(*memory: int | None) -> Environment:

@@ -66,12 +66,12 @@ def train(model, loader):
 COLLATOR = "collator = DataCollatorForCompletionOnlyLM('###', tokenizer=tokenizer)"
 BOTH = f"from trl import DataCollatorForCompletionOnlyLM\n    {COLLATOR}"
 FOUND = [
-    ("MEM050", LOSS % "return F.cross_entropy(logits.float().view(-1, n), inputs['labels'].view(-1))"),
-    ("MEM050", LOSS % "logits = outputs.logits.to(torch.float32); return f(logits)"),
-    ("MEM050", LOSS % "return F.log_softmax(logits, dim=-1).gather(-1, labels)"),
-    ("DPO050", PAIRS % "with torch.no_grad(): reference = score(ref_model(**batch))"),
-    ("DPO050", PAIRS % "with torch.inference_mode(): reference = score(reference_model(**batch))"),
-    ("DPO050", PAIRS % "with torch.no_grad(): reference = score(ref, batch['chosen'])"),
+    ("MEM003", LOSS % "return F.cross_entropy(logits.float().view(-1, n), inputs['labels'].view(-1))"),
+    ("MEM003", LOSS % "logits = outputs.logits.to(torch.float32); return f(logits)"),
+    ("MEM003", LOSS % "return F.log_softmax(logits, dim=-1).gather(-1, labels)"),
+    ("DPO001", PAIRS % "with torch.no_grad(): reference = score(ref_model(**batch))"),
+    ("DPO001", PAIRS % "with torch.inference_mode(): reference = score(reference_model(**batch))"),
+    ("DPO001", PAIRS % "with torch.no_grad(): reference = score(ref, batch['chosen'])"),
     ("MSK050", MASK % (COLLATOR, "Exception", "collator = DataCollatorForLanguageModeling(tokenizer, mlm=False)")),
     ("MSK050", MASK % ("trainer = train_on_responses_only(trainer)", "Exception as error", "print(error)")),
     ("MSK050", MASK % ("from trl import DataCollatorForCompletionOnlyLM as Only", "ImportError", "Only = None")
@@ -86,19 +86,19 @@ FOUND = [
     ("MEM002", "from torch.utils.checkpoint import checkpoint_sequential as s\ny = s(layers, 2, x)\n"),
 ]  # fmt: skip
 LEFT = [
-    ("MEM050", LOSS % "return outputs.loss"),
-    ("MEM050", LOSS % "return F.cross_entropy(logits[mask].float(), labels)"),
-    ("MEM050", LOSS % "return outputs.loss + router_logits.float().mean()"),
-    ("MEM050", (LOSS % "return f(logits.float())").replace("compute_loss", "prediction_step")),
-    ("MEM050", "num_labels = 2\n" + LOSS % "return f(logits.float())"),
-    ("DPO050", PAIRS % "reference = batch['reference']"),
-    ("DPO050", PAIRS % "reference = score(ref_model(**batch))"),  # it learns, or so it seems
+    ("MEM003", LOSS % "return outputs.loss"),
+    ("MEM003", LOSS % "return F.cross_entropy(logits[mask].float(), labels)"),
+    ("MEM003", LOSS % "return outputs.loss + router_logits.float().mean()"),
+    ("MEM003", (LOSS % "return f(logits.float())").replace("compute_loss", "prediction_step")),
+    ("MEM003", "num_labels = 2\n" + LOSS % "return f(logits.float())"),
+    ("DPO001", PAIRS % "reference = batch['reference']"),
+    ("DPO001", PAIRS % "reference = score(ref_model(**batch))"),  # it learns, or so it seems
     (
-        "DPO050",
+        "DPO001",
         PAIRS % "with torch.no_grad(): reference = batch['r']; answers = model.generate(**batch); ref_model(answers)",
     ),
-    ("DPO050", PAIRS % "with torch.no_grad(): reference = score(model, batch['chosen'])"),
-    ("DPO050", (PAIRS % "with torch.no_grad(): reference = score(ref_model(**batch))").replace("chosen", "student")),
+    ("DPO001", PAIRS % "with torch.no_grad(): reference = score(model, batch['chosen'])"),
+    ("DPO001", (PAIRS % "with torch.no_grad(): reference = score(ref_model(**batch))").replace("chosen", "student")),
     ("MSK050", MASK % (COLLATOR, "Exception", "raise")),
     ("MSK050", MASK % (COLLATOR, "ImportError as error", "raise SystemExit(error)")),
     (

@@ -152,7 +152,7 @@ def script(name: Any = "transformers.BitsAndBytesConfig", **arguments: Any) -> S
 
 
 def test_four_bits_that_compute_in_float32() -> None:
-    (found,) = findings("PRC007", script(load_in_4bit=True))
+    (found,) = findings("PRC006", script(load_in_4bit=True))
     assert "flash_attention_2 does not take" in found.message
     for near in (
         script(load_in_4bit=True, bnb_4bit_compute_dtype="bfloat16"),
@@ -162,7 +162,7 @@ def test_four_bits_that_compute_in_float32() -> None:
         script(**{"load_in_4bit": True, "**": UNKNOWN}),
         script("mine.BitsAndBytesConfig", load_in_4bit=True),
     ):
-        assert not findings("PRC007", near)
+        assert not findings("PRC006", near)
 
 
 LOOP = """

@@ -136,9 +136,9 @@ for batch in loader:
             DDP.replace("DDP(model.cuda())", "model.cuda()").format(loader="shuffle=True", before="", after=""),
             False,
         ),
-        ("CKP052", SAVED.format(imports="", on_the_way="pass"), True),
-        ("CKP052", SAVED.format(imports="", on_the_way="pass  # resume: see load_checkpoint"), False),
-        ("CKP052", SAVED.replace("range(args.epochs)", "range(1)").format(imports="", on_the_way="pass"), False),
+        ("CKP002", SAVED.format(imports="", on_the_way="pass"), True),
+        ("CKP002", SAVED.format(imports="", on_the_way="pass  # resume: see load_checkpoint"), False),
+        ("CKP002", SAVED.replace("range(args.epochs)", "range(1)").format(imports="", on_the_way="pass"), False),
         ("CKP051", SAVED.format(imports="from safetensors.torch import load_file", on_the_way="pass"), True),
         ("CKP051", SAVED.format(imports="from safetensors.torch import save_file", on_the_way="pass"), False),
         ("CKP051", SAVED.format(imports="", on_the_way="pass"), False),
@@ -179,12 +179,12 @@ RIGHT = {"model": "meta-llama/Llama-2-7b-hf", "file": "b", "split": "train", "mo
 @pytest.mark.parametrize(
     ("code", "change", "found"),
     [
-        ("DAT007", {}, False),
-        ("DAT007", {"test": "rows"}, True),
-        ("DAT007", {"test": "rows.select(range(9))"}, True),
-        ("DAT007", {"file": "a", "split": "train[:5%]"}, True),
-        ("DAT007", {"file": "a", "split": "test"}, False),
-        ("DAT007", {"test": "rows.filter(held_out)"}, False),
+        ("DAT004", {}, False),
+        ("DAT004", {"test": "rows"}, True),
+        ("DAT004", {"test": "rows.select(range(9))"}, True),
+        ("DAT004", {"file": "a", "split": "train[:5%]"}, True),
+        ("DAT004", {"file": "a", "split": "test"}, False),
+        ("DAT004", {"test": "rows.filter(held_out)"}, False),
     ],
 )
 def test_a_script_with_a_trainer(tmp_path: Path, code: str, change: dict[str, str], found: bool) -> None:

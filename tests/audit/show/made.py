@@ -20,7 +20,7 @@ def result(*findings: Finding, seconds: float | None = 3600.0, **more: object) -
         ),
         "known": (),
         "passed": ("OPT001",),
-        "not_checked": (NotChecked("no data was given (`--data FILE`)", code="DAT001"),),
+        "not_checked": (NotChecked("no data was given (`--data FILE`)", code="DAT002"),),
         "remarks": (),
         "project": Project(".", texts={"sft.yaml": "a: 1\nb: 2\noptim: adamw_torch\n"}),
         "checked": 12,
@@ -51,7 +51,7 @@ def nasty() -> Result:
         finding,
         a_finding(place=NOWHERE, message=NASTY),
         suppressed=(Suppressed(finding, one),),
-        not_checked=(NotChecked(NASTY, Place(NASTY), "DAT001"),),
+        not_checked=(NotChecked(NASTY, Place(NASTY), "DAT002"),),
         remarks=((Place(NASTY), NASTY),),
         project=Project(NASTY, not_read=[NotRead(Place(NASTY), NASTY)], texts={NASTY: f"{NASTY}\n" * 4}),
     )

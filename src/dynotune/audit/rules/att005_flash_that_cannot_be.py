@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from dynotune.audit.facts.asked import attention, on_gpu
+from dynotune.audit.facts.asked import FLASH, attention, is_false, on_gpu
 from dynotune.audit.facts.cards import older_card
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
@@ -19,6 +19,11 @@ _IMAGES = re.compile(
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
+    yield from _in_float32(job)
+    yield from _without(job, project)
+
+
+def _without(job: Job, project: Project) -> Iterator[Said]:
     used = attention(job)
     if (
         used not in ("flash_attention_2", "flash_attention_3")
@@ -85,6 +90,31 @@ def _mentions(text: str) -> bool:
 
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nattn_implementation: {}\n"
+
+
+def _in_float32(job: Job) -> Iterator[Said]:
+    used = attention(job)
+    if not used or not used.startswith(FLASH) or not on_gpu(job):
+        return
+    if job.get("dtype") not in ("float32", "fp32") or not is_false(job, "bf16") or not is_false(job, "fp16"):
+        return
+    if job.get("mixed_precision") not in (None, "no") or job.get("load_in_4bit") is True:
+        return
+    yield Finding(
+        f"`{job.called('attn_implementation')}: {used}` with weights in float32 and neither `bf16` nor `fp16`: its kernels"
+        " take 16-bit numbers only, so the first step stops.",
+        place=job.place("attn_implementation"),
+        evidence=Evidence(Level.RESOLVED, {"attention": used, "dtype": "float32", "bf16": False, "fp16": False}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(
+            Risk.NUMERIC,
+            f"Set `{job.called('bf16')}: true`, or `{job.called('attn_implementation')}: sdpa` to stay in float32.",
+            (job.set("bf16", True),),
+            accuracy="Matrix products round to bfloat16; the weights stay float32.",
+        ),
+    )
+
+
 RULE = Rule(
     code="ATT005",
     name="flash-that-cannot-be",
@@ -93,16 +123,17 @@ RULE = Rule(
     subject=Subject.JOB,
     check=check,
     page=Page(
-        what="FlashAttention is a package of its own, for GPUs since Ampere.",
-        why="The run stops at its start, or falls back to what is slower with one line in the log.",
-        detected="E0: a GPU before Ampere that the job's files name (comments, Slurm's `--gres`), or the project's "
-        "documents,"
-        " and none since; or requirements, an image or"
-        " an installing"
-        " command that list torch or a trainer, and no package or extra of flash attention. ATT002 tries it on a machine.",
+        what="FlashAttention is a package of its own, for GPUs since Ampere. Its kernels take float16 and bfloat16: queries"
+        " become 16-bit by autocast (`bf16: true`) or by the model's own type.",
+        why="The run stops at its start (`FlashAttention only support fp16 and bf16 data type`), or falls back to what is"
+        " slower with one line in the log.",
+        detected="E0: a GPU before Ampere that the job's files name (comments, Slurm's `--gres`), or the project's"
+        " documents, and none since; or requirements, an image or an installing command that list torch or a trainer, and no"
+        " package or extra of flash attention. ATT002 tries it on a machine. E1: attention, `dtype`, `bf16`, `fp16` and"
+        " accelerate's mixed precision as they resolve.",
         proven="`dynotune env --accelerators` on the machine.",
-        deliberate=("The package is in the base image.",),
-        sources=("FlashAttention's README: supported GPUs",),
+        deliberate=("The package is in the base image.", "The model casts its queries itself."),
+        sources=("FlashAttention's README: supported GPUs, and requirements of datatypes",),
     ),
     bad=Example(
         {"sft.yaml": _SFT.format("flash_attention_2"), "requirements.txt": "torch==2.11.0\ntrl==1.16.0\n"},
@@ -117,5 +148,10 @@ RULE = Rule(
             {"sft.yaml": _SFT.format("flash_attention_2"), "README.md": "Two V100-SXM2-32GB in one box.\n"},
             says="need Ampere",
         ),
+        Example(
+            {"sft.yaml": f"{_SFT.format('flash_attention_2')}dtype: float32\nbf16: false\n"},
+            says="float32",
+        ),
     ),
+    formerly=("ATT003",),
 )

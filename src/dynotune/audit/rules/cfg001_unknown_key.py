@@ -1,4 +1,4 @@
-"""CFG001: a key that the trainer does not know."""
+"""CFG001: a key that the trainer does not know, or that only another trainer does."""
 
 import difflib
 from collections.abc import Iterator
@@ -21,10 +21,12 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     for key in job.given:
         asks = key.value not in (None, False, "", [], {}) or job.trainer not in DROPS
         if key.fate is Fate.UNKNOWN and asks and not key.name.startswith("_") and key.name not in _OF_PARSERS:
-            yield _finding(job, key)
+            yield _nobodys(job, key)
+        elif key.fate is Fate.ANOTHERS:
+            yield _anothers(job, key)
 
 
-def _finding(job: Job, key: GivenKey) -> Finding:
+def _nobodys(job: Job, key: GivenKey) -> Finding:
     known = {name for name in (*job.settings, *job.native.values()) if name != key.name}
     close = next(iter(difflib.get_close_matches(key.name, sorted(known), 1, 0.8)), "")
     said_by = " and ".join(f"{name} {version}" for name, version in job.versions.items()) or job.trainer.value
@@ -47,16 +49,35 @@ def _finding(job: Job, key: GivenKey) -> Finding:
     )
 
 
+def _anothers(job: Job, key: GivenKey) -> Finding:
+    drops = job.trainer in DROPS
+    happens = "drops without a word" if drops else "stops at"
+    called = f"; here it is `{key.instead}`" if key.instead else ""
+    return Finding(
+        f"`{key.name}` does nothing under {job.trainer.value}, which {happens} it: {key.why}{called}.",
+        place=key.place,
+        evidence=Evidence(Level.TEXT, {"key": key.name, "trainer": job.trainer.value}),
+        stake=Stake(AtStake.RESULT if drops else AtStake.STOPS),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"Say it as `{key.instead}`, whose values may differ, or remove it." if key.instead else "Remove it.",
+            accuracy="what the key asks for starts to happen" if key.instead else "",
+        ),
+    )
+
+
 RULE = Rule(
     code="CFG001",
     name="unknown-key",
-    summary="A key is none of the trainer's.",
+    summary="A key is none of the trainer's, or another trainer's.",
     group=Group.CONFIGURATION,
     subject=Subject.JOB,
     check=check,
     page=Page(
         what="Every key is looked up among the fields of the trainer's own classes: of the version that is installed, of"
-        " sources that are given or lie in the project, else of the released version that the finding names.",
+        " sources that are given or lie in the project, else of the released version that the finding names. Axolotl,"
+        " LLaMA-Factory and TRL have names of their own for the same things (`sequence_len`, `cutoff_len`, `max_length`):"
+        " of a key that another trainer has, it is said whose it is.",
         why="Axolotl drops a key that it does not know: what it asks for never happens, and nothing says so."
         " TRL and LLaMA-Factory stop, often only after a job has waited for its machines.",
         detected="E0: the key stands in a file, a call or a command; the classes are read as text, nothing is imported.",
@@ -64,12 +85,16 @@ RULE = Rule(
         deliberate=(
             "A trainer that was extended: give its sources (`--sources`), and its own fields are known.",
             "A note to oneself; a comment says it better.",
+            "One file that two trainers read, where each drops the other's keys.",
         ),
         sources=(
             "Axolotl 0.19: pydantic's default for extra keys; its example falcon-h1-1b-qlora-cp.yaml ships"
             " `context_parapllel_size`",
+            "the sources of TRL 1.16, Axolotl 0.19 and LLaMA-Factory 0.9.5",
         ),
     ),
     bad=Example({"sft.yaml": f"{_SFT}lerning_rate: 1.0e-5\n"}, says="Did you mean `learning_rate`?"),
-    good=Example({"sft.yaml": f"{_SFT}learning_rate: 1.0e-5\n"}),
+    good=Example({"sft.yaml": f"{_SFT}learning_rate: 1.0e-5\npacking: true\n"}),
+    also_bad=(Example({"sft.yaml": f"{_SFT}sample_packing: true\n"}, says="Axolotl's name"),),
+    formerly=("CFG004",),
 )

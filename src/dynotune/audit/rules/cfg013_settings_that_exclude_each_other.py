@@ -25,6 +25,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     yield from _adapter_and_bits(job)
     yield from _workers_of_none(job)
     yield from _sharded_twice(job, project)
+    yield from _generation(job, project)
 
 
 def _two_precisions(job: Job) -> Iterator[Said]:
@@ -130,6 +131,64 @@ def _of_a_launcher(job: Job, project: Project) -> tuple[Place | None, str]:
     return None, ""
 
 
+def _generation(job: Job, project: Project) -> Iterator[Said]:
+    """Of GRPO."""
+    if job.trainer is not Trainer.TRL or number(job, "num_generations") is None:
+        return
+    yield from _groups(job)
+    yield from _server(job, project)
+
+
+def _groups(job: Job) -> Iterator[Said]:
+    rows, every = number(job, "per_device_train_batch_size"), number(job, "gradient_accumulation_steps")
+    group, processes = number(job, "num_generations"), number(job, "num_processes")
+    told = job.is_given("generation_batch_size") or job.is_given("steps_per_generation")
+    if not rows or not every or not group or group < 2 or not processes or told or not job.is_given("num_generations"):
+        return
+    batch = int(rows * every * processes)
+    if batch % int(group) == 0:
+        return
+    yield Finding(
+        f"{int(rows)} rows x {int(every)} accumulated x {int(processes)} processes are {batch} completions, which groups of"
+        f" `num_generations: {int(group)}` do not divide: TRL stops.",
+        place=job.place("num_generations"),
+        evidence=Evidence(Level.RESOLVED, {"completions": batch, "num_generations": int(group)}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"Take a divisor of {batch} for `num_generations`, or change the batch.",
+            accuracy="Groups of another size give other advantages.",
+        ),
+        also=(job.place("per_device_train_batch_size"), job.place("num_processes")),
+    )
+
+
+def _server(job: Job, project: Project) -> Iterator[Said]:
+    """A server is started for it, and it generates by itself."""
+    starts = [one for one in project.launches if "vllm-serve" in one.words or "vllm-serve" in one.program]
+    named = any(job.is_given(name) for name in ("vllm_server_host", "vllm_server_base_url", "vllm_server_port"))
+    if job.get("use_vllm") is not True or job.get("vllm_mode") != "colocate" or not (starts or named):
+        return
+    yield Finding(
+        "`use_vllm` generates in the training processes (`vllm_mode: colocate`, the default since TRL 1.0): the"
+        " server that is"
+        " started or named for it is never asked.",
+        place=job.place("use_vllm"),
+        evidence=Evidence(Level.RESOLVED, {"vllm_mode": "colocate", "servers": len(starts)}),
+        stake=Stake(AtStake.TIME),
+        remedy=Remedy(Risk.OPERATIONAL, 'Set `vllm_mode: "server"`, or start no server and train on its GPUs too.'),
+        also=tuple(one.place for one in starts[:1]),
+    )
+
+
+_SCRIPT = """from trl import GRPOConfig, GRPOTrainer
+
+args = GRPOConfig(output_dir="out", per_device_train_batch_size=4, gradient_accumulation_steps=4, num_generations={})
+GRPOTrainer(model="Qwen/Qwen2.5-0.5B", args=args, reward_funcs=[score], train_dataset=rows).train()
+"""
+_RUN = "accelerate launch --num_processes 2 train.py\n"
+
+
 RULE = Rule(
     code="CFG013",
     name="settings-that-exclude-each-other",
@@ -140,16 +199,23 @@ RULE = Rule(
     page=Page(
         what="`bf16` and `fp16` are two answers to one question, and so are DeepSpeed and FSDP (in the arguments, or of"
         " the launcher). Axolotl takes `adapter: qlora` for a base of four bits. Prefetching and persistent workers are of"
-        " loader processes, of which there may be none.",
+        " loader processes, of which there may be none. GRPO's completions of a step are made in groups of"
+        " `num_generations`, and by vLLM within the training processes or in a server of its own.",
         why="The trainer refuses them at the start, on a machine that is already paid for. Of a launcher's FSDP beside a"
-        " DeepSpeed file one at most can have its way; which, we have not tried.",
+        " DeepSpeed file one at most can have its way; which, we have not tried. A"
+        " server of GRPO's that nobody asks keeps its GPUs idle.",
         detected="E1, as settings resolve: `bf16` with `fp16`; `deepspeed` with `fsdp`, or with `distributed_type: FSDP` in"
         " the command's file of accelerate; `adapter: qlora` with other bits; `dataloader_prefetch_factor` or"
-        " `dataloader_persistent_workers` with no workers.",
+        " `dataloader_persistent_workers` with no workers; rows, accumulation and processes against GRPO's group, and"
+        " `vllm_mode` against servers that commands start.",
         proven="The run's first seconds: `At most one of fp16 and bf16 can be True`, `Using --fsdp xxx together with"
         " --deepspeed is not possible`.",
-        deliberate=("None that is known.",),
-        sources=("transformers 5.23: `TrainingArguments`, `trainer.py`", "Axolotl's validation of `adapter: qlora`"),
+        deliberate=("The server of vLLM is for evaluation.",),
+        sources=(
+            "transformers 5.23: `TrainingArguments`, `trainer.py`",
+            "Axolotl's validation of `adapter: qlora`",
+            "TRL 1.16: `GRPOConfig.__post_init__`, `vllm_mode`",
+        ),
     ),
     bad=Example(
         {
@@ -171,6 +237,7 @@ RULE = Rule(
         Example({"sft.yaml": f"{_SFT}bf16: true\nfp16: true\n"}, says="only one can be"),
         Example({"run.yml": f"{_AXOLOTL}adapter: qlora\nload_in_4bit: false\n"}, says="four bits"),
         Example({"sft.yaml": f"{_SFT}dataloader_prefetch_factor: 4\n"}, says="needs workers"),
+        Example({"train.py": _SCRIPT.format(10), "run.sh": _RUN}, says="do not divide"),
     ),
-    formerly=("PRC001", "LOR009", "HST050"),
+    formerly=("PRC001", "LOR009", "HST050", "CFG019"),
 )

@@ -1,16 +1,17 @@
-"""CFG014: a data set of LLaMA-Factory's that its `dataset_info.json` does not define."""
+"""CFG014: a data set of LLaMA-Factory's that its `dataset_info.json` does not define, or not as the stage needs it."""
 
 import difflib
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dynotune.audit.change import Change, Edit
 from dynotune.audit.facts.asked import given
 from dynotune.audit.facts.config import ConfigFile
-from dynotune.audit.facts.job import GivenKey, Job, Trainer
+from dynotune.audit.facts.job import GivenKey, Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\nstage: sft\nfinetuning_type: lora\ntemplate: qwen\noutput_dir: out\n"
@@ -18,8 +19,12 @@ _INFO = '{"tickets_2024": {"file_name": "tickets.json"}}\n'
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
-    if job.trainer is not Trainer.LLAMA_FACTORY:
-        return
+    if job.trainer is Trainer.LLAMA_FACTORY:
+        yield from _undefined(job, project)
+        yield from _not_pairs(job, project)
+
+
+def _undefined(job: Job, project: Project) -> Iterator[Said]:
     for key in (given(job, "dataset"), given(job, "eval_dataset")):
         names = _names(key.value) if key is not None else []
         defining = _defining(job, project)
@@ -69,25 +74,62 @@ def _finding(key: GivenKey, missing: list[str], defining: list[ConfigFile]) -> F
     )
 
 
+def _not_pairs(job: Job, project: Project) -> Iterator[Said]:
+    """Trained on by DPO, and not marked as pairs."""
+    asked = given(job, "dataset")
+    if job.method is not Method.DPO or asked is None:
+        return
+    for config in (one for one in project.configs if one.kind == "llama-factory data"):
+        for name in _names(asked.value):
+            held = config.values.get(name)
+            if not isinstance(held, Mapping) or held.get("ranking") is True or "hf_hub_url" in held:
+                continue
+            yield Finding(
+                f"`{name}` is trained on by DPO, and `{config.file}` does not mark it as pairs (`ranking:"
+                f" true`): LLaMA-Factory"
+                " stops, or reads it as plain rows.",
+                place=config.places.get(name, Place(config.file, key=name)),
+                evidence=Evidence(Level.RESOLVED, {"data set": name, "ranking": held.get("ranking")}),
+                stake=Stake(AtStake.STOPS),
+                remedy=Remedy(Risk.OPERATIONAL, f'Add `"ranking": true` to `{name}` in `{config.file}`.'),
+                also=(asked.place,),
+            )
+
+
+_LF = (
+    "model_name_or_path: Qwen/Qwen2.5-0.5B\nstage: dpo\ndo_train: true\nfinetuning_type: lora\ndataset: pairs\n"
+    "dataset_dir: .\ntemplate: qwen\noutput_dir: out\n"
+)
+_PAIRS = '{{"pairs": {{"file_name": "pairs.json"{}, "columns": {{"chosen": "chosen", "rejected": "rejected"}}}}}}\n'
+
+
 RULE = Rule(
     code="CFG014",
     name="undefined-data-set",
-    summary="A configuration of LLaMA-Factory names a data set that is not defined.",
+    summary="A configuration of LLaMA-Factory names a data set that is not defined, or for DPO not as pairs.",
     group=Group.CONFIGURATION,
     subject=Subject.JOB,
     check=check,
     page=Page(
-        what="LLaMA-Factory looks each name of `dataset` and `eval_dataset` up in `dataset_info.json` of `dataset_dir`.",
-        why="A name that is not there ends the run while data is loaded, which may be after waiting for machines.",
+        what="LLaMA-Factory looks each name of `dataset` and `eval_dataset` up in `dataset_info.json` of `dataset_dir`,"
+        " which also says of a data set whether its rows are pairs: `ranking: true`.",
+        why="A name that is not there, or for a preference stage not marked so, ends the run while data is loaded, which may"
+        " be after waiting for machines.",
         detected="E0: the names, and the keys of the project's own `dataset_info.json`. Nothing is said where that file is"
-        " not in the project, or `dataset_dir` is not known.",
+        " not in the project, or `dataset_dir` is not known. E1: the data sets of a job with `stage: dpo`, as the file"
+        " defines them.",
         proven='The run ends with "Undefined dataset ... in dataset_info.json".',
-        deliberate=("The file is completed before the run starts.",),
-        sources=("LLaMA-Factory 0.9.5, `data/parser.py` `get_dataset_list`",),
+        deliberate=("The file is completed before the run starts.", "A data set of the hub whose loader marks it."),
+        sources=(
+            "LLaMA-Factory 0.9.5, `data/parser.py` `get_dataset_list`",
+            "LLaMA-Factory's `data/README.md`: preference data sets",
+        ),
     ),
     bad=Example(
         {"sft.yaml": f"{_SFT}dataset: tickets_2042\n", "data/dataset_info.json": _INFO},
         says="Did you mean `tickets_2024`?",
     ),
     good=Example({"sft.yaml": f"{_SFT}dataset: tickets_2024\n", "data/dataset_info.json": _INFO}),
+    also_bad=(Example({"run.yaml": _LF, "dataset_info.json": _PAIRS.format("")}, says="does not mark"),),
+    formerly=("DPO005",),
 )

@@ -1,4 +1,4 @@
-"""CKP002: checkpoints lack what resuming needs: as a job will write them, or as a run has left them."""
+"""CKP002: checkpoints lack what resuming needs: as a job or a loop will write them, or as a run has left them."""
 
 import re
 from collections import defaultdict
@@ -11,7 +11,7 @@ from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-from dynotune.audit.rules.ckp052_optimizer_not_saved import restarted
+from dynotune.audit.shapes.loop_that_cannot_go_on import loop_that_cannot_go_on, restarted
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nresume_from_checkpoint: true\n"
 
@@ -24,6 +24,8 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     for job in project.jobs:
         yield from _will_be_written(job)
     yield from _started_again(project)
+    for script in project.scripts:
+        yield from loop_that_cannot_go_on(script, project)
     for run in project.runs:
         yield from _left_behind(run)
 
@@ -157,33 +159,53 @@ def _missing(files: Mapping[str, int]) -> Iterator[str]:
         yield "optimizer state"
 
 
+_LOOP = """import torch
+
+for epoch in range(3):
+    for batch in train_loader:
+        loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    %s
+"""
+_BOTH = 'torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}, "last.pt")'
 RULE = Rule(
     code="CKP002",
     name="cannot-resume",
-    summary="Checkpoints lack what resuming needs.",
+    summary="Checkpoints lack what resuming needs, or a loop saves nothing to go on from.",
     group=Group.OPERATION,
     subject=Subject.PROJECT,
     check=check,
     page=Page(
-        what="A run goes on as if it had not stopped only with the optimizer's states, the schedule and the random numbers."
-        " transformers writes a checkpoint in place, `trainer_state.json` last, and resumes from the newest folder,"
-        " whatever is in it.",
-        why="Without them the first steps after resuming have Adam's states at zero, and another order of the data. A run"
-        " that was killed while it saved leaves a folder that looks like a checkpoint and is none.",
+        what="A run goes on as if it had not stopped only with the optimizer's states, the schedule, the random numbers and"
+        " its place in the data. transformers writes a checkpoint in place, `trainer_state.json` last, and resumes from the"
+        " newest folder, whatever is in it.",
+        why="Weights alone give another run: Adam's moments begin at zero, the learning rate warms up again, and the first"
+        " rows are seen twice. A run that was killed while it saved leaves a folder that only looks like a checkpoint.",
         detected="E1: `save_only_model` together with `resume_from_checkpoint`, or with checkpoints that are thrown away"
         " again; or a job that its scheduler or its own file starts again (`--requeue`, `--array=1-8%1`,"
-        " `until python ...`),"
-        " where no file speaks of resuming. E3, with `--run`: the files of the last checkpoint: weights, the optimizer's"
-        " states (also DeepSpeed's and"
-        " FSDP's), and the trainer's state.",
-        proven="Files of a checkpoint: `optimizer.pt`, `scheduler.pt`, `rng_state.pth`.",
-        deliberate=("Only the weights are to be taken over.",),
+        " `until python ...`), where no file speaks of resuming. E0: a loop with an optimizer's step saves weights in it,"
+        " and the file never speaks of the optimizer's state, of resuming or of a checkpoint's; or the whole state is saved"
+        " on the way (`save_state`, or anything in a job with `--requeue`) and no file of the project loads any. Files that"
+        " save nothing on the way are not reported. E3, with `--run`: the files of the last checkpoint: weights, the"
+        " optimizer's states (also DeepSpeed's and FSDP's), and the trainer's state.",
+        proven="Files of a checkpoint: `optimizer.pt`, `scheduler.pt`, `rng_state.pth`. Kill the run after a save, start it"
+        " again, and compare the losses with a run that was not killed.",
+        deliberate=(
+            "Only the weights are to be taken over, or evaluated.",
+            "Runs are short enough to start again.",
+        ),
         sources=(
             "transformers' documentation of `save_only_model`",
             "transformers issues 35782 and 40790; a torn checkpoint was taken and crashed in TRL 1.16",
+            "PyTorch's tutorial on saving a general checkpoint",
         ),
     ),
     bad=Example({"sft.yaml": f"{_SFT}save_only_model: true\n"}, says="begins anew"),
-    good=Example({"sft.yaml": f"{_SFT}save_only_model: false\n"}),
-    formerly=("CKP007",),
+    good=Example({"sft.yaml": f"{_SFT}save_only_model: false\n", "train.py": _LOOP % _BOTH}),
+    also_bad=(
+        Example({"train.py": _LOOP % 'model.save_pretrained(f"epoch-{epoch}")'}, says="nothing keeps the optimizer"),
+    ),
+    formerly=("CKP007", "CKP052"),
 )

@@ -1,4 +1,4 @@
-"""CMP001: Liger's fused loss is asked for where the trainer switches it off, or cannot help."""
+"""CMP001: Liger's kernels are asked for where they bring less than the key says, or nothing."""
 
 from collections.abc import Iterator
 
@@ -6,13 +6,20 @@ from dynotune.audit.facts.asked import adapters, at_least
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.models import known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nuse_peft: true\n"
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
-    if job.get("use_liger_kernel") is not True or job.trainer is not Trainer.TRL:
+    if job.get("use_liger_kernel") is True:
+        yield from _without_its_loss(job)
+        yield from _without_the_model(job)
+
+
+def _without_its_loss(job: Job) -> Iterator[Said]:
+    if job.trainer is not Trainer.TRL:
         return
     if job.method not in (Method.SFT, Method.DPO) or at_least(job, "trl", 1, 16) is not True:
         return
@@ -35,24 +42,53 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     )
 
 
+WITHOUT = frozenset({"gpt2", "gpt_neox", "opt", "bloom"})
+"""Types that are not in Liger 0.8.5's table, of those that a name tells."""
+
+_NEOX = "model_name_or_path: EleutherAI/pythia-1b\ndataset_name: data.jsonl\n"
+
+
+def _without_the_model(job: Job) -> Iterator[Said]:
+    if job.trainer is Trainer.DYNOTUNE:
+        return
+    model = known(job.get("model_name_or_path"))
+    if model is None or model.model_type not in WITHOUT:
+        return
+    yield Finding(
+        f"`{job.called('use_liger_kernel')}: true` does nothing: Liger has no kernels for `{model.model_type}`, and"
+        " says so only"
+        " in a log line below the usual level.",
+        place=job.place("use_liger_kernel"),
+        evidence=Evidence(Level.RESOLVED, {"model type": model.model_type}),
+        stake=Stake(AtStake.CLARITY),
+        remedy=Remedy(Risk.SAFE, "Take it out.", (job.remove("use_liger_kernel"),)),
+    )
+
+
 RULE = Rule(
     code="CMP001",
     name="liger-does-less",
-    summary="`use_liger_kernel` no longer brings the fused loss in TRL.",
+    summary="`use_liger_kernel` brings less than it says, or nothing.",
     group=Group.PERFORMANCE,
     subject=Subject.JOB,
     check=check,
     page=Page(
-        what="TRL computes the loss of SFT and DPO by a fused head of its own from 1.16 on, and forces Liger's off.",
-        why="Who sets the key for the memory of the logits gets other kernels instead, and a deprecation warning.",
-        detected="E1: the key, the method and the version that the job was resolved with.",
-        proven="`dynotune profile -- python train.py` names the kernels of the head.",
-        deliberate=("The layers' kernels are wanted and were measured.",),
+        what="TRL computes the loss of SFT and DPO by a fused head of its own from 1.16 on, and forces Liger's off. Liger"
+        " replaces the layers of the types in its table; for others it returns after a message at level `info`.",
+        why="Who sets the key for the memory of the logits gets other kernels instead, and a deprecation warning; of a model"
+        " that Liger does not know the run goes on as if nothing had been asked for.",
+        detected="E1: the key, the method and the version that the job was resolved with; the model's type by its name,"
+        " against the table of Liger 0.8.5.",
+        proven="`dynotune profile -- python train.py` names the kernels of the head, and Liger's, if there are any.",
+        deliberate=("The layers' kernels are wanted and were measured.", "A later version of Liger has the type."),
         sources=(
             "TRL 1.16's sources: `sft_trainer.py` and `dpo_trainer.py`",
             "H200, 7B LoRA: TRL with Liger 10 to 15 % faster in every steady step (the project's baseline)",
+            "Liger 0.8.5's `_apply_liger_kernel_to_instance`",
         ),
     ),
     bad=Example({"sft.yaml": f"{_SFT}use_liger_kernel: true\n"}, says="switches Liger's fused loss off"),
     good=Example({"sft.yaml": _SFT}),
+    also_bad=(Example({"sft.yaml": f"{_NEOX}use_liger_kernel: true\n"}, says="gpt_neox"),),
+    formerly=("CMP002",),
 )

@@ -12,6 +12,7 @@ from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.counted_for_other_processes import counted_for_other_processes
 
 _ACCUMULATION = re.compile(r"accum|grad_acc|gas\b|micro_?steps|num_micro", re.IGNORECASE)
 _TOTAL = re.compile(
@@ -34,7 +35,15 @@ _BATCHES = (
 )
 
 
-def check(script: Script, project: Project) -> Iterator[Said]:
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for script in project.scripts:
+        yield from worked_out_wrongly(script, project)
+    for launch in project.launches:
+        yield from counted_for_other_processes(launch, project)
+
+
+def worked_out_wrongly(script: Script, project: Project) -> Iterator[Said]:
+    """In one file: also for the rule that asks whether a claimed batch is right."""
     if "/" not in code(script) or not on_several(script, project):
         return
     values = values_of(script)
@@ -210,25 +219,40 @@ args = TrainingArguments(
 )
 Trainer(model, args, train_dataset=rows).train()
 """
+
+
+_RUN = """NUM_GPUS={}
+ACCUMULATION=$((64 / NUM_GPUS / 2))
+accelerate launch --num_processes 4 -m trl.scripts.sft --config sft.yaml --gradient_accumulation_steps $ACCUMULATION
+"""
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nper_device_train_batch_size: 2\n"
+
+
 RULE = Rule(
     code="DST052",
     name="batch-and-ranks",
     summary="Accumulation or batch is divided by the number of processes wrongly, or not at all.",
     group=Group.CORRECTNESS,
-    subject=Subject.SCRIPT,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
-        what="A step holds micro-batch x accumulation x processes rows. An accumulation that is worked out from"
-        " a total batch"
-        " has to be divided by the number of processes once.",
+        what="A step holds micro-batch x accumulation x processes rows. An accumulation that is worked out from a total"
+        " batch has to be divided by the number of processes once, and by the number that is started.",
         why="A run on eight GPUs takes steps of eight times the rows, an eighth as many, at the learning rate of the small"
-        " batch; its log still prints the batch that was meant.",
+        " batch; its log still prints the batch that was meant. Accelerate's `--num_processes` counts those of all"
+        " machines.",
         detected="E0: a total batch divided by a micro-batch, in a file that runs on several processes by its text or by a"
-        " command of the project; the power of the number of processes in the product is followed through names.",
+        " command of the project; the power of the number of processes in the product is followed through names. E1: the"
+        " variable that a shell script works its accumulation out with, against the launcher's flags.",
         proven="Rows of the data over steps of an epoch.",
-        deliberate=("The total is meant for each process.",),
-        sources=("Arithmetic",),
+        deliberate=(
+            "The total is meant for each process.",
+            "Part of the GPUs serve something else, and the batch is meant smaller.",
+        ),
+        sources=("Arithmetic", "accelerate's documentation of `accelerate launch`"),
     ),
     bad=Example({"train.py": _SCRIPT % "TOTAL_BATCH // MICRO_BATCH"}, says="not in it"),
     good=Example({"train.py": _SCRIPT % "TOTAL_BATCH // (MICRO_BATCH * world_size)"}),
+    also_bad=(Example({"run.sh": _RUN.format(8), "sft.yaml": _SFT}, says="worked out for"),),
+    formerly=("DST056",),
 )

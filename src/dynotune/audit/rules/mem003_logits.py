@@ -1,12 +1,16 @@
-"""MEM003: the logits of all tokens stand in memory at once."""
+"""MEM003: the logits of all tokens stand in memory at once, or a loss of one's own copies them to float32."""
 
+import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import at_least, given, max_length, micro_batch, on_gpu
 from dynotune.audit.facts.cards import named_card
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
-from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.steps import loops, per_step, text_at
+from dynotune.audit.facts.together import together
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -27,7 +31,14 @@ _LF = (
 )
 
 
-def check(job: Job, project: Project) -> Iterator[Said]:
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for job in project.jobs:
+        yield from _of_a_job(job, project)
+    for script in project.scripts:
+        yield from _copied(script, project)
+
+
+def _of_a_job(job: Job, project: Project) -> Iterator[Said]:
     if not _materialises(job, project) or not on_gpu(job):
         return
     model = known(job.get("model_name_or_path"))
@@ -60,7 +71,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         remedy=Remedy(
             Risk.NUMERIC,
             f"Compute the loss in chunks: `{key}`, or train with `dynotune {'dpo' if job.method is Method.DPO else 'sft'}`.",
-            breaks="Liger must have kernels for the model (CMP002).",
+            breaks="Liger must have kernels for the model (CMP001).",
             accuracy="Sums round otherwise.",
             measure="dynotune plan --config sft.yaml",
         ),
@@ -85,26 +96,106 @@ def _materialises(job: Job, project: Project) -> bool:
     return job.method in (Method.SFT, Method.PRETRAINING) or (job.method is None and heads)
 
 
+_LOGITS = re.compile(r"\blogits\b|_logits\b")
+_SMALL = re.compile(
+    r"classif|num_labels|reward|score|router|gate|aux|value_head|ForSequence|ForTokenClass", re.IGNORECASE
+)
+
+
+def _copied(script: Script, project: Project) -> Iterator[Said]:
+    near = "\n".join(one.source for one in together(script, project))
+    if _SMALL.search(script.source) or not re.search(r"CausalLM|SFTTrainer|DPOTrainer|compute_loss|vocab", near):
+        return
+    calls = [call for loop in loops(script) for call in loop.calls if call.each_step]
+    calls += per_step(script, "compute_loss", "get_batch_loss_metrics")
+    calls += [call for call in script.calls if _in_a_loss(call)]
+    whole = [call for call in {call.place: call for call in calls}.values() if _copies(script, call)]
+    if not whole:
+        return
+    first, *more = whole
+    yield Finding(
+        f"`{' '.join(text_at(script, first.place).split())}` makes a second copy of all logits (rows x tokens x"
+        f" vocabulary) in"
+        " 4 bytes each: 1.2 GiB for every 2,048 tokens of a vocabulary of 152,000, and as much again for gradients.",
+        place=first.place,
+        evidence=Evidence(Level.TEXT, {"copies": len(whole)}),
+        stake=Stake(AtStake.MEMORY, 1.2, None, "arithmetic: 2,048 tokens x 152,000 words x 4 bytes"),
+        remedy=Remedy(
+            Risk.NUMERIC,
+            "Keep the logits that carry loss alone (index by `labels != -100` first), take them in chunks, or let"
+            " the model"
+            " compute the loss (`model(labels=...)`) with a fused head.",
+            effort=Effort.HOURS,
+            measure="dynotune profile -- python train.py",
+        ),
+        also=tuple(call.place for call in more),
+    )
+
+
+def _in_a_loss(call: Call) -> bool:
+    """A function of the file's that is named after what it computes from logits."""
+    functions = [around.name for around in call.around if around.kind == "function"]
+    return any(re.search(r"loss|log_?p(rob)?s?\b", name) and "eval" not in name for name in functions)
+
+
+def _copies(script: Script, call: Call) -> bool:
+    """All of the logits, not a part: `logits.float()`, `F.log_softmax(logits, ...)`."""
+    last = call.name.rpartition(".")[2]
+    whole = re.compile(r"[\w.]*logits(\[(\.\.\.|:)[^\]]*\])?(\.contiguous\(\))?$")
+    if last == "float" and call.on:
+        return bool(whole.fullmatch(call.on)) or call.on.endswith(").logits")
+    if last == "to" and call.on and bool(whole.fullmatch(call.on)):
+        return "float32" in text_at(script, call.place)
+    if last in ("log_softmax", "softmax"):
+        text = text_at(script, call.place)
+        inner = re.match(rf"[\w.]*{last}\(\s*([\w.]+)", text)
+        taken = call.on if _LOGITS.search(call.on) else inner[1] if inner else ""
+        return bool(_LOGITS.search(taken)) and "gather" in script.source
+    return False
+
+
+_LOSS = """from trl import SFTTrainer
+import torch.nn.functional as F
+
+
+class Mine(SFTTrainer):
+    def compute_loss(self, model, inputs, return_outputs=False, **kwargs):
+%s
+"""
+_BAD = """        logits = model(**inputs).logits
+        return F.cross_entropy(logits.float().flatten(0, 1), inputs["labels"].flatten())"""
+_GOOD = "        return model(**inputs).loss"
+
+
 RULE = Rule(
     code="MEM003",
     name="logits-materialised",
-    summary="The logits of a whole micro-batch are materialised.",
+    summary="The logits of a whole micro-batch are materialised, or a loss copies them to float32.",
     group=Group.MEMORY,
-    subject=Subject.JOB,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
-        what="The head makes a number for every token and word, transformers copies them to float32 for the loss, and their"
-        " gradient is as large.",
-        why="With 150,000 words it is the largest thing in memory, and decides the batch.",
+        what="The head makes a number for every token and word, transformers or a loss of one's own copies them to float32,"
+        " and their gradient is as large.",
+        why="With 150,000 words it is the largest thing in memory, and decides the batch, for tokens that mostly carry no"
+        " loss.",
         detected=f"E1: tokens x vocabulary x {BYTES} bytes for trainers without a fused head; said above {SHARE:.0%} of the"
-        f" card (this machine's, or the one that the job's files name), or {GIB:g} GiB where it is not known.",
+        f" card (this machine's, or the one that the job's files name), or {GIB:g} GiB where it is not known. E0: `.float()`"
+        " of all logits, or a `log_softmax` of them that is gathered from, at every step of a language model's training."
+        " Parts that are indexed first are not reported.",
         proven="`dynotune profile -- python train.py` lists the largest allocations.",
-        deliberate=("Metrics are computed from the logits.",),
+        deliberate=(
+            "Metrics are computed from the logits.",
+            "Few tokens are labelled, and indexed before in a way that reading does not see.",
+        ),
         sources=(
             "H200, 16,384 tokens, 152,064 words: 28.5 GB with full float32 logits, 2.5 in chunks, at 79 and 56 ms",
             "LLaMA-Factory's DPO: float32 logits of both sides twice a step",
+            "TRL issue 7244: 19.9 GiB with logits, 6.1 GiB with a fused head, 8,192 tokens",
         ),
     ),
     bad=Example({"run.yaml": _LF}, says="151,936 words"),
-    good=Example({"run.yaml": f"{_LF}enable_liger_kernel: true\n"}),
+    good=Example({"run.yaml": f"{_LF}enable_liger_kernel: true\n", "train.py": _LOSS % _GOOD}),
+    also_bad=(Example({"train.py": _LOSS % _BAD}, says="all logits"),),
+    formerly=("MEM050",),
 )

@@ -1,4 +1,4 @@
-"""MSK056: answers are tokenised without an end token, so that the model never learns to stop."""
+"""MSK056: rows that are trained on do not end where answers end, so that the model never learns to stop."""
 
 import ast
 import re
@@ -28,6 +28,11 @@ _ANSWER = re.compile(r"respon|answer|output|completion|target|reply|summary|tran
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
+    yield from _without_end(script, project)
+    yield from _opened_again(script, project)
+
+
+def _without_end(script: Script, project: Project) -> Iterator[Said]:
     if "-100" not in script.source and "IGNORE" not in script.source:
         return
     yield from _span_before_the_end(script)
@@ -140,25 +145,99 @@ def encode(row):
 
 Trainer(model=model, args=TrainingArguments(output_dir="out", bf16=True), train_dataset=rows.map(encode)).train()
 """
+
+
+_WHOLE = re.compile(r"\w+\[['\"](messages|conversations?)['\"]\]")
+_TRAINS = re.compile(r"SFTTrainer\(|\bTrainer\(|\.backward\(")
+
+
+def _opened_again(script: Script, project: Project) -> Iterator[Said]:
+    if "add_generation_prompt" not in script.source or not any(
+        _TRAINS.search(code(one)) for one in together(script, project)
+    ):
+        return
+    for node in ast.walk(script.tree):
+        for key, value in _items(node):
+            if key == "text" and _opens(value):
+                yield Finding(
+                    "Whole conversations are rendered with `add_generation_prompt=True` and trained on: each row ends with"
+                    " the beginning of another answer, which the model learns to open and never to give.",
+                    place=place_of(script, value),
+                    evidence=Evidence(Level.TEXT, {"rendered": ast.unparse(value)[:80]}),
+                    stake=Stake(AtStake.RESULT),
+                    remedy=Remedy(
+                        Risk.BEHAVIOURAL,
+                        "Render training rows with `add_generation_prompt=False`; it is for prompts.",
+                        effort=Effort.LINE,
+                        accuracy="Rows end where answers end.",
+                        measure="Print the last twenty characters of a row.",
+                    ),
+                )
+                return
+
+
+def _items(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield key.value, value
+    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        key = node.targets[0].slice
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            yield key.value, node.value
+
+
+def _opens(value: ast.expr) -> bool:
+    """A call of the template on a whole conversation, to which nothing is added."""
+    if not isinstance(value, ast.Call) or not ast.unparse(value.func).endswith("apply_chat_template") or not value.args:
+        return False
+    words = {word.arg: ast.unparse(word.value) for word in value.keywords}
+    whole = _WHOLE.fullmatch(ast.unparse(value.args[0])) is not None
+    return whole and words.get("add_generation_prompt") == "True" and words.get("tokenize") == "False"
+
+
+_RENDERED = """from transformers import AutoTokenizer
+from trl import SFTConfig, SFTTrainer
+
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B-Instruct")
+
+
+def render(row):
+    return {"text": tokenizer.apply_chat_template(row["messages"], tokenize=False, add_generation_prompt=%s)}
+
+
+SFTTrainer("Qwen/Qwen2.5-0.5B-Instruct", args=SFTConfig(output_dir="out"), train_dataset=rows.map(render)).train()
+"""
+
+
 RULE = Rule(
     code="MSK056",
     name="answers-without-end",
-    summary="Answers are tokenised without an end token.",
+    summary="Rows that are trained on lack the end of an answer, or end with the beginning of another.",
     group=Group.CORRECTNESS,
     subject=Subject.SCRIPT,
     check=check,
     page=Page(
         what="A function of the script's own makes ids and labels of prompt and answer, and no end token is among them:"
-        " tokenizers of language models add none by themselves.",
-        why="The model learns what answers say and not where they end; generation runs on to its limit.",
+        " tokenizers of language models add none by themselves. Or whole conversations are rendered with"
+        " `add_generation_prompt=True`, which writes what stands before an answer.",
+        why="The model learns what answers say and not where they end, and generation runs on to its limit; or each row ends"
+        " with the header of an answer that never comes, and what follows it is the end token.",
         detected="E0: a function that masks prompts with -100 and tokenises an answer, in files that name no end token, no"
-        " chat template and no trainer that adds one.",
-        proven="Print `tokenizer.decode(row['labels'][-1])`.",
-        deliberate=("The rows themselves end with the end token's text.",),
+        " chat template and no trainer that adds one; a column `text` that is the template of a row's whole conversation"
+        " with `add_generation_prompt=True`, in a program that trains.",
+        proven="Print `tokenizer.decode(row['labels'][-1])`, or the end of a rendered row.",
+        deliberate=(
+            "The rows themselves end with the end token's text.",
+            "The conversations end with the user's turn.",
+        ),
         sources=(
             "transformers' tokenizers of Llama, Qwen, Mistral, Gemma and GPT-2: none adds an end token by default",
+            "transformers' documentation of chat templates: what generation prompts are for",
         ),
     ),
     bad=Example({"train.py": _SCRIPT % ""}, says="never taught to stop"),
     good=Example({"train.py": _SCRIPT % " + tokenizer.eos_token"}),
+    also_bad=(Example({"train.py": _RENDERED % "True"}, says="beginning of another answer"),),
+    formerly=("MSK057",),
 )

@@ -1,9 +1,10 @@
-"""PRC006: the whole run computes in float32 on a GPU."""
+"""PRC006: the whole run computes in float32 on a GPU, or the 4-bit base of its adapters does."""
 
 import re
 from collections.abc import Iterator
 
-from dynotune.audit.facts.asked import is_false, on_gpu
+from dynotune.audit.change import Change, Edit
+from dynotune.audit.facts.asked import FLASH, is_false, on_gpu
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
@@ -21,7 +22,14 @@ PUBLISHED_IN_BFLOAT16 = frozenset({"qwen2", "qwen3", "llama", "mistral", "gemma"
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
 
-def check(job: Job, project: Project) -> Iterator[Said]:
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for job in project.jobs:
+        yield from _throughout(job, project)
+    for script in project.scripts:
+        yield from _of_four_bits(script)
+
+
+def _throughout(job: Job, project: Project) -> Iterator[Said]:
     if job.trainer is Trainer.TORCH:
         yield from _of_a_loop(job, project)
         return
@@ -131,25 +139,88 @@ def _of_no_type(job: Job, project: Project) -> Iterator[Said]:
     )
 
 
+_SCRIPT = """\
+import torch
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from trl import SFTConfig, SFTTrainer
+
+quantization = BitsAndBytesConfig({arguments})
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", quantization_config=quantization)
+trainer = SFTTrainer(model=model, args=SFTConfig(output_dir="out"), peft_config=LoraConfig(), train_dataset=None)
+trainer.train()
+"""
+
+
+def _of_four_bits(script: Script) -> Iterator[Said]:
+    """Nobody says otherwise than the default of bitsandbytes."""
+    for call in script.calls_of("BitsAndBytesConfig", "from_pretrained"):
+        four = call.arguments.get("load_in_4bit")
+        if not call.name.startswith("transformers.") or four is None or four.value is not True:
+            continue
+        loads = call.name.endswith("from_pretrained")
+        if loads and ("quantization_config" in call.arguments or not re.search(r"Model|LM\b", call.name)):
+            continue
+        if "bnb_4bit_compute_dtype" in call.arguments or any(name.startswith("*") for name in call.arguments):
+            continue
+        attention = next(
+            (
+                setting.value
+                for load in script.calls_of("from_pretrained")
+                if (setting := load.arguments.get("attn_implementation")) and isinstance(setting.value, str)
+            ),
+            "",
+        )
+        flash = f", which {attention} does not take" if attention.startswith(FLASH) else ""
+        yield Finding(
+            f"`{call.name.rpartition('.')[2]}(load_in_4bit=True)` without `bnb_4bit_compute_dtype`: weights are expanded to"
+            " float32 and"
+            f" multiplied in it{flash}, past the GPU's matrix units, wherever autocast does not step in.",
+            place=call.place,
+            evidence=Evidence(Level.TEXT, {"load_in_4bit": True, "bnb_4bit_compute_dtype": "float32 (its default)"}),
+            stake=Stake(AtStake.TIME),
+            remedy=Remedy(
+                Risk.NUMERIC,
+                "Set `bnb_4bit_compute_dtype=torch.bfloat16`"
+                + (" in a `BitsAndBytesConfig`, given as `quantization_config`." if loads else "."),
+                () if loads else (Change(Edit.SET, call.place, "bnb_4bit_compute_dtype", "bfloat16"),),
+                accuracy="Products round to bfloat16; the weights have four bits either way.",
+                measure="dynotune profile -- python train.py",
+            ),
+        )
+
+
 RULE = Rule(
     code="PRC006",
     name="everything-in-float32",
-    summary="The whole run computes in float32.",
+    summary="The run, or its 4-bit base, computes in float32.",
     group=Group.PERFORMANCE,
-    subject=Subject.JOB,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="Without `bf16` or `fp16`, and with weights in float32, PyTorch multiplies in float32; TensorFloat-32 is off"
-        " unless asked for.",
-        why="The matrix units that make a GPU fast take 16-bit numbers.",
+        " unless asked for. 4-bit weights are expanded before they are multiplied, to a type that the configuration names:"
+        " by default float32.",
+        why="The matrix units that make a GPU fast take 16-bit numbers, and flash attention takes nothing else. Expanding to"
+        " float32 writes twice as many bytes.",
         detected="E1: `bf16`, `fp16`, `dtype`, `tf32` and the launcher's precision as they resolve; for a loop of one's own,"
-        " a `dtype` of float32 and no other type in its files.",
+        " a `dtype` of float32 and no other type in its files. E0: `load_in_4bit=True` without `bnb_4bit_compute_dtype`;"
+        " where that is given by another object (`**options`), nothing is said.",
         proven="`dynotune profile -- python train.py` names the operand types of the matrix products.",
-        deliberate=("A parity study, where rounding is to be excluded.", "A model so small that the host bounds it."),
+        deliberate=(
+            "A parity study, where rounding is to be excluded.",
+            "A model so small that the host bounds it.",
+            "A GPU without bfloat16, where float16 overflows.",
+        ),
         sources=(
             "60 steps of a small model, bfloat16 against float32: losses within 4e-3 (the project's parity study)",
+            "transformers' documentation of `BitsAndBytesConfig`: `bnb_4bit_compute_dtype` defaults to float32",
         ),
     ),
     bad=Example({"sft.yaml": f"{_SFT}dtype: float32\nbf16: false\n"}, says="float32"),
     good=Example({"sft.yaml": f"{_SFT}dtype: float32\nbf16: true\n"}),
+    also_bad=(
+        Example({"train.py": _SCRIPT.format(arguments="load_in_4bit=True")}, says="without `bnb_4bit_compute_dtype`"),
+    ),
+    formerly=("PRC007",),
 )

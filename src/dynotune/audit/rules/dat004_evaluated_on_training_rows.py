@@ -1,19 +1,69 @@
-"""DAT007: a trainer evaluates on the rows that it trains on."""
+"""DAT004: rows of the evaluation are trained on."""
 
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
+from dynotune.audit.facts.data import DataFacts
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import place_of
-from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
-from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
+
+HELD_OUT = re.compile(r"(^|[^a-z])(test|eval|evaluation|val|valid|validation|dev|heldout|held-out|held_out)([^a-z]|$)")
+FEW = 3
+
+
+def check(project: Project, _: Project) -> Iterator[Said]:
+    if not project.data:
+        yield NotChecked(NONE_OF[Subject.DATA])
+    for data in project.data:
+        yield from _in_the_data(data, project)
+    for script in project.scripts:
+        yield from _in_a_script(script)
+
+
+def _in_the_data(data: DataFacts, project: Project) -> Iterator[Said]:
+    if not data.contents or not _is_held_out(data, project):
+        return
+    for train in project.data:
+        if train is data or _is_held_out(train, project) or train.per_example != data.per_example:
+            continue
+        shared = set(train.contents) & set(data.contents)
+        again = sum(content in shared for content in data.contents)
+        if again >= min(FEW, len(data.contents)):
+            yield _finding(train, data, again)
+
+
+def _is_held_out(data: DataFacts, project: Project) -> bool:
+    name = PurePosixPath(data.place.file).name.lower()
+    named = (job.get("eval_dataset_name") for job in project.jobs)
+    return HELD_OUT.search(name) is not None or any(isinstance(one, str) and one.endswith(name) for one in named)
+
+
+def _finding(train: DataFacts, test: DataFacts, again: int) -> Finding:
+    least = "at least " if train.sampled or test.sampled else ""
+    return Finding(
+        f"{least}{again:,} of {len(test.contents):,} rows of {test.place} stand in {train.place} too, so what is measured on"
+        " them is memory.",
+        place=test.place,
+        evidence=Evidence(Level.RESOLVED, {"shared": again, "evaluation rows": len(test.contents)}),
+        stake=Stake(AtStake.FIGURES),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            "Take them out of the training data (or hold rows out with `test_split_size`).",
+            effort=Effort.MINUTES,
+        ),
+        also=(train.place,),
+    )
+
 
 _PART = re.compile(r"\.(select|shuffle|take)\(|\[\s*(train)?\s*:")
 
 
-def check(script: Script, project: Project) -> Iterator[Said]:
+def _in_a_script(script: Script) -> Iterator[Said]:
     for node in ast.walk(script.tree):
         if not isinstance(node, ast.Call):
             continue
@@ -76,22 +126,33 @@ parts = rows.train_test_split(0.02, seed=0)
 args = SFTConfig(output_dir="out", eval_strategy="epoch")
 SFTTrainer("Qwen/Qwen2.5-0.5B", args=args, train_dataset={}, eval_dataset={}).train()
 """
+
+
 RULE = Rule(
-    code="DAT007",
+    code="DAT004",
     name="evaluated-on-training-rows",
-    summary="A trainer evaluates on the rows that it trains on.",
+    summary="Rows of the evaluation are trained on.",
     group=Group.DATA,
-    subject=Subject.SCRIPT,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
-        what="The evaluation's loss is to say how the model does on rows that it has not seen.",
-        why="On training rows it falls for ever, early stopping never stops, and the best checkpoint is the last.",
-        detected="E0: `eval_dataset` is what `train_dataset` is, a selection of it, or loaded from a part of the"
-        " same split.",
+        what="The evaluation's loss is to say how the model does on rows that it has not seen: none with the same content in"
+        " both data sets, whatever their ids, and no part of what the trainer trains on.",
+        why="On training rows it falls for ever and says how well they were memorised, early stopping never stops, and the"
+        " best checkpoint is the last.",
+        detected="E1: hashes of the content of all rows read; which set is held out is known from the job or the file's"
+        " name. E0: `eval_dataset` is what `train_dataset` is, a selection of it, or loaded from a part of the same split.",
         proven="Compare with the loss on rows that were held out before training.",
-        deliberate=("Both losses are watched, and another set is held out elsewhere.", "A test of the code."),
-        sources=("transformers' documentation of `Trainer`",),
+        deliberate=(
+            "The evaluation set is a part of the training data on purpose, to watch memorising; another is held out.",
+            "A test of the code.",
+        ),
+        sources=(
+            "The same hashes as `dynotune prepare`'s check of duplicates",
+            "transformers' documentation of `Trainer`",
+        ),
     ),
     bad=Example({"train.py": _SCRIPT.format("rows", "rows.select(range(200))")}, says="is a part of"),
     good=Example({"train.py": _SCRIPT.format('parts["train"]', 'parts["test"]')}),
+    formerly=("DAT007",),
 )

@@ -1,4 +1,4 @@
-"""CFG011: a comment names a batch size or a kernel that the settings do not come to."""
+"""A comment names a batch size, a kernel, a stage or a rate that the settings do not come to."""
 
 import math
 import re
@@ -10,7 +10,6 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.lines import lines_of
 from dynotune.audit.place import Place
-from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _CLAIM = re.compile(r"\b(?:effective|global|total)[\s_-]+(?:train[\s_-]+)?batch(?:[\s_-]*size)?\b(.*)", re.IGNORECASE)
 _PRODUCT = re.compile(r"(\d+(?:\s*[*x\u00d7]\s*\d+)+)")
@@ -46,10 +45,9 @@ _APART = re.compile(
     r"|\b(isolated|kept apart|separate documents)\b",
     re.IGNORECASE,
 )
-_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
 
-def check(job: Job, project: Project) -> Iterator[Said]:
+def claims_of_comments(job: Job, project: Project) -> Iterator[Said]:
     for file, line, text in comments_of(job, project):
         wrong = list(_arithmetic(job, text, Place(file, line)))
         if not wrong and (claimed := claimed_batch(text)) is not None:
@@ -272,39 +270,3 @@ def _batch(job: Job, claimed: int, place: Place) -> Iterator[Said]:
         stake=Stake(AtStake.CLARITY),
         remedy=Remedy(Risk.BEHAVIOURAL, "Make the comment and the settings agree."),
     )
-
-
-RULE = Rule(
-    code="CFG011",
-    name="comment-and-settings",
-    summary="A comment claims what the settings do not come to.",
-    group=Group.CONFIGURATION,
-    subject=Subject.JOB,
-    check=check,
-    page=Page(
-        what="Comments such as `# effective batch size 64`, or `# flash attention` beside `attn_implementation:"
-        " sdpa`, are"
-        " compared with what the settings come to.",
-        why="A batch is changed, its comment is not, and the next run is planned by the comment: the learning rate"
-        " is kept for a batch that is not trained.",
-        detected="E1: comments that name the effective, global or total batch size, or the rows an update, as a number,"
-        " against rows, accumulation and processes; where the processes are not known, only numbers that none of them makes."
-        " A product in a comment that is not what it says; ZeRO's stage and offloading against DeepSpeed's file.",
-        proven="`dynotune plan --config sft.yaml` prints the examples a step.",
-        deliberate=("The comment speaks of another machine, or of a run with other flags.",),
-        sources=(),
-    ),
-    bad=Example(
-        {
-            "sft.yaml": f"{_SFT}per_device_train_batch_size: 4\n"
-            "gradient_accumulation_steps: 6  # effective batch size: 64\n"
-        },
-        says="64 examples a step",
-    ),
-    good=Example(
-        {
-            "sft.yaml": f"{_SFT}per_device_train_batch_size: 4\n"
-            "gradient_accumulation_steps: 8  # effective batch size: 64 on two GPUs\n"
-        }
-    ),
-)

@@ -1,4 +1,4 @@
-"""CFG022: a document or a comment names a setting that no job has."""
+"""A document or a comment names a setting that no job has."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -9,9 +9,8 @@ from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
-from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-from dynotune.audit.rules.cfg011_comment_and_batch import claimed_batch, comments_of
-from dynotune.audit.rules.dst052_batch_and_ranks import check as worked_out_wrongly
+from dynotune.audit.rules.dst052_batch_and_ranks import worked_out_wrongly
+from dynotune.audit.shapes.claims_of_comments import claimed_batch, comments_of
 
 _OF = r"\s{0,3}(?:of|is|=|:|at|to)?\s{0,3}"
 _WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "ten": 10}
@@ -129,7 +128,7 @@ CLAIMS: Sequence[Claim] = (
 )
 
 
-def check(project: Project, _: Project) -> Iterator[Said]:
+def claimed_settings(project: Project) -> Iterator[Said]:
     for file, text in project.documents.items():
         if not re.search(r"change|history|news|notes|todo|log|contribut", file.rpartition("/")[2], re.IGNORECASE):
             yield from _of_a_document(file, text, project)
@@ -212,33 +211,3 @@ def _batch(claimed: int, place: Place, jobs: Sequence[Job], project: Project) ->
             remedy=Remedy(Risk.BEHAVIOURAL, "Set what was meant, or mend the text."),
             also=(jobs[0].place("gradient_accumulation_steps"), jobs[0].place("per_device_train_batch_size")),
         )
-
-
-_SFT = (
-    "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nuse_peft: true\nlora_r: 16\n"
-    "lora_target_modules: all-linear\ndtype: bfloat16\nmax_length: {}\n"
-)
-RULE = Rule(
-    code="CFG022",
-    name="claimed-setting",
-    summary="A document or a comment claims a setting that no job has.",
-    group=Group.CONFIGURATION,
-    subject=Subject.PROJECT,
-    check=check,
-    page=Page(
-        what="The README says rank 64 at 8,192 tokens for three epochs, and the configuration has another rank, length or"
-        " number.",
-        why="Who reads it plans, compares and reports a run that was not made.",
-        detected="E1: sentences of documents (change logs, notes and code blocks left out) and of comments at the head of a"
-        " file or beside the key, of ranks, lengths, epochs, rates, schedules, packing, checkpointing, 4 bits and rows a"
-        " step, against the settings of every job that they may mean: said only where all are known and none is as claimed."
-        " Sentences that compare, suggest or look back are left out.",
-        proven="`dynotune audit --config FILE --all` prints the settings.",
-        deliberate=("The text speaks of a run that is not in this project.",),
-        sources=(),
-    ),
-    bad=Example(
-        {"sft.yaml": f"# LoRA of rank 16, sequence length 8192\n{_SFT.format(2048)}"}, says="sequence length 8192"
-    ),
-    good=Example({"sft.yaml": _SFT.format(8192), "README.md": "# Model\n\nLoRA of rank 16, sequence length 8192.\n"}),
-)

@@ -1,4 +1,4 @@
-"""DST056: a launcher's accumulation is worked out for another number of processes than it starts."""
+"""A launcher works its accumulation out for another number of processes than it starts."""
 
 import re
 from collections.abc import Iterator
@@ -7,16 +7,15 @@ from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
-from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _COUNT = re.compile(
     r"^\s*(?:export\s+)?(\w{0,60}(?:GPUS|PROCESSES|WORLD_SIZE|NPROC\w{0,30}|NUM_DEVICES))=[\"']?(\d+)[\"']?\s*(?:#.*)?$",
     re.IGNORECASE,
 )
-_GIVEN = re.compile(r"^\s*(\w{1,80})=")
+_SET = re.compile(r"^\s*(\w{1,80})=")
 
 
-def check(launch: Launch, project: Project) -> Iterator[Said]:
+def counted_for_other_processes(launch: Launch, project: Project) -> Iterator[Said]:
     processes = _processes(launch)
     if processes is None:
         return
@@ -27,7 +26,7 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
         if found is None or int(found[2]) == processes:
             continue
         if where := worked.get(found[1].lower(), 0):
-            yield _finding(launch, processes, found[1], int(found[2]), number, where)
+            yield _of_other_processes(launch, processes, found[1], int(found[2]), number, where)
             return
 
 
@@ -35,7 +34,7 @@ def _worked(lines: list[str]) -> dict[str, int]:
     """The first line of an accumulation that is worked out with each name; names in small letters."""
     found: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
-        given = _GIVEN.match(line)
+        given = _SET.match(line)
         if given is not None and "ACC" in given[1].upper():
             for name in re.findall(r"\w+", line.partition("$((")[2].lower()):
                 found.setdefault(name, number)
@@ -54,7 +53,7 @@ def _processes(launch: Launch) -> int | None:
     return each.value * many if type(many) is int else None
 
 
-def _finding(launch: Launch, processes: int, name: str, counted: int, number: int, where: int) -> Finding:
+def _of_other_processes(launch: Launch, processes: int, name: str, counted: int, number: int, where: int) -> Finding:
     flag = launch.launcher_flags.get("num_processes") or launch.launcher_flags.get("nproc_per_node")
     machines = launch.launcher_flags.get("num_machines")
     every = " (`--num_processes` counts those of all machines)" if machines is not None and machines.value != 1 else ""
@@ -71,30 +70,3 @@ def _finding(launch: Launch, processes: int, name: str, counted: int, number: in
         ),
         also=(Place(launch.file, number), Place(launch.file, where)),
     )
-
-
-_RUN = """NUM_GPUS={}
-ACCUMULATION=$((64 / NUM_GPUS / 2))
-accelerate launch --num_processes 4 -m trl.scripts.sft --config sft.yaml --gradient_accumulation_steps $ACCUMULATION
-"""
-_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nper_device_train_batch_size: 2\n"
-RULE = Rule(
-    code="DST056",
-    name="counted-for-other-processes",
-    summary="A launcher works its accumulation out for other processes than it starts.",
-    group=Group.CORRECTNESS,
-    subject=Subject.LAUNCH,
-    check=check,
-    page=Page(
-        what="A shell script divides a total batch by a number of GPUs, and its launcher is given another"
-        " number of processes.",
-        why="Steps hold other rows than were meant, and GPUs may idle: Accelerate's `--num_processes` counts those of all"
-        " machines.",
-        detected="E1: the variable that the accumulation is worked out with, against the launcher's flags.",
-        proven="The number of steps that the run prints.",
-        deliberate=("Part of the GPUs serve something else, and the batch is meant smaller.",),
-        sources=("accelerate's documentation of `accelerate launch`",),
-    ),
-    bad=Example({"run.sh": _RUN.format(8), "sft.yaml": _SFT}, says="worked out for"),
-    good=Example({"run.sh": _RUN.format(4), "sft.yaml": _SFT}),
-)

@@ -1,4 +1,4 @@
-"""CKP052: a loop saves its model on the way, and cannot go on from there."""
+"""A loop saves its model on the way, and cannot go on from there."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,6 @@ from dynotune.audit.facts.steps import loops, text_at
 from dynotune.audit.facts.together import code, connected, leads_out
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
-from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _STATE = re.compile(
     r"optim\w*\.state_dict|save_state|save_checkpoint|resume|load_checkpoint|checkpoint\.save|dcp\.|get_state_dict|\bopt\.state_dict"
@@ -19,7 +18,7 @@ _STATE = re.compile(
 )
 
 
-def check(script: Script, project: Project) -> Iterator[Said]:
+def loop_that_cannot_go_on(script: Script, project: Project) -> Iterator[Said]:
     yield from _weights_alone(script, project)
     yield from _at_the_end_alone(script, project)
     yield from _never_loaded(script, project)
@@ -201,41 +200,3 @@ def _saves(call: Call) -> bool:
 
 def _repeated(call: Call) -> bool:
     return any(around.kind in ("for", "while") for around in call.around)
-
-
-_LOOP = """import torch
-
-for epoch in range(3):
-    for batch in train_loader:
-        loss = model(**batch).loss
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    %s
-"""
-_BOTH = 'torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}, "last.pt")'
-RULE = Rule(
-    code="CKP052",
-    name="optimizer-not-saved",
-    summary="A training loop saves weights on the way, and nothing to go on from.",
-    group=Group.OPERATION,
-    subject=Subject.SCRIPT,
-    check=check,
-    page=Page(
-        what="To go on, a run needs its optimizer's moments, the schedule, the random generators and its place in"
-        " the data.",
-        why="Weights alone give another run: Adam's moments begin at zero, the learning rate warms up again, and"
-        " the first rows"
-        " are seen twice.",
-        detected="E0: a loop with an optimizer's step saves weights in it, and the file never speaks of the"
-        " optimizer's state, of"
-        " resuming or of a checkpoint's; or the whole state is saved on the way (`save_state`, or anything in a job with"
-        " `--requeue`) and no file of the project loads any."
-        " Files that save nothing on the way are not reported.",
-        proven="Kill it after a save, start it again, and compare the losses with a run that was not killed.",
-        deliberate=("Runs are short enough to start again.", "The saved weights are for evaluation only."),
-        sources=("PyTorch's tutorial on saving a general checkpoint",),
-    ),
-    bad=Example({"train.py": _LOOP % 'model.save_pretrained(f"epoch-{epoch}")'}, says="nothing keeps the optimizer"),
-    good=Example({"train.py": _LOOP % _BOTH}),
-)

@@ -1,0 +1,80 @@
+"""CFG002: a key that the trainer's version calls otherwise, or no longer has."""
+
+from collections.abc import Iterator
+
+from dynotune.audit.change import Change, Edit
+from dynotune.audit.facts.job import Fate, GivenKey, Job
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
+
+
+def check(job: Job, project: Project) -> Iterator[Said]:
+    for key in job.given:
+        if key.fate is Fate.RENAMED:
+            yield _renamed(job, key)
+        elif key.fate is Fate.REMOVED:
+            yield _removed(job, key)
+
+
+def _renamed(job: Job, key: GivenKey) -> Finding:
+    twice = any(one.name == key.instead for one in job.given)
+    return Finding(
+        f"`{key.name}` is refused: {key.why}.",
+        place=key.place,
+        evidence=Evidence(Level.TEXT, {"key": key.name, "versions": dict(job.versions)}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL if twice else Risk.SAFE,
+            f"Remove it: `{key.instead}` is given too." if twice else f"Call it `{key.instead}`.",
+            () if twice else (Change(Edit.RENAME, key.place, key.name, to=key.instead),),
+            breaks="" if twice else "releases before the change, which know the old name alone",
+        ),
+    )
+
+
+_NEEDS_NOTHING = ("emove it", "always saved")
+"""What an advice says where the key can go without anything in its place."""
+
+
+def _removed(job: Job, key: GivenKey) -> Finding:
+    plain = any(words in key.why for words in _NEEDS_NOTHING)
+    advice = key.why.partition(". ")[2]
+    return Finding(
+        f"`{key.name}` is refused: {key.why}.",
+        place=key.place,
+        evidence=Evidence(Level.TEXT, {"key": key.name, "versions": dict(job.versions)}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(
+            Risk.SAFE if plain else Risk.BEHAVIOURAL,
+            "Remove it." if plain or not advice else f"{advice}.",
+            (Change(Edit.REMOVE, key.place, key.name),) if plain else (),
+        ),
+    )
+
+
+RULE = Rule(
+    code="CFG002",
+    name="key-of-another-version",
+    summary="A key has another name in the trainer's version, or is gone from it.",
+    group=Group.CONFIGURATION,
+    subject=Subject.JOB,
+    check=check,
+    page=Page(
+        what="transformers and TRL rename keys; for some releases both names work, then the old one is refused. Others go:"
+        " what they asked for is always so now, or another key says it.",
+        why="The run stops where its arguments are made, or, in a script that filters its arguments, the value is lost.",
+        detected="E0: a table of renames and removals, each checked against the releases before and after, and the fields of"
+        " the version that is installed or given. A project that asks for an older version (`trl==0.11` in its"
+        " requirements) is believed.",
+        proven="`trl.SFTConfig(max_seq_length=1)` raises an error: the class has no field of the old name.",
+        deliberate=("The run uses an older release than the one that was looked at.",),
+        sources=("the sources of transformers 4.40 to 5.23 and TRL 0.9 to 1.16",),
+    ),
+    bad=Example({"sft.yaml": f"{_SFT}max_seq_length: 2048\n"}, says="calls it `max_length`"),
+    good=Example({"sft.yaml": f"{_SFT}max_length: 2048\n"}),
+    also_bad=(Example({"sft.yaml": f"{_SFT}overwrite_output_dir: true\n"}, says="gone since transformers 5.0"),),
+    formerly=("CFG003",),
+)

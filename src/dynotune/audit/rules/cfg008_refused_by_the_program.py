@@ -1,0 +1,256 @@
+"""CFG008: a command passes what the program that it starts refuses: a flag, or a key that Hydra's configuration lacks."""
+
+import ast
+import difflib
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dynotune.audit.change import Change, Edit
+from dynotune.audit.facts.launch import Launch
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.setting import Unknown
+from dynotune.audit.facts.steps import place_of
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.read.configs.hydra import Composed, composed, primary_of
+from dynotune.audit.read.launched import overrides
+from dynotune.audit.read.launchers.accepts import accepts
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.schema import Schemas
+
+_SCRIPT = (
+    "import argparse\n\nparser = argparse.ArgumentParser()\nparser.add_argument('--lr', type=float, default=1e-5)\n"
+    "args = parser.parse_args()\nprint(args.lr)\n"
+)
+_OF_LAUNCHERS = frozenset({"local_rank", "local-rank", "deepspeed", "deepspeed_config"})
+"""What launchers add to a script's arguments."""
+
+
+_STARTS = re.compile(r"subprocess\.|os\.(exec\w*|system|spawn\w*)\(")
+_LAUNCHERS = re.compile(r"torchrun|accelerate|deepspeed|torch\.distributed|srun|mpirun")
+
+
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for launch in project.launches:
+        yield from _of_a_command(launch, project)
+        yield from _of_hydra(launch, project)
+    for script in project.scripts:
+        if _STARTS.search(script.source):
+            yield from _of_a_program(script, project)
+
+
+def _of_a_program(launcher: Script, project: Project) -> Iterator[Said]:
+    """A Python file that starts another of the project, with flags that stand in its text."""
+    scripts = {script.file: script for script in project.scripts}
+    flags: list[tuple[ast.Constant, str]] = []
+    targets: set[str] = set()
+    above = {child: node for node in ast.walk(launcher.tree) for child in ast.iter_child_nodes(node)}
+    for node in ast.walk(launcher.tree):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+            continue
+        last = node.value.rpartition("/")[2]
+        targets |= {file for file in scripts if file != launcher.file and file.rpartition("/")[2] == last}
+        holder = above.get(node)
+        listed = isinstance(holder, ast.List | ast.Tuple) and not _LAUNCHERS.search(ast.unparse(holder))
+        if re.fullmatch(r"--[A-Za-z][\w-]*", node.value) and (listed or isinstance(holder, ast.Dict)):
+            flags.append((node, node.value))
+    taken = accepts(scripts[targets.pop()], scripts, Schemas.of()) if len(targets) == 1 else None
+    if taken is None or not taken.closed:
+        return
+    for node, flag in flags:
+        name = flag.lstrip("-")
+        if taken.takes(name) or name in _OF_LAUNCHERS:
+            continue
+        close = next(iter(difflib.get_close_matches(name.replace("-", "_"), sorted(taken.flags), 1, 0.8)), "")
+        yield Finding(
+            f"The program that is started has no flag `{flag}`: its parser stops with an error."
+            f"{f' Did you mean `--{close}`?' if close else ''}",
+            place=place_of(launcher, node),
+            evidence=Evidence(Level.TEXT, {"flag": flag, "parser": taken.parser, "flags": len(taken.flags)}),
+            stake=Stake(AtStake.STOPS),
+            remedy=Remedy(
+                Risk.BEHAVIOURAL, f"Call it `--{close}`." if close else "Take it out, or add it to the parser."
+            ),
+        )
+
+
+def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
+    if launch.program.startswith("llamafactory-cli ") and launch.configs:
+        yield from _dashed(launch)
+    scripts = {script.file: script for script in project.scripts}
+    script = scripts.get(launch.script)
+    if script is None:
+        return
+    taken = accepts(script, scripts, Schemas.of())
+    if taken is None or not taken.closed:
+        return
+    for name, setting in launch.flags.items():
+        if taken.takes(name) or name in _OF_LAUNCHERS or len(name) == 1:
+            continue
+        close = next(iter(difflib.get_close_matches(name, sorted(taken.flags), 1, 0.8)), "")
+        meant = f" Did you mean `--{close}`?" if close else ""
+        rename = close and setting.place.key.startswith("--")
+        yield Finding(
+            f"`{launch.script}` has no flag `--{name}`: its parser stops with an error.{meant}",
+            place=setting.place,
+            evidence=Evidence(Level.TEXT, {"flag": name, "parser": taken.parser, "flags": len(taken.flags)}),
+            stake=Stake(AtStake.STOPS),
+            remedy=Remedy(
+                Risk.BEHAVIOURAL,
+                f"Call it `--{close}`." if close else "Remove the flag, or add it to the script's parser.",
+                (Change(Edit.RENAME, setting.place, f"--{name}", to=f"--{close}"),) if rename else (),
+            ),
+        )
+
+
+def _dashed(launch: Launch) -> Iterator[Said]:
+    dashed = [setting for setting in launch.flags.values() if setting.place.key.startswith("--")]
+    if dashed:
+        names = ", ".join(f"`{setting.place.key}`" for setting in dashed)
+        yield Finding(
+            f"{names} after a configuration: LLaMA-Factory reads what follows a YAML file as `key=value`, and stops"
+            f" here.",
+            place=dashed[0].place,
+            also=tuple(setting.place for setting in dashed[1:]),
+            evidence=Evidence(Level.TEXT, {"flags": [setting.name for setting in dashed]}),
+            stake=Stake(AtStake.STOPS),
+            remedy=Remedy(Risk.BEHAVIOURAL, f"Write `{dashed[0].name}=...`, without dashes."),
+        )
+
+
+_ELSEWHERE = frozenset({"config_path", "cp", "config_dir", "cd", "config_name", "cn", "p", "experimental_rerun"})
+"""Flags of Hydra's by which another configuration takes part."""
+
+_HYDRA = (
+    "import hydra\n\n\n@hydra.main(version_base=None, config_path='conf', config_name='config')\ndef main(cfg):\n"
+    "    print(cfg.optim.lr)\n\n\nmain()\n"
+)
+_CONFIG = "defaults:\n  - optim: adamw\n  - _self_\nseed: 1\n"
+_OPTIM = "lr: 1.0e-5\nweight_decay: 0.1\n"
+
+
+def _of_hydra(launch: Launch, project: Project) -> Iterator[Said]:
+    script = next((one for one in project.scripts if one.file == launch.script), None)
+    primary = primary_of(script) if script is not None else None
+    if primary is None or _ELSEWHERE & set(launch.flags) or any("ConfigStore" in one.source for one in project.scripts):
+        return
+    configs = {config.file: config for config in project.configs}
+    given = overrides(launch)
+    whole = composed(configs, *primary)
+    if whole is None:
+        return
+    choices = whole.groups | whole.choices
+    options = {one.name: str(one.value) for one in given if one.name in choices}
+    for name, option in options.items():
+        lacking_option = _no_option(project, primary[0], name, option)
+        if lacking_option:
+            yield _of_no_option(launch, name, option, lacking_option)
+            return
+    if any(isinstance(one.value, Unknown) for one in given if one.name in choices):
+        return
+    whole = composed(configs, *primary, options) if options else whole
+    if whole is None:
+        return
+    for name in (one.name for one in given):
+        if "/" in name or "@" in name or name in whole.groups or name.partition(".")[0] == "hydra":
+            continue
+        lacking = _lacking(whole, name)
+        if lacking is not None:
+            yield _of_no_key(launch, whole, name, *lacking)
+
+
+def _no_option(project: Project, folder: str, name: str, option: str) -> list[str]:
+    """The options that a group has, if this is none of them; empty where it is one, or cannot be told."""
+    group = name.partition("@")[0]
+    start = posixpath.join(folder, group) + "/"
+    there = [one.file[len(start) :] for one in project.configs if one.file.startswith(start)]
+    options = sorted(file.rpartition(".")[0] for file in there)
+    plain = re.fullmatch(r"[\w./-]+", option) and option not in ("null", "None")
+    return options if plain and options and option.removesuffix(".yaml") not in options else []
+
+
+def _of_no_option(launch: Launch, name: str, option: str, there: Sequence[str]) -> Finding:
+    has = ", ".join(f"`{one}`" for one in there[:8])
+    return Finding(
+        f"`{name}={option}` asks for a file that the group does not have: Hydra stops. It has {has}.",
+        place=launch.place,
+        evidence=Evidence(Level.RESOLVED, {"override": f"{name}={option}", "options": list(there)}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(Risk.BEHAVIOURAL, "Name one of the group's files."),
+    )
+
+
+def _lacking(whole: Composed, name: str) -> tuple[str, Mapping[str, Any]] | None:
+    """The path up to which the configuration goes, and the mapping there; None: it has the key, or does not tell."""
+    here: Any = whole.values
+    parts = name.split(".")
+    for number, part in enumerate(parts):
+        if not isinstance(here, Mapping) or not here:
+            return None
+        if part not in here:
+            return ".".join(parts[:number]), here
+        here = here[part]
+    return None
+
+
+def _of_no_key(launch: Launch, whole: Composed, name: str, above: str, there: Mapping[str, Any]) -> Finding:
+    keys = sorted(map(str, there))
+    close = next(iter(difflib.get_close_matches(name.rpartition(".")[2], keys, 1, 0.75)), "")
+    prefix = f"{above}." if above else ""
+    has = ", ".join(f"`{key}`" for key in keys[:8])
+    meant = f" Did you mean `{prefix}{close}`?" if close else f" `{above or 'It'}` has {has}."
+    return Finding(
+        f"Hydra's configuration has no `{name}`, and it refuses to replace what is not there.{meant}",
+        place=launch.place,
+        evidence=Evidence(
+            Level.RESOLVED, {"override": name, "files": sorted({config.file for _, config in whole.parts})}
+        ),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(Risk.BEHAVIOURAL, f"Give it the configuration's name, or write `+{name}=...` to add a key."),
+    )
+
+
+RULE = Rule(
+    code="CFG008",
+    name="refused-by-the-program",
+    summary="A command passes a flag that the program's parser refuses, or replaces a key that Hydra's configuration lacks.",
+    group=Group.CONFIGURATION,
+    subject=Subject.PROJECT,
+    check=check,
+    page=Page(
+        what="The flags of a command are compared with those that the script's own parser takes: `argparse`, or the"
+        " dataclasses behind `HfArgumentParser` and `TrlParser`, whose fields are read from the installed version. Words"
+        " like `optim.lr=1e-5` replace keys of the configuration that `@hydra.main` names, composed of its defaults and the"
+        " groups that the command chooses.",
+        why="The job waits for its machines, starts, and ends at once, in a sweep every run: Hydra closes its configuration"
+        " for new keys.",
+        detected="E0: the parser's flags are read from the script. A parser that could not be read whole is not judged. E1:"
+        " Hydra's files are composed as it does, for defaults that name plain files and groups of the project. Nothing is"
+        " said where more takes part: a `ConfigStore`, other packages, another configuration by a flag.",
+        proven="`python train.py --help` does not list the flag; Hydra's run ends with"
+        ' "Could not override ...: To append to your config use +...".',
+        deliberate=("A part of the script that this reading does not see adds the flag.",),
+        sources=(
+            "Python's argparse; `HfArgumentParser`; LLaMA-Factory 0.9.5, `hparams/parser.py` `read_args`",
+            "Hydra 1.3, `_internal/config_loader_impl.py`; its page on the override grammar",
+        ),
+    ),
+    bad=Example(
+        {"run.sh": "python train.py --learning_rate 1e-5\n", "train.py": _SCRIPT}, says="no flag `--learning_rate`"
+    ),
+    good=Example({"run.sh": "python train.py --lr 1e-5\n", "train.py": _SCRIPT}),
+    also_bad=(
+        Example(
+            {
+                "run.sh": "python train.py optim.weight_decy=0.0\n",
+                "train.py": _HYDRA,
+                "conf/config.yaml": _CONFIG,
+                "conf/optim/adamw.yaml": _OPTIM,
+            },
+            says="Did you mean `optim.weight_decay`?",
+        ),
+    ),
+    formerly=("CFG016",),
+)

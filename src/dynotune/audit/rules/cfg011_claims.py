@@ -1,0 +1,69 @@
+"""CFG011: a comment or a document claims what the settings do not come to."""
+
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import Said
+from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.claimed_settings import claimed_settings
+from dynotune.audit.shapes.claims_of_comments import claims_of_comments
+
+
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for job in project.jobs:
+        yield from claims_of_comments(job, project)
+    yield from claimed_settings(project)
+
+
+_SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
+_LORA = (
+    "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nuse_peft: true\nlora_r: 16\n"
+    "lora_target_modules: all-linear\ndtype: bfloat16\nmax_length: {}\n"
+)
+RULE = Rule(
+    code="CFG011",
+    name="claimed-otherwise",
+    summary="A comment or a document claims what the settings do not come to.",
+    group=Group.CONFIGURATION,
+    subject=Subject.PROJECT,
+    check=check,
+    page=Page(
+        what="Comments such as `# effective batch size 64`, or `# flash attention` beside `attn_implementation: sdpa`, are"
+        " compared with what the settings come to. The README says rank 64 at 8,192 tokens for three epochs, and the"
+        " configuration has another rank, length or number.",
+        why="A batch is changed, its comment is not, and the next run is planned by the comment: the learning rate is kept"
+        " for a batch that is not trained. Who reads a document plans, compares and reports a run that was not made.",
+        detected="E1: comments that name the effective, global or total batch size, or the rows an update, as a number,"
+        " against rows, accumulation and processes; where the processes are not known, only numbers that none of them makes."
+        " A product in a comment that is not what it says; ZeRO's stage and offloading against DeepSpeed's file. Sentences"
+        " of documents (change logs, notes and code blocks left out) and of comments at the head of a file or beside the"
+        " key, of ranks, lengths, epochs, rates, schedules, packing, checkpointing, 4 bits and rows a step, against the"
+        " settings of every job that they may mean: said only where all are known and none is as claimed. Sentences that"
+        " compare, suggest or look back are left out.",
+        proven="`dynotune plan --config sft.yaml` prints examples a step, `dynotune audit --config FILE --all` settings.",
+        deliberate=(
+            "The text speaks of another machine, of a run with other flags, or of one that is not in this project.",
+        ),
+        sources=(),
+    ),
+    bad=Example(
+        {
+            "sft.yaml": f"{_SFT}per_device_train_batch_size: 4\n"
+            "gradient_accumulation_steps: 6  # effective batch size: 64\n"
+        },
+        says="64 examples a step",
+    ),
+    good=Example(
+        {
+            "sft.yaml": f"{_LORA.format(8192)}per_device_train_batch_size: 4\n"
+            "gradient_accumulation_steps: 8  # effective batch size: 64 on two GPUs\n",
+            "README.md": "# Model\n\nLoRA of rank 16, sequence length 8192.\n",
+        }
+    ),
+    also_bad=(
+        Example(
+            {"sft.yaml": f"# LoRA of rank 16, sequence length 8192\n{_LORA.format(2048)}"}, says="sequence length 8192"
+        ),
+    ),
+    formerly=("CFG022",),
+)
