@@ -77,6 +77,20 @@ def test_a_row_that_loses_its_last_label_is_left_out_counted_listed_and_said() -
     assert rows_without_labels(ledger_of(examples), config) is None
 
 
+def test_a_row_whose_last_label_is_on_its_first_token_is_told_apart() -> None:
+    """TRL keeps it, without loss: its steps then hold other rows, and "TRL leaves them out too" would be untrue."""
+    examples = examples_of([[True] * 4, [True, *[False] * 4, True]])
+    ledger, config, refused = ledger_of(examples), DataConfig(max_length=3), list[BadRow]()
+    _, kept = trainable_spans(examples, config, ledger, refused.append)
+    assert kept.tolist() == [0]
+    assert ledger.skipped == {"only-first-label-after-truncation": 1}
+    assert [bad.reason for bad in refused] == ["only-first-label-after-truncation"]
+    said = str(rows_without_labels(ledger, config))
+    assert "a label on the first token alone" in said
+    assert "TRL keeps them" in said
+    assert "TRL leaves them out too" not in said
+
+
 def test_a_data_set_that_loses_every_label_is_an_error() -> None:
     examples = examples_of([[False] * 6 + [True]] * 2)
     with pytest.raises(DataError, match=r"max_length: 4.*Raise"):

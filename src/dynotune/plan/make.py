@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from dynotune.config.keys.data import DataConfig
 from dynotune.data.account.ledger import Ledger
-from dynotune.data.examples import Examples
+from dynotune.data.examples import IGNORE, Examples
 from dynotune.data.printable import beginning
 from dynotune.data.rows import BadRow
 from dynotune.errors import DataError
@@ -15,6 +15,9 @@ from dynotune.plan.shuffle import shuffled
 from dynotune.plan.truncation import Spans, equal_sides, truncate
 
 NO_LABELS_LEFT = "no-labels-after-truncation"
+
+FIRST_LABEL_LEFT = "only-first-label-after-truncation"
+"""The one label left stands on the first token, which nothing predicts. TRL keeps such a row as an example without loss."""
 
 SIDES_EQUAL = "sides-equal-after-truncation"
 """Notice of a pair that trains, as in TRL, though `max_length` cut away what tells its answers apart."""
@@ -52,14 +55,20 @@ def trainable_spans(
             f"No {what} of {examples.places[0].file} has a label token left under `max_length: {config.max_length}` with"
             f" `truncation_mode: {config.truncation_mode}`. Raise `max_length`."
         )
-    ledger.skip(NO_LABELS_LEFT, places.take(empty), full[empty], full_labels[empty])
+    first = np.zeros(len(empty), bool)
+    if examples.per_example == 1:
+        first = (spans.lengths[empty] > 0) & (examples.labels[spans.start[empty]] != IGNORE)
+    for reason, some in ((NO_LABELS_LEFT, empty[~first]), (FIRST_LABEL_LEFT, empty[first])):
+        if len(some):
+            ledger.skip(reason, places.take(some), full[some], full_labels[some])
     kept = per_row(spans.lengths)[empty].tolist() if len(empty) and quarantine is not None else []
-    for row, length in zip(empty.tolist(), kept, strict=False):
+    for row, length, has_first in zip(empty.tolist(), kept, first.tolist(), strict=False):
         assert quarantine is not None
         of = "" if examples.per_example == 1 else " of at least one side"
         detail = f"no label token{of} is left in the {length} of {full[row]} tokens that max_length keeps"
         start = text_of(examples[row * examples.per_example].ids_T[:64]) if text_of else ""
-        quarantine(BadRow(places[row], NO_LABELS_LEFT, detail, beginning(start)))
+        reason = FIRST_LABEL_LEFT if has_first else NO_LABELS_LEFT
+        quarantine(BadRow(places[row], reason, detail, beginning(start)))
     rows = np.flatnonzero(labelled)
     if examples.per_example > 1:
         equal = equal_sides(examples, spans, rows[cut_tokens[rows] > 0])
@@ -73,17 +82,24 @@ def trainable_spans(
     return spans, examples.documents_of(rows)
 
 
+KEPT_IN_TRL = "TRL keeps them as examples without loss, so that its steps hold other rows from there on"
+
+
 def rows_without_labels(ledger: Ledger, config: DataConfig) -> str | None:
     """A sentence about the rows that `max_length` left without a label, where there are some."""
-    lost = ledger.skipped[NO_LABELS_LEFT]
-    if not lost:
-        return None
     what = "row" if config.per_example == 1 else "pair"
-    have, first = (f"{what} has" if lost == 1 else f"{what}s have"), ", ".join(ledger.places[NO_LABELS_LEFT][:3])
-    return (
-        f"{lost:,} {have} no label token left under `max_length: {config.max_length}` and will not train ({first}"
-        f"{', ...' if lost > 3 else ''}); TRL leaves them out too. Raise `max_length` to train them"
-    )
+    said = []
+    for reason, left, in_trl in (
+        (NO_LABELS_LEFT, "no label token left", "TRL leaves them out too"),
+        (FIRST_LABEL_LEFT, "a label on the first token alone left, which nothing predicts,", KEPT_IN_TRL),
+    ):
+        if lost := ledger.skipped[reason]:
+            have, places = (f"{what} has" if lost == 1 else f"{what}s have"), ", ".join(ledger.places[reason][:3])
+            said.append(
+                f"{lost:,} {have} {left} under `max_length: {config.max_length}` and will not train ({places}"
+                f"{', ...' if lost > 3 else ''}); {in_trl}. Raise `max_length` to train them"
+            )
+    return ". ".join(said) or None
 
 
 def check_vocabulary(examples: Examples, rows: int) -> None:
