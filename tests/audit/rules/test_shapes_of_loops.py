@@ -52,7 +52,133 @@ RANKED = (
 )
 EACH = "args.per_device_train_batch_size"
 
+ASKS = "import os\nfrom setup import begin\n%s\n\n\ndef main():\n    %s\n\n\nif __name__ == '__main__':\n    main()\n"
+GET = "rank = int(os.environ.get('RANK', 0))"
+BEGINS = "import os\n\n\ndef begin():\n%s\n"
+SLURMS = "    os.environ['RANK'] = os.environ['SLURM_PROCID']"
+UPDATES = "    os.environ.update({'RANK': os.environ['OMPI_COMM_WORLD_RANK']})"
+PAIRED = (
+    "    for ours, theirs in (('RANK', 'SLURM_PROCID'), ('WORLD_SIZE', 'SLURM_NTASKS')):\n"
+    "        os.environ.setdefault(ours, os.environ[theirs])"
+)
+SRUN = "srun python t.py\n"
+
+PREFERS = (
+    "import copy\nimport torch\nfrom transformers import AutoModelForCausalLM\nfrom losses import %s\n%s\n"
+    "for epoch in range(3):\n    for batch in loader:\n        policy = logps(model, batch)\n        %s\n"
+    "        loss = dpo(policy, scores)\n        loss.backward()\n        optimizer.step()\n"
+    "        optimizer.zero_grad()\n"
+)
+LOSSES = "import torch\nimport torch.nn.functional as F\ndef dpo(a, b):\n    return -F.%s(a - b).mean()\n"
+COPIED = "start = copy.deepcopy(model).eval().requires_grad_(False)"
+QUIET = "with torch.no_grad():\n            scores = logps(start, batch)"
+NO_GRAD = "@torch.no_grad()\ndef held(net, batch):\n    return net(**batch).logits\n"
+PAIRS_OF = LOSSES % "logsigmoid"
+MINE = (
+    "import torch\nimport torch.nn.functional as F\nfrom transformers import Trainer\nclass Pairs(Trainer):\n"
+    "    def compute_loss(self, model, inputs, **kwargs):\n        policy = model(**inputs['chosen']).logits\n"
+    "        with %s:\n            fixed = self.ref_model(**inputs['chosen']).logits\n"
+    "        return -F.logsigmoid(policy - fixed)\n"
+)
+
+PADS = (
+    "import torch\nfrom torch.nn.utils.rnn import pad_sequence\nfrom transformers import AutoTokenizer\n%s\n"
+    "class Collate:\n"
+    "    def __call__(self, rows):\n        width = max(len(r['labels']) for r in rows)\n        %s\n"
+    "        return {'input_ids': ids(rows), 'labels': labels}\n"
+)
+OWN_PAD = "padded = self.tokenizer.pad([{'input_ids': r['labels']} for r in rows]); labels = padded['input_ids']"
+SEQUENCE = "labels = pad_sequence([r['labels'] for r in rows], batch_first=True, padding_value=%s)"
+METRIC = "def metric(pred):\n    ids = pred.label_ids\n    ids[ids == -100] = 0\n    return wer(ids)\n"
+SUMMARISES = (
+    "from transformers import AutoTokenizer\ntok = AutoTokenizer.from_pretrained('t5-small')\ndef encode(rows):\n"
+    "    out = tok(rows['text'], truncation=True)\n"
+    "    labels = tok(rows['summary'], max_length=64, padding='max_length')\n"
+    "    out['labels'] = %s\n    return out\ndef metric(p):\n"
+    "    labels = np.where(p.label_ids != -100, p.label_ids, 0)\n"
+)
+
 SHAPES = [
+    ("MSK052", {"t.py": PADS % (METRIC, OWN_PAD)}, True),
+    ("MSK052", {"t.py": PADS % ("", SEQUENCE % "self.pad_token_id")}, True),
+    ("MSK052", {"t.py": PADS % ("", SEQUENCE % "0")}, True),
+    (
+        "MSK052",
+        {"t.py": PADS % ("", "labels = [r['labels'] + [self.pad] * (width - len(r['labels'])) for r in rows]")},
+        True,
+    ),
+    ("MSK052", {"t.py": SUMMARISES % "labels['input_ids']"}, True),
+    ("MSK052", {"t.py": SUMMARISES % "[[i if i else -100 for i in row] for row in labels['input_ids']]"}, False),
+    ("MSK052", {"t.py": PADS % ("", SEQUENCE % "-100")}, False),
+    ("MSK052", {"t.py": PADS % ("", SEQUENCE % "IGNORE")}, False),
+    ("MSK052", {"t.py": PADS % (METRIC, OWN_PAD + "\n        labels[padded['attention_mask'] == 0] = -100")}, False),
+    (
+        "MSK052",
+        {
+            "t.py": PADS % ("", SEQUENCE % "pad_id"),
+            "loss.py": "from t import Collate\nf = nn.CrossEntropyLoss(ignore_index=pad_id)\n",
+        },
+        False,
+    ),
+    ("DPO001", {"t.py": PREFERS % ("dpo", COPIED, QUIET), "losses.py": PAIRS_OF}, True),
+    (
+        "DPO001",
+        {
+            "t.py": PREFERS
+            % ("dpo", COPIED.replace("copy.deepcopy(model)", "AutoModelForCausalLM.from_pretrained('a')"), QUIET),
+            "losses.py": PAIRS_OF,
+        },
+        True,
+    ),
+    (
+        "DPO001",
+        {"t.py": PREFERS % ("dpo, held", COPIED, "scores = held(start, batch)"), "losses.py": PAIRS_OF + NO_GRAD},
+        True,
+    ),
+    (
+        "DPO001",
+        {
+            "t.py": PREFERS
+            % (
+                "dpo",
+                "",
+                QUIET.replace("torch.no_grad()", "torch.no_grad(), model.disable_adapter()").replace("start", "model"),
+            ),
+            "losses.py": PAIRS_OF,
+        },
+        True,
+    ),
+    ("DPO001", {"t.py": MINE % "torch.no_grad()"}, True),
+    ("DPO001", {"t.py": MINE % "torch.autocast('cuda')"}, False),
+    ("DPO001", {"t.py": PREFERS % ("dpo", COPIED, QUIET), "losses.py": LOSSES % "relu"}, False),  # no pairs
+    ("DPO001", {"t.py": PREFERS % ("dpo", COPIED, "scores = batch['kept']"), "losses.py": PAIRS_OF}, False),
+    (
+        "DPO001",
+        {"t.py": PREFERS % ("dpo", "start = copy.deepcopy(model)", QUIET), "losses.py": PAIRS_OF},
+        False,
+    ),  # it moves
+    ("DST051", {"t.py": ASKS % (GET, "begin()"), "setup.py": BEGINS % SLURMS, "j.sh": SRUN}, True),
+    ("DST051", {"t.py": ASKS % (GET, "begin()"), "setup.py": BEGINS % UPDATES, "j.sh": "mpirun python t.py\n"}, True),
+    ("DST051", {"t.py": ASKS % ("", f"{GET}\n    begin()"), "setup.py": BEGINS % PAIRED}, True),
+    (
+        "DST051",
+        {"t.py": ASKS % ("import log", "begin()"), "log.py": f"import os\n{GET}\n", "setup.py": BEGINS % SLURMS},
+        True,
+    ),
+    (
+        "DST051",
+        {"t.py": ASKS % ("", "begin()\n    import log"), "log.py": f"import os\n{GET}\n", "setup.py": BEGINS % SLURMS},
+        False,
+    ),
+    ("DST051", {"t.py": ASKS % ("", f"begin()\n    {GET}"), "setup.py": BEGINS % SLURMS, "j.sh": SRUN}, False),
+    ("DST051", {"t.py": ASKS % (f"begin()\n{GET}", "pass"), "setup.py": BEGINS % SLURMS, "j.sh": SRUN}, False),
+    ("DST051", {"t.py": ASKS % (GET, "begin()"), "setup.py": BEGINS % SLURMS, "j.sh": "torchrun t.py\n"}, False),
+    ("DST051", {"t.py": ASKS % (GET, "begin()"), "setup.py": BEGINS % "    pass", "j.sh": SRUN}, False),
+    (
+        "DST051",
+        {"t.py": ASKS % ("rank = os.environ['RANK']", "begin()"), "setup.py": BEGINS % SLURMS},
+        False,
+    ),  # it stops
     ("HST001", {"train.py": READS % "i <= skip"}, True),
     ("HST001", {"train.py": READS % "epoch == first_epoch and i < resume_step"}, True),
     ("HST001", {"train.py": READS % "batch is None"}, True),

@@ -11,7 +11,7 @@ from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-from dynotune.audit.shapes.loop_that_cannot_go_on import loop_that_cannot_go_on, restarted
+from dynotune.audit.shapes.loop_that_cannot_go_on import LONG, loop_that_cannot_go_on, restarted
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nresume_from_checkpoint: true\n"
 
@@ -187,8 +187,9 @@ RULE = Rule(
         " again; or a job that its scheduler or its own file starts again (`--requeue`, `--array=1-8%1`,"
         " `until python ...`), where no file speaks of resuming. E0: a loop with an optimizer's step saves weights in it,"
         " and the file never speaks of the optimizer's state, of resuming or of a checkpoint's; or the whole state is saved"
-        " on the way (`save_state`, or anything in a job with `--requeue`) and no file of the project loads any. Files that"
-        " save nothing on the way are not reported. E3, with `--run`: the files of the last checkpoint: weights, the"
+        " on the way (`save_state`, or anything in a job with `--requeue`) and no file of the project loads any. A file"
+        f" that saves nothing on the way is reported where its options or the project's texts say that a run is long ({LONG:g}"
+        " hours); nothing is where they say that it takes minutes. E3, with `--run`: the files of the last checkpoint: weights, the"
         " optimizer's states (also DeepSpeed's and FSDP's), and the trainer's state.",
         proven="Files of a checkpoint: `optimizer.pt`, `scheduler.pt`, `rng_state.pth`. Kill the run after a save, start it"
         " again, and compare the losses with a run that was not killed.",

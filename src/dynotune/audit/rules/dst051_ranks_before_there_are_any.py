@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.rank_variables import read_with_default, setters
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, connected, imported, reached
@@ -34,6 +35,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from early or _asked_on_the_way(script, project)
         yield from _read_by_the_parent(script, project)
         yield from _asked_at_import(script)
+        yield from _set_afterwards(script, project)
     for file in sorted({launch.file for launch in project.launches if launch.launcher}):
         yield from _in_shell(file, project)
 
@@ -246,6 +248,85 @@ def _read_by_the_parent(script: Script, project: Project) -> Iterator[Said]:
             return
 
 
+_LAUNCHERS = re.compile(r"torchrun|torch\.distributed\.(?:run|launch)|accelerate launch|\bdeepspeed\s+[-\w]")
+
+
+def _set_afterwards(script: Script, project: Project) -> Iterator[Said]:
+    """Read with a default, at import or above the call of what first sets it (from Slurm's or MPI's variables)."""
+    early = [(call, name) for call in script.calls if (name := read_with_default(call))]
+    if not early:
+        return
+    near = connected(script, project)
+    made = [(one, sets) for one in near for sets in setters(one)]
+    names = {sets.function for _, sets in made}
+    if not made or any(_runs_at_import(one, names) for one in near) or _is_launched(near, project):
+        return
+    spawns = any(one.name in _SPAWNS for other in near for one in other.calls)
+    for call, name in early:
+        inside = _room(call)
+        calls = [
+            one.place.line for one in script.calls if one.name.rpartition(".")[2] in names and _room(one) == inside
+        ]
+        if inside.rpartition(".")[2] in names or (spawns and name == "WORLD_SIZE"):
+            continue
+        if (inside and not calls) or any(line < call.place.line for line in calls) or _is_loaded_late(script, near):
+            continue
+        of, sets = made[0]
+        again = [one.place for one, other in early if other != name]
+        yield Finding(
+            f"`{name}` is read {'above the call of' if inside else 'when the file is loaded, before'} `{sets.function}()`,"
+            f" which sets it{f' (`{of.file}`)' if of is not script else ''}: the default,"
+            f" {call.arguments['1'].value!r}, is what every process takes.",
+            place=call.place,
+            evidence=Evidence(Level.TEXT, {"default": call.arguments["1"].value, "set in": sets.function}),
+            stake=Stake(AtStake.RESULT),
+            remedy=Remedy(
+                Risk.BEHAVIOURAL,
+                "Read it in a function that is called behind, or ask `dist.get_rank()` and `dist.get_world_size()`.",
+                accuracy="Ranks take their own shares, and one of them writes.",
+                measure="Print it on every rank.",
+            ),
+            also=(place_of(of, sets.node), *again[:2]),
+        )
+        return
+
+
+def _room(call: Call) -> str:
+    """The function that it runs in, `__main__` under that condition; empty: it runs when the file is loaded."""
+    return _function(call) or ("__main__" if any(around.kind == "main" for around in call.around) else "")
+
+
+def _is_loaded_late(script: Script, near: Sequence[Script]) -> bool:
+    """All imports of the file stand in functions, and may come behind whatever sets the variables."""
+    stem = script.file.rpartition("/")[2].removesuffix(".py")
+    users = [
+        one
+        for one in near
+        if one is not script and re.search(rf"\bimport\b[^\n]*\b{stem}\b|\b{stem}\s+import\b", one.source)
+    ]
+    return bool(users) and not any(
+        re.search(rf"^(from|import)\b[^\n]*\b{stem}\b", one.source, re.MULTILINE) for one in users
+    )
+
+
+def _runs_at_import(script: Script, names: set[str]) -> bool:
+    """One of these is called where a file is loaded, so that what is loaded behind it finds the variables."""
+    return any(
+        one.name.rpartition(".")[2] in names and not any(around.kind in ("function", "main") for around in one.around)
+        for one in script.calls
+    )
+
+
+def _is_launched(near: Sequence[Script], project: Project) -> bool:
+    """By what sets the variables for each process."""
+    files = {one.file for one in near}
+    launches = [launch for launch in project.launches if launch.script in files]
+    if launches:
+        return all(launch.launcher not in ("", "srun", "mpirun", "mpiexec") for launch in launches)
+    texts = (*project.texts.values(), *project.documents.values())
+    return any(_LAUNCHERS.search(text) for text in texts)
+
+
 def _asked_at_import(script: Script) -> Iterator[Said]:
     """`get_world_size() if is_initialized() else 1` at the top of a file, where there can be no group yet."""
     if any(
@@ -303,7 +384,8 @@ RULE = Rule(
         detected="E0: the question stands above the call that makes the group, in the same function, and nothing"
         " asks whether"
         " there is one; or `WORLD_SIZE` is read with a default at the top of a file that spawns its workers, or of one that"
-        " it imports.",
+        " it imports; or one of the ranks' variables is read with a default above the call of a function that sets it, or"
+        " when a file is loaded, and no launcher of the project sets it.",
         proven="Print the number where it is used, on every rank.",
         deliberate=("Another module, imported above, makes the group.",),
         sources=("PyTorch's documentation of `torch.distributed`", "torchrun's documentation, environment variables"),

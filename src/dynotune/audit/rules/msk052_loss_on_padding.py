@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import place_of
-from dynotune.audit.facts.together import code
+from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _MASKS = re.compile(
-    r"-100|ignore_index|masked_fill|DataCollatorForLanguageModeling|DataCollatorForCompletionOnly|train_on_responses|IGNORE"
+    r"(?<![=!]= )(?<![=!]=)-100|ignore_index|label_pad_token_id|masked_fill"
+    r"|DataCollatorForLanguageModeling|DataCollatorForCompletionOnly|train_on_responses|IGNORE"
     r"|pack|group_texts|concatenat|cu_seqlens|reduction=.none"
 )
 _INPUT = re.compile(
@@ -21,7 +22,77 @@ _INPUT = re.compile(
 )
 
 
+"""What may take padding out of the loss. A comparison with -100 reads labels, as metrics do."""
+
+_LABELS = re.compile(r"\b(labels?|targets?|lab|lbls?|y|answers?)\b|_labels\b|labels_|\btarget_ids\b")
+_PAD_ID = r"(?:[\w.]*\bpad(?:_?token)?(?:_?(?:id|idx|index|value))?|PAD\w*|0)"
+
+
 def check(script: Script, project: Project) -> Iterator[Said]:
+    yield from _copied(script)
+    yield from _collated(script, project)
+
+
+def _collated(script: Script, project: Project) -> Iterator[Said]:
+    """A collator pads labels of their own with what pads the input."""
+    if "labels" not in script.source or not re.search(r"pad_sequence\(|\bpad|PAD", script.source):
+        return
+    if any(_MASKS.search(code(one)) for one in connected(script, project)):
+        return
+    for function in ast.walk(script.tree):
+        if not isinstance(function, ast.FunctionDef) or "labels" not in ast.unparse(function):
+            continue
+        for node in ast.walk(function):
+            value = _given_to_labels(node)
+            if value is not None and (how := _padded(value)):
+                yield Finding(
+                    f"Labels are padded with `{how}`, as the input is, and nothing makes -100 of it: the loss is taken on"
+                    " padding as well.",
+                    place=place_of(script, value),
+                    evidence=Evidence(Level.TEXT, {"labels": ast.unparse(value)[:200]}),
+                    stake=Stake(AtStake.RESULT),
+                    remedy=Remedy(
+                        Risk.BEHAVIOURAL,
+                        "Pad labels with -100.",
+                        accuracy="The loss is on real tokens alone; printed losses rise, since padding is easy.",
+                        measure="dynotune prepare --config sft.yaml --show 3",
+                    ),
+                )
+                return
+
+
+def _given_to_labels(node: ast.AST) -> ast.expr | None:
+    if isinstance(node, ast.Assign) and re.fullmatch(
+        r"\w*labels|\w+\[['\"]labels['\"]\]", ast.unparse(node.targets[0])
+    ):
+        return node.value
+    if isinstance(node, ast.Dict):
+        return next(
+            (
+                v
+                for k, v in zip(node.keys, node.values, strict=True)
+                if isinstance(k, ast.Constant) and k.value == "labels"
+            ),
+            None,
+        )
+    return None
+
+
+def _padded(value: ast.expr) -> str:
+    """What labels of several rows are filled up with, where that is not taken out of the loss; empty: they are not."""
+    text = ast.unparse(value)
+    if not _LABELS.search(text):
+        return ""
+    for call in (one for one in ast.walk(value) if isinstance(one, ast.Call)):
+        if ast.unparse(call.func).rpartition(".")[2] == "pad_sequence":
+            fills = [word.value for word in call.keywords if word.arg == "padding_value"] or call.args[2:3]
+            with_ = ast.unparse(fills[0]) if fills else "0"
+            return with_ if re.fullmatch(_PAD_ID, with_) else ""
+    found = re.search(rf"\[({_PAD_ID})\] \* ", text)
+    return found[1] if found is not None else ""
+
+
+def _copied(script: Script) -> Iterator[Said]:
     if "labels" not in script.source or "input_ids" not in script.source or _MASKS.search(code(script)):
         return
     collated = "DataCollatorForSeq2Seq" in code(script)
@@ -36,9 +107,8 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         if padded is None:
             continue
         yield Finding(
-            "Labels are a copy of `input_ids`, rows are padded, and nothing sets the labels of padding to -100:"
-            " the loss is taken"
-            " on padding as well.",
+            f"Labels are `{ast.unparse(where)}` as it stands, rows are padded, and nothing sets the labels of padding to"
+            " -100: the loss is taken on padding as well.",
             place=place_of(script, where),
             evidence=Evidence(Level.TEXT, {"labels": ast.unparse(where)}),
             stake=Stake(AtStake.RESULT),
@@ -135,9 +205,9 @@ RULE = Rule(
         " of the loss.",
         why="The model learns to predict padding behind padding. The printed loss falls with every padded token, so that it"
         " says nothing; where the padding token is the end token, ends are learned from rows that do not end.",
-        detected="E0: labels are given `input_ids` as they stand, the file pads, and neither -100 nor a"
+        detected="E0: labels are given `input_ids` as they stand, the file pads, and neither a -100 that is set nor a"
         " collator that sets it is"
-        " in it.",
+        " in it; or a function fills labels of several rows up with what pads the input.",
         proven="Print how many labels of a padded batch are not -100, and its attention mask's sum.",
         deliberate=("The model's own loss skips padding.",),
         sources=("transformers' documentation: labels of causal language models",),
