@@ -188,8 +188,9 @@ RULE = Rule(
         " `until python ...`), where no file speaks of resuming. E0: a loop with an optimizer's step saves weights in it,"
         " and the file never speaks of the optimizer's state, of resuming or of a checkpoint's; or the whole state is saved"
         " on the way (`save_state`, or anything in a job with `--requeue`) and no file of the project loads any. A file"
-        f" that saves nothing on the way is reported where its options or the project's texts say that a run is long ({LONG:g}"
-        " hours); nothing is where they say that it takes minutes. E3, with `--run`: the files of the last checkpoint: weights, the"
+        " that saves nothing on the way is reported where its options or the project's texts say that a run is long"
+        f" ({LONG:g} hours); nothing is where they say that it takes minutes. E3, with `--run`: the"
+        " files of the last checkpoint: weights, the"
         " optimizer's states (also DeepSpeed's and FSDP's), and the trainer's state.",
         proven="Files of a checkpoint: `optimizer.pt`, `scheduler.pt`, `rng_state.pth`. Kill the run after a save, start it"
         " again, and compare the losses with a run that was not killed.",

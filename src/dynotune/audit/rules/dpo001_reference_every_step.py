@@ -126,7 +126,8 @@ RULE = Rule(
         detected="E1: the key, whether all weights are trained, and the epochs. Nothing is said of adapters in one epoch,"
         " where each is computed once either way, nor where the reference is updated (`sync_ref_model`). E0: a model that is"
         " named as a reference, or frozen, is called without gradients at every step of a loop, or of a Trainer's loss,"
-        " over chosen and rejected answers, or the policy without its adapters. Loops that generate, whose answers are new, are not reported.",
+        " over chosen and rejected answers, or the policy without its adapters. Loops"
+        " that generate, whose answers are new, are not reported.",
         proven="`dynotune profile -- python dpo.py`: forward passes without gradients.",
         deliberate=(
             "Dropout or augmentation that the reference is to see too.",
