@@ -1,10 +1,12 @@
 """Promise: rules on fused and compiled code say what a switch does, and does not do."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dynotune.audit.facts.job import Method, Trainer
+from tests.audit.made_up import audited
 from tests.audit.rules.facts import UNKNOWN, a_job, findings
 
 TRL = {"trl": "1.16.0"}
@@ -51,3 +53,16 @@ def test_compiling_for_each_shape() -> None:
 )
 def test_compiling_once(job: Any) -> None:
     assert not findings("CMP003", job)
+
+
+def test_what_a_later_release_does_is_not_said_of_the_one_that_is_asked_for(tmp_path: Path) -> None:
+    """TRL switches Liger's loss off from 1.16 on; a project that pins 1.0 runs it."""
+    config = "model_name_or_path: m\ndataset_name: d\nuse_peft: true\nuse_liger_kernel: true\n"
+    said = {
+        pin: {
+            one.code
+            for one in audited(tmp_path / pin, {"sft.yaml": config, "requirements.txt": f"trl{pin}\n"}).findings
+        }
+        for pin in ("==1.0.0", "<1.16", "==1.16.0")
+    }
+    assert ["CMP001" in said[pin] for pin in said] == [False, False, True]

@@ -80,9 +80,16 @@ def rows_of_a_step(job: Job) -> int | None:
 
 
 def version(job: Job, package: str) -> tuple[int, ...] | None:
-    """The first numbers of a package's version that the job was resolved with."""
-    found = re.match(r"\d+(\.\d+)*", job.versions.get(package, ""))
-    return tuple(int(part) for part in found[0].split(".")) if found else None
+    """The first numbers of the version that the project asks for, else of the one that the job was resolved with."""
+    text = job.pinned.get(package) or job.versions.get(package, "")
+    found = re.match(r"\d+(\.\d+)*", text)
+    if found is None:
+        return None
+    numbers = tuple(int(part) for part in found[0].split("."))
+    if ".dev" in text:  # all before it
+        *first, last = numbers
+        return (*first, last - 1, LARGEST)
+    return numbers
 
 
 def at_least(job: Job, package: str, *wanted: int) -> bool | None:

@@ -59,6 +59,23 @@ class GivenKey:
     instead: str = ""
     """What to call it, where there is a name."""
 
+    left_out: Place | None = None
+    """Where a script leaves it out without a word, since the trainer's class does not take it; None: the class gets it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Settings of a job that could not be followed: whatever they say, no rule has seen it."""
+
+    place: Place
+    """Of the expression whose content is not known."""
+
+    why: str
+    """A sentence without its full stop, from what could not be followed on."""
+
+    names: frozenset[str]
+    """Keys that may come that way."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -83,6 +100,9 @@ class Job:
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of the packages that defaults and keys were resolved with; a value may say where it comes from."""
 
+    pinned: Mapping[str, str] = field(default_factory=dict)
+    """Versions that the project asks for, where they are others."""
+
     native: Mapping[str, str] = field(default_factory=dict)
     """The trainer's own names for settings that it calls otherwise: `{"packing": "sample_packing"}`."""
 
@@ -91,6 +111,8 @@ class Job:
 
     runs_on_gpu: bool | None = None
     """None: not known, which is taken for yes."""
+
+    holes: tuple[Hole, ...] = ()
 
     def setting(self, name: str) -> Setting | None:
         return self.settings.get(name)

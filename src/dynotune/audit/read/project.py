@@ -1,5 +1,6 @@
 """A folder, or a few named files, as a `Project`: what each file is is decided by what it holds."""
 
+import functools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from dynotune.audit.read.launched import Sources, files_that_it_names, jobs_of_l
 from dynotune.audit.read.launchers.distribution import distribution_of_config
 from dynotune.audit.read.python.jobs import jobs_of
 from dynotune.audit.read.python.modules import Modules
+from dynotune.audit.read.python.recognised import takes
 from dynotune.audit.regular import NotRegularError, leaves, start_of
 from dynotune.audit.schema import Schemas
 from dynotune.audit.schema.beside import sources_in, versions_asked
@@ -102,6 +104,7 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
         launch.script: [started[one.place] for one in found.launches if one.script == launch.script]
         for launch in found.launches
     }
+    found.modules.takes = functools.partial(takes, schemas)
     found.modules.started_with = {
         name: with_ for name, (with_, *others) in by_script.items() if with_ and all(one == with_ for one in others)
     }
@@ -117,8 +120,9 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
             here = replace(sources, jobs={**of_scripts, launch.script: own})
         jobs += jobs_of_launch(launch, here)
     covered = {file for job in jobs for file in job.files}
+    read_by_scripts = {file for own in of_scripts.values() for job in own for file in job.files}
     for name, config in found.configs.items():
-        if config.kind == "hydra" and any(name in job.files for own in of_scripts.values() for job in own):
+        if name in read_by_scripts:
             continue  # the script makes its job
         if name not in covered and (job := job_of(config, schemas)) is not None:
             jobs.append(distribution_of_config(leniently(job) if own_reader else job, found.configs))

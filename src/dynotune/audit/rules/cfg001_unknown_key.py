@@ -26,7 +26,28 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             yield _anothers(job, key)
 
 
+def left_out(job: Job, key: GivenKey, why: str, remedy: str) -> Finding:
+    """Of a key that a script keeps from the class which does not take it."""
+    assert key.left_out is not None
+    facts = {"key": key.name, "left out at": str(key.left_out), "versions": {**job.versions, **job.pinned}}
+    return Finding(
+        f"`{key.name}` is dropped without a word: {why}, and {key.left_out} hands on only what the class takes. What it asks"
+        " for does not happen.",
+        place=key.place,
+        also=(key.left_out,),
+        evidence=Evidence(Level.RESOLVED, facts),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"{remedy} And let the script stop at keys that nothing takes.",
+            accuracy="what the key asks for starts to happen",
+        ),
+    )
+
+
 def _nobodys(job: Job, key: GivenKey) -> Finding:
+    if key.left_out is not None:
+        return left_out(job, key, f"{job.trainer.value} has no such key", "Give it its right name, or remove it.")
     known = {name for name in (*job.settings, *job.native.values()) if name != key.name}
     close = next(iter(difflib.get_close_matches(key.name, sorted(known), 1, 0.8)), "")
     said_by = " and ".join(f"{name} {version}" for name, version in job.versions.items()) or job.trainer.value
@@ -50,6 +71,8 @@ def _nobodys(job: Job, key: GivenKey) -> Finding:
 
 
 def _anothers(job: Job, key: GivenKey) -> Finding:
+    if key.left_out is not None:
+        return left_out(job, key, f"{key.why}, and here it is `{key.instead}`", f"Call it `{key.instead}`.")
     drops = job.trainer in DROPS
     happens = "drops without a word" if drops else "stops at"
     called = f"; here it is `{key.instead}`" if key.instead else ""

@@ -7,7 +7,14 @@ from dynotune.audit.facts.job import Fate, GivenKey, Job
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.rules.cfg001_unknown_key import left_out
 
+_FILTERS = (
+    "import dataclasses\n\nimport yaml\nfrom trl import SFTConfig, SFTTrainer\n\nraw = yaml.safe_load(open('sft.yaml'))\n"
+    "names = {field.name for field in dataclasses.fields(SFTConfig)}\n"
+    "args = SFTConfig(**{key: value for key, value in raw.items() if key in names})\n"
+    "SFTTrainer(raw['model'], args=args, train_dataset=rows).train()\n"
+)
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
 
@@ -20,6 +27,8 @@ def check(job: Job, project: Project) -> Iterator[Said]:
 
 
 def _renamed(job: Job, key: GivenKey) -> Finding:
+    if key.left_out is not None:
+        return left_out(job, key, key.why, f"Call it `{key.instead}`.")
     twice = any(one.name == key.instead for one in job.given)
     return Finding(
         f"`{key.name}` is refused: {key.why}.",
@@ -42,6 +51,8 @@ _NEEDS_NOTHING = ("emove it", "always saved")
 def _removed(job: Job, key: GivenKey) -> Finding:
     plain = any(words in key.why for words in _NEEDS_NOTHING)
     advice = key.why.partition(". ")[2]
+    if key.left_out is not None:
+        return left_out(job, key, key.why.partition(". ")[0], "Remove it." if plain or not advice else f"{advice}.")
     return Finding(
         f"`{key.name}` is refused: {key.why}.",
         place=key.place,
@@ -75,6 +86,12 @@ RULE = Rule(
     ),
     bad=Example({"sft.yaml": f"{_SFT}max_seq_length: 2048\n"}, says="calls it `max_length`"),
     good=Example({"sft.yaml": f"{_SFT}max_length: 2048\n"}),
-    also_bad=(Example({"sft.yaml": f"{_SFT}overwrite_output_dir: true\n"}, says="gone since transformers 5.0"),),
+    also_bad=(
+        Example({"sft.yaml": f"{_SFT}overwrite_output_dir: true\n"}, says="gone since transformers 5.0"),
+        Example(
+            {"train.py": _FILTERS, "sft.yaml": "model: Qwen/Qwen2.5-0.5B\nmax_seq_length: 2048\noutput_dir: runs/a\n"},
+            says="dropped without a word",
+        ),
+    ),
     formerly=("CFG003",),
 )

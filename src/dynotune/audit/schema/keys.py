@@ -74,7 +74,7 @@ class Keys:
             return Verdict(Fate.KNOWN)
         key = self.keys.get(name)
         moved = self.moved.get(name)
-        if moved is not None and not self._before(moved):
+        if moved is not None and not self.before(moved):
             if key is not None:  # taken still
                 return Verdict(Fate.KNOWN, f"deprecated since {moved.package} {moved.since}", moved.to)
             if moved.to:
@@ -85,7 +85,7 @@ class Keys:
             return Verdict(Fate.KNOWN)
         return Verdict(Fate.KNOWN if self.pinned else Fate.UNKNOWN)
 
-    def _before(self, moved: Moved) -> bool:
+    def before(self, moved: Moved) -> bool:
         """Whether the version that the project asks for, else the one that was read, is older than the change."""
         version = self.pinned.get(moved.package) or self.versions.get(moved.package, "")
         return bool(version) and earlier(version, moved.since)

@@ -95,6 +95,7 @@ def job_from(
         home,
         files,
         versions=dict(keys.versions),
+        pinned=dict(keys.pinned),
         native=native,
         runs_on_gpu=False if _is(settings, "use_cpu", True) else None,
     )

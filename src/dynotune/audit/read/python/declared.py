@@ -157,7 +157,7 @@ def class_of(evaluator: "Evaluator", scope: Scope, given: dict[str, Value], node
             attributes[key] = value
     place = given_place = evaluator.module.place(definition)
     base = library_base(evaluator, scope)
-    if base:
+    if base and not base.startswith("pydantic"):
         arguments = {name: Value(v.value, v.via, v.others, v.place or given_place) for name, v in attributes.items()}
         return Value(Made(base, arguments, place, attributes, open=COMMAND_LINE))
     return Value(Made(definition.name, given, place, attributes, open="its class gives it no value that can be read"))

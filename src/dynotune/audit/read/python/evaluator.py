@@ -10,11 +10,13 @@ from typing import Any
 from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.setting import Unknown
 from dynotune.audit.read.python import declared, files
+from dynotune.audit.read.python.class_names import ATTRIBUTES, names_of
 from dynotune.audit.read.python.module import FUNCTIONS, Binding, Branch, Module, Scope
 from dynotune.audit.read.python.modules import Modules
 from dynotune.audit.read.python.objects import Objects
 from dynotune.audit.read.python.operators import NoValueError, binary, compare, converted, unary
-from dynotune.audit.read.python.value import Made, Value, plain, unknown
+from dynotune.audit.read.python.rounds import EXTRA, Round, Rounds
+from dynotune.audit.read.python.value import HOLE, ClassOf, Made, Names, Value, left_out, plain, unknown
 
 DEEPEST = 40
 """Steps from name to name; a longer trail is a generated file or a trap."""
@@ -38,8 +40,15 @@ class Evaluator:
         self.others = others
         self.configs = configs
         self.objects = Objects(self)
+        self.rounds = Rounds(self)
         self._depth = 0
         self._left = [MOST]
+        self.rounds_left = [EXTRA, 0]
+        """Expressions that rounds of this question may take still; whether one is being gone through."""
+
+        self.missing = [False]
+        """Whether a key was asked for that a class does not take."""
+
         self._open: set[tuple[int, int]] = set()
         self._known = others.known
         self._calls = 0
@@ -49,7 +58,18 @@ class Evaluator:
     def fresh(self) -> "Evaluator":
         """The same, with the whole budget."""
         self._depth, self._left, self._cut, self._known = 0, [MOST], [False], self.others.known
+        self.rounds_left, self.missing = [EXTRA, 0], [False]
         return self
+
+    @property
+    def budget(self) -> list[int]:
+        return self._left
+
+    def takes(self, names: Names, key: str) -> bool | None:
+        """Whether a class takes a key; None: that is not known."""
+        if key in names.more or key in names.less:
+            return key in names.more
+        return self.others.takes(names.of, key)
 
     def value(self, node: ast.expr, scope: Scope, frame: Frame = {}) -> Value:  # noqa: B006 (read only)
         """Never raises. `scope` is of this module."""
@@ -114,6 +134,8 @@ class Evaluator:
                 return self._sequence(node.elts, scope, frame)
             case ast.Dict():
                 return self._dictionary(node, scope, frame)
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                return self.rounds.comprehension(node, scope, frame)
             case ast.NamedExpr() | ast.Await():
                 return self.value(node.value, scope, frame)
             case _:
@@ -122,6 +144,12 @@ class Evaluator:
     # Names
 
     def name(self, node: ast.Name, scope: Scope, frame: Frame) -> Value:
+        if isinstance(frame, Round):
+            if node.id in frame.names:
+                return frame[node.id]
+            first_line, last_line = frame.span
+            if not any(first_line <= one.at[0] <= last_line for one in scope.bindings.get(node.id, ())):
+                return self.name(node, scope, frame.outer)
         if node.id in frame and isinstance(scope.node, FUNCTIONS) and node.id not in scope.bindings:
             return frame[node.id]
         at = (node.lineno, node.col_offset)
@@ -159,6 +187,8 @@ class Evaluator:
             return self.elsewhere(other).of_module(name)
         if dotted.startswith("torch.") and dotted.rpartition(".")[2] in _DTYPES:
             return Value(dotted.rpartition(".")[2])
+        if self.others.takes(dotted, "") is not None:
+            return Value(ClassOf(dotted))
         return unknown(f"it is `{dotted}`")
 
     def _imported_part(self, dotted: str) -> Value:
@@ -177,6 +207,7 @@ class Evaluator:
         other = Evaluator(module, self.others, self.configs)
         other._depth, other._left, other._open = self._depth + 1, self._left, self._open
         other._calls, other._cut = self._calls, self._cut
+        other.rounds_left, other.missing = self.rounds_left, self.missing
         return other
 
     def class_elsewhere(self, dotted: str) -> "tuple[Evaluator, Scope] | None":
@@ -277,7 +308,7 @@ class Evaluator:
             assert binding.operator is not None
             before = self._of_bindings(name, scope, binding.at, frame) or frame.get(name)
             amount = self.value(binding.value, scope, frame)
-            return self._arithmetic(binding.operator, before or unknown("it has no value before"), amount)
+            return self.arithmetic(binding.operator, before or unknown("it has no value before"), amount)
         if binding.kind == "loop":
             return unknown("it changes from one round of a loop to the next")
         if binding.kind in ("function", "class"):
@@ -304,15 +335,17 @@ class Evaluator:
     # Operators
 
     def _binary(self, node: ast.BinOp, scope: Scope, frame: Frame) -> Value:
-        return self._arithmetic(node.op, self.value(node.left, scope, frame), self.value(node.right, scope, frame))
+        return self.arithmetic(node.op, self.value(node.left, scope, frame), self.value(node.right, scope, frame))
 
-    def _arithmetic(self, kind: ast.operator, left: Value, right: Value) -> Value:
+    def arithmetic(self, kind: ast.operator, left: Value, right: Value) -> Value:
         for side in (left, right):
             if not side.is_known:
                 return side
         via = tuple(dict.fromkeys((*left.via, *right.via)))
         if isinstance(kind, ast.Add) and isinstance(left.value, list) and isinstance(right.value, list):
             return Value([*left.value, *right.value][:1000], via)
+        if isinstance(left.value, (Names, list)) and isinstance(right.value, (Names, list)):
+            return self._of_sets(kind, left, right)
         if isinstance(kind, ast.BitOr) and isinstance(left.value, dict) and isinstance(right.value, dict):
             return Value({**left.value, **right.value}, via)
         if isinstance(kind, ast.Div) and isinstance(left.value, str) and isinstance(right.value, str):
@@ -330,6 +363,46 @@ class Evaluator:
                 except NoValueError:
                     continue
         return Value(result, via, tuple(dict.fromkeys(others))[:8])
+
+    def _of_sets(self, kind: ast.operator, left: Value, right: Value) -> Value:
+        """`names | {"a"}`, `names - {"a"}`, `raw.keys() & names`."""
+        via = tuple(dict.fromkeys((*left.via, *right.via)))
+        if isinstance(left.value, Names) and isinstance(right.value, list):
+            told = frozenset(one.value for one in right.value if isinstance(one, Value) and isinstance(one.value, str))
+            names = left.value
+            if isinstance(kind, ast.BitOr):
+                return Value(Names(names.of, names.more | told, names.less - told), via)
+            if isinstance(kind, ast.Sub):
+                return Value(Names(names.of, names.more - told, names.less | told), via)
+            if isinstance(kind, ast.BitAnd):
+                return self._of_sets(kind, right, left)
+        elif isinstance(left.value, list) and isinstance(kind, (ast.BitAnd, ast.Sub)):
+            kept: list[Value] = []
+            for one in left.value:
+                inside = self.inside(one.value, right.value) if isinstance(one, Value) else None
+                if inside is None:
+                    return unknown("a part of it is known only when the script runs")
+                if inside == isinstance(kind, ast.BitAnd):
+                    kept.append(one)
+            return Value(kept, via)
+        elif isinstance(left.value, list) and isinstance(right.value, list) and isinstance(kind, ast.BitOr):
+            return Value([*left.value, *right.value][:1000], via)
+        elif isinstance(left.value, list) and isinstance(kind, ast.BitOr):
+            return self._of_sets(kind, right, left)
+        return unknown("it is computed when the script runs")
+
+    def inside(self, key: Any, held: Any) -> bool | None:
+        """Whether a key is in a collection, as far as both are known."""
+        if isinstance(held, Names):
+            inside = self.takes(held, key) if isinstance(key, str) else False
+            self.missing[0] = self.missing[0] or inside is False
+            return inside
+        if isinstance(held, dict):
+            return True if key in held and not left_out(key) else None if HOLE in held else False
+        every = [one.value if isinstance(one, Value) else one for one in held]
+        if any(isinstance(one, (Unknown, Made)) for one in every) and key not in every:
+            return None
+        return key in every
 
     def _joined(self, node: ast.JoinedStr, scope: Scope, frame: Frame) -> Value:
         parts: list[str] = []
@@ -372,6 +445,16 @@ class Evaluator:
                     return unknown("it is decided when the script runs")
             via = (*via, *right.via)
             wanted = right.value
+            if isinstance(kind, (ast.In, ast.NotIn)) and isinstance(wanted, (Names, dict, list)):
+                inside = self.inside(left.value, wanted) if isinstance(left.value, (str, int, float)) else None
+                if inside is None:
+                    return unknown("it is decided when the script runs")
+                if inside is isinstance(kind, ast.NotIn):
+                    return Value(False, via)
+                left = right
+                continue
+            if isinstance(wanted, (Names, ClassOf)) or isinstance(left.value, (Names, ClassOf)):
+                return unknown("it is decided when the script runs")
             if isinstance(wanted, list):
                 wanted = [item.value if isinstance(item, Value) else item for item in wanted]
             if not compare(kind, left.value, wanted):
@@ -440,6 +523,10 @@ class Evaluator:
 
     def _attribute(self, node: ast.Attribute, scope: Scope, frame: Frame) -> Value:
         dotted = self.module.dotted(node)
+        if node.attr in ATTRIBUTES:
+            names = names_of(self, node.value, scope, frame)
+            if names is not None:
+                return names
         if dotted:
             return self._imported_part(dotted)
         if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
@@ -454,6 +541,9 @@ class Evaluator:
     def _call(self, node: ast.Call, scope: Scope, frame: Frame) -> Value:
         func = node.func
         dotted = self.module.dotted(func)
+        if ast.unparse(node) == "len(sys.argv)" if isinstance(func, ast.Name) and func.id == "len" else False:
+            given = self.others.started_with.get(self.module.file, {}).get("1")
+            return Value(2, given.via) if given is not None else unknown(declared.COMMAND_LINE)
         if (
             isinstance(func, ast.Name)
             and not dotted

@@ -79,17 +79,17 @@ def composition(config: ConfigFile, configs: Mapping[str, ConfigFile]) -> Value:
         for key in reversed(package.split(".") if package else []):
             inner = Value({key: inner}, inner.via, (), inner.place)
         if isinstance(inner.value, dict):
-            found = _over(found, inner.value)
+            found = over(found, inner.value)
     return Value(found)
 
 
-def _over(below: dict[object, Value], above: dict[object, Value]) -> dict[object, Value]:
+def over(below: dict[object, Value], above: dict[object, Value]) -> dict[object, Value]:
     """Mappings joined, the second counting where both have a value."""
     joint = dict(below)
     for key, value in above.items():
         held = joint.get(key)
         if held is not None and isinstance(held.value, dict) and isinstance(value.value, dict):
-            value = Value(_over(held.value, value.value), value.via, (), value.place)
+            value = Value(over(held.value, value.value), value.via, (), value.place)
         joint[key] = value
     return joint
 

@@ -1,15 +1,17 @@
 """The training jobs that a script makes, with constants followed through its project's files."""
 
 import ast
+import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from dynotune.audit.facts.config import ConfigFile
-from dynotune.audit.facts.job import Fate, GivenKey, Job, Trainer
+from dynotune.audit.facts.job import Fate, GivenKey, Hole, Job, Trainer
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.setting import Known, Setting, Unknown
 from dynotune.audit.place import NOWHERE, Place
-from dynotune.audit.read.configs.settings import Given, job_from
+from dynotune.audit.read.configs.settings import Given, anothers, job_from
 from dynotune.audit.read.python.cut_at import with_length
 from dynotune.audit.read.python.dataset import loaded, of_dataset
 from dynotune.audit.read.python.evaluator import Evaluator
@@ -27,7 +29,7 @@ from dynotune.audit.read.python.recognised import (
     taken_as,
     whose,
 )
-from dynotune.audit.read.python.value import Made, Value, plain, setting
+from dynotune.audit.read.python.value import HOLE, LEFT_OUT, Made, Value, left_out, plain, setting, unknown
 from dynotune.audit.schema import Keys, Schemas
 from dynotune.audit.schema.keys import earlier
 from dynotune.audit.schema.moved import LATER_CALLS, TRAINER_CALLS, TRANSFORMERS_CALLS
@@ -109,6 +111,17 @@ def _of_trainer(
         if of_class is not None and who[1] is None:
             who = of_class
     said = list(of_arguments(held)) if isinstance(held, Made) else []
+    lost = None
+    if args is not None and args.value is not None and (not isinstance(held, Made) or not whose(held.name, CONFIGS)):
+        why = (
+            args.value.why
+            if isinstance(args.value, Unknown)
+            else f"`{held.name}` makes it"
+            if isinstance(held, Made)
+            else ""
+        )
+        lost = Value(Unknown(why or "it is no configuration that is known"), args.via, (), args.place or call.place)
+        said = []
     model = argument(call, "model", "0")
     beside = [*of_model(model), *_enabled(evaluator)]
     peft = argument(call, "peft_config")
@@ -125,7 +138,7 @@ def _of_trainer(
     data = loaded(evaluator, rows, site.scope)
     beside += of_dataset(data) if data is not None else []
     home = held.place if isinstance(held, Made) else call.place
-    job = _job(said, beside, who, home, module, schemas, held)
+    job = _job(said, beside, who, home, evaluator, schemas, held, lost)
     given = [*job.given, *_of_the_call(call, who, taken_as(evaluator.fresh(), site), schemas.keys(*who))]
     job = replace(job, given=given, makes_rows=data is not None and data.changed)
     settings = dict(job.settings)
@@ -173,7 +186,7 @@ def _of_config(evaluator: Evaluator, site: Site, who: Whose, schemas: Schemas) -
     held = value.value
     said = list(of_arguments(held)) if isinstance(held, Made) else []
     home = evaluator.module.place(site.node)
-    return _job(said, [], who, home, evaluator.module, schemas, held)
+    return _job(said, [], who, home, evaluator, schemas, held)
 
 
 def _job(
@@ -181,11 +194,14 @@ def _job(
     beside: Iterable[Said],
     who: Whose,
     home: Place,
-    module: Module,
+    evaluator: Evaluator,
     schemas: Schemas,
     held: object,
+    lost: Value | None = None,
 ) -> Job:
-    """said: keys of the arguments' class, which are judged. beside: settings from elsewhere, which are not."""
+    """said: keys of the arguments' class, which are judged. beside: settings from elsewhere, which are not. lost: what the
+    trainer gets in place of arguments that could be followed."""
+    module = evaluator.module
     said = [one for one in said if one.name not in ("**", "*")]
     keys = schemas.keys(*who, held.name.rpartition(".")[2] if isinstance(held, Made) else "")
     given = [
@@ -198,9 +214,10 @@ def _job(
         )
         for one in said
     ]
-    opened = isinstance(held, Made) and bool(held.open)
-    unread = opened or (isinstance(held, Made) and "**" in held.arguments)
+    hole = _hole(held, lost, keys, home, module)
+    unread = hole is not None
     job = job_from(given, keys, home=home)
+    job = replace(job, given=[*job.given, *_left_out(held, keys, evaluator)], holes=() if hole is None else (hole,))
     native = dict(job.native)
     settings = {
         name: _with_others(one, said)
@@ -223,6 +240,59 @@ def _job(
     places = [place for one in settings.values() for place in (one.place, *one.via)]
     named = tuple(dict.fromkeys([module.file, home.file, *(place.file for place in places if place.file)]))
     return replace(job, settings=settings, native=native, files=named)
+
+
+def _hole(held: object, lost: Value | None, keys: Keys, home: Place, module: Module) -> Hole | None:
+    """What of a configuration object could not be followed."""
+    if lost is None and isinstance(held, Made):
+        lost = held.arguments.get(HOLE) or held.attributes.get(HOLE)
+        if lost is None and held.open:
+            lost = unknown(held.open)
+    if lost is None:
+        return None
+    place = lost.place or home
+    what = f"`**{place.key}`" if place.key else f"`{module.source_at(place)}`" if place.file == module.file else "it"
+    why = lost.value.why if isinstance(lost.value, Unknown) else "it is computed when the script runs"
+    return Hole(replace(place, key=""), f"what {what} holds could not be followed: {why}", frozenset(keys.keys))
+
+
+def _left_out(held: object, keys: Keys, evaluator: Evaluator) -> Iterator[GivenKey]:
+    """Keys that a filter by what the class takes has left out, where they were meant for it and nothing else reads them."""
+    if not isinstance(held, Made):
+        return
+    for key, value in {**held.arguments, **held.attributes}.items():
+        if not left_out(key):
+            continue
+        name = key.removeprefix(LEFT_OUT)
+        filtered = next((replace(one, key="") for one in value.via if one.key == LEFT_OUT), held.place)
+        if name in keys.own or name.isdigit() or not name.isidentifier() or _heard_of(name, filtered, evaluator):
+            continue
+        place = value.place or filtered
+        verdict = replace(keys, pinned={}, versions={**keys.versions, **keys.pinned}).fate(name)
+        theirs = anothers(name, keys)
+        if verdict.fate in (Fate.RENAMED, Fate.REMOVED):
+            yield GivenKey(name, plain(value.value), place, verdict.fate, verdict.why, verdict.instead, filtered)
+        elif theirs is not None and theirs[1] in keys.keys:
+            yield GivenKey(name, plain(value.value), place, Fate.ANOTHERS, *theirs, filtered)
+        elif difflib.get_close_matches(name, keys.keys, 1, 0.85):
+            yield GivenKey(name, plain(value.value), place, Fate.UNKNOWN, left_out=filtered)
+
+
+_SAYS_SO = re.compile(r"\braise\b|\bassert\b|\bexit\(|\bwarn|ignor|unknown|unused|skipp|dropp", re.IGNORECASE)
+
+
+def _heard_of(name: str, filtered: Place, evaluator: Evaluator) -> bool:
+    """Whether a script of the project reads a key itself, or the place that leaves it out says so."""
+    word = re.compile(rf"\.{name}\b|[\"']{name}[\"']|^ +{name}\s*:", re.MULTILINE)
+    for module in evaluator.others.values():
+        text = "\n".join(module.lines)
+        if word.search(text):
+            return True
+        if module.file == filtered.file and _SAYS_SO.search(
+            "\n".join(module.lines[max(filtered.line - 6, 0) : filtered.end_line + 5])
+        ):
+            return True
+    return False
 
 
 def _with_others(one: Setting, said: Iterable[Said]) -> Setting:

@@ -21,7 +21,7 @@ class Binding:
 
     kind: str
     """`value`, `augment`, `loop`, `with`, `function`, `class`, `unknown`; of what a name holds:
-    `attribute`, `item`, `update`, `nested`."""
+    `attribute`, `item`, `default` (an item where there is none yet), `gone`, `update`, `nested`."""
 
     at: tuple[int, int]
     """From where on it holds."""
@@ -104,6 +104,11 @@ class Module:
         first, *middle = self.lines[place.line - 1 : place.end_line]
         last = middle.pop()
         return " ".join(" ".join([first[place.column - 1 :], *middle, last[: place.end_column - 1]]).split())
+
+    def source_at(self, place: Place) -> str:
+        """Of a place in one line."""
+        text = self.lines[place.line - 1] if 0 < place.line <= len(self.lines) else ""
+        return text[place.column - 1 : place.end_column - 1] if place.line == place.end_line else text.strip()
 
     def place(self, node: ast.AST, key: str = "") -> Place:
         line = getattr(node, "lineno", 0)
@@ -347,6 +352,11 @@ class _Walk:
             scope.returns.append((node, branches))
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             self._changed_by(node.value, scope, branches)
+        elif isinstance(node, ast.Delete):
+            for part in node.targets:
+                if isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name):
+                    gone = Binding("gone", _after(node), branches, node=node, key=part.slice)
+                    scope.changes.setdefault(part.value.id, []).append(gone)
         self.expressions(
             [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)],
             scope,
@@ -362,9 +372,10 @@ class _Walk:
         if isinstance(func, ast.Attribute) and func.attr in ("update", "setdefault"):
             owner = _root(func.value)
             if owner and isinstance(func.value, ast.Name):
-                change = Binding(
-                    "update" if func.attr == "update" else "unknown", _after(call), branches, call, node=call
-                )
+                change = Binding("update", _after(call), branches, call, node=call)
+                if func.attr == "setdefault" and len(call.args) == 2:
+                    key, value = call.args
+                    change = Binding("default", _after(call), branches, value, node=call, key=key)
                 scope.changes.setdefault(owner, []).append(change)
         elif isinstance(func, ast.Name) and func.id == "setattr" and len(call.args) == 3:
             owner = _root(call.args[0])
@@ -408,6 +419,15 @@ class _Walk:
             node = todo.pop()
             if isinstance(node, ast.Call):
                 self.module.sites.append(Site(node, scope, branches, around, loops, result if node in whole else ""))
+                func = node.func
+                if (
+                    isinstance(func, ast.Attribute)
+                    and func.attr == "pop"
+                    and isinstance(func.value, ast.Name)
+                    and node.args
+                ):
+                    gone = Binding("gone", _after(node), branches, node=node, key=node.args[0])
+                    scope.changes.setdefault(func.value.id, []).append(gone)
             elif isinstance(node, ast.NamedExpr) and isinstance(node.target, ast.Name):
                 named = Binding("value", _after(node), branches, node.value, node=node)
                 scope.bindings.setdefault(node.target.id, []).append(named)

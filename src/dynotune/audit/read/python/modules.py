@@ -1,7 +1,7 @@
 """All Python files of a project: a value is followed from one to another, and to the commands that start them."""
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from dynotune.audit.read.python.module import Module, Site
 from dynotune.audit.read.python.value import Value
@@ -18,6 +18,9 @@ class Modules(dict[str, Module]):
         self.started_with: dict[str, Mapping[str, Value]] = {}
         """By script: configurations that the commands that start it name, by flag (`config`), `1` for the first word that
         belongs to none. Only what all of them agree on."""
+
+        self.takes: Callable[[str, str], bool | None] = lambda name, key: None
+        """Whether a library's configuration class, by its qualified name, takes a key. None: no class that is known."""
 
         self._known: dict[ast.expr, Value] = {}
         self._known_of = 0
@@ -39,6 +42,7 @@ class Modules(dict[str, Module]):
         """The same files, one of them started by one command."""
         other = Modules()
         other.update(self)
+        other.takes = self.takes
         other.started_with = {**self.started_with, file: with_}
         return other
 

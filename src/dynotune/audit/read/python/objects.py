@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from dynotune.audit.facts.setting import Unknown
 from dynotune.audit.place import Place
 from dynotune.audit.read.python import declared, files
+from dynotune.audit.read.python.class_names import ASKED_BY, OF_NAMES, names_of
 from dynotune.audit.read.python.module import FUNCTIONS, Binding, Function, Module, Scope, Site
 from dynotune.audit.read.python.modules import MOST_CALLS
-from dynotune.audit.read.python.value import Made, Value, unknown
+from dynotune.audit.read.python.rounds import put
+from dynotune.audit.read.python.value import HOLE, ClassOf, Made, Names, Value, left_out, unknown
 
 if TYPE_CHECKING:
     from dynotune.audit.read.python.evaluator import Evaluator, Frame
@@ -24,12 +26,28 @@ _SAME = frozenset(
     {"to", "cuda", "cpu", "eval", "train", "bfloat16", "half", "float", "requires_grad_", "copy", "resolve"}
 )
 _OPENS = frozenset(
-    {"json.load", "json.loads", "yaml.safe_load", "yaml.load", "yaml.full_load", "toml.load", "tomllib.load"}
+    {
+        *("json.load", "json.loads", "json5.load", "json5.loads", "yaml.safe_load", "yaml.load", "yaml.full_load"),
+        *(
+            "yaml.unsafe_load",
+            "yaml.round_trip_load",
+            "ruamel.yaml.safe_load",
+            "toml.load",
+            "toml.loads",
+            "tomllib.load",
+        ),
+        *("tomllib.loads", "tomli.load", "tomli.loads", "ruamel.yaml.YAML.load", "srsly.read_yaml", "srsly.read_json"),
+    }
 )
 _OPENS_PATH = frozenset({"omegaconf.OmegaConf.load", "OmegaConf.load"})
 _PARSED_INTO = frozenset({"tyro.cli", "simple_parsing.parse", "draccus.parse", "jsonargparse.CLI"})
 """Calls that make an object of the class that they get, with its defaults and what the command line sets."""
 
+_COLLECTIONS = frozenset({"set", "frozenset", "list", "tuple", "sorted"})
+_AS_DICT = frozenset({"model_dump", "dict", "to_dict", "asdict", "_asdict", "as_dict", "toDict"})
+"""Methods that give an object's attributes as a dictionary."""
+
+_FROM_DICT = frozenset({"model_validate", "parse_obj", "from_dict", "load_from_dict"})
 _NAMESPACES = frozenset({"SimpleNamespace", "Namespace", "EasyDict", "edict", "AttrDict", "Munch", "DotDict"})
 
 
@@ -183,10 +201,20 @@ class Objects:
         for change in changes:
             if before is not None and change.at >= before:
                 continue
+            if self.of.rounds.changed_in_one(change):
+                inside = change.scope or scope
+                for key, value, holds, by_class in self.of.rounds.changes(change, inside, frame, applies):
+                    self._in_a_loop(parts, change, key, value, holds, by_class)
+                continue
             verdict = applies(change)
             if verdict is False:
                 continue
             for key, value in self._new(change, scope, frame):
+                if change.kind == "gone" and verdict is True:
+                    parts.pop(key, None)
+                    continue
+                if change.kind == "default" and key in parts:
+                    continue
                 span = self.of.module.place(change.node, str(key)) if change.node is not None else None
                 new = Value(value.value, value.via, value.others, span)
                 old = parts.get(key)
@@ -202,12 +230,25 @@ class Objects:
             return Value(parts, found.via, found.others, found.place)
         return Value(Made(made.name, made.arguments, made.place, parts, made.element, made.open), found.via)
 
+    def _in_a_loop(
+        self, parts: dict[Any, Value], change: Binding, key: Any, value: Value, holds: bool | None, by_class: bool
+    ) -> None:
+        if not isinstance(key, (str, int)):
+            return
+        if change.kind == "gone":
+            if holds is True:
+                parts.pop(key, None)
+        elif change.kind != "default" or key not in parts:
+            put(parts, key, value, holds, by_class, self.of.module.place(change.node or ast.Pass()), old=True)
+
     def _new(self, change: Binding, scope: Scope, frame: "Frame") -> list[tuple[Any, Value]]:
         inside = change.scope or scope
         if change.kind == "update" and isinstance(change.value, ast.Call):
             given = self.arguments(change.value, inside, frame)
             first = given.pop("0", None)
             new = list(first.value.items()) if first is not None and isinstance(first.value, dict) else []
+            if first is not None and not isinstance(first.value, dict):
+                new = [(HOLE, first if not first.is_known else unknown(_RUNS))]
             return [*new, *given.items()]
         key = change.key
         if change.kind == "nested":
@@ -225,7 +266,11 @@ class Objects:
             named = self.of.value(key, inside, frame)
             key = named.value if isinstance(named.value, (str, int)) else None  # type: ignore[assignment]
         if key is None:
+            if change.kind in ("item", "default") and change.value is not None:
+                return [(HOLE, unknown("it is given items whose names are known only when the script runs"))]
             return []
+        if change.kind == "gone":
+            return [(key, unknown(_RUNS))]
         if change.kind in ("unknown", "nested") or change.value is None:
             return [(key, unknown("it is changed before it is used"))]
         return [(key, self.of.value(change.value, inside, frame))]
@@ -236,6 +281,8 @@ class Objects:
             return unknown("which part it is, is known only when the script runs")
         if isinstance(held, dict):
             found = held.get(key.value) if not isinstance(key.value, (list, dict, Made)) else None
+            if not isinstance(found, Value) and HOLE in held:
+                found = held[HOLE]
             return found if isinstance(found, Value) else unknown(f"there is no `{key.value}` in what was read")
         if isinstance(held, list) and isinstance(key.value, int) and -len(held) <= key.value < len(held):
             found = held[key.value]
@@ -246,6 +293,8 @@ class Objects:
 
     def attribute(self, owner: Value, name: str) -> Value:
         held = owner.value
+        if isinstance(held, Names) and name in OF_NAMES:
+            return owner
         if isinstance(held, Made):
             found = held.attributes.get(name) or held.arguments.get(name)
             if found is not None:
@@ -298,7 +347,8 @@ class Objects:
                         place = item.place or module.place(keyword, key)
                         found[key] = _at(item.through(module.place(keyword, key)), place)
             else:
-                found["**"] = value if not value.is_known else unknown(_RUNS)
+                why = value if not value.is_known else unknown(_RUNS)
+                found[HOLE] = _at(why, module.place(keyword.value, module.source(keyword.value)))
         return found
 
     def call(self, node: ast.Call, dotted: str, scope: Scope, frame: "Frame") -> Value:
@@ -308,6 +358,10 @@ class Objects:
             return self._environment(self.arguments(node, scope, frame), node)
         if dotted == "torch.cuda.is_available":
             return Value(True, (self.of.module.place(node),))  # an audit is of training on a GPU
+        if dotted in ASKED_BY and len(node.args) == 1:
+            names = names_of(self.of, node.args[0], scope, frame)
+            if names is not None:
+                return names
         if dotted in _OPENS_PATH or dotted in _OPENS:
             return self._loaded(self.arguments(node, scope, frame), dotted)
         if dotted in (
@@ -350,13 +404,21 @@ class Objects:
     def _loaded(self, given: dict[str, Value], dotted: str) -> Value:
         source = given.get("0")
         held = source.value if source is not None else None
-        if isinstance(held, Made) and held.name in ("open", "io.open"):
-            path = held.arguments.get("0") or held.arguments.get("file")
-            held = path.value if path is not None else None
+        if isinstance(held, Made) and held.name in ("open", "io.open", "pathlib.Path.open"):
+            source = held.arguments.get("0") or held.arguments.get("file")
+            held = source.value if source is not None else None
+        if source is not None and isinstance(held, Unknown):
+            held = self._else_named(source)
         if not isinstance(held, str):
             return unknown("which file it reads, is known only when the script runs")
         config = files.config_of(held, self.of.module, self.of.configs)
         return files.content(config) if config is not None else unknown(f"`{held}` was not read")
+
+    def _else_named(self, path: Value) -> str | None:
+        """The one file that is read where the command line names no other: `sys.argv[1] if ... else "sft.yaml"`."""
+        named = [one for one in path.others if isinstance(one, str)]
+        there = [one for one in named if files.config_of(one, self.of.module, self.of.configs) is not None]
+        return there[0] if len(there) == len(named) == 1 else None
 
     def _path(self, dotted: str, given: dict[str, Value]) -> Value:
         parts = [value.value for name, value in given.items() if name.isdigit()]
@@ -388,6 +450,8 @@ class Objects:
 
     def _named(self, func: ast.Name, node: ast.Call, scope: Scope, frame: "Frame") -> Value:
         given = self.arguments(node, scope, frame)
+        if func.id in frame and isinstance(frame[func.id].value, ClassOf):
+            return Value(Made(frame[func.id].value.name, given, self.of.module.place(node)))
         for binding in reversed(self.of.module.bound(func.id, scope)):
             if binding.kind == "class" and binding.node is not None:
                 return declared.class_of(self.of, self.of.module.scopes[binding.node], given, node)
@@ -395,11 +459,16 @@ class Objects:
                 return self.returned(self.of.module.scopes[binding.node], given)
         if func.id == "dict" and not node.args:
             return Value(dict(given))
-        if func.id in ("vars", "list", "tuple", "dict") and "0" in given:
-            held = given["0"].value
-            if func.id == "vars" and isinstance(held, Made):
-                return Value(dict(held.attributes), given["0"].via)
-            return given["0"] if isinstance(held, (list, dict)) else unknown(_RUNS)
+        if func.id in _COLLECTIONS and not node.args and not node.keywords:
+            return Value([])
+        if func.id in (*_COLLECTIONS, "vars", "dict") and "0" in given:
+            return self._collected(func.id, given)
+        if func.id == "dir" and node.args:
+            return names_of(self.of, node.args[0], scope, frame) or unknown(_RUNS)
+        if func.id == "hasattr" and len(node.args) == 2 and isinstance(given["1"].value, str):
+            names = names_of(self.of, node.args[0], scope, frame)
+            inside = self.of.inside(given["1"].value, names.value) if names is not None else None
+            return Value(inside) if inside is not None else unknown("it is decided when the script runs")
         if func.id == "getattr" and len(node.args) >= 2 and isinstance(given["1"].value, str):
             name = given["1"].value
             if self.of.module.dotted(node.args[0]) == "torch":
@@ -408,6 +477,22 @@ class Objects:
         if func.id == "open":
             return Value(Made("open", given, self.of.module.place(node)))
         return unknown(f"it is what `{func.id}(...)` gives when the script runs")
+
+    def _collected(self, name: str, given: dict[str, Value]) -> Value:
+        """`set(names)`, `vars(args)`, `dict(cfg, lr=1e-4)`, ..."""
+        first = given["0"]
+        held = first.value
+        if name == "vars":
+            return Value(dict(held.attributes), first.via) if isinstance(held, Made) else unknown(_RUNS)
+        if isinstance(held, dict):
+            if name != "dict":
+                return Value([Value(key) for key in held if not left_out(key)], first.via)
+            more = {key: item for key, item in given.items() if key != "0"}
+            return Value({**held, **more}, first.via, (), first.place) if more else first
+        pairs = [one.value for one in held if isinstance(one, Value)] if isinstance(held, list) else []
+        if name == "dict" and pairs and all(isinstance(one, list) and len(one) == 2 for one in pairs):
+            return Value({key.value: item for key, item in pairs if isinstance(key.value, (str, int))}, first.via)
+        return first if isinstance(held, (list, Names)) else unknown(_RUNS)
 
     def _qualified(self, dotted: str, last: str, node: ast.Call, scope: Scope, frame: "Frame") -> Value:
         there = self.of.class_elsewhere(dotted)
@@ -420,13 +505,33 @@ class Objects:
         if last in ("deepcopy", "copy", "create", "to_container", "asdict") and "0" in given:
             held = given["0"].value
             return Value(dict(held.attributes), given["0"].via) if isinstance(held, Made) else given["0"]
+        if dotted == "dacite.from_dict" and len(node.args) == 2 and isinstance(node.args[0], ast.Name):
+            made = self._made_of(node.args[0], given["1"], scope, node)
+            if made is not None:
+                return made
         if dotted in _PARSED_INTO and node.args:
             return declared.made_from_command_line(self.of, node.args[0], scope)
         if last == "instantiate" and dotted.startswith("hydra."):
             return self._instantiated(node, given, scope, frame)
+        if dotted.endswith("OmegaConf.merge") and given:
+            return self._merged([given[str(number)] for number in range(len(node.args)) if str(number) in given])
         if last in _NAMESPACES:
+            first = given.get("0")
+            held = first.value if first is not None else None
+            if isinstance(held, dict):
+                given = {**{key: one for key, one in held.items() if isinstance(key, str)}, **given}
             return Value(Made(last, given, self.of.module.place(node), given))
         return Value(Made(dotted, given, self.of.module.place(node)))
+
+    def _merged(self, parts: list[Value]) -> Value:
+        """Of mappings, the later ones over the earlier; what the command line may add is left to it."""
+        known = [part for part in parts if isinstance(part.value, dict)]
+        if not known:
+            return parts[0]
+        joint: dict[Any, Value] = {}
+        for part in known:
+            joint = files.over(joint, part.value)
+        return Value(joint, known[0].via, (), known[0].place)
 
     def _instantiated(self, node: ast.Call, given: dict[str, Value], scope: Scope, frame: "Frame") -> Value:
         """What Hydra makes of a mapping with `_target_`: the call of that class, with the mapping's items."""
@@ -443,16 +548,37 @@ class Objects:
         func = node.func
         if not isinstance(func, ast.Attribute):
             return unknown(_RUNS)
+        if func.attr in _FROM_DICT and isinstance(func.value, ast.Name) and len(node.args) == 1:
+            made = self._made_of(func.value, self.of.value(node.args[0], scope, frame), scope, node)
+            if made is not None:
+                return made
         owner = self.of.value(func.value, scope, frame)
         held = owner.value
         if func.attr in ("read_text", "read", "absolute") and isinstance(held, (str, Made)):
             return owner
-        if isinstance(held, dict) and func.attr in ("get", "pop"):
+        if isinstance(held, dict) and func.attr in ("get", "pop", "setdefault"):
             given = self.arguments(node, scope, frame)
             key, default = given.get("0"), given.get("1")
             if key is not None and isinstance(key.value, str):
                 found = held.get(key.value)
+                if not isinstance(found, Value) and HOLE in held:
+                    found = held[HOLE]
                 return found if isinstance(found, Value) else default or Value(None)
+        if isinstance(held, dict) and func.attr in ("items", "keys", "values", "copy"):
+            return _parts(owner, func.attr)
+        if isinstance(held, Names) and func.attr in OF_NAMES | {"items", "values"}:
+            return owner
+        if isinstance(held, list) and func.attr in ("union", "intersection", "difference", "copy"):
+            return self._of_sets(owner, func.attr, node, scope, frame)
+        if isinstance(held, Names) and func.attr in ("union", "intersection", "difference"):
+            return self._of_sets(owner, func.attr, node, scope, frame)
+        if isinstance(held, Made) and held.attributes and func.attr in _AS_DICT:
+            return Value(dict(held.attributes), owner.via)
+        if isinstance(held, str) and func.attr in ("startswith", "endswith", "removeprefix", "removesuffix"):
+            word = self.arguments(node, scope, frame).get("0")
+            if word is None or not isinstance(word.value, str):
+                return unknown(_RUNS)
+            return Value(getattr(held, func.attr)(word.value), owner.via)
         if isinstance(held, str) and func.attr in ("joinpath", "lower", "upper", "strip"):
             if func.attr != "joinpath":
                 return Value({"lower": held.lower, "upper": held.upper, "strip": held.strip}[func.attr](), owner.via)
@@ -477,6 +603,26 @@ class Objects:
             )
         return owner if not owner.is_known else unknown(_RUNS)
 
+    def _made_of(self, name: ast.Name, items: Value, scope: Scope, node: ast.Call) -> Value | None:
+        """`Settings.model_validate(raw)`, of a class of the project."""
+        if not isinstance(items.value, dict):
+            return None
+        dotted = self.of.module.dotted(name)
+        found = self.of.class_elsewhere(dotted) if dotted else None
+        for binding in self.of.module.bound(name.id, scope):
+            if binding.kind == "class" and binding.node is not None:
+                found = self.of, self.of.module.scopes[binding.node]
+        given = {key: item for key, item in items.value.items() if isinstance(key, str)}
+        return declared.class_of(found[0], found[1], given, node) if found is not None else None
+
+    def _of_sets(self, owner: Value, method: str, node: ast.Call, scope: Scope, frame: "Frame") -> Value:
+        kind = {"union": ast.BitOr, "intersection": ast.BitAnd, "difference": ast.Sub}.get(method)
+        if kind is None or len(node.args) != 1:
+            return owner if kind is None else unknown(_RUNS)
+        return self.of.arithmetic(
+            kind(), owner, self._collected("set", {"0": self.of.value(node.args[0], scope, frame)})
+        )
+
     def returned(self, scope: Scope, given: dict[str, Value], skip: int = 0) -> Value:
         """What a function of the project gives for these arguments; branches that depend on them are taken."""
         node = scope.node
@@ -500,6 +646,19 @@ class Objects:
             if default is not None:
                 frame[name] = default
         return self.of.returned(scope, frame)
+
+
+def _parts(owner: Value, method: str) -> Value:
+    """`cfg.items()`, `cfg.keys()`, `cfg.values()`, `cfg.copy()`; what was left out of it is in none but the copy."""
+    if method == "copy":
+        return owner
+    held = {key: item for key, item in owner.value.items() if not left_out(key)}
+    keys = [Value(key, (), (), item.place) for key, item in held.items()]
+    if method == "keys":
+        return Value(keys, owner.via)
+    if method == "values":
+        return Value(list(held.values()), owner.via)
+    return Value([Value([key, item]) for key, item in zip(keys, held.values(), strict=True)], owner.via)
 
 
 def _at(value: Value, place: Place) -> Value:

@@ -7,6 +7,7 @@ from dynotune.audit.facts.job import Method, Trainer
 from dynotune.audit.read.python.declared import library_base
 from dynotune.audit.read.python.evaluator import Evaluator
 from dynotune.audit.read.python.module import Site
+from dynotune.audit.schema import Schemas
 
 Whose = tuple[Trainer, Method | None]
 
@@ -94,6 +95,22 @@ _FIELDS = (
 )
 FROM_A_COMMAND_LINE = frozenset(_FIELDS.split())
 """Fields of TRL's ModelConfig and ScriptArguments: their defaults hold only for scripts that parse those classes."""
+
+
+def takes(schemas: Schemas, dotted: str, name: str) -> bool | None:
+    """Whether a library's configuration class takes a key, in the version that the project asks for; None: nothing
+    is known of the class."""
+    who = whose(dotted, CONFIGS)
+    if who is None:
+        lora = schemas.lora() if dotted.rpartition(".")[2] == "LoraConfig" and dotted.startswith("peft") else {}
+        return name in lora if lora else None
+    keys = schemas.keys(*who, dotted.rpartition(".")[2])
+    if not keys.known:
+        return None
+    moved = keys.moved.get(name)
+    if moved is not None and name not in keys.keys:
+        return keys.before(moved)
+    return name in keys.keys and (name not in FROM_A_COMMAND_LINE or who[0] is Trainer.TRANSFORMERS)
 
 
 def class_name(evaluator: Evaluator, site: Site) -> str:

@@ -46,6 +46,33 @@ class Made:
     """Where attributes that are not listed come from, as the end of a sentence; empty: there are none."""
 
 
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names that a library's configuration class takes, as a script asks the class for them (`dataclasses.fields`,
+    `inspect.signature`). Which they are, the trainer's version says: `Modules.takes`."""
+
+    of: str
+    """Qualified name of the class."""
+
+    more: frozenset[str] = frozenset()
+    less: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ClassOf:
+    """A library's configuration class itself, which a script hands on (`build(SFTConfig, raw)`)."""
+
+    name: str
+
+
+LEFT_OUT = "~"
+"""Before the key of an item that a filter by a class's `Names` has left out of a dictionary: it is not in there, and
+somebody may have meant it to be."""
+
+HOLE = "**"
+"""The key that stands for items of a dictionary which could not be told."""
+
+
 def unknown(why: str, *via: Place, others: Iterable[Any] = ()) -> Value:
     return Value(Unknown(why), via, tuple(others))
 
@@ -58,12 +85,18 @@ def plain(value: Any, depth: int = 0) -> Any:
         return plain(value.value, depth + 1)
     if isinstance(value, Made):
         return Unknown(f"it is made by `{value.name}`")
+    if isinstance(value, (Names, ClassOf)):
+        return Unknown("it is a class or what it takes")
     if isinstance(value, dict):
         # A part that is not known stays a part: the rest of a dictionary is worth having.
-        return {key: plain(item, depth + 1) for key, item in value.items()}
+        return {key: plain(item, depth + 1) for key, item in value.items() if not left_out(key)}
     if isinstance(value, list):
         return [plain(item, depth + 1) for item in value]
     return value
+
+
+def left_out(key: object) -> bool:
+    return isinstance(key, str) and key.startswith(LEFT_OUT)
 
 
 def setting(name: str, value: Value, place: Place, *, given_as: str = "", given_value: Any = None) -> Setting:
