@@ -26,3 +26,10 @@ class Given:
     callbacks: "Sequence[TrainerCallback]" = ()
     peft_config: "PeftConfig | None" = None
     """Instead of the `lora_*` keys."""
+
+
+def came_with_adapter(given: Given, use_peft: bool) -> bool:
+    """Whether `given.model` had an adapter before the run. A new one leaves its mark on the caller's model, too: PEFT writes
+    `peft_config` into what it wraps."""
+    is_new = use_peft or given.peft_config is not None  # refused where there was one already
+    return not is_new and hasattr(given.model, "peft_config")

@@ -10,7 +10,7 @@ from dynotune.train.assemble import assemble
 from dynotune.train.device import draw_apart
 from dynotune.train.execution import Execution, choose_execution
 from dynotune.train.faults.before import out_of_memory_explained
-from dynotune.train.given import Given
+from dynotune.train.given import Given, came_with_adapter
 from dynotune.train.journal import Row
 from dynotune.train.opened import Opened
 from dynotune.train.outside.asked import Asked, limit_of
@@ -70,7 +70,7 @@ def stand(
                 ranks=ranks,
                 resumed=it.resume_from is not None,
                 as_in_files=prepared.as_in_files,
-                continued_adapter=given.model is not None and hasattr(given.model, "peft_config"),
+                continued_adapter=came_with_adapter(given, config.use_peft),
                 rehearsal=rehearsal,
                 say=say,
                 console=it.console,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from peft import LoraConfig
 from rich.console import Console
 
 from dynotune import DPOConfig, train_dpo
@@ -119,3 +120,21 @@ def test_held_out_pairs_that_are_all_left_out_are_not_called_training(tmp_path: 
             console=Console(quiet=True),
         )  # fmt: skip
     assert "train" not in str(raised.value).splitlines()[0]
+
+
+def test_a_new_adapter_in_a_callers_model_is_no_part_of_the_reference(tmp_path: Path) -> None:
+    """PEFT marks the model that it wraps, which must not pass for an adapter that came with it: one that does not begin at
+    zero would be its own reference, which it is neither in TRL nor where the model is read from a folder."""
+    rows = [
+        {"prompt": "2 + 2:", "chosen": " 4", "rejected": " 5"},
+        {"prompt": "3 + 3:", "chosen": " 6", "rejected": " 7"},
+    ]
+    folder = tmp_path / "model"
+    tiny_model().save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    adapter = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+    for number, source in enumerate(({"model": tiny_model(), "tokenizer": tiny_tokenizer()}, {})):
+        named = {} if source else {"model_name_or_path": str(folder)}
+        config = DPOConfig(output_dir=str(tmp_path / str(number)), use_cpu=True, max_steps=1, **named)
+        with pytest.raises(TrainingError, match="does not begin at zero"):
+            train_dpo(config, train_dataset=rows, peft_config=adapter, console=Console(quiet=True), **source)
