@@ -1,6 +1,6 @@
 """Reference log-probabilities: computed once, kept by pair, checked before they are used again."""
 
-from dynotune.reference.adapter_start import begins_at_zero, start_changes_base, trained_under_adapter
+from dynotune.reference.adapter_start import begins_at_zero, start_changes_base, trained_under_adapter, unlike_trl
 from dynotune.reference.as_reference import as_reference
 from dynotune.reference.compute import Reference, ReferenceCache
 from dynotune.reference.identify import key_of
@@ -22,5 +22,6 @@ __all__ = [
     "start_changes_base",
     "stop_on_breach",
     "trained_under_adapter",
+    "unlike_trl",
     "why_not_checked",
 ]

@@ -54,6 +54,21 @@ def trained_under_adapter(model: nn.Module) -> list[str]:
     return [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in own]
 
 
+def unlike_trl(model: nn.Module) -> str | None:
+    """What is to be said where TRL, which always switches the adapter off, measures against another reference; else None."""
+    if start_changes_base(model):
+        return (
+            "reference: the model that training starts from, its adapter included, whose start was taken out of the weights"
+            " under it; TRL measures against these weights alone, so its losses differ from the first step on"
+        )
+    if under := trained_under_adapter(model):
+        return (
+            f"reference: the model that training starts from; training changes parameters under the adapter ({under[0]}"
+            f"{', ...' if under[1:] else ''}), and TRL's reference moves with them unless `precompute_ref_log_probs` is true"
+        )
+    return None
+
+
 def _is_zero(layer: Any) -> bool:
     """PEFT begins with a zero B, with a bias perhaps, and for embeddings with a zero A."""
     return not any(bool(p.any()) for factor in (layer.lora_B, layer.lora_embedding_A) for p in factor.parameters())

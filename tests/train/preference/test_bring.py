@@ -40,6 +40,22 @@ def test_every_pair_gets_the_start_models_log_probabilities(make: Any) -> None:
     assert said[-1].startswith("step 0: log-ratios of 4 pairs are within")
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"init_lora_weights": "olora"}, "TRL measures against these weights alone"),
+        ({"bias": "lora_only"}, "TRL's reference moves with them"),
+        ({"init_lora_weights": "gaussian"}, None),
+    ],
+    ids=str,
+)
+def test_where_trl_measures_against_another_reference_a_run_says_so(changes: dict[str, Any], words: str | None) -> None:
+    with beginning(adapted(model=tiny_model(attention_bias=True), **changes), PAIRS) as run:
+        said = run.bring()
+    assert [line for line in said if "TRL" in line] == [line for line in said if words and words in line]
+    assert bool(words) == any("TRL" in line for line in said)
+
+
 @pytest.mark.parametrize("once", [True, False])
 def test_the_plain_path_does_the_same(once: bool) -> None:
     model = adapted()

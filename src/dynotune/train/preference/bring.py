@@ -26,6 +26,7 @@ from dynotune.reference import (
     measured_noise,
     start_changes_base,
     trained_under_adapter,
+    unlike_trl,
     why_not_checked,
 )
 from dynotune.reference.check import Score
@@ -56,6 +57,8 @@ def bring_reference(config: DPOConfig, objective: PreferenceObjective, start: St
     if Need.REFERENCE not in objective.needs:
         tell("step 0: not checked: the loss has no reference")
         return told
+    if not start.continued_adapter and (line := unlike_trl(start.model)) is not None:
+        tell(line)
     bringing = Bringing(config, start, Need.TAILS in objective.needs, tell)
     known = bringing.known()
     if why := bringing.why_not_checked():
