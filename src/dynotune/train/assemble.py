@@ -91,6 +91,11 @@ def assemble(
         restored = checkpoints.restore(resume_from, trainee)
         for line in (f"resumed from {resume_from}: step {progress.step} of {plan.total_steps}", *restored.lines()):
             say(line)
+        if progress.step >= plan.total_steps:
+            say(
+                f"note: all {plan.total_steps:,} steps had been taken: nothing is left to train, and what the run leaves"
+                " behind is written again. To train on ask for more of `num_train_epochs` or `max_steps`"
+            )
         check_reference(resume_from, progress.reference, items.reference)
         plan = resumed(plan, progress, device, say)
     progress.reference = items.reference

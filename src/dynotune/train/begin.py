@@ -48,7 +48,10 @@ def begin(
         if not run.trainee.progress.account:
             say("note: the checkpoint has no account of wall time: cumulative figures of it begin with this process")
         account_for_lost(run, folder)
-        run.events.remember(folder.forget_after(step, run.trainee.progress.owes_evaluation))
+        progress = run.trainee.progress
+        done = progress.open_row.steps
+        kept = folder.forget_after(step, progress.owes_evaluation, done[-1].number if done else None)
+        run.events.remember(kept)
         for path in run.checkpoints.abandon_after(step):
             say(f"note: a checkpoint of the run that was left is now {path}")
     _write_start(folder, config, model, says, material)

@@ -262,18 +262,21 @@ class RunFolder:
         rows = [json.loads(line) for line in lines if step < _step_of(line) < math.inf]
         return sum(float(row.get("wall_seconds") or 0.0) for row in rows)
 
-    def forget_after(self, step: int, evaluation_too: bool = False) -> list[dict[str, Any]]:
+    def forget_after(self, step: int, evaluation_too: bool = False, row_at: int | None = None) -> list[dict[str, Any]]:
         """On resume, move metrics of steps that will be done again to `metrics.repeated.jsonl`; return the rows that stay.
 
-        A last line that a crash tore is moved along. `evaluation_too`: so will the evaluation of `step` itself.
+        A last line that a crash tore is moved along. `evaluation_too`: so will the evaluation of `step` itself. `row_at`: so
+        will the row of training that ends with that step, which the checkpoint was written before: it holds the steps.
         """
         if not self.metrics.exists():
             return []
         kept: list[str] = []
         later: list[str] = []
         for line in self.metrics.read_text(encoding="utf-8", errors="replace").splitlines():
-            again = evaluation_too and _step_of(line) == step and "eval_seconds" in json.loads(line)
-            (later if again or _step_of(line) > step else kept).append(line)
+            number = _step_of(line)
+            again = evaluation_too and number == step and "eval_seconds" in json.loads(line)
+            again = again or (number == row_at and "loss" in json.loads(line))
+            (later if again or number > step else kept).append(line)
         if later:
             with (self.path / "metrics.repeated.jsonl").open("a", encoding="utf-8") as file:
                 file.writelines(f"{line}\n" for line in later)

@@ -52,6 +52,19 @@ def test_a_run_that_was_cut_off_goes_on_as_if_nothing_had_happened(run_tiny: Any
     assert (tmp_path / "run" / "metrics.repeated.jsonl").is_file()
 
 
+@pytest.mark.parametrize("longer", [6, 8])
+def test_a_run_that_had_ended_writes_its_last_row_once(run_tiny: Any, tmp_path: Any, capsys: Any, longer: int) -> None:
+    """The last checkpoint stands before the last row, and holds its steps: going on writes that row anew, not again."""
+    settings = {"max_steps": 6, "save_strategy": "steps", "save_steps": 6, "logging_steps": 4}
+    run_tiny(**settings)
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    assert [json.loads(line)["step"] for line in metrics.read_text().splitlines()] == [4, 6]
+    run_tiny(resume_from_checkpoint=True, console=Console(), **settings | {"max_steps": longer})
+    assert [json.loads(line)["step"] for line in metrics.read_text().splitlines()] == [4, longer]
+    said = "all 6 steps had been taken: nothing is left to train" in " ".join(capsys.readouterr().out.split())
+    assert said == (longer == 6)
+
+
 def test_the_comparison_can_fail(run_tiny: Any, tmp_path: Any) -> None:
     """Negative control: with an optimizer that has forgotten its moments, the loss differs."""
     settings = {"max_steps": 9, "save_strategy": "steps", "save_steps": 4}
