@@ -46,6 +46,11 @@ class Material:
         for loaded in (self.data, *self.held_out_data.values()):
             check_vocabulary(loaded.examples, size)
 
+    @property
+    def longest_document(self) -> int:
+        """Tokens of the longest sequence that attends to itself, held-out ones too."""
+        return max(self.plan.longest_document, *(held.longest_document for held in self.held_out.values()), 0)
+
 
 def read_material(
     config: WholeConfig,

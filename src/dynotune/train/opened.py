@@ -11,6 +11,7 @@ from rich.console import Console
 
 from dynotune.config.whole import WholeConfig
 from dynotune.errors import ConfigError, TrainingError
+from dynotune.model.positions import check_positions
 from dynotune.model.precision import Precision, choose_precision
 from dynotune.model.prepare import Prepared, prepare_model
 from dynotune.model.saveable import make_saveable
@@ -122,6 +123,8 @@ def opened(
             if line:
                 say(line)
         material.check_vocabulary(prepared.facts.vocabulary)
+        if beyond := check_positions(prepared.model, material.longest_document):
+            say(beyond)
         found = Opened(
             config=config,
             folder=folder,
