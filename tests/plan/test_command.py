@@ -83,6 +83,29 @@ def test_the_plan_of_pairs_is_the_runs_plan(
     assert planned["plan"] == json.loads((result.folder / "plan.json").read_text())
 
 
+def test_the_tokens_of_pairs_add_up_and_their_time_is_of_what_is_computed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rate counts a shared prompt once, and so must the tokens that it is applied to."""
+    monkeypatch.setenv("DYNOTUNE_CACHE", str(folder / "cache"))
+    rows = [{"prompt": " ".join(sentences(4, i)), "chosen": " yes", "rejected": " no"} for i in range(16)]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = DPOConfig(
+        model_name_or_path=str(folder / "model"), dataset_name=str(folder / "pairs.jsonl"), use_cpu=True,
+        num_train_epochs=2, per_device_train_batch_size=8,
+    )  # fmt: skip
+    console = Console(record=True, width=300, file=io.StringIO())
+    planned = plan_run(config, console, rate=100.0)
+    tokens = planned["tokens"]
+    assert tokens["saved_by_sharing"] > 0.4 * tokens["real"]
+    assert tokens["label"] + tokens["masked"] == tokens["real"] + tokens["saved_by_sharing"]
+    assert planned["time"]["seconds"] == pytest.approx(2 * tokens["real"] / 100)
+    shares = {line.split()[0]: line for line in console.export_text().splitlines() if " of sequences " in line}
+    assert sorted(shares) == ["label", "masked", "saved"]
+    percent = {name: float(line.split("%")[0].split()[-1]) for name, line in shares.items()}
+    assert percent["label"] + percent["masked"] == pytest.approx(100, abs=0.2)
+
+
 def test_how_ranks_share_the_steps_is_shown(folder: Path) -> None:
     console = Console(record=True, width=300, file=io.StringIO())
     planned = plan_run(config_of(folder, gpus=4), console)["plan"]
@@ -123,6 +146,15 @@ def test_a_step_that_does_not_fit_is_said(folder: Path, gib: float, said: str) -
     assert together.rstrip().endswith(said)
 
 
+def test_a_plan_for_a_gpu_that_is_not_here_says_so_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    for on_cpu in (False, True):
+        console = Console(record=True, file=io.StringIO(), width=200)
+        plan_run(config_of(folder, use_cpu=on_cpu), console)
+        text = console.export_text()
+        assert ("`--use_cpu true` plans for this machine" in text.partition("execution:")[0]) == (not on_cpu)
+
+
 def test_micro_batches_are_said_as_they_are(folder: Path) -> None:
     for tokens, said in ((100_000, "1 micro-batch a step, "), (128, " micro-batches a step (")):
         console = Console(record=True, file=io.StringIO(), width=200)
@@ -155,15 +187,8 @@ def test_from_the_command_line(folder: Path) -> None:
     "told", ["[]", "{}", '{"tokens_per_second": "fast"}', '{"tokens_per_second": NaN}', "[" * 100_000]
 )
 def test_a_summary_that_is_no_runs_gives_no_time(tmp_path: Path, told: str) -> None:
-    class Planned:
-        total_steps = steps_per_epoch = 1
-
-        def content(self) -> dict[str, int]:
-            return {"real_tokens_per_epoch": 1000}
-
     config: Any = SFTConfig(output_dir=str(tmp_path))
-    plan: Any = Planned()
     (tmp_path / "summary.json").write_text('{"tokens_per_second": 100}')
-    assert _time(plan, config, None)["seconds"] == 10
+    assert _time(1000, config, None)["seconds"] == 10
     (tmp_path / "summary.json").write_text(told)
-    assert _time(plan, config, None) == {"tokens_per_second": None, "seconds": None, "source": None}
+    assert _time(1000, config, None) == {"tokens_per_second": None, "seconds": None, "source": None}

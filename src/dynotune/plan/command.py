@@ -12,6 +12,7 @@ from dynotune.data.load import load_train_and_eval
 from dynotune.data.tokens.encode import Encoder
 from dynotune.errors import ModelError
 from dynotune.measure.document_cost import document_cost
+from dynotune.model.positions import check_positions
 from dynotune.model.tokenizer import load_tokenizer
 from dynotune.plan.capacity import Capacity, micro_batch_capacity
 from dynotune.plan.content import make_content
@@ -83,6 +84,7 @@ def plan_run(
     except ModelError as error:
         memory, unknown = None, str(error)
     document = max(plan.longest_document, *(int(one.spans.attention_of(one.rows)[0].max()) for one in held_out), 0)
+    beyond = check_positions(memory.model, document) if memory is not None else None
     rows = planned_speedups(config, memory, target, document, plan) if memory is not None else []
     plan = plan.of_units(as_laid_out(plan.spans, config, rows))
     evaluated_units = [(as_laid_out(one.spans, config, rows), one.rows) for one in held_out]
@@ -108,12 +110,15 @@ def plan_run(
     if plan.world > 1 and memory is not None:
         cost = document_cost(memory.model, plan, labelled_rows_head=plan.ladder is not None)
         plan = plan.executed(plan.micro_batch_tokens, longest, cost)
+    planned = plan.to_json()
+    tokens = planned["layout"]["tokens_per_epoch"]
     result = {
-        "plan": plan.to_json(),
+        "plan": planned,
         "execution": _execution(plan, capacity, config.execution[1]),
         "ledger": ledger.to_json(),
         "tokens": {"read": ledger.tokens_read, "truncated": ledger.tokens_truncated, "skipped": ledger.tokens_skipped}
-        | plan.to_json()["layout"]["tokens_per_epoch"],
+        | {"saved_by_sharing": planned["layout"].get("tokens_saved_by_sharing", 0)}
+        | tokens,
         "updates": _updates(plan, config, examples, seed),
         "memory": {
             "device": target.name,
@@ -125,18 +130,20 @@ def plan_run(
             "policy": memory.policy if memory else None,
             "choices": [point.to_json() for point in points],
         },
-        "time": _time(plan, config, rate),
+        "time": _time(tokens["real"] * plan.total_steps / plan.steps_per_epoch, config, rate),
         "speedups": [row.to_json() for row in rows] if memory else None,
     }
     for name, loaded in {"training data": train, **evaluation}.items():
         for sentence in loaded.lines():
-            console.print(f"{name}: {sentence}", markup=False, highlight=False)
+            say(f"{name}: {sentence}")
         console.print(loaded.ledger.summary(name))
         if lost := rows_without_labels(loaded.ledger, config):
-            console.print(f"note: {name}: {lost}", markup=False, highlight=False)
+            say(f"note: {name}: {lost}")
+    if beyond:
+        say(beyond)
     show(result, plan, console)
     for line in curve_lines(points, free) if show_memory and points else ():
-        console.print(line, markup=False, highlight=False)
+        say(line)
     if rows:
         say("speed-ups, tried out before the first step and seen to run in the second:")
         show_speedups(rows, console)
@@ -214,7 +221,8 @@ def _updates(plan: Plan, config: WholeConfig, examples: "Examples", seed: int | 
     }
 
 
-def _time(plan: Plan, config: WholeConfig, rate: float | None) -> dict[str, Any]:
+def _time(tokens: float, config: WholeConfig, rate: float | None) -> dict[str, Any]:
+    """tokens: real ones of all steps, each counted once where pairs share it, as the rate of a run counts them."""
     source = "given"
     if rate is None and config.output_dir is not None:
         source = str(Path(config.output_dir) / "summary.json")
@@ -226,5 +234,4 @@ def _time(plan: Plan, config: WholeConfig, rate: float | None) -> dict[str, Any]
             rate = None
     if not rate:
         return {"tokens_per_second": None, "seconds": None, "source": None}
-    tokens = plan.content()["real_tokens_per_epoch"] * plan.total_steps / plan.steps_per_epoch
     return {"tokens_per_second": rate, "seconds": tokens / rate, "source": source}

@@ -129,6 +129,9 @@ def live_memory(
     return memory, free
 
 
+ELSEWHERE = "there is none here"
+
+
 def target_of(config: WholeConfig, memory_gib: float | None = None) -> Target:
     """The GPU here; the CPU where `use_cpu` asks for it; else a GPU that computes in bfloat16, of unknown memory."""
     import torch
@@ -139,7 +142,7 @@ def target_of(config: WholeConfig, memory_gib: float | None = None) -> Target:
     if torch.cuda.is_available():
         free, _ = torch.cuda.mem_get_info()
         return Target("cuda", torch.cuda.get_device_name(), asked if asked is not None else free)
-    return Target("cuda", "a GPU that computes in bfloat16 (there is none here)", asked)
+    return Target("cuda", f"a GPU that computes in bfloat16 ({ELSEWHERE})", asked)
 
 
 def step_memory(config: WholeConfig, target: Target) -> StepMemory:

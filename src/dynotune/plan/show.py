@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dynotune.measure.memory import GIB
+from dynotune.plan.memory import ELSEWHERE
 from dynotune.say import sayer
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ def show(result: dict[str, Any], plan: Plan, console: Console) -> None:
     say = sayer(console)
     for line in plan.summary():
         say(line)
+    if result["memory"]["device"].endswith(f"({ELSEWHERE})"):
+        say(
+            "planned for a GPU that computes in bfloat16, and there is none here: `--use_cpu true` plans for this machine"
+        )
     say(f"execution: {result['execution']}")
     if plan.ladder is not None:
         say(f"layout: {plan.layout_summary()}")
@@ -58,14 +63,19 @@ def _ladder(used: dict[str, int]) -> Table:
 
 
 def _tokens(result: dict[str, Any]) -> Table:
+    """Where pairs share prompts, label and masked tokens count for each sequence, and so does what they are shares of."""
     table, t = _table("tokens, an epoch", "", "tokens", "share", ""), result["tokens"]
+    saved, of = t["saved_by_sharing"], "real"
+    if saved:
+        t, of = t | {"sequences": t["real"] + saved}, "sequences"
     for name, key, whole, what in (
         ("read", "read", None, "in rows that became tokens"),
         ("truncated", "truncated", "read", "cut by `max_length`"),
         ("in skipped rows", "skipped", "read", "of rows that are left out"),
         ("real", "real", None, "of documents, executed"),
-        ("label", "label", "real", "with loss"),
-        ("masked", "masked", "real", "without loss: prompts and first tokens"),
+        *([("saved by sharing", "saved_by_sharing", of, "computed once for several sequences")] if saved else []),
+        ("label", "label", of, "with loss"),
+        ("masked", "masked", of, "without loss: prompts and first tokens"),
         ("pad", "pad", "processed", "between documents and the end of a micro-batch"),
         ("processed", "processed", None, "real and pad"),
     ):
