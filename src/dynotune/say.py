@@ -22,3 +22,8 @@ def sayer(console: "Console") -> Callable[[str], None]:
             console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
     return say
+
+
+def amount(number: int, what: str) -> str:
+    """`1 step`, `2,000 steps`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

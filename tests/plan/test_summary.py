@@ -70,6 +70,12 @@ def test_packing_says_how_many_times_fewer_updates_it_makes() -> None:
     assert len(plan_of(content_of(examples, None), per_device_train_batch_size=10).summary()) == 1
 
 
+def test_one_step_is_one_step() -> None:
+    examples = examples_of([[True] * 4] * 3)
+    assert plan_of(content_of(examples, None), max_steps=1).summary()[0].startswith("plan: 1 step of 8 examples (")
+    assert plan_of(content_of(examples, None), max_steps=2).summary()[0].startswith("plan: 2 steps of 8 examples (")
+
+
 def test_steps_without_a_label_are_said() -> None:
     examples = examples_of([[False] * 9 + [True], [True] * 8])
     lines = plan_of(content_of(examples, "bfd", 8), per_device_train_batch_size=1).summary()

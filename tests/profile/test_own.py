@@ -76,6 +76,27 @@ def test_a_cpu_is_said_to_be_one(observed: Record) -> None:
     assert any("this is a CPU" in line for line in analyse(observed).cannot_know)
 
 
+def test_nothing_is_advised_that_cannot_run_here(observed: Record) -> None:
+    """Of what is off, what needs a GPU, an adapter, or another speed-up that does, is left out on the CPU."""
+    states = {one.name: one for one in observed.speedups}
+    assert "no GPU" in states["step_graphs"].reason
+    assert states["lora_in_activation"].state == "left out"
+    assert states["compiled_layers"].state == "off"
+    advised = {one.name for one in analyse(observed).remedies}
+    assert "compiled_layers" in advised
+    assert not advised & {"step_graphs", "lora_in_activation"}
+
+
+def test_under_lora_too_what_needs_a_kernel_of_the_gpu_is_not_advised(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DYNOTUNE_CACHE", str(folder / "cache"))
+    lora = config(folder, use_peft=True, lora_target_modules="all-linear", lora_dropout=0.0)
+    record = observe(lora, Asked(2, "{change}", warm_up=2), Console(quiet=True))
+    state = {one.name: one for one in record.speedups}["lora_in_activation"]
+    assert (state.state, state.reason) == ("left out", "there is no GPU")
+
+
 def test_a_feed_that_is_slow_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told to be: on a busy host all else may be as slow as what sleeps."""
     make, told = Feed._make, told_time(monkeypatch, feed, observer)
@@ -167,7 +188,8 @@ def test_the_run_says_where_it_is_stopped_and_not_where_its_plan_ends(
     observe(config(folder), Asked(4, warm_up=1), console)
     shown = console.export_text()
     assert re.search(r"step +4/8 ", shown), shown  # 1 of warm-up, 4 timed, 3 traced
-    assert "1000000" not in shown
+    assert not re.search(r"1,?000,?00\d", shown)
+    assert "plan: as many steps as are watched, of 2 examples (an epoch of 40, " in shown
 
 
 def test_a_snapshot_that_a_cpu_cannot_give_is_said(observed: Record, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dynotune.plan.epoch import even_steps, ladder_of, layout_of
 from dynotune.plan.pairs import PairSpans
 from dynotune.plan.ranked import RankedLayout
+from dynotune.say import amount
 
 if TYPE_CHECKING:
     from dynotune.config.keys.batch import BatchConfig
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 PLAIN = "plain: one document at a time, no padding"
 PACKED = "packed: documents side by side, each seeing itself alone"
+
+ENDLESS = 1_000_003
+"""Steps of a plan that whoever watches leaves long before, as a bench or a profile does: a number that nobody asks for."""
 
 DEFAULT_TOKENS = 16_384
 """Tokens of the largest micro-batch where nothing else is asked for and there is memory for it."""
@@ -70,9 +74,12 @@ def lines(plan: Plan) -> list[str]:
     """The plan in a few sentences, as a run says them."""
     content = plan.content()
     rows = "examples" if plan.packing is None else "bins"
+    endless = content["steps"] == ENDLESS
+    steps = "as many steps as are watched," if endless else amount(content["steps"], "step")
+    epochs = "an epoch" if endless else f"{content['epochs']:.2f} epochs"
     said = [
-        f"plan: {content['steps']:,} steps of {content['examples_per_step']} {rows}"
-        f" ({content['epochs']:.2f} epochs of {content['examples']:,}, {content['real_tokens_per_epoch']:,} tokens,"
+        f"plan: {steps} of {content['examples_per_step']} {rows}"
+        f" ({epochs} of {content['examples']:,}, {content['real_tokens_per_epoch']:,} tokens,"
         f" {content['label_tokens_per_epoch']:,} of them with loss)"
     ]
     if plan.world > 1:

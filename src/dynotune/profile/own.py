@@ -21,8 +21,10 @@ from dynotune.profile.precision import SIXTEEN_BITS
 from dynotune.profile.ranks import own_seconds
 from dynotune.profile.record import Environment, ModelFacts, Record, SpeedupState, of_plain
 from dynotune.say import sayer
+from dynotune.speedups.contract import Context, No, Speedup
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.machine import machine_of
+from dynotune.speedups.registry import speedups
 from dynotune.train.device import set_up_process
 from dynotune.train.given import Given
 from dynotune.train.loop import train
@@ -125,12 +127,23 @@ def _paths(config: WholeConfig) -> dict[str, Path]:
 def _states(installed: Installed) -> list[SpeedupState]:
     found = []
     for one in installed.decisions:
-        state = "installed" if one.no is None else "off" if one.setting == "off" else "left out"
-        reason = one.no.reason if one.no else ""
+        no, state = one.no, "installed" if one.no is None else "left out"
+        if one.setting == "off":  # of what is off nobody has asked yet whether it could run here
+            why_not = _why_not(one.speedup, installed.site.context)
+            no, state = (why_not, "left out") if why_not else (no, "off")
+        reason = no.reason if no else ""
         # What surprises nobody (no GPU, another of its slot runs) needs no remedy.
-        remedy = one.no.remedy if one.no and not one.no.expected and one.behind is None else ""
+        remedy = no.remedy if no and not no.expected and one.behind is None else ""
         found.append(SpeedupState(one.name, str(one.speedup.kind), state, reason, remedy))
     return found
+
+
+def _why_not(speedup: Speedup, context: Context) -> No | None:
+    """Why it cannot run here whatever is asked for, or what it needs cannot."""
+    known = speedups()
+    needed = (known[name] for name in speedup.requires if name in known)
+    every = (one.applicable(context) for one in (speedup, *needed))
+    return next((no for no in every if no is not None and not no.remedy), None)
 
 
 def _nothing(text: str) -> None:

@@ -26,6 +26,7 @@ from dynotune.measure.compiles import compile_seconds
 from dynotune.measure.trace import TracedStep
 from dynotune.measure.words import Counts
 from dynotune.parallel.ranks import Ranks
+from dynotune.plan.summary import ENDLESS
 from dynotune.speedups.table import planned_rows
 from dynotune.train.faults.memory import MOST_LOWERINGS
 from dynotune.train.given import Given
@@ -37,15 +38,12 @@ from dynotune.train.rehearse import largest
 from dynotune.train.run import Run
 from dynotune.train.stand import Standing, stand
 
-STEPS = 1_000_000
-"""Of the plan: more than any bench takes. Behind the data's end the next epoch begins, in an order of its own."""
-
 
 def quiet(config: WholeConfig, folder: Path) -> WholeConfig:
-    """As a bench runs it."""
+    """As a bench runs it: behind the data's end the next epoch begins, in an order of its own."""
     silent = {key: value for key, value in QUIET.items() if key in type(config).model_fields}
     silent |= without_evaluations(config)
-    return config.replace(**{**silent, "output_dir": str(folder), "overwrite_output_dir": True, "max_steps": STEPS})
+    return config.replace(**{**silent, "output_dir": str(folder), "overwrite_output_dir": True, "max_steps": ENDLESS})
 
 
 class Stage:
