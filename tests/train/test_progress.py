@@ -68,5 +68,12 @@ def test_a_file_gets_lines_only() -> None:
     )
 
 
+def test_figures_of_ranks_stand_in_the_file_only() -> None:
+    file = io.StringIO()
+    display = ProgressDisplay(Console(file=file, width=200), total_steps=10, done=0, off=False)
+    display.log({**ROW, "ranks/host_rss_gib_min": 0.4461})
+    assert "ranks/" not in file.getvalue()
+
+
 def test_it_can_be_switched_off() -> None:
     assert ProgressDisplay(Console(file=io.StringIO(), force_terminal=True), 10, 0, off=True).bar is None

@@ -48,3 +48,11 @@ def test_a_page_that_cannot_be_written_is_said_and_the_run_is_whole(
     assert "report.html was not written (" in told
     assert "plan.json is damaged" in told
     assert "\x1b" not in told
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_one_point_is_not_drawn_as_a_curve(run_tiny: Any, capsys: pytest.CaptureFixture[str], steps: int) -> None:
+    run_tiny(console=Console(width=100), max_steps=steps, eval_strategy="no")
+    said = capsys.readouterr().out
+    assert ("train loss" in said) == (steps == 2)
+    assert f"{steps} step{'s' * (steps > 1)}, " in said

@@ -17,6 +17,7 @@ from dynotune.report.run_page import write_run_report
 from dynotune.report.speed import speed_sentence
 from dynotune.report.svg import write_svg_loss_curve
 from dynotune.report.terminal import loss_curve
+from dynotune.say import amount
 from dynotune.train.bench_report import tell_bench
 from dynotune.train.checkpoints.unwritten import PATIENCE, patiently
 from dynotune.train.checkpoints.weights import model_folder, save_model
@@ -58,12 +59,15 @@ def _write(
     curves = read_curves(folder.metrics) if folder.metrics.is_file() else []
     if curves:
         write_svg_loss_curve(curves, folder.path / "loss.svg", title="loss")
-        run.display.console.print(loss_curve(curves))
+        if any(len(curve.steps) > 1 for curve in curves):  # one point is no curve
+            run.display.console.print(loss_curve(curves))
     figures = summary(run, time.perf_counter() - began, of_ranks)
     folder.write_json("summary.json", figures)
     write_model_card(folder.path, figures)
     _write_report(run, folder)
-    run.display.say(f"{figures['steps']} steps, {figures['real_tokens']:,} tokens in {figures['train_seconds']:.1f} s")
+    run.display.say(
+        f"{amount(figures['steps'], 'step')}, {figures['real_tokens']:,} tokens in {figures['train_seconds']:.1f} s"
+    )
     run.display.say(speed_sentence(figures))
     if figures["train_loss"] is not None:
         run.display.say(f"mean training loss {figures['train_loss']:.4f}")

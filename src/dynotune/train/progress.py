@@ -17,7 +17,7 @@ IN_THE_FILE_ONLY |= {"tokens_per_second", "mfu", "fill", "data_wait", "pairs_per
 IN_THE_FILE_ONLY |= {f"{what}/{side}" for what in ("logps", "logits") for side in ("chosen", "rejected")}
 """Those of the last two lines are shown in words."""
 
-IN_THE_FILE_ONLY_BEGIN = ("time/", "memory/", "gpu/", "host/", "wasted/")
+IN_THE_FILE_ONLY_BEGIN = ("time/", "memory/", "gpu/", "host/", "wasted/", "ranks/")
 
 
 @cache
