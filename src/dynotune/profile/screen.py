@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dynotune.bench.showing.grids import Line, Tone
-from dynotune.bench.showing.terminal import STYLES, grid
-from dynotune.data.printable import printable
+from dynotune.bench.showing.terminal import STYLES, grid, written
 from dynotune.profile.findings import Findings
 from dynotune.profile.shown import shown
 
@@ -33,8 +32,7 @@ def screen(findings: Findings, width: int, files: Sequence[str] = ()) -> "list[T
     lines += table
     lines += _wrapped(one.bottleneck, width, 3, style="bold")
     end = _expectations(one.expected, width)
-    written = ", ".join(printable(file, 200) for file in files)
-    tail = _wrapped(Line(f"written: {written}", Tone.QUIET), width, 2) if files else []
+    tail = _wrapped(Line(f"written: {written(files)}", Tone.QUIET), width, 3) if files else []
     placement = [part for text in one.placement for part in _wrapped(Line(text, Tone.QUIET), width, 1)]
     unknown = [part for text in one.unknown for part in _wrapped(Line(f"not known: {text}", Tone.DOUBT), width, 2)]
     room = LINES - len(lines) - len(tail)

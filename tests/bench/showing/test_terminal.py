@@ -34,6 +34,10 @@ def test_a_result_fits_on_the_screen(make: Callable[..., Result], width: int) ->
     assert len(lines) <= LINES
     assert max(cell_len(line.plain) for line in lines) <= width
     assert lines[-1].plain == "written: bench.json, bench.html"
+    long = "benches/20261123-125617-sft-packed-execution-off-and-more-of-that"
+    end = screen(make(), 80, [f"{long}/bench.json", f"{long}/bench.md", f"{long}/bench.html"])
+    said = "".join(line.plain for line in end).partition("written: ")[2]
+    assert said.replace(" ", "") == f"bench.json,bench.md,bench.htmlin{long}", "a path that is cut off leads nowhere"
 
 
 @pytest.mark.parametrize("width", [40, *WIDTHS])

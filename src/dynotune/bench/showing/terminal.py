@@ -1,6 +1,7 @@
 """A result on one screen: at most 25 lines, at 80 columns as at 140."""
 
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from dynotune.bench.result import Result
@@ -42,8 +43,7 @@ def screen(result: Result, width: int, files: Sequence[str] = ()) -> "list[Text]
     judged = sorted(one.expectations, key=lambda line: line.tone is not Tone.BAD)  # what is not met gives way last
     bottom = _wrapped(judged, width, 1, most=6)
     bottom += _wrapped([Line(one.sentence)], width, 3, style="bold")
-    names = ", ".join(printable(file, 200) for file in files)
-    bottom += _wrapped([Line(f"written: {names}", Tone.QUIET)] if names else [], width, 2)
+    bottom += _wrapped([Line(f"written: {written(files)}", Tone.QUIET)] if files else [], width, 3)
     table = grid(one.grid, width)
     room = LINES - len(top) - len(bottom)
     has_maths = table[0].plain.endswith("maths")
@@ -54,6 +54,14 @@ def screen(result: Result, width: int, files: Sequence[str] = ()) -> "list[Text]
     said = _cut(said, room - len(table), "lines")
     spare = _cut(spare, room - len(table) - len(said), "lines")
     return [*top, *table, *said, *spare, *bottom]
+
+
+def written(files: Sequence[str]) -> str:
+    """Names of files; of one folder it is named once, so that nothing of it is cut off."""
+    folders = {str(PurePath(file).parent) for file in files}
+    if len(files) < 2 or len(folders) > 1 or folders == {"."}:
+        return ", ".join(printable(file, 200) for file in files)
+    return f"{', '.join(printable(PurePath(file).name, 200) for file in files)} in {printable(folders.pop(), 200)}"
 
 
 def _filled(parts: Sequence[str], width: int) -> list[str]:

@@ -1,0 +1,35 @@
+"""Whether the rates in a bench's table say something else than its ratio: a sentence for whoever reads both.
+
+An arm's rate is its tokens over the seconds of all its blocks, as everywhere; a ratio weighs each pair alike. One block that
+something else held up, 30 times as long as its arm's others, moves the first a long way and the second hardly.
+"""
+
+from collections.abc import Sequence
+from statistics import median
+
+from dynotune.bench.judging.sentence import name
+from dynotune.bench.result import Arm, Comparison
+
+
+def notes_of_totals(comparisons: Sequence[Comparison], arms: Sequence[Arm]) -> list[str]:
+    """One for each arm whose rates over all blocks are outside of the interval of its ratio."""
+    every, said = {arm.name: arm for arm in arms}, []
+    for one in comparisons:
+        arm, other = every.get(one.arm), every.get(one.against)
+        if arm is None or other is None or one.ratio is None or one.role == "interaction":
+            continue
+        mine, theirs = arm.per_second("real_tokens"), other.per_second("real_tokens")
+        if not mine or not theirs or one.ratio.low <= mine / theirs <= one.ratio.high:
+            continue
+        worst = max((arm, other), key=_longest)
+        said.append(
+            f"tokens/s are over all blocks ({mine / theirs:.2f}x), and the longest of {name(worst.name)} took"
+            f" {_longest(worst):.1f} times its median: the ratio weighs each pair alike, go by it"
+        )
+    return list(dict.fromkeys(said))
+
+
+def _longest(arm: Arm) -> float:
+    """The longest block, in medians."""
+    seconds = [block.seconds / block.real_tokens for block in arm.counted if block.real_tokens]
+    return max(seconds) / median(seconds) if seconds else 0.0
