@@ -50,6 +50,14 @@ class TestErrorsNameKeyValuePlaceAndRemedy:
     def test_names_of_other_trainers_are_suggested_not_guessed(self, tmp_path: Path, name: str, ours: str) -> None:
         fails(tmp_path, f"{name}: 8", name, ours, "line 1")
 
+    def test_a_misspelt_name_of_another_trainer_leads_to_ours(self, tmp_path: Path) -> None:
+        said = fails(tmp_path, "seqeunce_len: 512", "there is no key `seqeunce_len`", "Did you mean `sequence_len`?")
+        assert said.endswith("That is a name of Axolotl. Write `max_length`.")
+
+    @pytest.mark.parametrize("text", ["seed: 1\n\tmax_length: 2\n", "env:\n\tA: b\n"])
+    def test_a_tab_is_called_one(self, tmp_path: Path, text: str) -> None:
+        fails(tmp_path, text, "line 2", "A tab stands there, and YAML takes none: indent with spaces.")
+
     def test_type(self, tmp_path: Path) -> None:
         fails(tmp_path, "max_length: long", "line 1", "`max_length: 'long'`", "a whole number or null")
 

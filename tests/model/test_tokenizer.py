@@ -118,6 +118,16 @@ def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
         load(tmp_path)
     with pytest.raises(ModelError, match="no folder here"):
         load("nobody/no-such-model")
+    with pytest.raises(ModelError, match=r"^\./no-such-model does not exist \(looked in "):
+        load("./no-such-model")
+
+
+def test_a_run_folder_in_the_place_of_a_model_says_where_the_model_is(tmp_path: Path) -> None:
+    for part in ("model", "adapter"):
+        (tmp_path / part / "checkpoints").mkdir(parents=True)
+        (tmp_path / part / part).mkdir()
+        with pytest.raises(ModelError, match=rf"is a run folder: what it trained lies in .*/{part}/{part}\. Name that"):
+            load(tmp_path / part)
 
 
 # SentencePiece

@@ -74,7 +74,9 @@ def test_two_that_are_on_and_cannot_be_together_are_an_error_that_names_both_key
 )
 def test_what_is_on_and_cannot_be_is_an_error_with_key_reason_and_a_way_on(why: dict[str, object]) -> None:
     other = Toy("dropped", no=No("it cannot be"))
-    with pytest.raises(ConfigError, match=r"`toy_key: yes`: toy cannot run: .*`speedups: \{toy: auto\}`"):
+    with pytest.raises(
+        ConfigError, match=r"`toy_key: yes`: toy cannot run: .*Take `toy_key` out, or write `speedups: \{toy: auto\}`"
+    ):
         decided(Toy("toy", asks=("on", "toy_key: yes"), **why), other)  # type: ignore[arg-type]
     assert decided(Toy("toy", **why), other)[1].no is not None  # type: ignore[arg-type]
 

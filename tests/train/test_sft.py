@@ -105,8 +105,12 @@ def test_a_peft_config_of_another_kind_may_be_passed(tmp_path: Path) -> None:
 
 
 def test_a_target_that_matches_nothing_is_an_error_that_lists_what_there_is(run_tiny: Any) -> None:
-    with pytest.raises((ConfigError, ModelError), match=r"q_porj.*q_proj"):
+    with pytest.raises(
+        (ConfigError, ModelError), match=r"q_porj.*Its linears are named.*q_proj.*`all-linear`"
+    ) as caught:
         run_tiny(use_peft=True, lora_target_modules=["q_porj", "k_proj"])
+    assert "embed_tokens" not in str(caught.value)
+    assert "norm" not in str(caught.value)
 
 
 def test_the_loss_of_an_evaluation_is_the_mean_over_label_tokens(run_tiny: Any) -> None:

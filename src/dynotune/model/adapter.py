@@ -136,13 +136,21 @@ def _refuse_unmatched_names(model: "PreTrainedModel", peft_config: "PeftConfig")
         names = getattr(peft_config, key, None)
         if not names or isinstance(names, str):
             continue
+        from torch import nn
+        from transformers.pytorch_utils import Conv1D
+
         modules = [name for name, _ in model.named_modules()]
         missing = [n for n in names if not any(m == n or m.endswith(f".{n}") for m in modules)]
         if missing:
-            leaves = sorted({m.rsplit(".", 1)[-1] for m in modules if m})
+            named = {m: one for m, one in model.named_modules() if m}
+            some, which = "modules", ""
+            if key == "target_modules":  # of all others PEFT makes no adapter
+                named = {m: one for m, one in named.items() if isinstance(one, nn.Linear | Conv1D)}
+                some, which = "linears", "; `all-linear` takes those of every layer"
+            leaves = sorted({m.rsplit(".", 1)[-1] for m in named})
             raise ConfigError(
-                f"`{setting}`: {', '.join(sorted(missing))} matches no module of this model. Its modules are named"
-                f" {', '.join(leaf for leaf in leaves if not leaf.isdigit())}."
+                f"`{setting}`: {', '.join(sorted(missing))} matches no module of this model. Its {some} are named"
+                f" {', '.join(leaf for leaf in leaves if not leaf.isdigit())}{which}."
             )
 
 

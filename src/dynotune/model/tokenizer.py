@@ -174,12 +174,20 @@ def _load_failure(name: str, folder: Path, spm: Path | None, error: Exception) -
             f"{printable(str(spm))} is a SentencePiece model that could not be loaded ({said})."
             " Is it whole? Is `sentencepiece` installed (`pip install dynotune[sentencepiece]`)?"
         )
+    run = next(
+        (part for part in ("model", "adapter") if stands_here(folder / "checkpoints") and (folder / part).is_dir()),
+        None,
+    )
+    if run is not None:
+        return f"{name} is a run folder: what it trained lies in {name}/{run}. Name that."
     if stands_here(folder) and folder.is_dir():
         held = ", ".join(sorted(printable(p.name) for p in folder.iterdir())[:12])
         return (
             f"No tokenizer could be loaded from the folder {name}, which holds: {held}. It needs a `tokenizer.json`"
             f" or a SentencePiece `tokenizer.model`; or set `tokenizer_name_or_path`. {said}"
         )
+    if name.startswith((".", "/", "~")):
+        return f"{name} does not exist (looked in {printable(str(Path.cwd()))}). Check the path."
     return (
         f"The tokenizer {name} could not be loaded: it is no folder here, and the hub gave none. Check the name,"
         f" `model_revision`, the network and your hub login. {said}"

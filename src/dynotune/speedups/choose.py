@@ -42,9 +42,11 @@ class Decision:
         if self.setting == "on" and not (no.no_place and not self.by_name):
             remedy = f" To have it, {no.remedy}." if no.remedy else ""
             auto = "auto" if self.asked_by.endswith(": on") else f"speedups: {{{self.name}: auto}}"
+            key = self.asked_by.partition(":")[0]
+            out = "" if self.by_name or auto == "auto" else f"Take `{key}` out, or write"
             raise ConfigError(
-                f"`{self.asked_by}`: {self.name} cannot run: {no.reason}.{remedy} Write `{auto}` to go on without it, which"
-                " is then said."
+                f"`{self.asked_by}`: {self.name} cannot run: {no.reason}.{remedy} {out or 'Write'} `{auto}` to go on"
+                " without it, which is then said."
             )
         self.no, self.behind = no, None
 

@@ -81,6 +81,16 @@ def test_jinja_in_a_message_stays_text() -> None:
     assert "42" not in text
 
 
+def test_a_special_token_that_the_tokenizer_lacks_is_no_fault_of_the_row() -> None:
+    for token, remedy in (("eos", "set `eos_token`"), ("bos", "in its tokenizer_config.json")):
+        undefined = made_tokenizer(f"{{% for m in messages %}}{{{{ m['content'] + {token}_token }}}}{{% endfor %}}")
+        setattr(undefined, f"{token}_token", None)
+        result = encode(Encoder(undefined, DataConfig()), messages=CONVERSATION)
+        assert isinstance(result, BadRow)
+        assert "the tokenizer has no such token" in result.detail
+        assert result.detail.endswith(remedy)
+
+
 def test_a_row_that_the_template_refuses_is_bad_with_its_message() -> None:
     gemma = made_tokenizer(bundled_template("gemma"))
     result = encode(Encoder(gemma, DataConfig()), messages=[{"role": "system", "content": "s"}, *CONVERSATION])

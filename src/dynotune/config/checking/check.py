@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from dynotune.config.checking.problems import Origins, Problem, did_you_mean, shown, type_problems
+from dynotune.config.checking.problems import Origins, Problem, close_to, did_you_mean, shown, type_problems
 from dynotune.config.fates.aliases import ALIASES
 from dynotune.config.fates.fate import Fate, Kind, is_empty, same
 from dynotune.config.fates.launcher import launcher_fate
@@ -188,13 +188,20 @@ def _unknown(model: type[BaseModel], method: Method, key: str, value: Any) -> st
     told = key in ALIASES and not names_a_secret(key)
     said = f"`{key}: {shown(value, key=key)}`" if told or isinstance(value, bool | int | float) else f"`{key}`"
     if key in ALIASES:
-        trainer, suggestion = ALIASES[key]
-        suggestion = method.aliases.get(key, suggestion)
-        if suggestion.startswith("nothing: "):
-            return f"{said} is a name of {trainer}. Remove it: {suggestion.removeprefix('nothing: ')}."
-        return f"{said} is a name of {trainer}. Write {suggestion}."
+        return f"{said}{_of_another(key, method)}"
     hint = did_you_mean(key, _declared(model, method)) or did_you_mean(key, _others(model, method))
+    if not hint and (theirs := close_to(key, ALIASES)):
+        hint = f" Did you mean `{theirs}`? That{_of_another(theirs, method)}"
     return f"{said}: there is no key `{key}`.{hint or f' `dynotune {method.command} --help` lists the keys.'}"
+
+
+def _of_another(key: str, method: Method) -> str:
+    """What to write for another trainer's key, behind its name."""
+    trainer, suggestion = ALIASES[key]
+    suggestion = method.aliases.get(key, suggestion)
+    if suggestion.startswith("nothing: "):
+        return f" is a name of {trainer}. Remove it: {suggestion.removeprefix('nothing: ')}."
+    return f" is a name of {trainer}. Write {suggestion}."
 
 
 def _declared(model: type[BaseModel], method: Method) -> Iterator[str]:

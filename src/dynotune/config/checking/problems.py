@@ -84,8 +84,13 @@ def shown(value: Any, *, key: str = "") -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """` Did you mean ...?`, or nothing if no known word is close."""
-    close = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.75)
-    return f" Did you mean `{close[0]}`?" if close else ""
+    close = close_to(word, known)
+    return f" Did you mean `{close}`?" if close else ""
+
+
+def close_to(word: str, known: Iterable[str]) -> str | None:
+    """The known word that one may have been meant to be."""
+    return next(iter(difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.75)), None)
 
 
 def raise_problems(problems: Sequence[Problem]) -> None:

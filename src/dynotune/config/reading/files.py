@@ -171,7 +171,8 @@ def _construct(path: Path, content: bytes | str) -> ConfigFile:
     except yaml.MarkedYAMLError as error:
         where = f", line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
         what = ": ".join(part for part in (error.context, error.problem) if part)
-        raise ConfigError(f"{path}{where}: not valid YAML: {printable(what)}.") from None
+        tab = " A tab stands there, and YAML takes none: indent with spaces." if "'\\t'" in what else ""
+        raise ConfigError(f"{path}{where}: not valid YAML: {printable(what)}.{tab}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not readable as YAML: {printable(str(error))}") from None
     except ValueError as error:

@@ -39,7 +39,10 @@ def why_unrecognised(values: Mapping[str, Any], text_field: str) -> tuple[str, s
         if column in values:
             return f"{column}-null", f"`{column}` is null"
     if "chosen" in values or "rejected" in values:
-        return "preference-row", f"this is preference data ({listed}); train on it with `dynotune dpo`"
+        return (
+            "preference-row",
+            f"this is preference data ({listed}); train on it with `dynotune dpo`, and give other commands `--method dpo`",
+        )
     for prompt, completion in _PAIRS:
         if prompt in values and completion in values:
             mapping = f"columns: {{prompt: {prompt}, completion: {completion}}}"

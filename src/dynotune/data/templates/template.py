@@ -119,8 +119,9 @@ class ChatTemplate:
         try:
             return frozenset(name for text in sources for name in find_undeclared_variables(environment.parse(text)))
         except jinja2.TemplateSyntaxError as error:
+            said = str(error.message).rstrip(".")
             raise TemplateError(
-                f"The chat template has a syntax error in line {error.lineno}: {error.message}. {HOW_TO_GIVE_ONE}"
+                f"The chat template has a syntax error in line {error.lineno}: {said}. {HOW_TO_GIVE_ONE}"
             ) from error
         except (RecursionError, MemoryError) as error:
             raise TemplateError(

@@ -1,6 +1,7 @@
 """Rows to examples: rendered, tokenised in batches, labelled. Token ids and labels are TRL's (docs/templates.md)."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -210,7 +211,11 @@ class Encoder:
             return BadRow(row.place, "mask-not-verified", str(error))
         except REFUSALS as error:
             said = str(error) or type(error).__name__
-            return BadRow(row.place, "template-refused", f"the chat template refused the conversation: {said}")
+            return BadRow(
+                row.place,
+                "template-refused",
+                f"the chat template refused the conversation: {said}{_why_undefined(said)}",
+            )
         concerns = {"conversations"}
         concerns |= {"tools"} if row.tools else set()
         concerns |= {"tool calls"} if any(message.get("tool_calls") for message in messages) else set()
@@ -319,3 +324,12 @@ class _Result:
 class _Encodings:
     whole: Tokens
     prompt: Tokens | None
+
+
+def _why_undefined(said: str) -> str:
+    """What to do about a special token that a template writes and the tokenizer has not."""
+    token = re.fullmatch(r"'(bos|eos|pad)_token' is undefined", said)
+    if token is None:
+        return ""
+    what = f"set `{token[1]}_token`" if token[1] != "bos" else "name one in its tokenizer_config.json"
+    return f": the tokenizer has no such token, so every conversation is; {what}"
