@@ -1,6 +1,7 @@
 """Promise: faults of own training loops are found in the shapes that repositories have them in, the nearest right thing is
 not, and a comment that answers for one is taken."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,32 @@ SUMMARISES = (
     "    labels = np.where(p.label_ids != -100, p.label_ids, 0)\n"
 )
 
+LOADS = (
+    "import torch\nfrom transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments\n"
+    "from peft import LoraConfig, get_peft_model\n%s\nquant = BitsAndBytesConfig(load_in_4bit=True)\n"
+    "model = AutoModelForCausalLM.from_pretrained('meta-llama/%s', quantization_config=quant, device_map=%s)\n"
+    "model = get_peft_model(model, LoraConfig(r=8))\n"
+    "Trainer(model, TrainingArguments(output_dir='o', fp16=True), train_dataset=d).train()\n"
+)
+SMALL, LARGE = "Llama-3.2-3B", "Llama-3.3-70B-Instruct"
+BESIDE = {"README.md": "Runs on 2x T4, which train in data parallel.\n"}
+TWO = {"README.md": "One box with two RTX 4090 24 GB.\n"}
+OLD = {"README.md": "Trained on a Tesla T4.\n", "setup.sh": "pip install flash-attn --no-build-isolation\n"}
+
 SHAPES = [
+    ("DST004", {"t.py": LOADS % ("", SMALL, "'auto'"), **BESIDE}, True),
+    ("DST004", {"t.py": LOADS % ("", LARGE, "'auto'"), **BESIDE}, True),
+    ("DST004", {"t.py": LOADS % ("# all 4 GPUs are used in parallel\n", LARGE, "'balanced'")}, True),
+    ("DST004", {"t.py": LOADS % ("", SMALL, "'auto'"), **TWO}, True),  # it fits one
+    ("DST004", {"t.py": LOADS % ("", LARGE, "'auto'"), **TWO}, False),
+    ("DST004", {"t.py": LOADS % ("", SMALL, "'auto'")}, False),
+    ("DST004", {"t.py": LOADS % ("", SMALL, "{'': 0}"), **TWO}, False),
+    ("DST004", {"t.py": LOADS % ("", SMALL, "'auto'"), "README.md": "One T4, 16 GB.\n"}, False),
+    ("DST004", {"t.py": LOADS % ("model_parallel = True", SMALL, "'auto'"), **TWO}, False),
+    ("ATT005", {"t.py": LOADS % ("", SMALL, "'auto', attn_implementation='sdpa'"), **OLD}, True),
+    ("ATT005", {"t.py": LOADS % ("", SMALL, "'auto'"), **OLD}, True),
+    ("ATT005", {"t.py": LOADS % ("", SMALL, "'auto'"), **OLD, "README.md": "Trained on an L4.\n"}, False),
+    ("ATT005", {"t.py": LOADS % ("", SMALL, "'auto'"), "README.md": OLD["README.md"]}, False),
     ("MSK052", {"t.py": PADS % (METRIC, OWN_PAD)}, True),
     ("MSK052", {"t.py": PADS % ("", SEQUENCE % "self.pad_token_id")}, True),
     ("MSK052", {"t.py": PADS % ("", SEQUENCE % "0")}, True),
@@ -244,3 +270,12 @@ def test_answered_for(code: str, files: dict[str, str], tmp_path: Path) -> None:
     after = audited(tmp_path / "after", {**files, finding.place.file: "\n".join(lines)}, select=(code,))
     assert not [one for one in after.findings if one.place.line == finding.place.line + 1]
     assert [one.finding.code for one in after.suppressed] == [code]
+
+
+def test_the_text_of_a_notebook_counts(tmp_path: Path) -> None:
+    """What a notebook's author writes between its cells says how many GPUs there are, as a README does."""
+    code = (LOADS % ("", LARGE, "'auto'")).splitlines(keepends=True)
+    for name, text, found in (("a", "**GPU T4 x2**: both cards train", True), ("b", "One card trains", False)):
+        cells = [{"cell_type": "markdown", "source": [text]}, {"cell_type": "code", "source": code, "outputs": []}]
+        said = audited(tmp_path / name, {"t.ipynb": json.dumps({"cells": cells})}, select=("DST004",)).findings
+        assert [one.place.cell.partition(",")[0] for one in said] == ["cell 2"] * found

@@ -22,7 +22,8 @@ _NAMED = re.compile(
 def named_card(job: Job, project: Project) -> float | None:
     """GiB of the card that the job's files, the project's launchers or its documents name. None: none, or several kinds."""
     files = {*job.files, *(launch.file for launch in project.launches)}
-    texts = [f"{file}\n{project.texts.get(file, '')}" for file in files] + list(project.documents.values())
+    texts = [f"{file}\n{project.texts.get(file, '')}\n{project.notes.get(file, '')}" for file in files]
+    texts += project.documents.values()
     sizes: set[float] = set()
     for text in texts:
         for found in _NAMED.finditer(text):
@@ -80,10 +81,34 @@ _LENT = re.compile(r"\bcolab\b|\bkaggle\b", re.IGNORECASE)
 
 def _naming(job: Job, project: Project) -> tuple[list[str], list[str]]:
     """Texts that may name the GPU: the job's own, then those of people."""
-    return [project.texts.get(file, "") for file in job.files], list(project.documents.values())
+    own = [held.get(file, "") for held in (project.texts, project.notes) for file in job.files]
+    return own, list(project.documents.values())
 
 
 def _sentences(text: str) -> list[str]:
     """Lines that speak of a GPU, in their sentences."""
     lines = [line for line in text.split("\n") if _OLDER.search(line) or _SINCE.search(line)]
     return [part for line in lines for part in re.split(r"[.;:]\s|[.;:]$", line)]
+
+
+_CARD = (
+    r"(?:(?:NVIDIA|Tesla|RTX|GeForce|Quadro)\s){0,2}(?:[ATLVPHB]\d{1,3}[SG]?0?|A\d000|[2345]0[6789]0|GH200)(?:s\b|\b)"
+)
+_MANY = re.compile(
+    rf"\b{_CARD}\s?[x\u00d7]\s?(?P<behind>[2-8])\b"
+    rf"|(?<![\d.-])\b(?P<before>[2-8]|two|four|eight|both)\s?[x\u00d7]?\s?(?:{_CARD}|(?:GPUs|graphics cards|cards)\b)",
+    re.IGNORECASE,
+)
+_WORDS = {"two": 2, "both": 2, "four": 4, "eight": 8}
+
+
+def several_cards(job: Job, project: Project) -> tuple[int, str] | None:
+    """How many GPUs of one machine the job's own files, its notebook's text or the project's documents name, with the line
+    that does; None: they do not tell, or tell several numbers."""
+    told: dict[int, str] = {}
+    for texts in _naming(job, project):
+        for line in (line for text in texts for line in text.split("\n")):
+            for found in _MANY.finditer(line) if len(line) < 2_000 else ():
+                word = (found["behind"] or found["before"]).lower()
+                told.setdefault(_WORDS.get(word) or int(word), line.strip())
+    return next(iter(told.items())) if len(told) == 1 else None

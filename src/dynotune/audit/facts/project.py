@@ -67,6 +67,9 @@ class Project:
     documents: Mapping[str, str] = field(default_factory=dict)
     """Markdown files, which may name what nothing else names."""
 
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Text cells of notebooks, by the notebook's file."""
+
     imports: Imports = field(init=False, repr=False, compare=False)
     """Between its scripts."""
 

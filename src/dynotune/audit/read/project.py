@@ -56,6 +56,7 @@ class _Found:
     allocations: list[Allocation] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     documents: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
     not_read: list[NotRead] = field(default_factory=list)
     modules: Modules = field(default_factory=Modules)
 
@@ -91,6 +92,7 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
         not_read=_shortened(found.not_read),
         texts=found.texts,
         documents=found.documents,
+        notes=found.notes,
     )
 
 
@@ -224,6 +226,7 @@ def _parse(path: Path, text: str, root: Path, name: str, found: _Found) -> None:
             ]
             if suffix == ".ipynb":
                 found.texts[name] = found.scripts[name].source  # its code
+                found.notes[name] = _reader("python", "notes")(text)
     elif suffix in _SHELL or path.name.lower() in _SHELL_NAMES or text.startswith("#!"):
         read_launches = _reader("launchers", "read_launches")
         if read_launches is not None:

@@ -21,6 +21,32 @@ _IMAGES = re.compile(
 def check(job: Job, project: Project) -> Iterator[Said]:
     yield from _in_float32(job)
     yield from _without(job, project)
+    yield from _installed_for_nothing(job, project)
+
+
+def _installed_for_nothing(job: Job, project: Project) -> Iterator[Said]:
+    """The package is installed for a card that its kernels do not run on, and the model is given another attention."""
+    asked = next((one for one in project.asked if one.name == "flash-attn"), None)
+    if asked is None or attention(job) not in ("sdpa", "eager", "") or not (card := older_card(job, project)):
+        return
+    others = [attention(one) for one in project.jobs]
+    if any(one is None or one.startswith("flash") for one in others) or job is not _first(project):
+        return
+    named = "the model's own attention" if attention(job) == "" else f"`{attention(job)}`"
+    yield Finding(
+        f"flash-attn is installed for a {card}, on which its kernels do not run (they need Ampere or newer), and the model"
+        f" is loaded with {named}: its build, of many minutes, changes nothing.",
+        place=asked.place,
+        evidence=Evidence(Level.TEXT, {"attention": attention(job) or "default", "GPU": card}),
+        stake=Stake(AtStake.CLARITY),
+        remedy=Remedy(Risk.SAFE, "Leave it out.", measure="dynotune env --accelerators"),
+        also=(job.place("attn_implementation"),),
+    )
+
+
+def _first(project: Project) -> Job | None:
+    """A project's package is said once."""
+    return next((one for one in project.jobs if attention(one) in ("sdpa", "eager", "")), None)
 
 
 def _without(job: Job, project: Project) -> Iterator[Said]:

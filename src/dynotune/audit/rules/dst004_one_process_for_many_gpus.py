@@ -1,13 +1,17 @@
 """DST004: one process drives several GPUs: a script that is started so where they are, or `nn.DataParallel`."""
 
+import re
 from collections.abc import Iterator
 
+from dynotune.audit.facts.asked import adapters, number
+from dynotune.audit.facts.cards import named_card, several_cards
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import loops
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
+from dynotune.audit.models import known
 from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
 
 WHAT_THEN = {
@@ -18,6 +22,8 @@ WHAT_THEN = {
 
 def check(project: Project, _: Project) -> Iterator[Said]:
     yield from _started_so(project)
+    for job in project.jobs:
+        yield from _by_turns(job, project)
     for script in project.scripts:
         yield from _by_data_parallel(script)
 
@@ -52,6 +58,70 @@ def _finding(launch: Launch, job: Job, gpus: int) -> Finding:
         ),
         also=(job.home,),
     )
+
+
+SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
+_AT_ONCE = re.compile(
+    r"data[- ]?parallel|\bDDP\b|(?:both|all|two|four|eight|every|each|\d)(?: of)?(?: the| \d)? (?:GPUs?|cards?)\b"
+    r"[^.\n]{0,60}?\b(?:train|work|used|in parallel|busy|at once|share)"
+    r"|(?:GPUs?|cards?)\b[^.\n]{0,40}?(?:train|work) (?:in parallel|at once)"
+    r"|twice the (?:per-device )?batch|per[- ]device batch (?:x|times) (?:\d|two|four)",
+    re.IGNORECASE,
+)
+"""Words by which a text says that GPUs work beside each other."""
+
+
+def _by_turns(job: Job, project: Project) -> Iterator[Said]:
+    """Layers on several GPUs, taken for data parallel by the project itself, or of a model that one of them holds."""
+    held = job.setting("device_map")
+    if held is None or held.value not in SPREAD or held.others or not job.is_given("device_map"):
+        return
+    files = set(job.files)
+    if (number(job, "num_processes") or 1) > 1 or any(one.launcher for one in project.launches if one.script in files):
+        return
+    texts = [project.texts.get(file, "") for file in job.files]
+    if any(re.search(r"CUDA_VISIBLE_DEVICES|max_memory\s*=|is_parallelizable|model_parallel", text) for text in texts):
+        return
+    told = several_cards(job, project)
+    if told is None:
+        return
+    gpus, line = told
+    card, model = named_card(job, project), known(job.get("model_name_or_path"))
+    each = 0.7 if job.get("load_in_4bit") else 1.2 if job.get("load_in_8bit") else 2.0
+    fits = bool(card and model and model.billions and adapters(job) and model.billions * each < card / 3)
+    said = next((one for one in _texts(job, project) if _AT_ONCE.search(one)), "")
+    if not fits and not said:
+        return
+    why = (
+        "the text says that they train side by side"
+        if said
+        else f"a {model.billions:g}B model fits one"
+        if model
+        else ""
+    )
+    yield Finding(
+        f"`{job.called('device_map')}: {held.value}` in one process lays the layers out over the {gpus} GPUs"
+        f" (`{line[:60]}`), which work by turns; {why}.",
+        place=job.place("device_map"),
+        evidence=Evidence(Level.TEXT, {"GPUs": gpus, "device_map": held.value, "says": said[:120]}),
+        stake=Stake(AtStake.TIME, 0.0, 1 - 1 / gpus, "the share of GPUs that wait"),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"Start {gpus} processes (`accelerate launch --num_processes {gpus}`, in a notebook `notebook_launcher`), each"
+            " with `device_map={'': local_rank}`.",
+            effort=Effort.MINUTES,
+            accuracy="A step then has as many times the rows; divide the accumulation by it for the same ones.",
+            measure="nvidia-smi dmon, during a step",
+        ),
+    )
+
+
+def _texts(job: Job, project: Project) -> Iterator[str]:
+    """Sentences of the job's notebook, of comments in its scripts and of documents."""
+    texts = [project.notes.get(file, "") for file in job.files]
+    texts += [comment for one in project.scripts if one.file in job.files for comment in one.comments.values()]
+    for text in (*texts, *project.documents.values()):
+        yield from re.split(r"(?<=[.;!?])\s|\n\n", text.replace("**", ""))
 
 
 def _by_data_parallel(script: Script) -> Iterator[Said]:
@@ -102,7 +172,8 @@ RULE = Rule(
         why="One GPU works while the others wait, or all wait for copies: two are often slower than one, and the first runs"
         " out of memory before the others.",
         detected="E2: GPUs of this machine (`--env`), and commands without a launcher or `CUDA_VISIBLE_DEVICES`. E0: the"
-        " call of `nn.DataParallel`, in a file with a training loop.",
+        " call of `nn.DataParallel`, in a file with a training loop; `device_map: auto` in one process where the project's"
+        " texts name several GPUs, and say that these train side by side, or name one that would hold the model.",
         proven="`nvidia-smi` during a step: the first GPU's memory and load against the others'.",
         deliberate=(
             "A model that is larger than one GPU.",

@@ -2,6 +2,6 @@
 
 from dynotune.audit.read.python.jobs import jobs_of
 from dynotune.audit.read.python.script import read_script
-from dynotune.audit.read.python.source import decoded
+from dynotune.audit.read.python.source import decoded, notes
 
-__all__ = ["decoded", "jobs_of", "read_script"]
+__all__ = ["decoded", "jobs_of", "notes", "read_script"]

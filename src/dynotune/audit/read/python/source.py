@@ -169,6 +169,22 @@ def _height(tree: ast.AST) -> int:
     return height
 
 
+def notes(text: str) -> str:
+    """The text cells of a notebook, one after the other; empty where there are none or it cannot be read."""
+    try:
+        notebook = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    cells = notebook.get("cells") if isinstance(notebook, dict) else None
+    written = []
+    for cell in cells if isinstance(cells, list) else ():
+        if isinstance(cell, dict) and cell.get("cell_type") == "markdown":
+            source = cell.get("source", "")
+            parts = source if isinstance(source, list) else [source]
+            written.append("".join(part for part in parts if isinstance(part, str)))
+    return "\n\n".join(written)
+
+
 def _cells(text: str) -> str | None:
     """Code cells as one script. Lines for the shell and IPython become comments, so that line numbers stay within cells."""
     try:
