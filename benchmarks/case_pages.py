@@ -14,8 +14,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.case_list import CASES, Case
 from benchmarks.pages import RESULTS, ROOT, filled
-from dynotune.bench.result import Result
 from dynotune.bench.showing.markdown import markdown
+from dynotune.results.result import Result
 
 PAGES = ROOT / "docs" / "cases"
 BY = "<!-- Written by `python -m benchmarks.case_pages`: change benchmarks/case_list.py, or measure again. -->"

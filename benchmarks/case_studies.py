@@ -25,9 +25,9 @@ from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.case_list import CASES, SAME
-from dynotune.bench.keeping.history import write_result
-from dynotune.bench.result import Result
 from dynotune.errors import DataError
+from dynotune.results.history import write_result
+from dynotune.results.result import Result
 
 HERE = Path(__file__).resolve().parent
 NEEDS = {

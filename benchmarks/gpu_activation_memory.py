@@ -35,22 +35,22 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from dynotune import SFTConfig
+from dynotune.estimate.fastest import Measured, Question, Setting, relative_costs
+from dynotune.estimate.memory import StepMemory, live_memory
 from dynotune.execution.packed import PackedPath
 from dynotune.measure.memory import GIB
 from dynotune.model.attention import hidden_states, packed_attention
 from dynotune.model.packed import pack
 from dynotune.model.precision import Precision
 from dynotune.objectives.sft import SFTObjective
-from dynotune.plan.fastest import Measured, Question, Setting, relative_costs
-from dynotune.plan.memory import StepMemory, live_memory
 from dynotune.speedups.activation import POLICIES
 from dynotune.speedups.choose import decide
 from dynotune.speedups.contract import Context
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.registry import speedups
 from dynotune.speedups.site import Site
-from dynotune.train.device import autocast_of
-from dynotune.train.dry_run import policy_in_place
+from dynotune.train.start.device import autocast_of
+from dynotune.train.start.dry_run import policy_in_place
 
 SHAPES: dict[str, dict[str, int]] = {
     "0.5B full": {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,

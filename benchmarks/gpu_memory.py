@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 from tests.tiny import tiny_tokenizer
 
 from dynotune import SFTConfig, train_sft
+from dynotune.estimate.memory import step_memory, target_of
 from dynotune.measure.memory import GIB
-from dynotune.plan.memory import step_memory, target_of
 
 SHAPES: dict[str, dict[str, int]] = {
     "7B": {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,

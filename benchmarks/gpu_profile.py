@@ -41,14 +41,14 @@ from benchmarks.whole_file import write_json
 from dynotune import SFTConfig
 from dynotune.measure.calibration import ceilings_of
 from dynotune.measure.kernel_classes import IDLE, Work
-from dynotune.profile.analyse import analyse
-from dynotune.profile.breakdown import breakdown_of
-from dynotune.profile.keep import as_json, keep
-from dynotune.profile.own import Asked, observe
-from dynotune.profile.record import Record
-from dynotune.profile.record_file import write_record
+from dynotune.profile.analysis.analyse import analyse
+from dynotune.profile.analysis.breakdown import breakdown_of
+from dynotune.profile.observing.own import Asked, observe
+from dynotune.profile.records.record import Record
+from dynotune.profile.records.record_file import write_record
+from dynotune.profile.showing.keep import as_json, keep
 from dynotune.speedups.machine import machine_of
-from dynotune.train.given import Given
+from dynotune.train.start.given import Given
 
 TOKENS = 16_384
 UNKNOWN, NEAR, SLOWDOWN, CACHED = 0.02, 1.6, 1.5, 0.1
@@ -82,7 +82,7 @@ def observed(config: SFTConfig, steps: int, reads: bool) -> Record:
     """reads: with the callback. The command has no way to give one, so it is put where runs take theirs from."""
     if not reads:
         return observe(config, Asked(steps), Console(quiet=True))
-    with patch("dynotune.profile.own.Given", lambda callbacks: Given(callbacks=[*callbacks, Reads()])):
+    with patch("dynotune.profile.observing.own.Given", lambda callbacks: Given(callbacks=[*callbacks, Reads()])):
         return observe(config, Asked(steps), Console(quiet=True))
 
 

@@ -124,7 +124,7 @@ def profiled(command: list[str], tiny: bool) -> dict[str, Any]:
     import torch
 
     from dynotune.measure.calibration import ceilings_of
-    from dynotune.profile.analyse import analyse
+    from dynotune.profile.analysis.analyse import analyse
     from dynotune.profile.foreign.command import Options, profile
     from dynotune.profile.foreign.protocol import Asked
     from dynotune.speedups.machine import machine_of

@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.tiny import tiny_tokenizer
 
 from dynotune.measure.evidence import Evidence, Phase, Source
-from dynotune.measure.trace import Tracer
+from dynotune.measure.traces.step import Tracer
 from dynotune.speedups.absences import dense_masks, full_logits, full_precision_products, host_waits, math_attention
 from dynotune.speedups.expectation import Expectation, Expected
 from dynotune.speedups.judge import judge

@@ -16,14 +16,14 @@ from pathlib import Path
 
 from benchmarks import pages
 from benchmarks.pages import replaced
-from dynotune.bench.judging import phrases
-from dynotune.bench.judging.comparable import hidden
-from dynotune.bench.result import Arm, Result
 from dynotune.bench.showing.grids import speed_cell
+from dynotune.bench.showing.pictures import bench_pictures
 from dynotune.errors import DataError
-from dynotune.report.bench_pictures import bench_pictures
-from dynotune.report.colours import variables
-from dynotune.report.page import Heading, Picture
+from dynotune.results import phrases
+from dynotune.results.comparable import hidden
+from dynotune.results.result import Arm, Result
+from dynotune.show.colours import variables
+from dynotune.show.page import Heading, Picture
 
 BEGIN, END = "<!-- ladder: begin, by `python -m benchmarks.ladder_page` -->", "<!-- ladder: end -->"
 METHODS = {"sft": "SFT", "dpo": "DPO"}
@@ -47,7 +47,7 @@ def picture(result: Result) -> str:
     at = next(i for i, part in enumerate(parts) if isinstance(part, Heading) and part.text == "The ladder")
     drawn = parts[at + 1]
     assert isinstance(drawn, Picture)
-    css = (files("dynotune.report") / "templates" / "page.css").read_text(encoding="utf-8")
+    css = (files("dynotune.show") / "templates" / "page.css").read_text(encoding="utf-8")
     own = "\n".join(line for line in css.splitlines() if line.startswith("svg ") and "max-width" not in line)
     return drawn.svg.replace("<title>", f"<style>{variables()}\n{own}</style>\n<title>", 1) + "\n"
 

@@ -27,11 +27,11 @@ from tests.tiny import chats, tiny_model, tiny_tokenizer
 from benchmarks.whole_file import write_json
 from dynotune.environment import cpu_model
 from dynotune.manifest import versions
-from dynotune.train.journal import Journal
 from dynotune.train.meter import Meter
-from dynotune.train.progress import ProgressDisplay
-from dynotune.train.surroundings import Surroundings
-from dynotune.train.watch import Watch
+from dynotune.train.telling.journal import Journal
+from dynotune.train.telling.progress import ProgressDisplay
+from dynotune.train.telling.surroundings import Surroundings
+from dynotune.train.telling.watch import Watch
 
 PARTS: dict[str, tuple[tuple[type, str], ...]] = {
     "marks": ((Meter, "now"), (Meter, "add")),

@@ -1,9 +1,9 @@
 """The tables that `dynotune profile` compares a run with, made from the results that are kept here.
 
-    python benchmarks/profile_tables.py            writes src/dynotune/profile/measured/{speeds,attention}.json
+    python benchmarks/profile_tables.py            writes src/dynotune/profile/analysis/measured/{speeds,attention}.json
 
-No figure is typed: each row names the file that it was read from. `tests/profile/test_expected.py` fails where the shipped
-tables are not what this makes.
+No figure is typed: each row names the file that it was read from. `tests/profile/analysis/test_expected.py` fails where the
+shipped tables are not what this makes.
 """
 
 import json
@@ -16,7 +16,7 @@ from benchmarks.gpu_attention_backends import lognormal
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-MEASURED = ROOT / "src" / "dynotune" / "profile" / "measured"
+MEASURED = ROOT / "src" / "dynotune" / "profile" / "analysis" / "measured"
 
 RUNS = ("h200_beside_trl", "h200_with_elementwise", "h200_beside_trl_dpo", "h200_beside_trl_dpo_mix")
 """Results of `benchmarks/peers`: runs of ours of the 7B shape under LoRA of rank 32."""

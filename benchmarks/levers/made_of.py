@@ -12,8 +12,8 @@ from benchmarks.levers.bench import Bench
 from benchmarks.levers.graph import LORA, Step
 from dynotune.measure.evidence import Source
 from dynotune.measure.kernel_classes import Surroundings
-from dynotune.measure.timeline import works
-from dynotune.measure.trace import Tracer
+from dynotune.measure.timelines.rows import works
+from dynotune.measure.traces.step import Tracer
 
 
 class Ran(NamedTuple):

@@ -163,7 +163,7 @@ def merge(
     trust_remote_code
         Run Python code that the base model's repository brings.
     """
-    from dynotune.model.merge import merge_adapter
+    from dynotune.merge.merge import merge_adapter
 
     with _stdout_for_result(as_json):
         report = merge_adapter(run, output, dtype, device, base=base, trust_remote_code=trust_remote_code)
@@ -182,7 +182,7 @@ def verify(folder: Path, /, *, as_json: _Json = False) -> int:
     folder
         The folder to check.
     """
-    from dynotune.train.verify import verify as check
+    from dynotune.train.folder.verify import verify as check
 
     found = check(folder)
     text = json.dumps(found.to_json()) if as_json else "\n".join(found.lines())
@@ -269,7 +269,7 @@ def config_schema(*, method: Literal["sft", "dpo"] = "sft") -> None:
         Of `dynotune sft` or of `dynotune dpo`.
     """
     from dynotune.config.whole import METHODS
-    from dynotune.config.writing.schema import json_schema
+    from dynotune.handbook.schema import json_schema
 
     sys.stdout.write(json.dumps(json_schema(METHODS[method]), indent=2) + "\n")
 
@@ -324,7 +324,7 @@ def _message(error: Exception) -> str:
 def _for_terminal(text: str) -> str:
     """An error may repeat what stands in data, in a model or on the command line."""
     from dynotune.config.secrets import masked
-    from dynotune.data.printable import printable
+    from dynotune.printable import printable
 
     return "\n".join(printable(line) for line in masked(text).split("\n"))
 

@@ -16,13 +16,13 @@ from dynotune.bench.keeping.between import (
     said_beside,
 )
 from dynotune.bench.keeping.between import gate as judge
-from dynotune.bench.keeping.history import History
-from dynotune.bench.result import Result
-from dynotune.bench.showing.grids import Grid, Line, Tone
 from dynotune.bench.showing.table import beside
 from dynotune.cli_measure import measure
-from dynotune.data.printable import printable
 from dynotune.errors import ConfigError
+from dynotune.printable import printable
+from dynotune.results.history import History
+from dynotune.results.result import Result
+from dynotune.show.grids import Grid, Line, Tone
 
 FINE, REGRESSION = 0, 3
 """Exit codes of `bench gate`: no arm is slower than allowed; one is, or cannot be compared. 2 is, as everywhere, what the
@@ -209,7 +209,7 @@ def _print(table: Grid | None, lines: list[Line]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from dynotune.bench.showing.terminal import STYLES, grid
+    from dynotune.show.terminal import STYLES, grid
 
     console = Console()
     for text in () if table is None else grid(table, console.width):

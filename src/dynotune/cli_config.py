@@ -252,7 +252,7 @@ def prepare(
     if export_packed is not None and export is None:
         raise ConfigError("flag --export_packed: says how to export, and `--export` does not say where. Give both.")
     with _console(as_json) as console:
-        from dynotune.data.prepare import PrepareOptions, prepare_data, prune_stores
+        from dynotune.prepare.command import PrepareOptions, prepare_data, prune_stores
 
         if prune:
             told = prune_stores(resolved.token_cache_dir, older_than, console)
@@ -301,7 +301,7 @@ def plan(
         if given is not None and not given > 0:
             raise ConfigError(f"flag {flag}: {given:g} must be above 0.")
     with _console(as_json) as console:
-        from dynotune.plan.command import plan_run
+        from dynotune.estimate.command import plan_run
 
         planned = plan_run(resolved, console, rate, memory, show_memory)
     if as_json:

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 from cyclopts import Group, Parameter
 from rich.console import Console
 
-from dynotune.bench.result import Result
 from dynotune.bench.running.launched import on_as_many, taken_over
 from dynotune.cli_commands import behind_the_dashes, require_only_commands
 from dynotune.cli_keys import load, with_key_flags
@@ -17,6 +16,7 @@ from dynotune.command_line import WORDS
 from dynotune.config.secrets import masked, without_secret_words
 from dynotune.config.whole import METHODS, WholeConfig
 from dynotune.errors import ConfigError
+from dynotune.results.result import Result
 
 NOT_MET = 3
 """Exit code where an expectation of `--expect` is not met, or could not be judged."""

@@ -61,9 +61,9 @@ def profile(
     from dynotune.profile.command import Options, finish, profile_config, snapshot_of
     from dynotune.profile.foreign import command as foreign
     from dynotune.profile.foreign.protocol import Asked as Watched
-    from dynotune.profile.keep import as_json as plain
-    from dynotune.profile.record_file import read_record
-    from dynotune.profile.screen import show
+    from dynotune.profile.records.record_file import read_record
+    from dynotune.profile.showing.keep import as_json as plain
+    from dynotune.profile.showing.screen import show
     from dynotune.say import sayer
 
     given = [name for name, value in {"config": config, **keys}.items() if value is not None]

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from dynotune.data.printable import printable
+from dynotune.printable import printable
 
 
 def report(*sources: str, output: Path | None = None) -> None:
@@ -16,7 +16,7 @@ def report(*sources: str, output: Path | None = None) -> None:
     output
         The file. Default: `report.html` in the run folder, or beside the result.
     """
-    from dynotune.report.command import report as write
+    from dynotune.pages import report as write
 
     path = write(sources, output)
     sys.stdout.write(f"written: {printable(str(path))}\n")

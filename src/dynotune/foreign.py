@@ -1,4 +1,6 @@
-"""What the code of other projects raises where it does not fit this machine or model, and its words in one line."""
+"""What the code of other projects raises where it does not fit this machine or model, how its processes end, in one line."""
+
+import signal
 
 FOREIGN: tuple[type[Exception], ...] = (
     ArithmeticError, AttributeError, ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError
@@ -26,3 +28,10 @@ def in_a_line(error: BaseException) -> str:
 def cannot_be_loaded(name: str, error: BaseException) -> str:
     """Why the package or library `name` is not used, as the end of a sentence."""
     return f"{name} cannot be loaded ({in_a_line(error)})"
+
+
+def ended_by(code: int) -> str:
+    """Exit code or signal, in words."""
+    if code >= 0:
+        return f"exit code {code}"
+    return next((one.name for one in signal.Signals if one == -code), f"signal {-code}")

@@ -12,7 +12,7 @@ import warnings
 from types import TracebackType
 from typing import Any
 
-from dynotune.data.printable import printable
+from dynotune.printable import printable
 
 
 def printable_lines(text: str) -> str:

@@ -17,11 +17,11 @@ from dynotune.audit.rule import Subject
 from dynotune.audit.rules.msr090_profiled import NAMES
 from dynotune.audit.show.words import where
 from dynotune.cli import run
-from dynotune.measure.timeline import DATA_MARK
-from dynotune.profile import remedies
-from dynotune.profile.findings import Finding as Found
-from dynotune.profile.findings import Findings
-from dynotune.profile.record import Record
+from dynotune.measure.timelines.rows import DATA_MARK
+from dynotune.profile.analysis import remedies
+from dynotune.profile.analysis.findings import Finding as Found
+from dynotune.profile.analysis.findings import Findings
+from dynotune.profile.records.record import Record
 from tests.profile.made import FP32, busy, record
 
 RULES = {code: rule for code, rule in rules().items() if rule.subject is Subject.PROFILE}
@@ -58,7 +58,7 @@ PERIODIC = "periodic-slow-down"
 @pytest.mark.parametrize("name", sorted({*remedies.OURS, *remedies.THEIRS, PERIODIC, "of-a-later-version"}))
 def test_each_name_of_a_profile_is_found_once_and_said(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one = Findings("", 1.0, (), "", (Found(name, "it was seen", 0.5),), (), (), ())
-    monkeypatch.setattr("dynotune.profile.analyse.analyse", lambda record: one)
+    monkeypatch.setattr("dynotune.profile.analysis.analyse.analyse", lambda record: one)
     (finding,) = found(record())
     assert finding.message == "It was seen."
     assert where(finding) == f"the profile `{name}`"
@@ -68,7 +68,7 @@ def test_what_a_profile_names_counts_each_in_the_ceiling(monkeypatch: pytest.Mon
     """As when each name was a rule: half of a step, and a half of what that leaves."""
     both = (Found("host-bound", "it was seen", 0.5), Found("slow-loader", "it was seen", 0.5))
     one = Findings("", 1.0, (), "", both, (), (), ())
-    monkeypatch.setattr("dynotune.profile.analyse.analyse", lambda record: one)
+    monkeypatch.setattr("dynotune.profile.analysis.analyse.analyse", lambda record: one)
     assert together(found(record())) == pytest.approx(0.75)
 
 

@@ -16,8 +16,8 @@ from scipy import stats
 
 from dynotune.bench.asking.schedule import Rules, is_settled, rounds, steps_for, stop
 from dynotune.bench.judging.verdict import Judgement, judge
-from dynotune.bench.result import Verdict
 from dynotune.bench.statistics import Estimate, estimate, half_width
+from dynotune.results.result import Verdict
 
 DATA = Path(__file__).with_name("data")
 

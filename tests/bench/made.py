@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dynotune.bench.result import (
+from dynotune.measure.words import DEFINITIONS
+from dynotune.results.result import (
     Arm,
     Block,
     Check,
@@ -26,7 +27,6 @@ from dynotune.bench.result import (
     WarmUp,
     Withdrawn,
 )
-from dynotune.measure.words import DEFINITIONS
 
 MACHINE = {
     "device": "NVIDIA H200",

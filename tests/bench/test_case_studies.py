@@ -19,9 +19,9 @@ from benchmarks.case_list import CASES
 from dynotune.bench.asking.schedule import Rules
 from dynotune.bench.command import Options, changes_of
 from dynotune.bench.keeping.so_far import CUT_OFF
-from dynotune.bench.result import Result
 from dynotune.cli import app
 from dynotune.config.load import load_config
+from dynotune.results.result import Result
 from tests.bench.made import ab, ladder
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import pytest
 
 from dynotune.bench import statistics
 from dynotune.bench.asking.schedule import STEPS_A_BLOCK, Rules
-from dynotune.bench.result import Verdict
+from dynotune.results.result import Verdict
 from tests.bench.hosts import EVERY, NOISY, QUIET, SLOW_STEPS, benches, for_significance, made_up, naive
 
 EFFECT = 0.03

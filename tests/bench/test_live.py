@@ -11,13 +11,13 @@ from rich.console import Console
 from dynotune.bench.asking.arms import Arm
 from dynotune.bench.command import Options, bench
 from dynotune.bench.keep import keep
-from dynotune.bench.result import Result, Tier, Verdict
 from dynotune.bench.running.cast import Cast, thread_settings
 from dynotune.bench.showing.markdown import markdown
 from dynotune.bench.showing.terminal import screen
 from dynotune.bench.workers.hand import ArmFailedError, Hand
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
+from dynotune.results.result import Result, Tier, Verdict
 from tests.bench.plant import LATE, OUT_OF_MEMORY, plant
 from tests.tiny import chats, tiny_model, tiny_tokenizer
 

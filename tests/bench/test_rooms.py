@@ -10,7 +10,7 @@ import dynotune.bench
 FOLDER = Path(dynotune.bench.__file__).parent
 
 ORDER = (
-    "result", "statistics", "asking", "workers", "parity", "running", "judging", "keeping", "showing", "command", "foreign",
+    "statistics", "asking", "workers", "parity", "running", "judging", "keeping", "showing", "command", "foreign",
     "keep",
 )  # fmt: skip
 """Each imports only from those before it."""

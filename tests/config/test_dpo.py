@@ -14,7 +14,7 @@ from dynotune import ConfigError, DPOConfig, load_config
 from dynotune.config.checking import preference as tables
 from dynotune.config.keys.preference import PREFERENCE_LOSSES
 from dynotune.config.keys.topics import topics
-from dynotune.config.writing.schema import json_schema
+from dynotune.handbook.schema import json_schema
 from dynotune.objectives.preference.losses import LOSSES
 from dynotune.objectives.preference.objective import PreferenceObjective
 from dynotune.objectives.preference.pairs import Answers, Need, Pairs

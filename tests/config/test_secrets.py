@@ -9,10 +9,9 @@ import yaml
 
 from dynotune.config.load import load_config
 from dynotune.config.reading.flags import Words
-from dynotune.config.secrets import masked, names_a_secret
+from dynotune.config.secrets import masked, names_a_secret, without_secrets
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
-from dynotune.report.settings import without_secrets
 
 SECRETS: list[dict[str, Any]] = [
     {"env": {"MY_PAT": "S3CRET", "GH": "S3CRET", "DATABASE_URL": "postgres://u:S3CRET@h/db"}},

@@ -11,8 +11,8 @@ from dynotune.config.fates.fate import Kind
 from dynotune.config.fates.table import SFT_FATES
 from dynotune.config.load import load_config
 from dynotune.config.sft import SFTConfig
-from dynotune.config.writing.schema import json_schema
 from dynotune.errors import ConfigError
+from dynotune.handbook.schema import json_schema
 from dynotune.speedups.contract import Context, Installation, No, Setting, Speedup
 from dynotune.speedups.expectation import Expectation
 from dynotune.speedups.registry import register, speedups, unregister

@@ -16,13 +16,13 @@ from dynotune.data.account.ledger import Ledger
 from dynotune.data.examples import Example, Examples
 from dynotune.data.ingest import Loaded
 from dynotune.data.load import load_train_and_eval
-from dynotune.data.prepare import PrepareOptions, prepare_data
 from dynotune.data.rows import Place
 from dynotune.data.sources.arrange import hold_out
 from dynotune.data.store.layout import DamagedError, Manifest
 from dynotune.data.tokens.encode import Encoder
 from dynotune.data.workers.pool import setup_of
 from dynotune.errors import ConfigError, DataError
+from dynotune.prepare.command import PrepareOptions, prepare_data
 from tests.data.made_tokenizer import made_tokenizer
 from tests.data.pairs import pair_of
 

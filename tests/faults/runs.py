@@ -15,7 +15,7 @@ from typing import IO, Any
 from safetensors.torch import load_file
 
 from dynotune.train.checkpoints.contents import damage_of
-from dynotune.train.run_manifest import damage_of_run
+from dynotune.train.folder.run_manifest import damage_of_run
 from tests.faults.server import PHASES
 from tests.tiny import chats, tiny_model, tiny_tokenizer
 

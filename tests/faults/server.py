@@ -19,10 +19,10 @@ PHASES = ("start", "prepare", "load", "train", "evaluate", "save", "finish")
 """What a run is at, as the first byte of the job's `phase` file."""
 
 POINTS = {
-    "prepare": ("dynotune.train.opened", "read_material"),
+    "prepare": ("dynotune.train.start.opened", "read_material"),
     "evaluate": ("dynotune.train.evaluate", "Evaluator.__call__"),
     "finish": ("dynotune.train.flow", "finish"),
-    "load": ("dynotune.train.opened", "prepare_model"),
+    "load": ("dynotune.train.start.opened", "prepare_model"),
     "train": ("dynotune.train.flow", "train"),
     "save": ("dynotune.train.checkpoints.checkpoints", "Checkpoints._write"),
 }
@@ -34,8 +34,9 @@ def main() -> None:
 
     from dynotune import SFTConfig, train_sft
     from dynotune.errors import DynotuneError, Interrupted
-    from dynotune.train import finish, saving
+    from dynotune.train import saving
     from dynotune.train.checkpoints import unwritten
+    from dynotune.train.folder import finish
 
     finish.PATIENCE = saving.LITTLE_PATIENCE = unwritten.PAUSE = 0.02
     unwritten.FIRST_PAUSE = 0.01  # a save that failed is tried again at the next step

@@ -366,7 +366,7 @@ class Checkpoints(Target):
     }  # fmt: skip
 
     def __init__(self, made: Path) -> None:
-        from dynotune.train import assemble
+        from dynotune.train.start import assemble
         from dynotune.train.state import Trainee
 
         kept: list[Trainee] = []

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from dynotune import ConfigError, SFTConfig
+from dynotune.estimate.memory import Target, step_memory
 from dynotune.measure.memory import (
     activations,
     gradients,
@@ -22,7 +23,6 @@ from dynotune.measure.memory import (
 )
 from dynotune.model.precision import Precision
 from dynotune.model.skeleton import run_decoder, skeleton
-from dynotune.plan.memory import Target, step_memory
 
 SHAPE = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 160,

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from dynotune.errors import ModelError
-from dynotune.model.merge import merge_adapter
-from tests.model.test_merge import save_adapter, save_base
+from dynotune.merge.merge import merge_adapter
+from tests.merge.test_merge import save_adapter, save_base
 from tests.tiny import tiny_model
 
 

@@ -14,7 +14,7 @@ from dynotune.model.forward import logits_of_document
 from dynotune.model.precision import Precision, choose_precision, state_precision
 from dynotune.model.prepare import Prepared, prepare_model
 from dynotune.model.tokenizer import apply_settings
-from dynotune.train.device import autocast_of
+from dynotune.train.start.device import autocast_of
 from tests.tiny import SHAPE, tiny_model, tiny_tokenizer
 
 CPU = torch.device("cpu")

@@ -13,7 +13,7 @@ from dynotune.measure import clock
 from dynotune.measure.signs import record as limits
 from dynotune.measure.signs import steps as signs
 from dynotune.train import meter
-from dynotune.train.notices import Notices
+from dynotune.train.telling.notices import Notices
 from tests.parallel import work
 from tests.told_time import told_time
 

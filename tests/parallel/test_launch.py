@@ -17,7 +17,7 @@ from dynotune.parallel.join import place
 from dynotune.parallel.launch import _way_on, launch, must_be_launched
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.plan import Plan
-from dynotune.train.rehearse import largest
+from dynotune.train.start.rehearse import largest
 from tests.plan.test_plan import plan_of
 from tests.tiny import chats, tiny_model, tiny_tokenizer
 

@@ -8,7 +8,7 @@ import pytest
 
 from dynotune.measure.signs.record import Sign
 from dynotune.parallel.ranks import Ranks
-from dynotune.train.notices import Heard, Notices, by_name
+from dynotune.train.telling.notices import Heard, Notices, by_name
 from tests.parallel import seen
 from tests.parallel.processes import on_ranks
 

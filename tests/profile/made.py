@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dynotune.measure.trace_attribution import attribute
-from dynotune.measure.trace_events import read
-from dynotune.profile.record import Ceilings, Environment, ModelFacts, Record, TimedStep, Traced, WeightGroup
+from dynotune.measure.traces.attribution import attribute
+from dynotune.measure.traces.events import read
+from dynotune.profile.records.record import Ceilings, Environment, ModelFacts, Record, TimedStep, Traced, WeightGroup
 from tests.measure.kineto import MAIN, Raw, mark
 
 US = 1000

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from dynotune.config.sft import SFTConfig
 from dynotune.execution.feed import Feed
-from dynotune.profile.own import Asked, observe
-from dynotune.profile.record_file import write_record
+from dynotune.profile.observing.own import Asked, observe
+from dynotune.profile.records.record_file import write_record
 from tests.parallel import work
 
 SLOW = 0.2

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from dynotune.measure.kernel_classes import Work
-from dynotune.measure.timeline import DATA_MARK
-from dynotune.profile.analyse import analyse
-from dynotune.profile.findings import Finding, Findings
-from dynotune.profile.record import EVALUATE, Environment, TimedStep
+from dynotune.measure.timelines.rows import DATA_MARK
+from dynotune.profile.analysis.analyse import analyse
+from dynotune.profile.analysis.findings import Finding, Findings
+from dynotune.profile.records.record import EVALUATE, Environment, TimedStep
 from tests.profile.made import FP32, GEMM, Step, busy, model, record, timed
 
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from dynotune.measure.trace import Tracer
-from dynotune.profile.analyse import analyse
-from dynotune.profile.facts import model_facts, optimizer_name, places_of
-from dynotune.profile.findings import Findings
-from dynotune.profile.record import Environment, ModelFacts, Record, TimedStep, Traced, of_plain
+from dynotune.measure.traces.step import Tracer
+from dynotune.profile.analysis.analyse import analyse
+from dynotune.profile.analysis.findings import Findings
+from dynotune.profile.records.facts import model_facts, optimizer_name, places_of
+from dynotune.profile.records.record import Environment, ModelFacts, Record, TimedStep, Traced, of_plain
 from tests.tiny import tiny_model
 
 

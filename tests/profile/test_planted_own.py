@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 from transformers import TrainerCallback
 
-from dynotune.profile.analyse import analyse
-from dynotune.profile.own import Asked, observe
-from dynotune.train.given import Given
-from tests.profile.test_own import config, folder
+from dynotune.profile.analysis.analyse import analyse
+from dynotune.profile.observing.own import Asked, observe
+from dynotune.train.start.given import Given
+from tests.profile.observing.test_own import config, folder
 
 __all__ = ["folder"]
 
@@ -46,12 +46,12 @@ def test_a_value_that_a_callback_reads_in_each_step(names: Names, monkeypatch: p
 
     assert "host-reads" not in names()
     given = lambda callbacks: Given(callbacks=[*callbacks, Reads()])  # noqa: E731
-    monkeypatch.setattr("dynotune.profile.own.Given", given)
+    monkeypatch.setattr("dynotune.profile.observing.own.Given", given)
     assert "host-reads" in names()
 
 
 def test_a_gpu_that_is_there_and_not_used(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dynotune.profile import own
+    from dynotune.profile.observing import own
 
     inner = own.environment_of
     assert "weights-elsewhere" not in names()

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from dynotune.model.compiled.expected_gain import FIGURES
-from dynotune.profile.analyse import analyse
-from dynotune.profile.findings import Findings
-from dynotune.profile.markdown import markdown
-from dynotune.profile.page import page
-from dynotune.profile.record import Environment, Record
-from dynotune.profile.record_file import read_record
+from dynotune.profile.analysis.analyse import analyse
+from dynotune.profile.analysis.findings import Findings
+from dynotune.profile.records.record import Environment, Record
+from dynotune.profile.records.record_file import read_record
+from dynotune.profile.showing.markdown import markdown
+from dynotune.profile.showing.page import page
 
 HERE = Path(__file__)
 STEP = HERE.parent / "data" / "h200_step.json.gz"

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from dynotune.measure.calibration import Ceilings, tf32_of, under
+from dynotune.measure.calibration import Ceilings
+from dynotune.model.product_settings import tf32_of, under
 from dynotune.profile import command
-from dynotune.profile.analyse import analyse
-from dynotune.profile.record import Environment
-from dynotune.profile.shown import shown
+from dynotune.profile.analysis.analyse import analyse
+from dynotune.profile.records.record import Environment
+from dynotune.profile.showing.shown import shown
 from tests.profile.made import GEMM, PRODUCT, Step, record
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")

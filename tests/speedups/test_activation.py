@@ -8,7 +8,7 @@ import torch
 
 from dynotune import ConfigError, SFTConfig
 from dynotune.measure.evidence import Evidence, Phase, Seen, Source
-from dynotune.measure.trace import Tracer
+from dynotune.measure.traces.step import Tracer
 from dynotune.model.activations.layers import are_checkpointed
 from dynotune.model.attention import hidden_states, packed_attention
 from dynotune.model.precision import Precision

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dynotune.measure.evidence import Evidence, Phase
-from dynotune.measure.trace import Tracer
+from dynotune.measure.traces.step import Tracer
 from dynotune.speedups.absences import math_attention
 from dynotune.speedups.expectation import Absent, Expectation, Expected, Observation, Verdict
 from dynotune.speedups.judge import judge

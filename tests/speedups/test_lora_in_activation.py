@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dynotune import SFTConfig
-from dynotune.measure.trace import Tracer
+from dynotune.measure.traces.step import Tracer
 from dynotune.model import lora
 from dynotune.model.elementwise import install
 from dynotune.model.elementwise.gate_lora import candidates, reference

@@ -17,9 +17,9 @@ from rich.console import Console
 from dynotune import SFTConfig, train_sft
 from dynotune.cli import run as run_command
 from dynotune.config.load import load_config
-from dynotune.config.writing.docs import pages
-from dynotune.config.writing.schema import json_schema
 from dynotune.errors import ConfigError
+from dynotune.handbook.docs import pages
+from dynotune.handbook.schema import json_schema
 from dynotune.speedups.record import Record
 from dynotune.speedups.registry import speedups, unregister
 from dynotune.speedups.table import State

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dynotune.measure.evidence import Evidence
-from dynotune.measure.trace import Tracer
+from dynotune.measure.traces.step import Tracer
 from dynotune.model.attention import hidden_states, packed_attention
 from dynotune.model.head import find_head
 from tests.model.head.plain import batch_of, labelled, objective

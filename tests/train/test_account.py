@@ -28,13 +28,13 @@ from dynotune.report.speed import speed_sentence
 from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.checkpoints.contents import read_state
 from dynotune.train.faults.limits import Limits
-from dynotune.train.journal import Journal
-from dynotune.train.lines import Lines
+from dynotune.train.folder.lines import Lines
 from dynotune.train.meter import Meter
-from dynotune.train.own_cost import OwnCost
-from dynotune.train.progress import ProgressDisplay
 from dynotune.train.state import Progress, Trainee
-from dynotune.train.watch import Watch
+from dynotune.train.telling.journal import Journal
+from dynotune.train.telling.own_cost import OwnCost
+from dynotune.train.telling.progress import ProgressDisplay
+from dynotune.train.telling.watch import Watch
 from tests.audit.speed import slower
 from tests.tiny import chats
 

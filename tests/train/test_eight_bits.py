@@ -159,7 +159,7 @@ def test_without_the_package_it_is_refused_before_anything_is_read(
 ) -> None:
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda n, *a: None if n == "bitsandbytes" else real(n, *a))
-    monkeypatch.setattr("dynotune.train.opened.read_material", lambda *_, **__: pytest.fail("the data was read"))
+    monkeypatch.setattr("dynotune.train.start.opened.read_material", lambda *_, **__: pytest.fail("the data was read"))
     with pytest.raises(ConfigError, match="pip install bitsandbytes"):
         run_tiny(optim="adamw_8bit")
     with pytest.raises(ConfigError, match="pip install bitsandbytes"):

@@ -16,9 +16,9 @@ from dynotune.measure import clock
 from dynotune.measure.totals import Totals
 from dynotune.measure.words import DEFINITIONS
 from dynotune.report.speed import speed_sentence
-from dynotune.train import journal as journal_module
 from dynotune.train import meter
 from dynotune.train.state import Progress
+from dynotune.train.telling import journal as journal_module
 from tests.tiny import chats, tiny_model
 from tests.told_time import told_time
 from tests.train.checkpoints.sealing import reseal

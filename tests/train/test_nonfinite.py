@@ -10,9 +10,9 @@ import torch
 from dynotune.errors import TrainingError
 from dynotune.plan.plan import Step
 from dynotune.train.faults.limits import Limits
-from dynotune.train.journal import Journal
 from dynotune.train.meter import StepRecord, WindowRecord
 from dynotune.train.state import Progress
+from dynotune.train.telling.journal import Journal
 from tests.tiny import tiny_model
 
 PATHS = pytest.mark.parametrize("execution", ["on", "off"])

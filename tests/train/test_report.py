@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dynotune.bench.keeping.history import History
 from dynotune.errors import DataError
+from dynotune.results.history import History
 from dynotune.speedups.machine import machine_of
-from dynotune.train import finish
+from dynotune.train.folder import finish
 from tests.bench import made
 from tests.report.html_pages import Page, require_alone, require_readable
 

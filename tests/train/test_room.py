@@ -8,17 +8,17 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from dynotune import SFTConfig
+from dynotune.estimate.memory import StepMemory
 from dynotune.execution.packed import PackedPath
 from dynotune.model.precision import Precision
 from dynotune.objectives.sft import SFTObjective
-from dynotune.plan.memory import StepMemory
 from dynotune.speedups.choose import decide
 from dynotune.speedups.contract import Context
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.registry import speedups
 from dynotune.speedups.site import Site
-from dynotune.train.device import autocast_of
-from dynotune.train.execution import look_at_memory
+from dynotune.train.start.device import autocast_of
+from dynotune.train.start.execution import look_at_memory
 from tests.tiny import tiny_model
 
 PRECISION = Precision(torch.float32, False)

@@ -12,7 +12,7 @@ import pytest
 from filelock import FileLock
 
 from dynotune.errors import ConfigError
-from dynotune.train.run_folder import RunFolder
+from dynotune.train.folder.run_folder import RunFolder
 
 
 def opened(path: Path) -> RunFolder:
@@ -51,7 +51,7 @@ def test_a_file_system_without_locks(
 @pytest.mark.parametrize("locks", [True, False])
 def test_whoever_was_killed_holds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locks: bool) -> None:
     code = (
-        "import os, sys, errno; from filelock import FileLock; from dynotune.train.run_folder import RunFolder\n"
+        "import os, sys, errno; from filelock import FileLock; from dynotune.train.folder.run_folder import RunFolder\n"
         "def none(*a, **k): raise OSError(errno.ENOLCK, 'No locks available')\n"
         f"if not {locks}: FileLock.acquire = none\n"
         "held = RunFolder.open(sys.argv[1], False, None); print('held', flush=True); sys.stdin.read()\n"

@@ -17,8 +17,8 @@ from dynotune.audit.show.sarif import sarif_text
 from dynotune.audit.show.terminal import show
 from dynotune.audit.show.words import text
 from dynotune.audit.show.written import require_ours
-from dynotune.data.printable import printable
 from dynotune.errors import ConfigError, DynotuneError
+from dynotune.printable import printable
 from dynotune.say import sayer
 
 
@@ -35,7 +35,7 @@ def _sarif(result: Result) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    from dynotune.report.command import write_page
+    from dynotune.show.page import write_page
 
     write_page(path, text)
 

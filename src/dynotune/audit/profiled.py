@@ -9,9 +9,9 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.place import Place
 
 if TYPE_CHECKING:  # they load PyTorch, and rules are listed without it
-    from dynotune.profile.findings import Finding as Found
-    from dynotune.profile.findings import Findings
-    from dynotune.profile.record import Record
+    from dynotune.profile.analysis.findings import Finding as Found
+    from dynotune.profile.analysis.findings import Findings
+    from dynotune.profile.records.record import Record
 
 RISKS = {
     "exact": Risk.SAFE,
@@ -44,7 +44,7 @@ class _Same:
 
 @functools.lru_cache(maxsize=1)
 def _analysed(same: _Same) -> "Findings":
-    from dynotune.profile.analyse import analyse
+    from dynotune.profile.analysis.analyse import analyse
 
     return analyse(same.record)
 

@@ -20,11 +20,11 @@ from dynotune.audit.judging.suppression import Suppression, suppressions
 from dynotune.audit.place import Place
 from dynotune.audit.registry import WITHDRAWN, heirs, rules
 from dynotune.audit.secret_values import Secrets
-from dynotune.data.printable import printable
 from dynotune.errors import ConfigError, DataError
+from dynotune.printable import printable
 
 if TYPE_CHECKING:
-    from dynotune.profile.record import Record
+    from dynotune.profile.records.record import Record
 
 CLEAN, FINDINGS, NOT_CHECKED = 0, 1, 2
 """Exit codes: nothing at or above the level; something; no rule could be checked, or not a file that was named."""

@@ -21,7 +21,6 @@ from dynotune.bench.asking.schedule import SECONDS_A_BLOCK, STEPS_A_BLOCK, Rules
 from dynotune.bench.judging.conclude import conclude
 from dynotune.bench.judging.expect import parse
 from dynotune.bench.keeping.so_far import SoFar
-from dynotune.bench.result import Parity, Result, Tier
 from dynotune.bench.running.cast import on_gpu, thread_settings, tier_for
 from dynotune.bench.running.measure import Measured, measure
 from dynotune.bench.workers.hand import Hand
@@ -30,6 +29,7 @@ from dynotune.config.reading.flags import Words, from_words
 from dynotune.config.whole import WholeConfig
 from dynotune.environment import PACKAGES, installed
 from dynotune.errors import ConfigError
+from dynotune.results.result import Parity, Result, Tier
 from dynotune.say import sayer
 from dynotune.speedups.registry import speedups
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from dynotune.bench.keeping.history import History, write_result
-from dynotune.bench.result import Result
 from dynotune.bench.showing.markdown import markdown
-from dynotune.report.bench_page import bench_page
+from dynotune.bench.showing.page import bench_page
+from dynotune.results.history import History, write_result
+from dynotune.results.result import Result
 
 
 def keep(result: Result, folder: Path) -> tuple[Result, list[str]]:

@@ -23,7 +23,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dynotune.bench.result import Interval
+from dynotune.results.result import Interval
 
 LEVEL = 0.95
 

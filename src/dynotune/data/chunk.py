@@ -25,11 +25,11 @@ from dynotune.data.examples import Example
 from dynotune.data.formats.messages import fill_null_content
 from dynotune.data.formats.recognise import Setting, normalise
 from dynotune.data.places import Places
-from dynotune.data.printable import printable, row_beginning
 from dynotune.data.rows import BadRow, Found, Place, Row
 from dynotune.data.sources.columns import parsed
 from dynotune.data.tokens.pairs import sides_of
 from dynotune.errors import DataError
+from dynotune.printable import printable, row_beginning
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

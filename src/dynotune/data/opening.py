@@ -9,13 +9,13 @@ from typing import Any
 
 from dynotune.config.whole import WholeConfig
 from dynotune.data.account.ledger import Ledger
-from dynotune.data.printable import printable
 from dynotune.data.rows import Found
 from dynotune.data.sources.contents import Contents
 from dynotune.data.sources.locate import Location, Source, open_object, open_splits
 from dynotune.data.sources.mixture import Part, mixture_rows, open_mixture
 from dynotune.data.sources.splits import choose_split, slice_rows
 from dynotune.errors import ConfigError, DataError
+from dynotune.printable import printable
 
 UNNAMED = "eval"
 """Name of an evaluation set that was given without one."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dynotune.data.printable import printable
+from dynotune.printable import printable
 
 Message = dict[str, Any]
 

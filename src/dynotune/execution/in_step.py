@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.profiler import record_function
 
 from dynotune.measure.evidence import Phase
-from dynotune.measure.trace_attribution import phase_mark
+from dynotune.measure.traces.attribution import phase_mark
 from dynotune.model.head.sequences import SequenceScores
 
 if TYPE_CHECKING:

@@ -6,10 +6,8 @@ what a data sheet says.
 """
 
 import json
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynotune.cache_folder import cache_folder
+from dynotune.model.product_settings import tf32_of
 
 if TYPE_CHECKING:
     import torch
@@ -74,39 +73,6 @@ def ceilings_of(device: "torch.device", key: str, *, anew: bool = False) -> Ceil
     except OSError:
         return found
     return found
-
-
-def tf32_of(device: "torch.device") -> bool | None:
-    """Whether float32 products may be TF32 in this process, as far as PyTorch was asked. None on the CPU."""
-    import torch
-
-    if device.type != "cuda":
-        return None
-    try:
-        return bool(torch.backends.cuda.matmul.allow_tf32)
-    except RuntimeError:  # somebody set it by the newer name, which the older one refuses to read
-        return str(getattr(torch.backends.cuda.matmul, "fp32_precision", "")) == "tf32"
-
-
-@contextmanager
-def under(device: "torch.device", threads: int | None, tf32: bool | None) -> Iterator[None]:
-    """As another process had it set: a floor by settings under which nothing ran is none. None: as it is here.
-
-    threads: of the CPU; more than this machine has are left aside.
-    """
-    import torch
-
-    before, tf32_before = torch.get_num_threads(), tf32_of(device)
-    if device.type != "cuda" and threads is not None and 0 < threads <= (os.cpu_count() or 1):
-        torch.set_num_threads(threads)
-    if tf32_before is not None and tf32 is not None:
-        torch.backends.cuda.matmul.allow_tf32 = tf32
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-        if tf32_before is not None and tf32 is not None:
-            torch.backends.cuda.matmul.allow_tf32 = tf32_before
 
 
 def measured(device: "torch.device") -> Ceilings:

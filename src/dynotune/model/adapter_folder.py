@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynotune.data.printable import printable
 from dynotune.errors import ModelError
 from dynotune.model.failures import loading_failures, words_of
 from dynotune.model.weight_files import adapter_weights, stands_here
+from dynotune.printable import printable
 
 if TYPE_CHECKING:
     from peft import PeftModel

@@ -4,7 +4,7 @@ import logging
 from types import TracebackType
 from typing import Any
 
-from dynotune.data.printable import printable
+from dynotune.printable import printable
 
 _LENGTH = 600
 """Characters of a library's message that are shown: some list every weight."""

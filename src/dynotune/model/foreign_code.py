@@ -8,9 +8,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dynotune.data.printable import printable
 from dynotune.errors import ModelError
 from dynotune.model.weight_files import fetched
+from dynotune.printable import printable
 
 _KEYS = ("attn_implementation", "experts_implementation")
 

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dynotune.config.keys.model import ModelConfig
-from dynotune.data.printable import printable
 from dynotune.errors import ConfigError, DynotuneError, ModelError
 from dynotune.model.failures import LoadReport, cannot_load, loading_failures, words_of
 from dynotune.model.foreign_code import refuse_kernels
 from dynotune.model.precision import Precision
 from dynotune.model.weight_files import is_adapter, require_safetensors, stands_here
+from dynotune.printable import printable
 
 if TYPE_CHECKING:
     import torch

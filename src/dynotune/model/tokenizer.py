@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from dynotune.config.keys.data import DataConfig
 from dynotune.config.keys.model import ModelConfig
-from dynotune.data.printable import printable
 from dynotune.data.tokens.from_rust import named_failures
 from dynotune.errors import ModelError, TemplateError
 from dynotune.model.failures import loading_failures, words_of
 from dynotune.model.weight_files import fetched, stands_here
+from dynotune.printable import printable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dynotune.data.printable import printable
 from dynotune.errors import ModelError
+from dynotune.printable import printable
 
 INDEX = "model.safetensors.index.json"
 ADAPTER = "adapter_model.safetensors"

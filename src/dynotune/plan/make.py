@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from dynotune.config.keys.data import DataConfig
 from dynotune.data.account.ledger import Ledger
 from dynotune.data.examples import IGNORE, Examples
-from dynotune.data.printable import beginning
 from dynotune.data.rows import BadRow
 from dynotune.errors import DataError
 from dynotune.plan.shuffle import shuffled
 from dynotune.plan.truncation import Spans, equal_sides, truncate
+from dynotune.printable import beginning
 
 NO_LABELS_LEFT = "no-labels-after-truncation"
 

@@ -13,14 +13,15 @@ from rich.console import Console
 
 from dynotune.config.whole import WholeConfig
 from dynotune.errors import ConfigError, TrainingError
-from dynotune.measure.calibration import ceilings_of, under
+from dynotune.measure.calibration import ceilings_of
+from dynotune.model.product_settings import under
 from dynotune.parallel.launch import must_be_launched, refuse_missing_gpus, run_processes
-from dynotune.profile.analyse import analyse
-from dynotune.profile.findings import Findings
-from dynotune.profile.keep import keep
-from dynotune.profile.own import Asked, observe
-from dynotune.profile.record import Record
-from dynotune.profile.record_file import read_record
+from dynotune.profile.analysis.analyse import analyse
+from dynotune.profile.analysis.findings import Findings
+from dynotune.profile.observing.own import Asked, observe
+from dynotune.profile.records.record import Record
+from dynotune.profile.records.record_file import read_record
+from dynotune.profile.showing.keep import keep
 from dynotune.say import sayer
 
 SNAPSHOT = "memory.pickle"
@@ -73,7 +74,7 @@ def profile_config(
             "anew": options.anew,
             "warm_up": asked.warm_up,
         }
-        command = ["-m", "dynotune.profile.process", str(written), method, json.dumps(told), str(record)]
+        command = ["-m", "dynotune.profile.observing.process", str(written), method, json.dumps(told), str(record)]
         code = run_processes(command, count, Path(folder), sayer(console))
         if code or not record.is_file():
             raise TrainingError(f"the run that was profiled ended with exit code {code}; what it printed says why.")

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from dynotune.cache_folder import cache_folder
 from dynotune.data.pairs import Pairs
-from dynotune.data.printable import printable
 from dynotune.parallel.ranks import Ranks
+from dynotune.printable import printable
 from dynotune.reference.check import Score, agreement, changes, spread
 from dynotune.reference.key import Key
 from dynotune.reference.nearest import why_new

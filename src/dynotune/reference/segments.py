@@ -19,8 +19,8 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from dynotune.data.printable import printable
 from dynotune.manifest import DamagedError
+from dynotune.printable import printable
 from dynotune.reference.key import Key
 from dynotune.reference.pairs import WIDTH
 

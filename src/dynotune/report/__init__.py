@@ -1,1 +1,1 @@
-"""Loss curves, the model card, and runs and benches as pages."""
+"""What is told of a run: its loss curves, its page, the model card."""

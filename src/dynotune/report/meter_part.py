@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dynotune.bench.showing.grids import Grid, Line, Tone
-from dynotune.data.printable import printable
 from dynotune.measure.wall import PRODUCTIVE, Kind
+from dynotune.printable import printable
 from dynotune.report.curves import Curve, finite
-from dynotune.report.page import Fold, Heading, Lines, Part, Picture, Table
-from dynotune.report.pictures import Bar, bars
 from dynotune.report.svg import svg_curves
+from dynotune.show.grids import Grid, Line, Tone
+from dynotune.show.page import Fold, Heading, Lines, Part, Picture, Table
+from dynotune.show.pictures import Bar, bars
 
 POINTS = 2000
 """Of a curve that are drawn: of more, so many that are evenly apart, the last one among them."""

@@ -16,17 +16,17 @@ import yaml
 
 from dynotune._version import __version__
 from dynotune.config.reading.files import read_file
-from dynotune.config.secrets import masked
-from dynotune.data.printable import printable
+from dynotune.config.secrets import masked, without_secrets
+from dynotune.printable import printable
 from dynotune.report.curves import read_curves
-from dynotune.report.settings import without_local_paths, without_secrets
+from dynotune.report.settings import without_local_paths
 from dynotune.report.speed import SHARES, percent
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCard
     from pydantic.fields import FieldInfo
 
-    from dynotune.model.merge_proof import MergeReport
+    from dynotune.merge.proof import MergeReport
 
 DATA_SUFFIXES = {".jsonl", ".json", ".gz", ".zst", ".parquet", ".csv", ".arrow", ".txt"}
 LOCATIONS = {"model_name_or_path", "tokenizer_name_or_path", "dataset_name", "datasets", "eval_dataset_name"}

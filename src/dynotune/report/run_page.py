@@ -8,17 +8,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dynotune.bench.showing.grids import Grid, Line, Tone
 from dynotune.config.reading.files import read_file
-from dynotune.data.printable import printable
+from dynotune.config.secrets import without_secrets
 from dynotune.errors import ConfigError, DataError
+from dynotune.printable import printable
 from dynotune.report.curves import finite, read_curves
 from dynotune.report.meter_part import peaks, pictures, rows_of, thinned, wall_time, warnings
 from dynotune.report.model_card import public_name
-from dynotune.report.page import Banner, Code, Fold, Heading, Lead, Lines, Part, Picture, Section, Table, render
-from dynotune.report.settings import without_local_paths, without_secrets
+from dynotune.report.settings import without_local_paths
 from dynotune.report.speed import SHARES, percent, speed_sentence
 from dynotune.report.svg import svg_loss_curve
+from dynotune.show.grids import Grid, Line, Tone
+from dynotune.show.page import Banner, Code, Fold, Heading, Lead, Lines, Part, Picture, Section, Table, render
 from dynotune.speedups.record import Record
 from dynotune.speedups.table import State
 

@@ -4,10 +4,6 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from dynotune.config.secrets import without_secrets
-
-__all__ = ["without_local_paths", "without_secrets"]
-
 
 def without_local_paths(value: Any) -> Any:
     """The value with every absolute path replaced by its last part, at any depth: where a disk was mounted concerns

@@ -3,8 +3,9 @@
 from html import escape
 from pathlib import Path
 
-from dynotune.report.colours import DARK, LIGHT
-from dynotune.report.curves import Axes, Curve, axes_for, tick_label
+from dynotune.report.curves import Axes, Curve, axes_for
+from dynotune.show.colours import DARK, LIGHT
+from dynotune.show.ticks import tick_label
 
 WIDTH, HEIGHT = 720, 400
 LEFT, RIGHT, TOP, BOTTOM = 64, 20, 44, 52

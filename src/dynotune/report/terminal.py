@@ -7,7 +7,8 @@ major version, and this is all that is needed of it.
 
 from rich.text import Text
 
-from dynotune.report.curves import Axes, Curve, axes_for, tick_label
+from dynotune.report.curves import Axes, Curve, axes_for
+from dynotune.show.ticks import tick_label
 
 MARKS = "●◆▲■★"
 STYLES = ("yellow", "magenta", "green", "red", "blue")

@@ -23,7 +23,7 @@ class ActivationPolicy(Speedup):
     """One way of holding less between forward and backward.
 
     None of them is installed because it is applicable: `auto` takes the fastest that fits, which is measured before the
-    first step (`dynotune.train.dry_run`). Then it is put in by name.
+    first step (`dynotune.train.start.dry_run`). Then it is put in by name.
     """
 
     policy: ClassVar[str]

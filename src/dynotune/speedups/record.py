@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from dynotune.data.printable import printable
 from dynotune.errors import ConfigError
 from dynotune.measure.evidence import Evidence, Source
+from dynotune.printable import printable
 from dynotune.speedups.choose import Decision
 from dynotune.speedups.expectation import Absent, Expectation, Expected, Holds, Observation
 from dynotune.speedups.machine import Machine

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from filelock import FileLock, Timeout
 
 from dynotune.cache_folder import cache_folder
-from dynotune.data.printable import printable
+from dynotune.printable import printable
 from dynotune.speedups.contract import Context, No, Speedup
 from dynotune.speedups.machine import Machine, installed_as, machine_of
 

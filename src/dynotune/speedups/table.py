@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
-from dynotune.data.printable import printable
-from dynotune.measure.gains import NO_EFFECT, gain_in_words
+from dynotune.printable import printable
+from dynotune.show.gains import NO_EFFECT, gain_in_words
 from dynotune.speedups.choose import Decision
 from dynotune.speedups.contract import Kind
 from dynotune.speedups.expectation import Observation, Verdict

@@ -11,10 +11,10 @@ from dynotune.execution.paths import PairPaths
 from dynotune.model.dropout import without_dropout
 from dynotune.objectives.preference.objective import PreferenceObjective
 from dynotune.train.flow import RunResult, fine_tune, prove
-from dynotune.train.given import Given
 from dynotune.train.outside.signals import listening
 from dynotune.train.preference.bring import bring_reference
-from dynotune.train.recipe import Start
+from dynotune.train.start.given import Given
+from dynotune.train.start.recipe import Start
 
 if TYPE_CHECKING:
     from peft import PeftConfig

@@ -13,7 +13,7 @@ import torch
 
 from dynotune.measure.clock import WindowClock
 from dynotune.measure.evidence import Evidence
-from dynotune.measure.trace import NOT_TRACING, StepMarks, TracedStep, Tracer
+from dynotune.measure.traces.step import NOT_TRACING, StepMarks, TracedStep, Tracer
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.plan import Step
 from dynotune.speedups.choose import Decision

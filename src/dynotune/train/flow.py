@@ -14,15 +14,15 @@ from dynotune.errors import Interrupted
 from dynotune.measure.wall import Kind, add, wall
 from dynotune.parallel.join import joined, place
 from dynotune.parallel.ranks import Ranks
-from dynotune.train.begin import begin
-from dynotune.train.device import set_up_process
-from dynotune.train.finish import Left, finish, leave
-from dynotune.train.given import Given
+from dynotune.train.folder.finish import Left, finish, leave
 from dynotune.train.loop import train
-from dynotune.train.opened import opened
-from dynotune.train.recipe import Recipe
-from dynotune.train.rehearse import in_words, rehearse
-from dynotune.train.stand import stand
+from dynotune.train.start.begin import begin
+from dynotune.train.start.device import set_up_process
+from dynotune.train.start.given import Given
+from dynotune.train.start.opened import opened
+from dynotune.train.start.recipe import Recipe
+from dynotune.train.start.rehearse import in_words, rehearse
+from dynotune.train.start.stand import stand
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -23,15 +23,15 @@ from dynotune.train.evaluate import Evaluator
 from dynotune.train.events import Events
 from dynotune.train.faults.memory import Memory
 from dynotune.train.faults.nonfinite import NonFinite
-from dynotune.train.journal import Journal
 from dynotune.train.meter import StepRecord
-from dynotune.train.notices import Heard, Notices
 from dynotune.train.optimizer import Update
 from dynotune.train.orders import Nobody, Orders, Outside
-from dynotune.train.progress import ProgressDisplay
 from dynotune.train.state import Trainee
-from dynotune.train.surroundings import Surroundings
-from dynotune.train.watch import Watch
+from dynotune.train.telling.journal import Journal
+from dynotune.train.telling.notices import Heard, Notices
+from dynotune.train.telling.progress import ProgressDisplay
+from dynotune.train.telling.surroundings import Surroundings
+from dynotune.train.telling.watch import Watch
 
 
 @dataclass(slots=True)

@@ -10,9 +10,9 @@ from dynotune.config.sft import SFTConfig
 from dynotune.execution.paths import DocumentPaths
 from dynotune.objectives.sft import SFTObjective
 from dynotune.train.flow import RunResult, fine_tune, prove
-from dynotune.train.given import Given
 from dynotune.train.outside.signals import listening
-from dynotune.train.recipe import Start
+from dynotune.train.start.given import Given
+from dynotune.train.start.recipe import Start
 
 if TYPE_CHECKING:
     from peft import PeftConfig

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from dynotune.bench.asking.arms import Arm, between, in_words, settings_of
 from dynotune.bench.asking.asked import ALL, attributed, attributed_on_a_ladder, changed, ladder, sweep, two
-from dynotune.bench.result import Tier
 from dynotune.bench.running.cast import tier_for
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
+from dynotune.results.result import Tier
 from dynotune.speedups.registry import speedups
 
 BASE = Arm("base", SFTConfig())

@@ -8,7 +8,7 @@ from typing import Any
 from dynotune.bench.asking.schedule import Rules
 from dynotune.bench.foreign.conclude import conclude
 from dynotune.bench.foreign.measure import Asked, Command, measure
-from dynotune.bench.result import Block, Result
+from dynotune.results.result import Block, Result
 
 TRAINER = Path(__file__).with_name("trainer.py")
 DEVICE = {"type": "cpu", "machine": {"device": "a CPU"}}

@@ -13,10 +13,10 @@ from dynotune.bench.foreign.conclude import conclude
 from dynotune.bench.foreign.counting import WARM_UP, counts_padding
 from dynotune.bench.foreign.measure import Command, Measured, Player, measure
 from dynotune.bench.foreign.protocol import Told
-from dynotune.bench.result import Result, Verdict
 from dynotune.bench.running.guard import Guard
 from dynotune.bench.workers.hand import ArmFailedError
 from dynotune.errors import DataError
+from dynotune.results.result import Result, Verdict
 from tests.bench.foreign.arms import DEVICE, arm, asked_of, block
 from tests.profile.made import record, timed
 

@@ -13,9 +13,9 @@ import pytest
 from dynotune.bench.foreign.command import commands_of, names_of
 from dynotune.bench.foreign.measure import Command
 from dynotune.bench.foreign.process import run
-from dynotune.bench.result import Verdict
 from dynotune.bench.workers.hand import ArmFailedError
 from dynotune.errors import ConfigError
+from dynotune.results.result import Verdict
 from tests.bench.foreign.arms import arm, benched
 
 

@@ -10,9 +10,9 @@ import pytest
 from dynotune.bench.foreign.measure import Command
 from dynotune.bench.foreign.process import run
 from dynotune.bench.foreign.revisions import checked_out, git, resolved
-from dynotune.bench.result import Result, Verdict
 from dynotune.cli import run as command_line
 from dynotune.errors import ConfigError
+from dynotune.results.result import Result, Verdict
 
 SAYS = "import sys, project, numpy; print(project.WHICH, project.__file__, sys.prefix)"
 

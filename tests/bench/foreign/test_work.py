@@ -6,8 +6,8 @@ import pytest
 
 from dynotune.bench.foreign.conclude import conclude
 from dynotune.bench.foreign.measure import Measured
-from dynotune.bench.result import Result, Verdict
 from dynotune.bench.showing.terminal import screen
+from dynotune.results.result import Result, Verdict
 from tests.bench.foreign.arms import DEVICE, arm, asked_of, block
 
 

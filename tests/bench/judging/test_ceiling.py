@@ -9,10 +9,10 @@ from dynotune.bench.asking.arms import Arm
 from dynotune.bench.asking.asked import Pairing
 from dynotune.bench.judging.ceiling import Ceiling, ceiling
 from dynotune.bench.judging.comparison import comparison
-from dynotune.bench.result import Block, Verdict
 from dynotune.bench.running.tally import Tally
 from dynotune.config.sft import SFTConfig
 from dynotune.measure.kernel_classes import Work
+from dynotune.results.result import Block, Verdict
 
 PAIRING = Pairing("b", "a", "b", "whole")
 

@@ -5,8 +5,8 @@ import pytest
 from dynotune.bench.asking.asked import Pairing
 from dynotune.bench.judging.comparison import comparison
 from dynotune.bench.judging.conclude import interactions
-from dynotune.bench.result import Block, Verdict
 from dynotune.bench.running.tally import Tally
+from dynotune.results.result import Block, Verdict
 
 PAIRING = Pairing("b", "a", "b", "whole")
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynotune.bench.judging.expect import QUANTITIES, Target, judge, parse
-from dynotune.bench.result import Expectation, Interval, Result
 from dynotune.errors import ConfigError
+from dynotune.results.result import Expectation, Interval, Result
 from tests.bench import made
 
 

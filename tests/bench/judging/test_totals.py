@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dynotune.bench.judging.totals import notes_of_totals
-from dynotune.bench.result import Arm, Comparison, Interval, Verdict
+from dynotune.results.result import Arm, Comparison, Interval, Verdict
 from tests.bench.made import blocks
 
 

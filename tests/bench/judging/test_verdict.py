@@ -18,8 +18,8 @@ from dynotune.bench.judging.verdict import (
     largest_ratio,
     why_not_comparable,
 )
-from dynotune.bench.result import Check, Engaged, Memory, MemoryVerdict, Parity, Verdict
 from dynotune.bench.statistics import MOST_PAIRS, Estimate, estimate
+from dynotune.results.result import Check, Engaged, Memory, MemoryVerdict, Parity, Verdict
 
 
 def measured(ratio: float, half: float, spread: float = 0.01, pairs: int = 6) -> Estimate:

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynotune.bench.keeping.between import Outcome, changes, gate, limit
-from dynotune.bench.keeping.history import write_result
-from dynotune.bench.result import Noise, Result
 from dynotune.bench.showing.grids import arms
 from dynotune.cli import run
 from dynotune.errors import ConfigError, DataError
 from dynotune.measure.words import DEFINITIONS
+from dynotune.results.history import write_result
+from dynotune.results.result import Noise, Result
 from tests.bench import made
 
 QUIET = Noise(log_ratios=(0.0, 0.0), floor=0.001)
@@ -226,7 +226,7 @@ class TestCommands:
         assert "another machine or other versions: device NVIDIA H200 and NVIDIA A100, driver 580.95.05 and 1" in told
 
     def test_withdraw_and_list(self, capsys: pytest.CaptureFixture[str]) -> None:
-        from dynotune.bench.keeping.history import History
+        from dynotune.results.history import History
 
         kept, _ = History().keep(made.ab())
         assert run(["bench", "list"]) == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dynotune.bench.keeping.so_far import CUT_OFF, SoFar
-from dynotune.bench.result import Result
+from dynotune.results.result import Result
 from dynotune.train.outside.signals import StoppedError
 from tests.bench.made import ab
 

@@ -8,9 +8,9 @@ from typing import Any
 from dynotune.bench.asking.arms import Arm
 from dynotune.bench.parity.asking import in_this_process
 from dynotune.bench.parity.gate import check
-from dynotune.bench.result import Parity
 from dynotune.config.dpo import DPOConfig
 from dynotune.config.sft import SFTConfig
+from dynotune.results.result import Parity
 from tests.tiny import chats, sentences, tiny_model, tiny_tokenizer
 
 LORA: dict[str, Any] = {"use_peft": True, "lora_r": 4, "lora_target_modules": "all-linear"}

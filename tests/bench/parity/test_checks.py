@@ -17,7 +17,7 @@ from dynotune.bench.parity.held_out import compared
 from dynotune.bench.parity.precision import within_precision
 from dynotune.bench.parity.question import Answer
 from dynotune.bench.parity.step import KEPT, kept, of_parameters
-from dynotune.bench.result import Check
+from dynotune.results.result import Check
 
 KINDS = ("gradient", "update", "drawn")
 

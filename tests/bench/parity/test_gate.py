@@ -10,7 +10,7 @@ from dynotune.bench.parity.asking import Processes, in_this_process, share
 from dynotune.bench.parity.exact import exact
 from dynotune.bench.parity.gate import check, in_words, short
 from dynotune.bench.parity.question import Question
-from dynotune.bench.result import Check, Parity
+from dynotune.results.result import Check, Parity
 from tests.bench.parity.arms import LORA, checked, dpo, sft
 from tests.bench.parity.planted import BUGS, HARMLESS, NAME, planted
 

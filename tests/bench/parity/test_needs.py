@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from dynotune.bench.asking.arms import QUIET, SHOWN_ONLY
+from dynotune.bench.asking.arms import SHOWN_ONLY
 from dynotune.bench.parity.needs import OUTSIDE, PRECISION, kind_of, needs_of
 from dynotune.config.sft import SFTConfig
 from dynotune.train.checkpoints.decisions import DECISIONS
+from dynotune.train.quiet import QUIET
 from tests.bench.parity.planted import HARMLESS, NAME, planted
 
 

@@ -9,12 +9,12 @@ from dynotune.bench.asking.arms import Arm
 from dynotune.bench.asking.asked import Asked
 from dynotune.bench.asking.schedule import Rules
 from dynotune.bench.command import Options, _rules
-from dynotune.bench.result import Tier
 from dynotune.bench.running import cast
 from dynotune.bench.running.cast import Cast, on_gpu
 from dynotune.bench.running.measure import Measured
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
+from dynotune.results.result import Tier
 
 ARMS = (Arm("a", SFTConfig(gpus=2)), Arm("b", SFTConfig(gpus=2, bf16=False)))
 

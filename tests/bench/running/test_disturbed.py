@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from dynotune.bench.result import Block, Clocks
 from dynotune.bench.running.disturbed import (
     clocks_apart,
     disturbance,
@@ -14,6 +13,7 @@ from dynotune.bench.running.disturbed import (
     note_of_length,
     recompiled,
 )
+from dynotune.results.result import Block, Clocks
 
 
 def block(arm: str = "a", mhz: float | None = 1755.0, recompiles: int = 0, **clocks: Any) -> Block:

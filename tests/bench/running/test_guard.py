@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from dynotune.bench.result import Clocks
 from dynotune.bench.running.guard import Guard
 from dynotune.measure.beside import beside, sampler
 from dynotune.measure.beside.sampler import until
+from dynotune.results.result import Clocks
 
 SAMPLES = """
 import json, sys

@@ -12,10 +12,10 @@ from dynotune.bench.asking.arms import Arm
 from dynotune.bench.asking.asked import Asked, sweep, two
 from dynotune.bench.asking.schedule import Rules
 from dynotune.bench.foreign import measure as foreign
-from dynotune.bench.result import Clocks
 from dynotune.bench.running import measure as ours
 from dynotune.bench.workers.hand import ArmFailedError
 from dynotune.config.sft import SFTConfig
+from dynotune.results.result import Clocks
 from tests.bench.foreign import arms as commands
 
 BLIND = "Clocks, power and heat of the GPU are not known: NVML says Not Found."

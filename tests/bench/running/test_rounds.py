@@ -7,11 +7,11 @@ import pytest
 
 from dynotune.bench.asking.asked import Pairing
 from dynotune.bench.asking.schedule import Round, Rules
-from dynotune.bench.result import Block, Clocks
 from dynotune.bench.running.guard import Guard
 from dynotune.bench.running.rounds import noted, play
 from dynotune.bench.running.tally import Tally
 from dynotune.bench.workers.hand import ArmFailedError
+from dynotune.results.result import Block, Clocks
 
 
 class Player:

@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from dynotune.bench.judging.phrases import gain, holds_one, ratio
 from dynotune.bench.judging.sentence import closing
-from dynotune.bench.result import Check, Expectation, Interval, Parity, Result, Verdict
 from dynotune.bench.showing.grids import ROLES
-from dynotune.bench.showing.markdown import escaped, markdown
+from dynotune.bench.showing.markdown import markdown
 from dynotune.bench.showing.shown import shown
-from dynotune.bench.showing.terminal import LINES, cropped, screen, show
+from dynotune.bench.showing.terminal import LINES, screen, show
+from dynotune.results.phrases import gain, holds_one, ratio
+from dynotune.results.result import Check, Expectation, Interval, Parity, Result, Verdict
+from dynotune.show.markdown import escaped
+from dynotune.show.terminal import cropped
 from tests.bench import made
 
 WIDTHS = (80, 100, 140)

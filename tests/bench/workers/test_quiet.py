@@ -9,10 +9,10 @@ import pytest
 from dynotune.bench.parity.question import Question
 from dynotune.bench.parity.settings import probed
 from dynotune.bench.parity.training import quiet as of_course
-from dynotune.bench.workers.stage import quiet
 from dynotune.config.dpo import DPOConfig
 from dynotune.config.sft import SFTConfig
 from dynotune.config.whole import WholeConfig
+from dynotune.train.quiet import quiet
 
 EVALUATED: dict[str, Any] = {"eval_strategy": "steps", "eval_steps": 5, "test_split_size": 0.1}
 BEST: dict[str, Any] = {**EVALUATED, "metric_for_best_model": "eval_loss"}

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dynotune.measure import calibration
-from dynotune.model import lora
+from dynotune.model import lora, product_settings
 from dynotune.model.elementwise import gate_lora, install
 from dynotune.model.elementwise.gate_lora import AdaptersBetween, adapters_between, candidates, reference
 from tests.model.elementwise.stand_ins import stand_ins
@@ -266,7 +265,7 @@ def test_layers_that_are_alike_are_compared_once() -> None:
 
 def test_it_is_compared_in_full_precision_whatever_the_run_wants(monkeypatch: pytest.MonkeyPatch) -> None:
     """`tf32: true` makes PyTorch's own products 1,000 times as far off as what is allowed here."""
-    monkeypatch.setattr(calibration, "tf32_of", lambda device: torch.backends.cuda.matmul.allow_tf32)
+    monkeypatch.setattr(product_settings, "tf32_of", lambda device: torch.backends.cuda.matmul.allow_tf32)
     before = torch.backends.cuda.matmul.allow_tf32
     seen: list[bool] = []
 

@@ -9,7 +9,7 @@ import pytest
 
 from dynotune.profile.foreign.command import Options, profile
 from dynotune.profile.foreign.protocol import Asked
-from dynotune.profile.record import Record
+from dynotune.profile.records.record import Record
 
 SCRIPTS = Path(__file__).parent / "scripts"
 

@@ -18,7 +18,7 @@ def test_a_name_that_is_no_path_is_no_place(name: str, tmp_path: Path, monkeypat
         asked.append(paths)
         return {}
 
-    monkeypatch.setattr("dynotune.profile.facts.environment_of", asks)
+    monkeypatch.setattr("dynotune.profile.records.facts.environment_of", asks)
     for one in (name, str(tmp_path)):
         model: Any = SimpleNamespace(config=SimpleNamespace(_name_or_path=one))
         environment(None, None, None, model)  # type: ignore[arg-type]

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from dynotune.measure.evidence import Phase
-from dynotune.measure.trace_attribution import PHASES
+from dynotune.measure.traces.attribution import PHASES
 from dynotune.profile.foreign.command import Options, profile
 from dynotune.profile.foreign.outcome import NothingSeenError
 from dynotune.profile.foreign.protocol import Asked
-from dynotune.profile.record import Record
-from dynotune.profile.record_file import of_json, to_json
+from dynotune.profile.records.record import Record
+from dynotune.profile.records.record_file import of_json, to_json
 from tests.profile.foreign.scripted import SCRIPTS, loop, one_thread
 
 __all__ = ["one_thread"]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dynotune.profile.analyse import analyse
+from dynotune.profile.analysis.analyse import analyse
 from dynotune.profile.foreign.command import Options, profile
 from dynotune.profile.foreign.protocol import Asked
-from dynotune.profile.precision import full_precision_share
-from dynotune.profile.record import Record
+from dynotune.profile.records.precision import full_precision_share
+from dynotune.profile.records.record import Record
 from tests.profile.foreign.scripted import SCRIPTS, loop, one_thread, script
 
 __all__ = ["one_thread"]

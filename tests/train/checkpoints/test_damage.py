@@ -13,7 +13,7 @@ from dynotune.errors import TrainingError
 from dynotune.manifest import MANIFEST, below
 from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.checkpoints.contents import damage_of
-from dynotune.train.verify import verify
+from dynotune.train.folder.verify import verify
 
 SAVES = {"save_strategy": "steps", "save_steps": 2}
 

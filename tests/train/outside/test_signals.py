@@ -167,7 +167,7 @@ def test_an_evaluation_is_left_and_made_up_for(run_tiny: Any, tmp_path: Path, mo
 def test_the_result_that_is_being_written_is_finished_first(
     run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dynotune.train import finish
+    from dynotune.train.folder import finish
 
     write: Callable[..., None] = finish.save_model
 

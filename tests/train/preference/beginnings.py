@@ -30,7 +30,7 @@ from dynotune.speedups.site import Site
 from dynotune.train.evaluate import HeldOut
 from dynotune.train.faults.ways import Ways
 from dynotune.train.preference.bring import bring_reference
-from dynotune.train.recipe import Start
+from dynotune.train.start.recipe import Start
 from tests.tiny import tiny_model
 
 CPU, FULL = torch.device("cpu"), Precision(torch.float32, False)

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from dynotune import DPOConfig, train_dpo
 from dynotune.errors import DataError, TrainingError
-from dynotune.train import rehearse
 from dynotune.train.dpo import prove_dpo
+from dynotune.train.start import rehearse
 from tests.tiny import sentences, tiny_model, tiny_tokenizer
 
 FIGURES = ("loss", "grad_norm", "rewards/margins", "logps/rejected", "eval_loss", "eval_rewards/chosen")

@@ -15,8 +15,8 @@ from dynotune.audit.finding import Finding
 from dynotune.audit.lines import lines_of
 from dynotune.audit.place import Place
 from dynotune.audit.registry import rules
-from dynotune.data.printable import printable
 from dynotune.errors import ConfigError
+from dynotune.printable import printable
 
 FORMAT = "dynotune audit baseline"
 VERSION = 2

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dynotune.audit.registry import WITHDRAWN, heirs
 from dynotune.audit.rule import FAMILIES, Rule
-from dynotune.data.printable import printable
 from dynotune.errors import ConfigError
+from dynotune.printable import printable
 
 
 def chosen(rules: Mapping[str, Rule], select: Sequence[str], ignore: Sequence[str]) -> Mapping[str, Rule]:

@@ -9,9 +9,9 @@ from dynotune.audit.facts.setting import Setting, Unknown
 from dynotune.config.load import load_config
 from dynotune.config.secrets import hidden, is_secret, masked, names_a_secret
 from dynotune.config.whole import METHODS, WholeConfig
-from dynotune.config.writing.yaml_text import flow
-from dynotune.data.printable import printable
+from dynotune.config.yaml_text import flow
 from dynotune.errors import ConfigError, DynotuneError
+from dynotune.printable import printable
 
 SAME_DEFAULTS = (Trainer.TRL, Trainer.DYNOTUNE)
 """Whose defaults are Dynotune's, or differ for a reason that is documented."""

@@ -9,9 +9,9 @@ from dynotune.audit.run import Result
 from dynotune.audit.secret_values import Secrets
 from dynotune.audit.show import words
 from dynotune.audit.show.terminal import TONES, details
-from dynotune.bench.showing.grids import Grid, Line, Tone
-from dynotune.data.printable import printable
-from dynotune.report.page import Banner, Code, Fold, Heading, Lead, Lines, Part, Section, Table, render
+from dynotune.printable import printable
+from dynotune.show.grids import Grid, Line, Tone
+from dynotune.show.page import Banner, Code, Fold, Heading, Lead, Lines, Part, Section, Table, render
 
 AROUND = 2
 """Lines of a file that are shown above a finding and below it."""

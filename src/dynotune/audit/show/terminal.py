@@ -8,8 +8,8 @@ from dynotune.audit.finding import Finding, Risk, Severity, severity
 from dynotune.audit.plan.phases import When, phases
 from dynotune.audit.run import Result
 from dynotune.audit.show import words
-from dynotune.bench.showing.grids import Line, Tone
-from dynotune.bench.showing.terminal import STYLES
+from dynotune.show.grids import Line, Tone
+from dynotune.show.terminal import STYLES
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,7 +10,7 @@ from dynotune.audit.finding import AtStake, Finding, Level, NotChecked, Severity
 from dynotune.audit.plan.phases import Step, When, phases
 from dynotune.audit.registry import rules
 from dynotune.audit.run import Result
-from dynotune.data.printable import printable
+from dynotune.printable import printable
 
 TITLES = {
     AtStake.RESULT: "Another model than was meant",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from dynotune.audit.judging.baseline import FORMAT
 from dynotune.audit.regular import start_of
-from dynotune.data.printable import printable
 from dynotune.errors import ConfigError
+from dynotune.printable import printable
 
 _LONGEST = 1 << 16
 _MARKS: Mapping[str, bytes] = {

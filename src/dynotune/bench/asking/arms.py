@@ -9,6 +9,7 @@ from dynotune.config.whole import WholeConfig
 from dynotune.speedups.contract import Scope
 from dynotune.speedups.registry import speedups
 from dynotune.train.checkpoints.decisions import DECISIONS, Matter
+from dynotune.train.quiet import QUIET
 
 CONTENT = ("per_device_train_batch_size", "gradient_accumulation_steps", "global_batch_size")
 """What a step holds, beside what the plan decides."""
@@ -20,23 +21,6 @@ WHOLE = (Scope.PLAN, Scope.PROCESS)
 """Scopes of speed-ups that may change all of a step."""
 
 SHOWN_ONLY = "it decides what is shown and kept"
-
-QUIET: dict[str, Any] = {
-    "output_dir": None,
-    "report_to": "none",
-    "push_to_hub": False,
-    "save_strategy": "no",
-    "eval_strategy": "no",
-    "eval_dataset_name": None,
-    "eval_on_start": False,
-    "load_best_model_at_end": False,
-    "early_stopping_patience": None,
-    "eval_samples": 0,
-    "disable_tqdm": True,
-    "resume_from_checkpoint": None,
-    "max_time": None,
-}
-"""What a bench does not do: it writes to no tracker, hub or run folder, evaluates nothing and keeps no checkpoint."""
 
 IN_PROCESS = frozenset(
     {
@@ -117,13 +101,6 @@ def between(a: WholeConfig, b: WholeConfig) -> Between:
 
 def _variables(env: Mapping[str, str], names: Sequence[str]) -> str:
     return ", ".join(f"{name}={HIDDEN}" if name in env else f"{name} not set" for name in names)
-
-
-def without_evaluations(config: WholeConfig) -> dict[str, Any]:
-    """Keys that need evaluations, as they are where there are none: such a schedule never moves."""
-    if config.lr_scheduler_type != "reduce_lr_on_plateau":
-        return {}
-    return {"lr_scheduler_type": "constant_with_warmup", "lr_scheduler_kwargs": {}}
 
 
 def settings_of(first: WholeConfig, arm: WholeConfig) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 from dynotune.bench.asking.arms import Arm, in_words, shares_matter
 from dynotune.bench.asking.schedule import Rules
-from dynotune.bench.result import Tier
 from dynotune.config.whole import WholeConfig
 from dynotune.errors import ConfigError
+from dynotune.results.result import Tier
 
 Kind = Literal["ab", "ladder", "attribute", "sweep", "revisions", "foreign"]
 Role = Literal["whole", "alone", "last", "interaction", "step"]

@@ -17,8 +17,8 @@ from dynotune.bench.foreign.measure import Asked, Command, Measured, Say, in_a_l
 from dynotune.bench.foreign.revisions import checked_out
 from dynotune.bench.judging.expect import parse
 from dynotune.bench.keeping.so_far import SoFar
-from dynotune.bench.result import Result
 from dynotune.errors import ConfigError
+from dynotune.results.result import Result
 from dynotune.say import sayer
 
 BETWEEN = "::"

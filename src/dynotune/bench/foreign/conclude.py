@@ -10,9 +10,9 @@ from dynotune.bench.foreign.work import differences, notes, why_other_work
 from dynotune.bench.judging import expect
 from dynotune.bench.judging.comparison import comparison, noise_of
 from dynotune.bench.judging.judged import judged
-from dynotune.bench.result import Arm, Comparison, Memory, Result, Tier
 from dynotune.config.secrets import masked, without_secret_words
 from dynotune.measure.words import DEFINITIONS
+from dynotune.results.result import Arm, Comparison, Memory, Result, Tier
 
 WORK = 60
 """Characters of a command by which a history is kept."""

@@ -14,7 +14,7 @@ from dynotune.profile.foreign.as_record import record_of
 from dynotune.profile.foreign.counted import count_of
 from dynotune.profile.foreign.protocol import Asked, observed, write_options
 from dynotune.profile.foreign.run import environment
-from dynotune.profile.record import Record
+from dynotune.profile.records.record import Record
 
 WARM_UP = 10
 """Steps that are not counted. A fixed number, so that arms are counted over the same stretch of their data."""

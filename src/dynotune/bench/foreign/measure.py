@@ -12,13 +12,13 @@ from dynotune.bench.asking.schedule import Round, Rules
 from dynotune.bench.foreign.counting import Counting, counts_padding
 from dynotune.bench.foreign.process import run
 from dynotune.bench.foreign.protocol import REPORT, VARIABLE, Told, report_of
-from dynotune.bench.result import Block
 from dynotune.bench.running.guard import Guard
 from dynotune.bench.running.rounds import noted, play, reason
 from dynotune.bench.running.tally import Tally
 from dynotune.bench.workers.hand import ArmFailedError
 from dynotune.config.secrets import masked, without_secret_words
 from dynotune.errors import DataError
+from dynotune.results.result import Block
 
 Say = Callable[[str], None]
 

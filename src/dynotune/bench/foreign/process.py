@@ -14,6 +14,7 @@ import psutil
 
 from dynotune.bench.workers.hand import OF_RANKS, PATIENCE, ArmFailedError, last_lines, short_line
 from dynotune.errors import ConfigError
+from dynotune.foreign import ended_by
 
 LOOK = 1.0
 """Seconds between two looks at which processes a command has."""
@@ -98,10 +99,3 @@ def _failure(words: Sequence[str], code: int, output: Path, errors: Path) -> Arm
     last = f": {lines[-1]}" if lines else ", without a word"
     rest = f"\nThe end of what it printed:\n{told}" if len(lines) > 1 else ""
     return ArmFailedError(f"`{shlex.join(words)}` failed ({ended}){last}{rest}", "user", errors)
-
-
-def ended_by(code: int) -> str:
-    """Exit code or signal, in words."""
-    if code >= 0:
-        return f"exit code {code}"
-    return next((one.name for one in signal.Signals if one == -code), f"signal {-code}")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dynotune.config.checking.problems import did_you_mean
-from dynotune.data.printable import printable
 from dynotune.errors import DataError
+from dynotune.printable import printable
 
 VARIABLE = "DYNOTUNE_BENCH_REPORT"
 """Names the file that a command may write its report to."""

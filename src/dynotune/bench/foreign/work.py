@@ -6,8 +6,8 @@ from statistics import median
 
 from dynotune.bench.foreign.counting import ALIKE, WARM_UP
 from dynotune.bench.foreign.measure import Measured
-from dynotune.bench.result import Block
 from dynotune.bench.running.disturbed import note_of_length
+from dynotune.results.result import Block
 
 LOSS_APART = 0.01
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dynotune.bench.asking.asked import Pairing
 from dynotune.bench.judging.ceiling import Ceiling
 from dynotune.bench.judging.verdict import compare_memory, judge
-from dynotune.bench.result import Comparison, Memory, Noise, Verdict
 from dynotune.bench.running.tally import Tally
 from dynotune.bench.statistics import estimate, noise_floor
+from dynotune.results.result import Comparison, Memory, Noise, Verdict
 
 
 def comparison(

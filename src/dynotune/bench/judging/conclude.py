@@ -14,13 +14,13 @@ from dynotune.bench.judging.describe import differences, operating_point, sample
 from dynotune.bench.judging.judged import judged
 from dynotune.bench.judging.totals import notes_of_totals
 from dynotune.bench.judging.verdict import judge, why_not_comparable
-from dynotune.bench.result import Arm, Block, Comparison, Engaged, Parity, Result, Tier, Verdict, WarmUp
 from dynotune.bench.running.disturbed import note_of_length
 from dynotune.bench.running.measure import Measured
-from dynotune.bench.running.steady import pays_back_after
 from dynotune.bench.running.tally import Tally
 from dynotune.bench.statistics import estimate
+from dynotune.measure.steady import pays_back_after
 from dynotune.measure.words import DEFINITIONS
+from dynotune.results.result import Arm, Block, Comparison, Engaged, Parity, Result, Tier, Verdict, WarmUp
 
 
 def conclude(

@@ -7,9 +7,9 @@ import numpy as np
 
 from dynotune.bench.asking.arms import Arm, between, devices_of, in_words, matter_of, settings_of
 from dynotune.bench.asking.asked import Asked
-from dynotune.bench.result import Sample
 from dynotune.bench.running.measure import Measured
 from dynotune.config.whole import WholeConfig
+from dynotune.results.result import Sample
 from dynotune.train.checkpoints.decisions import Matter
 
 QUANTILES = {"5 %": 0.05, "50 %": 0.5, "95 %": 0.95, "max": 1.0}

@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dynotune.bench.judging import phrases
-from dynotune.bench.judging.comparable import why_not
-from dynotune.bench.result import Comparison, Expectation, Interval, Result, Verdict
 from dynotune.config.checking.problems import did_you_mean
 from dynotune.errors import ConfigError
+from dynotune.results import phrases
+from dynotune.results.comparable import why_not
+from dynotune.results.result import Comparison, Expectation, Interval, Result, Verdict
 
 QUANTITIES = {
     "speed": "real tokens a second, as a ratio to the baseline",

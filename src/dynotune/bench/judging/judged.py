@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dynotune.bench.judging import expect, sentence
-from dynotune.bench.result import Result
+from dynotune.results.result import Result
 
 
 def judged(result: Result, targets: Sequence[expect.Target]) -> Result:

@@ -1,9 +1,9 @@
 """The closing sentence of a bench: what a reader may repeat, and no more."""
 
-from dynotune.bench.judging import phrases
-from dynotune.bench.judging.comparable import hidden, kind_in_words, label_of_kind, parity_of, why_not
-from dynotune.bench.result import OUT_OF_MEMORY, Arm, Comparison, MemoryVerdict, Result, Verdict
-from dynotune.data.printable import printable
+from dynotune.printable import printable
+from dynotune.results import phrases
+from dynotune.results.comparable import hidden, kind_in_words, label_of_kind, parity_of, why_not
+from dynotune.results.result import OUT_OF_MEMORY, Arm, Comparison, MemoryVerdict, Result, Verdict
 
 NAME = 60
 """Characters of an arm's name that are shown."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from dynotune.bench.judging.sentence import name
-from dynotune.bench.result import Arm, Comparison
+from dynotune.results.result import Arm, Comparison
 
 
 def notes_of_totals(comparisons: Sequence[Comparison], arms: Sequence[Arm]) -> list[str]:

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dynotune.bench.judging.more_pairs import more_pairs
-from dynotune.bench.result import Engaged, Memory, MemoryVerdict, Parity, Verdict
 from dynotune.bench.statistics import MOST_PAIRS, Estimate
+from dynotune.results.result import Engaged, Memory, MemoryVerdict, Parity, Verdict
 
 CLEAR = math.log(1.005)
 """What the interval has to clear: nobody changes a setting for less."""

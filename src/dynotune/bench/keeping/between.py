@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dynotune.bench.judging.comparable import hidden
-from dynotune.bench.judging.phrases import gain
 from dynotune.bench.judging.sentence import name
-from dynotune.bench.keeping.history import machine_of
-from dynotune.bench.result import Arm, Interval, Result
 from dynotune.bench.statistics import LEVEL, estimate, t_quantile
-from dynotune.data.printable import printable
 from dynotune.errors import ConfigError, DataError
 from dynotune.measure.words import same_definitions
+from dynotune.printable import printable
+from dynotune.results.comparable import hidden
+from dynotune.results.history import machine_of
+from dynotune.results.phrases import gain
+from dynotune.results.result import Arm, Interval, Result
 
 
 @dataclass(frozen=True, slots=True)

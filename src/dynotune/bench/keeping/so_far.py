@@ -5,8 +5,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dynotune.bench.keeping.history import write_result
-from dynotune.bench.result import Result
+from dynotune.results.history import write_result
+from dynotune.results.result import Result
 from dynotune.train.outside.signals import StoppedError, number_of
 
 FEWEST = 2

@@ -17,9 +17,9 @@ from dynotune.bench.parity.equivalence import block_means, equivalent, margin_of
 from dynotune.bench.parity.exact import NOT_FINITE
 from dynotune.bench.parity.question import Answer, Course
 from dynotune.bench.parity.training import quiet, trained
-from dynotune.bench.result import Check
 from dynotune.config.whole import WholeConfig
 from dynotune.plan.plan import Plan, Step
+from dynotune.results.result import Check
 
 STEPS = 60
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dynotune.bench.parity.question import Answer
-from dynotune.bench.result import Check
+from dynotune.results.result import Check
 
 TOKEN_LOSS = 1e-5
 GRADIENT = 1e-4

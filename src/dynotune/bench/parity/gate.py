@@ -23,10 +23,10 @@ from dynotune.bench.parity.exact import exact
 from dynotune.bench.parity.needs import Needs, needs_of
 from dynotune.bench.parity.precision import within_precision
 from dynotune.bench.parity.question import SEED, Answer, Asked, Course, HeldOut, Question
-from dynotune.bench.result import Check, Parity
 from dynotune.bench.workers.hand import ArmFailedError
 from dynotune.config.whole import WholeConfig
 from dynotune.model.precision import choose_precision
+from dynotune.results.result import Check, Parity
 
 STATES: dict[str, Any] = {"exact": "same", "numeric": "within precision", "behavioural": "behavioural"}
 

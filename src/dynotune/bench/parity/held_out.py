@@ -9,11 +9,11 @@ from rich.console import Console
 
 from dynotune.bench.parity.question import Answer, HeldOut
 from dynotune.bench.parity.training import of_length, quiet, trained
-from dynotune.bench.result import Check
 from dynotune.bench.statistics import t_quantile
 from dynotune.config.whole import WholeConfig
 from dynotune.errors import DataError
-from dynotune.train.material import Material
+from dynotune.results.result import Check
+from dynotune.train.start.material import Material
 
 SEEDS = 3
 STEPS = 100

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from dynotune.bench.parity.exact import GRADIENT, NOT_FINITE, TOKEN_LOSS, distance, ratio
 from dynotune.bench.parity.question import Answer
-from dynotune.bench.result import Check
+from dynotune.results.result import Check
 
 ALLOWED = 1.5
 """Times a baseline's own error. Errors of rounding are random: over eight seeds of a tiny model, those of

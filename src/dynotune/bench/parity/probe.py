@@ -38,13 +38,13 @@ from dynotune.model.dropout import without_dropout
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.ladder import round_up
 from dynotune.plan.plan import Plan
-from dynotune.train.device import set_up_process
-from dynotune.train.execution import Execution, context_of
-from dynotune.train.given import Given
-from dynotune.train.material import Material
-from dynotune.train.opened import Opened, opened
-from dynotune.train.recipes import recipe_of
-from dynotune.train.stand import stand
+from dynotune.train.start.device import set_up_process
+from dynotune.train.start.execution import Execution, context_of
+from dynotune.train.start.given import Given
+from dynotune.train.start.material import Material
+from dynotune.train.start.opened import Opened, opened
+from dynotune.train.start.recipes import recipe_of
+from dynotune.train.start.stand import stand
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from dynotune.bench.asking.arms import QUIET
 from dynotune.bench.parity.question import Question
 from dynotune.config.whole import WholeConfig
 from dynotune.speedups.contract import Context
 from dynotune.speedups.registry import speedups
+from dynotune.train.quiet import QUIET
 
 LEARNING_RATE = 1e-3
 """Of the configured optimizer: updates by a smaller one would be lost in the rounding of the weights."""

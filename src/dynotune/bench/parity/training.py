@@ -8,21 +8,21 @@ from typing import Any
 
 from rich.console import Console
 
-from dynotune.bench.asking.arms import QUIET, without_evaluations
 from dynotune.bench.parity.settings import changes_something
 from dynotune.config.whole import WholeConfig
 from dynotune.model.dropout import without_dropout
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.plan import Plan
-from dynotune.train.device import set_up_process
-from dynotune.train.given import Given
-from dynotune.train.journal import Row
 from dynotune.train.loop import train
-from dynotune.train.material import Material
-from dynotune.train.opened import opened
-from dynotune.train.recipes import recipe_of
+from dynotune.train.quiet import QUIET, without_evaluations
 from dynotune.train.run import Run
-from dynotune.train.stand import stand
+from dynotune.train.start.device import set_up_process
+from dynotune.train.start.given import Given
+from dynotune.train.start.material import Material
+from dynotune.train.start.opened import opened
+from dynotune.train.start.recipes import recipe_of
+from dynotune.train.start.stand import stand
+from dynotune.train.telling.journal import Row
 
 GO_ON: dict[str, Any] = {
     "on_nonfinite_step": "skip",

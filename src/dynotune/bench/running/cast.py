@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from dynotune.bench.asking.arms import Arm, all_pairs, devices_of
-from dynotune.bench.result import Tier
-from dynotune.bench.running.steady import LEVEL_STEPS, WarmingUp
 from dynotune.bench.workers.hand import Hand
+from dynotune.measure.steady import LEVEL_STEPS, WarmingUp
+from dynotune.results.result import Tier
 
 CHUNK = 5
 """Steps of the warm-up between two looks at whether it is over."""

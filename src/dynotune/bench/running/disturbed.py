@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from dynotune.bench.asking.schedule import SECONDS_A_BLOCK
-from dynotune.bench.result import Block, Clocks
+from dynotune.results.result import Block, Clocks
 
 CLOCKS_APART = 0.03
 """As a share."""

@@ -1,7 +1,7 @@
 """What the device and the host did while a block ran, as a bench keeps it."""
 
-from dynotune.bench.result import Clocks
 from dynotune.measure.beside.beside import Beside
+from dynotune.results.result import Clocks
 
 
 class Guard(Beside):

@@ -17,13 +17,13 @@ from dynotune.bench.asking.schedule import (
     rounds_to_come,
     stop,
 )
-from dynotune.bench.result import OUT_OF_MEMORY, Block
 from dynotune.bench.running.disturbed import clocks_apart, disturbance, note_of_clocks, note_of_host, recompiled
 from dynotune.bench.running.guard import Guard
 from dynotune.bench.running.tally import Tally
 from dynotune.bench.statistics import half_width
 from dynotune.bench.workers.hand import ArmFailedError
-from dynotune.data.printable import printable
+from dynotune.printable import printable
+from dynotune.results.result import OUT_OF_MEMORY, Block
 
 Say = Callable[[str], None]
 Seen = TypeVar("Seen", bound=Tally)

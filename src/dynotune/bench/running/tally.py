@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from dynotune.bench.result import Block
 from dynotune.bench.statistics import log_ratios
+from dynotune.results.result import Block
 
 
 @dataclass(slots=True)

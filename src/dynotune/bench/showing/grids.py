@@ -3,14 +3,12 @@
 Text of others is escaped here.
 """
 
-from dataclasses import dataclass
-from enum import StrEnum
-
-from dynotune.bench.judging import phrases
-from dynotune.bench.judging.comparable import asked_about, hidden, label_of_kind, maths, parity_of, why_not
 from dynotune.bench.judging.sentence import name
-from dynotune.bench.result import Arm, Comparison, Engaged, Result, Verdict
 from dynotune.config.load import ONE_SPEEDUP
+from dynotune.results import phrases
+from dynotune.results.comparable import asked_about, hidden, label_of_kind, maths, parity_of, why_not
+from dynotune.results.result import Arm, Comparison, Engaged, Result, Verdict
+from dynotune.show.grids import Grid, Line, Tone
 
 MOST = 200
 """Rows of a table, and lines of one kind, that are shown."""
@@ -18,33 +16,6 @@ MOST = 200
 
 ROLES = {"alone": "alone", "last": "added last", "interaction": "interaction", "step": "this step"}
 """Columns of changes, by the role of what stands in them."""
-
-
-class Tone(StrEnum):
-    """What a figure or a line means, for those who see colours: words always say it too."""
-
-    PLAIN = "plain"
-    GOOD = "good"
-    BAD = "bad"
-    DOUBT = "doubt"
-    QUIET = "quiet"
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    text: str
-    tone: Tone = Tone.PLAIN
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """A table. The first column names a row, the others are figures."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[Line, ...], ...]
-    spare: tuple[int, ...] = ()
-    """Columns that a narrow terminal may leave out, the first to go first."""
 
 
 def arms(result: Result) -> Grid:

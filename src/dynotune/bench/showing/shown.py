@@ -5,12 +5,13 @@ Text of others (names of arms, settings, models, notes) is escaped here, once.
 
 from dataclasses import dataclass
 
-from dynotune.bench.judging import phrases
-from dynotune.bench.judging.comparable import hidden, kind_in_words, why_not
 from dynotune.bench.judging.sentence import closing, name, of_change
-from dynotune.bench.result import Comparison, Expectation, MemoryVerdict, Result, Verdict
-from dynotune.bench.showing.grids import MOST, Grid, Line, Tone, arms, changes, count
-from dynotune.data.printable import printable
+from dynotune.bench.showing.grids import MOST, arms, changes, count
+from dynotune.printable import printable
+from dynotune.results import phrases
+from dynotune.results.comparable import hidden, kind_in_words, why_not
+from dynotune.results.result import Comparison, Expectation, MemoryVerdict, Result, Verdict
+from dynotune.show.grids import Grid, Line, Tone
 
 TEXT = 400
 """Characters of a sentence that are shown."""

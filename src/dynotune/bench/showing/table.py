@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from dynotune.bench.judging import phrases
-from dynotune.bench.judging.comparable import hidden
 from dynotune.bench.judging.sentence import name
 from dynotune.bench.keeping.between import Change, changes
-from dynotune.bench.result import Arm, Result
-from dynotune.bench.showing.grids import Grid, Line, Tone
-from dynotune.bench.showing.terminal import cropped
-from dynotune.data.printable import printable
+from dynotune.printable import printable
+from dynotune.results import phrases
+from dynotune.results.comparable import hidden
+from dynotune.results.result import Arm, Result
+from dynotune.show.grids import Grid, Line, Tone
+from dynotune.show.terminal import cropped
 
 LONGEST = 26
 """Characters of a result's name that are shown: its date, and the end by which it differs."""

@@ -1,30 +1,18 @@
 """A result on one screen: at most 25 lines, at 80 columns as at 140."""
 
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from dynotune.bench.result import Result
-from dynotune.bench.showing.grids import Grid, Line, Tone
 from dynotune.bench.showing.shown import Shown, maths_in_a_line, shown
-from dynotune.data.printable import printable
+from dynotune.results.result import Result
+from dynotune.show.grids import Line, Tone
+from dynotune.show.terminal import grid, wrapped, written
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
 LINES = 25
-
-STYLES = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "bold red", Tone.DOUBT: "yellow", Tone.QUIET: "dim"}
-
-GAP = 2
-"""Columns between those of a table."""
-
-WORDS = ("class", "change", "arm", "maths", "name", "machine", "result")
-"""Columns of words, which stand to the left; figures stand to the right."""
-
-NARROWEST = 10
-"""Of the column with names."""
 
 
 def show(result: Result, console: "Console", files: Sequence[str] = ()) -> None:
@@ -37,31 +25,23 @@ def screen(result: Result, width: int, files: Sequence[str] = ()) -> "list[Text]
     """The lines, none longer than `width`. Where room is short, what a page shows too gives way: rows of the table behind
     the first ones, notes, differences; never verdicts of the whole, expectations, the closing sentence."""
     one = shown(result)
-    top = _wrapped([Line(one.withdrawn, Tone.BAD)] if one.withdrawn else [], width, 3)
-    top += _wrapped([Line(f"bench  {one.operating_point}")], width, 2)
-    top += _wrapped([Line(text, Tone.QUIET) for text in _filled(one.conditions, width)], width, 1)[:3]
+    top = wrapped([Line(one.withdrawn, Tone.BAD)] if one.withdrawn else [], width, 3)
+    top += wrapped([Line(f"bench  {one.operating_point}")], width, 2)
+    top += wrapped([Line(text, Tone.QUIET) for text in _filled(one.conditions, width)], width, 1)[:3]
     judged = sorted(one.expectations, key=lambda line: line.tone is not Tone.BAD)  # what is not met gives way last
-    bottom = _wrapped(judged, width, 1, most=6)
-    bottom += _wrapped([Line(one.sentence)], width, 3, style="bold")
-    bottom += _wrapped([Line(f"written: {written(files)}", Tone.QUIET)] if files else [], width, 3)
+    bottom = wrapped(judged, width, 1, most=6)
+    bottom += wrapped([Line(one.sentence)], width, 3, style="bold")
+    bottom += wrapped([Line(f"written: {written(files)}", Tone.QUIET)] if files else [], width, 3)
     table = grid(one.grid, width)
     room = LINES - len(top) - len(bottom)
     has_maths = table[0].plain.endswith("maths")
-    said = _wrapped([*one.said, *([] if has_maths else [maths_in_a_line(one.grid)])], width, 2)
+    said = wrapped([*one.said, *([] if has_maths else [maths_in_a_line(one.grid)])], width, 2)
     spare = _spare(one, width)
     for_table = min(len(table), max(4, room - min(len(said), 4)))
     table = _cut(table, for_table, "rows")
     said = _cut(said, room - len(table), "lines")
     spare = _cut(spare, room - len(table) - len(said), "lines")
     return [*top, *table, *said, *spare, *bottom]
-
-
-def written(files: Sequence[str]) -> str:
-    """Names of files; of one folder it is named once, so that nothing of it is cut off."""
-    folders = {str(PurePath(file).parent) for file in files}
-    if len(files) < 2 or len(folders) > 1 or folders == {"."}:
-        return ", ".join(printable(file, 200) for file in files)
-    return f"{', '.join(printable(PurePath(file).name, 200) for file in files)} in {printable(folders.pop(), 200)}"
 
 
 def _filled(parts: Sequence[str], width: int) -> list[str]:
@@ -74,10 +54,10 @@ def _filled(parts: Sequence[str], width: int) -> list[str]:
 
 
 def _spare(one: Shown, width: int) -> "list[Text]":
-    lines = _wrapped([one.engagement] if one.engagement is not None else [], width, 2)
-    lines += _wrapped([Line(text) for text in one.differences], width, 2)
-    lines += _wrapped([Line(f"note: {text}", Tone.DOUBT) for text in one.notes], width, 2)
-    return lines + _wrapped([Line(one.sample, Tone.QUIET)] if one.sample else [], width, 2)
+    lines = wrapped([one.engagement] if one.engagement is not None else [], width, 2)
+    lines += wrapped([Line(text) for text in one.differences], width, 2)
+    lines += wrapped([Line(f"note: {text}", Tone.DOUBT) for text in one.notes], width, 2)
+    return lines + wrapped([Line(one.sample, Tone.QUIET)] if one.sample else [], width, 2)
 
 
 def _cut(lines: "list[Text]", room: int, what: str) -> "list[Text]":
@@ -89,72 +69,3 @@ def _cut(lines: "list[Text]", room: int, what: str) -> "list[Text]":
     if room < 1:
         return []
     return [*lines[: room - 1], Text(f"... {len(lines) - room + 1} more {what} on the page", style="dim")]
-
-
-def _wrapped(lines: Sequence[Line], width: int, each: int, most: int = 60, style: str = "") -> "list[Text]":
-    """Each on at most `each` lines of the screen."""
-    from rich.cells import cell_len, set_cell_size
-    from rich.console import Console
-    from rich.text import Text
-
-    console, found = Console(width=width), []
-    for line in lines[:most]:
-        text = Text(line.text, style=style or STYLES[line.tone])
-        parts = list(text.wrap(console, width, overflow="fold"))
-        if len(parts) > each:
-            rest = " ".join(part.plain.strip() for part in parts[each - 1 :])
-            end = set_cell_size(rest, width - 3).rstrip() if cell_len(rest) > width - 3 else rest
-            parts = [*parts[: each - 1], Text(f"{end}...", style=style or STYLES[line.tone])]
-        for part in parts:
-            part.rstrip()
-        found += parts
-    if len(lines) > most:
-        found.append(Text(f"... {len(lines) - most} more on the page", style="dim"))
-    return found
-
-
-def grid(table: Grid, width: int) -> "list[Text]":
-    """A table without rules: the first column to the left, figures to the right, words to the left.
-
-    What is too wide leaves columns out that may be, then cuts names in their middle, where sweeps differ least.
-    """
-    from rich.cells import cell_len
-    from rich.text import Text
-
-    columns = [
-        i for i in range(len(table.head)) if table.head[i] == "" or any(row[i].text for row in table.rows) or i == 0
-    ]
-    sizes = {i: max(cell_len(text) for text in (table.head[i], *(row[i].text for row in table.rows))) for i in columns}
-    for i in (None, *table.spare):
-        if i is not None and i in columns:
-            columns.remove(i)
-        rest = sum(sizes[j] + GAP for j in columns[1:])
-        if width - rest >= min(sizes[0], 2 * NARROWEST):
-            break
-    sizes[0] = min(sizes[0], max(NARROWEST, width - rest))
-    words = {i for i in columns if table.head[i] in WORDS}
-    lines = []
-    for row in (tuple(Line(text, Tone.QUIET) for text in table.head), *table.rows):
-        line = Text()
-        for i in columns:
-            text = row[i].text if i else cropped(row[i].text, sizes[0])
-            pad = " " * (sizes[i] - cell_len(text))
-            cell = text + pad if i in words else pad + text
-            line.append(" " * GAP * (i != 0) + cell, style=STYLES[row[i].tone])
-        line.rstrip()
-        line.truncate(width, overflow="ellipsis")
-        lines.append(line)
-    return lines
-
-
-def cropped(text: str, columns: int) -> str:
-    """Head and tail of a name that is too long."""
-    from rich.cells import cell_len
-
-    if cell_len(text) <= columns:
-        return text
-    head = max(1, (columns - 1) // 3)
-    tail = columns - 1 - head
-    while tail > 1 and cell_len(f"{text[:head]}…{text[-tail:]}") > columns:
-        tail -= 1
-    return f"{text[:head]}…{text[-tail:]}"

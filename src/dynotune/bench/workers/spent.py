@@ -5,8 +5,8 @@ from typing import Any
 from torch import nn
 
 from dynotune.measure.kernel_classes import Surroundings
-from dynotune.measure.timeline import segments_of
-from dynotune.measure.trace import TracedStep
+from dynotune.measure.timelines.rows import segments_of
+from dynotune.measure.traces.step import TracedStep
 
 
 def spent_in(traced: TracedStep, model: nn.Module) -> dict[str, Any] | None:

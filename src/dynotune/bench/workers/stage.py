@@ -10,40 +10,30 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from rich.console import Console
 
-from dynotune.bench.asking.arms import QUIET, without_evaluations
-from dynotune.bench.workers.counters import count_kernels, counters
 from dynotune.bench.workers.spent import spent_in
 from dynotune.bench.workers.watch import Watch
 from dynotune.config.whole import WholeConfig
 from dynotune.measure.compiles import compile_seconds
-from dynotune.measure.trace import TracedStep
+from dynotune.measure.counters import count_kernels, counters
+from dynotune.measure.traces.step import TracedStep
 from dynotune.measure.words import Counts
 from dynotune.parallel.ranks import Ranks
-from dynotune.plan.summary import ENDLESS
 from dynotune.speedups.table import planned_rows
 from dynotune.train.faults.memory import MOST_LOWERINGS
-from dynotune.train.given import Given
-from dynotune.train.journal import Row
 from dynotune.train.loop import train
-from dynotune.train.opened import Opened, opened
-from dynotune.train.recipes import recipe_of
-from dynotune.train.rehearse import largest
 from dynotune.train.run import Run
-from dynotune.train.stand import Standing, stand
-
-
-def quiet(config: WholeConfig, folder: Path) -> WholeConfig:
-    """As a bench runs it: behind the data's end the next epoch begins, in an order of its own."""
-    silent = {key: value for key, value in QUIET.items() if key in type(config).model_fields}
-    silent |= without_evaluations(config)
-    return config.replace(**{**silent, "output_dir": str(folder), "overwrite_output_dir": True, "max_steps": ENDLESS})
+from dynotune.train.start.given import Given
+from dynotune.train.start.opened import Opened, opened
+from dynotune.train.start.recipes import recipe_of
+from dynotune.train.start.rehearse import largest
+from dynotune.train.start.stand import Standing, stand
+from dynotune.train.telling.journal import Row
 
 
 class Stage:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
-from dynotune.bench.workers.counters import counters
+from dynotune.measure.counters import counters
 
 
 class Watch(TrainerCallback):

@@ -19,7 +19,7 @@ import torch
 from rich.console import Console
 
 from dynotune.bench.workers.door import address
-from dynotune.bench.workers.stage import Stage, quiet
+from dynotune.bench.workers.stage import Stage
 from dynotune.config.load import load_config
 from dynotune.config.whole import METHODS, WholeConfig
 from dynotune.errors import ConfigError, DynotuneError
@@ -28,8 +28,9 @@ from dynotune.parallel.join import joined, place
 from dynotune.parallel.launch import must_be_launched, refuse_missing_gpus, run_processes
 from dynotune.parallel.ranks import Ranks
 from dynotune.speedups.machine import machine_of
-from dynotune.train.device import set_up_process
 from dynotune.train.faults.shortage import shortage_of
+from dynotune.train.quiet import quiet
+from dynotune.train.start.device import set_up_process
 
 LARGEST = (
     "seconds",

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from dynotune.plan.layout import MicroBatch
-from dynotune.train.rehearse import largest, run_once
 from dynotune.train.run import Run
+from dynotune.train.start.rehearse import largest, run_once
 
 
 def measured(run: Run, device: torch.device) -> dict[str, Any]:

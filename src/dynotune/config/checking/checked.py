@@ -122,6 +122,6 @@ class CheckedConfig(Topic):
         Secrets are left out and named in a comment. nested_secrets: write those within other keys, which a model or data may
         need; for a process of this user, through a file that nobody else can read.
         """
-        from dynotune.config.writing.yaml_text import to_yaml
+        from dynotune.config.yaml_text import to_yaml
 
         return to_yaml(self, nested_secrets=nested_secrets)

@@ -12,8 +12,8 @@ from pydantic_core import ErrorDetails
 
 from dynotune.config.reading.files import ConfigFile, KeyPath
 from dynotune.config.secrets import HIDDEN, hidden, is_secret
-from dynotune.data.printable import printable
 from dynotune.errors import ConfigError
+from dynotune.printable import printable
 
 _LONGEST_SHOWN = 256
 """Bits of a whole number; Python refuses to write the longest out."""

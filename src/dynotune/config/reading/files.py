@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from dynotune.config.secrets import masked
-from dynotune.data.printable import printable
 from dynotune.errors import ConfigError
+from dynotune.printable import printable
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32

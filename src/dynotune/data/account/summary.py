@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynotune.data.printable import printable
+from dynotune.printable import printable
 
 if TYPE_CHECKING:
     from rich.table import Table

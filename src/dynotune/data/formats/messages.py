@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dynotune.data.printable import printable
 from dynotune.data.rows import Message, Row
+from dynotune.printable import printable
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 

@@ -14,8 +14,8 @@ from dynotune.data.formats.messages import RefusedError, is_chat, normal_message
 from dynotune.data.formats.preference_repeated import text_once, turns_once
 from dynotune.data.formats.preference_text import is_transcript, shared_beginning, transcript_sides
 from dynotune.data.formats.preference_unrecognised import asking_column, prompt_elsewhere
-from dynotune.data.printable import printable
 from dynotune.data.rows import Message, Record, Row
+from dynotune.printable import printable
 
 Values = Mapping[str, Any]
 Side = str | list[Message]

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from dynotune.data.formats.messages import is_chat
-from dynotune.data.printable import printable
+from dynotune.printable import printable
 
 _KNOWN = ("prompt", "chosen", "rejected")
 

@@ -16,8 +16,8 @@ from dynotune.data.formats.messages import RefusedError, is_chat, normal_message
 from dynotune.data.formats.preference import PREFERENCE_FORMATS, shape_of
 from dynotune.data.formats.preference_unrecognised import why_no_pair
 from dynotune.data.formats.unrecognised import why_unrecognised
-from dynotune.data.printable import row_beginning
 from dynotune.data.rows import BadRow, Message, Record, Row
+from dynotune.printable import row_beginning
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

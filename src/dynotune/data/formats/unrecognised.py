@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from dynotune.data.printable import printable
+from dynotune.printable import printable
 
 _KNOWN = ("messages", "conversations", "prompt", "completion", "text", "instruction", "output", "input_ids")
 

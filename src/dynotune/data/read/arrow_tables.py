@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynotune.data.printable import beginning, printable
 from dynotune.data.read import byte_streams
 from dynotune.data.read.byte_streams import TooLarge
 from dynotune.data.rows import BadRow, Place, Record
+from dynotune.printable import beginning, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa

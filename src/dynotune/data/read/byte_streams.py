@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from dynotune.data.printable import beginning
 from dynotune.data.rows import BadRow, Place
+from dynotune.printable import beginning
 
 CHUNK = 1 << 20
 GZIP_MAGIC = b"\x1f\x8b"

@@ -4,10 +4,10 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from dynotune.data.printable import beginning, printable
 from dynotune.data.read import byte_streams
 from dynotune.data.read.byte_streams import ByteStream, StreamFaultError, TooLarge
 from dynotune.data.rows import BadRow, Place, Record
+from dynotune.printable import beginning, printable
 
 # Python's default of 131,072 characters a field is an error for long documents. The limit is the process's: there is no
 # other way to set it, and a larger one breaks nobody. Rows are limited below.

@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from dynotune.data.printable import beginning, printable
 from dynotune.data.read.byte_streams import ByteStream, StreamFaultError
 from dynotune.data.read.json_array import read_json_array
 from dynotune.data.read.json_lines import read_json_lines
 from dynotune.data.rows import BadRow, Found, Place, Record
+from dynotune.printable import beginning, printable
 
 _ARRAY_OF_OBJECTS = re.compile(rb"\s*\[\s*(?:\{|\]\s*\Z|\Z)")
 """`[` followed by an object: a row of JSON Lines that is an array of something else is left to the line reader."""

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dynotune.data.printable import printable
 from dynotune.data.read.arrow_tables import read_arrow, read_parquet
 from dynotune.data.read.csv_files import read_csv
 from dynotune.data.read.json_files import read_json
 from dynotune.data.read.json_lines import parse_line
 from dynotune.data.rows import BadRow, Found, Line, Place, Record
 from dynotune.errors import DataError
+from dynotune.printable import printable
 
 Reader = Callable[[Path], Iterator[Found]]
 

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from dynotune.data.printable import beginning, printable
 from dynotune.data.rows import BadRow, Place
+from dynotune.printable import beginning, printable
 
 MAX_DEPTH = 200
 """Levels of nesting. Deeper rows would exhaust the stack of what reads them later."""

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import overload
 
-from dynotune.data.printable import printable, row_beginning
 from dynotune.data.read.json_lines import parse_line
 from dynotune.data.rows import BadRow, Found, Line, Record
+from dynotune.printable import printable, row_beginning
 
 Columns = Mapping[str, str] | Sequence[str] | None
 

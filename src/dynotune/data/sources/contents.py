@@ -12,7 +12,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Self
 
-from dynotune.data.printable import printable
+from dynotune.printable import printable
 
 _READ = 4 << 20
 

@@ -10,7 +10,6 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynotune.data.printable import printable
 from dynotune.data.read.arrow_tables import UNREADABLE, batch_rows, table_record
 from dynotune.data.read.readers import data_suffix, read_rows
 from dynotune.data.rows import BadRow, Found, Place, Record
@@ -18,6 +17,7 @@ from dynotune.data.sources.contents import Contents, rows_text
 from dynotune.data.sources.paths import entries_below, files_matching, kind_of, nearest
 from dynotune.data.sources.splits import group_by_split
 from dynotune.errors import DataError
+from dynotune.printable import printable
 
 if TYPE_CHECKING:
     import datasets

@@ -11,8 +11,8 @@ from glob import has_magic
 from pathlib import Path
 from typing import Literal, NoReturn
 
-from dynotune.data.printable import printable
 from dynotune.errors import DataError
+from dynotune.printable import printable
 
 Kind = Literal["file", "folder", "absent"]
 

@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from dynotune.data.printable import printable
 from dynotune.errors import DataError
+from dynotune.printable import printable
 
 _KEYWORDS = {
     "train": "train",

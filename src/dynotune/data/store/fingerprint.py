@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynotune._version import __version__
-from dynotune.data.printable import printable
 from dynotune.data.store.layout import FORMAT
+from dynotune.printable import printable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -20,7 +20,6 @@ from dynotune.data.account.quarantine import Quarantine
 from dynotune.data.chunk import Chunk, RowEncoder
 from dynotune.data.ingest import Account, Loaded, Memory, chunks, take_chunks
 from dynotune.data.opening import Stream
-from dynotune.data.printable import printable
 from dynotune.data.sources.contents import Contents, FileState
 from dynotune.data.store.account import account_of, account_told
 from dynotune.data.store.describe import about_rows
@@ -33,6 +32,7 @@ from dynotune.data.store.write import StoreWriter
 from dynotune.data.tokens.encode import Encoder
 from dynotune.data.workers.encode import encode_chunks
 from dynotune.mounts import slow_mount
+from dynotune.printable import printable
 
 USED = "used"
 """An empty file in a store whose time says when it was last taken."""

@@ -8,12 +8,12 @@ rows that it concerns are counted, and a sentence that is printed once.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from dynotune.data.printable import printable
 from dynotune.data.rows import Message
 from dynotune.data.templates.masks import REMEDY, AssistantSpans, NotVerified
 from dynotune.data.templates.template import REFUSALS, ChatTemplate
 from dynotune.data.templates.variables import reserved_by_rendering
 from dynotune.errors import TemplateError
+from dynotune.printable import printable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

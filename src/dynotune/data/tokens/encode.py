@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from dynotune.config.keys.data import DataConfig
 from dynotune.data.examples import IGNORE, Example
-from dynotune.data.printable import printable, row_beginning
 from dynotune.data.rows import BadRow, Message, Row
 from dynotune.data.templates.faithful import lone_surrogate, unfaithful
 from dynotune.data.templates.masks import (
@@ -33,6 +32,7 @@ from dynotune.data.tokens.pairs import is_other_side, joined, sides_of
 from dynotune.data.tokens.pretokenized import TokenRows
 from dynotune.data.tokens.tokenise import BatchTokeniser, Tokens
 from dynotune.errors import ModelError
+from dynotune.printable import printable, row_beginning
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

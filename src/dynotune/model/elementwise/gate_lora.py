@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from dynotune.measure.calibration import under
 from dynotune.model.aside import Aside
 from dynotune.model.elementwise.gate import APART, FusedGate
 from dynotune.model.elementwise.gate import reference as gated
@@ -20,6 +19,7 @@ from dynotune.model.elementwise.proof import random, why_different
 from dynotune.model.lora.left_out import LeftOut
 from dynotune.model.lora.linear import KEPT, FusedLinear, hook_tables
 from dynotune.model.lora.shared import SharedInput
+from dynotune.model.product_settings import under
 
 ROWS = 70
 """Of the comparison: more than a program's tile has, and not a multiple."""

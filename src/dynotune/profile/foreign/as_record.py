@@ -12,11 +12,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from dynotune.config.secrets import without_secret_words
-from dynotune.data.printable import printable
 from dynotune.errors import DataError
-from dynotune.profile.ranks import own_seconds
-from dynotune.profile.record import Record, of_plain
-from dynotune.profile.remedies import edited_name
+from dynotune.printable import printable
+from dynotune.profile.analysis.ranks import own_seconds
+from dynotune.profile.analysis.remedies import edited_name
+from dynotune.profile.records.record import Record, of_plain
 
 SLOW_RANK = 1.1
 """A rank's own time before it waits for the others cannot be seen here; steps that differ by this much can."""

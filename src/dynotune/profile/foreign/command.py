@@ -12,7 +12,7 @@ from dynotune.profile.foreign.as_record import cost_of_watching, record_of
 from dynotune.profile.foreign.outcome import notes_of, why_nothing
 from dynotune.profile.foreign.protocol import Asked, events, observed, write_options
 from dynotune.profile.foreign.run import run
-from dynotune.profile.record import Record
+from dynotune.profile.records.record import Record
 
 Say = Callable[[str], None]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dynotune.errors import DataError
-from dynotune.profile.record import Record
+from dynotune.profile.records.record import Record
 
 
 @dataclass(frozen=True, slots=True)

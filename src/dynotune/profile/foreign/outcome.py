@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dynotune.bench.foreign.process import ended_by
-from dynotune.data.printable import printable
 from dynotune.errors import DynotuneError
+from dynotune.foreign import ended_by
+from dynotune.printable import printable
 from dynotune.profile.foreign.run import Ran
 
 WIDEST = 300

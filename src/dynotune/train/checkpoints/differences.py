@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from dynotune.config.checking.preference import BY_BATCH
-from dynotune.data.printable import printable
 from dynotune.errors import ConfigError, TrainingError
+from dynotune.printable import printable
 from dynotune.train.checkpoints.decisions import DECISIONS, OTHER_LOSS, QUIET, SAME_OPTIMIZER, Matter
 
 LENGTH = {"steps", "epochs"}

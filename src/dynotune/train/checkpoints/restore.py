@@ -4,10 +4,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from dynotune.data.printable import printable
 from dynotune.errors import TrainingError
 from dynotune.manifest import DamagedError, Manifest, versions
 from dynotune.measure.totals import Totals
+from dynotune.printable import printable
 from dynotune.train.checkpoints.contents import TRAINING, read_manifest, read_random, read_state
 from dynotune.train.checkpoints.differences import Difference, check_same, said_of
 from dynotune.train.checkpoints.random_states import gpus_of, restore_random_states

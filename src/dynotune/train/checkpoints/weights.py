@@ -11,10 +11,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from dynotune.data.printable import printable
 from dynotune.errors import TrainingError
 from dynotune.model.failures import LoadReport, words_of
 from dynotune.model.weight_files import require_safetensors
+from dynotune.printable import printable
 from dynotune.train.checkpoints.snapshot import saved_shell
 from dynotune.train.checkpoints.whole_folders import put_in_place
 

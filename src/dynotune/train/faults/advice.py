@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dynotune.config.whole import WholeConfig
+from dynotune.estimate.memory import StepMemory
 from dynotune.plan.ladder import round_down, round_up
-from dynotune.plan.memory import StepMemory
 from dynotune.train.faults.shortage import Shortage, gib
 
 LAYOUT_PHASES = ("forward", "backward")

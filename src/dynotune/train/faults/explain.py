@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from dynotune.config.whole import WholeConfig
-from dynotune.plan.memory import StepMemory
+from dynotune.estimate.memory import StepMemory
 from dynotune.plan.plan import Plan
 from dynotune.train.faults.advice import Circumstances, help_with, no_help
 from dynotune.train.faults.shortage import Shortage, gib, shortage_of

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dynotune.train.run_folder import RunFolder
+from dynotune.train.folder.run_folder import RunFolder
 
 
 def what_is_kept(folder: RunFolder, checkpoints: list[Path], step: int | None) -> str:

@@ -37,8 +37,8 @@ from dynotune.train.preference.identity import files_of, is_exact, key_here, mad
 from dynotune.train.preference.progress import scoring_progress
 from dynotune.train.preference.scoring import Scoring, ScoringPath, reference_on
 from dynotune.train.preference.step_zero import Check, Known, sample_of
-from dynotune.train.recipe import Start
-from dynotune.train.rehearse import rehearsed
+from dynotune.train.start.recipe import Start
+from dynotune.train.start.rehearse import rehearsed
 
 
 def bring_reference(config: DPOConfig, objective: PreferenceObjective, start: Start) -> list[str]:

@@ -14,7 +14,7 @@ from dynotune.audit.lines import lines_of
 from dynotune.audit.place import Place
 from dynotune.audit.read.configs.parsed import ROOT, NotReadableError, Parsed, below
 from dynotune.config.reading.files import MAX_CHARACTERS, MAX_DEPTH, MAX_VALUES, Loader
-from dynotune.data.printable import printable
+from dynotune.printable import printable
 
 _PLAIN = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null"))
 _MERGE = "tag:yaml.org,2002:merge"

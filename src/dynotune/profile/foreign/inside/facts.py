@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from dynotune.profile import facts
+from dynotune.profile.records import facts
 
 PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from dynotune.measure.trace import NOT_TRACING, StepMarks
+from dynotune.measure.traces.step import NOT_TRACING, StepMarks
 from dynotune.profile.foreign.inside.batch import Batch, batch_of
 from dynotune.profile.foreign.inside.found import callable_ones
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from dynotune.foreign import in_a_line
-from dynotune.measure.trace import NOT_TRACING, Tracer
+from dynotune.measure.traces.step import NOT_TRACING, Tracer
 from dynotune.profile.foreign.inside.listen import Between, Listening
 from dynotune.profile.foreign.inside.places import places_of
 from dynotune.profile.foreign.inside.reads import Reads
@@ -90,7 +90,7 @@ class Tracing:
         )
 
     def _kept(self, step: Any, seen: Between) -> dict[str, Any]:
-        from dynotune.profile.columns import events_to_json, where_to_json
+        from dynotune.profile.records.columns import events_to_json, where_to_json
 
         evidence = step.evidence
         if step.events is None:

@@ -14,16 +14,16 @@ from typing import Any
 
 import torch
 
-from dynotune.bench.running.steady import LEVEL_STEPS, WarmingUp
 from dynotune.foreign import FOREIGN
-from dynotune.measure.trace_facts import compile_counters
-from dynotune.profile.facts import inner_model, memory_of, optimizer_name
+from dynotune.measure.steady import LEVEL_STEPS, WarmingUp
+from dynotune.measure.traces.facts import compile_counters
 from dynotune.profile.foreign.inside import facts, trainer
 from dynotune.profile.foreign.inside.found import Found, look_for
 from dynotune.profile.foreign.inside.listen import Between, Fail, Listening
 from dynotune.profile.foreign.inside.timed import TimedSteps, wait_for
 from dynotune.profile.foreign.inside.tracing import Tracing
 from dynotune.profile.foreign.protocol import STOPPED, Asked, tell, write_observed
+from dynotune.profile.records.facts import inner_model, memory_of, optimizer_name
 
 WITH_OTHERS = 10
 """Steps of warming up where ranks step together: they must all stop at the same one, and a rule reads each its own clock."""

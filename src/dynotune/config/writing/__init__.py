@@ -1,1 +1,0 @@
-"""A configuration as YAML, as a schema for editors, as reference pages."""

@@ -1,1 +1,0 @@
-"""Tokenised rows for other trainers."""

@@ -1,0 +1,1 @@
+"""A step under the profiler, as evidence: events, their modules, what ran."""

@@ -1,0 +1,1 @@
+"""`dynotune merge`: an adapter into its base, with proof."""

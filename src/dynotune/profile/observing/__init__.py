@@ -1,0 +1,1 @@
+"""A run of ours, watched from inside."""

@@ -1,0 +1,1 @@
+"""What was observed of a run, and as a file."""

@@ -1,0 +1,82 @@
+"""What speed-ups were measured to gain here: the newest effect of each in the history, for the table of speed-ups.
+
+Of the same machine with its versions, the same kind of work, the same definitions. What was withdrawn, suspect, left
+unresolved or measured without the speed-up being engaged is no effect.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+
+from dynotune.measure.words import DEFINITIONS
+from dynotune.results.comparable import why_not
+from dynotune.results.history import History
+from dynotune.results.result import Comparison, Result, Verdict
+from dynotune.speedups.machine import Machine
+from dynotune.speedups.table import Effect, EffectOf
+
+MOST = 10
+"""The newest results that are read: a run begins with it."""
+
+_ROLES = ("last", "step", "alone", "whole")
+"""What adding it to all others gains comes first: that is how runs use it."""
+
+_SETTING = "speedups."
+"""Begins the name of a speed-up in an arm's settings."""
+
+
+def effects_of(machine: Machine, work: str, history: History | None = None) -> EffectOf:
+    """By name of a speed-up its newest effect, or None. work: `Context.work`. The history is read at the first question."""
+
+    @cache
+    def found() -> dict[str, Effect]:
+        effects: dict[str, Effect] = {}
+        for result in (history or History()).newest(machine, work, DEFINITIONS, MOST):
+            for name, effect in _effects(result):
+                effects.setdefault(name, effect)
+        return effects
+
+    return lambda name: found().get(name)
+
+
+def _effects(result: Result) -> Iterator[tuple[str, Effect]]:
+    if result.withdrawn is not None:
+        return
+    for role in _ROLES:
+        for one in result.comparisons:
+            if one.role == role and (found := _effect(result, one)) is not None:
+                yield found
+
+
+def _effect(result: Result, one: Comparison) -> tuple[str, Effect] | None:
+    measured = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
+    if one.ratio is None or one.ratio.low <= 0 or one.verdict not in measured or why_not(result, one) is not None:
+        return None
+    name, inverted = one.label.removeprefix(_SETTING), False
+    if one.role == "whole":
+        settled = _single_setting(result, one)
+        if settled is None:
+            return None
+        name, inverted = settled
+    with_it = result.arm(one.against if inverted else one.arm)
+    if any(seen.name == name and seen.state not in ("engaged", "partial") for seen in with_it.engaged):
+        return None
+    low, middle, high = one.ratio.low, one.ratio.estimate, one.ratio.high
+    if inverted:
+        low, middle, high = 1 / high, 1 / middle, 1 / low
+    return name, Effect(middle, low, high, result.name, result.date)
+
+
+def _single_setting(result: Result, one: Comparison) -> tuple[str, bool] | None:
+    """The speed-up in which alone two configurations differ, and whether it is the second that lacks it.
+
+    Any key with `off` on one side will do: nobody asks for the effect of one that is no speed-up's name.
+    """
+    first, arm = result.arms[0], result.arm(one.arm)
+    if one.against != first.name or len(arm.settings) != 1:
+        return None
+    [(key, value)] = arm.settings.items()
+    name, own = key.removeprefix(_SETTING), first.config.get("speedups")
+    before = own.get(name, "auto") if key != name and isinstance(own, dict) else first.config.get(key, "auto")
+    if (value == "off") == (before == "off"):
+        return None
+    return name, value == "off"

@@ -1,0 +1,233 @@
+"""How many tokens a micro-batch holds and what is done about activations: as asked, as remembered, or as tried out here."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from dynotune.command_line import SHOW_MEMORY
+from dynotune.config.whole import WholeConfig
+from dynotune.errors import TrainingError
+from dynotune.estimate.capacity import Capacity, micro_batch_capacity
+from dynotune.estimate.fastest import (
+    Measured,
+    Question,
+    Setting,
+    largest_step,
+    most_useful,
+    question,
+    relative_costs,
+    try_out,
+)
+from dynotune.estimate.memory import StepMemory
+from dynotune.estimate.memory_curve import Point, curve, lines
+from dynotune.execution.side_by_side import SideBySidePath
+from dynotune.measure.memory import GIB, optimizer_states
+from dynotune.model.activations.cheap import adapter_drops_out
+from dynotune.model.activations.policy import policy_of
+from dynotune.parallel.ranks import Ranks
+from dynotune.plan.plan import Plan
+from dynotune.speedups.activation import POLICIES, PREFIX, asked_policy
+from dynotune.speedups.installed import Installed
+from dynotune.speedups.registry import speedups
+from dynotune.train.start.dry_run import CudaGauge, DryRun, Gauge, policy_in_place
+
+NAME = "activation_memory"
+"""Under which a choice is remembered."""
+
+
+class Notebook(Protocol):
+    """What a machine remembers (`dynotune.speedups.remembered.Remembered`)."""
+
+    def check(self, name: str, key: str) -> dict[str, Any] | None: ...
+    def keep_check(self, name: str, key: str, result: dict[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryChoice:
+    """What was chosen."""
+
+    capacity: Capacity
+    policy: str
+    """As `activation_memory` calls it; it stands in the model."""
+
+    curve: list[Point] = field(default_factory=list)
+    """What there was to choose from; empty where nothing was chosen."""
+
+    says: list[str] = field(default_factory=list)
+
+
+def choose_memory(
+    config: WholeConfig,
+    plan: Plan,
+    path: SideBySidePath,
+    installed: Installed,
+    *,
+    longest: int,
+    look: Callable[[], tuple[StepMemory, int]],
+    ranks: Ranks,
+    notebook: Notebook,
+    gauge: Gauge | None = None,
+) -> MemoryChoice:
+    """Choose, and put the policy in. All ranks call it together, and take what the fullest of their devices holds.
+
+    plan: laid out or not. longest: tokens of the longest document that will come. look: counts what a step takes and what is
+    free (`live_memory`). gauge: reads the memory; default that of the GPU; without a GPU and a gauge nothing is tried out.
+    """
+    context = installed.site.context
+    asked = asked_policy(config)
+    tokens = config.micro_batch_tokens
+    assert tokens != "auto"
+    policy_there = policy_of(installed.site.model)
+    if gauge is None and not context.on_gpu:
+        return MemoryChoice(micro_batch_capacity(tokens, longest, context.device.type), policy_there)
+    if asked is not None and tokens is not None:
+        return MemoryChoice(micro_batch_capacity(tokens, longest, "cuda"), policy_there)
+    of_device = gauge or CudaGauge(context.device)
+
+    def chosen() -> tuple[Setting, str, list[Point], list[str]]:
+        memory, free = look()
+        to_choose = asked is None and policy_there == "none"
+        policies = _possible(installed) if to_choose else [policy_there]
+        costs = relative_costs(policies, context.has_adapter)
+        of = question(
+            free, lambda policy, size: memory.under(policy).needed(size), costs, longest, tokens, most_useful(plan)
+        )
+        setting, why = _choose(config, plan, path, installed, of, longest, notebook, of_device)
+        shared = _least(ranks.gather((setting.policy, setting.tokens)))
+        if shared != setting:
+            setting, why = shared, "what the fullest GPU holds"
+        points = curve(of, setting)
+        passed_over = _passed_over(installed) if to_choose and setting.policy != "none" else []
+        return setting, why, points, [*passed_over, *(lines(points, of.free) if SHOW_MEMORY.get() else [])]
+
+    # What stands here again is the same arm of a bench again: with other micro-batches it would be another one.
+    setting, why, points, shown = installed.site.once(("memory", longest), chosen)
+    if setting.policy != policy_there:
+        one = next(one for one in installed.decisions if one.name == f"{PREFIX}{setting.policy}")
+        if not installed.put_in(one):
+            raise TrainingError(
+                f"{one.name} could be put into the model when memory was tried out, and cannot now:"
+                f" {one.no.reason if one.no else 'no reason was given'}. Write `activation_memory: {policy_there}`, with"
+                " `micro_batch_tokens` as far as that fits."
+            )
+    return MemoryChoice(Capacity(setting.tokens, why), setting.policy, points, shown)
+
+
+def _choose(
+    config: WholeConfig,
+    plan: Plan,
+    path: SideBySidePath,
+    installed: Installed,
+    of: Question,
+    longest: int,
+    notebook: Notebook,
+    gauge: Gauge,
+) -> tuple[Setting, str]:
+    """The setting for this device, and why."""
+    step = largest_step(plan)
+    key = _key(config, installed, of, step, plan)
+    known = notebook.check(NAME, key)
+    if known is not None and of.least <= known["tokens"] <= of.most and known["bytes"] <= of.limit():
+        setting = Setting(known["policy"], known["tokens"])
+        of.tried[setting] = Measured(known["bytes"], known["reserved"], known["seconds"])
+        return setting, f"{_words(of, setting)}, measured here on {known['date']}"
+    model = installed.site.model
+    states = optimizer_states(model, config.optim, config.optim_args).bytes
+    began = time.perf_counter()
+    run = DryRun(installed.site, path, plan, longest, states, lambda size: step > size, gauge)
+    found = try_out(of, run)
+    seconds = time.perf_counter() - began
+    if found is None:
+        smallest = of.smallest()
+        return smallest, (
+            f"the longest document, pair or sorted batch of pairs takes {longest:,} tokens, and nothing that was tried fits"
+            f" ({seconds:.1f} s): if it fails, set a smaller `max_length`"
+        )
+    measured = of.tried[found]
+    assert measured is not None
+    date = datetime.now(UTC).date().isoformat()
+    result = {"policy": found.policy, "tokens": found.tokens, "bytes": measured.bytes, "reserved": measured.reserved,
+              "seconds": measured.seconds, "date": date}  # fmt: skip
+    notebook.keep_check(NAME, key, result)
+    return found, f"{_words(of, found)}, tried out in {seconds:.1f} s"
+
+
+def _words(of: Question, setting: Setting) -> str:
+    found = of.tried[setting]
+    assert found is not None
+    how = {
+        "none": "with all activations kept",
+        "selective": "with cheap results made again",
+        "full": "with layers computed again",
+        "offload": "with layers computed again from inputs in host memory",
+    }[setting.policy]
+    return f"the fastest that fits, {how}: {found.bytes / GIB:.1f} of {of.free / GIB:.1f} GiB beside the weights"
+
+
+def _possible(installed: Installed) -> list[str]:
+    """Policies that could be put in."""
+    found, model = ["none"], installed.site.model
+    if installed.get("activation_budget") is not None:
+        return found
+    if installed.get("compiled_layers") is not None and adapter_drops_out(model):
+        return found  # compiled code draws other masks when it is computed again (PEFT issue 3020)
+    for policy in POLICIES[1:]:
+        one = speedups()[f"{PREFIX}{policy}"]
+        setting = next(other.setting for other in installed.decisions if other.name == one.name)
+        if setting == "off":
+            continue
+        if _beside(installed, policy):
+            continue
+        with policy_in_place(installed.site, policy) as there:
+            if there:
+                found.append(policy)
+    return found
+
+
+def _beside(installed: Installed, policy: str) -> list[str]:
+    """Speed-ups in the model that the policy cannot be beside."""
+    one = speedups()[f"{PREFIX}{policy}"]
+    return [other.name for other in installed if other.name in one.conflicts or one.name in other.speedup.conflicts]
+
+
+def _passed_over(installed: Installed) -> list[str]:
+    """What is to be said of policies that were not tried out because of what stands in the model, where one was needed."""
+    return [
+        f"activation memory: {policy} was not tried out: it cannot be beside {' and '.join(beside)}"
+        for policy in POLICIES[1:]
+        if (beside := _beside(installed, policy))
+    ]
+
+
+def _least(every: list[Any]) -> Setting:
+    """What all ranks can hold: under the policy that takes least, the fewest tokens."""
+    policy = max((policy for policy, _ in every), key=POLICIES.index)
+    return Setting(policy, min(tokens for _, tokens in every))
+
+
+def _key(config: WholeConfig, installed: Installed, of: Question, step: int, plan: Plan) -> str:
+    """Everything besides the machine on which what fits depends. step: tokens of the largest."""
+    model = installed.site.model
+    sequences, _ = plan.spans.attention_of(plan.rows)
+    tensors = [(name, list(p.shape), str(p.dtype), p.requires_grad) for name, p in model.named_parameters()]
+    facts = {
+        "model": type(model).__name__,
+        "tensors": tensors,
+        "speed-ups": sorted(one.name for one in installed),
+        "attention": installed.site.attention,
+        "compute": str(installed.site.context.compute),
+        "optimizer": [config.optim, config.optim_args],
+        "dropout": config.lora_dropout if config.use_peft else None,
+        "policies": [*of.costs],
+        "method": config.method.command,
+        # Of pairs, which share their prompt: keys that a token has.
+        "keys": round(int(sequences.sum()) / int(plan.spans.lengths_of(plan.rows).sum()), 1),
+        "tokens": [of.least, of.most],
+        # Of several micro-batches the later ones find the gradients of the first.
+        "accumulates": step > of.most,
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
