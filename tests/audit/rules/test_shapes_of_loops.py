@@ -111,7 +111,75 @@ BESIDE = {"README.md": "Runs on 2x T4, which train in data parallel.\n"}
 TWO = {"README.md": "One box with two RTX 4090 24 GB.\n"}
 OLD = {"README.md": "Trained on a Tesla T4.\n", "setup.sh": "pip install flash-attn --no-build-isolation\n"}
 
+COUNTED = (
+    "import time\nfrom transformers import DataCollatorWithPadding, TrainerCallback\n"
+    "collate = DataCollatorWithPadding(tok)\n"
+    "class Rate(TrainerCallback):\n    def on_log(self, args, state, control, **kw):\n"
+    "        rows = state.global_step * args.train_batch_size\n        rate = %s\n"
+    "        print(f'{rate:,.0f} tokens/s')\n"
+)
+CUT = "rows * 2 * self.max_length / (time.perf_counter() - self.start)"
+MASKS = (
+    "import torch\nfrom transformers import AutoModelForCausalLM\n"
+    "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B', attn_implementation='%s').cuda()\n"
+    "def collate(docs):\n    segments = numbers(docs)\n    causal = torch.ones(9, 9).tril()\n    %s\n"
+    "    return {'input_ids': ids(docs), 'attention_mask': %s}\n"
+    "for batch in loader(collate):\n    model(**batch).loss.backward()\n    optimizer.step()\n"
+    "    optimizer.zero_grad()\n"
+)
+SAME = "same = segments[:, :, None] == segments[:, None, :]"
+SQUEEZED = "same = (segments.unsqueeze(-1) == segments.unsqueeze(-2)) & causal"
+BLOCKS = "same = torch.block_diag(*[torch.ones(len(d), len(d)).tril() for d in docs])"
+FILLED = "for a, b in ends(docs):\n        same[0, 0, a:b, a:b] = causal[: b - a, : b - a]"
+RECOMPUTES = (
+    "import torch\nfrom transformers import AutoModel\nmodel = AutoModel.from_pretrained('x/y').cuda()\n%s\n"
+    "for batch in loader:\n    model(**batch).loss.backward()\n    optimizer.step()\n    optimizer.zero_grad()\n"
+)
+ON = "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={'use_reentrant': False})"
+WSL = (
+    "import torch\nfrom torch.utils.data import DataLoader\nloader = DataLoader(rows, batch_size=8, num_workers=%d)\n"
+    + RECOMPUTES % ""
+)
+
 SHAPES = [
+    ("MSR001", {"t.py": COUNTED % CUT}, True),
+    ("MSR001", {"t.py": COUNTED % CUT.replace("2 * self.max_length", "kw['seen']")}, False),
+    ("MSR001", {"t.py": (COUNTED % CUT).replace("tokens/s", "USD")}, False),
+    ("ATT001", {"t.py": MASKS % ("sdpa", SAME, "same & causal")}, True),
+    ("ATT001", {"t.py": MASKS % ("eager", SQUEEZED, "same")}, True),
+    ("ATT001", {"t.py": MASKS % ("sdpa", BLOCKS, "same[None, None]")}, True),
+    ("ATT001", {"t.py": MASKS % ("sdpa", FILLED, "same")}, True),
+    ("ATT001", {"t.py": MASKS % ("flash_attention_2", SAME, "same & causal")}, False),
+    ("ATT001", {"t.py": MASKS % ("sdpa", "same = segments >= 0", "same")}, False),
+    (
+        "ATT001",
+        {"t.py": "from torch.nn.attention.flex_attention import create_block_mask\n" + MASKS % ("sdpa", SAME, "same")},
+        False,
+    ),
+    ("MEM001", {"t.py": RECOMPUTES % ON, "README.md": "* GPU memory in use: 3.1 GB of 24\n"}, True),
+    ("MEM001", {"t.py": RECOMPUTES % ON, "README.md": "One RTX 4090 24 GB.\nnvidia-smi shows 5 GB in use.\n"}, True),
+    ("MEM001", {"t.py": RECOMPUTES % f"if cfg.low:\n    {ON}", "README.md": "Peak VRAM 11 GB / 80 GB\n"}, True),
+    ("MEM001", {"t.py": RECOMPUTES % ON, "README.md": "* GPU memory in use: 21 GB of 24\n"}, False),
+    ("MEM001", {"t.py": RECOMPUTES % ON, "README.md": "* GPU memory without checkpointing: 5 GB of 24\n"}, False),
+    (
+        "MEM001",
+        {"t.py": RECOMPUTES % ON, "README.md": "* GPU memory in use: 3 GB; evaluation takes 9 GB of 24\n"},
+        False,
+    ),
+    ("MEM001", {"t.py": RECOMPUTES % "", "README.md": "* GPU memory in use: 3.1 GB of 24\n"}, False),
+    (
+        "MEM001",
+        {
+            "t.py": RECOMPUTES % f"if cfg.gradient_checkpointing:\n    {ON}",
+            "c.yaml": "gradient_checkpointing: false\n",
+            "README.md": "* GPU memory in use: 3.1 GB of 24\n",
+        },
+        False,
+    ),
+    ("HST051", {"t.py": WSL % 12, "README.md": "My desktop: WSL2 with an RTX 4090 24 GB.\n"}, True),
+    ("HST051", {"t.py": WSL % 2, "README.md": "My desktop: WSL2 with an RTX 4090 24 GB.\n"}, False),
+    ("HST051", {"t.py": WSL % 12, "README.md": "Also tested under WSL2 with an RTX 4090 24 GB.\n"}, False),
+    ("HST051", {"t.py": WSL % 12, "README.md": "A server with an RTX 4090 24 GB.\n"}, False),
     ("DST004", {"t.py": LOADS % ("", SMALL, "'auto'"), **BESIDE}, True),
     ("DST004", {"t.py": LOADS % ("", LARGE, "'auto'"), **BESIDE}, True),
     ("DST004", {"t.py": LOADS % ("# all 4 GPUs are used in parallel\n", LARGE, "'balanced'")}, True),

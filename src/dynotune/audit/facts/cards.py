@@ -12,7 +12,7 @@ GIB = {
 }  # fmt: skip
 """Nominal memory by name; 0: it comes in two sizes, and a file must say which."""
 
-_NAMED = re.compile(
+CARD = re.compile(
     rf"\b(?:RTX ?)?(?P<name>{'|'.join(sorted(GIB, key=len, reverse=True))})s?\b"
     r"(?:[- ]?(?:SXM\d?|PCIe|NVL|HBM\de?))?(?:(?:[- ,:(]{0,3}| with )(?P<size>\d{2,3}) ?Gi?B?\b)?",
     re.IGNORECASE,
@@ -26,7 +26,7 @@ def named_card(job: Job, project: Project) -> float | None:
     texts += project.documents.values()
     sizes: set[float] = set()
     for text in texts:
-        for found in _NAMED.finditer(text):
+        for found in CARD.finditer(text):
             sizes.add(float(found["size"] or GIB[found["name"].upper()]))
     sizes.discard(0.0)
     return sizes.pop() if len(sizes) == 1 else None

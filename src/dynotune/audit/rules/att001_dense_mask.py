@@ -7,15 +7,17 @@ from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-
-DENSE = ("", "sdpa", "eager")
-SHORT = 2048
-"""Tokens below which the mask is small beside the rest of the step."""
+from dynotune.audit.shapes.mask_of_segments import DENSE, SHORT, mask_of_segments
 
 _PACKED = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\npacking: true\nmax_length: 2048\n"
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
+    yield from _of_a_trainer(job, project)
+    yield from mask_of_segments(job, project)
+
+
+def _of_a_trainer(job: Job, project: Project) -> Iterator[Said]:
     if job.trainer not in (Trainer.TRL, Trainer.LLAMA_FACTORY) or not on_gpu(job):
         return
     if job.trainer is Trainer.TRL:
@@ -90,7 +92,9 @@ RULE = Rule(
         " that as it is; for `sdpa` and `eager`, transformers builds a mask of every token against every other.",
         why="The mask grows with the square of the batch's tokens, no flash kernel takes it, and grouped heads are"
         " copied.",
-        detected="E1: the resolved packing, batch, length and attention. With a profile (E3), by the kernels' names.",
+        detected="E1: the resolved packing, batch, length and attention. E0: own code that compares each token's document"
+        " with every other's, or fills a diagonal of blocks, for a causal mask that it hands on. With a profile (E3), by the"
+        " kernels' names.",
         proven="`dynotune profile -- python train.py` names the attention kernels of a step.",
         deliberate=(
             "flash-attn has no wheel for the machine, and the rows are short.",

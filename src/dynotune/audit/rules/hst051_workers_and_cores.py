@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.asked import number, on_gpu
+from dynotune.audit.facts.cards import CARD
 from dynotune.audit.facts.environment import Environment
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
@@ -31,9 +32,24 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     for job in project.jobs:
         workers = number(job, "dataloader_num_workers")
         starts = [launch.file for launch in project.launches if set(job.files) & {launch.file, launch.script}]
-        under = any(_WSL.search(project.texts.get(file, "")) for file in starts)
+        under = any(_WSL.search(project.texts.get(file, "")) for file in starts) or (
+            workers is not None and workers >= MANY and _says_wsl(project)
+        )
         if under and workers and job.is_given("dataloader_num_workers") and on_gpu(job):
             yield _wsl(job, int(workers), Level.TEXT)
+
+
+_MACHINE = re.compile(r"\bWSL ?2?\b")
+_PERHAPS = re.compile(r"\b(?:if|or|not|unless|also|tested|should|may|can|untested|support\w*)\b|n't\b", re.IGNORECASE)
+
+
+def _says_wsl(project: Project) -> bool:
+    """A document names it in the sentence that names the GPU."""
+    for text in project.documents.values():
+        for sentence in re.split(r"(?<=[.;!?])\s|\n\s*\n", text):
+            if _MACHINE.search(sentence) and CARD.search(sentence) and not _PERHAPS.search(sentence):
+                return True
+    return False
 
 
 def _in_memory(script: Script, project: Project) -> Iterator[Finding]:
@@ -127,7 +143,8 @@ RULE = Rule(
         what="Each loader worker is a process. The training itself needs a core for launching kernels, and one for"
         " autograd.",
         why="Where workers take those, the GPU waits. Under WSL, starting processes and sharing memory cost much.",
-        detected=f"E0: a launcher that names WSL's folders; {MANY} workers or more for a `TensorDataset`, or for a class"
+        detected=f"E0: a launcher that names WSL's folders, or a document that names WSL with the"
+        f" GPU ({MANY} workers or more); {MANY} workers or more for a `TensorDataset`, or for a class"
         " whose `__getitem__` calls nothing, without a collator. E2, with `--env`: cores of this machine and whether it"
         " is WSL,"
         " against workers and processes.",

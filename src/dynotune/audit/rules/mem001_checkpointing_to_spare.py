@@ -6,13 +6,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from dynotune.audit.facts.asked import adapters, max_length, micro_batch, on_gpu
-from dynotune.audit.facts.cards import named_card
+from dynotune.audit.facts.cards import CARD, named_card
 from dynotune.audit.facts.environment import Environment
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.lengths import longest_row
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
 from dynotune.audit.models import Known, known
+from dynotune.audit.place import Place
 from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
 
 BYTES_A_TOKEN = 160
@@ -38,6 +39,8 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from _on_this_machine(project.environment, project)
     else:
         yield NotChecked(NONE_OF[Subject.ENVIRONMENT])
+    if len({job.files for job in project.jobs}) == 1:
+        yield from _by_a_document(project.jobs[0], project)
     for job in project.jobs:
         if job.get("gradient_checkpointing") is True and job.is_given("gradient_checkpointing") and on_gpu(job):
             said = list(_by_its_own_figure(job, project))
@@ -72,6 +75,66 @@ def _by_its_own_figure(job: Job, project: Project) -> Iterator[Said]:
             measure="dynotune bench -- python train.py :: python train.py --gradient_checkpointing false",
         ),
     )
+
+
+_IN_USE = re.compile(
+    r"(?:\bGPU\b|\bVRAM\b|\bpeak\b|nvidia-smi|\bCUDA\b)[^.\n]{0,60}?(?<![\d.])(\d{1,3}(?:\.\d)?)\s?(?:GiB|GB)\b"
+    r"(?:\s*(?:of|/|out of)\s*(?:the\s*)?(\d{1,3})\b)?",
+    re.IGNORECASE,
+)
+_NOT_THIS = re.compile(
+    r"without|infer|eval|host|\bCPU\b|free|left|would|needs?\b|at least|weights|cards? with|or more|vs", re.IGNORECASE
+)
+
+
+def _by_a_document(job: Job, project: Project) -> Iterator[Said]:
+    """A README's figure of the memory that is in use, beside the card that the project names."""
+    figures = [
+        (Place(file, number), found)
+        for file, text in project.documents.items()
+        for number, line in enumerate(text.split("\n"), 1)
+        if not _NOT_THIS.search(line) and re.search(r"mem|VRAM|nvidia-smi|peak|in use", line, re.IGNORECASE)
+        for found in _IN_USE.finditer(line)
+        if not CARD.search(found[0])
+    ]
+    if len(figures) != 1:
+        return
+    place, found = figures[0]
+    card = float(found[2]) if found[2] else named_card(job, project)
+    used, on = float(found[1]), _switched_on(job, project)
+    if card is None or card < 8 or used > SPARE * card or on is None:
+        return
+    yield Finding(
+        f"Activations are computed twice ({on[1]}), and by the project's own text {used:g} of {card:g} GB are in use.",
+        place=on[0],
+        evidence=Evidence(Level.TEXT, {"used GB": used, "card GB": card}),
+        stake=Stake(AtStake.TIME, 0.2, 0.3, SEEN),
+        remedy=Remedy(
+            Risk.SAFE,
+            "Try it without checkpointing, with the longest rows first.",
+            breaks="Out of memory, if activations take what is free.",
+            measure="dynotune profile -- python train.py",
+        ),
+        also=(place,),
+    )
+
+
+def _switched_on(job: Job, project: Project) -> tuple[Place, str] | None:
+    """Where the job says so: its key, or the call in a loop of its own that no configuration keeps from being made."""
+    if job.get("gradient_checkpointing") is True and job.is_given("gradient_checkpointing"):
+        return job.place("gradient_checkpointing"), f"`{job.called('gradient_checkpointing')}: true`"
+    if job.trainer is not Trainer.TORCH:
+        return None
+    for script in (one for one in project.scripts if one.file in job.files):
+        for call in script.calls_of("gradient_checkpointing_enable"):
+            asked = [around.name for around in call.around if around.kind == "if"]
+            off = r"gradient_checkpointing[\"']?\s*[:=]\s*(?:false|no|0)\b"
+            if len(asked) > 1 or (
+                asked and any(re.search(off, text, re.IGNORECASE) for text in project.texts.values())
+            ):
+                continue
+            return call.place, f"`{call.on}.gradient_checkpointing_enable()`"
+    return None
 
 
 def _on_the_named_card(job: Job, project: Project) -> Iterator[Said]:

@@ -82,7 +82,7 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
         target = ast.unparse(node.target if isinstance(node, ast.AugAssign) else node.targets[0])
         counted = ast.unparse(node.value)
         found = _WHOLE.search(counted)
-        if found is None or not _is_a_speed(target, script):
+        if found is None or not (_is_a_speed(target, script) or _BY_A_CLOCK.search(counted)):
             continue
         bound = not re.search(r"numel|nelement|size\(0|shape\[0", found[0])
         limit = bound and not any(re.search(r"pack|group_texts|block", code(one), re.IGNORECASE) for one in near)
@@ -103,6 +103,9 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
             also=tuple(_shown(script)),
         )
         return
+
+
+_BY_A_CLOCK = re.compile(r"/ \(?[\w.]*\b(time|perf_counter|monotonic|elapsed|seconds|duration|dt)\b")
 
 
 def _shown(script: Script) -> Iterator[Place]:
