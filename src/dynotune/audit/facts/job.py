@@ -76,6 +76,11 @@ class Hole:
     names: frozenset[str]
     """Keys that may come that way."""
 
+    @property
+    def said(self) -> str:
+        """In one sentence without its full stop."""
+        return f"{self.place.file}:{self.place.line}: {self.why}"
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -113,6 +118,7 @@ class Job:
     """None: not known, which is taken for yes."""
 
     holes: tuple[Hole, ...] = ()
+    """Where settings come from that could not be followed."""
 
     def setting(self, name: str) -> Setting | None:
         return self.settings.get(name)

@@ -7,6 +7,7 @@ from typing import Any
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.finding import Finding, NotChecked
+from dynotune.audit.judging.watched import asked_since, watched
 from dynotune.audit.rule import NONE_OF, Rule, Subject
 from dynotune.audit.secret_values import Secrets
 
@@ -27,6 +28,7 @@ def judge(project: Project, rules: Mapping[str, Rule]) -> Judged:
     findings: dict[Any, Finding] = {}
     passed: list[str] = []
     missing: dict[Any, NotChecked] = {}
+    project = watched(project)
     for code, rule in rules.items():
         subjects = list(_subjects(project, rule.subject))
         if not subjects:
@@ -41,6 +43,10 @@ def judge(project: Project, rules: Mapping[str, Rule]) -> Judged:
                 else:
                     # Two jobs may share a file: what is said of one line is said once.
                     findings.setdefault((code, said.place, said.message), replace(said, code=code))
+        for job in asked_since(project):
+            for hole in job.holes:
+                silent = False
+                missing.setdefault((code, hole.why, hole.place), NotChecked(hole.said, hole.place, code))
         if silent:
             passed.append(code)
     secrets = Secrets(project.texts)

@@ -18,6 +18,7 @@ from dynotune.audit.read.configs.settings import Given, job_from
 from dynotune.audit.read.launchers.accepts import accepts
 from dynotune.audit.read.launchers.command import plain
 from dynotune.audit.read.launchers.distribution import distribution
+from dynotune.audit.read.python.declared import COMMAND_LINE
 from dynotune.audit.read.python.recognised import FROM_A_COMMAND_LINE
 from dynotune.audit.read.python.value import Value
 from dynotune.audit.schema import Schemas
@@ -84,7 +85,7 @@ def jobs_of_launch(launch: Launch, sources: Sources) -> list[Job]:
         if launch.script and primary_of(sources.scripts[launch.script]) is not None:
             jobs = [_with_overrides(job, launch) for job in jobs]
         if made is not None:
-            jobs = [_parsed(job, _of_trainer(launch, made, sources)) for job in jobs]
+            jobs = [_heard(_parsed(job, _of_trainer(launch, made, sources)), launch, sources) for job in jobs]
     else:
         jobs = [_of_trainer(launch, made, sources)]
     made_here = [distribution(_with_variables(job, launch), launch, sources.configs) for job in jobs]
@@ -179,6 +180,13 @@ def _with_flags(job: Job, launch: Launch, script: Script | None) -> Job:
         settings=settings,
         files=tuple(dict.fromkeys((launch.file, launch.script, *job.files, *launch.configs))),
     )
+
+
+def _heard(job: Job, launch: Launch, sources: Sources) -> Job:
+    """What comes from the command line is known where the command and the configurations that it names were read."""
+    if "config" in launch.flags and not files_of(launch, sources):
+        return job
+    return replace(job, holes=tuple(hole for hole in job.holes if not hole.why.endswith(COMMAND_LINE)))
 
 
 def _parsed(job: Job, flagged: Job) -> Job:

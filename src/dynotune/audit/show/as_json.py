@@ -47,6 +47,7 @@ def as_json(result: Result) -> dict[str, Any]:
             for one in result.not_checked
         ],
         "not_read": [{"place": plain(one.place), "why": one.why} for one in project.not_read],
+        "not_followed": [{"place": plain(hole.place), "why": hole.why} for job in project.jobs for hole in job.holes],
         "remarks": [{"place": plain(place), "text": said} for place, said in result.remarks],
         "jobs": [
             {

@@ -52,7 +52,12 @@ def _parts(result: Result) -> Iterator[Part]:
             f"Keep as is: {len(result.passed)}",
             (Lines(tuple(Line(f"{code} {words.name(code)}") for code in result.passed)),),
         )
-    said = [*words.not_read(result), *words.remarks(result), *map(words.not_checked_line, result.not_checked)]
+    said = [
+        *words.holes(result),
+        *words.not_read(result),
+        *words.remarks(result),
+        *map(words.not_checked_line, result.not_checked),
+    ]
     if said:
         yield Fold(f"Not checked, not read, remarks: {len(said)}", (Lines(tuple(Line(text) for text in said)),))
     if result.suppressed:

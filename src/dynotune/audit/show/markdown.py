@@ -26,7 +26,13 @@ def markdown(result: Result) -> str:
     if plan:
         lines += ["### In which order", "", *plan, ""]
     lines += ["### Checked", "", f"- {prose(words.keep(result))}{_passed(result)}", f"- {prose(words.checked(result))}"]
-    said = [*words.not_read(result), *words.remarks(result), words.answered(result), words.ceiling(result)]
+    said = [
+        *words.holes(result),
+        *words.not_read(result),
+        *words.remarks(result),
+        words.answered(result),
+        words.ceiling(result),
+    ]
     lines += [f"- {prose(line)}" for line in said if line]
     lines += [f"- suppressed: {one.finding.code} at {prose(words.where(one.finding))}: {prose(words.text(one.by.reason))}"
               for one in result.suppressed]  # fmt: skip

@@ -53,7 +53,12 @@ def sarif(result: Result, fixes: Fixes) -> dict[str, Any]:
                         "executionSuccessful": bool(result.checked),
                         "toolExecutionNotifications": [
                             {"level": "note", "message": {"text": text}}
-                            for text in (words.checked(result), *words.not_read(result), *words.remarks(result))
+                            for text in (
+                                words.checked(result),
+                                *words.holes(result),
+                                *words.not_read(result),
+                                *words.remarks(result),
+                            )
                         ],
                     }
                 ],

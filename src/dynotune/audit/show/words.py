@@ -97,7 +97,21 @@ def headline(result: Result) -> str:
     """`2 errors, 1 warning: 3 jobs in 7 files`."""
     found = Counter(word(finding) for finding in result.findings)
     counts = ", ".join(_plural(found[one], one) for one in ("error", "warning", "note") if found[one])
-    return f"{counts or ('nothing found' if result.checked else 'nothing was checked')}: {looked_at(result)}"
+    nothing = "nothing was checked" if not result.checked else "nothing found"
+    if not counts and result.checked and holes(result):
+        nothing = "nothing found in what could be followed"
+    return f"{counts or nothing}: {looked_at(result)}"
+
+
+def holes(result: Result) -> list[str]:
+    """Settings of jobs that could not be followed: sentences, first among what could not be looked at."""
+    lost = {hole.said: hole for job in result.project.jobs for hole in job.holes}
+    rules_of = Counter(one.why for one in result.not_checked if one.why in lost)
+    return [
+        f"not followed: {text(said, 300)}. {_plural(rules_of[said], 'rule')} asked for settings that may come from there,"
+        " and none of them counts as passed."
+        for said in lost
+    ]
 
 
 def looked_at(result: Result) -> str:
@@ -140,13 +154,18 @@ def checked(result: Result) -> str:
     return f"{said}{len({code for codes in missing.values() for code in codes})}: {reasons}."
 
 
+_NOT_FOLLOWED = "settings of a job could not be followed, see below"
+
+
 def unanswered(result: Result) -> dict[str, list[str]]:
     """Codes of rules that found nothing and could not be checked somewhere, by reason; most rules first."""
     found = {finding.code for finding in result.findings}
     reasons: dict[str, list[str]] = {}
+    lost = {hole.said for job in result.project.jobs for hole in job.holes}
     for one in result.not_checked:
-        if one.code not in found and one.code not in reasons.setdefault(one.why, []):
-            reasons[one.why].append(one.code)
+        why = _NOT_FOLLOWED if one.why in lost else one.why
+        if one.code not in found and one.code not in reasons.setdefault(why, []):
+            reasons[why].append(one.code)
     return dict(sorted(reasons.items(), key=lambda item: -len(item[1])) if reasons else ())
 
 
@@ -210,6 +229,9 @@ def next_action(result: Result) -> str:
     lost = next((one for one in result.project.not_read if one.place.file and one.place.file in result.named), None)
     if lost is not None and not result.findings:
         return f"Next: {text(lost.place)} was not read: {text(lost.why, 200)}. Mend that, and audit again."
+    if not result.findings and holes(result):
+        hole = next(hole for job in result.project.jobs for hole in job.holes)
+        return f"Next: look at {text(hole.place)} by hand: what it hands to the trainer was not seen."
     if not result.checked:
         return "Next: name what to check, such as `dynotune audit --config sft.yaml --env`."
     plan = [phase for phase in phases(result.findings, result.cost, result.refused) if phase.when is not When.DECIDE]

@@ -159,7 +159,9 @@ def class_of(evaluator: "Evaluator", scope: Scope, given: dict[str, Value], node
     base = library_base(evaluator, scope)
     if base and not base.startswith("pydantic"):
         arguments = {name: Value(v.value, v.via, v.others, v.place or given_place) for name, v in attributes.items()}
-        return Value(Made(base, arguments, place, attributes, open=COMMAND_LINE))
+        # Called by the script, it has its own defaults where nothing is given; a parser may have set any of them.
+        opened = "" if isinstance(node, ast.Call) else COMMAND_LINE
+        return Value(Made(base, arguments, place, attributes, open=opened))
     return Value(Made(definition.name, given, place, attributes, open="its class gives it no value that can be read"))
 
 

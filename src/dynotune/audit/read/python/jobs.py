@@ -251,7 +251,13 @@ def _hole(held: object, lost: Value | None, keys: Keys, home: Place, module: Mod
     if lost is None:
         return None
     place = lost.place or home
-    what = f"`**{place.key}`" if place.key else f"`{module.source_at(place)}`" if place.file == module.file else "it"
+    what = (
+        f"`**{place.key}`"
+        if place.key.strip("*")
+        else f"`{module.source_at(place)}`"
+        if place.file == module.file
+        else "it"
+    )
     why = lost.value.why if isinstance(lost.value, Unknown) else "it is computed when the script runs"
     return Hole(replace(place, key=""), f"what {what} holds could not be followed: {why}", frozenset(keys.keys))
 

@@ -340,7 +340,7 @@ class Objects:
                 found[keyword.arg] = _at(value, module.place(keyword, keyword.arg))
                 continue
             held = value.value
-            items = held.attributes if isinstance(held, Made) and not held.open else held
+            items = held.attributes if isinstance(held, Made) and not held.open and held.attributes else held
             if isinstance(items, dict):
                 for key, item in items.items():
                     if isinstance(key, str) and isinstance(item, Value):
