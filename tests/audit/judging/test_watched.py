@@ -1,4 +1,4 @@
-"""Promise: where settings of a job could not be followed, the audit says where and why, and no rule about them has passed."""
+"""Promise: where settings of a job could not be followed, the audit says where and why; no rule about them has passed."""
 
 from pathlib import Path
 

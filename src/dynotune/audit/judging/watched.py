@@ -18,7 +18,7 @@ class WatchedSettings(dict[str, Setting]):
         self.asked = False
 
     def _look(self, name: object) -> None:
-        there = super().get(name) if isinstance(name, str) else None  # type: ignore[call-overload]
+        there = super().get(name) if isinstance(name, str) else None
         if there is None or there.known is Known.DEFAULT or not there.is_known:
             self.asked = self.asked or name in self.names
 
