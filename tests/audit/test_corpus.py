@@ -20,7 +20,7 @@ CORPUS = Path(__file__).parent / "corpus"
         ("third", 16, 0.95, 0.9),
         ("fourth", 16, 0.95, 0.9),
         ("fifth", 16, 0.95, 0.89),
-        ("sixth", 16, 0.9, 0.53),  # held out: no rule was written by what it misses
+        ("sixth", 16, 0.9, 0.56),  # held out: no rule was written by what it misses
     ],
 )
 def test_a_part_of_the_corpus(part: str, projects: int, precision: float, recall: float) -> None:

@@ -10,6 +10,7 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.setting import Setting
 from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.read.launchers.accepts import Accepts, accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
@@ -33,7 +34,46 @@ _UNREAD = (
 )
 
 
+_HANDS_ON = re.compile(r"\$[@*2-9]|\$\{[@*2-9]|\bgetopts?\b|\bshift\b|\$\{?(?:BASH_ARGV|argv)")
+_SPEAKS = re.compile(r"^\s*(?:echo|printf|log|logger)\b")
+
+
+def _not_handed_on(launch: Launch, project: Project) -> Iterator[Said]:
+    """Flags that a shell script's usage or a document gives it, of which it hands none to what it starts."""
+    name, text = launch.file.rpartition("/")[2], project.texts.get(launch.file, "")
+    first = next((one for one in project.launches if one.file == launch.file), None)
+    if first is not launch or not name.endswith((".sh", ".bash", ".slurm", ".sbatch")):
+        return
+    lines = text.split("\n")
+    if _HANDS_ON.search("\n".join(one for one in lines if not one.lstrip().startswith("#") and not _SPEAKS.match(one))):
+        return
+    given = re.compile(rf"(?<![\w-]){re.escape(name)}\b[^\n|;&>#]*?\s\[?--([a-z][\w-]*)[^\n|;&]*")
+    promised = [(launch.file, number, one) for number, one in enumerate(lines, 1) if one.lstrip().startswith("#")]
+    promised += [
+        (file, number, one)
+        for file, document in project.documents.items()
+        for number, one in enumerate(document.split("\n"), 1)
+    ]
+    found = [
+        (file, number, said) for file, number, one in promised if (said := given.search(one)) and said[1] != "help"
+    ]
+    if not found:
+        return
+    flags = list(dict.fromkeys(flag for *_, said in found for flag in re.findall(r"(?<=--)[a-z][\w-]*", said[0])))
+    shown = ", ".join(f"`--{flag}`" for flag in flags[:3])
+    yield Finding(
+        f"`{launch.file}` is said to take {shown}, and hands none of its arguments behind the first to what it starts: they"
+        " are dropped without a word.",
+        place=launch.place,
+        also=tuple(dict.fromkeys(Place(file, number) for file, number, _ in found)),
+        evidence=Evidence(Level.TEXT, {"promised": flags}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(Risk.BEHAVIOURAL, 'Take the first one off (`shift`) and give the rest on: `"$@"`.'),
+    )
+
+
 def check(launch: Launch, project: Project) -> Iterator[Said]:
+    yield from _not_handed_on(launch, project)
     scripts = {script.file: script for script in project.scripts}
     script = scripts.get(launch.script)
     taken = accepts(script, scripts, Schemas.of()) if script is not None and launch.flags else None
@@ -132,7 +172,8 @@ RULE = Rule(
         what="A flag that is parsed and never read does nothing. `parse_known_args` takes what it knows; where the rest is"
         " thrown away, a misspelled or forgotten flag is neither used nor refused.",
         why="The command asks for bf16, a length or a rate, and the run has the default.",
-        detected="E0: values that the launcher sources under a flag's name, beside others that it passes, and does not"
+        detected="E0: flags that a shell script's usage line or a document gives it, where it hands on its first argument at"
+        " most; values that the launcher sources under a flag's name, beside others that it passes, and does not"
         " pass; the flags of the command against those of the script's parser, where nothing else uses the rest; and"
         " flags that the parser takes and no file of the project reads, as an attribute or by a quoted name. Where all flags"
         " are handed on at once (`vars(args)`, `asdict`), nothing is said.",
@@ -148,5 +189,13 @@ RULE = Rule(
     ),
     also_bad=(
         Example({"run.sh": "python train.py --lr 1e-5 --flash\n", "train.py": _UNREAD}, says="no line that reads it"),
+        Example(
+            {
+                "run.sh": "# usage: ./run.sh sft.json [--lr 1e-5] [--resume DIR]\nCONFIG=${1:?}\n"
+                'echo "args: $*"\nexec accelerate launch train.py "$CONFIG"\n',
+                "train.py": _SCRIPT.format(""),
+            },
+            says="is said to take `--lr`, `--resume`",
+        ),
     ),
 )

@@ -40,7 +40,9 @@ _NOT_IN_USE = re.compile(r"\b(?:not|no|without|unused|instead|if|or|optional\w*|
 
 def _sharding(project: Project) -> Iterator[Said]:
     """A DeepSpeed file that a document says is in use, and that no command, configuration or script names."""
-    if not project.launches or any(job.get("deepspeed") or job.get("zero_stage") for job in project.jobs):
+    if not (project.launches or project.jobs) or any(
+        job.get("deepspeed") or job.get("zero_stage") for job in project.jobs
+    ):
         return
     for config in project.configs:
         name = PurePosixPath(config.file).name

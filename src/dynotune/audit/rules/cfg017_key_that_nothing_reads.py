@@ -14,6 +14,7 @@ from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.read.configs.hydra import Composed, composed, primary_of
+from dynotune.audit.read.configs.job import TRAINERS
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.rules.cfg009_flag_lost_on_the_way import SHOWN, WHOLE
 
@@ -80,9 +81,8 @@ def _of_a_file(project: Project) -> Iterator[Said]:
         if len(loaded) != 1:
             continue
         named = {name for launch in project.launches if launch.script == script.file for name in launch.configs}
-        if not named:
-            texts = (script.source, *project.documents.values())
-            named = {
+        for texts in ([script.source], project.documents.values()):  # what it says itself goes before a README
+            named = named or {
                 file for file in configs if any(re.search(rf"(?<![\w-]){re.escape(file)}\b", one) for one in texts)
             }
         if len(named) != 1 or not all(_by_key(name, room, project) for name, room in loaded):
@@ -92,7 +92,43 @@ def _of_a_file(project: Project) -> Iterator[Said]:
         read = quoted | (attributes if _OF_ATTRIBUTES.search(script.source) else set())
         unread = [key for key in keys if key not in read and key not in _NOTES and key[:1] not in "_."]
         if config is not None and unread and 2 * len(unread) <= len(keys):
-            yield _finding([(key, config.places.get(key, Place(config.file))) for key in unread], f"of `{config.file}`")
+            places = [(key, config.places.get(key, Place(config.file))) for key in unread]
+            yield (
+                _left_behind(script, places, config)
+                if config.kind in TRAINERS
+                else _finding(places, f"of `{config.file}`")
+            )
+
+
+def _left_behind(script: Script, places: Sequence[tuple[str, Place]], config: ConfigFile) -> Finding:
+    """Of a trainer's own configuration, which a script of the project hands on key by key."""
+    shown = ", ".join(f"`{name}`" for name, _ in places[:4]) + (
+        f" and {len(places) - 4} more" if len(places) > 4 else ""
+    )
+    here = next((place_of(script, node) for node in script.tree.body if _lists(node, config)), Place(script.file))
+    return Finding(
+        f"`{script.file}` takes from `{config.file}` only keys that it names: {shown} stay behind, and what it starts has"
+        " the trainer's defaults instead.",
+        place=here,
+        also=tuple(place for _, place in places),
+        evidence=Evidence(Level.RESOLVED, {"left behind": [name for name, _ in places]}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            "Hand on the whole configuration and replace what differs.",
+            accuracy="Runs then have what the configuration says.",
+        ),
+    )
+
+
+def _lists(node: ast.stmt, config: ConfigFile) -> bool:
+    """`KEYS = [...]`, of names that the configuration has."""
+    held = node.value if isinstance(node, ast.Assign) else None
+    named = [one.value for one in held.elts if isinstance(one, ast.Constant)] if isinstance(held, _COLLECTIONS) else []
+    return len(named) > 2 and sum(name in config.values for name in named) * 2 > len(named)
+
+
+_COLLECTIONS = (ast.List, ast.Tuple, ast.Set)
 
 
 _QUOTED = re.compile(r"[\"'](\w+)[\"']")

@@ -17,14 +17,25 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\ngradien
 
 def check(project: Project, _: Project) -> Iterator[Said]:
     for job in project.jobs:
-        yield from _asked_for(job)
+        yield from _asked_for(job, project)
     for script in project.scripts:
         yield from _by_default(script)
-        yield from _switched_on(script)
+        yield from _switched_on(script, project)
         yield from _under_adapters(script, project)
 
 
-def _asked_for(job: Job) -> Iterator[Said]:
+_LETS_GRADIENTS_IN = re.compile(
+    r"\b(?:enable_input_require_grads|prepare_model_for_kbit_training)\(|hook\(\s*make_inputs_require_grad"
+)
+_OTHER_TROUBLES = re.compile(r"torch\.compile|torch_compile|DistributedDataParallel|fully_shard|backward_hook")
+
+
+def _works(text: str) -> bool:
+    """Somebody has seen to it: the inputs require gradients, and nothing is there that the old way trips over."""
+    return _LETS_GRADIENTS_IN.search(text) is not None and not _OTHER_TROUBLES.search(text)
+
+
+def _asked_for(job: Job, project: Project) -> Iterator[Said]:
     kwargs = job.get("gradient_checkpointing_kwargs")
     if not isinstance(kwargs, Mapping) or kwargs.get("use_reentrant") is not True:
         return
@@ -34,6 +45,9 @@ def _asked_for(job: Job) -> Iterator[Said]:
         return  # adapters under ZeRO-3 need it, and TRL sets it there
     processes, lora = number(job, "num_processes"), adapters(job)
     several = processes is not None and processes > 1
+    near = "\n".join(code(one) for one in project.scripts if one.file in job.files)
+    if lora and not several and job.get("torch_compile") is not True and _works(near):
+        return
     troubles = ["it replays the forward pass inside the backward one, which compiled code and hooks do not expect"]
     if several:
         troubles.append("several processes may fail with `marked ready twice`")
@@ -53,12 +67,15 @@ def _asked_for(job: Job) -> Iterator[Said]:
     )
 
 
-def _switched_on(script: Script) -> Iterator[Said]:
+def _switched_on(script: Script, project: Project) -> Iterator[Said]:
     """`gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})` and peft's preparation."""
+    text = code(script)
+    started = [job for job in project.jobs if script.file in job.files]
+    alone = not any((number(job, "num_processes") or 1) > 1 for job in started)
     for call in script.calls_of("gradient_checkpointing_enable", "prepare_model_for_kbit_training"):
         given = call.arguments.get("gradient_checkpointing_kwargs") or call.arguments.get("0")
         kwargs = given.value if given is not None else None
-        if isinstance(kwargs, Mapping) and kwargs.get("use_reentrant") is True:
+        if isinstance(kwargs, Mapping) and kwargs.get("use_reentrant") is True and not (alone and _works(text)):
             yield Finding(
                 "`use_reentrant: true` is checkpointing's old implementation, which PyTorch advises against: it replays the"
                 " forward pass inside the backward one, which compiled code, hooks and DistributedDataParallel do not"

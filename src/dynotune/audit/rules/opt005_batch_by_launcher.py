@@ -1,5 +1,6 @@
 """OPT005: commands start one configuration with different numbers of processes, and so with different batches."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -17,16 +18,35 @@ _SFT = (
 
 
 def check(project: Project, whole: Project) -> Iterator[Said]:
-    by_home: dict[str, list[Job]] = defaultdict(list)
+    by_home: dict[tuple[str, float | None, float | None], list[Job]] = defaultdict(list)
     for job in project.jobs:
         known = number(job, "num_processes") and micro_batch(job) and rows_of_a_step(job)
-        if known and job.is_given("num_processes") and job.home.file and job.get("global_batch_size") is None:
-            by_home[job.home.file].append(job)
-    for file, jobs in by_home.items():
+        if (
+            not known
+            or not job.is_given("num_processes")
+            or job.get("global_batch_size") is not None
+            or _is_a_trial(job)
+        ):
+            continue
+        if job.home.file:
+            by_home[job.home.file, micro_batch(job), number(job, "gradient_accumulation_steps")].append(job)
+    for (file, *_), jobs in by_home.items():
         steps = {rows_of_a_step(job): job for job in reversed(jobs)}
         largest, smallest = max(steps, key=lambda rows: rows or 0), min(steps, key=lambda rows: rows or 0)
         if largest and smallest and largest > smallest and jobs[0].trainer is not Trainer.DYNOTUNE:
             yield _finding(file, steps[smallest], steps[largest], smallest, largest)
+
+
+FEW = 100
+"""Steps up to which a run only tries whether it runs."""
+
+_TRIAL = re.compile(r"(?:^|[/_.-])(?:tmp|smoke|test|debug|dry|try|trial|toy|sanity)(?:[/_.-]|$)", re.IGNORECASE)
+
+
+def _is_a_trial(job: Job) -> bool:
+    """A run of a few steps, or into a folder that says so: nothing is learned by it, at whatever batch."""
+    steps, folder = number(job, "max_steps"), job.get("output_dir")
+    return bool(steps and 0 < steps <= FEW) or (isinstance(folder, str) and _TRIAL.search(folder) is not None)
 
 
 def _finding(file: str, small: Job, large: Job, fewest: int, most: int) -> Finding:

@@ -63,17 +63,13 @@ def _replaced(job: Job, project: Project) -> Iterator[Said]:
     own = job.setting("mixed_precision")
     if own is None or own.value != "no" or own.others or not own.place.file.endswith((".py", ".ipynb")):
         return
-    for config in project.configs:
-        asked = config.values.get("mixed_precision")
-        if config.kind != "accelerate" or config.file not in job.files or asked not in ("bf16", "fp16", "fp8"):
-            continue
+    for said, there, asked in _launchers(job, project):
         near = [one for one in project.scripts if one.file in job.files]
         if any(re.search(r"autocast\(|\.bfloat16\(\)|\.half\(\)|torch\.bfloat16", code(one)) for one in near):
             return
-        there = config.places.get("mixed_precision", Place(config.file))
         yield Finding(
-            f'`Accelerator(mixed_precision="no")` replaces `mixed_precision: {asked}` of `{config.file}`, and no flag of the'
-            " command says otherwise: the run is float32.",
+            f'`Accelerator(mixed_precision="no")` replaces {said}, and no flag of the script'
+            " says otherwise: the run is float32.",
             place=own.place,
             evidence=Evidence(Level.RESOLVED, {"launcher": asked, "script": "no"}),
             stake=Stake(
@@ -94,7 +90,31 @@ _ACCELERATE = (
     "mixed_precision: {}\n"
 )
 _LAUNCH = "accelerate launch --config_file accelerate.yaml -m trl.scripts.sft --config sft.yaml\n"
+_OWN = (
+    "import argparse\n\nimport torch\nfrom accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\n\n"
+    "parser = argparse.ArgumentParser()\nparser.add_argument('--mixed_precision', default={})\n"
+    "parser.add_argument('--epochs', type=int)\nargs = parser.parse_args()\n"
+    "accelerator = Accelerator(mixed_precision=args.mixed_precision)\n"
+    "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B')\n"
+    "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)\n"
+    "for batch in loader:\n    accelerator.backward(model(**batch).loss)\n    optimizer.step()\n    optimizer.zero_grad()\n"
+)
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nbf16: true\n"
+
+
+def _launchers(job: Job, project: Project) -> Iterator[tuple[str, Place, str]]:
+    """A precision that accelerate's file asks for, or the flag of its command: in words, where, and which."""
+    kinds = ("bf16", "fp16", "fp8")
+    for config in project.configs:
+        asked = config.values.get("mixed_precision")
+        if config.kind == "accelerate" and config.file in job.files and asked in kinds:
+            there = config.places.get("mixed_precision", Place(config.file))
+            yield f"`mixed_precision: {asked}` of `{config.file}`", there, asked
+    for launch in project.launches:
+        flag = launch.launcher_flags.get("mixed_precision")
+        mine = launch.script in job.files and launch.file in job.files and "mixed_precision" not in launch.flags
+        if flag is not None and flag.value in kinds and mine and launch.launcher.startswith("accelerate"):
+            yield f"`--mixed_precision {flag.value}` of the launcher", flag.place, flag.value
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
@@ -142,6 +162,15 @@ RULE = Rule(
     bad=Example(
         {"run.sh": _LAUNCH, "accelerate.yaml": _ACCELERATE.format("fp16"), "sft.yaml": _SFT},
         says="the arguments win",
+    ),
+    also_bad=(
+        Example(
+            {
+                "train.py": _OWN.format("'no'"),
+                "run.sh": "accelerate launch --mixed_precision bf16 --num_processes 2 train.py --epochs 2\n",
+            },
+            says="`--mixed_precision bf16` of the launcher",
+        ),
     ),
     good=Example({"run.sh": _LAUNCH, "accelerate.yaml": _ACCELERATE.format("bf16"), "sft.yaml": _SFT}),
 )

@@ -116,6 +116,7 @@ CLAIMS: Sequence[Claim] = (
     ),
     _claim(
         "packing",
+        r"\b(?:rows|sequences|samples|examples|documents) (?:are|get) packed\b|"
         rf"\bpacked (?:rows|sequences|samples|examples)|{_USES}packing\b|\bpacking (?:is )?(?:on|enabled)\b",
         _on,
     ),

@@ -1,0 +1,152 @@
+"""Promise: what a command, a script and a file say of one another is judged together: flags that go nowhere, keys that stay
+behind, precisions that are replaced, runs that only try something out."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.audit.made_up import audited
+
+TRAIN = (
+    "import argparse\nfrom trl import SFTConfig, SFTTrainer\nparser = argparse.ArgumentParser()\n"
+    "parser.add_argument('config')\n"
+    "parser.add_argument('--lr', type=float, default=1e-5)\nargs = parser.parse_args()\n"
+    "SFTTrainer('Qwen/Qwen2.5-0.5B', args=SFTConfig(learning_rate=args.lr), train_dataset=rows).train()\n"
+)
+
+
+def codes(folder: Path, files: dict[str, str], code: str) -> list[str]:
+    return [one.message for one in audited(folder, files).findings if one.code == code]
+
+
+@pytest.mark.parametrize(
+    ("script", "readme"),
+    [
+        ("# usage: ./run.sh FILE [--lr 1e-5]\npython train.py ${1:?}\n", ""),
+        ('CONFIG=$1\necho "args: $*"\npython train.py "$CONFIG"\n', "    ./run.sh a.json --lr 1e-5\n"),
+        ("python train.py a.json\n", "```\nbash run.sh --lr 2e-5\n```\n"),
+        ("#!/bin/bash\n# sbatch run.sh a.json --lr 3e-6\nsrun python train.py $1\n", ""),
+    ],
+)
+def test_flags_that_a_shell_script_promises_and_drops(tmp_path: Path, script: str, readme: str) -> None:
+    (said,) = codes(tmp_path, {"run.sh": script, "train.py": TRAIN, "README.md": readme}, "CFG009")
+    assert "is said to take `--lr`" in said
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        '# usage: ./run.sh FILE [--lr 1e-5]\npython train.py "$@"\n',
+        "# usage: ./run.sh FILE [--lr 1e-5]\nCONFIG=$1; shift\npython train.py $CONFIG $*\n",
+        "# usage: ./run.sh FILE [--lr 1e-5]\npython train.py $1 --lr $3\n",
+        "# usage: ./run.sh FILE [--help]\npython train.py $1\n",
+        "# python train.py a.json --lr 1e-5 is what run.sh starts\npython train.py $1\n",
+        "# usage: ./run.sh FILE [--lr 1e-5]\npython train.py $1  # dynotune: ignore[CFG009] the usage is old\n",
+    ],
+)
+def test_a_shell_script_that_hands_on_or_promises_nothing(tmp_path: Path, script: str) -> None:
+    assert not codes(tmp_path, {"run.sh": script, "train.py": TRAIN}, "CFG009")
+
+
+LF = (
+    "model_name_or_path: Qwen/Qwen2.5-0.5B\nstage: sft\ndo_train: true\nfinetuning_type: lora\nlora_rank: 8\ndataset: mine\n"
+    "template: qwen\ncutoff_len: 1024\noutput_dir: o\nlearning_rate: 1.0e-4\n{}"
+)
+KEYS = "KEYS = ['model_name_or_path', 'stage', 'do_train', 'finetuning_type', 'lora_rank', 'dataset', 'template', 'cutoff_len']\n"
+SWEEP = (
+    "import subprocess\nimport yaml\n# python sweep.py over base.yaml\n{}base = yaml.safe_load(open('base.yaml'))\n"
+    "cfg = {{k: base[k] for k in KEYS if k in base}}\ncfg['learning_rate'] = 2e-4\ncfg['output_dir'] = 'o'\n"
+    "open('p.yaml', 'w').write(yaml.safe_dump(cfg))\nsubprocess.run(['llamafactory-cli', 'train', 'p.yaml'])\n"
+)
+
+
+def test_keys_that_a_launcher_of_ones_own_leaves_behind(tmp_path: Path) -> None:
+    (said,) = codes(tmp_path, {"base.yaml": LF.format("warmup_ratio: 0.1\n"), "sweep.py": SWEEP.format(KEYS)}, "CFG017")
+    assert "`warmup_ratio` stay behind" in said
+    assert not codes(tmp_path / "all", {"base.yaml": LF.format(""), "sweep.py": SWEEP.format(KEYS)}, "CFG017")
+    noted = f"# dynotune: ignore[CFG017] on purpose\n{KEYS}"
+    held = {"base.yaml": LF.format("warmup_ratio: 0.1\n"), "sweep.py": SWEEP.format(noted)}
+    assert not codes(tmp_path / "held", held, "CFG017")
+
+
+OWN = (
+    "import argparse\nimport torch\nfrom accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\n"
+    "parser = argparse.ArgumentParser()\nparser.add_argument('--mixed_precision', default={})\n"
+    "parser.add_argument('--epochs', type=int)\nargs = parser.parse_args()\n"
+    "accelerator = Accelerator(mixed_precision={})\nmodel = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B')\n"
+    "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)\n"
+    "for batch in loader:\n    accelerator.backward(model(**batch).loss)\n    optimizer.step()\n    optimizer.zero_grad()\n"
+)
+LAUNCH = "accelerate launch --mixed_precision bf16 --num_processes 2 train.py --epochs 2{}\n"
+
+
+@pytest.mark.parametrize(
+    ("default", "given", "flags", "wrong"),
+    [
+        ("'no'", "args.mixed_precision", "", True),
+        ("'bf16'", "'no'", "", True),
+        ("None", "args.mixed_precision", "", False),
+        ("'no'", "args.mixed_precision", " --mixed_precision bf16", False),
+        ("'bf16'", "args.mixed_precision", "", False),
+    ],
+)
+def test_the_scripts_own_precision_wins_over_the_launchers(
+    tmp_path: Path, default: str, given: str, flags: str, wrong: bool
+) -> None:
+    found = codes(tmp_path, {"train.py": OWN.format(default, given), "run.sh": LAUNCH.format(flags)}, "PRC002")
+    assert bool(found) is wrong
+
+
+SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: d\nper_device_train_batch_size: 4\ngradient_accumulation_steps: 2\n"
+STARTS = "accelerate launch --num_processes {} -m trl.scripts.sft --config sft.yaml {}\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wrong"),
+    [
+        ((8, ""), (2, ""), True),
+        ((8, ""), (2, "--max_steps 20"), False),
+        ((8, ""), (1, "--output_dir /tmp/smoke"), False),
+        ((8, ""), (8, "--gradient_accumulation_steps 1"), False),
+        ((8, ""), (2, "--gradient_accumulation_steps 8"), False),
+    ],
+)
+def test_a_trial_run_is_no_other_batch(
+    tmp_path: Path, first: tuple[int, str], second: tuple[int, str], wrong: bool
+) -> None:
+    files = {"a.sh": STARTS.format(*first), "b.sh": STARTS.format(*second), "sft.yaml": SFT}
+    assert bool(codes(tmp_path, files, "OPT005")) is wrong
+
+
+REENTRANT = (
+    "from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training\n"
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', load_in_4bit=True)\n"
+    "{}model = get_peft_model(model, LoraConfig(r=8))\n"
+    "args = TrainingArguments('o', gradient_checkpointing=True, gradient_checkpointing_kwargs={{'use_reentrant': True}})\n"
+    "Trainer(model=model, args=args, train_dataset=rows).train()\n"
+)
+PREPARED = "model = prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs={'use_reentrant': True})\n"
+
+
+def test_reentrant_checkpointing_that_was_seen_to_is_left_alone(tmp_path: Path) -> None:
+    """One process, and the inputs require gradients; not where several processes or a compiler trip over it."""
+    assert not codes(tmp_path / "a", {"train.py": REENTRANT.format(PREPARED)}, "MEM002")
+    assert not codes(tmp_path / "b", {"train.py": REENTRANT.format("model.enable_input_require_grads()\n")}, "MEM002")
+    assert codes(tmp_path / "c", {"train.py": REENTRANT.format("")}, "MEM002")
+    several = {"train.py": REENTRANT.format(PREPARED), "run.sh": "torchrun --nproc_per_node 4 train.py\n"}
+    assert codes(tmp_path / "d", several, "MEM002")
+    compiled = REENTRANT.format(f"{PREPARED}model = torch.compile(model)\n")
+    assert codes(tmp_path / "e", {"train.py": f"import torch\n{compiled}"}, "MEM002")
+
+
+DEEPSPEED = '{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}\n'
+
+
+def test_a_deepspeed_file_that_only_a_document_names(tmp_path: Path) -> None:
+    readme = "Runs use DeepSpeed ZeRO-2 (`ds.json`) for the states.\n"
+    files = {"base.yaml": LF.format(""), "ds.json": DEEPSPEED}
+    assert codes(tmp_path / "a", {**files, "README.md": readme}, "CFG010")
+    assert not codes(tmp_path / "b", {**files, "README.md": "`ds.json` can be used instead.\n"}, "CFG010")
+    named = {**files, "base.yaml": LF.format("deepspeed: ds.json\n"), "README.md": readme}
+    assert not codes(tmp_path / "c", named, "CFG010")
