@@ -52,7 +52,10 @@ LF = (
     "model_name_or_path: Qwen/Qwen2.5-0.5B\nstage: sft\ndo_train: true\nfinetuning_type: lora\nlora_rank: 8\ndataset: mine\n"
     "template: qwen\ncutoff_len: 1024\noutput_dir: o\nlearning_rate: 1.0e-4\n{}"
 )
-KEYS = "KEYS = ['model_name_or_path', 'stage', 'do_train', 'finetuning_type', 'lora_rank', 'dataset', 'template', 'cutoff_len']\n"
+KEYS = (
+    "KEYS = ['model_name_or_path', 'stage', 'do_train', 'finetuning_type', 'lora_rank', 'dataset',"
+    " 'template', 'cutoff_len']\n"
+)
 SWEEP = (
     "import subprocess\nimport yaml\n# python sweep.py over base.yaml\n{}base = yaml.safe_load(open('base.yaml'))\n"
     "cfg = {{k: base[k] for k in KEYS if k in base}}\ncfg['learning_rate'] = 2e-4\ncfg['output_dir'] = 'o'\n"
@@ -97,7 +100,10 @@ def test_the_scripts_own_precision_wins_over_the_launchers(
     assert bool(found) is wrong
 
 
-SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: d\nper_device_train_batch_size: 4\ngradient_accumulation_steps: 2\n"
+SFT = (
+    "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: d\nper_device_train_batch_size: 4\n"
+    "gradient_accumulation_steps: 2\n"
+)
 STARTS = "accelerate launch --num_processes {} -m trl.scripts.sft --config sft.yaml {}\n"
 
 

@@ -31,8 +31,8 @@ _OTHER_TROUBLES = re.compile(r"torch\.compile|torch_compile|DistributedDataParal
 
 
 def _works(text: str) -> bool:
-    """Somebody has seen to it: the inputs require gradients, and nothing is there that the old way trips over."""
-    return _LETS_GRADIENTS_IN.search(text) is not None and not _OTHER_TROUBLES.search(text)
+    """Somebody has seen to it: adapters' inputs require gradients, and nothing is there that the old way trips over."""
+    return "LoraConfig(" in text and bool(_LETS_GRADIENTS_IN.search(text)) and not _OTHER_TROUBLES.search(text)
 
 
 def _asked_for(job: Job, project: Project) -> Iterator[Said]:
