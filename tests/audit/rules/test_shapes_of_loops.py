@@ -141,7 +141,104 @@ WSL = (
     + RECOMPUTES % ""
 )
 
+ROUND = (
+    "import torch, time\nimport torch.distributed as dist\n"
+    "from torch.nn.parallel import DistributedDataParallel as DDP\n"
+    "from torch.utils.data import DataLoader\nfrom torch.utils.data.distributed import DistributedSampler\n"
+    "world_size = dist.get_world_size()\nmodel = DDP(model.cuda(), device_ids=[local_rank])\n%s\n"
+    "for e in range(10):\n    for x, y in batches:\n        loss = model(x.cuda(), y.cuda())\n        loss.backward()\n"
+    "        %s\n        optimizer.step()\n        optimizer.zero_grad()\n"
+)
+SAMPLES = "batches = DataLoader(d, batch_size=8, sampler=DistributedSampler(d, shuffle=%s))"
+EVERY = "torch.manual_seed(1)\nbatches = DataLoader(d, batch_size=8, %s)"
+DRAWS = (
+    "import torch\nfrom torch.nn.parallel import DistributedDataParallel as DDP\ntorch.manual_seed(%s)\n"
+    "def get_batch():\n"
+    "    at = torch.randint(len(data) - 64, (8,))\n    return torch.stack([data[i : i + 64] for i in at]).cuda()\n"
+    "model = DDP(Net().cuda(), device_ids=[rank])\nfor step in range(1000):\n    x = get_batch()\n    loss = model(x)\n"
+    "    loss.backward()\n    optimizer.step()\n    optimizer.zero_grad()\n"
+)
+MICRO = (
+    "import torch\nmodel.cuda()\nstep = 0\nwhile True:\n    for micro in range(8):\n        loss = model(x) / 8\n"
+    "        loss.backward()\n    optimizer.step()\n    optimizer.zero_grad()\n%s    step += 1\n"
+)
+TIMES = (
+    "import time, torch\nmodel.cuda()\nfor x in loader:\n    t0 = time.time()\n    loss = model(x)\n"
+    "    loss.backward()\n"
+    "    optimizer.step()\n    optimizer.zero_grad()\n%s    t1 = time.time()\n    print((t1 - t0) * 1000)\n"
+)
+MEANS = (
+    "import torch\nmodel.cuda()\nmean = None\nfor x in loader:\n    loss = model(x)\n    loss.backward()\n"
+    "    optimizer.step()\n    optimizer.zero_grad()\n    mean = %s\n"
+)
+LEARNS = (
+    "import torch\nimport torch.nn.functional as F\nfrom transformers import AutoModelForCausalLM\n"
+    "model = AutoModelForCausalLM.from_pretrained('gpt2').cuda()\ncriterion = torch.nn.CrossEntropyLoss()\n"
+    "for b in loader:\n    logits = model(b['input_ids']).logits\n    %s\n    loss.backward()\n    optimizer.step()\n"
+    "    optimizer.zero_grad()\n"
+)
+BETWEEN = "shifted = logits[..., :-1, :].flatten(0, 1)\n    loss = criterion(shifted, b['labels'][..., 1:].flatten())"
+TEACHES = (
+    "import torch\nfrom transformers import Trainer\nclass Distil(Trainer):\n"
+    "    def __init__(self, *a, teacher=None, **k):\n"
+    "        super().__init__(*a, **k)\n        self.teacher = teacher%s\n"
+    "    def compute_loss(self, model, inputs, **kw):\n"
+    "        out = model(**inputs)\n        %swanted = self.teacher(**inputs).logits\n"
+    "        return kd(out.logits, wanted)\n"
+)
+CALLBACK = (
+    "import time\nfrom transformers import TrainerCallback\nclass Speed(TrainerCallback):\n"
+    "    def on_train_begin(self, args, state, control, **kw):\n        self.t0 = time.time()\n"
+    "    def on_step_end(self, args, state, control, **kw):\n        %s\n"
+    "    def on_log(self, args, state, control, **kw):\n"
+    "        print(state.global_step * args.train_batch_size / (time.time() - self.t0))\n"
+)
+
 SHAPES = [
+    ("DST054", {"t.py": ROUND % (SAMPLES % "True", "pass")}, True),
+    ("DST054", {"t.py": ROUND % (SAMPLES % "False", "pass")}, False),
+    ("DST054", {"t.py": ROUND % (SAMPLES % "True", "batches.sampler.set_epoch(e)")}, False),
+    ("DST050", {"t.py": ROUND % ("", "for p in model.parameters(): p.grad /= world_size")}, True),
+    ("DST050", {"t.py": ROUND % ("", "for p in model.parameters(): p.grad.div_(world_size)")}, True),
+    ("DST050", {"t.py": ROUND % ("", "for p in model.parameters(): p.grad = p.grad / world_size")}, True),
+    (
+        "DST050",
+        {"t.py": ROUND % ("", "for p in model.parameters(): dist.all_reduce(p.grad); p.grad /= world_size")},
+        False,
+    ),
+    ("DST050", {"t.py": ROUND % ("", "for p in model.parameters(): p.grad /= norm")}, False),
+    ("DST057", {"t.py": ROUND % (EVERY % "shuffle=True", "pass")}, True),
+    ("DST057", {"t.py": ROUND % (EVERY % "sampler=DistributedSampler(d)", "pass")}, False),
+    ("DST057", {"t.py": DRAWS % "1337"}, True),
+    ("DST057", {"t.py": DRAWS % "1337 + rank"}, False),
+    ("DST057", {"t.py": DRAWS % "1337 + seed_offset"}, False),
+    ("DST057", {"t.py": (DRAWS % "1").replace("DDP(Net().cuda(), device_ids=[rank])", "Net().cuda()")}, False),
+    ("HST001", {"t.py": MICRO % "    print(loss.item())\n"}, True),
+    ("HST001", {"t.py": MICRO % "    if step % 10 == 0:\n        print(loss.item())\n"}, False),
+    ("MSR002", {"t.py": TIMES % ""}, True),
+    ("MSR002", {"t.py": TIMES % "    torch.cuda.synchronize()\n"}, False),
+    ("MEM053", {"t.py": MEANS % "loss if mean is None else 0.9 * mean + 0.1 * loss"}, True),
+    ("MEM053", {"t.py": MEANS % "mean * 0.99 + loss"}, True),
+    ("MEM053", {"t.py": MEANS % "0.9 * mean + 0.1 * loss.detach()"}, False),
+    ("MEM053", {"t.py": MEANS % "0.1 * loss"}, False),  # one step's graph, until the next
+    ("MSK051", {"t.py": LEARNS % "loss = F.cross_entropy(logits.view(-1, 9), b['input_ids'].view(-1))"}, True),
+    ("MSK051", {"t.py": LEARNS % "loss = criterion(logits.transpose(1, 2), b['labels'])"}, True),
+    ("MSK051", {"t.py": LEARNS % BETWEEN}, False),
+    (
+        "MSK051",
+        {
+            "t.py": (LEARNS % "loss = criterion(logits.transpose(1, 2), b['labels'])").replace(
+                "CausalLM", "TokenClassification"
+            )
+        },
+        False,
+    ),
+    ("MEM052", {"t.py": TEACHES % ("", "")}, True),
+    ("MEM052", {"t.py": TEACHES % ("", "with torch.no_grad(): ")}, False),
+    ("MEM052", {"t.py": TEACHES % (".requires_grad_(False)", "")}, False),
+    ("MEM052", {"t.py": TEACHES % ("", "") + "teacher = load().requires_grad_(False)\n"}, False),
+    ("MSR004", {"t.py": CALLBACK % "pass"}, True),
+    ("MSR004", {"t.py": CALLBACK % "if state.global_step == 10:\n            self.t0 = time.time()"}, False),
     ("MSR001", {"t.py": COUNTED % CUT}, True),
     ("MSR001", {"t.py": COUNTED % CUT.replace("2 * self.max_length", "kw['seen']")}, False),
     ("MSR001", {"t.py": (COUNTED % CUT).replace("tokens/s", "USD")}, False),

@@ -10,7 +10,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
-_RANKS = r"[\w.]*(world_size|num_processes|get_world_size\(\)|n_?gpus?|num_gpus)\b(\(\))?"
+_RANKS = r"[\w.]*(world(?:_size)?|num_processes|get_world_size\(\)|n_?gpus?|num_gpus)\b(\(\))?"
 _AVERAGED = re.compile(
     r"DistributedDataParallel\(|\bDDP\(|Accelerator\(|FullyShardedDataParallel\(|fully_shard\(|deepspeed\.init"
 )
@@ -23,6 +23,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     if not _AVERAGED.search(script.source) or _BY_HAND.search(script.source):
         return
     lines = script.source.split("\n")
+    yield from _gradients(script, lines)
     for loop in loops(script):
         for back in loop.has("backward"):
             if back.place.line < loop.place.line or back.place.line > loop.place.end_line:
@@ -61,6 +62,32 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 else "",
             )
             break
+
+
+_GRADIENTS = re.compile(rf"\.grad(?:\.data)?\s*(?:/=\s*|\.div_\(\s*|=\s*[\w.]*\.grad\s*/\s*)\(?({_RANKS})")
+
+
+def _gradients(script: Script, lines: list[str]) -> Iterator[Said]:
+    """Of each parameter, behind the backward pass that has averaged them."""
+    if "all_reduce(" in script.source or not any(True for _ in loops(script)):
+        return
+    for number, line in enumerate(lines, 1):
+        found = _GRADIENTS.search(line.partition("#")[0])
+        if found is not None:
+            yield Finding(
+                f"Gradients are divided by `{found[1]}`, and they are averaged over the ranks already: they come out too"
+                " small by the number of ranks.",
+                place=Place(script.file, number, 1, number, len(line) + 1),
+                evidence=Evidence(Level.TEXT, {"divided by": found[1]}),
+                stake=Stake(AtStake.RESULT),
+                remedy=Remedy(
+                    Risk.BEHAVIOURAL,
+                    "Take the division out: DDP, FSDP and DeepSpeed average already.",
+                    accuracy="The updates that were meant; the learning rate may have been tuned to the wrong ones.",
+                    measure="Compare the gradient's norm on one and on two ranks.",
+                ),
+            )
+            return
 
 
 def _before(lines: list[str], start: int, end: int, wanted: re.Pattern[str]) -> tuple[int, re.Match[str] | None]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.script import Around, Script
 from dynotune.audit.facts.steps import Loop, loops, text_at
 from dynotune.audit.facts.together import together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -30,7 +30,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     for loop in loops(script):
         epochs = next(
             (one for call in loop.calls for one in call.around if one.kind == "for" and "epoch" in one.name), None
-        )
+        ) or _turns(loop)
         if epochs is None or "epoch" in loop.text.partition("\n")[0]:
             continue
         if _reads_without_sampler(loop, near):
@@ -50,6 +50,15 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             also=(loop.place,),
         )
         return
+
+
+def _turns(loop: Loop) -> Around | None:
+    """A loop over numbers around the one over the rows, whatever its variable is called."""
+    for call in loop.calls:
+        around = [one for one in call.around if one.kind == "for"]
+        if len(around) == 2 and " in range(" in around[0].name and " in range(" not in around[1].name:
+            return around[0] if "range(1)" not in around[0].name else None
+    return None
 
 
 def _first(call: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
-from dynotune.audit.facts.steps import loops
+from dynotune.audit.facts.steps import loops, text_at
 from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -18,10 +18,15 @@ _DIVIDED = re.compile(
 )
 
 
+_NOTHING = re.compile(r"device_ids\s*=\s*\[[^\]\n]*\]|gpus?\[[^\]\n]*\]|^\s*(?:from|import)\s[^\n]*", re.MULTILINE)
+"""Text that names a rank or a sampler and divides no rows."""
+
+
 def check(script: Script, project: Project) -> Iterator[Said]:
-    near = [code(one) for one in together(script, project)]
+    near = [_NOTHING.sub("", code(one)) for one in together(script, project)]
     if not any(_WRAPPED.search(text) for text in near) or any(_DIVIDED.search(text) for text in near):
         return
+    yield from _drawn_alike(script, project)
     for loop in loops(script):
         read = set(re.findall(r"\w+", loop.text.partition("\n")[0].partition(" in ")[2]))
         for call in script.calls_of("DataLoader"):
@@ -46,6 +51,45 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 also=(loop.place,),
             )
             return
+
+
+_DRAWS = ("randint", "randperm", "choice", "sample", "integers", "shuffle", "permutation", "rand")
+_SEEDED = re.compile(r"(?:manual_seed(?:_all)?|random\.seed|set_seed|seed_everything)\(([^()\n]*)\)")
+
+
+def _drawn_alike(script: Script, project: Project) -> Iterator[Said]:
+    """Rows are drawn at random by what each step calls, and every rank begins from the same seed."""
+    near = together(script, project)
+    seeds = [given for one in near for given in _SEEDED.findall(code(one))]
+    if not seeds or any(re.search(r"rank|offset|local|process|worker|os\.|time", given) for given in seeds):
+        return
+    if any(re.search(r"[gG]enerator\(|default_rng|RandomState", one.source) for one in near):
+        return
+    for loop in loops(script):
+        if loop.place.line and any(one.name.rpartition(".")[2] == "DataLoader" for one in script.calls):
+            return
+        for call in loop.calls:
+            last = call.name.rpartition(".")[2]
+            drawn = call.name.startswith(("torch.", "numpy.random", "random.")) and last in _DRAWS
+            text = text_at(script, call.place)
+            function = next((one.name for one in reversed(call.around) if one.kind == "function"), "")
+            rows = re.search(r"batch|data|rows|sample|get_", function) and re.search(r"\blen\(|num_|size", text)
+            if drawn and call.each_step and rows:
+                yield Finding(
+                    f"`{text[:60]}` draws the rows of a step, and every process begins from the same seed"
+                    f" (`{seeds[0].strip()}`): all ranks train on the same rows.",
+                    place=call.place,
+                    evidence=Evidence(Level.TEXT, {"drawn by": call.name, "seed": seeds[0]}),
+                    stake=Stake(AtStake.RESULT),
+                    remedy=Remedy(
+                        Risk.BEHAVIOURAL,
+                        "Add the rank to the seed of what draws rows, once the weights are made.",
+                        accuracy="A step holds as many different rows as was meant.",
+                        measure="Print the first row's place on each rank.",
+                    ),
+                    also=(loop.place,),
+                )
+                return
 
 
 _LOOP = """import torch

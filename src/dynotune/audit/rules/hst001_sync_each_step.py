@@ -44,6 +44,7 @@ def _each_step(script: Script, device: bool) -> Iterator[Sequence[Call]]:
     """Calls of each loop that trains on a device, and of each method of a trainer or module that runs at every step."""
     if device:
         yield from (loop.calls for loop in loops(script))
+        yield from _around_micro_batches(script)
     trainers = {
         node.name
         for node in ast.walk(script.tree)
@@ -55,6 +56,19 @@ def _each_step(script: Script, device: bool) -> Iterator[Sequence[Call]]:
         if any(around.kind == "class" and around.name in trainers for around in call.around):
             found.setdefault(call.loop, []).append(call)
     yield from found.values()
+
+
+def _around_micro_batches(script: Script) -> Iterator[Sequence[Call]]:
+    """Calls of loops that take a step at each turn, behind a loop over its micro-batches."""
+    inner = [loop.place for loop in loops(script)]
+    turns: dict[Place, list[Call]] = {}
+    for call in script.calls:
+        if call.in_training_loop and call.loop is not None and call.loop not in inner:
+            turns.setdefault(call.loop, []).append(call)
+    for place, calls in turns.items():
+        holds = any(place.line < one.line and one.end_line <= place.end_line for one in inner)
+        if holds and any(step.each_step for step in Loop(place, calls, "").optimizer_steps):
+            yield calls
 
 
 def _read(script: Script, waits: Sequence[Call]) -> Finding:

@@ -13,7 +13,9 @@ from dynotune.audit.facts.together import imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
-_HEAVY = re.compile(r"(^|\.)(\w*tokenizer|\w*processor|tokenize|encode_plus|batch_encode_plus|apply_chat_template)$")
+_HEAVY = re.compile(
+    r"(^|\.)(\w*tokenizer|\w*tok|\w*processor|tokenize|encode_plus|batch_encode_plus|apply_chat_template)$"
+)
 _READS = frozenset({"PIL.Image.open", "torchaudio.load", "librosa.load", "json.load"})
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
-from dynotune.audit.facts.steps import loops
+from dynotune.audit.facts.steps import loops, per_step
+from dynotune.audit.facts.together import connected, leads_out
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -19,6 +20,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         for line in script.source.split("\n")
         if re.search(r"\.(named_)?parameters\(\)", line) and "requires_grad" not in line
     )
+    yield from _in_a_trainer(script, project)
     for loop in loops(script):
         for call in loop.calls:
             name = call.name
@@ -42,6 +44,32 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 ),
             )
             return
+
+
+def _in_a_trainer(script: Script, project: Project) -> Iterator[Said]:
+    """A model that a Trainer's own loss runs beside the one that it is given."""
+    for call in per_step(script, "compute_loss", "training_step", "get_batch_loss_metrics"):
+        name = call.name.rpartition(".")[2]
+        if call.on != "self" or not re.fullmatch(_FROZEN, name) or _has_no_graph(script, call, f"self.{name}"):
+            continue
+        stays = re.compile(
+            rf"\b\w*{name}\w*\b[^\n]{{0,80}}\.requires_grad_\(\s*False|in [\w.]*{name}\w*\.parameters\(\)|freeze"
+        )
+        if any(stays.search(one.source) for one in connected(script, project)) or leads_out([script], project):
+            continue
+        yield Finding(
+            f"`self.{name}(...)` runs with gradients on at every step, and nothing freezes it:"
+            " its whole graph is kept, and `backward()` computes gradients of all its weights.",
+            place=call.place,
+            evidence=Evidence(Level.TEXT, {"model": f"self.{name}"}),
+            stake=Stake(AtStake.MEMORY, source="the activations of its forward pass and a gradient for each weight"),
+            remedy=Remedy(
+                Risk.SAFE,
+                f"Run it under `with torch.no_grad():`, or `self.{name}.requires_grad_(False)` where it is set.",
+                measure="dynotune profile -- python train.py",
+            ),
+        )
+        return
 
 
 def _has_no_graph(script: Script, call: Call, name: str) -> bool:

@@ -43,23 +43,40 @@ def _in_loop(script: Script, loop: Loop, node: ast.For | ast.While | ast.AsyncFo
             and len(one.args) == 1
         ):
             into, what = ast.unparse(one.func.value), one.args[0]
+        elif isinstance(one, ast.Assign) and _adds_to_itself(one):
+            into, what = ast.unparse(one.targets[0]), one.value
+            if into not in backward and _is_kept(what, held):
+                yield _finding(script, one, into, next(name for name in sorted(held) if name in ast.unparse(what)))
+            continue
         else:
             continue
         # What is begun anew in each round, or is itself what `backward` is called on, is let go of in time.
         if into in begun | backward or not _is_kept(what, held):
             continue
-        yield Finding(
-            f"`{into}` keeps `{ast.unparse(what)}` of every step with the graph that made it: memory grows from step to"
-            " step.",
-            place=place_of(script, one),
-            evidence=Evidence(Level.TEXT, {"kept": ast.unparse(what), "in": into}),
-            stake=Stake(AtStake.MEMORY),
-            remedy=Remedy(
-                Risk.SAFE,
-                f"Keep `{ast.unparse(what)}.detach()`, and read the sum when it is logged.",
-                measure="Print `torch.cuda.memory_allocated()` every hundred steps.",
-            ),
-        )
+        yield _finding(script, one, into, ast.unparse(what))
+
+
+def _finding(script: Script, node: ast.AST, into: str, kept: str) -> Finding:
+    return Finding(
+        f"`{into}` keeps `{kept}` of every step with the graph that made it: memory grows from step to step.",
+        place=place_of(script, node),
+        evidence=Evidence(Level.TEXT, {"kept": kept, "in": into}),
+        stake=Stake(AtStake.MEMORY),
+        remedy=Remedy(
+            Risk.SAFE,
+            f"Keep `{kept}.detach()`, and read the sum when it is logged.",
+            measure="Print `torch.cuda.memory_allocated()` every hundred steps.",
+        ),
+    )
+
+
+def _adds_to_itself(node: ast.Assign) -> bool:
+    """`mean = 0.9 * mean + 0.1 * loss`: what it held before is part of what it holds."""
+    target = node.targets[0]
+    if len(node.targets) != 1 or not isinstance(target, ast.Name | ast.Attribute | ast.Subscript):
+        return False
+    name = ast.unparse(target)
+    return any(ast.unparse(one) == name for one in ast.walk(node.value) if isinstance(one, type(target)))
 
 
 def _let_go(name: str, text: str) -> bool:
@@ -71,6 +88,8 @@ def _let_go(name: str, text: str) -> bool:
 
 def _is_kept(what: ast.expr, held: set[str]) -> bool:
     """The loss itself, or its multiple."""
+    if isinstance(what, ast.IfExp):
+        return _is_kept(what.orelse, held)
     if isinstance(what, ast.BinOp):
         return any(_is_kept(side, held) for side in (what.left, what.right))
     if isinstance(what, ast.Dict | ast.Tuple | ast.List):

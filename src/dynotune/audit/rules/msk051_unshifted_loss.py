@@ -15,12 +15,22 @@ _CAUSAL = re.compile(r"ForCausalLM\b|LMHeadModel\b")
 _OTHERWISE = re.compile(r"Seq2Seq(LM|Trainer)|MaskedLM|TokenClassification|SequenceClassification|num_labels|mlm=True")
 _SHIFTS = re.compile(r"(\[|, )1:|:-1\b|shift|\broll\(|\.narrow\(|\bpad\(\w*labels", re.IGNORECASE)
 _FLAT = re.compile(r"\.(view|reshape)\(|\.flatten\(|\.transpose\(1, 2\)|\.permute\(0, 2, 1\)")
-_LABELS = re.compile(r"\b(inputs|batch)(\['labels'\]|\.pop\('labels'\)|\.get\('labels'\)|\.labels\b)")
+_LABELS = re.compile(r"\b\w+(\['(labels|input_ids)'\]|\.(pop|get)\('labels'\)|\.labels\b|\.input_ids\b)")
+
+
+_OF_ROWS = re.compile(r"labels|input_ids|targets?\b")
+_DEFINED = (ast.FunctionDef, ast.ClassDef)
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _gathered(script, project)
-    losses = [call for call in script.calls if call.in_training_loop and call.name.endswith("functional.cross_entropy")]
+    made = {call.result for call in script.calls_of("CrossEntropyLoss") if call.result}
+    losses = [
+        call
+        for call in script.calls
+        if call.in_training_loop
+        and (call.name.endswith("functional.cross_entropy") or _called(call) in made or call.name in made)
+    ]
     if not losses:
         return
     every = together(script, project)
@@ -36,6 +46,10 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         if not compared or any(_shifts(one) for one in project.scripts):
             continue
         yield _finding(script, node, {"logits": logits[:80], "labels": labels[:80]})
+
+
+def _called(call: Call) -> str:
+    return f"{call.on}{call.name}" if call.on and call.name.startswith(".") else call.name
 
 
 def _finding(script: Script, node: ast.Call, facts: dict[str, str]) -> Finding:
@@ -82,20 +96,21 @@ def _is_gather(call: ast.Call) -> bool:
     )
 
 
-def _of(script: Script, call: Call) -> tuple[ast.Call | None, ast.FunctionDef | None]:
-    """The call's node, and the function around it."""
-    for function in ast.walk(script.tree):
-        if not isinstance(function, ast.FunctionDef) or not function.lineno <= call.place.line <= (
-            function.end_lineno or 0
-        ):
-            continue
+def _of(script: Script, call: Call) -> tuple[ast.Call | None, ast.FunctionDef | ast.Module | None]:
+    """The call's node, and the function around it; the file, where there is none."""
+    functions = [
+        one
+        for one in ast.walk(script.tree)
+        if isinstance(one, ast.FunctionDef) and one.lineno <= call.place.line <= (one.end_lineno or 0)
+    ]
+    for function in (*functions, *(() if functions else (script.tree,))):
         for node in ast.walk(function):
             if isinstance(node, ast.Call) and node.lineno == call.place.line and place_of(script, node) == call.place:
                 return node, function
     return None, None
 
 
-def _followed(node: ast.expr, function: ast.FunctionDef) -> str:
+def _followed(node: ast.expr, function: ast.FunctionDef | ast.Module) -> str:
     """The expression with what its names are assigned to in the function, if each is assigned once."""
     text = ast.unparse(node)
     for _ in range(4):
@@ -118,11 +133,12 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _shifts(script: Script) -> bool:
-    """A function that has to do with labels moves rows by one."""
-    if "labels" not in script.source:
+    """A function, or code outside of any, that has to do with labels moves rows by one."""
+    if not _OF_ROWS.search(script.source):
         return False
-    functions = [ast.unparse(node) for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef)]
-    return any("labels" in text and _SHIFTS.search(text) for text in functions)
+    texts = [ast.unparse(node) for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef)]
+    texts.append("\n".join(ast.unparse(node) for node in script.tree.body if not isinstance(node, _DEFINED)))
+    return any(_OF_ROWS.search(text) and _SHIFTS.search(text) for text in texts)
 
 
 _LOSS = """import torch.nn.functional as F

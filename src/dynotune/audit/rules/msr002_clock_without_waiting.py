@@ -29,7 +29,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         if any(_WAITS.search(text_at(script, call.place)) for call in loop.calls):
             continue  # in a helper
         for start in starts:
-            stop = _stop(script, inside, start)
+            stop = _stop(script, inside, start, loop)
             if stop is None or not any(start.place.line < call.place.line < stop.place.line for call in backward):
                 continue
             if len(re.findall(rf"^\s*{start.result}\s*=", loop.text, re.MULTILINE)) != 1:
@@ -72,12 +72,14 @@ def _finding(name: str, how: str, stop: Call, start: Call) -> Finding:
     )
 
 
-def _stop(script: Script, clocks: list[Call], start: Call) -> Call | None:
+def _stop(script: Script, clocks: list[Call], start: Call, loop: Loop) -> Call | None:
     """Where the clock is read against its start, later in the same round."""
     lines = script.source.split("\n")
     for call in clocks:
         text = lines[call.place.line - 1] if call.place.line else ""
-        if call.place.line > start.place.line and re.search(rf"-\s*{re.escape(start.result)}\b", text):
+        since = rf"-\s*{re.escape(start.result)}\b"
+        named = rf"\b{re.escape(call.result)}\s*{since}" if re.fullmatch(r"\w+", call.result) else since
+        if call.place.line > start.place.line and (re.search(since, text) or re.search(named, loop.text)):
             return call
     return None
 

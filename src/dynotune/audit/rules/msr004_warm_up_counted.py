@@ -31,6 +31,7 @@ _QUOTED = re.compile(r"(?<!\[)\"[^\"]*\"|(?<!\[)'[^']*'")
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
+    yield from _by_a_callback(script)
     if not on_device(script):
         return
     lines = [line.partition("  #")[0] for line in script.source.split("\n")]
@@ -56,6 +57,34 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             if read:
                 yield _finding(script, Place(script.file, read, 1, read, len(lines[read - 1]) + 1), number)
                 return
+
+
+_BEGUN = re.compile(rf"^\s*(self\.\w+)\s*=\s*{_CLOCK}", re.MULTILINE)
+
+
+def _by_a_callback(script: Script) -> Iterator[Said]:
+    """A trainer's callback that takes the clock once, where training begins, and makes a speed of it at each log."""
+    lines = script.source.split("\n")
+    for node in ast.walk(script.tree) if "on_train_begin" in script.source else ():
+        if not isinstance(node, ast.ClassDef):
+            continue
+        methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
+        begin = methods.get("on_train_begin")
+        if begin is None or _is_warm(lines[node.lineno - 1 : node.end_lineno]):
+            continue
+        held = "\n".join(lines[begin.lineno - 1 : begin.end_lineno])
+        for found in _BEGUN.finditer(held):
+            taken = rf"^\s*{re.escape(found[1])}\s*=[^=]"
+            whole = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+            if len([one for one in re.findall(taken + ".*", whole, re.MULTILINE) if "None" not in one]) != 1:
+                continue  # taken anew
+            for name in ("on_log", "on_step_end"):
+                method = methods.get(name)
+                read = _speed(lines, method.lineno, method.end_lineno or 0, re.escape(found[1])) if method else 0
+                if read:
+                    start = begin.lineno + held.count("\n", 0, found.start(1))
+                    yield _finding(script, Place(script.file, read, 1, read, len(lines[read - 1]) + 1), start)
+                    return
 
 
 def _of_several_turns(script: Script) -> list[range]:
