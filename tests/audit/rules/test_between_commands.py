@@ -156,3 +156,27 @@ def test_a_deepspeed_file_that_only_a_document_names(tmp_path: Path) -> None:
     assert not codes(tmp_path / "b", {**files, "README.md": "`ds.json` can be used instead.\n"}, "CFG010")
     named = {**files, "base.yaml": LF.format("deepspeed: ds.json\n"), "README.md": readme}
     assert not codes(tmp_path / "c", named, "CFG010")
+
+
+TEXTS = (
+    "from datasets import load_dataset\nfrom trl import SFTConfig, SFTTrainer\n\n\ndef whole(row):\n"
+    "    text = f\"Q: {{row['q']}} A: {{row['a']}}\"\n    return {}\n\n\n"
+    "rows = load_dataset('json', data_files='d.jsonl')['train'].map(whole)\n"
+    "args = SFTConfig(output_dir='o', completion_only_loss={})\n"
+    "SFTTrainer('Qwen/Qwen2.5-0.5B', args=args, train_dataset=rows).train()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("row", "asked", "wrong"),
+    [
+        ("{'text': text}", "True", True),
+        ("{'text': text, 'id': row['id']}", "True", True),
+        ("dict(row) | {'text': text}", "True", True),
+        ("{'prompt': row['q'], 'completion': row['a']}", "True", False),
+        ("{'text': text}", "None", False),
+        ("{'text': text}", "True)  # dynotune: ignore[MSK050] on purpose\nprint(rows", False),
+    ],
+)
+def test_completions_that_the_rows_do_not_have(tmp_path: Path, row: str, asked: str, wrong: bool) -> None:
+    assert bool(codes(tmp_path, {"train.py": TEXTS.format(row, asked)}, "MSK050")) is wrong

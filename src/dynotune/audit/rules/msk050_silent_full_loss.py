@@ -4,9 +4,11 @@ import ast
 import re
 from collections.abc import Iterator
 
+from dynotune.audit.facts.job import Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
+from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -20,8 +22,41 @@ _MASKS = (
 _STOPS = ("raise", "sys.exit", "exit(", "SystemExit", "os._exit", "pytest.skip")
 
 
+_COMPLETIONS = re.compile(r"[\"']completion[\"']|\bcompletion *=|completion_mask|formatting_func")
+_TEXT_ALONE = re.compile(r"return \{[\"']text[\"']:[^{}]*\}|\{[\"']text[\"']: [^{}]*\}|\[[\"']text[\"']\] *=")
+
+
+def _without_completions(script: Script, project: Project) -> Iterator[Said]:
+    """TRL's `completion_only_loss` over rows that the script makes whole texts of: there is no completion to tell apart."""
+    for job in project.jobs:
+        asked = job.setting("completion_only_loss")
+        if asked is None or asked.value is not True or not job.is_given("completion_only_loss"):
+            continue
+        if job.trainer is not Trainer.TRL or job.method is not Method.SFT or job.home.file != script.file:
+            continue
+        near = "\n".join(code(one) for one in project.scripts if one.file in job.files)
+        if not (job.makes_rows or ".map(" in near) or _COMPLETIONS.search(near) or not _TEXT_ALONE.search(near):
+            continue
+        yield Finding(
+            "`completion_only_loss: true` does nothing here: the rows are whole texts, without `prompt` and `completion`,"
+            " and TRL takes the loss on all of them without a word.",
+            place=asked.place,
+            evidence=Evidence(Level.RESOLVED, {"completion_only_loss": True, "columns": ["text"]}),
+            stake=Stake(AtStake.RESULT),
+            remedy=Remedy(
+                Risk.BEHAVIOURAL,
+                "Give rows with `prompt` and `completion`, or `messages` and `assistant_only_loss=True`.",
+                accuracy="Loss on answers alone, as the setting means.",
+                measure="dynotune prepare --config sft.yaml --show 3",
+            ),
+        )
+        return
+
+
 def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _not_found(script)
+    if "SFT" in script.source:
+        yield from _without_completions(script, project)
     if not any(name in script.source for name in _MASKS):
         return
     for node in ast.walk(script.tree):
