@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dynotune.audit.read.python.evaluator import Evaluator, Frame
 
 MOST_ROUNDS = 400
-EXTRA = 6_000
+EXTRA = 4_000
 """Expressions for all rounds of one question, beside those that the question has anyway."""
 
 _RUNS = "it is computed when the script runs"
