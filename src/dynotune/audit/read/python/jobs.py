@@ -120,7 +120,12 @@ def _of_trainer(
             if isinstance(held, Made)
             else ""
         )
-        lost = Value(Unknown(why or "it is no configuration that is known"), args.via, (), args.place or call.place)
+        lost = Value(
+            Unknown(why or "it is no configuration that is known"),
+            args.via,
+            (),
+            replace(args.place or call.place, key=""),
+        )
         said = []
     model = argument(call, "model", "0")
     beside = [*of_model(model), *_enabled(evaluator)]
