@@ -342,6 +342,29 @@ SHAPES = [
     ("DPO001", {"t.py": MINE % "torch.no_grad()"}, True),
     ("DPO001", {"t.py": MINE % "torch.autocast('cuda')"}, False),
     ("DPO001", {"t.py": PREFERS % ("dpo", COPIED, QUIET), "losses.py": LOSSES % "relu"}, False),  # no pairs
+    (
+        "DPO001",
+        {
+            "t.py": PREFERS % ("dpo", f"{COPIED}\ndef look():\n    show(model.generate(ids))", QUIET),
+            "losses.py": PAIRS_OF,
+        },
+        True,
+    ),
+    (
+        "DPO001",
+        {"t.py": PREFERS % ("dpo", COPIED, f"if config.loss.name == 'dpo':\n          {QUIET}"), "losses.py": PAIRS_OF},
+        True,
+    ),
+    (
+        "DPO001",
+        {"t.py": PREFERS % ("dpo", COPIED, f"if step % 100 == 0:\n          {QUIET}"), "losses.py": PAIRS_OF},
+        False,
+    ),
+    (
+        "DPO001",
+        {"t.py": PREFERS % ("dpo", COPIED, f"batch = model.generate(batch)\n        {QUIET}"), "losses.py": PAIRS_OF},
+        False,
+    ),
     ("DPO001", {"t.py": PREFERS % ("dpo", COPIED, "scores = batch['kept']"), "losses.py": PAIRS_OF}, False),
     (
         "DPO001",

@@ -11,7 +11,7 @@ from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Re
 
 _REFERENCE = re.compile(r"(self\.)?(ref|reference)(erence)?_?(model|policy)?$|\w*_ref(_model)?$|frozen_(model|policy)$")
 _PAIRS = re.compile(r"\bchosen\b|\brejected\b|chosen_|logsigmoid", re.IGNORECASE)
-_GENERATES = re.compile(r"\.generate\(|rollout|GRPO|PPO|kl_|teacher", re.IGNORECASE)
+_GENERATES = re.compile(r"rollout|\b\w*_?(?:GRPO|PPO)(?![a-z])|kl_|teacher", re.IGNORECASE)
 
 
 _LOSS = re.compile(r"logsigmoid|log_sigmoid")
@@ -22,8 +22,8 @@ _STAYS = re.compile(r"\.eval\(\)|\.requires_grad_\(\s*False")
 
 
 def reference_in_the_loop(script: Script, project: Project) -> Iterator[Said]:
-    if _GENERATES.search(script.source):
-        return
+    if _GENERATES.search(script.source) or any(call.each_step for call in script.calls_of("generate")):
+        return  # answers that are new; what is generated for a look now and then changes nothing
     near = connected(script, project)
     if not any(_WITHOUT.search(one.source) for one in near):
         return
@@ -74,7 +74,7 @@ def _every_step(
     looping = False
     for loop in loops(script):
         looping = True
-        yield [call for call in loop.calls if call.each_step and _is_forward(script, call, frozen, heads)]
+        yield [call for call in loop.calls if _is_each(call) and _is_forward(script, call, frozen, heads)]
     trainers = list(per_step(script, "compute_loss", "training_step", "get_batch_loss_metrics"))
     yield [call for call in trainers if _is_forward(script, call, frozen, heads)]
     if looping or trainers or "logsigmoid" not in script.source:
@@ -86,6 +86,18 @@ def _every_step(
         if any(_function(one) == function and one.name.endswith("logsigmoid") for one in script.calls):
             yield [call for call in passes if _function(call) == function]
             return
+
+
+_OF_THE_RUN = re.compile(
+    r"^(?:not )?[\w.]*(?:config|cfg|args|loss_type|opts)\b[\w.]*(?: (?:==|!=|in|is|is not) [^%]*)?$"
+)
+
+
+def _is_each(call: Call) -> bool:
+    """At every step, or where a setting of the run says so, which stays what it is."""
+    tests = [around.name for around in call.around if around.kind == "if"]
+    fixed = bool(tests) and all(_OF_THE_RUN.search(re.sub(r"\w+_(?=config)", "", one)) for one in tests)
+    return call.each_step or (call.in_training_loop and fixed)
 
 
 def _function(call: Call) -> str:
