@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from safetensors.torch import save_file
 
-from dynotune.reference import Key, as_reference, begins_at_zero, key_of, start_changes_base
+from dynotune.reference import Key, as_reference, begins_at_zero, key_of, start_changes_base, trained_under_adapter
 from tests.tiny import tiny_model
 
 IDS = torch.tensor([[5, 9, 300, 17, 2, 41]])
@@ -110,3 +110,13 @@ def test_an_adapter_that_begins_at_zero_is_seen_to_until_it_is_trained(start: An
 def test_what_may_not_begin_at_zero_does_not_count_as_if_it_did(start: bool, more: dict[str, Any]) -> None:
     assert not begins_at_zero(adapted(start, **more))
     assert begins_at_zero(tiny_model())
+
+
+def test_tokens_that_an_adapter_puts_before_rows_are_its_own() -> None:
+    """Switched off, the model reads rows alone: nothing under the adapter is trained. Biases are, if asked for."""
+    prompt: Any = get_peft_model(tiny_model(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
+    assert any("prompt_encoder" in name for name, p in prompt.named_parameters() if p.requires_grad)
+    assert trained_under_adapter(prompt) == []
+    biases = LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM", bias="lora_only")
+    biased: Any = get_peft_model(tiny_model(attention_bias=True), biases)
+    assert all(name.endswith("q_proj.base_layer.bias") for name in trained_under_adapter(biased))

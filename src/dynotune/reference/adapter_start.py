@@ -51,6 +51,8 @@ def trained_under_adapter(model: nn.Module) -> list[str]:
             for name in module.adapter_layer_names:
                 part = attrgetter(name)(module)
                 own.update(map(id, part.parameters() if isinstance(part, nn.Module) else (part,)))
+    if isinstance(prompts := getattr(model, "prompt_encoder", None), nn.Module):  # tokens before each row: in no layer
+        own.update(map(id, prompts.parameters()))
     return [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in own]
 
 

@@ -131,7 +131,8 @@ def explain(step: StepZero, suspects: Suspects) -> tuple[Culprit, str]:
     if not _close(suspects.policy_again_PC, step.reference_PC, step.bound):
         return Culprit.WEIGHTS, (
             "the adapter does not begin at zero, so that the policy is another model than its reference. Start from a new"
-            " adapter, or let the adapter be a part of the reference."
+            " adapter that does (LoRA by default), or give a model that has it already (`get_peft_model` before the run):"
+            " it is a part of its own reference then."
         )
     return Culprit.PRECISION, (
         "in evaluation the policy agrees with the reference, in training it does not: by dropout, or by a kernel that only"
