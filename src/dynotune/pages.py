@@ -11,9 +11,13 @@ from dynotune.results.history import History
 from dynotune.results.result import Result
 from dynotune.show.page import Lines, Part, Section, Table, render, write_page
 
+RESULT = "bench.json"
+"""Of a bench, in its folder."""
+
 
 def report(names: Sequence[str], output: Path | None) -> Path:
-    """Write the page and return where. names: run folders, results by file or by their name in the history.
+    """Write the page and return where. names: run folders, results by file, by the bench's folder or by
+    their name in the history.
 
     output: default: `report.html` in the folder of a single run; beside the file of a single result, with its name; else in
     the current folder, where nothing is replaced. Raises `ConfigError` or `DataError`.
@@ -26,10 +30,13 @@ def report(names: Sequence[str], output: Path | None) -> Path:
         path = Path(name)
         if is_run(path):
             sections.append(run_section(path))
-        elif path.is_dir():
-            raise DataError(f"{printable(name)} is no run folder: it has no plan.json, metrics.jsonl or summary.json.")
+        elif path.is_dir() and not (path / RESULT).is_file():
+            raise DataError(
+                f"{printable(name)} is no run folder, which has a plan.json, metrics.jsonl or summary.json, and holds no"
+                f" {RESULT} of a bench."
+            )
         else:
-            result, _ = History().find(name)
+            result, _ = History().find(str(path / RESULT) if path.is_dir() else name)
             results.append(result)
             sections.append(bench_section(result))
     target = output or _default(names)

@@ -14,6 +14,7 @@ from dynotune.errors import DataError
 from dynotune.report.curves import Curve, axes_for, read_curves
 from dynotune.report.svg import svg_loss_curve
 from dynotune.report.terminal import loss_curve
+from dynotune.show.ticks import tick_label
 
 
 def write(path: Path, rows: list[dict[str, Any]], tail: str = "") -> Path:
@@ -112,3 +113,9 @@ def test_the_svg_holds_the_points_at_their_places_and_loads_nothing() -> None:
     assert "href" not in svg
     assert "url(" not in svg
     assert "<b>" not in svg
+
+
+def test_rates_are_written_out() -> None:
+    assert [tick_label(value) for value in (11846.2, 1500.0, 3741.4, 0.25, 1e-05, 4.348)] == [
+        "11,846", "1,500", "3,741", "0.25", "1e-05", "4.348",
+    ]  # fmt: skip

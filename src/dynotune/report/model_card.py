@@ -197,11 +197,15 @@ def _data_row(name: str, counts: Mapping[str, Any]) -> tuple[str, ...]:
     return (name, *(f"{counts[key]:,}" if key in counts else "" for key in keys))
 
 
+OF_THE_RUN = ("method", "definitions", "time/", "meter_", "wasted/", "steady_", "failed_saves", "data_wait", "no_mfu")
+"""Figures that tell how a run went and nothing of the model: they stand in summary.json and on the run's page."""
+
+
 def _results(run: Path, summary: Mapping[str, Any]) -> str:
     rows = [
         (_spelt(name), percent(value) if name in SHARES else _figure(value))
         for name, value in summary.items()
-        if value not in (None, []) and name != "method"
+        if value not in (None, []) and not name.startswith(OF_THE_RUN)
     ]
     metrics = run / "metrics.jsonl"
     for curve in read_curves(metrics) if metrics.is_file() else []:

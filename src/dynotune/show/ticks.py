@@ -17,7 +17,7 @@ def round_ticks(low: float, high: float, about: int, whole: bool = False) -> lis
 
 
 def tick_label(value: float) -> str:
-    """A short form of a tick or a loss: `1,500`, `0.25`, `1e-05`."""
-    if value == int(value) and abs(value) < 1e9:
-        return f"{int(value):,}"
+    """A short form of a tick, a loss or a rate: `1,500`, `0.25`, `11,846`, `1e-05`."""
+    if abs(value) < 1e9 and (value == int(value) or abs(value) >= 1000):
+        return f"{value:,.0f}"
     return f"{value:.4g}"

@@ -202,6 +202,12 @@ class TestCommand:
         assert "no result of `dynotune bench`" in capsys.readouterr().err
         assert not (tmp_path / "x.html").exists()
 
+    def test_the_folder_of_a_bench_is_its_result(self, tmp_path: Path) -> None:
+        """`dynotune bench` names the folder that it wrote."""
+        write_result(made.ab(), tmp_path / "bench.json")
+        assert run(["report", str(tmp_path)]) == 0
+        assert (tmp_path / "report.html").is_file()
+
     def test_wrong_names_and_places(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(["report"]) == 2
         assert run(["report", str(tmp_path)]) == 2
