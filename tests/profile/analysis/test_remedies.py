@@ -25,6 +25,17 @@ def test_two_findings_that_the_same_setting_mends_give_one_line() -> None:
     ]
 
 
+@pytest.mark.parametrize("trainer", ["trl", "transformers"])
+def test_nobody_on_a_cpu_is_told_to_take_a_flash_kernel(trainer: str) -> None:
+    """TRL's `padding_free` without one lets documents see each other."""
+    gpu = replace(record(), trainer=trainer)
+    cpu = replace(gpu, environment=replace(gpu.environment, device="cpu"))
+    for name in ("low-fill", "padding-mask", "dense-mask"):
+        assert remedy(gpu, name, 0.3, 1.0) is not None
+        assert remedy(cpu, name, 0.3, 1.0) is None
+    assert remedy(cpu, "slow-log", 0.3, 1.0) is not None
+
+
 def test_transformers_own_trainer_is_told_what_it_has() -> None:
     theirs = replace(record(), trainer="transformers")
     one = remedy(theirs, "low-fill", 0.3, 1.0)

@@ -87,6 +87,14 @@ def test_the_run_that_goes_on_is_the_run_that_was_left(run_tiny: Any, tmp_path: 
     assert "interrupted" not in json.loads((tmp_path / "run" / "summary.json").read_text())
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_the_way_on_is_one_that_is_taken(run_tiny: Any, overwrite: bool) -> None:
+    """The same command with `overwrite_output_dir` is refused beside a resume."""
+    with pytest.raises(Interrupted, match="--resume_from_checkpoint true`") as left:
+        run_tiny(callbacks=[Send("step_end", 2, signal.SIGTERM)], overwrite_output_dir=overwrite)
+    assert str(left.value).endswith(", without `overwrite_output_dir`") == overwrite
+
+
 def test_without_checkpoints_one_is_saved_all_the_same(run_tiny: Any, tmp_path: Path) -> None:
     with pytest.raises(Interrupted) as left:
         run_tiny(callbacks=[Send("step_end", 2, signal.SIGTERM)], max_steps=6)

@@ -97,6 +97,13 @@ def remedy(record: Record, name: str, saves: float, step: float) -> Remedy | Non
     """For a finding; None where nothing is known to help."""
     theirs = {**THEIRS, **TRANSFORMERS} if record.trainer == "transformers" else THEIRS
     advice = (OURS if record.trainer == "dynotune" else theirs).get(name)
+    if (
+        advice is not None
+        and record.trainer != "dynotune"
+        and _needs_flash(advice)
+        and record.environment.device == "cpu"
+    ):
+        return None  # on a CPU there is none, and rows that are laid side by side without it see each other
     if advice is None:
         return None
     if _runs_already(record, advice[2]):
@@ -107,6 +114,10 @@ def remedy(record: Record, name: str, saves: float, step: float) -> Remedy | Non
     setting = "" if record.trainer == "torch" and not _VARIABLE.fullmatch(setting) else setting
     command, first = _measured_by(record, name, setting)
     return Remedy(name, text, kind, setting, command, saves, ceiling(step, saves), first=first)
+
+
+def _needs_flash(advice: _Advice) -> bool:
+    return any(word in f"{advice[0]} {advice[2]}" for word in ("flash", "varlen"))
 
 
 def _runs_already(record: Record, setting: str) -> bool:

@@ -23,6 +23,7 @@ from dynotune.train.checkpoints.weights import model_folder, save_model
 from dynotune.train.folder.bench_report import tell_bench
 from dynotune.train.folder.hub import HubPusher
 from dynotune.train.folder.run_folder import RunFolder
+from dynotune.train.outside.kept import the_same_command
 from dynotune.train.run import Run
 
 
@@ -114,7 +115,7 @@ def leave(run: Run, folder: RunFolder, began: float) -> tuple[Left, dict[str, An
     if run.checkpoints.only_model:
         text += "`save_only_model` keeps no optimizer state, so the run cannot be gone on with"
     else:
-        text += f"Go on with the same command and `--output_dir {folder.path} --resume_from_checkpoint true`"
+        text += f"Go on {the_same_command(folder.path, run.events.config.overwrite_output_dir)}"
     figures = summary(run, time.perf_counter() - began, of_ranks)
     figures["interrupted"] = {"why": why, "step": step, "of": of, "checkpoint": str(checkpoint)}
     folder.write_json("summary.json", figures)

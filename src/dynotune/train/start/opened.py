@@ -150,7 +150,8 @@ def opened(
             begun = folder.begun or config.resume_from_checkpoint
             kept = Checkpoints(folder.checkpoints, config).all() if begun else []
             step = found.run.trainee.progress.step if found and found.run else None
-            raise StoppedError(number_of(error), what_is_kept(folder, kept, step)) from None
+            left = what_is_kept(folder, kept, step, config.overwrite_output_dir)
+            raise StoppedError(number_of(error), left) from None
         if isinstance(error, OSError) and (said := folder.in_words(error)):
             raise TrainingError(said) from error
         raise
