@@ -92,8 +92,12 @@ def cropped(text: str, columns: int) -> str:
 
 
 def written(files: Sequence[str]) -> str:
-    """Names of files; of one folder it is named once, so that nothing of it is cut off."""
-    folders = {str(PurePath(file).parent) for file in files}
-    if len(files) < 2 or len(folders) > 1 or folders == {"."}:
-        return ", ".join(printable(file, 200) for file in files)
-    return f"{', '.join(printable(PurePath(file).name, 200) for file in files)} in {printable(folders.pop(), 200)}"
+    """Names of files, each folder named once behind its own, so that nothing has to be cut off."""
+    folders: dict[str, list[str]] = {}
+    for file in files:
+        folders.setdefault(str(PurePath(file).parent), []).append(printable(PurePath(file).name, 200))
+    said = [
+        ", ".join(names) + ("" if folder == "." else f" in {printable(folder, 200)}")
+        for folder, names in folders.items()
+    ]
+    return "; ".join(said)

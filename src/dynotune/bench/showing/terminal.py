@@ -31,7 +31,7 @@ def screen(result: Result, width: int, files: Sequence[str] = ()) -> "list[Text]
     judged = sorted(one.expectations, key=lambda line: line.tone is not Tone.BAD)  # what is not met gives way last
     bottom = wrapped(judged, width, 1, most=6)
     bottom += wrapped([Line(one.sentence)], width, 3, style="bold")
-    bottom += wrapped([Line(f"written: {written(files)}", Tone.QUIET)] if files else [], width, 3)
+    bottom += wrapped([Line(f"written: {written(files)}", Tone.QUIET)] if files else [], width, 5)
     table = grid(one.grid, width)
     room = LINES - len(top) - len(bottom)
     has_maths = table[0].plain.endswith("maths")

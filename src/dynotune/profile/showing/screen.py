@@ -32,7 +32,7 @@ def screen(findings: Findings, width: int, files: Sequence[str] = ()) -> "list[T
     lines += table
     lines += _wrapped(one.bottleneck, width, 3, style="bold")
     end = _expectations(one.expected, width)
-    tail = _wrapped(Line(f"written: {written(files)}", Tone.QUIET), width, 3) if files else []
+    tail = _wrapped(Line(f"written: {written(files)}", Tone.QUIET), width, 5) if files else []
     placement = [part for text in one.placement for part in _wrapped(Line(text, Tone.QUIET), width, 1)]
     unknown = [part for text in one.unknown for part in _wrapped(Line(f"not known: {text}", Tone.DOUBT), width, 2)]
     room = LINES - len(lines) - len(tail)
