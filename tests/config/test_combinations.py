@@ -127,6 +127,8 @@ IDLE: list[tuple[dict[str, Any], str]] = [
         "`global_batch_size` alone",
     ),
     ({"max_length": None, "truncation_mode": "keep_end"}, "`truncation_mode` does nothing"),
+    ({"max_steps": 0}, "in TRL one step at a learning rate of 0"),
+    ({"max_steps": -4}, "means whole epochs (`num_train_epochs`), as in TRL"),
     ({"dataloader_drop_last": True, **EVALUATED}, "held-out data is evaluated whole"),
     ({"optim_args": "amsgrad=True"}, "TRL ignores this with `optim: adamw_torch_fused`"),
     ({"optim": "sgd", "optim_args": "momentum=0.9, maximize=False"}, "`optim_args`: `maximize` is applied"),

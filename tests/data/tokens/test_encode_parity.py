@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from dynotune.config.keys.data import DataConfig
 from dynotune.data.examples import IGNORE, Example
-from dynotune.data.rows import Place, Row
+from dynotune.data.formats.recognise import Setting, normalise
+from dynotune.data.rows import BadRow, Place, Record, Row
 from dynotune.data.tokens.encode import Encoder
 from tests.data.made_tokenizer import CHATML, GENERATION, made_tokenizer
 from tests.data.trl_oracle import bundled_template, trl_prepare
@@ -153,6 +154,20 @@ def test_tools_calls_and_thoughts(family: str, tools_as_text: bool) -> None:
     rows = [{"messages": messages, "tools": tools, "chat_template_kwargs": {"enable_thinking": True}}]
     for assistant_only in (False, True):
         assert_equal_to_trl(made_tokenizer(bundled_template(family)), rows, assistant_only=assistant_only)
+
+
+def test_a_completion_beside_a_text_column_ends_as_any_other() -> None:
+    """In TRL the end token goes to the column that is not trained on: a listed difference."""
+    tokenizer = made_tokenizer()
+    row = {"prompt": "one", "completion": " two"}
+    beside = {**row, "text": "three"}
+    recognised = normalise(Record(Place("rows", 1), beside), Setting())
+    assert not isinstance(recognised, BadRow)
+    assert recognised[1].notices == ["several-formats"]
+    (ours,) = Encoder(tokenizer, DataConfig()).encode([recognised[1]])
+    assert isinstance(ours, Example)
+    assert trl_prepare(tokenizer, [row])[0][0] == ours.ids_T.tolist()
+    assert [*trl_prepare(tokenizer, [beside])[0][0], tokenizer.eos_token_id] == ours.ids_T.tolist()
 
 
 def test_the_comparison_can_fail() -> None:

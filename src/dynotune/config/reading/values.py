@@ -83,7 +83,8 @@ def _lora_task_type(value: Any) -> tuple[Any, Said]:
 def _max_steps(value: Any) -> tuple[Any, Said]:
     number = _number(value)
     if number is not None and number <= 0 and number != -1:
-        return -1, f"`max_steps: {value}` means whole epochs (`num_train_epochs`), as in TRL."
+        in_trl = "as in TRL" if number else "and in TRL one step at a learning rate of 0"
+        return -1, f"`max_steps: {value}` means whole epochs (`num_train_epochs`), {in_trl}."
     return value, None
 
 
