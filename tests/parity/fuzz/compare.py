@@ -13,8 +13,8 @@ UPDATES = {"sgd": 0.05}
 """Distance of the final weights over the way that they went, by optimizer."""
 
 SIGNS = 0.7
-"""The same of all others: their first updates are signs, and flip on rounding where a gradient is little else (a bias of keys,
-which softmax does not see; queries of few tokens)."""
+"""The same of all others: their first updates are signs, and flip on rounding where a gradient is little else (a bias of
+keys, which softmax does not see; queries of few tokens)."""
 
 REFUSALS = ("has a label token left under", "`dataloader_drop_last` leaves nothing")
 """What Dynotune refuses in words and TRL runs without learning anything, or without a word."""
