@@ -41,7 +41,7 @@ def _of_one(result: Result, one: Comparison) -> str:
         case Verdict.SUSPECT:
             return f"No claim for {arm}: {of_kind} is suspect, {_reason(one)}."
         case Verdict.UNRESOLVED:
-            return f"Whether {arm} {trains} faster than {other} is not resolved: {of_kind}{_needs(one)}."
+            return f"Whether {arm} {trains} faster than {other} is not resolved: {of_kind}{_needs(one, result)}."
         case Verdict.SAME:
             text = f"{arm} {trains} as fast as {other}: {phrases.NO_EFFECT} beyond 1 %, {speed}"
         case _:
@@ -120,11 +120,12 @@ def _pays(one: Comparison) -> str:
     return "" if not steps or steps < 1 else f"; compilation pays back after {steps:,.0f} steps"
 
 
-def _needs(one: Comparison) -> str:
+def _needs(one: Comparison, result: Result) -> str:
     if not one.needs_more_pairs:
         return ""
     seconds = one.needs_more_seconds
-    took = f" ({seconds:,.0f} GPU seconds)" if seconds is not None and seconds >= 1 else ""
+    unit = "seconds" if result.model.get("device") == "CPU" else "GPU seconds"
+    took = f" ({seconds:,.0f} {unit})" if seconds is not None and seconds >= 1 else ""
     return f", needs about {one.needs_more_pairs:,} more pairs{took}"
 
 
