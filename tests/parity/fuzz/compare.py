@@ -16,8 +16,8 @@ SIGNS = 0.7
 """The same of all others: their first updates are signs, and flip on rounding where a gradient is little else (a bias of
 keys, which softmax does not see; queries of few tokens)."""
 
-REFUSALS = ("has a label token left under", "`dataloader_drop_last` leaves nothing")
-"""What Dynotune refuses in words and TRL runs without learning anything, or without a word."""
+REFUSALS = ("has a label token left under", "`dataloader_drop_last` leaves nothing", "the model has a table of")
+"""What Dynotune refuses in words and TRL runs: without learning anything, or as long as no step holds the document."""
 
 
 def differences(d: Draw, theirs: Outcome, ours: Outcome) -> list[str]:
