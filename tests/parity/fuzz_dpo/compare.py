@@ -24,8 +24,14 @@ UPDATES = 2e-2
 ROUNDING = 20.0
 """A difference of so many times that which a rounding of the first weights makes in TRL is rounding."""
 
-REFUSALS = ("has a label token left under", "`dataloader_drop_last` leaves nothing", "is not finite")
-"""What ours refuses in words, and TRL runs without learning or evaluating anything, or on with weights that are ruined."""
+REFUSALS = (
+    "has a label token left under",
+    "`dataloader_drop_last` leaves nothing",
+    "is not finite",
+    "`lora_modules_to_save`",
+)
+"""What ours refuses in words, and TRL runs without learning or evaluating anything, or on with weights that are ruined,
+or without what was to be trained beside the adapter."""
 
 Bounds = dict[str, tuple[float, float]]
 """Of each figure the relative bound, and the size below which the difference is measured against that."""
