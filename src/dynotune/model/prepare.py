@@ -143,7 +143,7 @@ def _router_loss(model: "PreTrainedModel") -> list[str]:
         return []
     return [
         f"behavioural: the router's auxiliary loss of this mixture of experts (coefficient {coefficient}) is not added to"
-        " the objective; TRL adds it"
+        " the objective; TRL adds it, unless its `router_aux_loss_coef` is 0.0"
     ]
 
 
