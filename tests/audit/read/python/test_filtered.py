@@ -74,7 +74,7 @@ def test_a_filter_by_what_the_class_takes_is_followed(tmp_path: Path, shape: str
     assert job.get("max_length") != 2048, "the class of TRL 1.0 has no `max_seq_length`, so that it is not set"
 
 
-@pytest.mark.parametrize("shape", [shape for shape in FILTERS if shape != "by the common keys"])
+@pytest.mark.parametrize("shape", sorted(FILTERS.keys() - {"by the common keys", "a helper that splits"}))
 def test_what_a_filter_drops_without_a_word_is_a_finding(tmp_path: Path, shape: str) -> None:
     found = [one for one in result(tmp_path, LOADS + FILTERS[shape] + TRAINS).findings if one.code == "CFG002"]
     (finding,) = found
@@ -89,12 +89,55 @@ def test_what_a_filter_drops_without_a_word_is_a_finding(tmp_path: Path, shape: 
         "cut = raw['max_seq_length']\n",
         "if set(raw) - names:\n    raise ValueError('keys that nobody takes')\n",
         "print('ignored:', set(raw) - names)\n",
+        "prepare(**{k: v for k, v in raw.items() if k not in names})\n",
+        "left = raw.keys() - names\n" + 9 * "\n" + "print('Not for the trainer:', left)\n",
+        "adapter = LoraConfig(**{k: v for k, v in raw.items() if k in {f.name for f in dataclasses.fields(LoraConfig)}})\n",
     ],
 )
 def test_no_word_of_a_key_that_is_read_or_spoken_of(tmp_path: Path, reads: str) -> None:
-    """A control: the script reads the key itself, or stops at such keys, or says that they are ignored."""
+    """A control: the script reads the key itself, stops at such keys, shows them, or hands what is left to somebody."""
     found = result(tmp_path, f"{LOADS}{NAMES}{reads}{KEPT}{TRAINS}")
     assert not [one for one in found.findings if "dropped without a word" in one.message]
+
+
+def test_a_file_for_older_and_newer_versions_drops_nothing(tmp_path: Path) -> None:
+    config = FLAT.replace("max_seq_length: 2048", "max_seq_length: 2048\nmax_length: 2048")
+    found = result(tmp_path, f"{LOADS}{NAMES}{KEPT}{TRAINS}", config)
+    assert the_job(found).get("max_length") == 2048
+    assert not [one for one in found.findings if "dropped without a word" in one.message]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    if k == 'lr':\n        k = 'learning_rate'\n    kw[k] = v\n",
+        "    if k == 'learning_rate':\n        v = v / 100\n    kw[k] = v\n",
+        "    k = k.replace('-', '_')\n    kw[k] = v\n",
+        "    if k == 'stop':\n        break\n    kw[k] = v\n",
+        "    try:\n        SFTConfig(**{k: v})\n    except TypeError:\n        continue\n    kw[k] = v\n",
+    ],
+)
+def test_a_loop_that_changes_its_own_names_or_ends_early_is_a_hole(tmp_path: Path, body: str) -> None:
+    """What is not followed is said; no value of the file is taken for what the loop makes of it."""
+    config = "lr: 1.0e-3\nlearning_rate: 1.0e-3\nstop: 1\nbogus: 2\noutput_dir: runs/a\nmodel: Qwen/Qwen2.5-0.5B\n"
+    found = result(
+        tmp_path, f"{LOADS}kw = {{}}\nfor k, v in raw.items():\n{body}args = SFTConfig(**kw)\n{TRAINS}", config
+    )
+    job = the_job(found)
+    assert job.holes
+    assert job.get("learning_rate") != 1e-3
+    assert not [one for one in found.findings if one.code in ("CFG001", "CFG002", "OPT002")]
+
+
+def test_what_stands_behind_more_items_than_are_gone_through_is_a_hole(tmp_path: Path) -> None:
+    config = "".join(f"key_{number}: 1\n" for number in range(450)) + FLAT
+    assert the_job(result(tmp_path, f"{LOADS}{NAMES}{KEPT}{TRAINS}", config)).holes
+
+
+def test_many_loops_over_one_object_are_a_hole_and_no_long_wait(tmp_path: Path) -> None:
+    loops = "kw = {'seed': 1}\n" + 60 * "for k in list(kw):\n    kw[k] = kw[k]\n"
+    found = result(tmp_path, f"{LOADS}{loops}args = SFTConfig(**kw)\n{TRAINS}")
+    assert the_job(found).holes
 
 
 def test_a_suppression_takes_it_out(tmp_path: Path) -> None:

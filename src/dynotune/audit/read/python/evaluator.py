@@ -15,7 +15,7 @@ from dynotune.audit.read.python.module import FUNCTIONS, Binding, Branch, Module
 from dynotune.audit.read.python.modules import Modules
 from dynotune.audit.read.python.objects import Objects
 from dynotune.audit.read.python.operators import NoValueError, binary, compare, converted, unary
-from dynotune.audit.read.python.rounds import EXTRA, Round, Rounds
+from dynotune.audit.read.python.rounds import EXTRA, IN_ALL, Round, Rounds
 from dynotune.audit.read.python.value import HOLE, ClassOf, Made, Names, Value, left_out, plain, unknown
 
 DEEPEST = 40
@@ -46,6 +46,9 @@ class Evaluator:
         self.rounds_left = [EXTRA, 0]
         """Expressions that rounds of this question may take still; whether one is being gone through."""
 
+        self.rounds_in_all = [IN_ALL]
+        """That rounds of all questions may take still."""
+
         self.missing = [False]
         """Whether a key was asked for that a class does not take."""
 
@@ -58,7 +61,7 @@ class Evaluator:
     def fresh(self) -> "Evaluator":
         """The same, with the whole budget."""
         self._depth, self._left, self._cut, self._known = 0, [MOST], [False], self.others.known
-        self.rounds_left, self.missing = [EXTRA, 0], [False]
+        self.rounds_left, self.missing = [max(min(EXTRA, self.rounds_in_all[0]), 0), 0], [False]
         return self
 
     @property
@@ -208,6 +211,7 @@ class Evaluator:
         other._depth, other._left, other._open = self._depth + 1, self._left, self._open
         other._calls, other._cut = self._calls, self._cut
         other.rounds_left, other.missing = self.rounds_left, self.missing
+        other.rounds_in_all = self.rounds_in_all
         return other
 
     def class_elsewhere(self, dotted: str) -> "tuple[Evaluator, Scope] | None":

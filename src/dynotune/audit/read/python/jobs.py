@@ -5,6 +5,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.job import Fate, GivenKey, Hole, Job, Trainer
@@ -281,6 +282,8 @@ def _left_out(held: object, keys: Keys, evaluator: Evaluator) -> Iterator[GivenK
         place = value.place or filtered
         verdict = replace(keys, pinned={}, versions={**keys.versions, **keys.pinned}).fate(name)
         theirs = anothers(name, keys)
+        if verdict.instead in held.arguments or verdict.instead in held.attributes:
+            continue  # one file for older and newer versions
         if verdict.fate in (Fate.RENAMED, Fate.REMOVED):
             yield GivenKey(name, plain(value.value), place, verdict.fate, verdict.why, verdict.instead, filtered)
         elif theirs is not None and theirs[1] in keys.keys:
@@ -291,17 +294,43 @@ def _left_out(held: object, keys: Keys, evaluator: Evaluator) -> Iterator[GivenK
 
 _SAYS_SO = re.compile(r"\braise\b|\bassert\b|\bexit\(|\bwarn|ignor|unknown|unused|skipp|dropp", re.IGNORECASE)
 
+_THE_REST = re.compile(
+    r"\bif \w+ not in [\w.]+ *[}\])]|\.keys\(\) *[-^]|\bset\([\w.]+\) *(?:!=|-|\^)|\.(?:symmetric_)?difference\("
+)
+"""What is left over is asked for: shown, refused, or handed to somebody else."""
+
+_FILTERED_BY = re.compile(
+    r"\b(?:fields|signature|getfullargspec|get_type_hints)\(\s*([A-Za-z_]\w*)"
+    r"|([A-Za-z_]\w*)\.(?:__init__|__annotations__|__dataclass_fields__|model_fields)"
+)
+_READ = re.compile(r"\.(\w+)\b|[\"'](\w+)[\"']|^ +(\w+)\s*:", re.MULTILINE)
+
+
+@lru_cache(maxsize=64)
+def _read_by(module: Module) -> frozenset[str]:
+    """Names that a script reads as attributes, in quotes, or as fields."""
+    return frozenset(name for found in _READ.findall("\n".join(module.lines)) for name in found if name)
+
+
+@lru_cache(maxsize=64)
+def _filters(module: Module) -> tuple[bool, frozenset[str]]:
+    """Whether a script asks for what a filter leaves over, and the classes by which it filters that are not its own."""
+    text = "\n".join(module.lines)
+    names = {name for found in _FILTERED_BY.findall(text) for name in found if name}
+    own = set(re.findall(r"^class (\w+)", text, re.MULTILINE))
+    return _THE_REST.search(text) is not None, frozenset(name for name in names - own if name[:1].isupper())
+
 
 def _heard_of(name: str, filtered: Place, evaluator: Evaluator) -> bool:
-    """Whether a script of the project reads a key itself, or the place that leaves it out says so."""
-    word = re.compile(rf"\.{name}\b|[\"']{name}[\"']|^ +{name}\s*:", re.MULTILINE)
+    """Whether a script of the project reads a key itself, hands what is left over to somebody, or says that it is left."""
     for module in evaluator.others.values():
-        text = "\n".join(module.lines)
-        if word.search(text):
+        if name in _read_by(module):
             return True
-        if module.file == filtered.file and _SAYS_SO.search(
-            "\n".join(module.lines[max(filtered.line - 6, 0) : filtered.end_line + 5])
-        ):
+        if module.file != filtered.file:
+            continue
+        rest, classes = _filters(module)
+        around = module.lines[max(filtered.line - 6, 0) : filtered.end_line + 5]
+        if rest or len(classes) > 1 or _SAYS_SO.search("\n".join(around)):
             return True
     return False
 

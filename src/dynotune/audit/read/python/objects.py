@@ -14,7 +14,7 @@ from dynotune.audit.read.python import declared, files
 from dynotune.audit.read.python.class_names import ASKED_BY, OF_NAMES, names_of
 from dynotune.audit.read.python.module import FUNCTIONS, Binding, Function, Module, Scope, Site
 from dynotune.audit.read.python.modules import MOST_CALLS
-from dynotune.audit.read.python.rounds import put
+from dynotune.audit.read.python.rounds import MOST_LOOPS, put
 from dynotune.audit.read.python.value import HOLE, ClassOf, Made, Names, Value, left_out, unknown
 
 if TYPE_CHECKING:
@@ -198,10 +198,15 @@ class Objects:
         """With attributes and items that are set between making it and using it."""
         made = found.value
         parts: dict[Any, Value] = dict(made if isinstance(made, dict) else made.attributes)
+        loops = 0
         for change in changes:
             if before is not None and change.at >= before:
                 continue
             if self.of.rounds.changed_in_one(change):
+                loops += 1
+                if loops > MOST_LOOPS:
+                    parts[HOLE] = unknown(f"more than {MOST_LOOPS} loops change it")
+                    break
                 inside = change.scope or scope
                 for key, value, holds, by_class in self.of.rounds.changes(change, inside, frame, applies):
                     self._in_a_loop(parts, change, key, value, holds, by_class)

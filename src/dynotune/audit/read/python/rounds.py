@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from dynotune.audit.read.python.module import Binding, Branch, Scope
@@ -13,8 +14,14 @@ if TYPE_CHECKING:
     from dynotune.audit.read.python.evaluator import Evaluator, Frame
 
 MOST_ROUNDS = 400
+MOST_LOOPS = 10
+"""That change one object and are gone through: each asks what the ones before it made."""
+
 EXTRA = 4_000
 """Expressions for all rounds of one question, beside those that the question has anyway."""
+
+IN_ALL = 200_000
+"""Of those, for all questions about a script."""
 
 _RUNS = "it is computed when the script runs"
 _Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
@@ -101,7 +108,9 @@ class Rounds:
             elements = [one if isinstance(one, Value) else Value(one) for one in held]
         else:
             raise NoValueError("what it goes through is known only when the script runs")
-        for element in elements[:MOST_ROUNDS]:
+        if len(elements) > MOST_ROUNDS:
+            raise NoValueError(f"it has more than {MOST_ROUNDS} items")
+        for element in elements:
             yield dict(_bound(target, element))
 
     def _of_names(self, node: _Comprehension, over: Value, scope: Scope, frame: "Frame") -> Value:
@@ -169,6 +178,8 @@ class Rounds:
             over = self.of.value(node.iter, scope, frame)
             if isinstance(over.value, Names):
                 raise NoValueError("what it goes through is known only when the script runs")
+            if not _is_the_same_each_round(node):
+                raise NoValueError("its loop ends early, or gives its own names other values")
             for names in self._each(node.target, over):
                 turn = Round(names, frame, (node.lineno, node.end_lineno or node.lineno))
                 yield from self._turns(rest, scope, turn)
@@ -190,6 +201,19 @@ class Rounds:
 
 def _plain(value: Value) -> bool:
     return isinstance(value.value, str)
+
+
+@lru_cache(maxsize=256)
+def _is_the_same_each_round(loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether no round is left early for all (`break`), tried and given up, or has its names changed on the way."""
+    own = {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
+    for statement in loop.body:
+        for one in ast.walk(statement):
+            if isinstance(one, (ast.Break, ast.Try, ast.Return)):
+                return False
+            if isinstance(one, ast.Name) and isinstance(one.ctx, (ast.Store, ast.Del)) and one.id in own:
+                return False
+    return True
 
 
 def _is_for(branch: Branch) -> bool:
@@ -264,5 +288,6 @@ class _Budget:
         if self.outermost:
             self.of.rounds_left[1] = 0
             left = self.of.budget[0] - self.before
+            self.of.rounds_in_all[0] -= self.of.rounds_left[0] - max(left, 0)
             self.of.rounds_left[0] = max(left, 0)
             self.of.budget[0] = min(self.of.budget[0], self.before - 10)
