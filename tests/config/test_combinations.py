@@ -127,11 +127,11 @@ IDLE: list[tuple[dict[str, Any], str]] = [
         "`global_batch_size` alone",
     ),
     ({"max_length": None, "truncation_mode": "keep_end"}, "`truncation_mode` does nothing"),
-    ({"max_steps": 0}, "in TRL one step at a learning rate of 0"),
+    ({"max_steps": 0}, "in TRL one step (with the linear schedule at a learning rate of 0)"),
     ({"max_steps": -4}, "means whole epochs (`num_train_epochs`), as in TRL"),
     ({"dataloader_drop_last": True, **EVALUATED}, "held-out data is evaluated whole"),
     ({"optim_args": "amsgrad=True"}, "TRL ignores this with `optim: adamw_torch_fused`"),
-    ({"optim": "sgd", "optim_args": "momentum=0.9, maximize=False"}, "`optim_args`: `maximize` is applied"),
+    ({"optim": "sgd", "optim_args": "momentum=0.9, maximize=False"}, "`optim_args`: `maximize` is passed on"),
     ({"optim": "rmsprop", "optim_args": "weight_decay=0.1"}, "`weight_decay` inside `optim_args` does nothing"),
 ]
 
@@ -140,6 +140,22 @@ IDLE: list[tuple[dict[str, Any], str]] = [
 def test_a_key_without_effect_is_said(given: dict[str, Any], said: str) -> None:
     """TRL takes these and is silent; its files run unchanged here, and the user is told."""
     assert [said in notice for notice in SFTConfig(**given).notices] == [True]
+
+
+def test_names_of_optimizer_arguments_cannot_control_the_terminal() -> None:
+    (said,) = [one for one in SFTConfig(optim_args="a\x1b[31m=1").notices if "optim_args" in one]
+    assert "\x1b" not in said
+
+
+def test_arguments_that_compute_the_same_update_are_not_called_another() -> None:
+    assert not [one for one in SFTConfig(optim_args="fused=False,foreach=True").notices if "optim_args" in one]
+
+
+@pytest.mark.parametrize("yes", ["yes", "true", "on", "1", 1, "Y"])
+def test_foreign_code_is_warned_of_however_it_is_asked_for(yes: Any) -> None:
+    config = SFTConfig(model_init_kwargs={"trust_remote_code": yes})
+    assert config.trust_remote_code is True
+    assert any("runs Python code" in one for one in config.notices)
 
 
 def test_a_broken_key_is_not_blamed_twice() -> None:

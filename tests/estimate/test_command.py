@@ -171,6 +171,14 @@ def test_a_model_whose_shapes_are_not_known_is_said(folder: Path) -> None:
     assert "unheard_of" in found["memory"]["unknown"]
 
 
+def test_a_model_whose_forward_pass_looks_at_values_is_planned_without_its_memory(folder: Path) -> None:
+    """GPT-2's does: a skeleton has none."""
+    tiny_model("gpt2", n_positions=512).save_pretrained(folder / "model")
+    found = plan_run(config_of(folder), Console(quiet=True))
+    assert found["memory"]["parts"] is None
+    assert "cannot be followed without weights" in found["memory"]["unknown"]
+
+
 def test_from_the_command_line(folder: Path) -> None:
     words = [sys.executable, "-m", "dynotune", "plan", "--model_name_or_path", str(folder / "model"), "--dataset_name",
              str(folder / "data.jsonl"), "--use_cpu", "true", "--token_cache", "off"]  # fmt: skip

@@ -13,6 +13,7 @@ TABLES: dict[str, dict[str, Any]] = {
     "gpt2": {"n_positions": 64, "max_position_embeddings": 64},
     "opt": {"ffn_dim": 64, "word_embed_proj_dim": 32, "max_position_embeddings": 64},
     "gpt_neo": {"attention_types": [[["global"], 2]], "max_position_embeddings": 64, "num_layers": 2, "num_heads": 4},
+    "openai-gpt": {"n_positions": 64, "max_position_embeddings": 64},
     "gptj": {"n_positions": 64, "max_position_embeddings": 64, "rotary_dim": 8},
 }
 

@@ -76,7 +76,7 @@ class Loaded:
     """One sentence: whether the tokens came from the token store, or why they were made."""
 
     about: dict[str, Any] = field(default_factory=dict)
-    """What the token store's manifest says of the data (`prepare/describe.py`)."""
+    """What the token store's manifest says of the data (`data/store/describe.py`)."""
 
     def lines(self) -> list[str]:
         """What to say about where the data came from."""

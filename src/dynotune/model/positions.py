@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 OFFSETS = (0, 2)
 """Rows of a table of positions beyond those that can be asked for: OPT and its kin leave the first two unused."""
 
-LEARNED = ("wpe", "pos_emb", "embed_positions", "position_embedding", "position_embeddings")
+LEARNED = ("wpe", "pos_emb", "embed_positions", "position_embedding", "position_embeddings", "positions_embed")
 """What such tables are called in transformers."""
 
 

@@ -60,12 +60,15 @@ def _not_made(config: WholeConfig, error: BaseException) -> ModelError:
 
 
 def run_decoder(model: Any, tokens: int) -> "Tensor":
-    """A forward pass of a skeleton's decoder over one document of `tokens`."""
+    """A forward pass of a skeleton's decoder over one document of `tokens`. Raises `ModelError` where it asks for values."""
     import torch
 
     ids_1T = torch.zeros(1, tokens, dtype=torch.long, device="meta")
     positions_1T = torch.zeros(1, tokens, dtype=torch.long, device="meta")
-    out: Any = base_of(model).get_decoder()(input_ids=ids_1T, position_ids=positions_1T, use_cache=False)
+    try:
+        out: Any = base_of(model).get_decoder()(input_ids=ids_1T, position_ids=positions_1T, use_cache=False)
+    except (NotImplementedError, RuntimeError) as error:  # it looks at values, and a skeleton has none (GPT-2)
+        raise ModelError(f"its forward pass cannot be followed without weights: {words_of(error)}") from error
     hidden: Tensor = out.last_hidden_state
     return hidden
 

@@ -187,7 +187,10 @@ def _load_failure(name: str, folder: Path, spm: Path | None, error: Exception) -
             f" or a SentencePiece `tokenizer.model`; or set `tokenizer_name_or_path`. {said}"
         )
     if name.startswith((".", "/", "~")):
-        return f"{name} does not exist (looked in {printable(str(Path.cwd()))}). Check the path."
+        if folder.is_file():
+            return f"{name} is a file, and a folder with a tokenizer and a model is needed. {said}"
+        looked = "" if name.startswith("/") else f" (looked in {printable(str(Path.cwd()))})"
+        return f"{name} does not exist{looked}. Check the path{', where `~` is not expanded' * name.startswith('~')}."
     return (
         f"The tokenizer {name} could not be loaded: it is no folder here, and the hub gave none. Check the name,"
         f" `model_revision`, the network and your hub login. {said}"

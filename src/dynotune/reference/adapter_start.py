@@ -56,14 +56,14 @@ def trained_under_adapter(model: nn.Module) -> list[str]:
     return [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in own]
 
 
-def unlike_trl(model: nn.Module) -> str | None:
+def unlike_trl(model: nn.Module, *, computed_before: bool = False) -> str | None:
     """What is to be said where TRL, which always switches the adapter off, measures against another reference; else None."""
     if start_changes_base(model):
         return (
             "reference: the model that training starts from, its adapter included, whose start was taken out of the weights"
             " under it; TRL measures against these weights alone, so its losses differ from the first step on"
         )
-    if under := trained_under_adapter(model):
+    if not computed_before and (under := trained_under_adapter(model)):
         return (
             f"reference: the model that training starts from; training changes parameters under the adapter ({under[0]}"
             f"{', ...' if under[1:] else ''}), and TRL's reference moves with them unless `precompute_ref_log_probs` is true"

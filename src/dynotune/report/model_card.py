@@ -197,7 +197,21 @@ def _data_row(name: str, counts: Mapping[str, Any]) -> tuple[str, ...]:
     return (name, *(f"{counts[key]:,}" if key in counts else "" for key in keys))
 
 
-OF_THE_RUN = ("method", "definitions", "time/", "meter_", "wasted/", "steady_", "failed_saves", "data_wait", "no_mfu")
+OF_THE_RUN = (
+    "method",
+    "definitions",
+    "time/",
+    "meter_",
+    "wasted/",
+    "steady_",
+    "failed_saves",
+    "data_wait",
+    "no_mfu",
+    "process_seconds",
+    "wall_seconds",
+    "goodput",
+    "measured_steps",
+)
 """Figures that tell how a run went and nothing of the model: they stand in summary.json and on the run's page."""
 
 

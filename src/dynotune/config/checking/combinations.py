@@ -8,6 +8,8 @@ from dynotune.config.checking.cadence import evaluation, saving, steps
 from dynotune.config.checking.finding import Check, Finding, changed, idle, wrong
 from dynotune.config.checking.speedups import speedups
 from dynotune.config.reading.values import INIT_KWARGS_WITH_A_KEY
+from dynotune.config.secrets import masked
+from dynotune.printable import printable
 
 if TYPE_CHECKING:
     from dynotune.config.sft import SFTConfig
@@ -198,15 +200,19 @@ OPTIM_ARGS_READ = {
 then gives each of its two groups another.)"""
 
 
+NO_UPDATE = frozenset({"weight_decay", "fused", "foreach", "capturable"})
+"""Said by itself, or a way to compute the same update."""
+
+
 def _optimizer(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
     keys = [part.partition("=")[0] for part in (config.optim_args or "").replace(" ", "").split(",") if part]
     if "weight_decay" in keys:
         yield idle("`weight_decay` inside `optim_args` does nothing, as in TRL: write it as a key.", "optim_args")
     read = OPTIM_ARGS_READ.get(config.optim, frozenset())
-    if own := [key for key in keys if key not in read and key != "weight_decay"]:
-        names = ", ".join(f"`{key}`" for key in own)
+    if own := [key for key in keys if key not in read and key not in NO_UPDATE]:
+        names = ", ".join(f"`{printable(masked(key), 40)}`" for key in own)
         yield idle(
-            f"`optim_args`: {names} {'is' if len(own) == 1 else 'are'} applied. TRL ignores this with `optim:"
+            f"`optim_args`: {names} {'is' if len(own) == 1 else 'are'} passed on. TRL ignores this with `optim:"
             f" {config.optim}`, so its updates are others: remove it for the same.",
             "optim_args",
             "optim",

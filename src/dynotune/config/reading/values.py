@@ -83,7 +83,7 @@ def _lora_task_type(value: Any) -> tuple[Any, Said]:
 def _max_steps(value: Any) -> tuple[Any, Said]:
     number = _number(value)
     if number is not None and number <= 0 and number != -1:
-        in_trl = "as in TRL" if number else "and in TRL one step at a learning rate of 0"
+        in_trl = "as in TRL" if number else "and in TRL one step (with the linear schedule at a learning rate of 0)"
         return -1, f"`max_steps: {value}` means whole epochs (`num_train_epochs`), {in_trl}."
     return value, None
 
@@ -166,8 +166,12 @@ def _number(value: Any) -> float | None:
         return None
 
 
+_YES = frozenset({"true", "yes", "on", "1", "y", "t"})
+"""What is taken for true in the end."""
+
+
 def _trust_remote_code(value: Any) -> tuple[Any, Said]:
-    if value is True:
+    if value is True or value == 1 or (isinstance(value, str) and value.strip().lower() in _YES):
         return True, (
             "`trust_remote_code: true` runs Python code that the model's or tokenizer's repository brings, with all your"
             " rights. `model_revision` with a commit's hash keeps it the code that you have read."

@@ -57,7 +57,10 @@ def bring_reference(config: DPOConfig, objective: PreferenceObjective, start: St
     if Need.REFERENCE not in objective.needs:
         tell("step 0: not checked: the loss has no reference")
         return told
-    if not start.continued_adapter and (line := unlike_trl(start.model)) is not None:
+    if (
+        not start.continued_adapter
+        and (line := unlike_trl(start.model, computed_before=bool(config.precompute_ref_log_probs))) is not None
+    ):
         tell(line)
     bringing = Bringing(config, start, Need.TAILS in objective.needs, tell)
     known = bringing.known()
