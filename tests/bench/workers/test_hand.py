@@ -13,7 +13,7 @@ from dynotune.bench.workers.hand import Hand, short_line, write
 from dynotune.bench.workers.worker import config_at
 from dynotune.config.sft import SFTConfig
 
-KEPT = {"token": "hf_" + "A1b2C3d4E5" * 3, "revision": "main"}
+KEPT = {"token": "hf_" + "A1b2C3d4E5" * 3, "subfolder": "main"}
 
 
 def test_secrets_within_keys_reach_the_process_and_nobody_else(tmp_path: Path) -> None:

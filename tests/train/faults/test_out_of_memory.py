@@ -294,8 +294,8 @@ def test_what_comes_before_the_first_step_says_what_to_change(run_tiny: Any, mon
         raise torch.OutOfMemoryError(MESSAGE)
 
     for name, phase in (
-        ("opened.prepare_model", "loading"),
-        ("stand.choose_execution", "probing"),
+        ("start.opened.prepare_model", "loading"),
+        ("start.stand.choose_execution", "probing"),
         ("sft.SFTRecipe.before_first_step", "the reference"),
     ):
         with monkeypatch.context() as patch:
