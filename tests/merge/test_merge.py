@@ -170,19 +170,24 @@ def test_an_adapter_that_is_not_finite_leaves_nothing_behind(run: Path, tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "run"]
 
 
+def forget(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    """A merge that leaves out what parameters of this name have learned."""
+    real = module._merge_layers
+
+    def merged(model: Any, adapter: Path) -> Any:
+        for name, parameter in model.named_parameters():
+            if part in name:
+                parameter.data.zero_()
+        return real(model, adapter)
+
+    monkeypatch.setattr(module, "_merge_layers", merged)
+
+
 def test_a_merge_that_computes_something_else_is_refused(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Negative control of the proof: a merge that forgets the adapter."""
-    real = module._merge_layers
-
-    def forget(model: Any, adapter: Path) -> Any:
-        for name, parameter in model.named_parameters():
-            if "lora_B" in name:
-                parameter.data.zero_()
-        return real(model, adapter)
-
-    monkeypatch.setattr(module, "_merge_layers", forget)
+    forget(monkeypatch, "lora_B")
     with pytest.raises(ModelError, match="does not compute what base and adapter compute"):
         merge_adapter(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -200,15 +205,7 @@ def test_an_adapter_of_small_effect_cannot_be_forgotten_in_bfloat16(
         report = merge_adapter(adapter, tmp_path / "out")
         assert report.logit_difference_share < 0.5 * report.adapter_effect_share < 0.5 * module.TOLERANCE["bfloat16"]
         return
-    real = module._merge_layers
-
-    def forget(model: Any, adapter: Path) -> Any:
-        for name, parameter in model.named_parameters():
-            if "lora_B" in name:
-                parameter.data.zero_()
-        return real(model, adapter)
-
-    monkeypatch.setattr(module, "_merge_layers", forget)
+    forget(monkeypatch, "lora_B")
     with pytest.raises(ModelError, match=r"cannot be shown that the merged model has the adapter.*--dtype float32"):
         merge_adapter(adapter, tmp_path / "out")
 
@@ -223,15 +220,7 @@ def test_new_tokens_are_probed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     weights[rows] = weights[rows] + 1.0
     save_file(weights, adapter / "adapter_model.safetensors", metadata={"format": "pt"})
     merge_adapter(adapter, tmp_path / "good")
-    real = module._merge_layers
-
-    def forget(model: Any, adapter: Path) -> Any:
-        for name, parameter in model.named_parameters():
-            if "trainable_tokens_delta" in name:
-                parameter.data.zero_()
-        return real(model, adapter)
-
-    monkeypatch.setattr(module, "_merge_layers", forget)
+    forget(monkeypatch, "trainable_tokens_delta")
     with pytest.raises(ModelError, match="does not compute what base and adapter compute"):
         merge_adapter(adapter, tmp_path / "out")
 

@@ -4,11 +4,9 @@
 """
 
 import argparse
-import logging
 import os
 import sys
 import tempfile
-import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -19,6 +17,7 @@ from unittest import mock
 from tests.parity.fuzz.both import Outcome, lay_out, run_ours, run_trl
 from tests.parity.fuzz.compare import differences
 from tests.parity.fuzz.draw import Draw, draw
+from tests.parity.fuzz.quiet import quiet
 
 REAL_EVERY = 10
 """One case of so many has a real tokenizer, where there are any."""
@@ -78,18 +77,6 @@ def campaign(numbers: Iterable[int], shared: Path | None = None) -> Verdict:
         with tempfile.TemporaryDirectory() as folder:
             verdict.add(*both(drawn(number, shared), Path(folder), shared))
     return verdict
-
-
-def quiet() -> None:
-    """Both warn of each case, and show progress."""
-    import datasets
-    import transformers
-
-    datasets.disable_progress_bars()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    warnings.simplefilter("ignore")
-    logging.disable(logging.WARNING)
 
 
 def main() -> int:

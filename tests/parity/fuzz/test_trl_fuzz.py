@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from dynotune.config.fates.table import SFT_FATES
-from tests.parity.fuzz.campaign import both, campaign, quiet
+from tests.parity.fuzz.campaign import both, campaign
 from tests.parity.fuzz.compare import differences
 from tests.parity.fuzz.draw import Draw, draw
+from tests.parity.fuzz.quiet import quiet
 from tests.parity.fuzz.rows import FORMS, rows_of
 
 CASES, PARTS = 80, 8

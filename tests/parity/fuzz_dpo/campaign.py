@@ -5,11 +5,9 @@
 
 import argparse
 import copy
-import logging
 import os
 import sys
 import tempfile
-import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -19,6 +17,7 @@ from unittest import mock
 
 import torch
 
+from tests.parity.fuzz.quiet import quiet
 from tests.parity.fuzz_dpo.both import Side, model_of, our_side, tokenizer_of, trl_side, write_inputs
 from tests.parity.fuzz_dpo.compare import differences
 from tests.parity.fuzz_dpo.draw import Case, draw
@@ -86,18 +85,6 @@ def campaign(numbers: Iterable[int]) -> Verdict:
             theirs, ours, found = both(case, Path(folder))
             verdict.add(case, theirs, ours, found)
     return verdict
-
-
-def quiet() -> None:
-    """Both warn of each case, and show progress."""
-    import datasets
-    import transformers
-
-    datasets.disable_progress_bars()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    warnings.simplefilter("ignore")
-    logging.disable(logging.WARNING)
 
 
 def main() -> int:

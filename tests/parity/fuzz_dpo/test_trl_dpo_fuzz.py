@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from dynotune.config.fates.table import DPO_FATES
-from tests.parity.fuzz_dpo.campaign import both, campaign, quiet
+from tests.parity.fuzz.quiet import quiet
+from tests.parity.fuzz_dpo.campaign import both, campaign
 from tests.parity.fuzz_dpo.draw import KINDS, LOSSES, Case, draw
 from tests.parity.fuzz_dpo.rows import FORMS
 from tests.tiny import sentences

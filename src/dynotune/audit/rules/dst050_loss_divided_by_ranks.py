@@ -18,6 +18,13 @@ _BY_HAND = re.compile(
     r"\.grad\b.*all_reduce|all_reduce\([^)]*\.grad|backward_passes|ReduceOp\.SUM.*grad|register_comm_hook"
 )
 
+_REMEDY = Remedy(
+    Risk.BEHAVIOURAL,
+    "Take the division out: DDP, FSDP and DeepSpeed average already.",
+    accuracy="The updates that were meant; the learning rate may have been tuned to the wrong ones.",
+    measure="Compare the gradient's norm on one and on two ranks.",
+)
+
 
 def check(script: Script, project: Project) -> Iterator[Said]:
     if not _AVERAGED.search(script.source) or _BY_HAND.search(script.source):
@@ -50,12 +57,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 place=Place(script.file, line, 1, line, len(lines[line - 1]) + 1),
                 evidence=Evidence(Level.TEXT, {"divided by": by[0]}),
                 stake=Stake(AtStake.RESULT),
-                remedy=Remedy(
-                    Risk.BEHAVIOURAL,
-                    "Take the division out: DDP, FSDP and DeepSpeed average already.",
-                    accuracy="The updates that were meant; the learning rate may have been tuned to the wrong ones.",
-                    measure="Compare the gradient's norm on one and on two ranks.",
-                ),
+                remedy=_REMEDY,
                 also=(back.place,),
                 deliberate="The loss is a sum that other code has multiplied by the number of ranks."
                 if re.search(r"\*\s*" + _RANKS, script.source)
@@ -80,12 +82,7 @@ def _gradients(script: Script, lines: list[str]) -> Iterator[Said]:
                 place=Place(script.file, number, 1, number, len(line) + 1),
                 evidence=Evidence(Level.TEXT, {"divided by": found[1]}),
                 stake=Stake(AtStake.RESULT),
-                remedy=Remedy(
-                    Risk.BEHAVIOURAL,
-                    "Take the division out: DDP, FSDP and DeepSpeed average already.",
-                    accuracy="The updates that were meant; the learning rate may have been tuned to the wrong ones.",
-                    measure="Compare the gradient's norm on one and on two ranks.",
-                ),
+                remedy=_REMEDY,
             )
             return
 

@@ -56,11 +56,11 @@ def resolve(model: type[BaseModel], method: Method, given: Mapping[Any, Any], or
             resolved.problems.append(Problem((key,), _unknown(model, method, key, value), origins.place(key)))
         else:
             _apply(resolved, key, fate, value, origins)
-    _lift_init_kwargs(resolved, method, origins)
+    _lift_init_kwargs(resolved, model, method, origins)
     return resolved
 
 
-def _lift_init_kwargs(resolved: Resolved, method: Method, origins: Origins) -> None:
+def _lift_init_kwargs(resolved: Resolved, model: type[BaseModel], method: Method, origins: Origins) -> None:
     """`model_init_kwargs: {dtype: bfloat16}` says `dtype: bfloat16`: one place to read each from. Where a key stands in both
     places and they disagree, both are kept for the check of combinations."""
     inner = resolved.values.get("model_init_kwargs")
@@ -75,6 +75,8 @@ def _lift_init_kwargs(resolved: Resolved, method: Method, origins: Origins) -> N
         if flat is not None or value is None:
             continue
         try:
+            if isinstance(value, str):
+                value = shaped(value, model.model_fields[key].annotation)
             resolved.values[key], said = taken(key, value, method.rules)
         except ValueError as error:
             text = f"`model_init_kwargs: {{{name}: {shown(value, key=key)}}}`: {error}."

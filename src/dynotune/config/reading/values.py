@@ -166,12 +166,8 @@ def _number(value: Any) -> float | None:
         return None
 
 
-_YES = frozenset({"true", "yes", "on", "1", "y", "t"})
-"""What is taken for true in the end."""
-
-
 def _trust_remote_code(value: Any) -> tuple[Any, Said]:
-    if value is True or value == 1 or (isinstance(value, str) and value.strip().lower() in _YES):
+    if value == 1:  # true, or the number that is taken for it
         return True, (
             "`trust_remote_code: true` runs Python code that the model's or tokenizer's repository brings, with all your"
             " rights. `model_revision` with a commit's hash keeps it the code that you have read."

@@ -63,11 +63,12 @@ BEYOND: Mapping[str, _Advice] = {
 }
 """Where what `OURS` advises runs already. Of others nothing is known then."""
 
+_FLATTEN = "flatten a batch instead of padding it, with a flash kernel"
 THEIRS: Mapping[str, _Advice] = {
     "slow-loader": ("make batches in other processes", Kind.EXACT, "dataloader_num_workers=4"),
     "host-reads": ("keep values on the device and read them every so many steps", Kind.EXACT, ""),
     "full-precision-products": ("compute in 16 bits", Kind.NUMERIC, "bf16=True"),
-    "low-fill": ("flatten a batch instead of padding it, with a flash kernel", Kind.EXACT, "padding_free=True"),
+    "low-fill": (_FLATTEN, Kind.EXACT, "padding_free=True"),
     "recompiling": ("pad to few lengths, or leave torch.compile off", Kind.EXACT, "torch_compile=False"),
     "unfused-optimizer": ("use the fused optimizer", Kind.EXACT, 'optim="adamw_torch_fused"'),
     "weights-elsewhere": ("keep the whole model on the GPU", Kind.OPERATIONAL, "device_map=None"),
@@ -77,7 +78,7 @@ THEIRS: Mapping[str, _Advice] = {
     "pageable-copies": ("pin the memory of batches", Kind.EXACT, "dataloader_pin_memory=True"),
     "allocator-retries": ("leave more memory free", Kind.OPERATIONAL, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
     "dense-mask": ("isolate packed documents by a varlen kernel", Kind.EXACT, 'attn_implementation="flash_attention_2"'),
-    "padding-mask": ("flatten a batch instead of padding it, with a flash kernel", Kind.EXACT, "padding_free=True"),
+    "padding-mask": (_FLATTEN, Kind.EXACT, "padding_free=True"),
     "attention-written-out": ("use an attention kernel", Kind.EXACT, 'attn_implementation="sdpa"'),
     "slow-log": ("log less often", Kind.OPERATIONAL, "logging_steps=100"),
     "slow-evaluate": ("evaluate less often or on fewer rows", Kind.OPERATIONAL, "eval_steps=1000"),
@@ -85,26 +86,22 @@ THEIRS: Mapping[str, _Advice] = {
 }  # fmt: skip
 """The same for transformers and TRL; a plain loop has no settings, and the sentence alone stands."""
 
-_FLATTEN = "flatten a batch instead of padding it, with a flash kernel"
 TRANSFORMERS: Mapping[str, _Advice] = {
     "low-fill": (_FLATTEN, Kind.EXACT, "data_collator=DataCollatorWithFlattening()"),
     "padding-mask": (_FLATTEN, Kind.EXACT, "data_collator=DataCollatorWithFlattening()"),
 }
 """Where transformers' own Trainer lacks a setting of TRL's."""
 
+BY_FLASH = frozenset({"low-fill", "dense-mask", "padding-mask"})
+"""What others mend by a flash kernel alone: rows that are laid side by side without one see each other."""
+
 
 def remedy(record: Record, name: str, saves: float, step: float) -> Remedy | None:
     """For a finding; None where nothing is known to help."""
     theirs = {**THEIRS, **TRANSFORMERS} if record.trainer == "transformers" else THEIRS
-    advice = (OURS if record.trainer == "dynotune" else theirs).get(name)
-    if (
-        advice is not None
-        and record.trainer != "dynotune"
-        and _needs_flash(advice)
-        and record.environment.device == "cpu"
-    ):
-        return None  # on a CPU there is none, and rows that are laid side by side without it see each other
-    if advice is None:
+    ours = record.trainer == "dynotune"
+    advice = (OURS if ours else theirs).get(name)
+    if advice is None or (not ours and name in BY_FLASH and record.environment.device == "cpu"):
         return None
     if _runs_already(record, advice[2]):
         advice = BEYOND.get(name)
@@ -114,10 +111,6 @@ def remedy(record: Record, name: str, saves: float, step: float) -> Remedy | Non
     setting = "" if record.trainer == "torch" and not _VARIABLE.fullmatch(setting) else setting
     command, first = _measured_by(record, name, setting)
     return Remedy(name, text, kind, setting, command, saves, ceiling(step, saves), first=first)
-
-
-def _needs_flash(advice: _Advice) -> bool:
-    return any(word in f"{advice[0]} {advice[2]}" for word in ("flash", "varlen"))
 
 
 def _runs_already(record: Record, setting: str) -> bool:
