@@ -49,7 +49,7 @@ from benchmarks.levers.graph import DOCUMENT, Step
 from benchmarks.levers.made_of import made_of, traced, with_works_of
 from benchmarks.whole_file import write_json
 from dynotune.model.attention.backends import KERNELS
-from dynotune.model.attention.segments import grid_of, segments_of
+from dynotune.model.attention.segments import grid_of_graphs, segments_of
 from dynotune.model.branches import KINDS, Kind, Streams
 from dynotune.model.elementwise import gate_lora
 from dynotune.model.packed import PackedBatch, pack
@@ -104,7 +104,9 @@ def work_of(bench: Bench, step: Step, size: Size, backend: str) -> Work:
     found = [
         Inputs(b.ids_T, b.positions_T, segments_of(b.boundaries_S1, b.lengths).boundaries_S1) for b in (first, second)
     ]
-    layers = layers_of(step.decoder, Shape(size.tokens, len(found[0].boundaries_S1), grid_of(size.tokens), backend))
+    layers = layers_of(
+        step.decoder, Shape(size.tokens, len(found[0].boundaries_S1), grid_of_graphs(size.tokens, size.length), backend)
+    )
 
     def run(inputs: Inputs) -> Tensor:
         """As runs call it, and step graphs: under autocast that keeps no casts."""

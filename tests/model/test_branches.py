@@ -58,8 +58,11 @@ class Group:
 
     def outputs(self, x: Tensor, dropped: Tensor | None = None, left_out: LeftOut | None = None) -> tuple[Tensor, ...]:
         none = (None,) * len(self.weights)
+        theirs = None if left_out is None else left_out.of  # whose gradients the neighbour gives
+        As = [A.detach() for A in self.As] if theirs == "gradient" else self.As
+        Bs = [B.detach() for B in self.Bs] if theirs == "outputs" else self.Bs
         return LoraLinears.apply(  # type: ignore[no-any-return, no-untyped-call]
-            x, dropped, None, 0.5, False, left_out, *self.weights, *none, *self.As, *self.Bs, *none
+            x, dropped, None, 0.5, False, left_out, *self.weights, *none, *As, *Bs, *none
         )
 
 
@@ -139,8 +142,8 @@ def feed_forward(groups: Sequence[Group], x: Tensor) -> Tensor:
         outputs, gradient = LeftOut("outputs"), LeftOut("gradient")
         gate, up = above.outputs(x, left_out=outputs)
         assert outputs.low_TR is not None
-        b_gate, b_up = outputs.weights
-        h = gated(gate, up, outputs.low_TR, b_gate, b_up, outputs.scale, outputs.scale, gradient, False)
+        scale, trained = outputs.scale, (*above.Bs, below.As[0])
+        h = gated(gate, up, outputs.low_TR, *outputs.weights, *trained, scale, scale, gradient, False)
         x = x + below.outputs(h, left_out=gradient)[0]
     return x
 

@@ -35,14 +35,21 @@ class GatedLora(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, gate: Tensor, up: Tensor, *rest: Any) -> Tensor:
-        ctx.leaves = [one.detach().requires_grad_() for one in (gate, up)]
+        inputs = [
+            one.detach().requires_grad_(one.requires_grad) if isinstance(one, Tensor) else one
+            for one in (gate, up, *rest)
+        ]
+        ctx.leaves = [one for one, needed in zip(inputs, ctx.needs_input_grad, strict=True) if needed]
+        for one in ctx.leaves:
+            one.requires_grad_()
         with torch.enable_grad():
-            ctx.h = reference(*ctx.leaves, *rest)
+            ctx.h = reference(*inputs)
         return ctx.h.detach()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        return *torch.autograd.grad(ctx.h, ctx.leaves, grads), *(None,) * 7
+        found = iter(torch.autograd.grad(ctx.h, ctx.leaves, grads))
+        return tuple(next(found) if needed else None for needed in ctx.needs_input_grad)
 
 
 def refuses(*args: Any) -> Tensor:

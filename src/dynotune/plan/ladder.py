@@ -1,4 +1,4 @@
-"""The ladder: the few static token counts that micro-batches take, so that compiled code sees few shapes."""
+"""The ladder: the few static token counts that micro-batches take, so that graphs and compiled code see few shapes."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
@@ -7,8 +7,11 @@ from itertools import combinations_with_replacement
 import numpy as np
 from numpy.typing import NDArray
 
-RUNGS = 8
-"""Rungs of a ladder, at most."""
+RUNGS = 16
+"""Rungs of a ladder, at most. Of 2 documents a step 7 % fewer tokens are processed than with 8, of 16 documents 2 %."""
+
+COMPILED_RUNGS = 8
+"""The same where layers are compiled, for each rung anew: that takes seconds."""
 
 MICRO_BATCH_COST = 512
 """What a micro-batch costs beside its tokens, in tokens: launches, and weights that are read once more. One more than fit is
@@ -19,8 +22,10 @@ MOST_TOGETHER = 3
 
 
 def spacing(tokens: int) -> int:
-    """The distance of neighbouring rungs: 64 tokens up to 1,024, 128 up to 131,072, and above a 512th of the power of two
-    below: documents of millions of tokens would otherwise make more rungs than can be chosen from."""
+    """The distance of neighbouring rungs: 32 tokens up to 512, 64 up to 1,024, 128 up to 131,072, and above a 512th of the
+    power of two below: documents of millions of tokens would otherwise make more rungs than can be chosen from."""
+    if tokens <= 512:
+        return 32
     return 64 if tokens <= 1024 else max(128, 1 << (tokens.bit_length() - 10))
 
 

@@ -17,7 +17,7 @@ from dynotune.config.keys.batch import BatchConfig
 from dynotune.errors import DataError
 from dynotune.plan.content import Packing
 from dynotune.plan.epoch import Layout, ladder_of, layout_of
-from dynotune.plan.ladder import Ladder, round_down, round_up
+from dynotune.plan.ladder import RUNGS, Ladder, round_down, round_up
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.ranked import ladder_on_ranks, layout_on_ranks
 from dynotune.plan.sampler import epoch_order, sets_together
@@ -121,15 +121,19 @@ class Plan:
             config.max_steps if config.max_steps > 0 else math.ceil(config.num_train_epochs * self.steps_per_epoch)
         )
         self._order: tuple[int, NDArray[np.int64]] | None = None
-        self._longest_elsewhere = 0
+        self._longest_elsewhere, self._rungs = 0, RUNGS
 
-    def executed(self, micro_batch_tokens: int | None, longest: int = 0, cost: Cost | None = None) -> Self:
+    def executed(
+        self, micro_batch_tokens: int | None, longest: int = 0, cost: Cost | None = None, rungs: int | None = None
+    ) -> Self:
         """The same steps in micro-batches of up to so many tokens; None: plainly, one document at a time.
 
         longest: tokens of the longest document outside the plan (an evaluation's) that its ladder must hold, too.
         cost: of a document, by which a step is spread over ranks; default the plan's own.
+        rungs: of the ladder, at most; default the plan's own.
         """
         other = copy(self)
+        other._rungs = rungs or self._rungs
         other.micro_batch_tokens, other._longest_elsewhere = micro_batch_tokens, longest
         other.cost = cost or self.cost
         for known in ("ladder", "layout", "first_units"):
@@ -189,8 +193,10 @@ class Plan:
         most = int(np.partition(tokens, -min(self.examples_per_step, len(tokens)))[-self.examples_per_step :].sum())
         longest = max(self.longest, self._longest_elsewhere)
         if self.world > 1:
-            return ladder_on_ranks(lengths, steps, self.micro_batch_tokens, most, longest, self.world, self.cost)
-        return ladder_of(lengths, steps, self.micro_batch_tokens, most, longest)
+            return ladder_on_ranks(
+                lengths, steps, self.micro_batch_tokens, most, longest, self.world, self.cost, self._rungs
+            )
+        return ladder_of(lengths, steps, self.micro_batch_tokens, most, longest, self._rungs)
 
     @cached_property
     def layout(self) -> Layout:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynotune.plan.epoch import SAMPLED_STEPS, Layout, ladder_of
-from dynotune.plan.ladder import Ladder
+from dynotune.plan.ladder import RUNGS, Ladder
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.packing import arrange
 from dynotune.plan.spread import Cost, imbalance, spread
@@ -64,6 +64,7 @@ def ladder_on_ranks(
     longest: int,
     world: int,
     cost: Cost,
+    rungs: int = RUNGS,
 ) -> Ladder:
     """`ladder_of` for shares of steps instead of whole ones, those of steps spread evenly over the epoch."""
     count = len(steps) - 1
@@ -76,7 +77,7 @@ def ladder_on_ranks(
     ]
     bounds = np.concatenate([[0], np.cumsum([len(one) for one in parts])])
     share = min(most, most // world + longest)
-    return ladder_of(np.concatenate(parts), bounds, capacity, share, max(longest, int(lengths.max())))
+    return ladder_of(np.concatenate(parts), bounds, capacity, share, max(longest, int(lengths.max())), rungs)
 
 
 def layout_on_ranks(

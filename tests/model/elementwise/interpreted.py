@@ -202,8 +202,19 @@ def low_rank(rows: int, width: int, ranks: tuple[int, int, int], dtype: torch.dt
 
 
 def with_lora(function: Any, low: list[Tensor], tanh: bool, dtype: torch.dtype | None = None) -> Any:
+    """Of gate and up, and of what is trained: B of both, and A of down."""
     u, b_gate, b_up, v, a = [x if dtype is None else x.to(dtype) for x in low]
-    return lambda g, p: function(g, p, u, b_gate, b_up, 0.5, 0.75, LeftOut("gradient", v, (a,), scale=1.25), tanh)
+
+    def run(gates: Tensor, ups: Tensor, *trained: Tensor) -> Tensor:
+        below = LeftOut("gradient", v, (a,), scale=1.25)
+        return function(gates, ups, u, b_gate, b_up, *trained, 0.5, 0.75, below, tanh)  # type: ignore[no-any-return]
+
+    return run
+
+
+def trained_of(low: list[Tensor]) -> list[Tensor]:
+    """As the adapters are: float32, of the values that are multiplied with."""
+    return [low[i].float() for i in (1, 2, 4)]
 
 
 @settings(max_examples=12, deadline=None)
@@ -221,12 +232,8 @@ def test_gate_with_lora(
 ) -> None:
     gates, ups = draw(0, *leading, width, dtype=dtype), draw(1, *leading, width, dtype=dtype)
     low = low_rank(gates.numel() // width, width, ranks, dtype)
-    found, _ = both(with_lora(GatedLora.apply, low, tanh), with_lora(gate_lora.reference, low, tanh), [gates, ups])
-    _, right = both(
-        with_lora(gate_lora.reference, low, tanh),
-        with_lora(gate_lora.reference, low, tanh, torch.float64),
-        [gates, ups],
-    )
+    own = with_lora(gate_lora.reference, low, tanh, torch.float64)
+    found, right = both(with_lora(GatedLora.apply, low, tanh), own, [gates, ups, *trained_of(low)])
     # Sums are made in float32 of terms that may cancel, of a single value nearly all: so near is no sum of theirs.
     u, b_gate, b_up, v, a_down = (one.double().abs() for one in low)
     terms = u @ torch.cat([b_gate, b_up], 1).t(), v @ a_down
@@ -240,13 +247,17 @@ def test_gate_with_lora(
 def test_gate_with_lora_of_nothing_and_without_a_gradient_from_below() -> None:
     empty = torch.zeros(0, 8, requires_grad=True)
     low = low_rank(0, 8, (4, 4, 4), torch.float32)
-    with_lora(GatedLora.apply, low, False)(empty, empty).sum().backward()
+    trained = [one.requires_grad_() for one in trained_of(low)]
+    with_lora(GatedLora.apply, low, False)(empty, empty, *trained).sum().backward()
+    assert all(one.grad is not None and not one.grad.any() for one in trained)
     gates, ups = draw(0, 5, 40).requires_grad_(), draw(1, 5, 40).requires_grad_()
-    u, b_gate, b_up, _, _ = low_rank(5, 40, (4, 4, 4), torch.float32)
-    grads = [
-        torch.autograd.grad(f(gates, ups, u, b_gate, b_up, 0.5, 0.5, LeftOut("gradient"), False).sum(), (gates, ups))
-        for f in (GatedLora.apply, gate_lora.reference)
-    ]
+    u, *low = low_rank(5, 40, (4, 4, 4), torch.float32)
+    *trained, of_down = (one.clone().requires_grad_() for one in trained_of([u, *low]))
+    grads = []
+    for f in (GatedLora.apply, gate_lora.reference):
+        h = f(gates, ups, u, *low[:2], *trained, of_down, 0.5, 0.5, LeftOut("gradient"), False)
+        grads.append(torch.autograd.grad(h.sum(), (gates, ups, *trained), retain_graph=True))
+        assert torch.autograd.grad(h.sum(), of_down, allow_unused=True) == (None,), "down has given it by itself"
     assert all(gap(a, b) < 1e-6 for a, b in zip(*grads, strict=True))
 
 
@@ -254,10 +265,11 @@ def test_gate_with_lora_of_weights_that_lie_otherwise_in_memory() -> None:
     gates, ups = draw(0, 5, 40).requires_grad_(), draw(1, 5, 40).requires_grad_()
     u, *wide, a = low_rank(5, 40, (4, 6, 8), torch.float32)
     other = [u, *(x.t().contiguous().t() for x in wide[:2]), wide[2], a.t().contiguous().t()]
-    results = [
-        (h := with_lora(GatedLora.apply, low, False)(gates, ups), *torch.autograd.grad(h.sum(), (gates, ups)))
-        for low in ([u, *wide, a], other)
-    ]
+    results = []
+    for low in ([u, *wide, a], other):
+        leaves = [gates, ups, *(one.requires_grad_() for one in trained_of([u, *wide, a]))]
+        h = with_lora(GatedLora.apply, low, False)(*leaves)
+        results.append((h, *torch.autograd.grad(h.sum(), leaves)))
     assert all(torch.equal(x, y) for x, y in zip(*results, strict=True))
 
 

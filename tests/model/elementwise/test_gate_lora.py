@@ -67,16 +67,32 @@ def test_adapters_of_other_ranks_and_scales() -> None:
     assert largest_gap(found, gradients) < 1e-5
 
 
-@pytest.mark.parametrize("part", ["outputs", "gradient"])
+class _Halved(torch.autograd.Function):
+    """The same values, half of the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return grads[0] / 2
+
+
+@pytest.mark.parametrize("part", ["outputs", "gradient", "of B of gate", "of B of up", "of A of down"])
 def test_a_part_that_is_not_added_shows(part: str) -> None:
-    """The control: what is compared above depends on both parts."""
+    """The control: what is compared above depends on both sums and on each of the three gradients."""
 
     def forgets(*args: Any) -> Tensor:
         *first, below, tanh = args
         if part == "outputs":
             first[3] = torch.zeros_like(first[3])
+        elif part == "gradient":
+            gate, down = first[0], first[7].detach()
+            below = type(below)("gradient", gate.new_zeros(gate.numel() // gate.shape[-1], len(down)), (down,))
         else:
-            below = type(below)("gradient")
+            place = ("of B of gate", "of B of up", "of A of down").index(part) + 5
+            first[place] = _Halved.apply(first[place])
         return reference(*first, below, tanh)
 
     _, gradients = loss_and_gradients(Standing(between=False).model)
@@ -241,6 +257,37 @@ def test_the_kernel_gets_weights_of_which_it_owes_no_gradient() -> None:
     owed.clear()
     loss_and_gradients(standing.model)
     assert owed == [False] * 6
+
+
+def test_what_is_frozen_gets_no_gradient() -> None:
+    plain, standing = Standing(between=False), Standing()
+    for model in (plain.model, standing.model):
+        for name, p in model.named_parameters():
+            if "gate_proj.lora_B" in name or "down_proj.lora_A" in name:
+                p.requires_grad_(False)
+    _, gradients = loss_and_gradients(plain.model)
+    _, found = loss_and_gradients(standing.model)
+    assert standing.calls == 2
+    assert largest_gap(found, gradients) < 1e-5
+
+
+def test_the_input_of_down_is_not_kept() -> None:
+    """The widest tensor of a layer is made again for the one gradient that reads it."""
+    kept: dict[bool, list[tuple[int, ...]]] = {}
+    for between in (False, True):
+        standing = Standing(between=between)
+        width, seen = standing.down.base_layer.in_features, []
+
+        def keep(x: Tensor, width: int = width, seen: list[Any] = seen) -> Tensor:
+            if x.shape[-1:] == (width,) and x.numel() == IDS.numel() * width:
+                seen.append(tuple(x.shape))
+            return x
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+            standing.model(input_ids=IDS)
+        kept[between] = seen
+    assert len(kept[False]) == 2 * 4, "control: gate, its activation, up, and the product that down is given"
+    assert len(kept[True]) == 2 * 2, "gate and up"
 
 
 def test_layers_that_are_alike_are_compared_once() -> None:

@@ -44,10 +44,10 @@ def test_a_model_in_bfloat16(kind: str) -> None:
 
 
 def adapted(kind: str, dtype: torch.dtype, rank: int) -> Any:
-    base = tiny_model(kind, **SHAPE).to("cuda", dtype)
+    base = tiny_model(kind, **SHAPE).to(dtype)
     model = get_peft_model(base, LoraConfig(r=rank, lora_alpha=16, target_modules="all-linear"))
-    fill(model)
-    return model.train()
+    fill(model)  # on the CPU, where it draws
+    return model.to("cuda").train()
 
 
 def trained(model: Any) -> dict[str, torch.Tensor]:

@@ -126,5 +126,14 @@ def grid_of(tokens: int) -> int:
     return _power_of_two(tokens, least=64)
 
 
+def grid_of_graphs(tokens: int, longest: int) -> int:
+    """`longest` of segments in graphs of a token count: one for most micro-batches, so that there are few graphs.
+
+    Not the largest possible one: FlashAttention-3's backward of 16 documents in 2,112 tokens took 0.29 ms a layer with a
+    grid for documents of 4,096, of which nearly all blocks found nothing to do, and 0.59 ms with 16,384 tokens.
+    """
+    return max(grid_of(longest), grid_of(tokens) // 8)
+
+
 def _power_of_two(n: int, least: int) -> int:
     return max(least, 1 << (n - 1).bit_length())

@@ -22,7 +22,7 @@ OWN = frozenset(
 )  # fmt: skip
 """Keywords that reach the layer in another form, see `function.py`."""
 
-RUNG = 64
+RUNG = 32
 """Token counts of training are multiples of it (`dynotune.plan.ladder`). Others are trials of a few tokens, which would each
 be compiled for."""
 

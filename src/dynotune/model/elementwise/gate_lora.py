@@ -1,9 +1,10 @@
-"""Adapters' parts of gate, up and the gradient of down's input, added by the kernel of the gated activation.
+"""Adapters' parts of gate, up and the gradient of down's input, added by the kernel of the gated activation, which makes the
+gradients of these adapters that read a wide tensor as well.
 
 Legend of shapes: T tokens, I intermediate, r rank of one linear, R ranks side by side.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -61,8 +62,9 @@ class AdaptersBetween:
             return self.fused.between(gate_TI, up_TI)
         assert self.shared.x is None, "up was computed by itself, with its adapter"
         below = LeftOut("gradient")
+        trained = self.gate.weights()[1], self.up.weights()[1], self.down.weights()[0]
         hidden_TI = self.function(
-            gate_TI, up_TI, above.low_TR, *above.weights, above.scale, above.scale, below, self.fused.tanh
+            gate_TI, up_TI, above.low_TR, *above.weights, *trained, above.scale, above.scale, below, self.fused.tanh
         )
         self.down.left_out = below  # last: were the kernel to raise, nobody would add what down left out
         self.calls += 1
@@ -118,24 +120,46 @@ def adapters_between(fused: Any, function: Function, most_rank: int) -> Adapters
     return why or AdaptersBetween(fused, linears, gate.shared, function)
 
 
-def reference(
-    gate_TI: Tensor, up_TI: Tensor, u_TR: Tensor, b_gate_Ir: Tensor, b_up_Ir: Tensor, s_gate: float, s_up: float,
-    below: LeftOut, tanh: bool,
-) -> Tensor:  # fmt: skip
+class Reference(torch.autograd.Function):
     """What the kernels compute, by torch's operations."""
-    r = b_gate_Ir.shape[1]
-    into_gate = s_gate * F.linear(u_TR[:, :r], b_gate_Ir).view(gate_TI.shape)
-    into_up = s_up * F.linear(u_TR[:, r:], b_up_Ir).view(up_TI.shape)
-    h = gated(tanh, gate_TI + into_gate.detach(), up_TI + into_up.detach())
-    if h.requires_grad:
-        h.register_hook(lambda dh: _with_adapter(dh, below))
-    return h
+
+    @staticmethod
+    def forward(
+        ctx: Any, gate_TI: Tensor, up_TI: Tensor, u_TR: Tensor, b_gate_Ir: Tensor, b_up_Ir: Tensor,
+        B_gate_Ir: Tensor, B_up_Ir: Tensor, A_down_rI: Tensor, s_gate: float, s_up: float, below: LeftOut, tanh: bool,
+    ) -> Tensor:  # fmt: skip
+        ctx.save_for_backward(gate_TI, up_TI, u_TR, b_gate_Ir, b_up_Ir, B_gate_Ir, B_up_Ir, A_down_rI)
+        ctx.scales, ctx.below, ctx.tanh = (s_gate, s_up), below, tanh
+        return gated(tanh, *_sums((gate_TI, up_TI), u_TR, (b_gate_Ir, b_up_Ir), ctx.scales))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        gate_TI, up_TI, u_TR, b_gate_Ir, b_up_Ir, *trained = ctx.saved_tensors
+        (dh_TI,), below, made = grads, ctx.below, ctx.needs_input_grad[5:8]
+        with torch.enable_grad():
+            wide = [
+                one.detach().requires_grad_() for one in _sums((gate_TI, up_TI), u_TR, (b_gate_Ir, b_up_Ir), ctx.scales)
+            ]
+            h_TI = gated(ctx.tanh, *wide)
+        found: list[Tensor | None] = [None] * 3
+        if below.low_TR is not None:
+            dh_TI = dh_TI + below.scale * (below.low_TR @ below.weights[0]).view(dh_TI.shape)
+            found[2] = below.scale * below.low_TR.t() @ h_TI.detach().flatten(0, -2)
+        dwide = torch.autograd.grad(h_TI, wide, dh_TI)
+        us = u_TR.split([b_gate_Ir.shape[1], b_up_Ir.shape[1]], 1)
+        found[:2] = [s * d.flatten(0, -2).t() @ u for s, d, u in zip(ctx.scales, dwide, us, strict=True)]
+        each = zip(found, trained, made, strict=True)
+        weights = (one.to(of.dtype) if one is not None and needed else None for one, of, needed in each)
+        return *dwide, None, None, None, *weights, None, None, None, None
 
 
-def _with_adapter(dh_TI: Tensor, below: LeftOut) -> Tensor:
-    if below.low_TR is None:
-        return dh_TI
-    return dh_TI + below.scale * (below.low_TR @ below.weights[0]).view(dh_TI.shape)
+def _sums(wide: Sequence[Tensor], u_TR: Tensor, bs: Sequence[Tensor], scales: Sequence[float]) -> list[Tensor]:
+    us = u_TR.split([b.shape[1] for b in bs], 1)
+    return [w + s * F.linear(u, b).view(w.shape) for w, u, b, s in zip(wide, us, bs, scales, strict=True)]
+
+
+reference: Function = Reference.apply
+"""As `triton_gate_lora.GatedLora.apply`."""
 
 
 @cache
@@ -144,25 +168,21 @@ def _why_different(
 ) -> str | None:
     """Once for layers that are alike: the numbers are the same ones, and drawing them takes 0.1 s a layer of a 7B."""
     r_gate, r_up, r_down = ranks
-    shapes = [(ROWS, width)] * 2 + [
-        (ROWS, r_gate + r_up),
-        (width, r_gate),
-        (width, r_up),
-        (ROWS, r_down),
-        (r_down, width),
-    ]
-    inputs = [random(shape, i, device) for i, shape in enumerate(shapes)]
+    # gate, up, u, B of gate and of up, A of down, v
+    shapes = (ROWS, width), (ROWS, width), (ROWS, r_gate + r_up), (width, r_gate), (width, r_up), (r_down, width)
+    inputs = [random(shape, i, device) for i, shape in enumerate((*shapes, (ROWS, r_down)))]
 
     def by(function: Function) -> Function:
         def run(
-            gate_TI: Tensor, up_TI: Tensor, u: Tensor, b_gate: Tensor, b_up: Tensor, v: Tensor, a: Tensor
+            gate_TI: Tensor, up_TI: Tensor, u: Tensor, B_gate: Tensor, B_up: Tensor, A_down: Tensor, v: Tensor
         ) -> Tensor:
-            below = LeftOut("gradient", v, (a,), scale=0.25)
-            return function(gate_TI, up_TI, u, b_gate, b_up, 0.5, 0.75, below, tanh)
+            below = LeftOut("gradient", v, (A_down.detach(),), scale=0.25)
+            b = B_gate.detach(), B_up.detach()
+            return function(gate_TI, up_TI, u, *b, B_gate, B_up, A_down, 0.5, 0.75, below, tanh)
 
         return run
 
-    wants = [True, True, False, False, False, False, False]
+    wants = [True, True, False, True, True, True, False]
     with under(device, None, tf32=False):  # of float32 products the run may want less than is compared here
         return why_different(by(reference), by(function), inputs, wants, [compute] * len(inputs))
 

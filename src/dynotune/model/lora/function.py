@@ -63,8 +63,11 @@ class LoraLinears(torch.autograd.Function):
             if adds:
                 y_TO.addmm_(u, b.t(), alpha=scale)
             ys.append(y_TO.view(*x.shape[:-1], y_TO.shape[-1]))
-        # A and B are saved for their shapes, and so that torch refuses a backward after they were changed.
-        ctx.save_for_backward(dropped_TI, u_TR, a_RI, *weights, *As, *Bs, *bs)
+        # A and B are saved for their shapes, and so that torch refuses a backward after they were changed; x only where it
+        # is read again: it may be the widest tensor of a layer.
+        _, _, needs_A, _, _ = split(ctx.needs_input_grad[FIXED:])
+        read = dropped is not None or any(needs_A)
+        ctx.save_for_backward(dropped_TI if read else None, u_TR, a_RI, *weights, *As, *Bs, *bs)
         ctx.scale, ctx.wide, ctx.has_dropout, ctx.shape = scale, wide, dropped is not None, x.shape
         ctx.left_out = None
         if left_out is not None:

@@ -2,6 +2,8 @@
 
 y += s u B' reads and writes all of y to add a product of rank R. Where y is read by a kernel of ours anyway, that kernel can
 add the product to what it has just read. The same holds for the gradient of x, dx += s v A, where a kernel of ours reads dx.
+What the neighbour has at hand then, the gradient of y or x itself, makes the gradient of B or A: so it gives that one, too.
+`LoraLinears` is called with weights that ask for none, and need not keep x for it.
 
 Legend of shapes: T tokens, I inputs, O outputs, R ranks of all linears side by side.
 """

@@ -74,6 +74,8 @@ class FusedLinear:
             self.in_graph = True
         x = x.to(self.compute)
         dropped = self.dropouts._modules[self.name](x) if self.drops() else None
+        if self.left_out is not None and dropped is None:  # whose kernel gives the gradient of A
+            A = A.detach()
         base = self.base._parameters
         (y,) = LoraLinears.apply(  # type: ignore[no-untyped-call]
             x, dropped, self.a, self.scale(), self.wide, self.left_out, base["weight"], base["bias"], A, B, self.b

@@ -75,6 +75,8 @@ class SharedInput:
         if torch.compiler.is_compiling():
             linears[0].in_graph = True
         weights = [linear.weights() for linear in linears]
+        if self.left_out is not None:  # whose kernel gives the gradients of B
+            weights = [(A, B.detach()) for A, B in weights]
         return LoraLinears.apply(  # type: ignore[no-any-return, no-untyped-call]
             x.to(linears[0].compute), None, self.a, scale, linears[0].wide, self.left_out,
             *(linear.base.weight for linear in linears), *(linear.base.bias for linear in linears),

@@ -57,7 +57,7 @@ class Captured:
         branches: Kind = "none",
     ) -> None:
         """branches: what of the adapters runs beside other work."""
-        self.inputs, handle = inputs, pool.handle()
+        self.inputs, handle, stream = inputs, pool.handle(), torch.cuda.current_stream()
         self._forward, self._backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -78,7 +78,7 @@ class Captured:
                     found = torch.autograd.grad(hidden_TD, parameters, self.gradient_TD)
                 torch._foreach_add_(list(sums), list(found))
         except BaseException:
-            _out_of_capture()
+            _out_of_capture(stream)
             raise
         pool.add(self)
 
@@ -95,7 +95,9 @@ class Captured:
         self._backward.replay()
 
 
-def _out_of_capture() -> None:
-    """A capture that fails to end leaves PyTorch's random generator in it, and every draw behind it would raise."""
+def _out_of_capture(stream: Any) -> None:
+    """A capture that fails to end leaves its stream the current one, and PyTorch's random generator in it: every draw behind
+    it would raise."""
+    torch.cuda.set_stream(stream)
     generator: Any = torch.cuda.default_generators[torch.cuda.current_device()]
     generator.graphsafe_set_state(generator.clone_state())

@@ -21,19 +21,19 @@ from dynotune.model.as_it_was import as_it_was
 from dynotune.model.attention import hidden_states, text_decoder
 from dynotune.model.attention.backends import KERNELS
 from dynotune.model.attention.install import installed_in
-from dynotune.model.attention.segments import grid_of, segments_of
+from dynotune.model.attention.segments import grid_of_graphs, segments_of
 from dynotune.model.packed import PackedBatch
 from dynotune.model.step_graphs.passes import Inputs, Launched, Passes, Run, Shape, layers_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-MOST_TOKENS = 2048
+MOST_TOKENS = 4096
 """Above that the device is busy for longer than the host needs to launch, and memory of a graph's own would be missed: 7B
 under LoRA on an H200, 2 documents a step 151 ms launched and 27 replayed, 16 documents (2,100 tokens) 128 to 133 and 130
 (`benchmarks/results/h200_step_graphs.json`)."""
 
-MOST_GRAPHS = 24
+MOST_GRAPHS = 48
 
 MOST_MOVES = 4
 """How often weights may come to lie elsewhere, or others be trained: each time all graphs are made again."""
@@ -132,8 +132,7 @@ class StepGraphs:
             return None
         installed: Any = installed_in(self.model)
         tokens = len(batch.ids_T)
-        # One size of grids for all micro-batches of a token count: fewer graphs, and blocks without work end at once.
-        longest = grid_of(tokens)
+        longest = grid_of_graphs(tokens, max(batch.lengths))
         if tokens > self.most_tokens:  # asked first: what is launched anyway is not held up
             self.why_not[Shape(tokens, 0, longest, installed.backend)] = (
                 f"above {self.most_tokens:,} tokens a replay gains nothing"

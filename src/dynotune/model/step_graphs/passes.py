@@ -84,9 +84,12 @@ class Launched:
 
     def __init__(self, run: Run, inputs: Inputs, parameters: Sequence[Tensor], sums: Sequence[Tensor]) -> None:
         self.run, self.inputs, self.parameters, self.sums = run, inputs, parameters, sums
-        self._hidden_TD = run(inputs)
-        self.hidden_TD = self._hidden_TD.detach().clone()
+        # No graph of autograd is kept that nobody asked for: its nodes of weights belong to the stream that they were made
+        # on, and a capture on another one that meets them is invalid.
+        with torch.no_grad():
+            self.hidden_TD = run(inputs).clone()
         self.gradient_TD = torch.zeros_like(self.hidden_TD)
+        self._hidden_TD: Tensor | None = None
 
     def forward(self) -> None:
         with torch.enable_grad():
@@ -94,5 +97,7 @@ class Launched:
         self.hidden_TD.copy_(self._hidden_TD.detach())
 
     def backward(self) -> None:
+        assert self._hidden_TD is not None, "a backward belongs to the forward before it"
         found = torch.autograd.grad(self._hidden_TD, self.parameters, self.gradient_TD)
+        self._hidden_TD = None
         torch._foreach_add_(list(self.sums), list(found))

@@ -170,7 +170,7 @@ def _why_not_worth(context: Context) -> No | None:
     from dynotune.model.attention.decoder import text_decoder
     from dynotune.model.compiled import decoder_layers
     from dynotune.model.compiled.expected_gain import FIGURES, Work, why_not_worth
-    from dynotune.plan.ladder import RUNGS
+    from dynotune.plan.ladder import COMPILED_RUNGS
 
     plan = context.plan
     if plan is None or not context.on_gpu:
@@ -183,7 +183,8 @@ def _why_not_worth(context: Context) -> No | None:
     work = Work(
         steps=plan.total_steps,
         tokens_a_step=tokens_a_step,
-        graphs=RUNGS * (2 if context.has_adapter else 1),  # the first layer's input needs no gradient under an adapter
+        graphs=COMPILED_RUNGS
+        * (2 if context.has_adapter else 1),  # the first layer's input needs no gradient under an adapter
         layers=len(decoder_layers(context.model)),
         hidden=decoder.config.hidden_size,
     )

@@ -16,12 +16,11 @@ class LoraInActivation(Speedup):
     summary = (
         "Adds the adapters' part of gate, of up and of the gradient of down's input inside the gated activation's kernel,"
         " where each by itself reads and writes a tensor of the intermediate width once more (adapters on all three, no"
-        " dropout, rank 128 at most; not run on a GPU yet)."
+        " dropout, rank 128 at most), and makes the gradients of these adapters that read such a tensor."
     )
     touches = ("LoRA", "norms and elementwise")
     proof = "its kernels at every feed-forward module where it stands, forward and backward."
     order = Order.LORA
-    default = "off"  # new: its kernels have run in Triton's interpreter only
     requires = ("fused_lora", "gated_activation_kernel")
     conflicts = ("compiled_layers", "activation_selective")  # the first fuses by itself, the second makes h again
 

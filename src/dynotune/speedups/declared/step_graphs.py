@@ -58,7 +58,7 @@ class StepGraphsSpeedup(Speedup):
         pool = Pool()
 
         def make(run: Any, inputs: Any, parameters: Any, sums: Any) -> Captured:
-            return Captured(run, inputs, parameters, sums, pool)
+            return Captured(run, inputs, parameters, sums, pool, "all")
 
         return put_in(site, StepGraphs(site.model, make))
 

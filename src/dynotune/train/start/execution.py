@@ -23,6 +23,7 @@ from dynotune.model.families import FamilyBatch, pack_families
 from dynotune.model.packed import PackedBatch, pack
 from dynotune.model.precision import Precision
 from dynotune.parallel.ranks import Ranks
+from dynotune.plan.ladder import COMPILED_RUNGS
 from dynotune.plan.pairs import PairSpans
 from dynotune.plan.plan import Plan
 from dynotune.results.effects import effects_of
@@ -118,7 +119,8 @@ def choose_execution(
                 config, plan, packed, installed, longest=longest, look=look, ranks=ranks, notebook=remembered
             )
             cost = document_cost(model, plan, labelled_rows_head=site.labelled_rows)
-            plan = plan.executed(choice.capacity.tokens, longest, cost)
+            rungs = COMPILED_RUNGS if installed.get("compiled_layers") is not None else None
+            plan = plan.executed(choice.capacity.tokens, longest, cost, rungs)
             says = _packed_in_words(config, plan, choice, installed)
         else:
             path = paths.plain(model)
