@@ -1,6 +1,8 @@
 """Promise: a slow-down that comes back is found with its period and what has it; noise, trends and levels raise no alarm."""
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -8,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dynotune.measure.periods import find_period, log_tail, what_has_it, without_work
+from dynotune.measure import periods_about
+from dynotune.measure.periods import UNLIKELY, find_period, log_tail, what_has_it, without_work
 
 Generator = np.random.Generator
 
@@ -105,3 +108,44 @@ def test_the_chance_is_the_hypergeometric_one() -> None:
     exact = sum(math.comb(5, k) * math.comb(15, 5 - k) for k in (4, 5)) / math.comb(20, 5)
     assert math.exp(log_tail(4, 20, 5)) == pytest.approx(exact)
     assert log_tail(0, 20, 5) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_first_look_of_a_run_loads_no_package() -> None:
+    """`numpy.ma`, which numpy's own median and unique load, takes a run 6 ms in a step. The control is numpy's median."""
+    look = (
+        "import sys, numpy as np; from dynotune.measure.periods import find_periods, what_has_it, without_work;"
+        "t = 1 + 0.01 * np.random.default_rng(0).random(300); t[(7.3 * np.arange(1, 41)).astype(int)] += 1; t[::50] += 2;"
+        "found = find_periods(without_work(t.tolist(), range(300)));"
+        "assert {one.about for one in found} == {True, False};"
+        "assert [what_has_it(one, {}, {'host': t}) for one in found] == ['host'] * 2;"
+        "assert 'numpy.ma' not in sys.modules; np.median(t); assert 'numpy.ma' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", look], check=True)
+
+
+def test_what_could_not_be_unlikely_enough_is_not_gone_through_and_nothing_is_missed_by_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A comb without a fault, which is as unlikely as can be, in series of all the lengths that a run looks at."""
+    looks: list[tuple[np.ndarray, ...]] = []
+    best_places = periods_about._best_places
+
+    def heard(*given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        looks.append(given)
+        return best_places(*given)
+
+    monkeypatch.setattr(periods_about, "_best_places", heard)
+    told = []
+    for steps in (64, 128, 256, 512):
+        times = np.ones(steps)
+        times[(7.3 * np.arange(1, steps // 7.3)).astype(int)] = 2
+        order = np.argsort(-times, kind="stable")
+        looks.clear()
+        everything, all_looks = periods_about.about(order, 4, 0.7, math.inf), len(looks)
+        looks.clear()
+        found = periods_about.about(order, 4, 0.7, math.log(UNLIKELY))
+        assert len(looks) < all_looks
+        assert everything is not None
+        told.append(everything.log_chance < math.log(UNLIKELY))
+        assert not told[-1] or found == everything
+    assert told == [False, False, True, True]

@@ -96,7 +96,7 @@ def find_periods(seconds: Sequence[float], most: int = MOST) -> list[Period]:
 def _clearest(times: NDArray[np.float64]) -> Period | None:
     order = np.argsort(-above_neighbours(times), kind="stable")  # the slowest first, once for all periods
     found, best = _exact(times, order)
-    loose = about(order, LEAST_CYCLES, MOST_HITS)
+    loose = about(order, LEAST_CYCLES, MOST_HITS, math.log(UNLIKELY))
     # One of 6.5 steps is one of 13 as well, with half of its slow steps.
     half = loose is not None and found is not None and 1.5 * loose.every < found.every
     if loose is not None and loose.log_chance < (math.log(UNLIKELY) if half else best):
@@ -134,12 +134,14 @@ def without_work(seconds: Sequence[float], work: Sequence[float]) -> NDArray[np.
     """Step times as if every step held as much: less what follows from its work, such as its tokens, by a straight line
     through the steps that are not among the slowest tenth."""
     times, work_of = np.asarray(seconds, dtype=np.float64), np.asarray(work, dtype=np.float64)
-    kept = times <= np.quantile(times, 0.9) if len(times) else np.zeros(0, dtype=bool)
-    around = work_of - (float(np.median(work_of[kept])) if kept.any() else 0.0)
+    if not len(times):
+        return times
+    kept = times <= np.sort(times)[int(0.9 * (len(times) - 1))]
+    around = work_of - middle(work_of[kept])
     spread = float((around[kept] ** 2).sum())
     if spread == 0:
         return times
-    slope = float((around[kept] * (times[kept] - np.median(times[kept]))).sum()) / spread
+    slope = float((around[kept] * (times[kept] - middle(times[kept]))).sum()) / spread
     return times - max(0.0, slope) * around
 
 
@@ -150,8 +152,14 @@ def _period(times: NDArray[np.float64], every: int, indices: Sequence[int], *, a
     more = []
     for i in indices:
         around = slice(max(0, i - every), i + every + 1)
-        more.append(times[i] - np.median(times[around][~slow[around]]))
-    return Period(every, tuple(indices), float(np.median(more)), float(np.median(times[~slow])), about)
+        more.append(times[i] - middle(times[around][~slow[around]]))
+    return Period(every, tuple(indices), middle(np.array(more)), middle(times[~slow]), about)
+
+
+def middle(values: NDArray[np.float64]) -> float:
+    """The median. numpy's own function takes ten times as long, and loads a package for it in a run's first look."""
+    ordered, half = np.sort(values), len(values) // 2
+    return float(ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2)
 
 
 def above_neighbours(times: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -198,6 +206,6 @@ def what_has_it(period: Period, happened: Mapping[str, Collection[int]], parts: 
         return best
     for name, values in parts.items():
         above = above_neighbours(np.asarray(values, dtype=np.float64))
-        if float(np.median(above[list(period.indices)])) >= 0.6 * period.extra:
+        if middle(above[list(period.indices)]) >= 0.6 * period.extra:
             return name
     return ""

@@ -36,8 +36,9 @@ class About:
     """ln of the chance that this or better is seen where nothing comes back, over all periods and places."""
 
 
-def about(order: NDArray[np.intp], least_cycles: int, least_share: float) -> About | None:
-    """The clearest. order: indices of all steps, the slowest first. least_share: of the cycles, that must have one."""
+def about(order: NDArray[np.intp], least_cycles: int, least_share: float, log_unlikely: float) -> About | None:
+    """The clearest. order: indices of all steps, the slowest first. least_share: of the cycles, that must have one.
+    log_unlikely: ln of a chance; where nothing could be less likely than that, nothing is looked for."""
     steps = len(order)
     periods = _grid(steps, least_cycles)
     if not len(periods):
@@ -47,9 +48,12 @@ def about(order: NDArray[np.intp], least_cycles: int, least_share: float) -> Abo
     sizes = _sizes(steps)
     for factor in SLOW_A_CYCLE:
         wanted = np.searchsorted(sizes, factor * steps / periods)
-        for i in np.unique(wanted).tolist():
+        for i in np.flatnonzero(np.bincount(wanted)).tolist():
             here, count = periods[wanted == i], int(sizes[i])
             near = _near(order[:count], steps)
+            most = int((steps - 1) / here[0]) + 1  # cycles; in all of them is the least likely that can be seen
+            if most * math.log(len(near) / steps) + tried > log_unlikely:
+                continue
             hits, place = _best_places(near, here)
             cycles = np.maximum(np.floor((steps - 1 - place) / here) + 1, hits)
             enough = hits >= least_share * cycles
@@ -74,7 +78,8 @@ def _grid(steps: int, least_cycles: int) -> NDArray[np.float64]:
 
 
 def _sizes(most: int) -> NDArray[np.int64]:
-    return np.unique((4 * LADDER ** np.arange(40)).astype(np.int64).clip(max=most))
+    # By a set: numpy's own function loads a package of 6 ms when it is first called.
+    return np.array(sorted(set((4 * LADDER ** np.arange(40)).astype(np.int64).clip(max=most).tolist())), dtype=np.int64)
 
 
 def _near(slow: NDArray[np.intp], steps: int) -> NDArray[np.int64]:
@@ -88,9 +93,14 @@ def _near(slow: NDArray[np.intp], steps: int) -> NDArray[np.int64]:
 def _best_places(near: NDArray[np.int64], periods: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """For each period, the most cycles whose place has a slow step, and the middle of the place in the first one."""
     bins = int(periods.max()) + 2
-    phases = np.ceil(near - periods[:, None] * np.floor(near / periods[:, None])).astype(np.int64)
+    # In one place of memory: a table for each operation takes half as long again.
+    phases = near / periods[:, None]
+    np.floor(phases, out=phases)
+    phases *= periods[:, None]
+    np.subtract(near, phases, out=phases)
+    np.ceil(phases, out=phases)
     phases += bins * np.arange(len(periods))[:, None]
-    counts = np.bincount(phases.ravel(), minlength=bins * len(periods)).reshape(len(periods), bins)
+    counts = np.bincount(phases.astype(np.int64).ravel(), minlength=bins * len(periods)).reshape(len(periods), bins)
     place = counts.argmax(axis=1)
     return counts[np.arange(len(periods)), place], place
 
