@@ -5,6 +5,7 @@ all of SDPA on the CPU), fused experts, and what Triton and custom kernels do. I
 """
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -202,9 +203,22 @@ def test_figures_that_change_need_a_new_version_of_the_definitions() -> None:
     assert FIGURES[DEFINITIONS] == (of.model_flops, of.hardware_flops)
 
 
-def test_padding_is_found_in_each_micro_batch_whatever_the_order() -> None:
-    from dataclasses import replace
+def test_steps_together_are_what_they_are_one_by_one() -> None:
+    """With and without padding, and where a document attends to more than itself; each way of reaching back."""
+    kinds = ["sliding_attention", "full_attention"]
+    model = tiny_model("gemma3_text", sliding_window=8, layer_types=kinds, attn_implementation="sdpa")
+    flops = Flops.of(model)
+    padded, tight = step_of([5, 12, 3], labels=7, tokens=[24, 8]), step_of([9, 30])
+    shared = replace(step_of([20, 14], labels=11), attention=(np.array([20, 14]), np.array([4])))
+    for rows in (True, False):
+        for steps in ([padded, tight, shared], [tight, tight], [shared], []):
+            each = [flops.of_step(step, rows) for step in steps]
+            whole = flops.of_steps(steps, rows)
+            assert whole.model_flops == sum(one.model_flops for one in each)
+            assert whole.hardware_flops == sum(one.hardware_flops for one in each)
 
+
+def test_padding_is_found_in_each_micro_batch_whatever_the_order() -> None:
     from dynotune.measure.flops import pads_of
     from dynotune.plan.layout import MicroBatch
 
@@ -217,7 +231,7 @@ def test_padding_is_found_in_each_micro_batch_whatever_the_order() -> None:
             MicroBatch(np.array([10, 40]), 8, real_tokens=8),
         ],
     )
-    assert pads_of(step).tolist() == [16 - 9, 8, 0]
+    assert pads_of(step) == [16 - 9, 8, 0]
 
 
 def test_the_counter_sees_no_sdpa_on_the_cpu() -> None:

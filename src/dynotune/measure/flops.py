@@ -12,6 +12,7 @@ an adapter's method does to its weights once a step (DoRA's norms).
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class StepFlops:
-    """FLOPs of one step, all ranks together. Not frozen: one is made in each step."""
+    """FLOPs of one step or several, all ranks together. Not frozen: one is made for each window of steps."""
 
     model_flops: int
     hardware_flops: int
@@ -108,32 +109,51 @@ class Flops:
         )
 
     def of_step(self, step: Step, labelled_rows_head: bool) -> StepFlops:
-        """FLOPs of a whole step.
+        """FLOPs of a whole step. labelled_rows_head: see `of_steps`."""
+        return self.of_steps((step,), labelled_rows_head)
+
+    def of_steps(self, steps: Sequence[Step], labelled_rows_head: bool) -> StepFlops:
+        """FLOPs of whole steps together: a row of metrics needs no others, and the arrays of ten take as long as those of
+        one.
 
         Args:
             labelled_rows_head: logits are computed for label tokens only; otherwise for every token (the plain path).
         """
-        real = real_tokens(step)
-        head = self.per_logit_row * (step.label_tokens if labelled_rows_head else real)
-        once, again = step.attention or (step.lengths, None)
-        processed = step.processed_tokens
-        pads = pads_of(step) if processed > real else None
+        real = labels = processed = 0
+        once: list[NDArray[np.int64]] = []
+        again: list[NDArray[np.int64]] = []
+        pads: list[int] = []
+        for step in steps:
+            of_step, tokens = real_tokens(step), step.processed_tokens
+            real, labels, processed = real + of_step, labels + step.label_tokens, processed + tokens
+            if step.attention is None:
+                once.append(step.lengths)
+            else:
+                once.append(step.attention[0])
+                again.append(step.attention[1])
+            if tokens > of_step:
+                pads += pads_of(step)
+        head = self.per_logit_row * (labels if labelled_rows_head else real)
         model_flops = self.per_token * real + head
         hardware = (self.per_token + self.recomputed_per_token) * processed + head
-        for kind in self.attention:
-            pairs = kind.reach.twice_pairs(once)
-            if again is not None:
-                pairs -= kind.reach.twice_pairs(again)
+        for kind in self.attention if once else ():
+            pairs = kind.reach.twice_pairs(_together(once))
+            if again:
+                pairs -= kind.reach.twice_pairs(_together(again))
             model_flops += kind.model * pairs
-            hardware += kind.hardware * (pairs if pads is None else pairs + kind.reach.twice_pairs(pads))
+            hardware += kind.hardware * (pairs + kind.reach.twice_pairs(np.array(pads, np.int64)) if pads else pairs)
         if not labelled_rows_head:
             hardware += self.per_logit_row * (processed - real)
         return StepFlops(int(model_flops), int(hardware))
 
 
-def pads_of(step: Step) -> NDArray[np.int64]:
-    """Pad tokens at the end of each micro-batch of all ranks [micro-batches]: one more document, for the hardware."""
-    return np.array([batch.tokens - batch.real_tokens for batch in step.all_micro_batches], np.int64)
+def pads_of(step: Step) -> list[int]:
+    """Pad tokens at the end of each micro-batch of all ranks: one more document, for the hardware."""
+    return [batch.tokens - batch.real_tokens for batch in step.all_micro_batches]
+
+
+def _together(arrays: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _cost(product: Product, backward: bool) -> int:

@@ -33,7 +33,8 @@ class Totals:
     available_flops: float = 0.0
     """What the devices could have done in the time; zero while their peak or the model's FLOPs are not known."""
 
-    def add_step(self, counts: Counts, flops: StepFlops) -> None:
+    def add_step(self, counts: Counts, flops: StepFlops | None = None) -> None:
+        """flops: of this step; None where they are added together with others'."""
         self.steps += 1
         self.examples += counts.examples
         self.pairs += counts.pairs
@@ -43,6 +44,11 @@ class Totals:
         self.processed_tokens += counts.processed_tokens
         self.empty_tokens += counts.empty_tokens
         self.sequence_tokens += counts.sequence_tokens
+        if flops is not None:
+            self.add_flops(flops)
+
+    def add_flops(self, flops: StepFlops) -> None:
+        """Of steps that reached the weights."""
         self.model_flops += flops.model_flops
         self.hardware_flops += flops.hardware_flops
 

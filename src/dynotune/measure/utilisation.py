@@ -1,5 +1,6 @@
 """Whether MFU can be told for a run, and from what: the model's FLOPs and the device's peak, or the reason why not."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,10 @@ class Utilisation:
     def of_step(self, step: Step) -> StepFlops:
         """FLOPs of a step of the plan; zero where MFU cannot be told."""
         return self.flops.of_step(step, self.labelled_rows_head) if self.flops else _NONE
+
+    def of_steps(self, steps: Sequence[Step]) -> StepFlops:
+        """The same of several together."""
+        return self.flops.of_steps(steps, self.labelled_rows_head) if self.flops else _NONE
 
     def available_flops(self, seconds: float) -> float:
         """What all devices together could have done in `seconds`; zero where MFU cannot be told."""

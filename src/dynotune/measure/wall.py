@@ -57,9 +57,9 @@ Account = dict[str, float]
 """Seconds by kind. A `Kind` and its value are the same key."""
 
 
-def add(account: Account, more: Mapping[Any, float] | Iterable[tuple[str, float]]) -> None:
+def add(account: Account, more: dict[Any, float] | Iterable[tuple[str, float]]) -> None:
     """Take in more seconds."""
-    for kind, seconds in more.items() if isinstance(more, Mapping) else more:
+    for kind, seconds in more.items() if isinstance(more, dict) else more:
         account[kind] = account.get(kind, 0.0) + seconds
 
 
@@ -87,7 +87,10 @@ def share(account: Mapping[str, float], kind: Kind) -> float:
 
 def times(account: Mapping[str, float]) -> dict[str, float]:
     """`time/<kind>` in seconds, for kinds that took any, in the order of `Kind`; together they are the wall time."""
-    return {f"time/{kind}": account[kind] for kind in Kind if account.get(kind)}
+    return {name: account[kind] for kind, name in _NAMES if account.get(kind)}
+
+
+_NAMES = tuple((kind, f"time/{kind}") for kind in Kind)
 
 
 def settled(step: Mapping[str, float], compiled: float, *, first: bool, kept: bool) -> Account:

@@ -67,15 +67,15 @@ def add_whole(path: Path | str, data: bytes, flush: bool) -> None:
     """Add `data` to a file, all of it or nothing. Raises `OSError`."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o666)
     try:
-        before = os.fstat(handle).st_size
+        left = memoryview(data)
         try:
-            left = memoryview(data)
             while left:
                 left = left[os.write(handle, left) :]
             if flush:
                 os.fsync(handle)
         except OSError:
-            os.ftruncate(handle, before)  # makes the file shorter: that takes no room
+            written = len(data) - len(left)
+            os.ftruncate(handle, os.fstat(handle).st_size - written)  # makes the file shorter: that takes no room
             raise
     finally:
         os.close(handle)

@@ -12,6 +12,7 @@ from dynotune.measure.totals import Totals
 from dynotune.measure.utilisation import Utilisation
 from dynotune.measure.wall import Kind, add, goodput, share, times, wall
 from dynotune.measure.words import DEFINITIONS, WARM_UP_STEPS, Counts
+from dynotune.plan.plan import Step
 from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.faults.limits import Limits, in_a_row
 from dynotune.train.meter import StepRecord, WindowRecord
@@ -63,11 +64,12 @@ class Journal:
         Returns the step that ends the run, if one does: what lies behind it does not count.
         """
         began = time.thread_time()
-        measured, open_row, ends = Totals(), self.progress.open_row, None
+        measured, open_row, ends, finite = Totals(), self.progress.open_row, None, list[Step]()
         for record in window.steps:
             if record.finite:
                 open_row.steps.append(self._done(record))
-                measured.add_step(Counts.of(record.step), self.utilisation.of_step(record.step))
+                measured.add_step(Counts.of(record.step))
+                finite.append(record.step)
                 self.progress.tokens += record.step.real_tokens
                 self.progress.label_tokens += record.step.label_tokens
                 self.progress.examples += len(record.step.lengths)
@@ -80,6 +82,7 @@ class Journal:
                 self._nonfinite(record)
                 measured.add_lost(Counts.of(record.step))
                 self.progress.skipped_steps.append(record.step.number)
+        measured.add_flops(self.utilisation.of_steps(finite))
         open_row.seconds += window.seconds
         open_row.taken += len(window.steps)
         for account in (open_row.account, self.progress.account):
