@@ -231,7 +231,7 @@ def test_a_host_clock_without_a_sync(monkeypatch: pytest.MonkeyPatch) -> None:
         def __init__(self, enable_timing: bool) -> None:
             assert enable_timing
 
-        def record(self) -> None:
+        def record(self, stream: object) -> None:
             self.at = device_time
 
         def elapsed_time(self, end: "Event") -> float:
@@ -245,6 +245,7 @@ def test_a_host_clock_without_a_sync(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("the host waited for the device")
 
     monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
     monkeypatch.setattr(torch.cuda, "synchronize", no_sync)
     monkeypatch.setattr(clock_module, "time", NoHostClock())
     clock = WindowClock(torch.device("cuda"))

@@ -4,9 +4,11 @@ never waits for the device and costs little."""
 import io
 import json
 import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -29,7 +31,7 @@ from dynotune.train.checkpoints.checkpoints import Checkpoints
 from dynotune.train.checkpoints.contents import read_state
 from dynotune.train.faults.limits import Limits
 from dynotune.train.folder.lines import Lines
-from dynotune.train.meter import Meter
+from dynotune.train.meter import PROMPT, Meter
 from dynotune.train.state import Progress, Trainee
 from dynotune.train.telling.journal import Journal
 from dynotune.train.telling.own_cost import OwnCost
@@ -184,8 +186,7 @@ def test_no_step_waits_for_a_gpu_and_measuring_it_costs_microseconds(monkeypatch
     step = Step(1, 0.5, np.array([0]), np.array([10]), [], real_tokens=10, label_tokens=5)
     vector = torch.zeros(3)
     for _ in range(40):
-        meter.now(Kind.FORWARD_BACKWARD)
-        for _ in meter.waited(iter(range(4))):
+        for _ in meter.waited(iter(range(4)), 4):
             pass
         meter.now(Kind.COMMUNICATION)
         meter.now(Kind.OPTIMIZER)
@@ -195,6 +196,67 @@ def test_no_step_waits_for_a_gpu_and_measuring_it_costs_microseconds(monkeypatch
     assert len(meter.steps) == 40
     with pytest.raises(AssertionError, match="waited"):
         float(vector[0])  # the control: it would have been seen
+
+
+class Counted(FakeEvent):
+    """A device that has always caught up; all that is asked of its events is counted."""
+
+    calls: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self, enable_timing: bool = False) -> None:
+        super().__init__()
+        self.calls["made"] += 1
+
+    def record(self, *streams: object) -> None:
+        assert streams, "an event that is not told its stream looks for it"
+        self.calls["recorded"] += 1
+        super().record()
+
+    def query(self) -> bool:
+        self.calls["asked"] += 1
+        return True
+
+    def elapsed_time(self, end: FakeEvent) -> float:
+        self.calls["read"] += 1
+        return super().elapsed_time(end)
+
+
+def test_a_step_marks_no_more_than_its_figures_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU each mark is a call of the driver, and so is each reading of one: a step has one where it begins to ask for
+    micro-batches, one where each is there, one where each further one is asked for, and one for each kind behind them. None
+    is made once the first windows are read. The control is a step whose micro-batches were there already."""
+    monkeypatch.setattr(torch.cuda, "Event", Counted)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "the stream")
+    meter = Meter(torch.device("cuda"))
+    meter.late.cuda = False  # copies to pinned memory need a GPU; `tests/measure/test_late.py` has them
+    step = Step(1, 0.5, np.array([0]), np.array([10]), [], real_tokens=10, label_tokens=5)
+    vector = torch.zeros(3)
+
+    def slowly(count: int) -> Iterator[int]:
+        for i in range(count):
+            time.sleep(2 * PROMPT)
+            yield i
+
+    def window(batches: Callable[[int], Iterator[int]], count: int) -> Counter[str]:
+        Counted.calls.clear()
+        for _ in range(10):
+            assert [*meter.waited(batches(count), count)] == [*range(count)]
+            meter.now(Kind.HOST)
+            meter.now(Kind.OPTIMIZER)
+            meter.add(step, 0.1, vector)
+        meter.close(log=True)
+        (found,) = meter.windows()
+        assert ("data_wait" in found.account) == (batches is slowly)
+        assert sum(found.account.values()) == pytest.approx(
+            sum(map(wall, (one.account for one in found.steps))), abs=1e-3
+        )
+        return Counter(Counted.calls)
+
+    window(slowly, 4)
+    for count in (1, 4):
+        marks = 10 * (1 + 2 * count - 1 + 3) + 1  # and one where the window ends
+        assert window(slowly, count) == {"recorded": marks, "read": marks, "asked": 10}
+    assert window(lambda count: iter(range(count)), 1) == {"recorded": 41, "read": 41, "asked": 10}
 
 
 def test_a_device_that_has_caught_up_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,8 +429,7 @@ def test_the_cost_of_measuring_is_below_200_microseconds_a_step(tmp_path: Path) 
         began = time.thread_time()
         for n in range(10 * ten + 1, 10 * ten + 11):
             step = Step(n, n / 1e3, np.arange(16), np.full(16, 250), batches, real_tokens=4000, label_tokens=2000)
-            meter.now(Kind.FORWARD_BACKWARD)
-            for _ in meter.waited(iter(batches)):
+            for _ in meter.waited(iter(batches), len(batches)):
                 pass
             meter.now(Kind.COMMUNICATION)
             meter.now(Kind.OPTIMIZER)

@@ -26,6 +26,9 @@ class WindowClock:
         self.pauses = pauses or Pauses()
         self.cuda = device.type == "cuda"
         self.kind = Kind.HOST
+        self._stream = torch.cuda.current_stream(device) if self.cuda else None
+        """That training runs on. Known once, since an event that is not told looks for it, through six calls of Python."""
+
         self._free: list[Any] = []
         """Events that were read and can be recorded again: making one costs as much as recording it."""
 
@@ -43,7 +46,7 @@ class WindowClock:
         if not self.cuda:
             return time.perf_counter()
         event = self._free.pop() if self._free else torch.cuda.Event(enable_timing=True)
-        event.record()
+        event.record(self._stream)
         return event
 
     def enter(self, kind: Kind) -> None:
@@ -58,15 +61,23 @@ class WindowClock:
             self._paused = not self._paused
             (self.pauses.begin if self._paused else self.pauses.end)(time.perf_counter())
 
+    @property
+    def latest(self) -> Any:
+        """The moment of the latest mark, for `between`."""
+        return self._began
+
     def between(self, began: Any, kind: Kind) -> None:
-        """From `began`, a moment behind the latest mark, up to here it was `kind`, and before and behind what goes on."""
+        """From `began`, the latest mark or a moment behind it, up to here it was `kind`, and before and behind what goes
+        on."""
         now = self.now()
-        self._stretches += ((self.kind, self._began, began), (kind, began, now))
+        if began is not self._began:
+            self._stretches.append((self.kind, self._began, began))
+        self._stretches.append((kind, began, now))
         self._began = now
 
     def give_back(self, moment: Any) -> None:
         """Nothing came of it."""
-        if self.cuda:
+        if self.cuda and moment is not self._began:
             self._free.append(moment)
 
     @contextmanager

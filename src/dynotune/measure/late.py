@@ -15,7 +15,11 @@ class LateReader(Generic[T]):
 
     def __init__(self, device: torch.device) -> None:
         self.cuda = device.type == "cuda"
+        self._stream = torch.cuda.current_stream(device) if self.cuda else None
         self.waiting: deque[tuple[T, Tensor | list[list[float]], torch.cuda.Event | None]] = deque()
+        self._read: dict[torch.Size, list[tuple[Tensor, torch.cuda.Event]]] = {}
+        """Room on the host and the event of its copy, by shape, that were read and are used again: to make both takes
+        several times as long as to start the copy."""
 
     def push(self, what: T, vectors: Sequence[Tensor]) -> None:
         """Start the copy of `vectors`, all of one length; `what` comes back with their numbers."""
@@ -23,10 +27,12 @@ class LateReader(Generic[T]):
             self.waiting.append((what, [vector.tolist() for vector in vectors], None))
             return
         values = torch.stack(list(vectors))
-        host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+        read = self._read.setdefault(values.shape, [])
+        if not read:
+            read.append((torch.empty(values.shape, dtype=values.dtype, pin_memory=True), torch.cuda.Event()))
+        host, arrived = read.pop()
         host.copy_(values, non_blocking=True)
-        arrived = torch.cuda.Event()
-        arrived.record()
+        arrived.record(self._stream)
         self.waiting.append((what, host, arrived))
 
     def arrived(self, wait: bool = False) -> Iterator[tuple[T, list[list[float]]]]:
@@ -38,4 +44,10 @@ class LateReader(Generic[T]):
                     return
                 event.synchronize()
             self.waiting.popleft()
-            yield what, values.tolist() if isinstance(values, Tensor) else values
+            if not isinstance(values, Tensor):
+                yield what, values
+                continue
+            numbers = values.tolist()
+            if event is not None:
+                self._read.setdefault(values.shape, []).append((values, event))
+            yield what, numbers

@@ -104,9 +104,10 @@ def take_step(run: Run, meter: Meter, step: Step, batches: Iterator[Any]) -> Ord
     run.ranks.at(step.number, "the forward and backward pass")
     draws = Draws.now(run.device)
     run.surroundings.step(step)
-    meter.now(Kind.FORWARD_BACKWARD)
     counts = run.objective.counts(run.plan.spans, step.rows)
-    accumulated = run.memory.attempt("forward", lambda: forward_backward(run, step, meter.waited(batches), counts[0]))
+    accumulated = run.memory.attempt(
+        "forward", lambda: forward_backward(run, step, meter.waited(batches, len(step.micro_batches)), counts[0])
+    )
     meter.now(Kind.COMMUNICATION if run.ranks.world > 1 else Kind.HOST)  # alone there is nobody to wait for
     asked = run.outside.look()
     asked = Orders(asked.save or run.held.save, asked.leave or run.held.leave)

@@ -104,16 +104,24 @@ class Meter:
         self._behind: Account = {}
         """Of the windows read so far, what lies behind their last step."""
 
-    def waited(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """`batches` inside forward and backward, with the time until each is there as data wait."""
+    def waited(self, batches: Iterator[Any], count: int) -> Iterator[Any]:
+        """The first `count` of `batches` inside forward and backward, with the time until each is there as data wait.
+
+        Forward and backward begins where the first one is asked for, so that one mark says both; behind the last one
+        nothing is asked for, and nothing is marked.
+        """
         clock, looks = self.clock, self._looks
-        while True:
+        for i in range(count):
             began = time.thread_time() if looks else 0.0
-            asked = clock.now()
+            if i:
+                asked = clock.now()
+            else:
+                clock.enter(Kind.FORWARD_BACKWARD)
+                asked = clock.latest
             if looks:
                 self._spent += time.thread_time() - began
             at = time.perf_counter()
-            batch = next(batches, _END)
+            batch = next(batches)
             took = time.perf_counter() - at
             began = time.thread_time() if looks else 0.0
             if took < PROMPT:
@@ -122,8 +130,6 @@ class Meter:
                 clock.between(asked, Kind.DATA_WAIT)
             if looks:
                 self._spent += time.thread_time() - began
-            if batch is _END:
-                return
             yield batch
 
     def now(self, kind: Kind) -> None:
@@ -201,6 +207,3 @@ class Meter:
             add(self._behind, behind)
             self.own_seconds += time.thread_time() - began
             yield WindowRecord(records, training(whole), log, whole, own)
-
-
-_END = object()

@@ -103,7 +103,7 @@ class Surroundings:
 
     @property
     def own_seconds(self) -> float:
-        """That looking at memory took of the host so far, rows included."""
+        """That looking at memory took of the host so far, but for rows."""
         return 0.0 if self.peaks is None else self.peaks.seconds
 
     @property
