@@ -143,13 +143,13 @@ class Beside:
 
     def read(self) -> None:
         """Take in what was written since the last time."""
+        new = self._new()
         cuts = self._cut()
         if cuts != self._cuts:  # the file began anew; what is in it again is known by its time
             self._cuts, self._read_from, self._rest = cuts, 0, b""
-        file = self._file.fileno()
-        new = os.pread(file, max(0, os.fstat(file).st_size - self._read_from), self._read_from)
-        if self._cut() != cuts:  # while it was read: the next time has it
-            return
+            new = self._new()
+            if self._cut() != cuts:  # while it was read: the next time has it
+                return
         self._read_from += len(new)
         *lines, self._rest = (self._rest + new).split(b"\n")
         for line in lines:
@@ -170,6 +170,11 @@ class Beside:
             last = self._process.stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
             why = last or f"exit code {self._process.returncode}"
             self.note = f"Nothing is known of clocks and other processes from here on: what reads them ended ({why})."
+
+    def _new(self) -> bytes:
+        """What stands in the file behind what was read."""
+        file = self._file.fileno()
+        return os.pread(file, max(0, os.fstat(file).st_size - self._read_from), self._read_from)
 
     def _cut(self) -> int:
         """How often the file began anew, which its first line says."""

@@ -5,13 +5,13 @@ import threading
 import time
 from typing import Any
 
-import psutil
 import torch
 
 from dynotune.measure.beside.beside import Beside
 from dynotune.measure.beside.pauses import Pauses
 from dynotune.measure.beside.seen import LOOKS_BACK, MachineSeen
 from dynotune.measure.device_memory import GIB, Allocator, PhasePeaks
+from dynotune.measure.resident import resident
 from dynotune.measure.words import WARM_UP_STEPS
 from dynotune.plan.plan import Step
 
@@ -50,7 +50,6 @@ class Surroundings:
         """When no training went on."""
 
         self._steps = 0
-        self._process = psutil.Process()
         self._beside: Beside | None = None
         self._timer: threading.Timer | None = None
         self._lock = threading.Lock()
@@ -132,8 +131,9 @@ class Surroundings:
         """At the machine. Between two samples nothing is new: where rows come more often, they repeat the latest look."""
         busy = _busy()
         with self._lock:
-            seen = MachineSeen()
-            if self._beside is not None:
+            if self._beside is None:
+                seen = MachineSeen()
+            else:
                 self._beside.read()
                 seen = self._beside.known(self._since, now)
                 if now >= self._next_lately:
@@ -151,7 +151,7 @@ class Surroundings:
             "gpu/celsius": seen.celsius_max,
             "gpu/throttled": ", ".join(seen.throttled) or None,
             "gpu/other_processes": seen.other_processes or None,
-            "host/rss_gib": self._process.memory_info().rss / GIB,
+            "host/rss_gib": resident() / GIB,
             "host/workers_rss_gib": _gib(seen.workers_rss),
             "host/available_gib": _gib(seen.host_available),
             "host/cpus_busy": cpu,
