@@ -131,16 +131,25 @@ ROWS: dict[str, Row] = {
     "2-documents": Row(
         "2 documents", "qwen2.5-7b", "probe", _batch(2),
         {
-            "dynotune": Arm(25, OURS),
-            "dynotune, with `speedups: {step_graphs: on}`": Arm(32, {**OURS, "speedups": {"step_graphs": "on"}}),
-            "trl default": Arm(36),
-            "trl tuned: fa2 + Liger, padding-free": Arm(34, FREE),
+            "dynotune": Arm(40, OURS),
+            "trl default": Arm(55),
+            "trl tuned: fa2 + Liger, padding-free": Arm(50, FREE),
         },
-        window=10, windows=4,
+        window=10, windows=3, warm_up=8,
     ),
     "16-documents": Row(
         "16 documents", "qwen2.5-7b", "probe", _batch(16),
-        {"dynotune": Arm(25, OURS), "trl default": Arm(50), "trl tuned: fa2 + Liger, padding-free": Arm(32, FREE)},
+        {"dynotune": Arm(35, OURS), "trl default": Arm(65), "trl tuned: fa2 + Liger, padding-free": Arm(38, FREE)},
+        window=10, windows=3, warm_up=5,
+    ),
+    "2-of-129": Row(
+        "2 documents of 129 tokens each", "qwen2.5-7b", "probe-129", _batch(2),
+        {"dynotune": Arm(22, OURS), "trl tuned: fa2 + Liger, padding-free": Arm(34, FREE)},
+        window=10, windows=3,
+    ),
+    "16-of-129": Row(
+        "16 documents of 129 tokens each", "qwen2.5-7b", "probe-129", _batch(16),
+        {"dynotune": Arm(25, OURS), "trl tuned: fa2 + Liger, padding-free": Arm(32, FREE)},
         window=10, windows=3,
     ),
     "sft-mix": Row(

@@ -69,9 +69,9 @@ def tokenizer_of(row: Row, shared: Path | None) -> Any:
 def rows_of(row: Row, shared: Path | None, tokenizer: Any) -> list[dict[str, Any]]:
     """Documents or pairs, as many as the row's steps take. Raises `SystemExit` where a data set has too few."""
     examples = row.steps * examples_per_step(common(row))
-    if row.documents == "probe":
+    if row.documents in ("probe", "probe-129"):
         draw = random.Random(0)
-        lengths = [_length(draw, 105) for _ in range(DOCUMENTS)]
+        lengths = [_length(draw, 105) if row.documents == "probe" else 129 for _ in range(DOCUMENTS)]
         return [{"input_ids": [draw.randrange(WORDS) for _ in range(n)]} for n in lengths]
     if row.documents == "probe-pairs":
         draw = random.Random(0)

@@ -31,7 +31,7 @@ def spacing(tokens: int) -> int:
 
 def round_up(tokens: int) -> int:
     """The smallest possible rung that holds `tokens`."""
-    return max(1, -(-tokens // spacing(tokens))) * spacing(tokens)
+    return max(64, -(-tokens // spacing(tokens)) * spacing(tokens))
 
 
 def round_down(tokens: int) -> int:

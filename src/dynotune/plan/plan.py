@@ -248,6 +248,11 @@ class Plan:
         return max(self.spans.largest(*self._in_steps(epoch)) for epoch in range(epochs))
 
     @property
+    def tokens_a_step(self) -> float:
+        """Of documents, on average, on all ranks."""
+        return int(self.spans.lengths_of(self.rows).sum()) / self.all_rows * self.examples_per_step
+
+    @property
     def longest_document(self) -> int:
         """Tokens of the longest sequence that attends to itself."""
         return int(self.spans.attention_of(self.rows)[0].max())

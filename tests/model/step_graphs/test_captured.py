@@ -40,7 +40,8 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
         pools.clear()
 
         @contextmanager
-        def capture(graph: Any, pool: Any, stream: Stream, capture_error_mode: str) -> Iterator[None]:
+        def capturing(graph: Any, pool: Any) -> Iterator[None]:
+            stream = found.main
             pools.append(pool)
             stream.wait_stream(found.current)  # a graph is replayed behind what was before
             with found.on(stream):
@@ -50,11 +51,9 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
                     assert found.is_joined
             found.current.wait_stream(stream)
 
-        monkeypatch.setattr(torch.cuda, "graph", capture)
+        monkeypatch.setattr(captured_module, "capturing", capturing)
         monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
         monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: next(handles))
-        monkeypatch.setattr(torch.cuda, "Stream", lambda: Stream("warm-up"))
-        monkeypatch.setattr(captured_module, "streams_of", branches_module.streams_of)
         monkeypatch.setattr(captured_module, "_out_of_capture", lambda: None)
         yield found
 

@@ -274,9 +274,9 @@ def test_copies_of_other_threads_are_made_while_a_graph_is_captured() -> None:
                     there = torch.zeros(1 << 12, dtype=torch.int64, device="cuda")
                     there.copy_(host, non_blocking=True)
                     done = stream.record_event()
-                done.synchronize()
-                arrived[0] += 1
-                wrong[0] += not torch.equal(there.cpu(), host)
+                    done.synchronize()
+                    arrived[0] += 1
+                    wrong[0] += not torch.equal(there.cpu(), host)  # on this stream too, as everything of the feed
 
     thread = threading.Thread(target=copies)
     with packed_attention(model, "reference"):

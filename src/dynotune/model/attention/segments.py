@@ -129,10 +129,10 @@ def grid_of(tokens: int) -> int:
 def grid_of_graphs(tokens: int, longest: int) -> int:
     """`longest` of segments in graphs of a token count: one for most micro-batches, so that there are few graphs.
 
-    Not the largest possible one: FlashAttention-3's backward of 16 documents in 2,112 tokens took 0.29 ms a layer with a
-    grid for documents of 4,096, of which nearly all blocks found nothing to do, and 0.59 ms with 16,384 tokens.
+    Of many tokens not the largest possible one: FlashAttention-3's backward of 16 documents in 2,112 tokens took 0.29 ms a
+    layer with a grid for documents of 4,096, of which nearly all blocks found nothing to do, and 0.59 ms of 16,384 tokens.
     """
-    return max(grid_of(longest), grid_of(tokens) // 8)
+    return grid_of(tokens) if tokens <= 1024 else max(grid_of(longest), grid_of(tokens) // 4)
 
 
 def _power_of_two(n: int, least: int) -> int:

@@ -89,6 +89,9 @@ class StepGraphs:
         self._parameters: list[Tensor] = []
         self._sums: list[Tensor] = []
         self._number = self._moves = 0
+        self._noise = 0.0
+        """Of the launched passes that were compared last."""
+
         self._gave_up = ""
 
     @property
@@ -277,10 +280,16 @@ class StepGraphs:
             of.backward()
             return [hidden_TD, *(total.clone() for total in sums)]
 
-        once, again = (gradients(launched, list(launched.sums)) for _ in range(2))
+        once = gradients(launched, list(launched.sums))
         # Twice: what the first replay leaves must not be in the second.
         _, found = (gradients(passes, self._sums) for _ in range(2))
-        return _apart(found, once), _apart(again, once)
+        off = _apart(found, once)
+        if off <= max(LEAST, ROOM * self._noise):  # no more than launched passes of another shape were
+            return off, self._noise
+        noise = _apart(gradients(launched, list(launched.sums)), once)
+        if noise <= MOST:
+            self._noise = noise
+        return off, noise
 
     def take_over(self) -> None:
         """Let gradients be summed where graphs add them; sums that stand elsewhere move there."""

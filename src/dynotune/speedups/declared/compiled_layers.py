@@ -179,10 +179,9 @@ def _why_not_worth(context: Context) -> No | None:
     import torch
 
     decoder: Any = text_decoder(context.model)
-    tokens_a_step = int(plan.spans.lengths_of(plan.rows).sum()) / plan.all_rows * plan.examples_per_step
     work = Work(
         steps=plan.total_steps,
-        tokens_a_step=tokens_a_step,
+        tokens_a_step=plan.tokens_a_step,
         graphs=COMPILED_RUNGS
         * (2 if context.has_adapter else 1),  # the first layer's input needs no gradient under an adapter
         layers=len(decoder_layers(context.model)),

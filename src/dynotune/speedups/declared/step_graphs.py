@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dynotune.measure.evidence import Evidence
+from dynotune.speedups.activation import asked_policy
 from dynotune.speedups.contract import Context, Installation, No, Order, Scope, Speedup
 from dynotune.speedups.expectation import Expectation, Holds
 from dynotune.speedups.registry import register
@@ -29,16 +30,9 @@ class StepGraphsSpeedup(Speedup):
     )
     scope = Scope.STEP
     order = Order.GRAPHS
-    default = "off"  # new: measured on one card, and it holds memory of its own
     requires = ("packed_execution",)
     shown_by_steps_before = True
-    conflicts = (
-        "compiled_layers",
-        "activation_full",
-        "activation_selective",
-        "activation_offload",
-        "activation_budget",
-    )
+    conflicts = ("compiled_layers", "activation_budget")
 
     def applicable(self, context: Context) -> No | None:
         if not context.on_gpu:
@@ -49,6 +43,18 @@ class StepGraphsSpeedup(Speedup):
             return No(
                 f"{names[0]} drops out, and a replay would draw otherwise than a launch",
                 "set `lora_dropout: 0`" if context.has_adapter else "set the model's dropout to 0",
+            )
+        asked = asked_policy(context.config)
+        if asked is not None and asked[0] != "none":
+            return No(f"`{asked[1]}` computes activations again or moves them", "write `activation_memory: none`")
+        from dynotune.model.step_graphs import MOST_TOKENS
+
+        demanded, plan = context.config.speedups.get(self.name) == "on", context.plan
+        if not demanded and plan is not None and (tokens := plan.tokens_a_step / plan.world) > MOST_TOKENS:
+            return No(
+                f"a step holds {tokens:,.0f} tokens on average, and above {MOST_TOKENS:,} a replay gains nothing",
+                f"write `speedups: {{{self.name}: on}}` for the steps that hold less",
+                expected=True,
             )
         return None
 
