@@ -102,11 +102,11 @@ def test_the_chosen_ladder_pads_least_of_all(loads: list[int], rungs: int) -> No
     assert len(chosen) <= rungs
 
 
-def test_rungs_are_multiples_of_32_up_to_512_of_64_up_to_1024_and_of_128_above() -> None:
-    rungs = possible_rungs(1536).tolist()
-    assert rungs == [*range(64, 513, 32), *range(576, 1025, 64), 1152, 1280, 1408, 1536]
-    assert [round_up(n) for n in (1, 64, 65, 513, 1024, 1025, 1152)] == [64, 64, 96, 576, 1024, 1152, 1152]
-    assert [round_down(n) for n in (1, 64, 127, 575, 1024, 1151, 1152)] == [64, 64, 96, 512, 1024, 1024, 1152]
+def test_rungs_are_multiples_of_32_up_to_512_of_64_up_to_4096_and_of_128_above() -> None:
+    rungs = possible_rungs(4352).tolist()
+    assert rungs == [*range(64, 513, 32), *range(576, 4097, 64), 4224, 4352]
+    assert [round_up(n) for n in (1, 64, 65, 513, 4096, 4097, 4224)] == [64, 64, 96, 576, 4096, 4224, 4224]
+    assert [round_down(n) for n in (1, 64, 127, 575, 4096, 4223, 4224)] == [64, 64, 96, 512, 4096, 4096, 4224]
 
 
 @given(st.integers(1, 1 << 31))

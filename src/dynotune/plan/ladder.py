@@ -22,11 +22,11 @@ MOST_TOGETHER = 3
 
 
 def spacing(tokens: int) -> int:
-    """The distance of neighbouring rungs: 32 tokens up to 512, 64 up to 1,024, 128 up to 131,072, and above a 512th of the
+    """The distance of neighbouring rungs: 32 tokens up to 512, 64 up to 4,096, 128 up to 131,072, and above a 512th of the
     power of two below: documents of millions of tokens would otherwise make more rungs than can be chosen from."""
     if tokens <= 512:
         return 32
-    return 64 if tokens <= 1024 else max(128, 1 << (tokens.bit_length() - 10))
+    return 64 if tokens <= 4096 else max(128, 1 << (tokens.bit_length() - 10))
 
 
 def round_up(tokens: int) -> int:

@@ -122,7 +122,7 @@ def test_plenty_of_memory_keeps_everything_in_one_trial(bench: Any) -> None:
 
 
 def test_little_memory_makes_smaller_micro_batches_then_computes_again(bench: Any) -> None:
-    least = 128  # the rung of the longest document
+    least = 96  # the rung of the longest document
     found, _ = bench().choose(int(20_000 * 640 / (1 - SPARED)) + 1, ROOMY)
     assert (found.policy, found.capacity.tokens >= 512) == ("none", True) or found.policy == "selective"
     tight = bench()

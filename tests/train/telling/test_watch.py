@@ -183,8 +183,8 @@ def test_a_run_without_a_cause_says_nothing_of_it(run_tiny: Any, told: ToldTime)
     console = Console(width=200, record=True, file=io.StringIO())
     run = run_tiny(max_steps=20, logging_steps=5, speedups={"prefetch": "off"}, console=console)
     assert "data-bound" not in console.export_text()
-    kept = (run.folder / "warnings.jsonl").read_text().splitlines()
-    assert [json.loads(line)["name"] for line in kept] == ["fill-low"], "a tiny run's micro-batches are hardly filled"
+    warnings = run.folder / "warnings.jsonl"
+    assert not warnings.exists() or not warnings.read_text()
     assert gc.callbacks == before
 
 
