@@ -23,6 +23,7 @@ from dynotune.model.attention.backends import KERNELS
 from dynotune.model.attention.install import installed_in
 from dynotune.model.attention.segments import grid_of_graphs, segments_of
 from dynotune.model.packed import PackedBatch
+from dynotune.model.step_graphs.captured import SCARCE, is_scarce
 from dynotune.model.step_graphs.passes import Inputs, Launched, Passes, Run, Shape, layers_of
 
 if TYPE_CHECKING:
@@ -187,6 +188,8 @@ class StepGraphs:
             return f"there are {MOST_GRAPHS} graphs already"
         if (policy := policy_of(self.model)) != "none":
             return f"activations are recomputed or moved (`activation_memory: {policy}`)"
+        if is_scarce(segments.boundaries_S1.device):
+            return f"less than {SCARCE:.0%} of the device's memory is free"
         decoder = text_decoder(self.model)
         kernel = KERNELS.get(shape.backend)
         if kernel is not None and kernel.prepare(segments, decoder) is not None:

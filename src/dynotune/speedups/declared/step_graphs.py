@@ -49,11 +49,16 @@ class StepGraphsSpeedup(Speedup):
             return No(f"`{asked[1]}` computes activations again or moves them", "write `activation_memory: none`")
         from dynotune.model.step_graphs import MOST_TOKENS
 
-        demanded, plan = context.config.speedups.get(self.name) == "on", context.plan
-        if not demanded and plan is not None and (tokens := plan.tokens_a_step / plan.world) > MOST_TOKENS:
+        plan = context.plan
+        if plan is None or context.config.speedups.get(self.name) == "on":
+            return None
+        asking = f"write `speedups: {{{self.name}: on}}`"
+        if plan.world > 1:
+            return No("it has run on one GPU only so far", asking, expected=True)
+        if (tokens := plan.tokens_a_step) > MOST_TOKENS:
             return No(
                 f"a step holds {tokens:,.0f} tokens on average, and above {MOST_TOKENS:,} a replay gains nothing",
-                f"write `speedups: {{{self.name}: on}}` for the steps that hold less",
+                f"{asking} for the steps that hold less",
                 expected=True,
             )
         return None
