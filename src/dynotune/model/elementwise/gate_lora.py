@@ -4,6 +4,7 @@ gradients of these adapters that read a wide tensor as well.
 Legend of shapes: T tokens, I intermediate, r rank of one linear, R ranks side by side.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -44,12 +45,15 @@ class AdaptersBetween:
         self.aside = Aside()
         """Calls in which linears add their adapters' parts themselves."""
 
+        self.whys = Counter[str]()
+        """The same by their reasons."""
+
     def __call__(self, x: Tensor) -> Tensor | None:
         """From the input of gate and up [..., D] to that of down [..., I], whose next call leaves its part out; or None.
 
         To be followed by `down` and `close`."""
-        if not self.is_ready(x):
-            self.aside.calls += 1
+        if (why_not := self.why_not(x)) is not None:
+            self._step_aside(why_not)
             return None
         above = LeftOut("outputs")
         self.shared.left_out = above
@@ -58,7 +62,7 @@ class AdaptersBetween:
         finally:
             self.shared.left_out = None
         if above.low_TR is None:  # computed one by one, as they are
-            self.aside.calls += 1
+            self._step_aside("gate and up were computed one by one")
             return self.fused.between(gate_TI, up_TI)
         assert self.shared.x is None, "up was computed by itself, with its adapter"
         below = LeftOut("gradient")
@@ -74,24 +78,27 @@ class AdaptersBetween:
         """Behind the call of down."""
         self.down.left_out = None
 
-    def is_ready(self, x: Tensor) -> bool:
-        """Whether gate and up will be computed together and down by itself, all as plain LoRA, and nobody looks at them."""
-        down = self.down
-        return not (
-            any(self.watched)
-            or _has_any_global_hook()
-            or "between" in self.fused.__dict__  # somebody makes its result again in the backward pass
-            or x.dtype is not down.compute
-            or x.get_device() != self.fused.place
-            or self.shared.linears != [self.gate, self.up]
-            or not self.gate.in_a_pass
-            or not down.is_plain(x)
-            or down.drops()
-            or any(
-                linear.module.__dict__.get(KEPT) is not linear or self.fused.children.get(name) is not linear.module
-                for name, linear in zip(APART, (self.gate, self.up, down), strict=True)
-            )
-        )
+    def why_not(self, x: Tensor) -> str | None:
+        """None where gate and up will be computed together and down by itself, as plain LoRA, and nobody looks at them."""
+        down, linears = self.down, zip(APART, (self.gate, self.up, self.down), strict=True)
+        if any(self.watched) or _has_any_global_hook():
+            return "a hook sees its linears"
+        if "between" in self.fused.__dict__:
+            return "its result is made again in the backward pass"
+        if x.dtype is not down.compute or x.get_device() != self.fused.place:
+            return f"its input is {x.dtype} on {x.device}"
+        if self.shared.linears != [self.gate, self.up] or any(
+            linear.module.__dict__.get(KEPT) is not linear or self.fused.children.get(name) is not linear.module
+            for name, linear in linears
+        ):
+            return "its linears are others now"
+        if not self.gate.in_a_pass:
+            return "it was called outside of the model's forward pass"
+        return None if down.is_plain(x) and not down.drops() else "down is no plain LoRA linear now"
+
+    def _step_aside(self, why: str) -> None:
+        self.aside.calls += 1
+        self.whys[why] += 1
 
 
 def adapters_between(fused: Any, function: Function, most_rank: int) -> AdaptersBetween | str:
