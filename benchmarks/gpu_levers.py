@@ -10,7 +10,9 @@ Parts, the ones that decide most first:
   ours, frozen products by rows, W of all side by side in one product, and one product with the adapter in it ([W, B] times
   [x, su], [W; A]).
 - `head`: loss and gradient at vocabulary 152k by rows of a chunk, beside its two products alone.
-- `activation`: adapters' parts added by products of their own, or in the gated activation's kernel, by sizes of its tile.
+- `activation`: adapters' parts added, and their gradients made, by products of their own or in the gated activation's
+  kernel, by sizes of its tile.
+- `rounding`: gradients of a whole model with and without that, beside float32.
 - `update`: clipping and fused AdamW, beside the clipping factor given to AdamW (`grad_scale`) and adapters in one buffer.
 Layer kernels beside Liger's and the compiler's are `gpu_liger.py` and `gpu_compile.py`. OUT/gpu_levers.json is written after
 each row; the table comes last. The exit code is 1 if a result is wrong or a part fails.
@@ -35,14 +37,15 @@ from benchmarks.levers.bench import Bench, Row
 from benchmarks.levers.graph import graph_rows
 from benchmarks.levers.head import head_rows
 from benchmarks.levers.lora import lora_rows
+from benchmarks.levers.rounding import rounding_rows
 from benchmarks.levers.update import update_rows
 from benchmarks.whole_file import write_json
 
 PARTS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "graph": graph_rows, "lora": lora_rows, "head": head_rows, "update": update_rows,
-    "activation": activation_rows,
+    "activation": activation_rows, "rounding": rounding_rows,
 }  # fmt: skip
-SHARES = {"graph": 0.4, "lora": 0.65, "head": 0.8, "update": 0.9, "activation": 1.0}
+SHARES = {"graph": 0.4, "lora": 0.65, "head": 0.8, "update": 0.9, "activation": 0.95, "rounding": 1.0}
 """By which share of the budget a part begins nothing more."""
 
 

@@ -14,7 +14,12 @@ from benchmarks.levers.activation import Activation, activation_rows
 from benchmarks.levers.bench import Bench, off
 from benchmarks.levers.graph import Step
 from benchmarks.levers.lora import Linears, lora_rows
+from benchmarks.levers.rounding import rounding_rows
 from benchmarks.levers.update import after_two
+
+from dynotune.model.elementwise import gate_lora, install
+from dynotune.model.elementwise.gate_lora import AdaptersBetween, adapters_between
+from tests.model.elementwise.stand_ins import stand_ins
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,14 +57,40 @@ def test_a_way_that_is_wrong_is_bad(
 
 def test_adding_inside_of_the_activation_is_adding_before_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     one = Activation(bench, 24, 40)
-    inside, right = one.inside((64, 128, 8)), one.right()
+    inside, right = one.inside(), one.right()
     by_products = one.by_products()  # adds to what it was given: the last
     for found in (inside, by_products):
         assert max(off(f, r) for f, r in zip(found, right, strict=True)) < 1e-5
     assert [row["ok"] for row in activation_rows(bench)] == [True]
     as_it_is = Activation.inside
-    monkeypatch.setattr(Activation, "inside", lambda it, tile: tuple(1.01 * x for x in as_it_is(it, tile)))
+    monkeypatch.setattr(Activation, "inside", lambda it, *tiles: tuple(1.01 * x for x in as_it_is(it, *tiles)))
     assert [row["ok"] for row in activation_rows(bench)] == [False]
+
+
+class StepWithStandIns(Step):
+    """Of kernels, which are put in on a GPU only."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench)
+        install(self.model, bench.low, kernels=stand_ins())
+
+
+def test_a_model_that_rounds_more_is_bad(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.levers.rounding.Step", StepWithStandIns)
+    assert [row["ok"] for row in rounding_rows(bench)] == [True]
+    as_it_is = gate_lora.reference
+    monkeypatch.setattr(gate_lora, "adapters_between", lambda fused, function, most: adapters(fused, noisy, most))
+
+    def noisy(*args: Any) -> Any:
+        return as_it_is(*args) * 1.02
+
+    def adapters(fused: Any, function: Any, most: int) -> Any:
+        found = adapters_between(fused, as_it_is, most)
+        assert isinstance(found, AdaptersBetween)
+        found.function = function
+        return found
+
+    assert [row["ok"] for row in rounding_rows(bench)] == [False]
 
 
 def test_the_factor_of_clipping_is_seen(bench: Bench) -> None:
