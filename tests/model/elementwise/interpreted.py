@@ -191,7 +191,7 @@ def test_gate_at_both_ends_and_of_nothing() -> None:
     Gated.apply(empty, empty, False).sum().backward()
 
 
-RANKS = st.sampled_from([1, 5, 16, 20, 32])
+RANKS = st.sampled_from([1, 5, 16, 20, 32, 40, 100])
 
 
 def low_rank(rows: int, width: int, ranks: tuple[int, int, int], dtype: torch.dtype) -> list[Tensor]:
