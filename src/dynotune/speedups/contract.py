@@ -219,6 +219,10 @@ class Speedup(ABC):
     """Speed-ups without which it cannot be."""
 
     conflicts: ClassVar[tuple[str, ...]] = ()
+    gives_way: ClassVar[bool] = False
+    """Where memory is short, it is taken out for a policy of activation memory that it cannot be beside, if `auto`. It must
+    step aside by itself while such a policy is tried out in the model."""
+
     """Speed-ups that cannot be beside it. Of two that are both `auto` the one with the lower `rank` is taken."""
 
     slot: ClassVar[str | None] = None

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from triton.errors import TritonError
 
-from dynotune.model.elementwise import gate, gate_lora, install, norm, triton_norm
+from dynotune.model.elementwise import gate, gate_lora, install, norm, triton_gate_lora, triton_norm
 from dynotune.model.elementwise.launch import Launch
 from dynotune.model.elementwise.triton_gate import Gated, GatedHalves
 from dynotune.model.elementwise.triton_gate_lora import MOST_RANK, GatedLora
@@ -242,6 +242,13 @@ def test_gate_with_lora(
         # Rounded once, behind the sums: as near as one rounding, where LoRA's own products round each sum.
         allowed = LIMIT[dtype] * (float(b.norm()) + 1e-2 * float(ups.double().norm())) + cancelled
         assert float((a.double() - b).norm()) < allowed
+
+
+@given(rows=st.integers(1, 1 << 23), width=st.integers(1, 1 << 18), programs=st.sampled_from([1, 1184, 2368]))
+def test_rows_go_in_parts_whose_places_are_counted_in_32_bits(rows: int, width: int, programs: int) -> None:
+    parts, per = triton_gate_lora._parts(rows, width, triton_gate_lora.BACKWARD, programs)
+    assert (parts - 1) * per < rows <= parts * per
+    assert (per + triton_gate_lora.BACKWARD.rows) * width < 1 << 31 or per == 16
 
 
 def test_gate_with_lora_of_nothing_and_without_a_gradient_from_below() -> None:

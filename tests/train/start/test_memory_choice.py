@@ -145,6 +145,18 @@ def test_a_policy_that_was_passed_over_for_another_speed_up_is_said(
     assert found.says == [f"activation memory: selective was not tried out: it cannot be beside {beside}"]
 
 
+def test_what_gives_way_is_taken_out_for_a_policy_that_fits(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = bench()
+    beside = next(other for other in one.installed if other.setting == "auto")
+    monkeypatch.setattr(type(speedups()["activation_selective"]), "conflicts", (beside.name,))
+    monkeypatch.setattr(type(beside.speedup), "gives_way", True)
+    found, _ = one.choose(int(6_000 * 1152 / (1 - SPARED)) + 1, {**ROOMY, "selective": 6_000})
+    assert found.policy == policy_of(one.model) == "selective"
+    assert one.installed.get(beside.name) is None
+    assert beside.no is not None
+    assert beside.no.reason == "activation_selective runs in its place, because memory is short"
+
+
 def test_a_policy_that_is_not_needed_or_was_tried_is_not_said_to_be_passed_over(
     bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

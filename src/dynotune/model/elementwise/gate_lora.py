@@ -23,8 +23,8 @@ from dynotune.model.lora.linear import KEPT, FusedLinear, hook_tables
 from dynotune.model.lora.shared import SharedInput
 from dynotune.model.product_settings import under
 
-ROWS = 70
-"""Of the comparison: more than a program's tile has, and not a multiple."""
+ROWS = 600
+"""Of the comparison: more than a part of the rows has, so that sums over parts are seen, and no multiple of a tile's."""
 
 DROPS = "its adapters drop out"
 

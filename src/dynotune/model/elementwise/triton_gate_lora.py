@@ -47,7 +47,8 @@ FORWARD, BACKWARD = Tile(64, 64, 8, 3), Tile(32, 64, 4, 3)
 backward needs 168 registers, so that three programs fit onto a multiprocessor."""
 
 DEEP_BACKWARD = Tile(32, 64, 8, 3)
-"""At ranks above 64, where sums of the adapters' gradients would not fit into the registers of four warps."""
+"""At ranks above 32, where sums of the adapters' gradients would not fit into the registers of four warps: compiled for
+sm_80 a thread of these would spill 804 bytes at rank 64. Not timed."""
 
 WHOLE = Tile(16, 32, 8, 1)
 """In float32, whose products are made without tensor cores."""
@@ -57,6 +58,9 @@ PROGRAMS = 1184
 
 LEAST_ROWS = 512
 """Of a part: with fewer, reading A and B and writing gradients' parts is what takes the time."""
+
+MOST_ELEMENTS = 1 << 30
+"""Of a part of a wide tensor: within it places are counted in 32 bits."""
 
 LEAST_RANK = 16
 """What a product of tensor cores is deep at least."""
@@ -127,7 +131,7 @@ class GatedLora(torch.autograd.Function):
             v_Tr, a_rI = below.low_TR, below.weights[0].contiguous()
         ranks = a_rI.shape[0], r, b_up_Ir.shape[1]
         deep = tuple(map(_deep, ranks))
-        tile = WHOLE if gate_TI.element_size() != 2 else DEEP_BACKWARD if max(deep) > 64 else BACKWARD
+        tile = WHOLE if gate_TI.element_size() != 2 else DEEP_BACKWARD if max(deep) > 32 else BACKWARD
         parts, per = _parts(rows, width, tile, PROGRAMS)
         reduces = any(needed)
         # Each part's own sums, of B of gate, B of up and A of down; nothing is read of them where there are no rows.
@@ -154,6 +158,7 @@ class GatedLora(torch.autograd.Function):
 def _parts(rows: int, width: int, tile: Tile, programs: int) -> tuple[int, int]:
     """How many parts the rows go in, and rows of each."""
     parts = max(1, min(-(-rows // LEAST_ROWS), round(programs / -(-width // tile.columns))))
+    parts = max(parts, -(-rows * width // MOST_ELEMENTS))
     per = -(-rows // (parts * 16)) * 16
     return -(-rows // per) if rows else 1, per
 

@@ -24,6 +24,7 @@ class LoraInActivation(Speedup):
     order = Order.LORA
     requires = ("fused_lora", "gated_activation_kernel")
     conflicts = ("compiled_layers", "activation_selective")  # the first fuses by itself, the second makes h again
+    gives_way = True  # the second keeps less still
 
     def applicable(self, context: Context) -> No | None:
         return None if context.has_adapter else No("there is no adapter", expected=True)

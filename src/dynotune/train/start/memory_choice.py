@@ -31,6 +31,8 @@ from dynotune.model.activations.policy import policy_of
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.plan import Plan
 from dynotune.speedups.activation import POLICIES, PREFIX, asked_policy
+from dynotune.speedups.choose import conflict
+from dynotune.speedups.contract import No
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.registry import speedups
 from dynotune.train.start.dry_run import CudaGauge, DryRun, Gauge, policy_in_place
@@ -108,7 +110,9 @@ def choose_memory(
     setting, why, points, shown = installed.site.once(("memory", longest), chosen)
     if setting.policy != policy_there:
         one = next(one for one in installed.decisions if one.name == f"{PREFIX}{setting.policy}")
-        if not installed.put_in(one):
+        for other in [other for other in installed if conflict(one.speedup, other.speedup)]:
+            installed.remove(other, No(f"{one.name} runs in its place, because memory is short", expected=True))
+        if one.installed is None and not installed.put_in(one):
             raise TrainingError(
                 f"{one.name} could be put into the model when memory was tried out, and cannot now:"
                 f" {one.no.reason if one.no else 'no reason was given'}. Write `activation_memory: {policy_there}`, with"
@@ -189,9 +193,13 @@ def _possible(installed: Installed) -> list[str]:
 
 
 def _beside(installed: Installed, policy: str) -> list[str]:
-    """Speed-ups in the model that the policy cannot be beside."""
+    """Speed-ups in the model that the policy cannot be beside, and that do not give way to it."""
     one = speedups()[f"{PREFIX}{policy}"]
-    return [other.name for other in installed if other.name in one.conflicts or one.name in other.speedup.conflicts]
+    return [
+        other.name
+        for other in installed
+        if conflict(one, other.speedup) and not (other.speedup.gives_way and other.setting == "auto")
+    ]
 
 
 def _passed_over(installed: Installed) -> list[str]:
