@@ -1,4 +1,4 @@
-"""Promise: step graphs come by themselves where they were seen to help, and otherwise say why not, and what to write."""
+"""Promise: `step_graphs: auto` takes them where they were seen to help, and otherwise says why not, and what to write."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +24,7 @@ def why(monkeypatch: pytest.MonkeyPatch, tokens: float = 500.0, world: int = 1, 
     return None if no is None else f"{no.reason}: {no.remedy}"
 
 
-def test_small_steps_on_one_gpu_are_replayed_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_steps_on_one_gpu_are_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert why(monkeypatch) is None
 
 

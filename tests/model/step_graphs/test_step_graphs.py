@@ -12,11 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.modules.module import register_module_forward_hook
 
 from dynotune.model.attention import hidden_states, packed_attention, text_decoder
 from dynotune.model.lora import install as install_lora
 from dynotune.model.step_graphs import Launched, StepGraphs
-from dynotune.model.step_graphs import captured as captured_module
 from dynotune.model.step_graphs import graphs as graphs_module
 from tests.model.compiled.steps import batch_of, families_of, model_of
 
@@ -190,7 +190,28 @@ def test_hooks_are_called_and_what_has_none_is_replayed_again() -> None:
             handle.remove()
             gradients_of(model, [batch], graphs.hidden_states)
     assert heard == ["gradient", "module"]
-    assert (graphs.replayed["forward"], graphs.launched) == (3, 2)
+    assert (graphs.replayed["forward"], graphs.launched, graphs.watched) == (3, 2, 2)
+
+
+@pytest.mark.parametrize("where", ["a layer", "all modules"])
+def test_a_hook_that_was_there_before_is_called_each_time(where: str) -> None:
+    model = model_of("llama", adapter=True)
+    install_lora(model, torch.float32)  # whose own hooks are no obstacle
+    batch, heard = batch_of([30, 20], TOKENS), []
+
+    def hears(module: Any, args: Any, out: Any) -> None:
+        heard.append(module)
+
+    one = next(text_decoder(model).children())
+    handle = one.register_forward_hook(hears) if where == "a layer" else register_module_forward_hook(hears)
+    with packed_attention(model, "reference"):
+        graphs = StepGraphs(model, Launched)
+        for _ in range(3):
+            gradients_of(model, [batch], graphs.hidden_states)
+        handle.remove()
+        assert heard.count(one) == 3
+        gradients_of(model, [batch], graphs.hidden_states)
+    assert (graphs.replayed["forward"], graphs.watched) == (1, 3)
 
 
 def test_forgotten_graphs_leave_the_sums_that_they_made() -> None:
@@ -378,51 +399,3 @@ def test_making_a_graph_draws_nothing() -> None:
         before = torch.random.get_rng_state()
         StepGraphs(model, Launched).hidden_states(model, batch_of([30], TOKENS))
     assert torch.equal(torch.random.get_rng_state(), before)
-
-
-def test_where_memory_is_scarce_layers_are_launched(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = model_of("llama")
-    batch = batch_of([30, 20], TOKENS)
-    monkeypatch.setattr("dynotune.model.step_graphs.graphs.is_scarce", lambda device: True)
-    with packed_attention(model, "reference"):
-        graphs = StepGraphs(model, Launched)
-        gradients_of(model, [batch], graphs.hidden_states)
-    assert not graphs.shapes
-    assert not graphs.failed
-    assert list(graphs.why_not.values()) == ["less than 20% of the device's memory is free"]
-
-
-def test_what_pytorch_holds_and_does_not_use_counts_as_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = torch.device("cuda")
-    assert not captured_module.is_scarce(torch.device("cpu"))
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (10, 100))
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 60)
-    for allocated, scarce in ((50, False), (51, True)):
-        monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _, n=allocated: n)
-        assert captured_module.is_scarce(device) == scarce
-
-
-def test_launched_passes_are_compared_again_only_where_a_replay_is_further_off_than_they_were_before() -> None:
-    model = model_of("llama")
-    passes: list[int] = []
-
-    class Counted(Launched):
-        def forward(self) -> None:
-            passes.append(1)
-            super().forward()
-
-    class Noisy(Counted):
-        """As a backend whose sums come in any order."""
-
-        def forward(self) -> None:
-            super().forward()
-            self.hidden_TD.mul_(1 + 1e-4 * len(passes) % 3)
-
-    with packed_attention(model, "reference"), pytest.MonkeyPatch.context() as patch:
-        for kind, expected in ((Counted, 1), (Noisy, 2)):
-            patch.setattr("dynotune.model.step_graphs.graphs.Launched", kind)
-            graphs = StepGraphs(model, Launched)
-            passes.clear()
-            gradients_of(model, [batch_of([30, 20], TOKENS)], graphs.hidden_states)
-            assert len(passes) == expected
-            model.zero_grad(set_to_none=True)

@@ -18,9 +18,9 @@ from torch import Tensor
 from dynotune.model.branches import Kind, branching, streams_of, uses_each_once
 from dynotune.model.step_graphs.passes import Inputs, Run
 
-SCARCE = 0.2
-"""Of the device's memory. Where less is free, what PyTorch holds and does not use is given back before a capture; where that
-would not be as much either, no graph is made, whose memory launched steps could not have again."""
+SCARCE = 0.5
+"""Of the device's memory. Where less is free, what PyTorch holds and does not use is given back before a capture, which
+cannot have it."""
 
 
 class Pool:
@@ -107,15 +107,6 @@ def capturing(graph: Any, pool: Any) -> Iterator[None]:
             yield
         finally:
             graph.capture_end()
-
-
-def is_scarce(device: torch.device) -> bool:
-    """Whether memory is, with what PyTorch holds and does not use counted as free."""
-    if device.type != "cuda":
-        return False
-    free, whole = torch.cuda.mem_get_info(device)
-    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return free + unused < SCARCE * whole
 
 
 def _out_of_capture() -> None:

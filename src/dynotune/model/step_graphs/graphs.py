@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn.modules.module import _has_any_global_hook
 
 from dynotune.foreign import FOREIGN, in_a_line
 from dynotune.model.activations.policy import policy_of
@@ -23,21 +24,24 @@ from dynotune.model.attention.backends import KERNELS
 from dynotune.model.attention.install import installed_in
 from dynotune.model.attention.segments import grid_of_graphs, segments_of
 from dynotune.model.packed import PackedBatch
-from dynotune.model.step_graphs.captured import SCARCE, is_scarce
 from dynotune.model.step_graphs.passes import Inputs, Launched, Passes, Run, Shape, layers_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 MOST_TOKENS = 4096
-"""Above that the device is busy for longer than the host needs to launch, and memory of a graph's own would be missed: 7B
-under LoRA on an H200, 2 documents a step 151 ms launched and 27 replayed, 16 documents (2,100 tokens) 128 to 133 and 130
-(`benchmarks/results/h200_step_graphs.json`)."""
+"""Above that the device is busy for longer than the host needs to launch, and memory of a graph's own would be missed. 7B
+under LoRA on an H200: 16 documents a step (2,187 tokens on average, up to 3,712) 154 ms launched and 120 replayed (LOG.md,
+2026-11-23); on a faster host 128 to 133 and 130 (`benchmarks/results/h200_step_graphs.json`)."""
 
 MOST_GRAPHS = 48
 
 MOST_MOVES = 4
 """How often weights may come to lie elsewhere, or others be trained: each time all graphs are made again."""
+
+THERE_ANYWAY = ("dynotune.model.lora.copies", "transformers.", "peft.")
+"""Where hooks of modules come from that need no call in a replay: copies of weights are recorded with the layers, and a
+model's own mark inputs as such that need a gradient."""
 
 ROOM = 2.0
 """How often the distance of two launched passes a replay may be off: attention of some backends adds up in any order."""
@@ -85,14 +89,13 @@ class StepGraphs:
         self._graphs: dict[Shape, Passes] = {}
         self._anchor: Tensor | None = None
         self._modules = list(text_decoder(model).modules())
-        self._hooks = self._count_hooks()
+        self.watched = 0
+        """Of these how many because a hook sees a layer, a weight or all modules."""
+
         self._standing: list[tuple[int, bool]] = []
         self._parameters: list[Tensor] = []
         self._sums: list[Tensor] = []
         self._number = self._moves = 0
-        self._noise = 0.0
-        """Of the launched passes that were compared last."""
-
         self._gave_up = ""
 
     @property
@@ -114,9 +117,8 @@ class StepGraphs:
         self._parameters, self._standing, self._sums, self._anchor = [], [], [], None
 
     def begin_again(self) -> None:
-        """What runs in the layers has changed, and with it the hooks that are there anyway."""
+        """What runs in the layers has changed."""
         self.forget()
-        self._hooks = min(self._hooks, self._count_hooks())
 
     def hidden_states(self, model: "PreTrainedModel", batch: Any) -> Tensor:
         """As `dynotune.model.attention.hidden_states`."""
@@ -149,8 +151,11 @@ class StepGraphs:
             self._moves += 1
             if self._moves > MOST_MOVES:
                 self._gave_up = self._failed(shape, "weights or buffers of the layers keep moving")
-        if shape in self.why_not or self._count_hooks() != self._hooks:
-            return None  # a hook is called where layers are launched only
+        if shape in self.why_not:
+            return None
+        if self._is_watched():
+            self.watched += 1
+            return None
         inputs = Inputs(batch.ids_T, batch.positions_T, segments.boundaries_S1)
         if shape not in self._graphs:
             if why_not := self._why_not(shape, segments):
@@ -169,17 +174,20 @@ class StepGraphs:
         ]
         return found + [(b.data_ptr(), False) for m in self._modules for b in m._buffers.values() if b is not None]
 
-    def _count_hooks(self) -> int:
-        """Of modules and weights, of any kind: a replay calls none."""
-        count = 0
+    def _is_watched(self) -> bool:
+        """Whether somebody's hook of the layers, their weights or all modules wants to be called: a replay calls none."""
+        if _has_any_global_hook():
+            return True
         for m in self._modules:
-            count += len(m._forward_hooks) + len(m._forward_pre_hooks) + len(m._backward_hooks)
-            count += len(m._backward_pre_hooks)
+            for hooks in (m._forward_hooks, m._forward_pre_hooks, m._backward_hooks, m._backward_pre_hooks):
+                if hooks and any(not _is_there_anyway(hook) for hook in hooks.values()):
+                    return True
             for p in m._parameters.values():
                 if p is not None:
-                    hooks: Any = p
-                    count += len(hooks._backward_hooks or ()) + len(hooks._post_accumulate_grad_hooks or ())
-        return count
+                    of: Any = p
+                    if of._backward_hooks or of._post_accumulate_grad_hooks:
+                        return True
+        return False
 
     def _why_not(self, shape: Shape, segments: Any) -> str | None:
         if self._gave_up:
@@ -188,8 +196,6 @@ class StepGraphs:
             return f"there are {MOST_GRAPHS} graphs already"
         if (policy := policy_of(self.model)) != "none":
             return f"activations are recomputed or moved (`activation_memory: {policy}`)"
-        if is_scarce(segments.boundaries_S1.device):
-            return f"less than {SCARCE:.0%} of the device's memory is free"
         decoder = text_decoder(self.model)
         kernel = KERNELS.get(shape.backend)
         if kernel is not None and kernel.prepare(segments, decoder) is not None:
@@ -287,12 +293,8 @@ class StepGraphs:
         # Twice: what the first replay leaves must not be in the second.
         _, found = (gradients(passes, self._sums) for _ in range(2))
         off = _apart(found, once)
-        if off <= max(LEAST, ROOM * self._noise):  # no more than launched passes of another shape were
-            return off, self._noise
-        noise = _apart(gradients(launched, list(launched.sums)), once)
-        if noise <= MOST:
-            self._noise = noise
-        return off, noise
+        # Of this shape: what another one's passes are apart says nothing of it.
+        return off, 0.0 if off <= LEAST else _apart(gradients(launched, list(launched.sums)), once)
 
     def take_over(self) -> None:
         """Let gradients be summed where graphs add them; sums that stand elsewhere move there."""
@@ -343,6 +345,10 @@ class _Replayed(torch.autograd.Function):
         ctx.passes.backward()
         graphs.replayed["backward"] += 1
         return None, None, None
+
+
+def _is_there_anyway(hook: Any) -> bool:
+    return str(getattr(hook, "__module__", "")).startswith(THERE_ANYWAY)
 
 
 def _apart(found: Sequence[Tensor], right: Sequence[Tensor]) -> float:

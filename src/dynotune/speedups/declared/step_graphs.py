@@ -30,6 +30,9 @@ class StepGraphsSpeedup(Speedup):
     )
     scope = Scope.STEP
     order = Order.GRAPHS
+    default = (
+        "off"  # graphs hold memory that no other step can have, and a capture that fails cannot be mended in a run
+    )
     requires = ("packed_execution",)
     shown_by_steps_before = True
     conflicts = ("compiled_layers", "activation_budget")
@@ -107,6 +110,7 @@ def put_in(site: Site, graphs: "StepGraphs") -> Installation:
             "replays_off": graphs.off,
             "replayed": dict(graphs.replayed),
             "launched": graphs.launched,
+            "launched_for_hooks": graphs.watched,
             "why_launched": {f"{shape.tokens} tokens": why for shape, why in graphs.why_not.items()},
         }
 
@@ -115,6 +119,11 @@ def put_in(site: Site, graphs: "StepGraphs") -> Installation:
             f"step graphs: {graphs.replayed['forward']:,} micro-batches replayed, {graphs.launched:,} launched besides those"
             f" of the traced step; {len(graphs.off)} graphs made"
         ]
+        if graphs.watched:
+            lines.append(
+                f"note: step graphs: {graphs.watched:,} micro-batches were launched because a hook sees the layers, a"
+                " weight or all modules; a replay would not call it"
+            )
         return lines + [
             f"note: step graphs: micro-batches of {tokens:,} tokens are launched: {why}"
             for tokens, why in {shape.tokens: why for shape, why in graphs.why_not.items()}.items()
