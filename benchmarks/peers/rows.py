@@ -78,6 +78,7 @@ FIRST = {"precompute_ref_log_probs": True}
 
 BF16 = "weights in bfloat16 without float32 masters: at small learning rates most of them never move"
 OURS = {"gradient_checkpointing": False}
+GRAPHS, REPLAYED = "dynotune, with `speedups: {step_graphs: on}`", {**OURS, "speedups": {"step_graphs": "on"}}
 
 
 def _batch(size: int, **more: Any) -> dict[str, Any]:
@@ -131,26 +132,26 @@ ROWS: dict[str, Row] = {
     "2-documents": Row(
         "2 documents", "qwen2.5-7b", "probe", _batch(2),
         {
-            "dynotune": Arm(40, OURS),
-            "trl default": Arm(55),
+            "dynotune": Arm(30, OURS),
+            GRAPHS: Arm(40, REPLAYED),
             "trl tuned: fa2 + Liger, padding-free": Arm(50, FREE),
         },
         window=10, windows=3, warm_up=8,
     ),
     "16-documents": Row(
         "16 documents", "qwen2.5-7b", "probe", _batch(16),
-        {"dynotune": Arm(35, OURS), "trl default": Arm(65), "trl tuned: fa2 + Liger, padding-free": Arm(38, FREE)},
+        {"dynotune": Arm(30, OURS), GRAPHS: Arm(35, REPLAYED), "trl tuned: fa2 + Liger, padding-free": Arm(38, FREE)},
         window=10, windows=3, warm_up=5,
     ),
     "2-of-129": Row(
         "2 documents of 129 tokens each", "qwen2.5-7b", "probe-129", _batch(2),
-        {"dynotune": Arm(22, OURS), "trl tuned: fa2 + Liger, padding-free": Arm(34, FREE)},
-        window=10, windows=3,
+        {"dynotune": Arm(30, OURS), GRAPHS: Arm(30, REPLAYED), "trl tuned: fa2 + Liger, padding-free": Arm(50, FREE)},
+        window=10, windows=3, warm_up=8,
     ),
     "16-of-129": Row(
         "16 documents of 129 tokens each", "qwen2.5-7b", "probe-129", _batch(16),
-        {"dynotune": Arm(25, OURS), "trl tuned: fa2 + Liger, padding-free": Arm(32, FREE)},
-        window=10, windows=3,
+        {"dynotune": Arm(25, OURS), GRAPHS: Arm(30, REPLAYED), "trl tuned: fa2 + Liger, padding-free": Arm(38, FREE)},
+        window=10, windows=3, warm_up=5,
     ),
     "sft-mix": Row(
         "64 conversations of `sft_mix`", "qwen2.5-7b", "sft-mix",

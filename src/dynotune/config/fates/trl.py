@@ -39,7 +39,7 @@ SHARED: dict[str, Fate] = {
         default=False,
     ),
     "pad_to_multiple_of": superseded(
-        "a micro-batch takes one of a few token counts, all multiples of 64, and one document at a time pads nothing",
+        "a micro-batch takes one of a few token counts, all multiples of 32, and one document at a time pads nothing",
         default="auto",
         silent=("auto", None, "none"),
     ),
