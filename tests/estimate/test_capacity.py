@@ -33,6 +33,6 @@ def test_a_ladder_below_what_was_asked_is_not_said_to_be_as_asked() -> None:
 
 def test_defaults() -> None:
     assert micro_batch_capacity(None, 1000, "cpu").tokens == 2048
-    assert micro_batch_capacity(None, 3000, "cpu").tokens == 3072
+    assert micro_batch_capacity(None, 3000, "cpu").tokens == 3008
     assert micro_batch_capacity(None, 1000, "cuda").tokens == 16_384
     assert micro_batch_capacity(None, 20_000, "cuda").tokens == round_up(20_000)
