@@ -47,11 +47,11 @@ from torch import Tensor
 from benchmarks.levers.bench import Bench, off
 from benchmarks.levers.graph import DOCUMENT, Step
 from benchmarks.levers.made_of import made_of, traced, with_works_of
+from benchmarks.levers.rounding import in_the_activation
 from benchmarks.whole_file import write_json
 from dynotune.model.attention.backends import KERNELS
 from dynotune.model.attention.segments import grid_of_graphs, segments_of
 from dynotune.model.branches import KINDS, Kind, Streams
-from dynotune.model.elementwise import gate_lora
 from dynotune.model.packed import PackedBatch, pack
 from dynotune.model.step_graphs import Captured, Launched, Pool
 from dynotune.model.step_graphs.passes import Inputs, Run, Shape, layers_of
@@ -124,27 +124,6 @@ def batch_of(bench: Bench, size: Size, seed: int) -> PackedBatch:
 
 
 @contextmanager
-def in_the_activation(step: Step) -> Iterator[None]:
-    """Inside, LoRA's parts of wide tensors are added by the gated activation's kernel. Raises where none was."""
-    from dynotune.model.elementwise.triton_gate_lora import MOST_RANK, GatedLora
-
-    found = gate_lora.candidates(step.model)
-    between = {name: gate_lora.adapters_between(fused, GatedLora.apply, MOST_RANK) for name, fused in found.items()}
-    if wrong := sorted({one for one in between.values() if isinstance(one, str)}):
-        raise RuntimeError("; ".join(wrong))
-    standing = [one for one in between.values() if not isinstance(one, str)]
-    for one in standing:
-        one.fused.adapters = one
-    try:
-        yield
-    finally:
-        for one in standing:
-            one.fused.adapters = None
-    if not standing or any(one.calls == 0 or one.aside.calls for one in standing):
-        raise RuntimeError("LoRA in the gated activation stepped aside")
-
-
-@contextmanager
 def at_one_priority() -> Iterator[None]:
     streams = Streams(*(torch.cuda.Stream(priority=-3) for _ in range(3)))
     with (
@@ -161,7 +140,7 @@ def make(bench: Bench, step: Step, work: Work, weights: list[Tensor], sums: list
         if kind == ONE_PRIORITY:
             stack.enter_context(at_one_priority())
         if kind == IN_ACTIVATION:
-            stack.enter_context(in_the_activation(step))
+            stack.enter_context(in_the_activation(bench, step))
         branches: Kind = "all" if kind not in KINDS else kind
         return Captured(work.run, work.inputs.copies(), weights, sums, pool, branches)
 

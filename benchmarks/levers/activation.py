@@ -7,7 +7,7 @@ sums 1.53, gradients 0.49; all together inside 1.45 (`benchmarks/results/h200_lo
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,27 +19,15 @@ from dynotune.model.elementwise.gate import reference
 from dynotune.model.lora.function import has_wide_products, scaled_product
 from dynotune.model.lora.left_out import LeftOut
 
+Shape = tuple[int, int, int, int]
+"""As `triton_gate_lora.Tile`, which a machine without Triton has not: rows and columns of a program, warps, stages."""
 
-class Shape(NamedTuple):
-    """As `triton_gate_lora.Tile`: rows and columns of a program, warps, stages."""
-
-    rows: int
-    columns: int
-    warps: int
-    stages: int
-
-    def __str__(self) -> str:
-        return f"{self.rows}x{self.columns} by {self.warps}, {self.stages}"
-
-
-FORWARD = tuple(
-    Shape(*one)
-    for one in ((64, 64, 8, 3), (64, 64, 4, 3), (64, 64, 8, 2), (32, 64, 4, 3), (32, 128, 8, 3), (64, 128, 8, 3))
-)
-BACKWARD = tuple(
-    Shape(*one)
-    for one in ((32, 64, 4, 3), (16, 64, 4, 3), (32, 64, 4, 2), (16, 128, 4, 4), (32, 64, 8, 3), (64, 64, 8, 3))
-)
+FORWARD: tuple[Shape, ...] = (
+    (64, 64, 8, 3), (64, 64, 4, 3), (64, 64, 8, 2), (32, 64, 4, 3), (32, 128, 8, 3), (64, 128, 8, 3),
+)  # fmt: skip
+BACKWARD: tuple[Shape, ...] = (
+    (32, 64, 4, 3), (16, 64, 4, 3), (32, 64, 4, 2), (16, 128, 4, 4), (32, 64, 8, 3), (64, 64, 8, 3),
+)  # fmt: skip
 """The first of each is what runs."""
 
 
@@ -103,8 +91,8 @@ class Activation:
 
 def activation_rows(bench: Bench) -> Iterator[Row]:
     width = widths(bench.shape)["i"]
-    tried = {f"forward {one}": (one, BACKWARD[0]) for one in FORWARD}
-    tried |= {f"backward {one}": (FORWARD[0], one) for one in BACKWARD}
+    tried = {"forward {}x{} by {}, {}".format(*one): (one, BACKWARD[0]) for one in FORWARD}
+    tried |= {"backward {}x{} by {}, {}".format(*one): (FORWARD[0], one) for one in BACKWARD}
     for tokens in (70,) if bench.rehearse else (16384, 2112, 320):
         ways: dict[str, tuple[Shape, Shape]] = {}
         errors: dict[str, list[float]] = {}

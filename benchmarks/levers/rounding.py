@@ -6,6 +6,7 @@ Of 28 layers with random weights, where roundings of the first layers are felt i
 
 import statistics
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -29,13 +30,10 @@ def rounding_rows(bench: Bench) -> Iterator[Row]:
     batch = step.batch(bench, tokens, 1)
     step.attention.backend = "fa3" if not bench.rehearse and KERNELS["fa3"].missing() is None else "reference"
     with step.attention.engaged():
-        own = gradients(bench, step, batch)
-        again = gradients(bench, step, batch)
-        put_in(bench, step)
-        inside = gradients(bench, step, batch)
-    for fused in gate_lora.candidates(step.model).values():
-        fused.adapters = None
-    exact = in_float32(step, batch)
+        own, again = (gradients(bench, step, batch) for _ in range(2))
+        with in_the_activation(bench, step):
+            inside = gradients(bench, step, batch)
+    exact = in_float32(bench, step, batch)
     found = {"own": own, "own again": again, "inside": inside}
     errors = {way: [off(f, e) for f, e in zip(one, exact, strict=True)] for way, one in found.items()}
     means = {way: statistics.mean(one) for way, one in errors.items()}
@@ -45,18 +43,28 @@ def rounding_rows(bench: Bench) -> Iterator[Row]:
     }  # fmt: skip
 
 
-def put_in(bench: Bench, step: Step) -> None:
-    function = gate_lora.reference
+@contextmanager
+def in_the_activation(bench: Bench, step: Step) -> Iterator[None]:
+    """Inside, LoRA's parts of wide tensors are added by the gated activation's kernel. Raises where none was."""
+    function, most = gate_lora.reference, 128
     if not bench.rehearse:
-        from dynotune.model.elementwise.triton_gate_lora import GatedLora
+        from dynotune.model.elementwise.triton_gate_lora import MOST_RANK, GatedLora
 
-        function = GatedLora.apply
+        function, most = GatedLora.apply, MOST_RANK
     found = gate_lora.candidates(step.model)
-    assert found or bench.rehearse, "no gated activation is a kernel of ours"
-    for fused in found.values():
-        between = gate_lora.adapters_between(fused, function, 128)
-        assert not isinstance(between, str), between
-        fused.adapters = between
+    between = {name: gate_lora.adapters_between(fused, function, most) for name, fused in found.items()}
+    if wrong := sorted({one for one in between.values() if isinstance(one, str)}):
+        raise RuntimeError("; ".join(wrong))
+    standing = [one for one in between.values() if not isinstance(one, str)]
+    for one in standing:
+        one.fused.adapters = one
+    try:
+        yield
+    finally:
+        for one in standing:
+            one.fused.adapters = None
+    if not (standing or bench.rehearse) or any(one.calls == 0 or one.aside.calls for one in standing):
+        raise RuntimeError("LoRA in the gated activation stepped aside")
 
 
 def gradients(bench: Bench, step: Step, batch: PackedBatch) -> list[Tensor]:
@@ -86,7 +94,7 @@ def cotangent(hidden_TD: Tensor) -> Tensor:
     return torch.randn(hidden_TD.shape, generator=draw).to(hidden_TD.device, hidden_TD.dtype)
 
 
-def in_float32(step: Step, batch: PackedBatch) -> list[Tensor]:
+def in_float32(bench: Bench, step: Step, batch: PackedBatch) -> list[Tensor]:
     """Document by document, by the modules' own operations. The model is float32 afterwards."""
     for module in step.model.modules():
         module.__dict__.pop("forward", None)  # what stands in for it
@@ -94,14 +102,12 @@ def in_float32(step: Step, batch: PackedBatch) -> list[Tensor]:
     step.decoder.config._attn_implementation = "sdpa"
     weights, hidden, first = trained(step), [], 0
     sums = [torch.zeros_like(p) for p in weights]
-    whole = None
+    drawn = torch.empty(len(batch.ids_T), step.decoder.config.hidden_size, device=bench.device, dtype=bench.low)
+    whole = cotangent(drawn).float()
     for length in batch.lengths:
         own = slice(first, first + length)
         ids, places = batch.ids_T[None, own], batch.positions_T[None, own]
         out = step.decoder(input_ids=ids, position_ids=places, use_cache=False).last_hidden_state[0]
-        if whole is None:
-            low = torch.float32 if step.decoder.config.hidden_size < 512 else torch.bfloat16
-            whole = cotangent(torch.empty(len(batch.ids_T), out.shape[1], device=out.device, dtype=low)).float()
         torch._foreach_add_(sums, list(torch.autograd.grad(out, weights, whole[own])))
         hidden.append(out.detach())
         first += length
