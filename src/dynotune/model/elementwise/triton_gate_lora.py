@@ -169,6 +169,16 @@ def _deep(rank: int) -> int:
 
 
 @triton.jit
+def _own(rows, per, WIDTH: tl.constexpr, COLUMNS: tl.constexpr):
+    """A program's columns, which of them there are, its part of the rows, the part's first row and how many it has."""
+    BLOCKS: tl.constexpr = (WIDTH + COLUMNS - 1) // COLUMNS
+    columns = tl.program_id(0) % BLOCKS * COLUMNS + tl.arange(0, COLUMNS)
+    part = (tl.program_id(0) // BLOCKS).to(tl.int64)
+    first = part * per
+    return columns, columns < WIDTH, part, first, tl.minimum(rows - first, per).to(tl.int32)
+
+
+@triton.jit
 def _low_rank(
     Low, rows, ranks, inside, STRIDE: tl.constexpr, RANK: tl.constexpr
 ):  # fmt: skip
@@ -194,11 +204,7 @@ def dynotune_gated_lora_forward(
     DGATE: tl.constexpr, DUP: tl.constexpr, TANH: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    BLOCKS: tl.constexpr = (WIDTH + COLUMNS - 1) // COLUMNS
-    columns = tl.program_id(0) % BLOCKS * COLUMNS + tl.arange(0, COLUMNS)
-    first = (tl.program_id(0) // BLOCKS).to(tl.int64) * per
-    count = tl.minimum(rows - first, per).to(tl.int32)
-    within = columns < WIDTH
+    columns, within, _part, first, count = _own(rows, per, WIDTH, COLUMNS)
     ranks_gate, ranks_up = tl.arange(0, DGATE), tl.arange(0, DUP)
     b_gate = _high(Bgate, columns, ranks_gate, within, RGATE, 1, RGATE)
     b_up = _high(Bup, columns, ranks_up, within, RUP, 1, RUP)
@@ -233,12 +239,7 @@ def dynotune_gated_lora_backward(
     DDOWN: tl.constexpr, DGATE: tl.constexpr, DUP: tl.constexpr, REDUCES: tl.constexpr,
     TANH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    BLOCKS: tl.constexpr = (WIDTH + COLUMNS - 1) // COLUMNS
-    columns = tl.program_id(0) % BLOCKS * COLUMNS + tl.arange(0, COLUMNS)
-    part = (tl.program_id(0) // BLOCKS).to(tl.int64)
-    first = part * per
-    count = tl.minimum(rows - first, per).to(tl.int32)
-    within = columns < WIDTH
+    columns, within, part, first, count = _own(rows, per, WIDTH, COLUMNS)
     ranks_down, ranks_gate, ranks_up = tl.arange(0, DDOWN), tl.arange(0, DGATE), tl.arange(0, DUP)
     a_down = _high(A, columns, ranks_down, within, RDOWN, WIDTH, 1)
     b_gate = _high(Bgate, columns, ranks_gate, within, RGATE, 1, RGATE)
