@@ -130,7 +130,7 @@ def test_what_was_captured_is_forgotten_when_a_kernel_is_taken_out() -> None:
     class Graphs:
         forgotten = 0
 
-        def begin_again(self) -> None:
+        def forget(self) -> None:
             self.forgotten += 1
 
         def hidden_states(self, model: Any, batch: Any) -> None:

@@ -83,18 +83,24 @@ class SideBySidePath(ExecutionPath):
     @contextmanager
     def uncounted(self) -> Iterator[None]:
         """Inside, what kernels leave to modules is nothing to tell: a reference has no adapter that they could compute."""
-        before, left = [aside.calls for aside in self.asides.values()], self.left.copy()
+        before, left = [(aside.calls, aside.whys.copy()) for aside in self.asides.values()], self.left.copy()
         try:
             yield
         finally:
             self.left = left
-            for aside, calls in zip(self.asides.values(), before, strict=True):
-                aside.calls = calls
+            for aside, known in zip(self.asides.values(), before, strict=True):
+                aside.calls, aside.whys = known
 
     def notes(self) -> list[str]:
         return [
             f"note: {kind}: {calls:,} calls in training and evaluation stepped aside: the modules' own operations answered"
-            " (the same result, slower), for adapters, dtypes, hooks or arguments that the kernels were not made for"
+            f" (the same result, slower), {self._why(kind)}"
             for kind, calls in self.left.items()
             if calls
         ]
+
+    def _why(self, kind: str) -> str:
+        known = self.asides[kind].whys
+        if not known:
+            return "for adapters, dtypes, hooks or arguments that the kernels were not made for"
+        return f"because {'; '.join(known)}"

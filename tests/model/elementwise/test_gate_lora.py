@@ -141,7 +141,7 @@ def test_a_hook_sees_the_whole_linear() -> None:
     right = outputs_of(plain.model, plain.gate)
     assert gap(outputs_of(standing.model, standing.gate), right) < 1e-6
     assert standing.calls == 1, "the other layer goes on"
-    whys = [dict(fused.adapters.whys) for fused in standing.fused.values() if fused.adapters is not None]
+    whys = [dict(fused.adapters.aside.whys) for fused in standing.fused.values() if fused.adapters is not None]
     assert whys == [{"a hook sees its linears": 1}, {}]
     standing.model(input_ids=IDS)
     assert standing.calls == 3

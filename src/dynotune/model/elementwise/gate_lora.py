@@ -4,7 +4,6 @@ gradients of these adapters that read a wide tensor as well.
 Legend of shapes: T tokens, I intermediate, r rank of one linear, R ranks side by side.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -45,15 +44,12 @@ class AdaptersBetween:
         self.aside = Aside()
         """Calls in which linears add their adapters' parts themselves."""
 
-        self.whys = Counter[str]()
-        """The same by their reasons."""
-
     def __call__(self, x: Tensor) -> Tensor | None:
         """From the input of gate and up [..., D] to that of down [..., I], whose next call leaves its part out; or None.
 
         To be followed by `down` and `close`."""
         if (why_not := self.why_not(x)) is not None:
-            self._step_aside(why_not)
+            self.aside.because(why_not)
             return None
         above = LeftOut("outputs")
         self.shared.left_out = above
@@ -62,7 +58,7 @@ class AdaptersBetween:
         finally:
             self.shared.left_out = None
         if above.low_TR is None:  # computed one by one, as they are
-            self._step_aside("gate and up were computed one by one")
+            self.aside.because("gate and up were computed one by one")
             return self.fused.between(gate_TI, up_TI)
         assert self.shared.x is None, "up was computed by itself, with its adapter"
         below = LeftOut("gradient")
@@ -95,10 +91,6 @@ class AdaptersBetween:
         if not self.gate.in_a_pass:
             return "it was called outside of the model's forward pass"
         return None if down.is_plain(x) and not down.drops() else "down is no plain LoRA linear now"
-
-    def _step_aside(self, why: str) -> None:
-        self.aside.calls += 1
-        self.whys[why] += 1
 
 
 def adapters_between(fused: Any, function: Function, most_rank: int) -> AdaptersBetween | str:

@@ -104,7 +104,7 @@ class StepGraphs:
         return list(self._graphs)
 
     def forget(self) -> None:
-        """Weights lie elsewhere, or others are trained: graphs of before are of no use."""
+        """Weights lie elsewhere, others are trained, or other code runs in the layers: graphs of before are of no use."""
         self._release()
         self.why_not.clear()
 
@@ -115,10 +115,6 @@ class StepGraphs:
                 p.grad = total.clone()
         self._graphs.clear()
         self._parameters, self._standing, self._sums, self._anchor = [], [], [], None
-
-    def begin_again(self) -> None:
-        """What runs in the layers has changed."""
-        self.forget()
 
     def hidden_states(self, model: "PreTrainedModel", batch: Any) -> Tensor:
         """As `dynotune.model.attention.hidden_states`."""

@@ -1,6 +1,5 @@
 """Adapters' parts of wide tensors, added by the kernel that reads these anyway."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -65,12 +64,6 @@ class LoraInActivation(Speedup):
                 if one.fused.adapters is one:
                     one.fused.adapters = None
 
-        def notes() -> list[str]:
-            whys = Counter[str]()
-            for one in standing.values():
-                whys.update(one.whys)
-            return [f"note: lora_in_activation stepped aside in {n:,} calls: {why}" for why, n in whys.items()]
-
         @contextmanager
         def without() -> Iterator[None]:
             there = [one for one in standing.values() if one.fused.adapters is one]
@@ -87,7 +80,6 @@ class LoraInActivation(Speedup):
             places=tuple(standing),
             left_out=tuple(f"{name}: {why}" for name, why in others.items()),
             lines=(f"LoRA in the gated activation: {len(standing)} of {len(found)} feed-forward modules",),
-            notes=notes,
             aside=aside,
             detail=standing,
         )

@@ -96,7 +96,7 @@ def put_in(site: Site, graphs: "StepGraphs") -> Installation:
     def layers(model: Any, batch: Any) -> "Tensor":
         nonlocal changes
         if site.changes != changes:
-            graphs.begin_again()
+            graphs.forget()
             changes = site.changes
         return graphs.hidden_states(model, batch)
 
