@@ -1,6 +1,6 @@
 """Case studies of `dynotune bench`, each one command: what people believe of a setting, measured.
 
-    python -m benchmarks.case_studies --shared SHARED --out OUT [--only liger,each] [--budget 570] [--commit COMMIT]
+    python -m benchmarks.case_studies --shared SHARED --out OUT [--only liger,ladder] [--budget 570] [--commit COMMIT]
     python -m benchmarks.case_studies --out OUT --rehearse          the same commands on the CPU, of a tiny model
 
 SHARED holds `data`, `tokenizers` and `tiny-lm`; without it the configurations' own paths count. A case's result is kept as
