@@ -8,16 +8,16 @@
 # ROWS: names of `python -m benchmarks.peers --list` with commas, all by default; called again it goes on where it was.
 # CASES: `noise` and names of `benchmarks/case_list.py` with commas, all by default. What is in OUT is not measured again,
 # and what is cut off leaves what it had. `step_noise.json` goes to tests/bench/data/step_noise_DEVICE.json. `peers` and
-# `bench` take at most SECONDS_A_CALL, 570 by default.
-# On an H200, by estimate: noise 60 s; floor 150, ladder 500, attribute 500, liger 250, batch 105 (measured), packing
-# 240; rows of peers 80 to 200 each. In calls of 570 s: `floor,liger`; `ladder`; `attribute`; `packing`; then peers, with
-# FLASH_ATTN. The noise of an H200 and `batch` are there.
+# `bench` take at most SECONDS_A_CALL, 590 by default.
+# On an H200, by estimate: noise 60 s; floor 150, ladder 380, attribute 530, liger 180, batch 105 (measured), packing 240;
+# rows of peers 80 to 200 each. In calls of 590 s: `ladder,liger`; `attribute`; `packing`; then peers, with FLASH_ATTN.
+# Noise, floor and `batch` of an H200 are there.
 # REHEARSE=1 runs the commands of `bench` and `peers` on a CPU, of tiny models.
 set -uo pipefail
 what=$1 out=$2 shared=$3 commit=$4
 failed=0
 began=$SECONDS
-left() { echo $((${SECONDS_A_CALL:-570} - SECONDS + began)); }
+left() { echo $((${SECONDS_A_CALL:-590} - SECONDS + began)); }
 noise_of=(--seconds 45 --layers 4 --hidden 2048 --tokens 4096) # 13 ms a step: the device decides, not the host
 if [[ -n ${REHEARSE:-} ]]; then noise_of=(--seconds 5); fi
 mkdir -p "$out"
