@@ -56,7 +56,7 @@ def varlen(
         k, v = (one.repeat_interleave(groups, 1) for one in (k, v))  # PyTorch 2.11's takes no groups
         flat = [one[0].transpose(0, 1).contiguous() for one in (q, k, v)]
         longest = int(more["max_length_q"])
-        return varlen_attn(*flat, ends, ends, longest, longest, is_causal=True)[None], None
+        return varlen_attn(*flat, ends, ends, longest, longest, window_size=(-1, 0))[None], None
     parts = [
         F.scaled_dot_product_attention(
             q[:, :, a:b], k[:, :, a:b], v[:, :, a:b], is_causal=True, scale=scaling, enable_gqa=True
