@@ -34,8 +34,8 @@ class Case:
 SIX = ("--pairs", "6", "--most_pairs", "6")
 SHORT = ("--no_memory", "--parity", "off")
 FIXED = ("--micro_batch_tokens", "16384", "--activation_memory", "none")
-"""The same micro-batches in every arm, and no trial of memory for each of them: on an H200 that took 2 to 3 s an arm and gave
-all cached memory back, so that 500 to 900 segments were allocated anew and warming up took 17 to 24 steps in place of 11."""
+"""The same micro-batches in every arm, and no trial of memory for each of them: on an H200 that took 2 to 3 s an arm and
+gave all cached memory back, so that 500 to 900 segments were allocated anew and warming up took 17 to 24 steps, not 11."""
 
 STOCK = tuple(
     word
