@@ -150,11 +150,15 @@ def rule(
     import json
 
     from dynotune.audit.explain import page
-    from dynotune.audit.judging.choice import codes_of
+    from dynotune.audit.judging.choice import codes_of, on_words
     from dynotune.audit.registry import rules
 
     known = rules()
     codes = sorted(codes_of(known, [code], "dynotune rule")) if code else list(known)
+    for sentence in on_words([code], "dynotune rule") if code else ():
+        if not codes:
+            raise ConfigError(sentence)
+        sys.stderr.write(f"{sentence}\n")
     if as_json:
         rows = [
             {"code": one, "name": known[one].name, "group": known[one].group, "summary": known[one].summary,

@@ -73,43 +73,72 @@ def _commented(text: str, comment: str) -> str:
     return f"{comment}\n{text}"
 
 
-TAKEN = [(rule, old) for rule in rules().values() for old in rule.formerly]
+TAKEN = [(rule, old) for rule in rules().values() for old in (*rule.formerly, *rule.former_names)]
 
 
 @pytest.mark.parametrize(("rule", "old"), TAKEN, ids=lambda one: one if isinstance(one, str) else "")
-def test_the_code_of_a_rule_that_was_taken_over_means_its_heir_and_is_said(
+def test_what_a_rule_that_was_taken_over_was_called_means_its_heir_and_is_said(
     rule: Rule, old: str, tmp_path: Path
 ) -> None:
-    """In a comment, in `--ignore` and `--select`; a code that never was suppresses nothing, and is said."""
+    """Code and name, in a comment, in `--ignore` and `--select`; what never was any suppresses nothing, and is said."""
     assert old not in rules()
     assert set(chosen(rules(), (old,), ())) == {rule.code}
-    assert rule.code not in chosen(rules(), (), (old,))
+    assert rule.code not in chosen(rules(), (), (old.upper(),))
     if rule.bad is None:
         return
     first = audited(tmp_path / "first", rule.bad.files, select=(old,))
     assert {one.code for one in first.findings} == {rule.code}
     assert said(first) == [f"`--select`: {old} is a part of {rule.code} now, and all of that is checked."]
     name = next(iter({one.place.file for one in first.findings}))
-    for code, silenced in ((old, True), (f"{old[:3]}777", False)):
-        files = {**rule.bad.files, name: f"# dynotune: ignore-file[{code}] meant so\n{rule.bad.files[name]}"}
-        result = audited(tmp_path / code, files, select=(rule.code,))
+    never = f"{old[:3]}777" if old.isupper() else f"{old}-or-not"
+    for word, silenced in ((old, True), (never, False)):
+        files = {**rule.bad.files, name: f"# dynotune: ignore-file[{word}] meant so\n{rule.bad.files[name]}"}
+        result = audited(tmp_path / word, files, select=(rule.code,))
         assert bool(result.findings) is not silenced
-        assert any(f"{code} is a part of {rule.code} now" in one for one in said(result)) is silenced
-        assert any(f"there is no rule {code}:" in one for one in said(result)) is not silenced
+        assert sum(f"{word} is a part of {rule.code} now" in one for one in said(result)) == silenced
+        assert any(f"there is no rule {word}:" in one for one in said(result)) is not silenced
+
+
+def test_an_old_name_in_many_comments_is_said_once(tmp_path: Path) -> None:
+    lines = [
+        "optim_arg: 1  # dynotune: ignore[anothers-key] meant so",
+        "lerning_rate: 1  # dynotune: ignore[CFG004] so",
+    ]
+    lines += ["wrmup_steps: 1  # dynotune: ignore[Anothers-Key, OPT001] meant so"]
+    result = audited(
+        tmp_path, {"sft.yaml": "\n".join(["trainer: sft", "model_name_or_path: m", "dataset_name: d", *lines])}
+    )
+    assert said(result) == [
+        "anothers-key is a part of CFG001 now, and all of that is suppressed here and in 1 more comment: name it so.",
+        "CFG004 is a part of CFG001 now, and all of that is suppressed here: name it so.",
+    ]
+    assert len([one for one in result.suppressed if one.finding.code == "CFG001"]) == 3
 
 
 def said(result: Result) -> list[str]:
     return [text for _, text in result.remarks]
 
 
-def test_a_code_that_is_gone_stops_no_audit_and_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("word", ["LOR004", "extreme-scale"])
+def test_what_is_gone_stops_no_audit_and_is_said(word: str, tmp_path: Path) -> None:
     """In `--ignore` and in a comment; alone in `--select` it leaves nothing to check."""
-    files = {"sft.yaml": "optim: adamw_torch  # dynotune: ignore[LOR004] as it was\n"}
-    result = audited(tmp_path, files, ignore=("LOR004",))
+    files = {"sft.yaml": f"optim: adamw_torch  # dynotune: ignore[{word}] as it was\n"}
+    result = audited(tmp_path, files, ignore=(word,))
     assert said(result) == [
-        "`--ignore`: there is no rule LOR004 any more.",
-        "there is no rule LOR004 any more: this suppresses nothing of it.",
+        f"`--ignore`: there is no rule {word} any more.",
+        f"there is no rule {word} any more: this suppresses nothing of it.",
     ]
-    with pytest.raises(ConfigError, match="leave no rule"):
-        audited(tmp_path, files, select=("LOR004",))
-    assert not WITHDRAWN & {*rules(), *heirs()}
+    with pytest.raises(ConfigError, match=f"leave no rule to check. `--select`: there is no rule {word} any more"):
+        audited(tmp_path, files, select=(word,))
+    with pytest.raises(ConfigError, match="no rule or family is called extreme-scales"):
+        audited(tmp_path, files, select=("extreme-scales",))
+    assert not {*WITHDRAWN, *WITHDRAWN.values()} & {*rules(), *heirs(), *(rule.name for rule in rules().values())}
+
+
+def test_a_comment_may_name_a_rule(tmp_path: Path) -> None:
+    """As flags may; and one that finds nothing is said, by that name."""
+    for name, silenced in (("unfused-optimizer", True), ("unknown-key", False)):
+        text = f"model_name_or_path: m\noptim: adamw_torch  # dynotune: ignore[{name}] slower here\n"
+        result = audited(tmp_path / name, {"sft.yaml": text}, select=("OPT001", "CFG001"))
+        assert [one.code for one in result.findings] == ([] if silenced else ["OPT001"])
+        assert said(result) == ([] if silenced else ["nothing is found here for unknown-key: take the comment out."])

@@ -46,6 +46,8 @@ def page(rule: Rule) -> str:
     ]
     if rule.formerly:
         lines += ["", f"Takes the place of {', '.join(rule.formerly)}, whose codes mean this rule now."]
+    if rule.former_names:
+        lines += ["", f"Means this rule, too: {', '.join(f'`{name}`' for name in rule.former_names)}."]
     bad = [("Found here", rule.bad), *(("Found here too", one) for one in rule.also_bad)]
     for title, example in (*bad, ("Not found here", rule.good)):
         if example is not None:

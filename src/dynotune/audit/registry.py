@@ -32,16 +32,37 @@ def rules() -> Mapping[str, Rule]:
         if rule.code in WITHDRAWN:
             raise ValueError(f"{rule.code} was another rule's code, and is not given again")
         found[rule.code] = rule
+    _require_names_of_one(found)
     return dict(sorted(found.items()))
+
+
+def _require_names_of_one(found: Mapping[str, Rule]) -> None:
+    """Each code and name, of today or of the past, means one rule. Raises `ValueError`."""
+    means: dict[str, str] = {name: "no rule any more" for pair in WITHDRAWN.items() for name in pair}
+    for rule in found.values():
+        for name in (rule.code, rule.name, *rule.formerly, *rule.former_names):
+            if name in means:
+                raise ValueError(f"`{name}` means {rule.code} and {means[name]}")
+            means[name] = rule.code
 
 
 @functools.cache
 def heirs() -> Mapping[str, str]:
-    """Codes of rules that others have taken over, to the code that means them now."""
-    return {old: rule.code for rule in rules().values() for old in rule.formerly}
+    """Codes and names of rules that others have taken over, and names that rules had, to the code that means them now."""
+    return {old: rule.code for rule in rules().values() for old in (*rule.formerly, *rule.former_names)}
 
 
-WITHDRAWN = frozenset(
-    {"CFG021", "CKP003", "CKP004", "CKP050", "CMP050", "DST003", "DST058", "DST059", "LOR004", "LOR005", "MSK054"}
-)
-"""Codes of rules that are gone without an heir. None is given again: comments and flags that name it would mean another."""
+WITHDRAWN: Mapping[str, str] = {
+    "CFG021": "longer-than-the-model",
+    "CKP003": "one-folder-for-two",
+    "CKP004": "disk-fills",
+    "CKP050": "unpickled-without-a-check",
+    "CMP050": "compiled-each-step",
+    "DST003": "sharded-four-bits",
+    "DST058": "written-by-every-rank",
+    "DST059": "layer-that-the-model-lacks",
+    "LOR004": "extreme-scale",
+    "LOR005": "half-of-tied-weights",
+    "MSK054": "tokens-without-rows",
+}
+"""Codes and names of rules that are gone without an heir. None is given again: comments and flags would mean another."""

@@ -122,6 +122,9 @@ class Rule:
     formerly: tuple[str, ...] = ()
     """Codes of rules that this one has taken over: suppressions and `--ignore` that name them go on working."""
 
+    former_names: tuple[str, ...] = ()
+    """Names of those rules, and names that this one had: they go on working, too."""
+
 
 FAMILIES = {
     "ATT": "attention",

@@ -14,11 +14,12 @@ from dynotune.audit.facts.project import NotRead, Project, names_data
 from dynotune.audit.finding import Finding, NotChecked, Severity, severity
 from dynotune.audit.fix.refused import refused
 from dynotune.audit.judging.baseline import Baseline
-from dynotune.audit.judging.choice import chosen, on_codes
+from dynotune.audit.judging.choice import chosen, on_words
+from dynotune.audit.judging.remarks import on_suppressions
 from dynotune.audit.judging.rules_over import judge
 from dynotune.audit.judging.suppression import Suppression, suppressions
 from dynotune.audit.place import Place
-from dynotune.audit.registry import WITHDRAWN, heirs, rules
+from dynotune.audit.registry import rules
 from dynotune.audit.secret_values import Secrets
 from dynotune.errors import ConfigError, DataError
 from dynotune.printable import printable
@@ -114,16 +115,14 @@ def audit(request: Request) -> Result:
         else:
             used.add(by.place)
             suppressed.append(Suppressed(finding, by))
-    remarks = [(Place(""), said) for said in on_codes(request.select, "--select")]
-    remarks += [(Place(""), said) for said in on_codes(request.ignore, "--ignore")]
-    remarks += _on_suppressions(told, used, set(wanted))
+    remarks = [(Place(""), said) for said in on_words(request.select, "--select")]
+    remarks += [(Place(""), said) for said in on_words(request.ignore, "--ignore")]
+    remarks += on_suppressions(told, used, set(wanted))
     known: list[Finding] = []
     if request.baseline is not None:
-        open_, known, gone = request.baseline.split(open_, project.texts, project.root)
-        if gone:
-            remarks.append(
-                (Place(""), f"{len(gone)} of the baseline's findings are gone: write it again to keep it short.")
-            )
+        split = request.baseline.split(open_, project.texts, project.root)
+        open_, known = list(split.new), list(split.known)
+        remarks += [(Place(""), said) for said in split.remarks()]
     cost = cost_of(project)
     unanswered = {one.code for one in judged.not_checked} - {one.code for one in judged.findings}
     findings = [with_cells(one, project.texts) for one in in_order(open_, cost)]
@@ -140,32 +139,6 @@ def audit(request: Request) -> Result:
         named=named,
         refused=refused(project, findings),
     )
-
-
-def _on_suppressions(told: Sequence[Suppression], used: set[Place], asked: set[str]) -> list[tuple[Place, str]]:
-    found = []
-    families = {code[:3] for code in asked}
-    known = {*rules(), *heirs(), *(code[:3] for code in rules())}
-    for one in told:
-        if one.wrong:
-            found.append((one.place, f"this suppresses nothing: {one.wrong}."))
-            continue
-        unknown = sorted(one.codes - known)
-        if unknown:
-            more = " any more" if set(unknown) <= WITHDRAWN else ""
-            found.append(
-                (one.place, f"there is no rule {printable(', '.join(unknown))}{more}: this suppresses nothing of it.")
-            )
-            continue
-        old = sorted(one.codes & heirs().keys())
-        if old:
-            meant = ", ".join(f"{code} is a part of {heirs()[code]} now" for code in old)
-            found.append((one.place, f"{meant}, and all of that is suppressed here: name it so."))
-        elif one.place not in used and one.codes <= asked | families:
-            found.append(
-                (one.place, f"nothing is found here for {', '.join(sorted(one.codes))}: take the comment out.")
-            )
-    return found
 
 
 def read(request: Request) -> tuple[Project, tuple[str, ...]]:

@@ -24,8 +24,8 @@ def kept(folder: Path, text: str) -> Path:
 def test_known_findings_are_known_again_after_lines_moved_and_figures_changed(tmp_path: Path) -> None:
     baseline = read_baseline(kept(tmp_path, baseline_text([a_finding()], TEXTS, str(tmp_path), tmp_path)))
     moved = a_finding(place=Place("sft.yaml", 5, key="optim"), message="It costs 3 % here.")
-    new, known, gone = baseline.split([moved], MOVED, str(tmp_path))
-    assert (new, known, gone) == ([], [moved], [])
+    split = baseline.split([moved], MOVED, str(tmp_path))
+    assert (split.new, split.known, list(split.remarks())) == ([], [moved], [])
 
 
 def test_new_ones_are_new_and_those_that_went_are_told(tmp_path: Path) -> None:
@@ -33,8 +33,9 @@ def test_new_ones_are_new_and_those_that_went_are_told(tmp_path: Path) -> None:
         kept(tmp_path, baseline_text([a_finding(), a_finding("ATT001")], TEXTS, str(tmp_path), tmp_path))
     )
     twice = [a_finding(), a_finding(message="of a second job")]
-    new, known, gone = baseline.split(twice, TEXTS, str(tmp_path))
-    assert (len(new), len(known), gone) == (1, 1, ["ATT001 sft.yaml `optim`"])
+    split = baseline.split(twice, TEXTS, str(tmp_path))
+    assert (len(split.new), len(split.known), split.gone) == (1, 1, ("ATT001 sft.yaml `optim`",))
+    assert list(split.remarks()) == ["1 of the baseline's findings are gone: write it again to keep it short."]
 
 
 def test_a_rule_knows_again_what_those_that_it_took_over_had_found(tmp_path: Path) -> None:
@@ -43,8 +44,11 @@ def test_a_rule_knows_again_what_those_that_it_took_over_had_found(tmp_path: Pat
     before = [a_finding("PRC001"), a_finding("HST050"), a_finding("HST050"), a_finding("CFG013")]
     baseline = read_baseline(kept(tmp_path, baseline_text(before, TEXTS, str(tmp_path), tmp_path)))
     now = [a_finding("CFG013")] * 5
-    new, known, gone = baseline.split(now, TEXTS, str(tmp_path))
-    assert (len(new), len(known), gone) == (1, 4, [])
+    split = baseline.split(now, TEXTS, str(tmp_path))
+    assert (len(split.new), len(split.known), split.gone) == (1, 4, ())
+    assert list(split.remarks()) == [
+        "in the baseline, HST050 is a part of CFG013 now, PRC001 is a part of CFG013 now: write it again to name them so."
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,12 +55,11 @@ class Baseline:
     folder: Path
     """It lies here. Files are known by their way from here, however the project was named."""
 
-    def split(
-        self, findings: Sequence[Finding], texts: Mapping[str, str], root: str
-    ) -> tuple[list[Finding], list[Finding], list[str]]:
-        """New ones, known ones, and what was known and is no longer there."""
+    def split(self, findings: Sequence[Finding], texts: Mapping[str, str], root: str) -> "Split":
+        """By what of it is known."""
         new: list[Finding] = []
         old: list[Finding] = []
+        past: dict[str, str] = {}
         left, named, seen = dict(self.known), _seen_from(self.folder, root), Counter[str]()
         for finding, mark in zip(findings, fingerprints(findings, texts, named), strict=True):
             if left.pop(mark, None) is not None:
@@ -73,11 +72,33 @@ class Baseline:
                 counted = seen[base]
                 if left.pop(_numbered(base, seen), None) is not None:
                     old.append(finding)
+                    past[code] = finding.code
                     break
                 seen[base] = counted
             else:
                 new.append(finding)
-        return new, old, list(left.values())
+        return Split(new, old, tuple(left.values()), past)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Findings beside a baseline."""
+
+    new: Sequence[Finding]
+    known: Sequence[Finding]
+    gone: Sequence[str]
+    """What was known and is no longer there: for people."""
+
+    past: Mapping[str, str]
+    """Codes of the baseline that another rule has taken over, by which something is known, to that rule's."""
+
+    def remarks(self) -> Iterator[str]:
+        """Sentences on the file itself."""
+        if self.gone:
+            yield f"{len(self.gone)} of the baseline's findings are gone: write it again to keep it short."
+        if self.past:
+            meant = ", ".join(f"{old} is a part of {heir} now" for old, heir in sorted(self.past.items()))
+            yield f"in the baseline, {meant}: write it again to name them so."
 
 
 def read_baseline(path: Path) -> Baseline:

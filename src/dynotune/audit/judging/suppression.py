@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import Finding
+from dynotune.audit.judging.called import meant_by, spelt
 from dynotune.audit.judging.comments import comments_of
 from dynotune.audit.lines import lines_of
 from dynotune.audit.place import Place
-from dynotune.audit.registry import rules
 
 _MARK = re.compile(r"dynotune:[ \t]*ignore(?P<file>-file)?(?:\[(?P<codes>[^\]]*)\])?(?P<rest>.*)", re.IGNORECASE)
 _UNTIL = re.compile(r"(?:^|[\s,;(])until[ \t]+(?P<day>\S+?)[).,;]?[ \t]*$")
@@ -25,8 +25,8 @@ _UNTIL = re.compile(r"(?:^|[\s,;(])until[ \t]+(?P<day>\S+?)[).,;]?[ \t]*$")
 @dataclass(frozen=True, slots=True)
 class Suppression:
     place: Place
-    codes: frozenset[str]
-    """Codes or families, in capitals."""
+    words: frozenset[str]
+    """Codes and families in capitals, names in small letters."""
 
     reason: str
     until: datetime.date | None = None
@@ -40,8 +40,7 @@ class Suppression:
     def covers(self, finding: Finding) -> bool:
         if self.wrong or finding.place.file != self.place.file:
             return False
-        rule = rules().get(finding.code)
-        if not self.codes & {finding.code, finding.code[:3], *(rule.formerly if rule else ())}:
+        if not any(finding.code in meant_by(word) for word in self.words):
             return False
         first, last = finding.place.line, max(finding.place.line, finding.place.end_line)
         # A call may go over many lines; its own comment stands where it begins or ends, not within another argument.
@@ -53,7 +52,7 @@ def parse(comment: str, place: Place, today: datetime.date) -> Suppression | Non
     found = _MARK.search(comment)
     if found is None:
         return None
-    codes = frozenset(word.upper() for word in re.split(r"[\s,]+", found["codes"] or "") if word)
+    words = frozenset(spelt(word) for word in re.split(r"[\s,]+", found["codes"] or "") if word)
     rest, until, wrong = found["rest"].strip(" \t:-"), None, ""
     day = _UNTIL.search(rest)
     if day is not None:
@@ -64,13 +63,13 @@ def parse(comment: str, place: Place, today: datetime.date) -> Suppression | Non
         else:
             rest = rest[: day.start()]
     reason = rest.strip(" \t:-,;(")
-    if not codes:
+    if not words:
         wrong = "it names no rule: write `ignore[OPT001]`"
     elif not reason:
         wrong = wrong or "it gives no reason"
     elif until is not None and until < today:
         wrong = f"its last day was {until.isoformat()}"
-    return Suppression(place, codes, reason, until, bool(found["file"]), wrong=wrong)
+    return Suppression(place, words, reason, until, bool(found["file"]), wrong=wrong)
 
 
 def suppressions(project: Project, today: datetime.date) -> Iterator[Suppression]:
@@ -105,7 +104,7 @@ def _of_file(
                 last += 1
         if one.whole_file and number > head:
             wrong = wrong or "`ignore-file` stands among the comments that begin a file"
-        yield Suppression(one.place, one.codes, one.reason, one.until, one.whole_file, (number, last), wrong)
+        yield Suppression(one.place, one.words, one.reason, one.until, one.whole_file, (number, last), wrong)
 
 
 def _head(lines: list[str], docstring_end: int) -> int:

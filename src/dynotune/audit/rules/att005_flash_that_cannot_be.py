@@ -180,4 +180,5 @@ RULE = Rule(
         ),
     ),
     formerly=("ATT003",),
+    former_names=("flash-attention-in-float32",),
 )

@@ -120,4 +120,5 @@ RULE = Rule(
     good=Example({"sft.yaml": f"{_SFT}learning_rate: 1.0e-5\npacking: true\n"}),
     also_bad=(Example({"sft.yaml": f"{_SFT}sample_packing: true\n"}, says="Axolotl's name"),),
     formerly=("CFG004",),
+    former_names=("anothers-key",),
 )

@@ -94,4 +94,8 @@ RULE = Rule(
         ),
     ),
     formerly=("CFG003",),
+    former_names=(
+        "removed-key",
+        "renamed-key",
+    ),
 )

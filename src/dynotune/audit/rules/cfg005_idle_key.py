@@ -161,4 +161,5 @@ RULE = Rule(
     good=Example({"sft.yaml": f"{_SFT}packing: true\npacking_strategy: bfd\n"}),
     also_bad=(Example({"dpo.yaml": f"{_DPO}padding_free: true\n"}, says="does nothing"),),
     formerly=("DPO003",),
+    former_names=("no-padding-free-dpo",),
 )

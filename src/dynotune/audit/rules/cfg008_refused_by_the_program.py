@@ -253,4 +253,8 @@ RULE = Rule(
         ),
     ),
     formerly=("CFG016",),
+    former_names=(
+        "override-of-nothing",
+        "refused-flag",
+    ),
 )

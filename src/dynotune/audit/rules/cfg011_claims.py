@@ -66,4 +66,8 @@ RULE = Rule(
         ),
     ),
     formerly=("CFG022",),
+    former_names=(
+        "claimed-setting",
+        "comment-and-settings",
+    ),
 )

@@ -240,4 +240,11 @@ RULE = Rule(
         Example({"train.py": _SCRIPT.format(10), "run.sh": _RUN}, says="do not divide"),
     ),
     formerly=("PRC001", "LOR009", "HST050", "CFG019"),
+    former_names=(
+        "two-precisions",
+        "adapter-and-bits",
+        "workers-of-none",
+        "generation-that-cannot-be",
+        "sharded-twice",
+    ),
 )

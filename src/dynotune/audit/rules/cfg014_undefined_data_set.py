@@ -132,4 +132,5 @@ RULE = Rule(
     good=Example({"sft.yaml": f"{_SFT}dataset: tickets_2024\n", "data/dataset_info.json": _INFO}),
     also_bad=(Example({"run.yaml": _LF, "dataset_info.json": _PAIRS.format("")}, says="does not mark"),),
     formerly=("DPO005",),
+    former_names=("pairs-not-marked",),
 )

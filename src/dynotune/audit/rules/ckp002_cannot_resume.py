@@ -210,4 +210,8 @@ RULE = Rule(
         Example({"train.py": _LOOP % 'model.save_pretrained(f"epoch-{epoch}")'}, says="nothing keeps the optimizer"),
     ),
     formerly=("CKP007", "CKP052"),
+    former_names=(
+        "left-without-states",
+        "optimizer-not-saved",
+    ),
 )

@@ -147,4 +147,8 @@ RULE = Rule(
     good=Example({"train.py": _SAVE % 'model.save_pretrained("model")'}),
     also_bad=(Example({"run.yml": f"{_AXOLOTL}save_safetensors: false\n"}, says="by pickle"),),
     formerly=("CKP006",),
+    former_names=(
+        "pickled-weights",
+        "whole-module-pickled",
+    ),
 )

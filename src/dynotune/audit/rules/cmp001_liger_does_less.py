@@ -91,4 +91,5 @@ RULE = Rule(
     good=Example({"sft.yaml": _SFT}),
     also_bad=(Example({"sft.yaml": f"{_NEOX}use_liger_kernel: true\n"}, says="gpt_neox"),),
     formerly=("CMP002",),
+    former_names=("liger-knows-no-such-model",),
 )

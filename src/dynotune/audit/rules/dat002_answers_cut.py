@@ -139,4 +139,5 @@ RULE = Rule(
         ),
     ),
     formerly=("DAT001",),
+    former_names=("no-label-left",),
 )

@@ -94,4 +94,8 @@ RULE = Rule(
         sources=("The same checks as `dynotune prepare`",),
     ),
     formerly=("DAT005",),
+    former_names=(
+        "contradicting-rows",
+        "duplicate-rows",
+    ),
 )

@@ -155,4 +155,5 @@ RULE = Rule(
     bad=Example({"train.py": _SCRIPT.format("rows", "rows.select(range(200))")}, says="is a part of"),
     good=Example({"train.py": _SCRIPT.format('parts["train"]', 'parts["test"]')}),
     formerly=("DAT007",),
+    former_names=("shared-with-evaluation",),
 )

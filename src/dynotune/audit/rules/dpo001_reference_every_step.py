@@ -148,4 +148,5 @@ RULE = Rule(
     ),
     also_bad=(Example({"dpo.py": _LOOP % _EACH}, says="never changes"),),
     formerly=("DPO050",),
+    former_names=("reference-in-the-loop",),
 )

@@ -188,4 +188,5 @@ RULE = Rule(
     bad=Example({"train.py": _LOOP.format("torch.nn.DataParallel")}, says="copies the weights"),
     good=Example({"train.py": _LOOP.format("DistributedDataParallel")}),
     formerly=("DST055",),
+    former_names=("one-of-several-gpus",),
 )

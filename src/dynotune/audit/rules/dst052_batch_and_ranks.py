@@ -255,4 +255,5 @@ RULE = Rule(
     good=Example({"train.py": _SCRIPT % "TOTAL_BATCH // (MICRO_BATCH * world_size)"}),
     also_bad=(Example({"run.sh": _RUN.format(8), "sft.yaml": _SFT}, says="worked out for"),),
     formerly=("DST056",),
+    former_names=("counted-for-other-processes",),
 )

@@ -103,4 +103,5 @@ RULE = Rule(
         ),
     ),
     formerly=("ENV002",),
+    former_names=("torch-sees-no-gpu",),
 )

@@ -182,4 +182,8 @@ RULE = Rule(
     good=Example({"prepare.py": f"{_MAP}, num_proc=4)\n"}),
     also_bad=(Example({"run.yaml": f"{_LF}overwrite_cache: true\n"}, says="every start"),),
     formerly=("DAT006",),
+    former_names=(
+        "tokenised-every-time",
+        "map-without-cache",
+    ),
 )

@@ -224,4 +224,5 @@ RULE = Rule(
     good=Example({"sft.yaml": f"{_SFT}gradient_checkpointing_kwargs:\n  use_reentrant: false\n"}),
     also_bad=(Example({"model.py": _BLOCK}, says="takes the reentrant way"),),
     formerly=("MEM051",),
+    former_names=("checkpoint-without-a-kind",),
 )

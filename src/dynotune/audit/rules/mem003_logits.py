@@ -198,4 +198,5 @@ RULE = Rule(
     good=Example({"run.yaml": f"{_LF}enable_liger_kernel: true\n", "train.py": _LOSS % _GOOD}),
     also_bad=(Example({"train.py": _LOSS % _BAD}, says="all logits"),),
     formerly=("MEM050",),
+    former_names=("logits-in-float32",),
 )

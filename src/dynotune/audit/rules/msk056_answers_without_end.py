@@ -240,4 +240,5 @@ RULE = Rule(
     good=Example({"train.py": _SCRIPT % " + tokenizer.eos_token"}),
     also_bad=(Example({"train.py": _RENDERED % "True"}, says="beginning of another answer"),),
     formerly=("MSK057",),
+    former_names=("open-answer",),
 )

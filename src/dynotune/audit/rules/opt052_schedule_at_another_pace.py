@@ -61,7 +61,7 @@ def _takes_over(line: str, name: str) -> bool:
 
 
 def _too_often(script: Script) -> Iterator[Said]:
-    if re.search(r"accelerat|deepspeed|LightningModule", script.source):
+    if re.search(r"accelerat|deepspeed|LightningModule", code(script)):
         return  # theirs steps with the optimizer, wherever it is called
     for loop in loops(script):
         steps = loop.optimizer_steps
@@ -210,4 +210,8 @@ RULE = Rule(
         Example({"train.py": _ACCELERATED.format(""), "run.sh": _RUN}, says="one process's share"),
     ),
     formerly=("OPT055",),
+    former_names=(
+        "schedule-of-accelerate",
+        "scheduler-each-micro-batch",
+    ),
 )

@@ -136,4 +136,8 @@ RULE = Rule(
     good=Example({"run.sh": _LAUNCH, "sft.yaml": f"{_SFT}learning_rate: 1.0e-5\nuse_peft: true\n"}),
     also_bad=(Example({"sft.yaml": f"{_HALF}dtype: float16\nfp16: true\n"}, says="Attempting to unscale"),),
     formerly=("PRC005",),
+    former_names=(
+        "float16-weights",
+        "weights-without-masters",
+    ),
 )

@@ -223,4 +223,5 @@ RULE = Rule(
         Example({"train.py": _SCRIPT.format(arguments="load_in_4bit=True")}, says="without `bnb_4bit_compute_dtype`"),
     ),
     formerly=("PRC007",),
+    former_names=("four-bits-in-float32",),
 )

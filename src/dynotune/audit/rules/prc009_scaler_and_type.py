@@ -126,4 +126,8 @@ RULE = Rule(
     good=Example({"train.py": _LOOP.format("bfloat16")}),
     also_bad=(Example({"train.py": _SCALED}, says="`GradScaler`"),),
     formerly=("PRC050",),
+    former_names=(
+        "scaler-with-bfloat16",
+        "float16-without-a-scaler",
+    ),
 )
