@@ -115,6 +115,10 @@ class Block(Part):
     """Of the last step."""
 
     recompiles: int = 0
+    segments: int = 0
+    """New segments of device memory. Not counted where each block begins in a process of its own, since there they are no
+    event."""
+
     retries: int = 0
     """Of the allocator."""
 

@@ -64,7 +64,14 @@ class Cast(SimpleNamespace):
         self.__dict__.setdefault("once", set()).add(name)
         counts = dict.fromkeys(("examples", "documents", "real_tokens", "label_tokens", "processed_tokens"), 20)
         device = 1 / 1.1 if name == "b" else 1.0
-        rest = {"available_flops_a_second": None, "moved": {}, "step_seconds": (), "flops": None, "loss": 1.0}
+        rest = {
+            "available_flops_a_second": None,
+            "moved": {},
+            "moved_within": {},
+            "step_seconds": (),
+            "flops": None,
+            "loss": 1.0,
+        }
         return {**counts, **rest, "seconds": 1.0, "device_seconds": device, "when": (0.0, 1.0)}
 
     def told(self, spans: object, products: bool) -> tuple[dict[str, Any], None]:

@@ -22,6 +22,7 @@ class Player:
         self.taken: list[tuple[str, int, bool]] = []
         self.dropped: list[str] = []
         self.recompiles: list[int] = []
+        self.segments: dict[str, list[int]] = {}
         self.fails: dict[str, str] = {}
         self.noisy = False
 
@@ -34,6 +35,7 @@ class Player:
             arm=name, pair=round_.number, first_step=1, steps=5, examples=5, documents=5, real_tokens=1000,
             label_tokens=500, processed_tokens=1000, seconds=slow * 1000 / self.speeds[name], of_noise=round_.of_noise,
             recompiles=self.recompiles.pop(0) if self.recompiles else 0,
+            segments=self.segments[name].pop(0) if self.segments.get(name) else 0,
         )  # fmt: skip
 
     def drop(self, name: str) -> None:
@@ -108,6 +110,31 @@ def test_a_void_pair_runs_again_and_counts_once() -> None:
     tally = played(player)
     assert [block.void is not None for block in tally.blocks[:3]] == [True, False, False]
     assert len(tally.log_ratios("b", "a")) == 6
+
+
+def test_a_block_in_which_memory_grew_runs_again_and_then_counts() -> None:
+    """By itself: the other block of its pair stands. What grows again is the arm's own. Control: a few are nothing."""
+    player = Player({"a": 100.0, "b": 125.0})
+    player.segments = {"b": [90, 90]}
+    tally = played(player)
+    first = [block for block in tally.blocks if block.pair == 0 and not block.of_noise]
+    assert [(block.arm, block.void) for block in first if block.arm == "a"] == [("a", None)]
+    assert [block.void for block in first if block.arm == "b"] == [
+        "90 new segments of device memory in a block of b",
+        None,
+    ]
+    assert len(tally.log_ratios("b", "a")) == 6
+    few = Player({"a": 100.0, "b": 125.0})
+    few.segments = {"b": [80]}  # 80 ms of 8 s
+    assert all(block.void is None for block in played(few).blocks)
+
+
+def test_noise_is_that_of_blocks_whose_memory_did_not_grow() -> None:
+    player = Player({"a": 100.0, "b": 125.0})
+    player.segments = {"a": [0] * 2 + [200]}
+    tally = played(player)
+    assert sum(block.void is not None for block in tally.blocks) == 1
+    assert len(tally.noise) == 2
 
 
 def test_a_void_block_of_noise_takes_no_pair_of_it_away() -> None:

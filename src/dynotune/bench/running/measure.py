@@ -230,6 +230,7 @@ def _block(found: Measured, guard: Guard, spans: Spans, round_: Round, name: str
         flops=taken["flops"],
         loss=taken["loss"],
         recompiles=sum(moved.get(name, 0) for name in ("compilations", "kernels", "graph_captures")),
+        segments=0 if found.tier is Tier.FRESH else taken["moved_within"].get("segments", 0),
         retries=moved.get("retries", 0),
         clocks=guard.window(*taken["when"]),
         of_noise=round_.of_noise,

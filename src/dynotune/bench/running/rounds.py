@@ -17,7 +17,14 @@ from dynotune.bench.asking.schedule import (
     rounds_to_come,
     stop,
 )
-from dynotune.bench.running.disturbed import clocks_apart, disturbance, note_of_clocks, note_of_host, recompiled
+from dynotune.bench.running.disturbed import (
+    clocks_apart,
+    disturbance,
+    grown,
+    note_of_clocks,
+    note_of_host,
+    recompiled,
+)
 from dynotune.bench.running.guard import Guard
 from dynotune.bench.running.tally import Tally
 from dynotune.bench.statistics import half_width
@@ -162,6 +169,8 @@ def _round(tally: Tally, player: Player, round_: Round, say: Say, first_may: boo
             if block and not round_.of_noise:
                 tally.costs.setdefault(name, []).append(player.spent - before)
         made = _with_voids(tally, made)
+        if times == 1:
+            made = [block.model_copy(update={"void": block.void or grown(block) or None}) for block in made]
         tally.blocks += made
         for block in made:
             if block.void:

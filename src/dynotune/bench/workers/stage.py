@@ -21,6 +21,7 @@ from dynotune.bench.workers.watch import Watch
 from dynotune.config.whole import WholeConfig
 from dynotune.measure.compiles import compile_seconds
 from dynotune.measure.counters import count_kernels, counters
+from dynotune.measure.steady import moved
 from dynotune.measure.traces.step import TracedStep
 from dynotune.measure.words import Counts
 from dynotune.parallel.ranks import Ranks
@@ -157,7 +158,8 @@ class Stage:
             "flops": flops or None,
             "available_flops_a_second": utilisation.available_flops(1.0) or None,
             "loss": losses[-1] if losses else None,
-            "moved": {key: after[key] - before[key] for key in after if after[key] != before[key]},
+            "moved": moved(before, after),
+            "moved_within": self.watch.moved,
             "counters": self.watch.counted,
         }
 

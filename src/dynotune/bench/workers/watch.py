@@ -8,6 +8,7 @@ import torch
 from transformers import TrainerCallback
 
 from dynotune.measure.counters import counters
+from dynotune.measure.steady import moved
 
 
 class Watch(TrainerCallback):
@@ -27,10 +28,13 @@ class Watch(TrainerCallback):
         self.counted: list[dict[str, int]] = []
         """Counters behind each step, where they are watched."""
 
+        self.around: list[dict[str, int]] = []
+        """Counters at both edges."""
+
     def arm(self, first: int, last: int, watches_counters: bool) -> None:
         """Before the loop: it will stop behind `last`; the block begins with `first`."""
         self.first, self.last, self.watches_counters = first, last, watches_counters
-        self.edges, self.marks, self.counted = [], [], []
+        self.edges, self.marks, self.counted, self.around = [], [], [], []
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.global_step == self.first - 1:
@@ -56,10 +60,21 @@ class Watch(TrainerCallback):
             self.marks.append(time.perf_counter())
 
     def _edge(self) -> None:
+        """Counters are read outside of the block."""
+        if not self.edges:
+            self.around.append(counters(self.device))
         self._mark()
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         self.edges.append(time.perf_counter())
+        if len(self.edges) == 2:
+            self.around.append(counters(self.device))
+
+    @property
+    def moved(self) -> dict[str, int]:
+        """By counter, how far it moved within the block; those that did."""
+        before, after = self.around
+        return moved(before, after)
 
     @property
     def seconds(self) -> float:

@@ -30,7 +30,9 @@ class CompiledLayers(Speedup):
     touches = ("norms and elementwise", "copies", "idle: host")
     proof = "compiled code at every layer, forward and backward; nothing compiled again, nothing run as it is written."
     order = Order.COMPILE
-    default = "off"  # slower than our own kernels under LoRA; 6 % faster in full training, by layers alone (`expected_gain`)
+    default = (
+        "off"  # slower than our own kernels under LoRA; 6 % faster in full training, by layers alone (`expected_gain`)
+    )
     requires = ("packed_execution",)
     # While it compiles, modules run as they are written: what these kernels compute is fused with what stands around it.
     conflicts = (
