@@ -83,9 +83,12 @@ def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
     script = scripts.get(launch.script)
     if script is None:
         return
-    taken = accepts(script, scripts, Schemas.of())
+    words = list(launch.words)
+    behind = words[words.index(launch.program) + 1 :] if launch.program in words else []
+    taken = accepts(script, scripts, Schemas.of(), tuple(behind))
     if taken is None or not taken.closed:
         return
+    program = f"{launch.script} {taken.command}".strip()
     for name, setting in launch.flags.items():
         if taken.takes(name) or name in _OF_LAUNCHERS or len(name) == 1:
             continue
@@ -93,7 +96,7 @@ def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
         meant = f" Did you mean `--{close}`?" if close else ""
         rename = close and setting.place.key.startswith("--")
         yield Finding(
-            f"`{launch.script}` has no flag `--{name}`: its parser stops with an error.{meant}",
+            f"`{program}` has no flag `--{name}`: its parser stops with an error.{meant}",
             place=setting.place,
             evidence=Evidence(Level.TEXT, {"flag": name, "parser": taken.parser, "flags": len(taken.flags)}),
             stake=Stake(AtStake.STOPS),
@@ -226,7 +229,8 @@ RULE = Rule(
         " groups that the command chooses.",
         why="The job waits for its machines, starts, and ends at once, in a sweep every run: Hydra closes its configuration"
         " for new keys.",
-        detected="E0: the parser's flags are read from the script. A parser that could not be read whole is not judged. E1:"
+        detected="E0: the parser's flags are read from the script: of several, those that a run asks, together, and"
+        " of sub-commands the one that the command names. A parser that could not be read whole is not judged. E1:"
         " Hydra's files are composed as it does, for defaults that name plain files and groups of the project. Nothing is"
         " said where more takes part: a `ConfigStore`, other packages, another configuration by a flag.",
         proven="`python train.py --help` does not list the flag; Hydra's run ends with"

@@ -133,7 +133,7 @@ def _unread(script: Script, taken: Accepts, launch: Launch, project: Project) ->
     given = [name for name in launch.flags if name in taken.flags - skipped and f".{name}" not in script.source]
     if not given:
         return
-    own = taken.stored if taken.parser == "argparse" else _of_plain_dataclasses(project)
+    own = taken.stored if taken.parser == "argparse" else taken.stored | _of_plain_dataclasses(project)
     given = [name for name in given if name in own]
     sources = [code(one) for one in project.scripts] if given else []
     if any(WHOLE.search(SHOWN.sub("", source)) for source in sources):

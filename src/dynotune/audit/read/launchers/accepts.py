@@ -1,15 +1,14 @@
 """Which flags a script's own parser takes: argparse's, or the fields of dataclasses behind `HfArgumentParser`."""
 
 import ast
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dynotune.audit.facts.job import Method, Trainer
 from dynotune.audit.facts.script import Script
+from dynotune.audit.read.python.parsers import DATACLASSES, Parser, Parsers
 from dynotune.audit.schema import Schemas
 
-_PARSERS = frozenset({"HfArgumentParser", "TrlParser", "H4ArgumentParser"})
 LIBRARY: Mapping[str, tuple[str, str, str]] = {
     "SFTConfig": ("trl", "trainer.sft_config", "SFTConfig"),
     "DPOConfig": ("trl", "trainer.dpo_config", "DPOConfig"),
@@ -57,6 +56,9 @@ class Accepts:
     """Of argparse's flags those whose values it keeps under their own names: not those with `dest`, or that do something
     themselves (`action="version"`)."""
 
+    command: str = ""
+    """The sub-command that the command chooses, where it has some."""
+
     prefixes: bool = True
     """argparse takes a beginning of a flag that fits one alone."""
 
@@ -66,40 +68,63 @@ class Accepts:
         return self.prefixes and sum(flag.startswith(name) for flag in self.flags) == 1
 
 
-def accepts(script: Script, others: Mapping[str, Script], schemas: Schemas) -> Accepts | None:
-    """None: the file has no parser that could be read."""
-    tree = _tree(script.source)
-    if tree is None:
+def accepts(
+    script: Script, others: Mapping[str, Script], schemas: Schemas, words: tuple[str, ...] = ()
+) -> Accepts | None:
+    """Of all parsers that the file asks when it runs, together; of sub-commands the one that stands among `words`, the
+    command's own. None: the file has no parser that could be read."""
+    if "Parser" not in script.source:
         return None
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    ways = {node.func.attr for node in calls if isinstance(node.func, ast.Attribute)}
-    for node in calls:
-        if _last(node.func) in _PARSERS and (node.args or node.keywords):
-            return _of_dataclasses(node, tree, others, schemas, ways)
+    parsers = Parsers(script.tree)
+    asked = parsers.asked()
+    made = [
+        _of_dataclasses(one, script.tree, others, schemas) if one.kind in DATACLASSES else _of_argparse(one, words)
+        for one in asked
+    ]
+    stray = _added(parsers.stray)
+    flags = stray.flags.union(*(one.flags for one in made))
+    if not made or not flags:
+        return None
+    closed = all(one.closed for one in (*made, stray)) and not parsers.unknown_parses
+    parses = [call for one in asked for call in one.parses]
+    strict = any(not _leaves_rest(call) for call in parses)
+    handed = _rests_are_handed_on(parses, script.tree)
+    changed = _changes_the_command_line(script.tree)
+    classes = [one for one in made if one.parser != "argparse"]
+    chosen = (one.command for one in made if one.command)
+    return Accepts(
+        flags,
+        closed=closed and strict and handed and not changed,
+        drops=closed and not strict and not classes and not changed and _throws_rest_away(script.tree),
+        parser=classes[0].parser if classes else "argparse",
+        reads_config=any(one.reads_config for one in classes),
+        whose=next((one.whose for one in classes if one.whose), None),
+        stored=stray.stored.union(*(one.stored for one in made)),
+        command=next(chosen, ""),
+    )
+
+
+def _of_argparse(parser: Parser, words: tuple[str, ...]) -> Accepts:
+    family = list(parser.family(words))
+    found = _added([call for one in family for call in one.adds])
+    chosen = [word for word in words if any(word in one.commands for one in family)]
+    command = " ".join(chosen) if len(family) < len(list(parser.family())) else ""
+    return replace(found, closed=found.closed and not any(one.is_open for one in family), command=command)
+
+
+def _added(calls: Sequence[ast.Call]) -> Accepts:
+    """What these calls of `add_argument` add."""
     flags: set[str] = set()
     stored: set[str] = set()
     closed = True
     for node in calls:
-        if not isinstance(node.func, ast.Attribute) or node.func.attr != "add_argument":
+        if _last(node.func) != "add_argument":
             continue
         names = [item.value for item in node.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
         closed = closed and len(names) == len(node.args) and bool(names)
         flags |= {_destination(name) for name in names}
         stored |= _stored(node, [name for name in names if name.startswith("--")])
-    parses = ways & {"parse_args", "parse_known_args"}
-    makes = any(_last(node.func) == "ArgumentParser" for node in calls)
-    if not flags or not parses or not makes:
-        return None
-    # What adds arguments out of sight: parents, `deepspeed.add_config_arguments(parser)`, a parser that is handed on.
-    hidden = any(
-        any(keyword.arg in ("parents", "fromfile_prefix_chars") for keyword in node.keywords)
-        or _last(node.func) in ("add_config_arguments", "add_subparsers", "add_cli_args")
-        or (_last(node.func) not in ("print",) and any(_is_parser(item) for item in node.args))
-        for node in calls
-    )
-    strict = closed and not hidden and "parse_known_args" not in ways
-    drops = closed and not hidden and "parse_args" not in ways and _throws_rest_away(tree)
-    return Accepts(frozenset(flags), strict, drops, "argparse", stored=frozenset(stored))
+    return Accepts(frozenset(flags), closed, parser="argparse", stored=frozenset(stored))
 
 
 def _destination(flag: str) -> str:
@@ -111,6 +136,60 @@ def _stored(call: ast.Call, long: Sequence[str]) -> set[str]:
     action = ast.unparse(given["action"]).strip("'\"") if "action" in given else "store"
     keeps = action.startswith("store") or "Boolean" in action
     return {_destination(long[0])} if keeps and len(long) == 1 and "dest" not in given else set()
+
+
+def _leaves_rest(parse: ast.Call) -> bool:
+    """It takes what it knows, and gives back or drops the rest."""
+    loose = ("return_remaining_strings", "allow_extra_keys", "fail_with_unknown_args")
+    given = {keyword.arg: keyword.value for keyword in parse.keywords if keyword.arg in loose}
+    values = [(name == "fail_with_unknown_args") != _is_true(node) for name, node in given.items()]
+    return _last(parse.func) == "parse_known_args" or any(values)
+
+
+def _rests_are_handed_on(parses: Sequence[ast.Call], tree: ast.Module) -> bool:
+    """What a parser leaves goes to one that is asked, by its name, or as the new command line."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            continue
+        if node.value in parses and _leaves_rest(node.value):
+            target = node.targets[0]
+            last = target.elts[-1] if isinstance(target, ast.Tuple) and target.elts else target
+            names.add(last.id if isinstance(last, ast.Name) else "")
+    strict = [call for call in parses if not _leaves_rest(call)]
+    takes = {one.id for call in strict for one in ast.walk(call) if isinstance(one, ast.Name)}
+    takes |= {one.id for value in _command_lines(tree) for one in ast.walk(value) if isinstance(one, ast.Name)}
+    left = sum(_leaves_rest(call) for call in parses)
+    return left <= len(names) and names <= takes
+
+
+def _command_lines(tree: ast.Module) -> Iterator[ast.expr]:
+    """What is assigned to `sys.argv`, or a part of it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and any("sys.argv" in ast.unparse(one) for one in node.targets):
+            yield node.value
+
+
+_CHANGES = frozenset({"remove", "pop", "insert", "append", "extend", "clear"})
+
+
+def _changes_the_command_line(tree: ast.Module) -> bool:
+    """Words are taken out of `sys.argv` by hand, or put in: which are left for the parser cannot be told."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Delete) and any("sys.argv" in ast.unparse(one) for one in node.targets):
+            return True
+        func = node.func if isinstance(node, ast.Call) else None
+        if isinstance(func, ast.Attribute) and func.attr in _CHANGES and ast.unparse(func.value) == "sys.argv":
+            return True
+    values = list(_command_lines(tree))
+    rests = {
+        one.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _leaves_rest(node.value)
+        for one in ast.walk(node.targets[0])
+        if isinstance(one, ast.Name)
+    }
+    return any(not rests & {one.id for one in ast.walk(value) if isinstance(one, ast.Name)} for value in values)
 
 
 def _throws_rest_away(tree: ast.Module) -> bool:
@@ -131,20 +210,21 @@ def _is_known(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and _last(node.func) == "parse_known_args"
 
 
-def _is_parser(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id in ("parser", "arg_parser", "argparser", "ap")
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
 
 
-def _of_dataclasses(
-    node: ast.Call, tree: ast.Module, others: Mapping[str, Script], schemas: Schemas, ways: set[str]
-) -> Accepts | None:
-    listed = node.args[0] if node.args else node.keywords[0].value
+def _of_dataclasses(parser: Parser, tree: ast.Module, others: Mapping[str, Script], schemas: Schemas) -> Accepts:
+    node = parser.made
+    given = node.args[:1] or [one.value for one in node.keywords if one.arg == "dataclass_types"]
+    added = _added(parser.adds)
+    flags = set(added.flags)
+    listed = given[0] if given else None
     if isinstance(listed, ast.Name):
         listed = _assigned(tree, listed.id) or listed
-    classes = listed.elts if isinstance(listed, ast.Tuple | ast.List) else [listed]
-    flags: set[str] = set()
+    classes = listed.elts if isinstance(listed, ast.Tuple | ast.List) else [listed] if listed is not None else []
     whose = None
-    known = True
+    known = bool(classes)
     for item in classes:
         name = _last(item)
         found = dict(_fields(name, tree, others, schemas, 0))
@@ -152,19 +232,20 @@ def _of_dataclasses(
         flags |= set(found)
         base = next((held for held in _bases(name, tree, others, 0) if held in TRAINERS), None)
         whose = whose or (TRAINERS[base] if base else None)
-    parser = _last(node.func)
-    loose = any(
-        isinstance(one, ast.keyword)
-        and one.arg in ("return_remaining_strings", "allow_extra_keys")
-        and isinstance(one.value, ast.Constant)
-        and one.value.value is True
-        for one in ast.walk(tree)
-    )
-    reads_config = parser == "TrlParser" and "parse_args_and_config" in ways
+    ways = {_last(call.func) for call in parser.parses}
+    reads_config = parser.kind == "TrlParser" and "parse_args_and_config" in ways
     if reads_config:
         flags.add("config")
-    by_hand = bool(ways & {"parse_yaml_file", "parse_json_file", "parse_dict"}) and not reads_config
-    return Accepts(frozenset(flags), known and not loose and not by_hand, False, parser, reads_config, whose)
+    by_hand = any(way.startswith(("parse_yaml", "parse_json", "parse_dict")) for way in ways) and not reads_config
+    closed = known and added.closed and not by_hand and not parser.is_open
+    return Accepts(
+        frozenset(flags),
+        closed,
+        parser=parser.kind,
+        reads_config=reads_config,
+        whose=whose,
+        stored=added.stored,
+    )
 
 
 def _fields(
@@ -209,11 +290,9 @@ def _class(name: str, tree: ast.Module, others: Mapping[str, Script]) -> tuple[a
         ending = (statement.module or "").replace(".", "/")
         for file, script in others.items():
             if file.removesuffix(".py").removesuffix("/__init__").endswith(ending) and f"class {name}" in script.source:
-                there = _tree(script.source)
-                if there is not None:
-                    for node in there.body:
-                        if isinstance(node, ast.ClassDef) and node.name == name:
-                            return node, there
+                for node in script.tree.body:
+                    if isinstance(node, ast.ClassDef) and node.name == name:
+                        return node, script.tree
     return None
 
 
@@ -228,12 +307,3 @@ def _last(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
-
-
-def _tree(source: str) -> ast.Module | None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)
-        try:
-            return ast.parse(source)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None

@@ -4,7 +4,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from dynotune.audit.place import Place
-from dynotune.audit.read.python.module import Module, Scope
+from dynotune.audit.read.python.module import Module, Scope, Site
 from dynotune.audit.read.python.value import Made, Value, unknown
 
 if TYPE_CHECKING:
@@ -13,13 +13,29 @@ if TYPE_CHECKING:
 COMMAND_LINE = "it comes from the command line"
 
 
-def flags(evaluator: "Evaluator") -> dict[str, Value]:
-    """Of every `add_argument` of the file: defaults by destination. The trail has the flag as its key (`--lr`)."""
+def _adding(module: Module, parse: ast.Call | None) -> list[Site]:
+    """Calls that add flags: to the parser that `parse` asks, where that can be followed; else all of the file, those last
+    that a run reaches, since another parser's flag may have the same name."""
+    every = [*module.calls_by_name.get("add_argument", ()), *module.calls_by_name.get("set_defaults", ())]
+    every.sort(key=lambda site: (site.node.lineno, site.node.col_offset))
+    if not every or not module.parsers.all:
+        return every
+    asked = module.parsers.of(parse) if parse is not None else module.parsers.asked()
+    of = {call for parser in asked for one in parser.family() for call in one.adds}
+    mine = [site for site in every if site.node in of or site.node in module.parsers.stray]
+    if parse is not None and asked:
+        return mine
+    return [site for site in every if site not in mine] + mine
+
+
+def flags(evaluator: "Evaluator", parse: ast.Call | None = None) -> dict[str, Value]:
+    """Of the parser that `parse` asks, or of all of the file: defaults by destination. The trail has the flag as its key
+    (`--lr`)."""
     module = evaluator.module
     found: dict[str, Value] = {}
-    for site in module.sites:
+    for site in _adding(module, parse):
         func = site.node.func
-        if not isinstance(func, ast.Attribute) or func.attr not in ("add_argument", "set_defaults"):
+        if not isinstance(func, ast.Attribute):
             continue
         given = {keyword.arg: keyword.value for keyword in site.node.keywords if keyword.arg}
         if func.attr == "set_defaults":

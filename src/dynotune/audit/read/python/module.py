@@ -7,6 +7,7 @@ from functools import cached_property
 
 from dynotune.audit.facts.script import Around
 from dynotune.audit.place import Place
+from dynotune.audit.read.python.parsers import Parsers
 
 Branch = tuple[ast.AST, str]
 """A statement that may not run, or not once, and which part of it: `body`, `else`, `except`, `loop`."""
@@ -83,6 +84,10 @@ class Module:
         self.scopes[tree] = self.top
         _Walk(self).body(tree.body, self.top, (), (), ())
         self.site_of = {site.node: site for site in self.sites}
+
+    @cached_property
+    def parsers(self) -> Parsers:
+        return Parsers(self.tree)
 
     @cached_property
     def calls_by_name(self) -> dict[str, list[Site]]:

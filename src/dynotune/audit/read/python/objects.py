@@ -381,7 +381,7 @@ class Objects:
         if last == "parse_args" or (
             isinstance(func, ast.Attribute) and func.attr in ("parse_args", "parse_known_args")
         ):
-            parsed = Value(Made("argparse.Namespace", {}, self.of.module.place(node), declared.flags(self.of)))
+            parsed = Value(Made("argparse.Namespace", {}, self.of.module.place(node), declared.flags(self.of, node)))
             several = isinstance(func, ast.Attribute) and func.attr == "parse_known_args"
             return Value([parsed, unknown(_RUNS)]) if several else parsed
         if isinstance(func, ast.Attribute) and func.attr.startswith(
