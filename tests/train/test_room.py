@@ -29,10 +29,11 @@ def looked_at(model: torch.nn.Module, config: SFTConfig) -> StepMemory:
     context = Context(config, model, CPU, torch.float32, PRECISION, longest=64)  # type: ignore[arg-type]
     site = Site(context, autocast_of(PRECISION, CPU))
     with ExitStack() as stack:
-        stack.callback(Installed(decide(config, context, speedups()), site).close)
+        installed = Installed(decide(config, context, speedups()), site)
+        stack.callback(installed.close)
         path = PackedPath(site, SFTObjective(config))
         stack.callback(path.close)
-        return look_at_memory(config, PRECISION, site, path)[0]
+        return look_at_memory(config, PRECISION, installed, path)[0]
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])

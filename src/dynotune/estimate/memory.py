@@ -1,6 +1,7 @@
 """What a run's steps will take of a device, before anything is loaded."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from dynotune.measure.memory import (
     PerToken,
     activations,
     gradients,
+    gradients_but_embedding,
     head_chunked,
     head_of_all,
     optimizer_states,
@@ -23,6 +25,9 @@ from dynotune.model.precision import Precision, choose_precision
 
 if TYPE_CHECKING:
     import torch
+
+    from dynotune.speedups.choose import Decision
+    from dynotune.speedups.installed import Installed
 
 CONTEXT = GIB // 2
 """What CUDA and its libraries take of a device before the first tensor."""
@@ -54,9 +59,13 @@ class StepMemory:
     policy: str = "none"
     """What is done about them, as `activation_memory` calls it."""
 
+    for_selective: PerToken | None = None
+    """As `counted`, without speed-ups that give way to `selective`; None where there are none."""
+
     @property
     def per_token(self) -> PerToken:
-        return self.counted.under(self.policy)
+        counted = self.for_selective if self.policy == "selective" else None
+        return (counted or self.counted).under(self.policy)
 
     def under(self, policy: str) -> "StepMemory":
         """The same step with something else done about activations."""
@@ -66,8 +75,8 @@ class StepMemory:
         """What stands on the device when most does, for micro-batches of up to `tokens`, of which `label_share` are label
         tokens.
 
-        That is when the head works on its first logits, when the backward pass begins, or in the update. accumulates: a step
-        has several micro-batches, so that gradients of the first are there while the next one runs.
+        That is when the head works on its first logits, when the backward pass begins or comes to the first layer, or in the
+        update. accumulates: a step has several micro-batches, so that gradients of the first are there while the next runs.
         """
         always = [
             *weights(self.model, self.precision.compute_bf16),
@@ -80,9 +89,11 @@ class StepMemory:
         hidden = tokens * self.model.config.get_text_config().hidden_size * self.compute.itemsize
         incoming = Part("logits", hidden, "none any more: the gradient of all hidden states", "counted")
         nothing = Part("logits", 0, "none any more", "counted")
+        at_the_end = self.per_token.of_last_layer()
         moments = [
             [before, activations(self.per_token, tokens, working=False), head],
             [before, activations(self.per_token, tokens, working=True), incoming],
+            [gradients_but_embedding(self.model), activations(at_the_end, tokens, working=True), incoming],
             [whole, gone, nothing],
         ]
         return [*always, *max(moments, key=lambda parts: sum(part.bytes for part in parts))]
@@ -102,26 +113,47 @@ class StepMemory:
 
 
 def live_memory(
-    model: Any, config: WholeConfig, precision: Precision, run: Callable[[int], Any]
+    model: Any,
+    config: WholeConfig,
+    precision: Precision,
+    run: Callable[[int], Any],
+    installed: "Installed | None" = None,
 ) -> tuple[StepMemory, int]:
     """Of a model that is loaded and ready to train, and the bytes that are free for it on its GPU (0 without one).
 
     run: a forward pass of its decoder over one document of so many tokens, as training will run it. It is called four times,
-    on a few tokens, with nothing done about activations; random numbers are as they were.
+    on a few tokens, with nothing done about activations, and twice more where a speed-up would give way to `selective`;
+    random numbers are as they were. installed: the speed-ups in it, which say what they hold in the backward pass.
     """
     import torch
 
     from dynotune.model.activations.policy import cheap_bytes, out_of_the_way, policy_of
+    from dynotune.speedups.activation import PREFIX
+    from dynotune.speedups.registry import speedups
 
     weight = next(model.parameters())
     device, compute = weight.device, torch.bfloat16 if precision.compute_bf16 else weight.dtype
     on_gpu = device.type == "cuda"
     policy = policy_of(model)
-    with torch.random.fork_rng([device] if on_gpu else [], enabled=True):
+    standing = [] if installed is None else [*installed]
+    gives_way = [] if installed is None else installed.giving_way(speedups()[f"{PREFIX}selective"])
+
+    def count(of: "list[Decision]") -> PerToken:
+        copies = WORKING_COPIES_OF_KERNELS if on_gpu else WORKING_COPIES
+        copies += sum(one.installed.wide_in_backward for one in of if one.installed)
         with out_of_the_way(model):
-            counted = per_token(model, run, compute, WORKING_COPIES_OF_KERNELS if on_gpu else WORKING_COPIES)
-        counted = replace(counted, cheap=cheap_bytes(model, run, compute))
-    memory = StepMemory(model, config, precision, counted, compute, policy)
+            return per_token(model, run, compute, copies)
+
+    with torch.random.fork_rng([device] if on_gpu else [], enabled=True), ExitStack() as back:
+        counted, for_selective = count(standing), None
+        if installed is not None and gives_way:
+            for one in gives_way:
+                back.enter_context(installed.without(one))
+            for_selective = count([one for one in standing if one not in gives_way])
+        cheap = cheap_bytes(model, run, compute)
+        counted = replace(counted, cheap=cheap)
+        for_selective = for_selective and replace(for_selective, cheap=cheap)
+    memory = StepMemory(model, config, precision, counted, compute, policy, for_selective)
     free = 0
     if on_gpu:
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

@@ -69,6 +69,14 @@ def gradients(model: "torch.nn.Module") -> Part:
     return Part("gradients", _bytes(_trained(model)), "one for each trained value, in its precision", "exact")
 
 
+def gradients_but_embedding(model: "torch.nn.Module") -> Part:
+    """What is there of them when the backward pass comes to the first layer: not yet that of an embedding apart from the
+    head."""
+    whole, ends = gradients(model), _ends(model)
+    apart = len(ends) == 2 and ends[0].weight is not ends[1].weight and ends[0].weight.requires_grad
+    return replace(whole, bytes=whole.bytes - ends[0].weight.nbytes) if apart else whole
+
+
 def optimizer_states(model: "torch.nn.Module", optim: str, optim_args: str | None) -> Part:
     """Raises `ConfigError` where the optimizer is not known."""
     trained = list(_trained(model))
@@ -99,9 +107,11 @@ def activations(per_token: "PerToken", tokens: int, *, working: bool) -> Part:
         how += f", {per_token.again / 1000:,.0f} kB a token computed again for one layer at a time"
     if working:
         how += f"; {per_token.working / 1000:,.0f} kB a token while the backward pass works"
+        if ahead := per_token.ahead_of(tokens):
+            how += f", and {ahead / 1e6:,.0f} MB on their way back from host memory"
     certainty = "estimated" if per_token.again else "at most" if per_token.at_most else "counted"
-    held = per_token.bytes if working else per_token.kept
-    return Part("activations", held * tokens, how, certainty)
+    held = per_token.bytes * tokens + per_token.ahead_of(tokens) if working else per_token.kept * tokens
+    return Part("activations", held, how, certainty)
 
 
 def head_chunked(model: Any, tokens: int, label_share: float, compute: "torch.dtype", chunk: int) -> Part:
@@ -152,9 +162,22 @@ class PerToken:
     cheap: int = 0
     """What results of cheap operations take that can be made again."""
 
+    ahead: int = 0
+    """Not of a token: what the backward pass has on its way back from host memory, at most."""
+
     @property
     def bytes(self) -> int:
         return self.kept + self.again + self.working
+
+    def ahead_of(self, tokens: int) -> int:
+        """Bytes on their way back: at most the inputs of all layers but the one at work, which is `kept`, as is the first
+        layer's beside its copy."""
+        return min(self.ahead, (self.inputs - self.inputs // self.layers) * tokens)
+
+    def of_last_layer(self) -> "PerToken":
+        """What is there when the backward pass comes to the layer that it ends with. Of inputs in host memory those of the
+        next few layers: it is no less by then."""
+        return self if self.ahead else replace(self, kept=self.kept // self.layers)
 
     def under(self, policy: str) -> "PerToken":
         """The same where `activation_memory` is `policy`; `self` is `none`. See `dynotune.model.activations`."""
@@ -168,8 +191,12 @@ class PerToken:
         if policy == "full":
             return replace(self, kept=self.inputs, again=one_layer, how="the inputs of layers that are computed again")
         assert policy == "offload", policy
-        how = "two inputs of layers on their way to host memory"
-        return replace(self, kept=2 * self.inputs // self.layers, again=one_layer, how=how)
+        from dynotune.model.activations.host import UNDER_WAY
+
+        # That of the layer at work, and the first layer's: where embeddings are frozen it is what autograd ends with, and
+        # holds on the device (seen on an H200, and by counting what lives on the CPU).
+        how = "two inputs of layers, the others in host memory"
+        return replace(self, kept=2 * self.inputs // self.layers, again=one_layer, ahead=UNDER_WAY, how=how)
 
 
 def per_token(

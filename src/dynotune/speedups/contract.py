@@ -190,6 +190,10 @@ class Installation:
     aside: "Aside | None" = None
     """Counts the calls that it left to the modules' own operations."""
 
+    wide_in_backward: int = 0
+    """Tensors as wide as a layer's widest that the backward pass holds at once on its account, beside those that it holds
+    without it: for the estimate of memory (`dynotune.measure.memory.WORKING_COPIES_OF_KERNELS`)."""
+
     without: Callable[[], AbstractContextManager[Any]] | None = None
     """Inside, it is out of the way; unset: `forwards` are taken out. For `Installed.without`."""
 
@@ -219,11 +223,11 @@ class Speedup(ABC):
     """Speed-ups without which it cannot be."""
 
     conflicts: ClassVar[tuple[str, ...]] = ()
-    gives_way: ClassVar[bool] = False
-    """Where memory is short, it is taken out for a policy of activation memory that it cannot be beside, if `auto`. It must
-    step aside by itself while such a policy is tried out in the model."""
-
     """Speed-ups that cannot be beside it. Of two that are both `auto` the one with the lower `rank` is taken."""
+
+    gives_way: ClassVar[bool] = False
+    """Where memory is short, it is taken out for a policy of activation memory that it cannot be beside, if `auto`. While
+    such a policy is counted and tried out it is out of the way, for which its installation needs `forwards` or `without`."""
 
     slot: ClassVar[str | None] = None
     """Of speed-ups with the same slot one is installed: the first by `rank` that can be."""

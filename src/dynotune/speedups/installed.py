@@ -7,7 +7,7 @@ import torch
 
 from dynotune.foreign import FOREIGN, in_a_line
 from dynotune.speedups.choose import Decision, candidates, conflict, settle
-from dynotune.speedups.contract import Installation, No
+from dynotune.speedups.contract import Installation, No, Speedup
 from dynotune.speedups.expectation import Expectation
 from dynotune.speedups.site import Site
 
@@ -69,6 +69,12 @@ class Installed:
         one.no = None
         self._try(one)
         return one.installed is not None
+
+    def giving_way(self, policy: Speedup) -> list[Decision]:
+        """Those that stand and are taken out for a policy of activation memory, which they cannot be beside."""
+        return [
+            one for one in self if one.speedup.gives_way and one.setting == "auto" and conflict(policy, one.speedup)
+        ]
 
     @contextmanager
     def without(self, one: Decision) -> Iterator[None]:

@@ -81,6 +81,8 @@ class LoraInActivation(Speedup):
             left_out=tuple(f"{name}: {why}" for name, why in others.items()),
             lines=(f"LoRA in the gated activation: {len(standing)} of {len(found)} feed-forward modules",),
             aside=aside,
+            # What goes into down [T, I] is not kept: without it that memory, free by then, takes the gradient of gate or up.
+            wide_in_backward=1,
             detail=standing,
         )
 

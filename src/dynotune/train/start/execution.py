@@ -105,7 +105,7 @@ def choose_execution(
     path: ExecutionPath
 
     def look() -> tuple[StepMemory, int]:
-        return look_at_memory(config, precision, site, path)
+        return look_at_memory(config, precision, installed, path)
 
     with ExitStack() as putting_in:
         installed = Installed(_decisions(config, context, remembered, ranks), site, lambda no: _on_any_rank(no, ranks))
@@ -218,9 +218,10 @@ def _warmed_up(
 
 
 def look_at_memory(
-    config: WholeConfig, precision: Precision, site: Site, path: ExecutionPath
+    config: WholeConfig, precision: Precision, installed: Installed, path: ExecutionPath
 ) -> tuple[StepMemory, int]:
     """What a step takes, by what autograd keeps of a few tokens under `path`, and bytes that the device has free for it."""
+    site = installed.site
     model, device = site.model, site.context.device
 
     def run(tokens: int) -> Any:
@@ -232,7 +233,7 @@ def look_at_memory(
 
     with as_it_was(model, device):
         model.train()
-        return live_memory(model, config, precision, run)
+        return live_memory(model, config, precision, run, installed)
 
 
 def _made_up(tokens: int, shared: bool, device: torch.device) -> PackedBatch | FamilyBatch:
