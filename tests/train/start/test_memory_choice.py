@@ -296,7 +296,7 @@ def test_what_there_was_to_choose_from_is_shown(bench: Any) -> None:
 def test_an_error_that_is_no_shortage_is_no_answer(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     one = bench()
     gauge = FakeGauge(one.model, 10**9, ROOMY)
-    run = DryRun(one.site, one.path, one.plan, 50, 0, lambda tokens: True, gauge)
+    run = DryRun(one.installed, one.path, one.plan, 50, 0, lambda tokens: True, gauge)
 
     def broken(path: PackedPath, batch: Any) -> Any:
         raise RuntimeError("a defect")
@@ -309,7 +309,7 @@ def test_an_error_that_is_no_shortage_is_no_answer(bench: Any, monkeypatch: pyte
 
 def test_states_of_the_optimizer_are_added(bench: Any) -> None:
     one = bench()
-    run = DryRun(one.site, one.path, one.plan, 50, 12_345, lambda tokens: False, FakeGauge(one.model, 0, ROOMY))
+    run = DryRun(one.installed, one.path, one.plan, 50, 12_345, lambda tokens: False, FakeGauge(one.model, 0, ROOMY))
     found = run(Setting("none", 128))
     assert found is not None
     assert found.bytes == 12_345  # the fake one measures nothing here

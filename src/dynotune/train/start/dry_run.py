@@ -6,7 +6,7 @@ It counts as no training: gradients, random states and buffers are afterwards as
 import gc
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -18,8 +18,8 @@ from dynotune.model.as_it_was import as_it_was
 from dynotune.plan.plan import Plan
 from dynotune.speedups.activation import PREFIX, ActivationPolicy
 from dynotune.speedups.contract import Installation
+from dynotune.speedups.installed import Installed
 from dynotune.speedups.registry import speedups
-from dynotune.speedups.site import Site
 from dynotune.train.faults.shortage import shortage_of
 from dynotune.train.start.rehearse import largest
 
@@ -64,7 +64,7 @@ class DryRun:
 
     def __init__(
         self,
-        site: Site,
+        installed: Installed,
         path: SideBySidePath,
         plan: Plan,
         longest: int,
@@ -77,11 +77,12 @@ class DryRun:
         states: bytes of the optimizer's, which are not there before the first update. accumulates: whether a step takes
         several micro-batches of so many tokens.
         """
-        self.site, self.path, self.plan, self.longest = site, path, plan, longest
+        self.installed, self.site = installed, installed.site
+        self.path, self.plan, self.longest = path, plan, longest
         self.states, self.accumulates, self.gauge = states, accumulates, gauge
 
     def __call__(self, setting: Setting) -> Measured | None:
-        with policy_in_place(self.site, setting.policy) as there:
+        with policy_in_place(self.installed, setting.policy) as there:
             return self._run(setting.tokens) if there else None
 
     def _run(self, tokens: int) -> Measured | None:
@@ -134,21 +135,22 @@ class DryRun:
 
 
 @contextmanager
-def policy_in_place(site: Site, policy: str) -> Iterator[bool]:
-    """Inside, the policy stands in the model, alone; gives whether it could be put in."""
+def policy_in_place(installed: Installed, policy: str) -> Iterator[bool]:
+    """Inside, the policy stands in the model, alone, and what gives way to it is out, as in a run that takes it; gives
+    whether it could be put in."""
+    site = installed.site
     if policy_of(site.model) == policy or policy == "none":
         yield policy_of(site.model) == policy
         return
     one = speedups()[f"{PREFIX}{policy}"]
     assert isinstance(one, ActivationPolicy)
-    found = one.possible(site.context) or one.install(site)
-    if not isinstance(found, Installation):
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        found.uninstall()
+    with ExitStack() as back:
+        for other in installed.giving_way(one):
+            back.enter_context(installed.without(other))
+        found = one.possible(site.context) or one.install(site)
+        if isinstance(found, Installation):
+            back.callback(found.uninstall)
+        yield isinstance(found, Installation)
 
 
 @contextmanager

@@ -142,7 +142,7 @@ def _choose(
     model = installed.site.model
     states = optimizer_states(model, config.optim, config.optim_args).bytes
     began = time.perf_counter()
-    run = DryRun(installed.site, path, plan, longest, states, lambda size: step > size, gauge)
+    run = DryRun(installed, path, plan, longest, states, lambda size: step > size, gauge)
     found = try_out(of, run)
     seconds = time.perf_counter() - began
     if found is None:
@@ -186,7 +186,7 @@ def _possible(installed: Installed) -> list[str]:
             continue
         if _beside(installed, policy):
             continue
-        with policy_in_place(installed.site, policy) as there:
+        with policy_in_place(installed, policy) as there:
             if there:
                 found.append(policy)
     return found
@@ -195,11 +195,8 @@ def _possible(installed: Installed) -> list[str]:
 def _beside(installed: Installed, policy: str) -> list[str]:
     """Speed-ups in the model that the policy cannot be beside, and that do not give way to it."""
     one = speedups()[f"{PREFIX}{policy}"]
-    return [
-        other.name
-        for other in installed
-        if conflict(one, other.speedup) and not (other.speedup.gives_way and other.setting == "auto")
-    ]
+    gives_way = installed.giving_way(one)
+    return [other.name for other in installed if conflict(one, other.speedup) and other not in gives_way]
 
 
 def _passed_over(installed: Installed) -> list[str]:
