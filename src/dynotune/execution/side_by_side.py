@@ -82,7 +82,8 @@ class SideBySidePath(ExecutionPath):
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
-        """Inside, what kernels leave to modules is nothing to tell: a reference has no adapter that they could compute."""
+        """Inside, what kernels leave to modules is nothing to tell: a reference has no adapter that they could compute, and
+        trials run under what training may never have."""
         before, left = [(aside.calls, aside.whys.copy()) for aside in self.asides.values()], self.left.copy()
         try:
             yield

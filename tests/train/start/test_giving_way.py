@@ -1,22 +1,25 @@
 """Promise: what gives way to a policy of activation memory is out of the model when that policy is counted and tried out, as
-it is in a run that takes it."""
+it is in a run that takes it; and what kernels leave to modules in such trials is not told as training's."""
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 from dynotune import SFTConfig
 from dynotune.estimate.memory import StepMemory
 from dynotune.execution.packed import PackedPath
 from dynotune.measure.memory import saved_bytes
+from dynotune.model.activations.cheap import remake_cheap
 from dynotune.model.activations.policy import policy_of
-from dynotune.model.attention.decoder import hidden_states
+from dynotune.model.attention.decoder import hidden_states, text_decoder
 from dynotune.model.elementwise import usable
 from dynotune.model.packed import pack
 from dynotune.model.precision import Precision
@@ -29,8 +32,9 @@ from dynotune.speedups.installed import Installed
 from dynotune.speedups.registry import speedups
 from dynotune.speedups.remembered import Remembered
 from dynotune.speedups.site import Site
+from dynotune.train.start import execution
 from dynotune.train.start.dry_run import policy_in_place
-from dynotune.train.start.execution import look_at_memory
+from dynotune.train.start.execution import look_at_memory, uncounted
 from dynotune.train.start.memory_choice import choose_memory
 from tests.model.activations.passes import CPU
 from tests.model.elementwise.stand_ins import stand_ins
@@ -175,3 +179,36 @@ def test_a_run_short_of_memory_tries_the_policy_without_what_gives_way(packed: A
     assert ("none", True) in gauge.tried, "the control: it stood while everything was kept"
     assert run.installed.get(NAME) is None
     assert not run.standing()
+
+
+@pytest.mark.parametrize("counted", [False, True], ids=["as it is", "control: counted"])
+def test_a_whole_run_does_not_tell_its_trials_as_training(
+    run_tiny: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, counted: bool
+) -> None:
+    def tried(config: Any, plan: Any, path: PackedPath, installed: Installed, **more: Any) -> Any:
+        with path.engaged():
+            path.asides["fused_lora"].because("it was tried out")
+        return choose_memory(config, plan, path, installed, **more)
+
+    monkeypatch.setattr(execution, "choose_memory", tried)
+    if counted:
+        monkeypatch.setattr(execution, "uncounted", lambda path: nullcontext())
+    console = Console(record=True, width=400, file=(tmp_path / "out").open("w"))
+    settings = {"use_peft": True, "lora_target_modules": "all-linear", "lora_r": 4, "lora_dropout": 0.0}
+    run_tiny(packed_execution="on", max_steps=1, console=console, **settings)
+    assert ("fused_lora: 1 calls in training" in console.export_text()) is counted
+
+
+def test_what_steps_aside_in_trials_is_uncounted_and_in_training_said(packed: Any) -> None:
+    """The control trains with results that are really made again, which is said with its reason."""
+    run = packed()
+    made = remake_cheap(run.model, text_decoder(run.model), torch.float32)
+    with uncounted(run.path):
+        run.train()
+        run.look()
+    assert run.path.notes() == []
+    run.train()
+    made.uninstall()  # type: ignore[union-attr]
+    (note,) = run.path.notes()
+    assert note.startswith(f"note: {NAME}: 2 calls in training and evaluation stepped aside")
+    assert note.endswith("because its result is made again in the backward pass")

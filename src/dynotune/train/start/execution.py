@@ -1,7 +1,7 @@
 """How a run's steps are executed: the speed-ups that it takes, put into the model, and the plan laid out for them."""
 
 from collections.abc import Callable, Hashable, Mapping, MutableMapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -115,9 +115,10 @@ def choose_execution(
             putting_in.callback(packed.close)
             plan = plan.of_units(path.units(plan.spans))
             longest = max(plan.longest, *(held.on(path).longest for held in held_out.values()), 0)
-            choice = choose_memory(
-                config, plan, packed, installed, longest=longest, look=look, ranks=ranks, notebook=remembered
-            )
+            with uncounted(packed):
+                choice = choose_memory(
+                    config, plan, packed, installed, longest=longest, look=look, ranks=ranks, notebook=remembered
+                )
             cost = document_cost(model, plan, labelled_rows_head=site.labelled_rows)
             rungs = COMPILED_RUNGS if installed.get("compiled_layers") is not None else None
             plan = plan.executed(choice.capacity.tokens, longest, cost, rungs)
@@ -129,7 +130,8 @@ def choose_execution(
             says = [_why_plain(installed)]
         says += [*installed.lines(), *site.says]
         if site.packed:
-            says += _warmed_up(installed, path, plan, sequence, say)
+            with uncounted(path):
+                says += _warmed_up(installed, path, plan, sequence, say)
         undo.push(putting_in.pop_all())
     ways = Ways(model, paths, path, installed, plain_autocast)
     return Execution(path, plan, installed, says, lambda: look()[0], remembered, ways)
@@ -182,6 +184,11 @@ def _why_plain(installed: Installed) -> str:
     return f"note: execution: plain, one document at a time: {packed.no.reason}"
 
 
+def uncounted(path: ExecutionPath) -> AbstractContextManager[None]:
+    """Inside, calls of a trial are made, not of training: what kernels leave to modules is nothing to tell."""
+    return path.uncounted() if isinstance(path, SideBySidePath) else nullcontext()
+
+
 def _asides(installed: Installed) -> dict[str, Aside]:
     """By name of a speed-up, the count of calls that it left to the modules it stands in for."""
     return {one.name: one.installed.aside for one in installed if one.installed and one.installed.aside}
@@ -231,7 +238,7 @@ def look_at_memory(
             decoder = base_of(model).get_decoder()
             return decoder(input_ids=torch.ones(1, tokens, dtype=torch.int64, device=device), use_cache=False)
 
-    with as_it_was(model, device):
+    with uncounted(path), as_it_was(model, device):
         model.train()
         return live_memory(model, config, precision, run, installed)
 
