@@ -55,7 +55,7 @@ class Seen:
     """The innermost module that was watched, by name; empty where there is none."""
 
     micro_batch: int = -1
-    """Its number in the step; -1 outside of micro-batches."""
+    """Its number among those that were traced, from 0; -1 outside of micro-batches."""
 
     count: int = 1
     microseconds: float = 0.0
@@ -84,16 +84,24 @@ class Evidence:
 
     seen: tuple[Seen, ...]
     micro_batches: int
+    """That were traced, with the update: all of the step's, or a few of many (`facts["micro_batches"]`)."""
+
     watched: frozenset[str] = frozenset()
     """Names of modules that had a range of their own."""
 
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What the run knows of this step: `documents` (two of a pair), `sequence_tokens` (of all of them), `laid_out_tokens`
-    (what pairs share counted once), `tokens` and `labels` (of each micro-batch), `real_tokens`, `label_tokens`,
-    `vocabulary`, `waits` (the feed's, in seconds), `compile` (counters of torch._dynamo) ..."""
+    """What the run knows of what was traced: `documents` (two of a pair), `sequence_tokens` (of all of them),
+    `laid_out_tokens` (what pairs share counted once), `tokens` and `labels` (of each micro-batch), `traced_micro_batches`
+    (their numbers in the step), `launches` and the like. Of the whole step: `micro_batches`, `real_tokens`, `label_tokens`,
+    `vocabulary`, `waits` (the feed's, in seconds), `made_ahead` (micro-batches), `compile` (counted by torch._dynamo) ..."""
 
     seconds: float = 0.0
-    """What tracing took beyond the step, reading included."""
+    """What tracing took beyond the step: to begin, to end and to read it."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every micro-batch of the step was traced."""
+        return self.micro_batches >= int(self.facts.get("micro_batches", 0))
 
     def matching(
         self,

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,18 @@ def facts_of(events: Events, attribution: Attribution) -> dict[str, Any]:
         "unattributed_kernels": lost.total(),
         "unattributed": dict(lost),
     }
+
+
+def together(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """`facts_of` a step that was traced in several stretches: numbers are sums, and lists follow one another."""
+    found: dict[str, Any] = {}
+    for part in parts:
+        for name, value in part.items():
+            if isinstance(value, Mapping):
+                found[name] = together([found.get(name, {}), value])
+            else:
+                found[name] = found[name] + value if name in found else value
+    return found
 
 
 def _waits(events: Events, attribution: Attribution) -> list[dict[str, Any]]:
