@@ -35,7 +35,9 @@ def engaged(run: Path, *, as_json: bool = False, as_markdown: bool = False) -> i
 def about(record: Record) -> list[str]:
     """Below the table: which step, on what, at what cost, and which kernels took most of the time."""
     kind = "kernels" if record.has_device_events else "operators, which contain one another"
-    lines = [f"step {record.step} was traced on {record.machine}; that took {record.seconds:.1f} s beside the step"]
+    lines = [
+        f"step {record.step} was traced{record.part} on {record.machine}; that took {record.seconds:.1f} s beside the step"
+    ]
     lines += [f"most time by {kind}:"] if record.kernels else []
     for kernel in record.kernels[:5]:
         name = kernel["name"] if len(kernel["name"]) <= 60 else kernel["name"][:57] + "..."

@@ -111,7 +111,8 @@ def _lines(sightings: Sequence[Sighting], evidence: Evidence) -> list[str]:
     events = {id(event): event for one in seen for event in one.events if event.source in ON_DEVICE}
     whole = sum(one.microseconds for one in evidence.seen if one.source in ON_DEVICE)
     if events and whole:
-        line += f": {100 * sum(event.microseconds for event in events.values()) / whole:.1f} % of the device's time"
+        part = sum(event.microseconds for event in events.values()) / whole
+        line += f": {100 * part:.1f} % of the device's time" + ("" if evidence.is_whole else " in what was traced")
     return [line]
 
 

@@ -53,10 +53,11 @@ class Record:
     """By speed-up: modules where it does not stand, each with the reason."""
 
     kernels: tuple[dict[str, Any], ...]
-    """What took most of the step's time: `name`, `phase`, `count`, `microseconds`, `share`. Of operators on the CPU."""
+    """What took most of the traced time: `name`, `phase`, `count`, `microseconds`, `share`. Of operators on the CPU."""
 
     facts: dict[str, Any]
-    """What else the step showed: launches, waits, copied bytes, documents. By name of a speed-up, what that has measured:
+    """What else was seen: launches, waits, copied bytes, documents; as `Evidence.facts` says, of what was traced or of the
+    whole step. By name of a speed-up, what that has measured:
     compiled graphs with their seconds."""
 
     @classmethod
@@ -90,11 +91,19 @@ class Record:
         """Those that were to run and were not seen to run everywhere."""
         return [row for row in self.rows if row.is_open]
 
+    @property
+    def part(self) -> str:
+        """` (2 of 8 micro-batches)`; empty where all were traced, or nothing was."""
+        traced, of = self.facts.get("traced_micro_batches"), self.facts.get("micro_batches")
+        if not isinstance(traced, list) or not isinstance(of, int) or len(traced) >= of or "not_traced" in self.facts:
+            return ""
+        return f" ({len(traced)} of {of} micro-batches)"
+
     def summary(self) -> str:
         """In a line: how many are engaged, and which are not."""
         engaged = sum(row.state is State.ENGAGED for row in self.rows)
-        text = f"speed-ups: step {self.step} was traced, which took {self.seconds:.1f} s beside it: {engaged} engaged"
-        return text + "".join(f", {row.name} {row.count}" for row in self.open)
+        text = f"speed-ups: step {self.step} was traced{self.part}, which took {self.seconds:.1f} s beside it"
+        return f"{text}: {engaged} engaged" + "".join(f", {row.name} {row.count}" for row in self.open)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, as they are read again."""

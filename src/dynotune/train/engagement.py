@@ -1,11 +1,13 @@
 """Whether what was installed runs: a training step is traced and judged; what does not run is taken out or stops the run.
 
 The step is the second that this process takes, since the first one compiles; where there is only one, that. It counts as
-training. If something was taken out, the next step is traced once more.
+training. If something was taken out, the next step is traced once more. Of many micro-batches a few are traced, and the
+update.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +15,8 @@ import torch
 
 from dynotune.measure.clock import WindowClock
 from dynotune.measure.evidence import Evidence
-from dynotune.measure.traces.step import NOT_TRACING, StepMarks, TracedStep, Tracer
+from dynotune.measure.traces.step import NOT_TRACING, Sample, StepMarks, TracedStep, Tracer
+from dynotune.measure.wall import Kind
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.plan import Step
 from dynotune.speedups.choose import Decision
@@ -23,6 +26,7 @@ from dynotune.speedups.installed import Installed
 from dynotune.speedups.judge import judge
 from dynotune.speedups.proof import Proof
 from dynotune.speedups.remembered import Remembered
+from dynotune.train.traced_part import traced_part
 
 if TYPE_CHECKING:
     from dynotune.train.run import Run
@@ -54,6 +58,9 @@ class Engagement:
         self.hears: Callable[[TracedStep], None] | None = None
         """Told of a traced step besides: what is in it is too much to be kept."""
 
+        self.whole = False
+        """Whether all micro-batches are traced: for who asks what else the step is spent on. It takes many times as long."""
+
         self._first: int | None = None
         self._evidence: Evidence | None = None
 
@@ -66,7 +73,8 @@ class Engagement:
     @contextmanager
     def tracing(self, run: "Run", step: Step, clock: WindowClock) -> Iterator[None]:
         """Inside, the step is traced. Training time runs inside, not while the trace is begun and read."""
-        facts = self.facts(run, step)
+        sample = None if self.whole else traced_part(step, run.plan.spans)
+        facts = self.facts(run, step, sample)
         self._evidence = None
         waited, ahead = run.feed.wait_seconds, run.feed.made_ahead
         clock.stop()
@@ -75,7 +83,8 @@ class Engagement:
             if self.left > 0:
                 around.enter_context(self.installed.site.one_by_one())
             tracer = Tracer(run.trainee.model, self._places(), self.device)
-            marks = around.enter_context(tracer.step(step.number, facts))
+            beside = partial(clock.within, Kind.PROOF)
+            marks = around.enter_context(tracer.step(step.number, facts, sample, beside))
             clock.start()
             self.marks = marks
             try:
@@ -162,18 +171,23 @@ class Engagement:
         expected = [e for one in self.installed for e in self.installed.expectations(one) if isinstance(e, Expected)]
         return {place for e in expected for place in e.at}
 
-    def facts(self, run: "Run", step: Step) -> dict[str, Any]:
-        """What the run knows of this rank's part of a step, for `Evidence.facts`."""
+    def facts(self, run: "Run", step: Step, sample: Sample | None = None) -> dict[str, Any]:
+        """What the run knows of this rank's part of a step, for `Evidence.facts`. sample: of what is to be traced of it;
+        None: all."""
         head = run.trainee.model.get_output_embeddings()
         units = run.plan.spans
-        own = np.concatenate([np.zeros(0, np.int64), *(batch.rows for batch in step.micro_batches)])
+        traced = range(len(step.micro_batches)) if sample is None else sample.numbers
+        batches = [step.micro_batches[i] for i in traced]
+        own = np.concatenate([np.zeros(0, np.int64), *(batch.rows for batch in batches)])
         sequences, _ = units.attention_of(own)
         return {
+            "micro_batches": len(step.micro_batches),
+            "traced_micro_batches": [*traced],
             "documents": len(sequences),
             "sequence_tokens": int(sequences.sum()),
-            "laid_out_tokens": sum(batch.real_tokens for batch in step.micro_batches),
-            "labels": [int(units.label_tokens[batch.rows].sum()) for batch in step.micro_batches],
-            "tokens": [batch.tokens for batch in step.micro_batches],
+            "laid_out_tokens": sum(batch.real_tokens for batch in batches),
+            "labels": [int(units.label_tokens[batch.rows].sum()) for batch in batches],
+            "tokens": [batch.tokens for batch in batches],
             "real_tokens": step.real_tokens,
             "label_tokens": step.label_tokens,
             "vocabulary": None if head is None else int(head.weight.shape[0]),

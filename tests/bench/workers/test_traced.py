@@ -68,6 +68,20 @@ def test_the_plain_path_is_traced_where_somebody_asks_on_what_it_spends_its_time
     assert "engaged" in {row["state"] for row in packed["rows"]}
 
 
+def test_where_somebody_asks_on_what_it_spends_its_time_all_of_a_step_is_traced(
+    config: SFTConfig, worker: Worker, tmp_path: Path
+) -> None:
+    """Since a share of some micro-batches is none of the step. Control: a proof alone takes a few of them."""
+    many = config.replace(per_device_train_batch_size=6, packed_execution="off")
+    for shares, traced in ((True, [*range(6)]), (False, [0, 1])):
+        found = proof(worker, tmp_path, f"shares {shares}", many, shares=shares)
+        assert worker.stage is not None
+        proved = worker.stage.run.engagement.proof
+        assert proved is not None
+        assert proved.evidence.facts["traced_micro_batches"] == traced
+        assert (found["spent"] is not None) is shares
+
+
 def test_an_arm_that_stands_again_is_not_examined_again(
     config: SFTConfig, worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

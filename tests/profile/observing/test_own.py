@@ -15,6 +15,7 @@ from dynotune.config.sft import SFTConfig
 from dynotune.execution import feed
 from dynotune.execution.feed import Feed
 from dynotune.measure.kernel_classes import Work
+from dynotune.measure.traces.step import Sample
 from dynotune.profile.analysis.analyse import analyse
 from dynotune.profile.analysis.findings import Findings
 from dynotune.profile.command import Options, finish
@@ -25,6 +26,8 @@ from dynotune.profile.records.record import Record
 from dynotune.profile.records.record_file import read_record
 from dynotune.profile.showing.keep import keep
 from dynotune.profile.showing.screen import LINES, screen
+from dynotune.train import engagement
+from dynotune.train.traced_part import traced_part
 from tests.tiny import chats, tiny_model, tiny_tokenizer
 from tests.told_time import told_time
 
@@ -62,6 +65,25 @@ def test_steps_are_timed_and_others_traced(observed: Record) -> None:
     assert observed.warm_up.steps >= 10
     assert any(one.happened == ("log",) for one in observed.timed)
     assert sum(observed.traced[0].lengths) == observed.traced[0].real_tokens
+
+
+def test_all_micro_batches_of_a_step_are_traced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile says on what the step is spent. Control: the proof in the same run took some of them."""
+    monkeypatch.setenv("DYNOTUNE_CACHE", str(folder / "cache"))
+    parts: list[Sample] = []
+
+    def watched(*step: Any) -> Sample:
+        parts.append(traced_part(*step))
+        return parts[-1]
+
+    monkeypatch.setattr(engagement, "traced_part", watched)
+    many = config(folder, packed_execution="off", gradient_accumulation_steps=2)
+    record = observe(many, Asked(2, "dynotune bench"), Console(quiet=True))
+    assert [len(part.numbers) for part in parts] == [2]
+    assert [one.micro_batches for one in record.traced] == [4] * TRACED
+    assert all(one.facts["traced_micro_batches"] == [0, 1, 2, 3] for one in record.traced)
+    for one in record.traced:
+        assert set(one.where.micro_batch.tolist()) == {-1, 0, 1, 2, 3}
 
 
 def test_the_classes_add_up_to_the_step(observed: Record) -> None:

@@ -11,7 +11,7 @@ from dynotune.measure.traces.step import TracedStep
 
 def spent_in(traced: TracedStep, model: nn.Module) -> dict[str, Any] | None:
     """`seconds` by class of work, which add up to the traced step; `on_device`: whether they are a GPU's, where the rest is
-    idle; `real_tokens` of the step. None where nothing could be traced."""
+    idle; `real_tokens` of the step. None where nothing could be traced, or not all of it."""
     evidence = traced.evidence
     if evidence is None or traced.events is None or traced.where is None:
         return None

@@ -96,6 +96,9 @@ class Stage:
         if name in self.proofs:
             self.run.engagement.left = 0  # it was traced; another trace would be a slow step in a block
         self.run.engagement.hears = self._hear
+        # A ceiling weighs classes of work against the step's time on the clock. From a few micro-batches it could only be
+        # scaled by tokens, which take several times as long in short documents; one that is too low accuses a right figure.
+        self.run.engagement.whole = shares
         self.run.memory.lowerings = MOST_LOWERINGS  # where memory runs out, smaller micro-batches would be another arm
         plan = execution.plan
         return {

@@ -33,7 +33,7 @@ class Prefetch(Speedup):
 
     def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
         def ahead(evidence: Evidence) -> bool | None:
-            made: int | None = evidence.facts.get("made_ahead")
-            return None if made is None else made == evidence.micro_batches
+            made: int | None = evidence.facts.get("made_ahead")  # of the step, however much of it was traced
+            return None if made is None else made == evidence.facts.get("micro_batches", evidence.micro_batches)
 
         return [Holds("every micro-batch was begun before it was asked for, in another thread", ahead)]
