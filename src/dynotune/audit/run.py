@@ -180,16 +180,20 @@ def read(request: Request) -> tuple[Project, tuple[str, ...]]:
 
 
 def _with_data(project: Project, request: Request, root: Path) -> Project:
-    """With the data that was asked for, and with a part of what the jobs of a whole project name in it."""
-    from dynotune.audit.read.named_data import a_part_of, named_files
+    """With the data that was asked for, and with a part of what jobs name: those of a whole project in it, those of files
+    that were named anywhere here, where no other data is given for them."""
+    from dynotune.audit.read.named_data import NamedData, a_part_of, named_files
 
-    named = named_files(root, project.jobs, request.data) if request.project is not None else []
-    if not request.data and not named:
+    named, whole = NamedData(()), request.project is not None
+    if whole or not request.data:
+        named = named_files(root, project.jobs, request.data, anywhere=not whole)
+    project = replace(project, not_read=[*project.not_read, *named.left])
+    if not request.data and not named.files:
         return project
     from dynotune.audit.read.data import read_data
 
     data, not_read = [], list(project.not_read)
-    for path in (*request.data, *named):
+    for path in (*request.data, *named.files):
         job, why = _read_for(path, project.jobs)
         try:
             read_rows = read_data if path in request.data else a_part_of

@@ -9,6 +9,8 @@ import pytest
 
 from dynotune.audit.read import named_data
 from dynotune.audit.run import Request, Result, audit
+from dynotune.audit.show import words
+from dynotune.audit.show.as_json import as_json
 from dynotune.data.read.byte_streams import ByteStream
 from dynotune.errors import DataError
 
@@ -114,3 +116,108 @@ def test_a_part_of_a_split_is_not_the_file(tmp_path: Path, key: str) -> None:
     (tmp_path / "rows.jsonl").write_text(ROWS)
     (tmp_path / "sft.yaml").write_text(f"{PACKED}dataset_name: rows.jsonl\n{key}\n")
     assert len(of(tmp_path).project.data) == ("[" not in key)
+
+
+def of_config(folder: Path, text: str, name: str = "sft.yaml", **more: object) -> Result:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    return audit(Request(files=[folder / name], **more))  # type: ignore[arg-type]
+
+
+AXOLOTL = (
+    "base_model: a/b\nsequence_len: 2048\nsample_packing: true\nmicro_batch_size: 1\ngradient_accumulation_steps: 1\n"
+    "learning_rate: 1.0e-5\ntype: chat\n"
+)
+MIXED = "datasets:\n  - path: json\n    data_files: {}\n"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        f"{PACKED}dataset_name: data/rows.jsonl\n",
+        f"{PACKED}dataset_name: ../data/rows.jsonl\n",
+        f"{PACKED}{MIXED.format('data/rows.jsonl')}",
+        f"{PACKED}{MIXED.format('[data/rows.jsonl]')}",
+        f"{AXOLOTL}datasets:\n  - path: data/rows.jsonl\n    ds_type: json\n",
+        f"{AXOLOTL}{MIXED.format('data/rows.jsonl')}",
+    ],
+)
+def test_data_that_a_named_configuration_names_is_looked_at(
+    names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From where the command runs, and from the configuration's folder; what the audit finds is what `--data` finds."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/rows.jsonl").write_text(ROWS)
+    found = of_config(Path(), names, "configs/sft.yaml")
+    given = of_config(Path(), names, "configs/sft.yaml", data=[Path("data/rows.jsonl")])
+    assert [one.rows for one in found.project.data] == [2_000]
+    assert [(one.code, one.message) for one in found.findings] == [(one.code, one.message) for one in given.findings]
+    without = of_config(Path(), names, "configs/sft.yaml", data=[Path("data/rows.jsonl")], ignore=("PAD002",))
+    assert len(without.findings) == len(found.findings) - ("PAD002" in codes(found))
+    if "packing: true" in names and "base_model" not in names:
+        assert "PAD002" in codes(found)
+        silent = names.replace("packing: true", "packing: true  # dynotune: ignore[PAD002] meant so")
+        assert "PAD002" not in codes(of_config(Path(), silent, "configs/sft.yaml"))
+
+
+def test_the_data_set_of_dataset_info_is_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/rows.jsonl").write_text(ROWS)
+    (tmp_path / "data/dataset_info.json").write_text('{"mine": {"file_name": "rows.jsonl"}, "odd": 1}')
+    text = (
+        "model_name_or_path: a/b\nstage: sft\ndo_train: true\nfinetuning_type: lora\ntemplate: qwen\noutput_dir: o\n"
+        "cutoff_len: 128\ndataset: {}\n"
+    )
+    assert [one.rows for one in of_config(tmp_path, text.format("mine")).project.data] == [2_000]
+    for name in ("odd", "other"):
+        assert not of_config(tmp_path, text.format(name)).project.data
+    (tmp_path / "data/dataset_info.json").write_text("[1")
+    assert not of_config(tmp_path, text.format("mine")).project.data
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nix.jsonl", "no such file here"),
+        ("./nix", "no such file here"),
+        ("folder", "it is a folder"),
+        ("rows.parquet", "may take long"),
+        ("trl-lib/Capybara", ""),
+        ("https://example.org/rows.jsonl", ""),
+        ("hf://datasets/a/rows.jsonl", ""),
+    ],
+)
+def test_what_of_the_data_is_not_looked_at_is_said(name: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1")
+    found = of_config(tmp_path, f"{PACKED}dataset_name: {name}\n")
+    assert not found.project.data
+    why = [one.why for one in found.project.not_read]
+    assert ([said in one and "sft.yaml names it" in one for one in why] == [True]) if said else not why
+
+
+def test_several_data_sets_and_parts_of_one_are_said_and_not_counted(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(ROWS)
+    two = "datasets:\n  - path: rows.jsonl\n  - path: more.jsonl\n"
+    for text in (AXOLOTL + two, f"{PACKED}dataset_name: rows.jsonl\ndataset_train_split: train[:10]\n"):
+        found = of_config(tmp_path, text)
+        assert not found.project.data
+        assert ["trains on a part of it" in one.why for one in found.project.not_read] == [True]
+
+
+def test_how_much_of_the_data_was_looked_at_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(named_data, "ROWS", 500)
+    (tmp_path / "rows.jsonl").write_text(ROWS)
+    found = of_config(tmp_path, f"{PACKED}dataset_name: rows.jsonl\n")
+    (line,) = words.data(found)
+    assert "500 rows; only the first 500 rows were read (at most 500); lengths are estimated" in line
+    assert "that is about 25 % of the file" in line or "that is about 24 % of the file" in line
+    assert as_json(found)["data"][0]["sampled"] is True
+
+
+def test_other_data_that_is_given_is_the_jobs(tmp_path: Path) -> None:
+    for name in ("rows.jsonl", "other.jsonl"):
+        (tmp_path / name).write_text(ROWS)
+    found = of_config(tmp_path, f"{PACKED}dataset_name: rows.jsonl\n", data=[tmp_path / "other.jsonl"])
+    assert [Path(one.place.file).name for one in found.project.data] == ["other.jsonl"]

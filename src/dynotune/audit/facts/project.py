@@ -94,8 +94,25 @@ class Project:
 
 def names_data(job: Job, file: str) -> bool:
     """Whether a job's data set is this file or folder, as far as their paths tell."""
-    named = job.get("dataset_name")
-    if not isinstance(named, str) or not named or not file:
+    named = data_named_by(job)
+    if not named or not file:
         return False
     parts, there = (PurePosixPath(name.replace("\\", "/")).parts for name in (named, file))
     return there[-len(parts) :] == parts or parts[-len(there) :] == there
+
+
+BUILDERS = frozenset({"json", "csv", "parquet", "arrow", "text"})
+"""What `datasets.load_dataset` is asked for where `data_files` has the data."""
+
+
+def data_named_by(job: Job) -> str:
+    """The data set of a job that trains on one, as it names it: a path or a hub id, the file of `path: json` with one file
+    in `data_files`; empty where it names none, or where its files cannot be told."""
+    named, listed = job.get("dataset_name"), job.get("datasets")
+    first = listed[0] if isinstance(listed, (list, tuple)) and listed else {}
+    if named is None and isinstance(first, Mapping):
+        named = first.get("path")
+    if isinstance(named, str) and named in BUILDERS:
+        files = first.get("data_files") if isinstance(first, Mapping) else None
+        named = files[0] if isinstance(files, (list, tuple)) and len(files) == 1 else files
+    return named if isinstance(named, str) else ""

@@ -46,6 +46,10 @@ def as_json(result: Result) -> dict[str, Any]:
             {"code": one.code, "why": one.why, "place": plain(one.place) if one.place else None}
             for one in result.not_checked
         ],
+        "data": [
+            {"place": plain(one.place), "rows": one.rows, "sampled": one.sampled, "said": list(one.said)}
+            for one in project.data
+        ],
         "not_read": [{"place": plain(one.place), "why": one.why} for one in project.not_read],
         "not_followed": [{"place": plain(hole.place), "why": hole.why} for job in project.jobs for hole in job.holes],
         "remarks": [{"place": plain(place), "text": said} for place, said in result.remarks],

@@ -54,6 +54,7 @@ def _parts(result: Result) -> Iterator[Part]:
         )
     said = [
         *words.holes(result),
+        *words.data(result),
         *words.not_read(result),
         *words.remarks(result),
         *map(words.not_checked_line, result.not_checked),

@@ -28,6 +28,7 @@ def markdown(result: Result) -> str:
     lines += ["### Checked", "", f"- {prose(words.keep(result))}{_passed(result)}", f"- {prose(words.checked(result))}"]
     said = [
         *words.holes(result),
+        *words.data(result),
         *words.not_read(result),
         *words.remarks(result),
         words.answered(result),

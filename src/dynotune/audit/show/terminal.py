@@ -109,6 +109,8 @@ def _bottom(result: Result, width: int, *, everything: bool, plan: bool) -> Iter
             yield from _wrapped(words.not_checked_line(missing), width, indent=2, tone=Tone.QUIET)
     for line in words.holes(result)[: None if everything else 2]:
         yield from _wrapped(line, width, tone=Tone.DOUBT, most=0 if everything else 3)
+    for line in words.data(result)[: None if everything else 2]:
+        yield from _wrapped(line, width, tone=Tone.QUIET, most=0 if everything else 3)
     said = [*words.not_read(result), *words.remarks(result)]
     for line in said if everything else said[:3]:
         yield from _wrapped(line, width, tone=Tone.DOUBT, most=0 if everything else 2)

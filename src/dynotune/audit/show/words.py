@@ -173,6 +173,12 @@ def _codes(codes: list[str]) -> str:
     return ", ".join(codes) if len(codes) <= 3 else f"{len(codes)} rules"
 
 
+def data(result: Result) -> list[str]:
+    """Which data was looked at, how much of it and how: sentences."""
+    read = [(one, f"{one.rows:,} rows" if one.rows != 1 else "1 row") for one in result.project.data]
+    return [f"data: {text(one.place)}: {'; '.join([rows, *map(text, one.said)])}" for one, rows in read]
+
+
 def not_read(result: Result) -> list[str]:
     """Files, or parts of them, that were not read: sentences."""
     return [f"not read: {text(one.place)}: {text(one.why)}".replace(": :", ":") for one in result.project.not_read]
