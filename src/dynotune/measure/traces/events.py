@@ -1,7 +1,7 @@
 """The profiler's raw events as columns, sorted into kinds. By names, since versions of PyTorch offer different fields."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from operator import methodcaller
@@ -35,6 +35,7 @@ ANNOTATION = "annotation"
 Kind = Source | str
 
 _ON_DEVICE = frozenset({Source.KERNEL, Source.COPY})
+_OF_THREADS = frozenset({Source.OPERATOR, Source.REGION, ANNOTATION})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Events:
     """Of copies, as far as the profiler or the operator tells; else 0."""
 
     def of_kind(self, *kinds: Kind) -> NDArray[np.bool_]:
-        return np.fromiter((kind in kinds for kind in self.kinds), np.bool_, len(self.kinds))
+        return _whether(self.kinds, kinds)
 
 
 def read(raw: Sequence[Any]) -> Events:
@@ -82,25 +83,20 @@ def read(raw: Sequence[Any]) -> Events:
     kinds: tuple[Kind, ...] = tuple(kind for _, _, kind in rows if kind is not None)
     shapes, dtypes = _arguments(kept, kinds)
     start = _told(kept, "start_ns")
-    of_thread = {Source.OPERATOR, Source.REGION, ANNOTATION}
     return Events(
         names=tuple(name for _, name, _ in rows),
         kinds=kinds,
         start=start,
         end=start + _told(kept, "duration_ns"),
-        thread=_column(
-            -1 if kind in _ON_DEVICE else event.device_resource_id() for event, kind in zip(kept, kinds, strict=True)
-        ),
-        torch_thread=_column(
-            event.start_thread_id() if kind in of_thread else 0 for event, kind in zip(kept, kinds, strict=True)
-        ),
+        thread=np.where(_whether(kinds, _ON_DEVICE), -1, _told(kept, "device_resource_id")),
+        torch_thread=np.where(_whether(kinds, _OF_THREADS), _told(kept, "start_thread_id"), 0),
         correlation=_told(kept, "correlation_id"),
         linked=_told(kept, "linked_correlation_id"),
         sequence=_told(kept, "sequence_nr"),
         forward_thread=_told(kept, "fwd_thread_id"),
         shapes=shapes,
         dtypes=dtypes,
-        bytes=_column(_bytes(event) if kind is Source.COPY else 0 for event, kind in zip(kept, kinds, strict=True)),
+        bytes=_bytes_of_copies(kept, kinds),
     )
 
 
@@ -109,8 +105,8 @@ def _told(raw: Sequence[Any], what: str) -> NDArray[np.int64]:
     return np.fromiter(map(methodcaller(what), raw), np.int64, len(raw))
 
 
-def _column(values: Any) -> NDArray[np.int64]:
-    return np.fromiter(values, np.int64)
+def _whether(kinds: Sequence[Kind], wanted: Iterable[Kind]) -> NDArray[np.bool_]:
+    return np.fromiter(map(frozenset(wanted).__contains__, kinds), np.bool_, len(kinds))
 
 
 def _kinds(raw: Sequence[Any], names: Sequence[str]) -> list[Kind | None]:
@@ -153,6 +149,13 @@ def _arguments(
 
 
 _BYTES = re.compile(r'"bytes":\s*(\d+)')
+
+
+def _bytes_of_copies(raw: Sequence[Any], kinds: Sequence[Kind]) -> NDArray[np.int64]:
+    found = np.zeros(len(raw), np.int64)
+    for i in np.flatnonzero(_whether(kinds, (Source.COPY,))).tolist():
+        found[i] = _bytes(raw[i])
+    return found
 
 
 def _bytes(event: Any) -> int:

@@ -68,10 +68,10 @@ def together(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _waits(events: Events, attribution: Attribution) -> list[dict[str, Any]]:
     found = Counter[tuple[str, int, int]]()
-    for i in np.flatnonzero(attribution.in_step & events.of_kind(Source.RUNTIME, Source.OPERATOR)):
-        name = events.names[i]
-        if name == READ_ON_HOST or WAIT.match(name):
-            found[name, int(attribution.phase[i]), int(attribution.place[i])] += 1
+    waits = {name for name in set(events.names) if name == READ_ON_HOST or WAIT.match(name)}
+    named = np.fromiter(map(waits.__contains__, events.names), np.bool_, len(events.names))
+    for i in np.flatnonzero(named & attribution.in_step & events.of_kind(Source.RUNTIME, Source.OPERATOR)):
+        found[events.names[i], int(attribution.phase[i]), int(attribution.place[i])] += 1
     return [
         {"name": name, "phase": str(PHASES[phase]), "place": attribution.places[place], "count": count}
         for (name, phase, place), count in found.items()
