@@ -103,7 +103,7 @@ def run_audit(options: Options, console: Console) -> int:
     if options.write_config is not None:
         write_configuration(result, options.write_config, say)
     if options.write_baseline is not None:
-        found, project, path = [*result.findings, *result.known], result.project, options.write_baseline
+        found, project, path = [*result.single, *result.known], result.project, options.write_baseline
         _write(path, baseline_text(found, project.texts, project.root, path.parent))
         say(f"written: {printable(str(options.write_baseline))}, which knows all of these findings")
     if failed:

@@ -134,6 +134,9 @@ class Finding:
     """Other places that belong to it."""
 
     code: str = ""
+    cause: str = ""
+    """Findings of one rule in one file that share it have one cause, and are one where they are many. Empty: its own."""
+
     deliberate: str = ""
     """A reason seen here for which it may be meant so."""
 

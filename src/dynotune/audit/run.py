@@ -15,6 +15,7 @@ from dynotune.audit.finding import Finding, NotChecked, Severity, severity
 from dynotune.audit.fix.refused import refused
 from dynotune.audit.judging.baseline import Baseline
 from dynotune.audit.judging.choice import chosen, on_words
+from dynotune.audit.judging.grouped import grouped
 from dynotune.audit.judging.remarks import on_suppressions
 from dynotune.audit.judging.rules_over import judge
 from dynotune.audit.judging.suppression import Suppression, suppressions
@@ -93,6 +94,9 @@ class Result:
     refused: Sequence[Finding] = ()
     """Findings with a safe change that `--fix` does not make."""
 
+    single: Sequence[Finding] = ()
+    """`findings` before those of one cause were put together: what a baseline knows."""
+
     def exit_code(self, level: Severity) -> int:
         if any(severity(finding.stake) >= level for finding in self.findings):
             return FINDINGS
@@ -125,7 +129,7 @@ def audit(request: Request) -> Result:
         remarks += [(Place(""), said) for said in split.remarks()]
     cost = cost_of(project)
     unanswered = {one.code for one in judged.not_checked} - {one.code for one in judged.findings}
-    findings = [with_cells(one, project.texts) for one in in_order(open_, cost)]
+    findings = [with_cells(one, project.texts) for one in grouped(in_order(open_, cost))]
     return Result(
         findings=findings,
         suppressed=tuple(suppressed),
@@ -138,6 +142,7 @@ def audit(request: Request) -> Result:
         checked=len(set(wanted) - unanswered),
         named=named,
         refused=refused(project, findings),
+        single=tuple(open_),
     )
 
 

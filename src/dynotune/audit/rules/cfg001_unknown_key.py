@@ -48,7 +48,8 @@ def left_out(job: Job, key: GivenKey, why: str, remedy: str) -> Finding:
 def _nobodys(job: Job, key: GivenKey) -> Finding:
     if key.left_out is not None:
         return left_out(job, key, f"{job.trainer.value} has no such key", "Give it its right name, or remove it.")
-    known = {name for name in (*job.settings, *job.native.values()) if name != key.name}
+    unknown = {one.name for one in job.given if one.fate is Fate.UNKNOWN}
+    known = {*job.settings, *job.native.values()} - unknown
     close = next(iter(difflib.get_close_matches(key.name, sorted(known), 1, 0.8)), "")
     said_by = " and ".join(f"{name} {version}" for name, version in job.versions.items()) or job.trainer.value
     drops = job.trainer in DROPS
@@ -60,6 +61,7 @@ def _nobodys(job: Job, key: GivenKey) -> Finding:
         f"`{key.name}` is no key of {job.trainer.value} ({said_by}), which {happens}.{meant}",
         place=key.place,
         evidence=Evidence(Level.TEXT, {"key": key.name, "checked against": said_by}),
+        cause=f"keys that are none of {job.trainer.value}",
         stake=Stake(AtStake.RESULT if drops else AtStake.STOPS),
         remedy=Remedy(
             Risk.BEHAVIOURAL,

@@ -99,6 +99,7 @@ def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
             f"`{program}` has no flag `--{name}`: its parser stops with an error.{meant}",
             place=setting.place,
             evidence=Evidence(Level.TEXT, {"flag": name, "parser": taken.parser, "flags": len(taken.flags)}),
+            cause=f"flags that {program} does not have, line {launch.place.line}",
             stake=Stake(AtStake.STOPS),
             remedy=Remedy(
                 Risk.BEHAVIOURAL,
