@@ -129,6 +129,47 @@ def test_a_block_in_which_memory_grew_runs_again_and_then_counts() -> None:
     assert all(block.void is None for block in played(few).blocks)
 
 
+def test_no_block_of_such_a_round_counts_in_which_memory_grew_at_all() -> None:
+    """One arm's cold block is not held against another's warm one. Control: where nothing is void, few segments stand."""
+    player = Player({"a": 100.0, "b": 125.0, "c": 90.0})
+    player.segments = {"a": [1], "b": [90], "c": [0]}
+    tally = played(player, names=("a", "b", "c"))
+    round_ = [block for block in tally.blocks if block.pair == 0 and not block.of_noise]
+    assert {block.arm: block.void for block in round_[:3]} == {
+        "a": "1 new segment of device memory in a block of a",
+        "b": "90 new segments of device memory in a block of b",
+        "c": None,
+    }
+    assert {block.arm for block in round_[3:]} == {"a", "b"}
+    few = Player({"a": 100.0, "b": 125.0})
+    few.segments = {"a": [1], "b": [2]}
+    assert all(block.void is None for block in played(few).blocks)
+
+
+def test_blocks_that_run_again_together_are_held_against_the_first_arm() -> None:
+    """Both at clocks that something lowered meanwhile, and so like each other. Control: at the first arm's they count."""
+
+    class Lowered(Player):
+        mhz = 1400.0
+
+        def block(self, name: str, round_: Round) -> Block:
+            again = self.taken.count((name, round_.number, False)) == 1 and not round_.of_noise
+            made = super().block(name, round_)
+            return made.model_copy(update={"clocks": Clocks(samples=5, sm_mhz=self.mhz if again else 1900.0)})
+
+    def voids(mhz: float) -> tuple[list[str | None], Tally]:
+        player = Lowered({"a": 100.0, "b": 125.0, "c": 90.0})
+        player.segments, player.mhz = {"b": [90], "c": [90]}, mhz
+        tally = played(player, names=("a", "b", "c"))
+        return [block.void for block in tally.blocks if block.pair == 0 and not block.of_noise][3:], tally
+
+    low, tally = voids(1400.0)
+    assert all(void is not None and "clocks were" in void for void in low)
+    assert len(low) == 2
+    assert not {("b", "c"), ("c", "b")} & tally.apart.keys()
+    assert voids(1900.0)[0] == [None, None]
+
+
 def test_noise_is_that_of_blocks_whose_memory_did_not_grow() -> None:
     player = Player({"a": 100.0, "b": 125.0})
     player.segments = {"a": [0] * 2 + [200]}

@@ -43,16 +43,19 @@ def recompiled(block: Block) -> str:
     return f"{block.recompiles} recompilation{'s' * (block.recompiles > 1)} in a block of {block.arm}"
 
 
-def grown(block: Block) -> str:
-    """Why a block does not count the first time that it is measured: memory was taken from the device in it, as in a step
-    of warming up.
+def growth(block: Block) -> str:
+    """How far memory grew in a block, as the end of a sentence."""
+    return f"{block.segments} new segment{'s' * (block.segments > 1)} of device memory in a block of {block.arm}"
+
+
+def grown(block: Block) -> bool:
+    """Whether a block does not count the first time that it is measured: memory was taken from the device in it, as in a
+    step of warming up.
 
     Behind a change of arms steps find other sizes cached. Measured again, on the same documents, they find theirs, so that
     what still grows then is the arm's own.
     """
-    if block.segments * SEGMENT_SECONDS <= GROWTH * block.seconds:
-        return ""
-    return f"{block.segments} new segments of device memory in a block of {block.arm}"
+    return block.segments * SEGMENT_SECONDS > GROWTH * block.seconds
 
 
 def disturbance(one: Block, other: Block, before: Sequence[float] = ()) -> str:

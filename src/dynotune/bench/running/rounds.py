@@ -21,6 +21,7 @@ from dynotune.bench.running.disturbed import (
     clocks_apart,
     disturbance,
     grown,
+    growth,
     note_of_clocks,
     note_of_host,
     recompiled,
@@ -168,9 +169,9 @@ def _round(tally: Tally, player: Player, round_: Round, say: Say, first_may: boo
             made += [block] if block else []
             if block and not round_.of_noise:
                 tally.costs.setdefault(name, []).append(player.spent - before)
-        made = _with_voids(tally, made)
+        made = _with_voids(tally, made, repeated=times > 1)
         if times == 1:
-            made = [block.model_copy(update={"void": block.void or grown(block) or None}) for block in made]
+            made = _with_growth(made)
         tally.blocks += made
         for block in made:
             if block.void:
@@ -194,12 +195,25 @@ def _against_its_round(tally: Tally, block: Block) -> str:
     return disturbance(block, other, tally.apart.get((block.arm, other.arm), ()))
 
 
-def _with_voids(tally: Tally, made: Sequence[Block]) -> list[Block]:
-    """The blocks of a round, those marked that do not count: each is held against that of the first arm there."""
+def _with_growth(made: Sequence[Block]) -> list[Block]:
+    """Where memory grew in one block of a round so that it does not count, none does in which it grew at all: what is
+    compared was then measured behind the same."""
+    if not any(grown(block) for block in made):
+        return [*made]
+    return [
+        block.model_copy(update={"void": block.void or (growth(block) if block.segments else None)}) for block in made
+    ]
+
+
+def _with_voids(tally: Tally, made: Sequence[Block], *, repeated: bool) -> list[Block]:
+    """The blocks of a round, those marked that do not count: each is held against that of the first arm there.
+
+    repeated: whether they run again, by themselves; the first arm's may then stand in the round already.
+    """
     if not made:
         return []
-    if len(made) == 1:  # one that runs again, by itself
-        return [made[0].model_copy(update={"void": _against_its_round(tally, made[0]) or None})]
+    if len(made) == 1 or (repeated and all(block.arm != tally.names[0] for block in made)):
+        return [block.model_copy(update={"void": _against_its_round(tally, block) or None}) for block in made]
     first, *others = sorted(made, key=lambda block: block.arm != tally.names[0])
     void: dict[int, str] = {}
     for other in others:
