@@ -162,7 +162,7 @@ def test_the_run_says_how_much_of_the_step_was_traced(run_tiny: Any, tmp_path: P
     said = console.export_text()
     assert re.search(r"step 2 was traced \(2 of 8 micro-batches\), which took [\d.]+ s beside it", said)
     assert record.facts["micro_batches"] == 8
-    assert record.facts["traced_micro_batches"] == [0, 1]
+    assert record.facts["traced_micro_batches"] == [0, 7]
     assert record.facts["documents"] == len(record.facts["tokens"]) == len(record.facts["labels"]) == 2
     console = Console(record=True, width=400)
     record = go(run_tiny, tmp_path, console=console, **{**PLAIN, "per_device_train_batch_size": 2})

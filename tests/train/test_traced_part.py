@@ -35,15 +35,20 @@ def test_few_micro_batches_are_all_traced(micro_batches: int) -> None:
 
 
 @pytest.mark.parametrize("micro_batches", [3, 9])
-def test_of_many_the_first_two_are(micro_batches: int) -> None:
+def test_of_many_the_first_and_the_last_are(micro_batches: int) -> None:
+    """The last one is where ranks add up, and what it leaves is updated."""
     sample = traced_part(step(*((i,) for i in range(micro_batches))), units())
-    assert (sample.numbers, sample.of, sample.is_whole) == ((0, 1), micro_batches, False)
+    assert (sample.numbers, sample.of, sample.is_whole) == ((0, micro_batches - 1), micro_batches, False)
+
+
+def test_a_rank_whose_first_and_last_hold_no_document_traces_one_that_does() -> None:
+    assert traced_part(step((), (0,), (1,), ()), units()).numbers == (0, 1, 3)
 
 
 def test_documents_side_by_side_are_traced_wherever_they_are() -> None:
-    """By them packed execution is told from the plain path. Control: where the first two show it, no other is taken."""
-    assert traced_part(step((0,), (1,), (2, 3), (4, 5, 6), (7,)), units()).numbers == (0, 1, 3)
-    assert traced_part(step((0,), (1, 2), (3,), (4, 5, 6), (7,)), units()).numbers == (0, 1)
+    """By them packed execution is told from the plain path. Control: where the last one shows it, no other is taken."""
+    assert traced_part(step((0,), (1,), (2, 3), (4, 5, 6), (7,)), units()).numbers == (0, 3, 4)
+    assert traced_part(step((0,), (1, 2), (3,), (4, 5, 6), (7, 8)), units()).numbers == (0, 4)
 
 
 def test_a_beginning_that_is_laid_out_once_is_traced_wherever_it_is() -> None:
@@ -51,9 +56,9 @@ def test_a_beginning_that_is_laid_out_once_is_traced_wherever_it_is() -> None:
     one = step((0, 1), (2, 3), (4, 5), (6, 7))
     shares = MicroBatch(one.micro_batches[2].rows, 64, real_tokens=7)
     one.micro_batches[2] = shares
-    assert traced_part(one, units()).numbers == (0, 1, 2)
-    one.micro_batches[1] = MicroBatch(one.micro_batches[1].rows, 64, real_tokens=9)
-    assert traced_part(one, units()).numbers == (0, 1)
+    assert traced_part(one, units()).numbers == (0, 2, 3)
+    one.micro_batches[3] = MicroBatch(one.micro_batches[3].rows, 64, real_tokens=5)
+    assert traced_part(one, units()).numbers == (0, 3)
 
 
 def test_a_rank_whose_micro_batch_is_empty_traces_it() -> None:

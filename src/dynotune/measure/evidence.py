@@ -91,7 +91,8 @@ class Evidence:
 
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What the run knows of what was traced: `documents` (two of a pair), `sequence_tokens` (of all of them),
-    `laid_out_tokens` (what pairs share counted once), `tokens` and `labels` (of each micro-batch), `traced_micro_batches`
+    `laid_out_tokens` (what pairs share counted once), `tokens`, `labels` and `sequences` (tokens of its documents; of each
+    micro-batch), `traced_micro_batches`
     (their numbers in the step), `launches` and the like. Of the whole step: `micro_batches`, `real_tokens`, `label_tokens`,
     `vocabulary`, `waits` (the feed's, in seconds), `made_ahead` (micro-batches), `compile` (counted by torch._dynamo) ..."""
 

@@ -38,7 +38,8 @@ def about(record: Record) -> list[str]:
     lines = [
         f"step {record.step} was traced{record.part} on {record.machine}; that took {record.seconds:.1f} s beside the step"
     ]
-    lines += [f"most time by {kind}:"] if record.kernels else []
+    of = " of what was traced" if record.part else ""
+    lines += [f"most time by {kind}{of}:"] if record.kernels else []
     for kernel in record.kernels[:5]:
         name = kernel["name"] if len(kernel["name"]) <= 60 else kernel["name"][:57] + "..."
         lines.append(f"  {kernel['share']:6.1%}  {kernel['count']:>6,} x  {name} ({kernel['phase']})")

@@ -7,6 +7,7 @@ update.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -139,6 +140,8 @@ class Engagement:
         mine = judge(self.installed.expectations(one), evidence, one.installed.places)
         told = self.ranks.gather(mine.to_json() if evidence.facts["documents"] else None)
         every = [Observation.from_json(seen) for seen in told if seen is not None]
+        if not every:
+            return replace(mine, verdict=Verdict.UNKNOWN, evidence="what was traced held no document")
         return min(every, key=lambda seen: WORST_FIRST.index(seen.verdict))
 
     def _take_out(self, run: "Run", one: Decision, seen: Observation) -> list[Decision]:
@@ -185,6 +188,7 @@ class Engagement:
             "traced_micro_batches": [*traced],
             "documents": len(sequences),
             "sequence_tokens": int(sequences.sum()),
+            "sequences": [int(units.attention_of(batch.rows)[0].sum()) for batch in batches],
             "laid_out_tokens": sum(batch.real_tokens for batch in batches),
             "labels": [int(units.label_tokens[batch.rows].sum()) for batch in batches],
             "tokens": [batch.tokens for batch in batches],

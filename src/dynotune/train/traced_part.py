@@ -11,25 +11,26 @@ from dynotune.plan.layout import MicroBatch
 from dynotune.plan.plan import Step
 from dynotune.plan.truncation import Units
 
-FIRST = 2
-"""Micro-batches that are traced in any case: with one alone nothing would be seen that only goes wrong behind the first."""
-
 
 def traced_part(step: Step, units: Units) -> Sample:
-    """The first micro-batches, and of what none of those can show the one that shows most: several documents side by side,
-    and beginnings that are laid out once."""
+    """The first micro-batch and the last, and of what neither can show the one that shows most: a document at all, several
+    side by side, and beginnings that are laid out once.
+
+    The last one finds gradients of others, is where ranks add theirs up, and stands beside the update, with which it is
+    traced in one.
+    """
     every = step.micro_batches
-    numbers = [*range(min(FIRST, len(every)))]
-    if len(every) > FIRST:
+    numbers = [0, len(every) - 1] if every else []
+    if len(every) > len(numbers):
         for shown in np.array([_shown(batch, units) for batch in every]).T:
             if shown[numbers].max() <= 0 < shown.max():
                 numbers.append(int(shown.argmax()))
     return Sample(tuple(sorted(set(numbers))), len(every))
 
 
-def _shown(batch: MicroBatch, units: Units) -> tuple[int, int, int]:
-    """More than none where a trace can tell it: documents beside the first; tokens less than the documents have, with
+def _shown(batch: MicroBatch, units: Units) -> tuple[int, int, int, int]:
+    """More than none where a trace can tell it: documents; those beside the first; tokens less than the documents have, with
     padding and without."""
     sequences, _ = units.attention_of(batch.rows)
     tokens = int(sequences.sum())
-    return len(sequences) - 1, tokens - batch.tokens, tokens - batch.real_tokens
+    return len(sequences), len(sequences) - 1, tokens - batch.tokens, tokens - batch.real_tokens

@@ -3,6 +3,7 @@ what is between runs as without a trace, and what it costs does not grow with wh
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from dynotune.measure.evidence import Evidence, Phase, Source
+from dynotune.measure.evidence import Evidence, Phase, Seen, Source
 from dynotune.measure.traces import stretches
 from dynotune.measure.traces.facts import together
-from dynotune.measure.traces.step import Sample, StepMarks, TracedStep, Tracer
+from dynotune.measure.traces.step import Sample, StepMarks, TracedStep, Tracer, _has_device_events
 from tests.measure.traces.test_step import Stack, count, raise_, snapshot
 
 CPU = torch.device("cpu")
@@ -200,3 +201,29 @@ def test_facts_of_stretches_add_up() -> None:
     ]
     assert together(copies) == {"copies": {"DtoH": {"count": 3, "bytes": 24}, "HtoD": {}}}
     assert together([first]) == first
+
+
+@pytest.mark.parametrize(
+    ("kernels", "launches", "says"),
+    [
+        ((True, True), (900, 4), True),
+        (
+            (True, False),
+            (900, 4),
+            False,
+        ),  # the update was seen from the host only: it is not said that nothing ran there
+        ((False, True), (900, 4), False),
+        ((True, False), (900, 0), True),  # nothing was launched there
+        ((False, False), (0, 0), False),
+    ],
+)
+def test_a_stretch_whose_kernels_are_lost_says_nothing_of_them(
+    kernels: tuple[bool, ...], launches: tuple[int, ...], says: bool
+) -> None:
+    kernel = Seen("k", Source.KERNEL, Phase.UPDATE)
+    operator = Seen("aten::add", Source.OPERATOR, Phase.UPDATE)
+    parts: list[Any] = [
+        SimpleNamespace(seen=(operator, *([kernel] if one else [])), facts={"launches": count})
+        for one, count in zip(kernels, launches, strict=True)
+    ]
+    assert _has_device_events(parts) is says

@@ -15,7 +15,7 @@ raises.
 import gc
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -195,7 +195,7 @@ class Tracer:
         traced.evidence = Evidence(
             step=number,
             device=self.device.type,
-            has_device_events=any(one.source is Source.KERNEL for one in seen),
+            has_device_events=_has_device_events(parts),
             seen=seen,
             micro_batches=traced.micro_batches,
             watched=frozenset(stretches.ranges.modules),
@@ -230,6 +230,13 @@ def _read(result: Any) -> _Part | None:
         return None
     where = attribute(events)
     return _Part(events, where, tuple(add_up(events, where)), facts_of(events, where))
+
+
+def _has_device_events(parts: Sequence[_Part]) -> bool:
+    """Whether kernels were seen in every stretch that launched some. One that the profiler saw from the host only would make
+    what runs in it look as if it did not."""
+    seen = [any(one.source is Source.KERNEL for one in part.seen) for part in parts]
+    return any(seen) and all(one or not part.facts["launches"] for one, part in zip(seen, parts, strict=True))
 
 
 @contextmanager

@@ -80,6 +80,8 @@ def _once(evidence: Evidence) -> bool | None:
             tokens[one.micro_batch] = max(tokens[one.micro_batch], math.prod(one.shapes[1]) * one.count)
     if 0 < sum(tokens.values()) < facts["sequence_tokens"]:
         return True
+    if any(0 < tokens[i] < own for i, own in enumerate(facts.get("sequences", ())) if i in tokens):
+        return True  # in another one padding is more than was saved
     gathers = (one for one in forward if one.name == "aten::index_select" and len(one.shapes[0]) == 3)
     if any(one.shapes[0][0] == tokens.get(one.micro_batch, 0) < one.shapes[-1][0] for one in gathers):
         return True  # keys, by heads, are the rows of three dimensions
