@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from dynotune.audit.facts.job import Method, Trainer
 from dynotune.audit.facts.script import Script
-from dynotune.audit.read.python.parsers import DATACLASSES, Parser, Parsers
+from dynotune.audit.read.python.bindings import dotted
+from dynotune.audit.read.python.parsers import DATACLASSES, Parser, parsers_of
 from dynotune.audit.schema import Schemas
 
 LIBRARY: Mapping[str, tuple[str, str, str]] = {
@@ -75,7 +76,7 @@ def accepts(
     command's own. None: the file has no parser that could be read."""
     if "Parser" not in script.source:
         return None
-    parsers = Parsers(script.tree)
+    parsers = parsers_of(script.tree)
     asked = parsers.asked()
     made = [
         _of_dataclasses(one, script.tree, others, schemas) if one.kind in DATACLASSES else _of_argparse(one, words)
@@ -166,7 +167,7 @@ def _rests_are_handed_on(parses: Sequence[ast.Call], tree: ast.Module) -> bool:
 def _command_lines(tree: ast.Module) -> Iterator[ast.expr]:
     """What is assigned to `sys.argv`, or a part of it."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and any("sys.argv" in ast.unparse(one) for one in node.targets):
+        if isinstance(node, ast.Assign) and _names_argv(*node.targets):
             yield node.value
 
 
@@ -176,10 +177,10 @@ _CHANGES = frozenset({"remove", "pop", "insert", "append", "extend", "clear"})
 def _changes_the_command_line(tree: ast.Module) -> bool:
     """Words are taken out of `sys.argv` by hand, or put in: which are left for the parser cannot be told."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Delete) and any("sys.argv" in ast.unparse(one) for one in node.targets):
+        if isinstance(node, ast.Delete) and _names_argv(*node.targets):
             return True
         func = node.func if isinstance(node, ast.Call) else None
-        if isinstance(func, ast.Attribute) and func.attr in _CHANGES and ast.unparse(func.value) == "sys.argv":
+        if isinstance(func, ast.Attribute) and func.attr in _CHANGES and dotted(func.value) == "sys.argv":
             return True
     values = list(_command_lines(tree))
     rests = {
@@ -190,6 +191,12 @@ def _changes_the_command_line(tree: ast.Module) -> bool:
         if isinstance(one, ast.Name)
     }
     return any(not rests & {one.id for one in ast.walk(value) if isinstance(one, ast.Name)} for value in values)
+
+
+def _names_argv(*targets: ast.expr) -> bool:
+    return any(
+        isinstance(one, ast.Attribute) and dotted(one) == "sys.argv" for target in targets for one in ast.walk(target)
+    )
 
 
 def _throws_rest_away(tree: ast.Module) -> bool:

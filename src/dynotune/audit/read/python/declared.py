@@ -22,10 +22,11 @@ def _adding(module: Module, parse: ast.Call | None) -> list[Site]:
         return every
     asked = module.parsers.of(parse) if parse is not None else module.parsers.asked()
     of = {call for parser in asked for one in parser.family() for call in one.adds}
-    mine = [site for site in every if site.node in of or site.node in module.parsers.stray]
+    of.update(module.parsers.stray)
+    mine = [site for site in every if site.node in of]
     if parse is not None and asked:
         return mine
-    return [site for site in every if site not in mine] + mine
+    return [site for site in every if site.node not in of] + mine
 
 
 def flags(evaluator: "Evaluator", parse: ast.Call | None = None) -> dict[str, Value]:

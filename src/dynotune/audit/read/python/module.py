@@ -7,7 +7,7 @@ from functools import cached_property
 
 from dynotune.audit.facts.script import Around
 from dynotune.audit.place import Place
-from dynotune.audit.read.python.parsers import Parsers
+from dynotune.audit.read.python.parsers import Parsers, parsers_of
 
 Branch = tuple[ast.AST, str]
 """A statement that may not run, or not once, and which part of it: `body`, `else`, `except`, `loop`."""
@@ -87,7 +87,7 @@ class Module:
 
     @cached_property
     def parsers(self) -> Parsers:
-        return Parsers(self.tree)
+        return parsers_of(self.tree)
 
     @cached_property
     def calls_by_name(self) -> dict[str, list[Site]]:

@@ -1,25 +1,27 @@
 """The parsers of one file's command line: which call adds a flag to which of them, and which of them a run asks.
 
 Followed by names: through groups, sub-commands, parents, loops over parsers and the file's own functions. A run begins at
-the file's top: what stands in a function that nothing there mentions is no part of it.
+the file's top: what stands in a function that nothing there mentions is no part of it. What cannot be followed opens a
+parser (it may take more flags than are seen), and a file that asks too much is not judged at all.
 """
 
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+
+from dynotune.audit.read.python.bindings import FUNCTIONS, Bindings, Definition, Step, TooMuchError, last
 
 DATACLASSES = frozenset({"HfArgumentParser", "TrlParser", "H4ArgumentParser"})
 KINDS = DATACLASSES | {"ArgumentParser"}
 _GROUPS = frozenset({"add_argument_group", "add_mutually_exclusive_group", "add_subparsers"})
+_ADDS = _GROUPS | {"add_argument", "add_parser", "set_defaults"}
 _PARSES = ("parse_args", "parse_known_args", "parse_yaml", "parse_json", "parse_dict")
-_HARMLESS = frozenset({"print", "isinstance", "type", "id", "repr", "str", "autocomplete", *KINDS})
-"""Calls that are given a parser and add nothing to it (`parents=[...]` is followed)."""
+_HARMLESS = frozenset({"print", "isinstance", "type", "id", "repr", "str", "autocomplete"})
+"""Calls that are given a parser and add nothing to it."""
 
-_DEEP = 12
-
-Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+MOST = 300
+"""Parsers of a file; more are not told apart."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,13 +49,18 @@ class Parser:
 
     def family(self, words: tuple[str, ...] = ()) -> Iterator["Parser"]:
         """It, its parents, and its sub-commands: all of them, or the one that stands among `words`."""
-        yield self
-        for parent in self.parents:
-            yield from parent.family()
-        chosen = [one for one in self.below if set(one.commands) & set(words)]
-        named = all(one.commands for one in self.below)
-        for one in chosen if named and len(chosen) == 1 else self.below:
-            yield from one.family(words)
+        seen: set[Parser] = set()
+        todo: list[tuple[Parser, tuple[str, ...]]] = [(self, words)]
+        while todo:
+            one, among = todo.pop()
+            if one in seen:
+                continue
+            seen.add(one)
+            yield one
+            chosen = [held for held in one.below if set(held.commands) & set(among)]
+            named = all(held.commands for held in one.below)
+            todo += [(held, among) for held in (chosen if named and len(chosen) == 1 else one.below)]
+            todo += [(held, ()) for held in one.parents]
 
 
 class Parsers:
@@ -61,25 +68,26 @@ class Parsers:
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
-        self._above: dict[ast.AST, ast.AST] = {}
-        self._calls: list[ast.Call] = []
-        self._definitions: dict[str, list[Definition]] = {}
-        self._bound: dict[tuple[ast.AST, str], list[tuple[ast.stmt, ast.expr]]] = {}
-        self._known: dict[ast.expr, frozenset[Parser]] = {}
-        self._walked()
         self.all: list[Parser] = []
-        self._made: dict[ast.Call, Parser] = {}
-        for call in self._calls:
-            if _last(call.func) in KINDS or _last(call.func) == "add_parser":
-                self._made[call] = Parser(call, _last(call.func))
         self.stray: list[ast.Call] = []
         """`add_argument` on what could not be followed: it may be of any of them."""
 
         self.unknown_parses = False
         """A run asks a parser that could not be followed."""
 
-        if self._made:
-            self._related()
+        self._made: dict[ast.AST, Parser] = {}
+        self._known: dict[Step, frozenset[Parser]] = {}
+        try:
+            self._names = Bindings(tree)
+            for call in self._names.calls:
+                if last(call.func) in KINDS or last(call.func) == "add_parser":
+                    self._made[call] = Parser(call, last(call.func))
+            if len(self._made) > MOST:
+                raise TooMuchError
+            if self._made:
+                self._related()
+        except (TooMuchError, RecursionError):
+            self.all, self.stray, self._made, self.unknown_parses = [], [], {}, True
 
     def asked(self) -> list[Parser]:
         """Those that read the command line when the file runs, parents and sub-commands apart."""
@@ -87,78 +95,76 @@ class Parsers:
 
     def of(self, parse: ast.Call) -> frozenset[Parser]:
         """Those that a call of `parse_args` asks; empty: not known."""
-        return self.held(parse.func.value) if isinstance(parse.func, ast.Attribute) and self._made else frozenset()
+        if not self._made or not isinstance(parse.func, ast.Attribute):
+            return frozenset()
+        try:
+            return self.held(parse.func.value)
+        except TooMuchError:
+            return frozenset()
 
-    def held(self, node: ast.expr, depth: int = 0) -> frozenset[Parser]:
-        """What an expression may be of them; empty: none, or not known."""
+    @property
+    def work(self) -> int:
+        """Steps that it took to follow names."""
+        return self._names.work
+
+    def held(self, node: Step) -> frozenset[Parser]:
+        """What an expression may be of them, a container any of its elements; empty: none, or not known. Raises
+        `TooMuchError`."""
         if node not in self._known:
-            self._known[node] = frozenset()  # what comes back to itself adds nothing
-            self._known[node] = self._held(node, depth) if depth < _DEEP else frozenset()
+            self._follow(node)
         return self._known[node]
 
     def reaches(self, node: ast.AST) -> bool:
         """Whether a run may come to it, beginning at the file's top."""
-        inside: ast.AST | None = node
-        while inside is not None:
-            if isinstance(inside, (*_FUNCTIONS, ast.ClassDef)):
-                return inside in self._reached
-            inside = self._above.get(inside)
-        return True
-
-    def _walked(self) -> None:
-        for node in ast.walk(self.tree):
-            for child in ast.iter_child_nodes(node):
-                self._above[child] = node
-            if isinstance(node, ast.Call):
-                self._calls.append(node)
-            elif isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
-                self._definitions.setdefault(node.name, []).append(node)
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Assign):
-                for target in node.targets:
-                    self._bind(target, node, [node.value])
-            elif isinstance(node, ast.AnnAssign) and node.value is not None:
-                self._bind(node.target, node, [node.value])
-            elif isinstance(node, ast.For) and isinstance(node.iter, ast.Tuple | ast.List):
-                self._bind(node.target, node, node.iter.elts)
-
-    def _bind(self, target: ast.expr, statement: ast.stmt, values: list[ast.expr]) -> None:
-        if isinstance(target, ast.Name | ast.Attribute):
-            scope = self._scope(statement, of_class=isinstance(target, ast.Attribute))
-            held = self._bound.setdefault((scope, ast.unparse(target)), [])
-            held += [(statement, value) for value in values]
-
-    def _scope(self, node: ast.AST, of_class: bool = False) -> ast.AST:
-        """The function that it stands in, or the class of that, or the file."""
-        inside = self._above.get(node)
-        while inside is not None and not isinstance(inside, ast.ClassDef if of_class else _FUNCTIONS):
-            inside = self._above.get(inside)
-        return inside or self.tree
+        inside = self._names.definition(node)
+        return inside is self.tree or inside in self._reached
 
     def _related(self) -> None:
-        for call, parser in self._made.items():
-            self.all.append(parser)
+        self.all += self._made.values()
+        for parser in self.all:
             if parser.kind == "add_parser":
-                names = [*call.args[:1], *_elements(_keyword(call, "aliases"))]
-                texts = [one.value for one in names if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-                parser.commands = tuple(texts) if call.args and len(texts) == len(names) else ()
-                for above in self.of(call):
-                    parser.above, parser.kind = above, above.kind
-                    above.below.append(parser)
+                self._below(parser)
+        for parser in self.all:
+            call, above = parser.made, parser
+            while above.above is not None:
+                above = above.above
+            parser.kind = above.kind
             listed = _keyword(call, "parents")
-            for parent in _elements(listed):
-                parser.parents += self.held(parent)
-            parser.is_open = (
-                (listed is not None and len(parser.parents) < max(len(_elements(listed)), 1))
+            parser.is_open = parser.is_open or (
+                (listed is not None and not (isinstance(listed, ast.List | ast.Tuple) and listed.elts))
                 or _keyword(call, "fromfile_prefix_chars") is not None
                 or any(keyword.arg is None for keyword in call.keywords)
             )
-        for call in self._calls:
+            for element in _elements(listed):
+                found = self.held(element)
+                fit = [one for one in found if parser not in one.family()]
+                parser.parents += fit
+                parser.is_open = parser.is_open or not found or len(fit) < len(found)
+        for call in self._names.calls:
             self._used(call)
+        for node in self._names.attributes:
+            if node.attr in _ADDS:  # `add = parser.add_argument`
+                self._opened(node.value)
+
+    def _below(self, parser: Parser) -> None:
+        """Under the parser that it is a sub-command of. Where that is not known, any may take it, with whatever it adds."""
+        call = parser.made
+        names = [*call.args[:1], *_elements(_keyword(call, "aliases"))]
+        texts = [one.value for one in names if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        parser.commands = tuple(texts) if call.args and len(texts) == len(names) else ()
+        found = self.of(call)
+        fit = [one for one in found if one not in parser.family()]
+        for above in fit:
+            parser.above = above
+            above.below.append(parser)
+        if not found or len(fit) < len(found):
+            for one in self.all:
+                one.is_open = True
 
     def _used(self, call: ast.Call) -> None:
-        name = _last(call.func)
-        of = self.of(call) if isinstance(call.func, ast.Attribute) else frozenset()
+        name = last(call.func)
+        of = self.held(call.func.value) if isinstance(call.func, ast.Attribute) else frozenset()
+        self._names.charge(1 + len(of))
         if name in ("add_argument", "set_defaults"):
             for parser in of:
                 parser.adds.append(call)
@@ -167,100 +173,88 @@ class Parsers:
         elif name.startswith(_PARSES) and self.reaches(call) and _reads_the_command_line(call):
             for parser in of:
                 parser.parses.append(call)
-            own = isinstance(call.func, ast.Name) and name in self._definitions
+            own = isinstance(call.func, ast.Name) and name in self._names.definitions
             self.unknown_parses = self.unknown_parses or not (of or own)
-        if name in _HARMLESS or (name in self._definitions and not of):
+        if call in self._made or name in _HARMLESS:
             return
         for given in (*call.args, *(keyword.value for keyword in call.keywords)):
-            if isinstance(given, ast.Name | ast.Attribute):
-                for parser in self.held(given):
-                    parser.is_open = True
+            if self.held(given) and not self._names.takes(call, given):
+                self._opened(given)
 
-    def _held(self, node: ast.expr, depth: int) -> frozenset[Parser]:
-        if isinstance(node, ast.Call):
-            if node in self._made:
-                return frozenset({self._made[node]})
-            if isinstance(node.func, ast.Attribute) and node.func.attr in _GROUPS:
-                return self.held(node.func.value, depth + 1)
-            found = frozenset[Parser]()
-            for function in self._definitions.get(_last(node.func), ()):
-                for inner in ast.walk(function):
-                    if isinstance(inner, ast.Return) and inner.value is not None:
-                        found |= self.held(inner.value, depth + 1)
-            return found
-        if isinstance(node, ast.IfExp):
-            return self.held(node.body, depth + 1) | self.held(node.orelse, depth + 1)
-        if isinstance(node, ast.Name | ast.Attribute):
-            return frozenset().union(*(self.held(value, depth + 1) for value in self._values(node)))
-        return frozenset()
+    def _opened(self, node: ast.expr) -> None:
+        """It leaves what can be followed."""
+        for parser in self.held(node):
+            self._names.charge()
+            parser.is_open = True
 
-    def _values(self, node: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
-        """What may have been assigned to a name where it stands."""
-        name = ast.unparse(node)
-        scope = self._scope(node, of_class=isinstance(node, ast.Attribute))
-        first = True
-        while True:
-            held = self._bound.get((scope, name), [])
-            before = [one for one in held if _ends_before(one[0], node)] if first else held
-            if before or held:
-                yield from self._since_the_last(before or held, node) if first else (value for _, value in held)
-                return
-            if isinstance(scope, _FUNCTIONS) and name in _parameters(scope):
-                yield from self._given(scope, name)
-                return
-            if scope is self.tree:
-                return
-            scope, first = self._scope(scope), False
+    def _next(self, step: Step) -> Iterator[Step]:
+        if isinstance(step, ast.Call) and isinstance(step.func, ast.Attribute) and step.func.attr in _GROUPS:
+            return iter((step.func.value,))
+        return self._names.next(step)
 
-    def _since_the_last(self, held: list[tuple[ast.stmt, ast.expr]], use: ast.AST) -> Iterator[ast.expr]:
-        """Without what is certainly assigned anew before the use."""
-        start = 0
-        for number, (statement, _) in enumerate(held):
-            if statement is not held[start][0] and self._comes_before(statement, use):
-                start = number
-        yield from (value for _, value in held[start:])
+    def _follow(self, root: Step) -> None:
+        """What is behind a step and all steps on the way, each looked at once; those that lead to each other hold the same
+        (Tarjan's components)."""
+        number: dict[Step, int] = {}
+        low: dict[Step, int] = {}
+        found: dict[Step, set[Parser]] = {}
+        path: list[Step] = []
+        todo: list[tuple[Step, Iterator[Step]]] = []
 
-    def _comes_before(self, statement: ast.stmt, use: ast.AST) -> bool:
-        """Both stand in one block, or the use in a block within it."""
-        block = self._above.get(statement)
-        inside = use
-        while inside is not None and self._above.get(inside) is not block:
-            inside = self._above.get(inside)  # type: ignore[assignment]
-        if inside is None or isinstance(statement, ast.For):
-            return False
-        lists = [value for _, value in ast.iter_fields(block) if isinstance(value, list)] if block is not None else []
-        return any(statement in one and inside in one for one in lists)
+        def enter(step: Step) -> None:
+            number[step] = low[step] = len(number)
+            made = self._made.get(step) if isinstance(step, ast.Call) else None
+            found[step] = {made} if made is not None else set()
+            path.append(step)
+            todo.append((step, iter(()) if made is not None else self._next(step)))
 
-    def _given(self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> Iterator[ast.expr]:
-        """What the file's own calls give a function for one of its parameters."""
-        names = _parameters(function)
-        for call in self._calls:
-            if _last(call.func) != function.name:
-                continue
-            by_name = _keyword(call, name)
-            bound = names[1:] if names[:1] in (["self"], ["cls"]) and isinstance(call.func, ast.Attribute) else names
-            if by_name is not None:
-                yield by_name
-            elif name in bound and bound.index(name) < len(call.args):
-                yield call.args[bound.index(name)]
+        enter(root)
+        while todo:
+            step, rest = todo[-1]
+            one = next(rest, None)
+            self._names.charge()
+            if one is None:
+                todo.pop()
+                if low[step] == number[step]:
+                    held = frozenset(found[step])
+                    while step not in self._known:
+                        self._known[path.pop()] = held
+                if todo:
+                    above = todo[-1][0]
+                    low[above] = min(low[above], low[step])
+                    found[above] |= found[step]
+            elif one in self._known:
+                found[step] |= self._known[one]
+            elif one in number:
+                low[step] = min(low[step], number[one])
+            else:
+                enter(one)
 
     @cached_property
-    def _reached(self) -> frozenset[Definition]:
-        found: set[Definition] = set()
+    def _reached(self) -> frozenset[ast.AST]:
+        found: set[ast.AST] = set()
+        names: set[str] = set()
         todo: list[ast.AST] = [self.tree]
         while todo:
             for node in _own(todo.pop()):
                 name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-                new: list[Definition] = self._definitions.get(name, [])
-                if isinstance(node, (*_FUNCTIONS, ast.ClassDef)) and node.decorator_list:
+                new: list[Definition] = self._names.definitions.get(name, []) if name not in names else []
+                names.add(name)
+                if isinstance(node, (*FUNCTIONS, ast.ClassDef)) and node.decorator_list:
                     new = [*new, node]  # what decorates it may call it
                 for one in new:
                     if one not in found:
                         found.add(one)
                         inside = [one, *one.body] if isinstance(one, ast.ClassDef) else [one]
-                        found |= {held for held in inside if isinstance(held, (*_FUNCTIONS, ast.ClassDef))}
+                        found |= {held for held in inside if isinstance(held, (*FUNCTIONS, ast.ClassDef))}
                         todo += inside
         return frozenset(found)
+
+
+@lru_cache(maxsize=64)
+def parsers_of(tree: ast.Module) -> Parsers:
+    """Of a file, worked out once for all that asks."""
+    return Parsers(tree)
 
 
 def _own(root: ast.AST) -> Iterator[ast.AST]:
@@ -269,25 +263,18 @@ def _own(root: ast.AST) -> Iterator[ast.AST]:
     while stack:
         node = stack.pop()
         yield node
-        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             stack += node.decorator_list
             if isinstance(node, ast.ClassDef):
                 stack += node.bases
-                stack += [one for one in node.body if not isinstance(one, _FUNCTIONS)]
+                stack += [one for one in node.body if not isinstance(one, FUNCTIONS)]
         else:
             stack += ast.iter_child_nodes(node)
 
 
-def _ends_before(statement: ast.stmt, use: ast.expr) -> bool:
-    """Its name is bound when the use runs, the first time that it does."""
-    if isinstance(statement, ast.For):
-        return statement.lineno <= use.lineno
-    return (statement.end_lineno or 0, statement.end_col_offset or 0) <= (use.lineno, use.col_offset)
-
-
 def _reads_the_command_line(parse: ast.Call) -> bool:
     """Not a list that stands there: `parse_args([])`, `parse_args("--lr 1".split())`. Files may be named by it."""
-    if not _last(parse.func).startswith(("parse_args", "parse_known_args")):
+    if not last(parse.func).startswith(("parse_args", "parse_known_args")):
         return True
     given = parse.args[0] if parse.args else _keyword(parse, "args")
     if given is None or (isinstance(given, ast.Constant) and given.value is None):
@@ -297,18 +284,9 @@ def _reads_the_command_line(parse: ast.Call) -> bool:
     return not isinstance(given, ast.List | ast.Tuple | ast.Constant | ast.Dict)
 
 
-def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    given = function.args
-    return [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
-
-
 def _keyword(call: ast.Call, name: str) -> ast.expr | None:
     return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
 
 
 def _elements(node: ast.expr | None) -> list[ast.expr]:
     return node.elts if isinstance(node, ast.List | ast.Tuple) else []
-
-
-def _last(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
