@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -221,3 +222,18 @@ def test_other_data_that_is_given_is_the_jobs(tmp_path: Path) -> None:
         (tmp_path / name).write_text(ROWS)
     found = of_config(tmp_path, f"{PACKED}dataset_name: rows.jsonl\n", data=[tmp_path / "other.jsonl"])
     assert [Path(one.place.file).name for one in found.project.data] == ["other.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"), [(0, "about 100 %"), (len(ROWS), "about 50 %"), (900 << 20, "less than 1 %")]
+)
+def test_a_small_share_is_no_share_of_none_and_costs_no_more(tmp_path: Path, more: int, said: str) -> None:
+    """Of one line that never ends, no more than its beginning is read."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text(ROWS)
+    os.truncate(path, len(ROWS) + more)
+    assert said in named_data._share(path, 2_000)
+    tracemalloc.start()
+    named_data._share(path, 2_001)
+    assert tracemalloc.get_traced_memory()[1] < 4 * named_data.SIZE
+    tracemalloc.stop()

@@ -7,7 +7,6 @@ and what of it is not read is said.
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +49,18 @@ def _share(path: Path, rows: int) -> str:
     """How much of a file its first rows are, as a sentence; empty where that cannot be told from its size."""
     if path.suffix not in (".jsonl", ".ndjson"):
         return ""
-    with path.open("rb") as file:
-        read = sum(len(line) for line in islice(file, rows))
-    return f"that is about {100 * min(read / max(path.stat().st_size, 1), 1):.0f} % of the file"
+    try:
+        start = start_of(path, SIZE + 1)  # no line, however long, is read beyond what the rows were read from
+        size = max(path.stat().st_size, 1)
+    except OSError:
+        return ""
+    end = 0
+    for _ in range(rows):
+        end = start.find(b"\n", end) + 1
+        if not end:
+            break
+    percent = 100 * min(end or len(start), size) / size
+    return f"that is {f'about {percent:.0f}' if percent >= 1 else 'less than 1'} % of the file"
 
 
 def named_files(root: Path, jobs: Sequence[Job], given: Sequence[Path], *, anywhere: bool = False) -> NamedData:
