@@ -73,7 +73,7 @@ def test_where_somebody_asks_on_what_it_spends_its_time_all_of_a_step_is_traced(
 ) -> None:
     """Since a share of some micro-batches is none of the step. Control: a proof alone takes a few of them."""
     many = config.replace(per_device_train_batch_size=6, packed_execution="off")
-    for shares, traced in ((True, [*range(6)]), (False, [0, 1])):
+    for shares, traced in ((True, [*range(6)]), (False, [0, 5])):
         found = proof(worker, tmp_path, f"shares {shares}", many, shares=shares)
         assert worker.stage is not None
         proved = worker.stage.run.engagement.proof
