@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from dynotune.measure.clock import WindowClock
@@ -181,14 +180,14 @@ class Engagement:
         units = run.plan.spans
         traced = range(len(step.micro_batches)) if sample is None else sample.numbers
         batches = [step.micro_batches[i] for i in traced]
-        own = np.concatenate([np.zeros(0, np.int64), *(batch.rows for batch in batches)])
-        sequences, _ = units.attention_of(own)
+        lengths = [units.attention_of(batch.rows)[0] for batch in batches]
+        sequences = [int(of_batch.sum()) for of_batch in lengths]
         return {
             "micro_batches": len(step.micro_batches),
             "traced_micro_batches": [*traced],
-            "documents": len(sequences),
-            "sequence_tokens": int(sequences.sum()),
-            "sequences": [int(units.attention_of(batch.rows)[0].sum()) for batch in batches],
+            "documents": sum(len(of_batch) for of_batch in lengths),
+            "sequence_tokens": sum(sequences),
+            "sequences": sequences,
             "laid_out_tokens": sum(batch.real_tokens for batch in batches),
             "labels": [int(units.label_tokens[batch.rows].sum()) for batch in batches],
             "tokens": [batch.tokens for batch in batches],
