@@ -143,9 +143,8 @@ def test_what_was_asked_for_by_name_and_does_not_run_stops_the_run_with_what_it_
     assert (tmp_path / "run" / "checkpoints" / "step-2").is_dir()
 
 
-def test_a_patch_that_left_one_layer_out_is_partial_and_names_it(
-    run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def leave_a_layer_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lie: fused LoRA is installed, but for one output projection of the second layer."""
     whole = lora.install
 
     def all_but_one(*args: Any, **more: Any) -> Any:
@@ -155,6 +154,12 @@ def test_a_patch_that_left_one_layer_out_is_partial_and_names_it(
         return engaged
 
     monkeypatch.setattr(lora, "install", all_but_one)
+
+
+def test_a_patch_that_left_one_layer_out_is_partial_and_names_it(
+    run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_a_layer_out(monkeypatch)
     seen = go(run_tiny, tmp_path)["observations"]["fused_lora"]
     assert seen["verdict"] == "partial"
     assert seen["seen"] == seen["of"] - 1

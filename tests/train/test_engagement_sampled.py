@@ -13,12 +13,12 @@ from dynotune import DPOConfig, train_dpo
 from dynotune.execution.feed import Feed
 from dynotune.measure.evidence import Evidence, Phase
 from dynotune.measure.traces.step import Sample
-from dynotune.model import lora
 from dynotune.speedups.record import Record
 from dynotune.speedups.registry import speedups
 from dynotune.train import engagement
 from dynotune.train.engagement import Engagement
 from tests.tiny import chats, sentences, tiny_model, tiny_tokenizer
+from tests.train.test_engagement import leave_a_layer_out
 
 LORA = {"use_peft": True, "lora_target_modules": "all-linear", "lora_r": 4, "lora_dropout": 0.0}
 PACKED = {"micro_batch_tokens": 128, "per_device_train_batch_size": 24}
@@ -88,15 +88,7 @@ def test_as_many_events_are_read_of_many_documents_as_of_few(
 
 
 def test_a_patch_that_left_a_layer_out_is_named(run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install = lora.install
-
-    def all_but_one(*args: Any, **more: Any) -> Any:
-        engaged = install(*args, **more)
-        name = next(name for name in engaged.leaders() if "layers.1" in name and name.endswith("o_proj"))
-        del engaged.linears[name].module.forward
-        return engaged
-
-    monkeypatch.setattr(lora, "install", all_but_one)
+    leave_a_layer_out(monkeypatch)
     record = go(run_tiny, tmp_path, **PACKED)
     found = record.observations["fused_lora"]
     assert record.part
