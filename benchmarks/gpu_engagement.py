@@ -157,29 +157,42 @@ def main() -> int:
             if one.slot in ("attention", "activation_memory") or one.default == "off" or one.name == "compiled_layers"
         ]
         asked = {name: {name: "on"} for name in optional}
+        controls = runs["negative controls"] = {}
         together = {"liger": PEERS, "compiled_layers with liger": {"compiled_layers": "on", **PEERS}}
         for name, which in {**asked, **together}.items():
             if wanted is None or name in wanted:
-                runs[f"{name} on"], _ = run(shape, {**settings, "speedups": which}, tokens)
+                runs[f"{name} on"], on = run(shape, {**settings, "speedups": which}, tokens)
                 keep()
                 print_run(f"{case}, {name} on", runs[f"{name} on"])
-        controls = runs["negative controls"] = {}
+                for added in on.expected.keys() - watch.expected.keys():  # it is off in the run as it comes
+                    failed += control(controls, added, on.expected[added], watch.evidence, base)
+                    keep()
         for name, (expectations, places) in watch.expected.items():
             if wanted is not None and f"no {name}" not in wanted and "controls" not in wanted:
                 continue
             figures, off = run(shape, {**settings, "speedups": {name: "off"}}, tokens)
-            seen = judge(expectations, off.evidence, places) if off.evidence is not None else None
-            held = seen is not None and str(seen.verdict) != "engaged"
-            controls[name] = {
-                "verdict": str(seen.verdict) if seen else None, "count": seen.count if seen else None, "holds": held,
-                "error": figures.get("error"), "seconds_per_step": figures.get("seconds_per_step"),
-            }  # fmt: skip
-            said = f"{seen.verdict} {seen.count}" if seen else f"nothing: {figures.get('error')}"
-            print(f"   off: {name:<26} proof says {said} {'' if held else '<-- NOT CAUGHT'}", flush=True)
-            if not held:
-                failed.append(name)
+            failed += control(controls, name, (expectations, places), off.evidence, figures)
             keep()
     return int(bool(failed))
+
+
+def control(
+    controls: dict[str, Any],
+    name: str,
+    expected: tuple[Any, tuple[str, ...]],
+    off: Evidence | None,
+    run: dict[str, Any],
+) -> list[str]:
+    """Judge a run that is without `name` by what was expected of it. Its name, where the proof does not fail."""
+    seen = judge(expected[0], off, expected[1]) if off is not None else None
+    held = seen is not None and str(seen.verdict) != "engaged"
+    controls[name] = {
+        "verdict": str(seen.verdict) if seen else None, "count": seen.count if seen else None, "holds": held,
+        "error": run.get("error"), "seconds_per_step": run.get("seconds_per_step"),
+    }  # fmt: skip
+    said = f"{seen.verdict} {seen.count}" if seen else f"nothing: {run.get('error')}"
+    print(f"   off: {name:<26} proof says {said} {'' if held else '<-- NOT CAUGHT'}", flush=True)
+    return [] if held else [name]
 
 
 def print_run(name: str, figures: dict[str, Any]) -> None:
