@@ -10,8 +10,8 @@ FOLDER = Path(dynotune.__file__).parent
 
 ORDER = (
     # words and the machine
-    "errors", "_version", "say", "foreign", "mounts", "cache_folder", "command_line", "printable", "show", "manifest",
-    "terminal",
+    "errors", "_version", "say", "foreign", "unmet", "mounts", "cache_folder", "command_line", "printable", "show",
+    "manifest", "terminal",
     # what is asked for, and for which examples
     "config", "isolated", "accelerators", "data", "plan", "objectives", "environment",
     # what computes, and what is known of it

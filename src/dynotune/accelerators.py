@@ -36,6 +36,9 @@ class Accelerator:
     distributions: str | tuple[str, ...] = ()
     """Names of the installed packages that may provide it. Empty: part of PyTorch."""
 
+    beside: tuple[str, ...] = ()
+    """Installed packages on which it depends, besides those: with others of them it has to be tried again."""
+
     needs_gpu: bool = True
 
     load: str = ""
@@ -101,6 +104,19 @@ grads = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
 torch.ops.flash_attn_3.bwd(grad, q, k, v, out, lse, *grads, **how)
 assert all(torch.isfinite(x).all() for x in (out, *grads))
 """
+_LOAD_FA4 = """
+from dynotune.model.attention.backends.fa4 import missing
+if (why := missing()) is not None:
+    raise ModuleNotFoundError(NONE) if why.endswith("is not installed") else ImportError(why)
+"""
+_FA4 = """
+from dynotune.model.attention.backends.fa4 import attend
+q = torch.randn(64, 4, 128, device=device, dtype=torch.bfloat16, requires_grad=True)
+k = v = q[:, :2].detach().clone().requires_grad_()
+out = attend(q, k, v, torch.tensor([0, 32, 64], device=device, dtype=torch.int32), 32, 0.1, None, None, None)
+grads = torch.autograd.grad(out.float().square().sum(), (q, k))
+assert all(torch.isfinite(x).all() for x in (out, *grads))
+"""
 _CUDNN = """
 import cudnn.sdpa.fwd.torch_op
 q = torch.randn(64, 4, 128, device=device, dtype=torch.bfloat16, requires_grad=True)
@@ -137,13 +153,16 @@ ACCELERATORS = (
         ("flash_attn_interface", "flash_attn_3", "xformers"),
         _FA3,
         ("flash-attn-3", "xformers"),
+        ("nvidia-cuda-runtime-cu12",),
         load=_LOAD_FA3,  # as a run loads it
     ),
     Accelerator(
         "flash-attn 4",
         "flash_attn.cute",
-        "from flash_attn.cute import flash_attn_func as f" + _ATTENTION.format(call="f(q, q, q, causal=True)[0]"),
+        _FA4,  # backward too: that of versions that do not belong together never returns
         "flash-attn-4",
+        ("nvidia-cutlass-dsl", "quack-kernels"),
+        load=_LOAD_FA4,
     ),
     Accelerator(
         "xformers",
@@ -151,7 +170,7 @@ ACCELERATORS = (
         "import xformers.ops as x" + _ATTENTION.format(call="x.memory_efficient_attention(q, q, q)"),
         "xformers",
     ),
-    Accelerator("cudnn-frontend", "cudnn", _CUDNN, "nvidia-cudnn-frontend"),
+    Accelerator("cudnn-frontend", "cudnn", _CUDNN, "nvidia-cudnn-frontend", ("nvidia-cudnn-cu12", "nvidia-cudnn-cu13")),
     Accelerator("liger-kernel", "liger_kernel", _LIGER, "liger-kernel"),
     Accelerator("bitsandbytes", "bitsandbytes", _BNB, "bitsandbytes"),
 )

@@ -15,6 +15,10 @@ UNLOADABLE: tuple[type[Exception], ...] = (AttributeError, ImportError, OSError,
 """Raised where a package is loaded that was built for another CUDA, PyTorch or Python, or lacks another one."""
 
 
+MADE_FOR = "is made for"
+"""Between a package and the version of another one that it wants and does not get."""
+
+
 def first_line(said: BaseException | str) -> str:
     """The first line of a message that is not blank; empty where there is none."""
     return next((line.strip() for line in str(said).splitlines() if line.strip()), "")

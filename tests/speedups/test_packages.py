@@ -1,6 +1,8 @@
 """Promise: a package that does not work here is told from a missing one, in words with the remedy; trying it costs once."""
 
+import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,22 @@ def test_a_module_without_a_version_is_tried_once_a_process(folder: Path, tries:
     assert len(tries) == 2
 
 
+def test_another_version_of_what_it_depends_on_voids_a_trial(
+    folder: Path, tries: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (one,) = packages.ACCELERATORS
+    monkeypatch.setattr(packages, "ACCELERATORS", (replace(one, beside=("fake-compiler",)),))
+    put(folder, "def answer(): return 41")
+    for version, expected in (("1", 1), ("1", 1), ("2", 2)):
+        for info in folder.glob("fake_compiler*"):
+            shutil.rmtree(info)
+        info = folder / f"fake_compiler-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: fake-compiler\nVersion: {version}\n")
+        assert trial("fake", "cpu", remembered(folder)).status == "does not work here"
+        assert len(tries) == expected
+
+
 def test_what_is_missing_is_said_without_a_trial(folder: Path, tries: list[str]) -> None:
     assert missing("fake") == No("fake is not installed", "install fake", expected=True)
     put(folder, "raise ImportError")
@@ -142,6 +160,15 @@ CASES = {
         No(
             "flash-attn 4 4 is installed and cannot be imported: it needs `einops`, which is not there",
             "install `einops`",
+        ),
+    ),
+    "not made for each other": (
+        Outcome(
+            "flash-attn 4", "import failed", "4", "ImportError: quack 1 is made for dsl==4.6, and 4.8 is installed"
+        ),
+        No(
+            "flash-attn 4 4 is installed and is not run: ImportError: quack 1 is made for dsl==4.6, and 4.8 is installed",
+            "run `pip install --pre --upgrade flash-attn-4 quack-kernels`, so that their versions agree",
         ),
     ),
     "another GPU": (

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from dynotune.accelerators import ACCELERATORS, Accelerator, Outcome, is_there, try_one
+from dynotune.foreign import MADE_FOR
 from dynotune.speedups.contract import No
 from dynotune.speedups.machine import installed_as
 from dynotune.speedups.remembered import Remembered
@@ -25,6 +26,11 @@ INSTALL = {
     "flash-attn 4": "run `pip install --pre flash-attn-4`",
 }
 """By the accelerator's name, where no extra installs it."""
+
+TOGETHER = {
+    "flash-attn 4": "run `pip install --pre --upgrade flash-attn-4 quack-kernels`, so that their versions agree"
+}
+"""By the accelerator's name, where packages are there in versions that were not made for each other."""
 
 PASSING = re.compile(r"out of memory|no answer within|signal (9|15)\b|busy or unavailable", re.IGNORECASE)
 """Failures that may be gone at the next try, so they are not remembered."""
@@ -84,6 +90,8 @@ def refusal(outcome: Outcome, versions: tuple[str, str | None]) -> No:
         if _NO_KERNELS.search(reason):
             return No(f"{said}: it holds no kernels for this GPU ({reason})", f"install a build of {name} for this GPU")
         return No(f"{said}: {reason}", again)
+    if MADE_FOR in reason:
+        return No(f"{known} is installed and is not run: {reason}", TOGETHER.get(name, again))
     said = f"{known} is installed and cannot be imported"
     library = _LIBRARY.search(reason)
     if library is not None:
@@ -121,5 +129,5 @@ def _trial(one: Accelerator, device: str, remembered: Remembered | None) -> Outc
         return Outcome(**kept)
     outcome = _once(one, device)
     if not PASSING.search(outcome.reason or ""):
-        remembered.keep_trial(one.name, asdict(outcome), one.packages)
+        remembered.keep_trial(one.name, asdict(outcome), (*one.packages, *one.beside))
     return outcome

@@ -396,6 +396,28 @@ def test_missing_broken_and_wrong_packages_are_told_apart(
     assert words in str(kernel.missing())
 
 
+@pytest.mark.parametrize("agree", [True, False])
+def test_flash_attention_4_of_versions_that_do_not_belong_together_is_refused_by_name(
+    agree: bool, packages: Any
+) -> None:
+    """Its backward never returned on an H200, behind a forward that was right."""
+    found = {"flash_attn_4": ("4.0.0b36", "nvidia-cutlass-dsl>=4.6.2"), "nvidia_cutlass_dsl": ("4.8.1", "numpy")}
+    found["quack_kernels"] = ("0.6.5", "nvidia-cutlass-dsl>=4.7") if agree else ("0.6.0", "nvidia-cutlass-dsl==4.6.0")
+    for name, (version, wants) in found.items():
+        (packages / f"{name}-{version}.dist-info").mkdir()
+        (packages / f"{name}-{version}.dist-info" / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Dist: {wants}\n"
+        )
+    (packages / "flash_attn/cute").mkdir(parents=True)
+    (packages / "flash_attn/cute/interface.py").write_text("flash_attn_varlen_func = _flash_attn_bwd = None")
+    assert fa4.missing() == (
+        None
+        if agree
+        else "quack-kernels 0.6.0 is made for nvidia-cutlass-dsl==4.6.0, and 4.8.1 is installed: with such a pair its"
+        " backward may never return"
+    )
+
+
 def test_a_library_that_is_named_is_the_one_that_is_taken(packages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fa3, "_registered", lambda: False)
     (packages / "flash_attn_interface.py").write_text("")

@@ -20,6 +20,7 @@ from dynotune.audit.facts.environment import Environment, Package
 from dynotune.config.secrets import names_a_secret
 from dynotune.environment import PACKAGES, installed
 from dynotune.isolated import run_isolated
+from dynotune.unmet import unmet
 
 SECONDS, SECONDS_OF_ALL = 60, 400
 """How long one import may take, and the machine with all accelerators."""
@@ -132,27 +133,10 @@ def _run(code: str, seconds: float) -> tuple[str, str]:
 
 def conflicts() -> Iterator[dict[str, str]]:
     """Requirements of installed training packages that the installed versions do not meet, by the packages' own metadata."""
-    from packaging.requirements import InvalidRequirement, Requirement
-    from packaging.version import InvalidVersion
-
-    for name, version in installed((*PACKAGES, *TRAINERS, "bitsandbytes", "flash-attn", "liger-kernel")).items():
-        for text in importlib.metadata.requires(name) or ():
-            try:
-                wanted = Requirement(text)
-                if wanted.marker is not None and not wanted.marker.evaluate({"extra": ""}):
-                    continue
-                there = installed([wanted.name]).get(wanted.name)
-                met = there is None or wanted.specifier.contains(there, prereleases=True)
-            except (InvalidRequirement, InvalidVersion):
-                continue
-            if not met:
-                assert there is not None
-                yield {
-                    "package": name,
-                    "version": version,
-                    "wants": f"{wanted.name}{wanted.specifier}",
-                    "there": there,
-                }
+    kernels = ("bitsandbytes", "flash-attn", "flash-attn-4", "liger-kernel", "quack-kernels")
+    for name in installed((*PACKAGES, *TRAINERS, *kernels)):
+        for one in unmet(name):
+            yield {"package": name, "version": one.version, "wants": one.wants, "there": one.there}
 
 
 def _variables(given: Mapping[str, str]) -> dict[str, str]:

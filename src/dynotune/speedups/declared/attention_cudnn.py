@@ -11,7 +11,6 @@ class AttentionCudnn(AttentionBackend):
     summary = "Attends within all documents of a micro-batch in one call of cuDNN, through nvidia-cudnn-frontend."
     backend = "cudnn"
     package = "cudnn-frontend"
-    also = ("nvidia-cudnn-cu12", "nvidia-cudnn-cu13")
 
     def trial(self, context: Context) -> No | None:
         no = super().trial(context)

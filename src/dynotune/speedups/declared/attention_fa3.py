@@ -15,7 +15,6 @@ class AttentionFa3(AttentionBackend):
     backend = "fa3"
     implementation = "flash_attention_3"
     package = "flash-attn 3"
-    also = ("nvidia-cuda-runtime-cu12",)
 
     def trial(self, context: Context) -> No | None:
         from dynotune.model.attention.backends.fa3 import VARIABLE, missing

@@ -11,4 +11,3 @@ class AttentionFa4(AttentionBackend):
     backend = "fa4"
     implementation = "flash_attention_4"
     package = "flash-attn 4"
-    also = ("nvidia-cutlass-dsl", "quack-kernels")

@@ -13,12 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dynotune.foreign import UNLOADABLE, cannot_be_loaded
+from dynotune.foreign import MADE_FOR, UNLOADABLE, cannot_be_loaded
 from dynotune.model.attention.backends.backend import Asked, nothing_to_prepare, why_no_flash
 from dynotune.model.attention.backends.operator import define
 from dynotune.model.attention.segments import Keys
+from dynotune.unmet import unmet
 
 WORDS = "FlashAttention-4"
+
+PACKAGES = ("flash-attn-4", "quack-kernels")
+"""What is written in the CuTe DSL (nvidia-cutlass-dsl) and made for one version of it."""
 
 _MODULE = "flash_attn.cute.interface"
 
@@ -63,6 +67,15 @@ def _load() -> str | None:
             return "the package flash-attn-4 is not installed"
     except ModuleNotFoundError:
         return "the package flash-attn-4 is not installed"
+    apart = next((one for package in PACKAGES for one in unmet(package)), None)
+    if apart is not None:
+        # CuTe DSL 4.6.0 and 4.6.1 elect the lane of a bulk copy themselves, others leave it to the caller. Kernels of the
+        # other kind import, compile and run forward; on an H200 their backward never came back
+        # (flash-attn-4 4.0.0b36, quack-kernels 0.6.0, nvidia-cutlass-dsl 4.8.1; Dao-AILab/flash-attention#2797).
+        return (
+            f"{apart.package} {apart.version} {MADE_FOR} {apart.wants}, and {apart.there} is installed: with such a pair"
+            " its backward may never return"
+        )
     try:
         module = importlib.import_module(_MODULE)
     except UNLOADABLE as error:  # its compiler is another package, its versions many
