@@ -64,6 +64,17 @@ CASES: dict[str, Case] = {
         ),
         530,
     ),
+    "ladder_dpo": Case(
+        "Each speed-up on top of those before it, with preferences",
+        "The same ladder of DPO: 32 pairs a step, the reference model's log-probabilities included. The plain path computes"
+        " both answers of each pair by themselves.",
+        (
+            "--method", "dpo", *FIXED, "--ladder", *SHORT, "--steps", "1", "--pairs", "6", "--most_pairs", "12", "--budget",
+            "490",
+        ),
+        530,
+        "seven-b-dpo",
+    ),
     "attribute": Case(
         "Each speed-up alone, and added last",
         "A gain that is large alone may be nothing beside the others. Each speed-up of the same run is measured by itself"

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
@@ -32,6 +33,7 @@ from dynotune.results.result import Result
 HERE = Path(__file__).resolve().parent
 NEEDS = {
     "seven-b-lora": ("qwen2.5-7b", "tokenizers/qwen-152k", "data/sft/sft_mix.jsonl.gz"),
+    "seven-b-dpo": ("qwen2.5-7b", "tokenizers/qwen-152k", "data/preference/preference_mix.jsonl.gz"),
     "23m-full": ("23m", "tiny-lm/stories260K", "data/math/gsm8k_train.jsonl.gz"),
 }
 """By configuration the shape, and of SHARED the tokenizer and the rows."""
@@ -42,13 +44,19 @@ GRACE = 20
 """Seconds that a bench has to leave when it was asked to."""
 
 
-def tiny(folder: Path) -> Path:
+def tiny(folder: Path, preferences: bool) -> Path:
     """A configuration of a tiny model on the CPU, with its files, in `folder`."""
-    from tests.tiny import chats, tiny_model, tiny_tokenizer
+    from tests.tiny import chats, completions, tiny_model, tiny_tokenizer
 
     tiny_model().save_pretrained(folder / "model")
     tiny_tokenizer().save_pretrained(folder / "model")
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in chats(400)))
+    rows = chats(400)
+    if preferences:
+        rows = [
+            {"prompt": one["prompt"], "chosen": one["completion"], "rejected": other["completion"]}
+            for one, other in pairwise(completions(401))
+        ]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     config = folder / "tiny.yaml"
     settings = {
         "model_name_or_path": str(folder / "model"), "dataset_name": str(folder / "rows.jsonl"), "max_length": 256,
@@ -135,7 +143,11 @@ def is_there(out: Path, name: str, commit: str) -> bool:
 
 def run(name: str, args: argparse.Namespace, folder: Path, left: float | None) -> bool:
     """One case. Whether it came to its end."""
-    config, flags = (tiny(folder), []) if args.rehearse else config_of(CASES[name].config, args.shared, folder)
+    config, flags = (
+        (tiny(folder, "dpo" in CASES[name].words), [])
+        if args.rehearse
+        else config_of(CASES[name].config, args.shared, folder)
+    )
     out = args.out / "benches" / name
     (out / "bench.json").unlink(missing_ok=True)
     words = words_of(name, config, flags, out, folder)

@@ -1,8 +1,6 @@
 """The README's ladder: from the plain path by one speed-up after another to all of them, as a picture and a table.
 
-    dynotune bench --config benchmarks/configs/seven-b-lora.yaml --ladder --out LADDER
-    dynotune bench --config benchmarks/configs/seven-b-dpo.yaml --method dpo --ladder --out LADDER-DPO
-    cp LADDER/bench.json benchmarks/results/ladder-sft.json; cp LADDER-DPO/bench.json benchmarks/results/ladder-dpo.json
+    python -m benchmarks.case_studies --only ladder,ladder_dpo --shared SHARED --out OUT    # and keep what it leaves
     python -m benchmarks.ladder_page            # writes the pictures and the README's block
     python -m benchmarks.ladder_page --check    # exit code 1 where it would change something
 
@@ -27,13 +25,18 @@ from dynotune.show.page import Heading, Picture
 
 BEGIN, END = "<!-- ladder: begin, by `python -m benchmarks.ladder_page` -->", "<!-- ladder: end -->"
 METHODS = {"sft": "SFT", "dpo": "DPO"}
+CASES = {"sft": "ladder", "dpo": "ladder_dpo"}
+"""By method its case of `benchmarks/case_list.py`, as it was measured on an H200."""
+
+NAMES = {method: f"case_{case}_h200" for method, case in CASES.items()}
+"""Of results and of their pictures."""
 
 
 def measured(folder: Path) -> dict[str, Result]:
     """By method. Raises `DataError` for a file that is no ladder."""
     found = {}
     for method in METHODS:
-        path = folder / f"ladder-{method}.json"
+        path = folder / f"{NAMES[method]}.json"
         if path.is_file():
             found[method] = Result.read(path)
             if not found[method].rungs:
@@ -54,25 +57,29 @@ def picture(result: Result) -> str:
 
 def table(result: Result) -> str:
     """A row a rung."""
-    lines = ["| rung | real tokens/s | ms a step | this step | peak GiB | MFU |", "|---|---:|---:|---:|---:|---:|"]
+    memory = any(arm.memory for arm in result.rungs)
+    peak, line = ("peak GiB | ", "---:|") if memory else ("", "")
+    lines = [f"| rung | real tokens/s | ms a step | this step | {peak}MFU |", f"|---|---:|---:|---:|{line}---:|"]
     shut = hidden(result)
-    lines += [f"| {' | '.join(_cells(result, arm, arm.name in shut))} |" for arm in result.rungs]
+    lines += [f"| {' | '.join(_cells(result, arm, arm.name in shut, memory))} |" for arm in result.rungs]
     whole = next((one for one in result.comparisons if one.role == "whole"), None)
     said = f"All together: {speed_cell(result, whole).text}. " if whole else ""
-    return "\n".join([*lines, "", f"{said}{result.operating_point}. `{result.command}`"])
+    floor = f" Blocks of the same arm were up to {100 * result.noise.floor:.0f} % apart." if result.noise else ""
+    return "\n".join([*lines, "", f"{said}{result.operating_point}.{floor}"])
 
 
-def _cells(result: Result, arm: Arm, shut: bool) -> Iterator[str]:
+def _cells(result: Result, arm: Arm, shut: bool, memory: bool) -> Iterator[str]:
     yield arm.name.replace("|", "\\|")
     rate, step = arm.per_second("real_tokens"), arm.seconds_a_step
     if arm.failed is not None or shut or rate is None or step is None:
-        yield from (arm.failed or "not comparable", "", "", "", "")
+        yield from (arm.failed or "not comparable", *[""] * (4 if memory else 3))
         return
     yield phrases.rate(rate / result.devices_of(arm))
     yield f"{1e3 * step:,.0f}"
     gained = next((one for one in result.comparisons if one.role == "step" and one.arm == arm.name), None)
     yield speed_cell(result, gained).text if gained else ""
-    yield phrases.gib(arm.memory.allocated) if arm.memory else ""
+    if memory:
+        yield phrases.gib(arm.memory.allocated) if arm.memory else ""
     yield f"{100 * arm.mfu:.1f} %" if arm.mfu is not None else ""
 
 
@@ -80,9 +87,13 @@ def block(results: dict[str, Result]) -> str:
     """What stands between the marks."""
     parts = []
     for method, result in results.items():
-        parts.append(f"![The ladder of {METHODS[method]}](benchmarks/results/ladder-{method}.svg)")
+        name, page = NAMES[method], f"docs/cases/{CASES[method]}.md"
+        parts.append(f"![The ladder of {METHODS[method]}](benchmarks/results/{name}.svg)")
         parts.append(table(result))
-        parts.append(f"From [ladder-{method}.json](benchmarks/results/ladder-{method}.json), commit {result.commit}.")
+        parts.append(
+            f"`python -m benchmarks.case_studies --only {CASES[method]} --shared SHARED --out OUT`, commit {result.commit}:"
+            f" [JSON](benchmarks/results/{name}.json), [page]({page})."
+        )
     return "\n\n".join(parts)
 
 
@@ -90,8 +101,10 @@ def made(folder: Path, page: Path) -> dict[Path, str]:
     """The pictures, and the page with its block. Raises `DataError` where no ladder was measured."""
     results = measured(folder)
     if not results:
-        raise DataError(f"{folder} has neither ladder-sft.json nor ladder-dpo.json: no ladder was measured")
-    new = {folder / f"ladder-{method}.svg": picture(result) for method, result in results.items()}
+        raise DataError(
+            f"{folder} has none of {', '.join(f'{name}.json' for name in NAMES.values())}: no ladder was measured"
+        )
+    new = {folder / f"{NAMES[method]}.svg": picture(result) for method, result in results.items()}
     return {**new, page: replaced(page.read_text(encoding="utf-8"), block(results), BEGIN, END)}
 
 

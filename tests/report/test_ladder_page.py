@@ -23,16 +23,16 @@ def args(folder: Path, *more: str) -> list[str]:
 
 def test_picture_and_table_are_made_from_the_result_alone(tmp_path: Path) -> None:
     path, result = page(tmp_path), made.ladder()
-    (tmp_path / "ladder-sft.json").write_text(result.model_dump_json())
+    (tmp_path / "case_ladder_h200.json").write_text(result.model_dump_json())
     assert main(args(tmp_path, "--check")) == 1
-    assert not (tmp_path / "ladder-sft.svg").exists()  # `--check` writes nothing
+    assert not (tmp_path / "case_ladder_h200.svg").exists()  # `--check` writes nothing
     assert main(args(tmp_path)) == 0
     text = path.read_text()
     assert text.startswith("# A\n")
     assert text.endswith("\nB\n")
     for arm in result.arms:
         assert f"| {arm.name} | " in text
-    assert "ladder-sft.svg" in text
+    assert "case_ladder_h200.svg" in text
     assert "DPO" not in text
     assert main(args(tmp_path, "--check")) == 0
     path.write_text(text.replace("real tokens/s", "tokens/s"))
@@ -64,10 +64,10 @@ def test_what_is_no_ladder_is_refused(tmp_path: Path) -> None:
     page(tmp_path)
     with pytest.raises(DataError, match="no ladder was measured"):
         main(args(tmp_path))
-    (tmp_path / "ladder-dpo.json").write_text(made.sweep().model_dump_json())
+    (tmp_path / "case_ladder_dpo_h200.json").write_text(made.sweep().model_dump_json())
     with pytest.raises(DataError, match="kind sweep"):
         main(args(tmp_path))
-    (tmp_path / "ladder-dpo.json").write_text(made.ladder().model_dump_json())
+    (tmp_path / "case_ladder_dpo_h200.json").write_text(made.ladder().model_dump_json())
     (tmp_path / "README.md").write_text("no marks")
     with pytest.raises(DataError, match="once each"):
         main(args(tmp_path))

@@ -139,6 +139,7 @@ class Stage:
         self.rows.clear()
         self.watch.arm(first, last, watches_counters)
         before = counters(self.it.device)
+        self.it.trained = True
         train(run)
         after = counters(self.it.device)
         if run.engagement.proof is not None and self.name not in self.proofs:

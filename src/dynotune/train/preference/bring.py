@@ -32,7 +32,7 @@ from dynotune.reference import (
 from dynotune.reference.check import Score
 from dynotune.reference.compute import BATCH_TOKENS
 from dynotune.reference.noise import EXACT
-from dynotune.reference.pairs import pair_digests
+from dynotune.reference.pairs import WIDTH, pair_digests
 from dynotune.train.preference.identity import files_of, is_exact, key_here, made_by, of_first_rank
 from dynotune.train.preference.progress import scoring_progress
 from dynotune.train.preference.scoring import Scoring, ScoringPath, reference_on
@@ -111,6 +111,8 @@ class Bringing:
                 self.tell("reference: computed in every step, as `precompute_ref_log_probs: false` asks")
                 return self._computed(self.own)
             self.tell(f"note: `precompute_ref_log_probs: false`: the reference is computed once all the same: {why}")
+        if self.start.trained and (found := self._of_those_before()) is not None:
+            return found
         if self.start.rehearsal:
             rows = [self.own, *(batch.rows for batch in rehearsed(self.plan))]
             known = self._computed(np.unique(np.concatenate(rows)))
@@ -119,8 +121,22 @@ class Bringing:
         self.train.reference_PC = known.values_PC
         return known
 
+    def _of_those_before(self) -> Known | None:
+        """What the first that stood here computed, before any trained: the reference of weights that are there no more.
+
+        None where it lacks pairs of this run. Whatever is computed now would be of trained weights, unless they are an
+        adapter's alone, and kept it would be found later under the name of those in the files.
+        """
+        values_PC = self.train.reference_PC
+        if values_PC.shape[1] != self.scoring.columns or np.isnan(values_PC[rows_of_run(self.plan)]).any():
+            return None
+        self.tell("reference: that of the weights before anything trained here")
+        return Known(values_PC, np.zeros((len(values_PC), WIDTH), np.uint8))
+
     def why_not_checked(self) -> str | None:
         """Why the policy of this run need not agree with its reference in the first step; None where it must."""
+        if self.start.trained:
+            return "the weights have been trained by what stood here before"
         why = why_not_checked(
             self.model,
             other_reference=False,

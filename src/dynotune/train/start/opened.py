@@ -61,6 +61,9 @@ class Opened:
     run: Run | None = None
     """What runs in it, once that stands."""
 
+    trained: bool = False
+    """Whether what stood in it before has trained the model: the weights are not those that it was opened with."""
+
     examined: dict[Hashable, Any] = field(default_factory=dict)
     """What was found by trying the model out, for whatever stands in it one after the other."""
 

@@ -33,6 +33,9 @@ class Start:
     as_in_files: bool
     """`Prepared.as_in_files`."""
 
+    trained: bool
+    """`Opened.trained`."""
+
     continued_adapter: bool
     """Whether the adapter came with the model: it is a part of what the run starts from."""
 

@@ -70,6 +70,7 @@ def stand(
                 ranks=ranks,
                 resumed=it.resume_from is not None,
                 as_in_files=prepared.as_in_files,
+                trained=it.trained,
                 continued_adapter=came_with_adapter(given, config.use_peft),
                 rehearsal=rehearsal,
                 say=say,
