@@ -6,12 +6,14 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from rich.console import Console
 from transformers import TrainerCallback
 
 from dynotune.execution.packed import PackedPath
 from tests.parallel.work import SAVES, AtStep, rank, train
+from tests.speedups.needs_the_head import a_head_that_nobody_uses, needs_the_head
 from tests.tiny import tiny_model
 
 
@@ -75,3 +77,12 @@ def not_finite(folder: Path, victims: Sequence[int], once: bool, policy: str, **
     result = train(folder / "run", [Steps()], model=model, **{**saves, **more})
     assert all(torch.isfinite(p).all() for p in result.model.parameters())
     (folder / f"steps-{rank()}").write_text(f"{result.steps}")
+
+
+def on_without_what_it_needs(folder: Path, victims: Sequence[int]) -> None:
+    """A speed-up is `on` that needs the head of labelled rows, which nobody uses on `victims`."""
+    with needs_the_head(), pytest.MonkeyPatch.context() as patch:
+        if rank() in victims:
+            a_head_that_nobody_uses(patch)
+        saves: dict[str, Any] = {**SAVES, "save_steps": 100}
+        train(folder / "run", **saves, speedups={"needs_the_head": "on"})

@@ -98,3 +98,11 @@ def test_a_step_that_is_not_finite_is_left_out_by_all(tmp_path: Path, victims: t
     assert [(tmp_path / f"steps-{rank}").read_text() for rank in range(2)] == ["5", "5"]
     assert [row["step"] for row in rows_of(tmp_path / "run")] == [1, 2, 3, 5]
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["skipped_steps"] == [4]
+
+
+def test_what_is_on_and_lacks_on_one_rank_what_it_needs_stops_all_with_what_they_have(tmp_path: Path) -> None:
+    codes = on_ranks(2, faulty.on_without_what_it_needs, tmp_path, (1,), folder=tmp_path, check=False)
+    assert list(codes) == [2, 2]
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-2"]
+    told = "".join((tmp_path / f"out-{rank}").read_text() for rank in range(2))
+    assert told.count("`speedups: {needs_the_head: on}`: needs_the_head cannot run: it needs labelled_rows_head") == 1

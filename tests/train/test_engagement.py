@@ -18,6 +18,7 @@ from dynotune.speedups.judge import judge
 from dynotune.speedups.registry import speedups
 from dynotune.train.engagement import Engagement
 from dynotune.train.optimizer import Update
+from tests.speedups.needs_the_head import a_head_that_nobody_uses, needs_the_head
 from tests.tiny import chats
 
 LORA = {"use_peft": True, "lora_target_modules": "all-linear", "lora_r": 4, "lora_dropout": 0.0}
@@ -116,10 +117,9 @@ def test_a_step_of_the_plain_path_is_no_proof_of_packed_execution(
 def test_a_head_that_nobody_uses_is_taken_out_said_and_remembered(
     run_tiny: Any, tmp_path: Path, said: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A flag that nobody reads."""
     console, text = said
     with monkeypatch.context() as patch:
-        patch.setattr(PackedPath, "loss", all_logits)
+        a_head_that_nobody_uses(patch)
         go(run_tiny, tmp_path, console=console)
     assert "labelled_rows_head was not seen to run" in text()
     assert "It is taken out, here and in later runs of its kind on this machine" in text()
@@ -127,20 +127,37 @@ def test_a_head_that_nobody_uses_is_taken_out_said_and_remembered(
     assert "labelled_rows_head" not in found["observations"]
 
 
-def all_logits(self: PackedPath, batch: Any) -> Any:
-    from dynotune.model.attention import hidden_states
-
-    return self.loss_of_all_logits(hidden_states(self.model, batch), batch)
-
-
 def test_what_was_asked_for_by_name_and_does_not_run_stops_the_run_with_what_it_has(
     run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PackedPath, "loss", all_logits)
+    a_head_that_nobody_uses(monkeypatch)
     with pytest.raises(TrainingError, match=r"speedups: \{labelled_rows_head: on\}.*not engaged") as raised:
         go(run_tiny, tmp_path, speedups={"labelled_rows_head": "on"}, save_strategy="steps", save_steps=100)
     assert "step-2" in str(raised.value)
     assert (tmp_path / "run" / "checkpoints" / "step-2").is_dir()
+
+
+def test_what_was_asked_for_by_name_and_needs_one_that_does_not_run_stops_the_run_with_what_it_has(
+    run_tiny: Any, tmp_path: Path, said: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs itself; what it needs is `auto`, and is taken out."""
+    console, text = said
+    a_head_that_nobody_uses(monkeypatch)
+    saves = {"save_strategy": "steps", "save_steps": 100}
+    with needs_the_head():
+        with pytest.raises(
+            TrainingError, match=r"speedups: \{needs_the_head: on\}.*needs labelled_rows_head"
+        ) as raised:
+            go(run_tiny, tmp_path, console=console, speedups={"needs_the_head": "on"}, **saves)
+        found = json.loads((tmp_path / "run" / "engagement.json").read_text())
+        assert found["observations"]["labelled_rows_head"]["verdict"] == "not engaged"
+        assert found["observations"]["needs_the_head"]["verdict"] == "engaged"
+        assert "`speedups: {needs_the_head: auto}` to go on without it" in str(raised.value)
+        assert "step-2" in str(raised.value)
+        assert (tmp_path / "run" / "checkpoints" / "step-2").is_dir()
+        assert "labelled_rows_head was not seen to run" in text()
+        go(run_tiny, tmp_path, speedups={"needs_the_head": "auto"})  # the remedy
+    assert len(_rows(tmp_path)) == 4
 
 
 def leave_a_layer_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from dynotune.errors import ConfigError
 from dynotune.measure.clock import WindowClock
 from dynotune.measure.evidence import Evidence
 from dynotune.measure.traces.step import NOT_TRACING, Sample, StepMarks, TracedStep, Tracer
@@ -124,14 +125,17 @@ class Engagement:
                 if one.speedup.scope in (Scope.PLAN, Scope.PROCESS):
                     stop.append(self._cannot_leave(one, seen))
                 else:
-                    changed += self._take_out(run, one, seen)
+                    try:
+                        changed += self._take_out(run, one, seen)
+                    except ConfigError as error:  # what is `on` needs it. Every rank decides alike, so all of them stop
+                        stop.append(str(error))
         if self.proof:  # what was taken out since is told of, too
             every, expected = {**self.proof.observations, **every}, {**self.proof.expectations, **expected}
         self.proof = Proof(self.installed, evidence, every, expected)
         self.keep(self.proof)
         if not changed:
             self.left = 0
-        return stop
+        return [*dict.fromkeys(stop)]  # of two that are taken out, both come upon the same one that is `on`
 
     def _observed(self, one: Decision, evidence: Evidence) -> Observation:
         """What the step says of one speed-up: of several ranks the worst. One that had no document saw nothing to say."""
@@ -144,6 +148,7 @@ class Engagement:
         return min(every, key=lambda seen: WORST_FIRST.index(seen.verdict))
 
     def _take_out(self, run: "Run", one: Decision, seen: Observation) -> list[Decision]:
+        """Returns all that changed. Raises `ConfigError` where something that is `on` cannot be without it."""
         reason = _in_words(seen)
         self.say(
             f"{one.name} was not seen to run: {reason}. It is taken out, here and in later runs of its kind on this machine"
