@@ -16,9 +16,11 @@ from dynotune.execution.packed import PackedPath
 from dynotune.model import lora
 from dynotune.speedups.judge import judge
 from dynotune.speedups.registry import speedups
+from dynotune.speedups.remembered import Remembered
 from dynotune.train.engagement import Engagement
 from dynotune.train.optimizer import Update
 from tests.speedups.needs_the_head import a_head_that_nobody_uses, needs_the_head
+from tests.speedups.upgraded import upgraded
 from tests.tiny import chats
 
 LORA = {"use_peft": True, "lora_target_modules": "all-linear", "lora_r": 4, "lora_dropout": 0.0}
@@ -70,6 +72,10 @@ def test_a_speed_up_that_is_off_is_not_proved(name: str, run_tiny: Any, tmp_path
         if name == "packed_execution":  # what lays the plan out cannot leave a run that goes on
             with pytest.raises(TrainingError, match="packed_execution was not seen to run"):
                 go(run_tiny, tmp_path)
+            work = "sft of LlamaForCausalLM under LORA"
+            assert Remembered.here("cpu").failure(name, work) is not None
+            with upgraded("transformers"):
+                assert Remembered.here("cpu").failure(name, work) is None
         else:
             go(run_tiny, tmp_path)
     found = json.loads((tmp_path / "run" / "engagement.json").read_text())
@@ -118,6 +124,7 @@ def test_a_head_that_nobody_uses_is_taken_out_said_and_remembered(
     run_tiny: Any, tmp_path: Path, said: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     console, text = said
+    monkeypatch.setattr(speedups()["labelled_rows_head"], "package", "liger-kernel")
     with monkeypatch.context() as patch:
         a_head_that_nobody_uses(patch)
         go(run_tiny, tmp_path, console=console)
@@ -125,6 +132,10 @@ def test_a_head_that_nobody_uses_is_taken_out_said_and_remembered(
     assert "It is taken out, here and in later runs of its kind on this machine" in text()
     found = go(run_tiny, tmp_path, console=console, packed_execution="auto")
     assert "labelled_rows_head" not in found["observations"]
+    with upgraded("rich"):
+        assert "labelled_rows_head" not in go(run_tiny, tmp_path)["observations"]
+    with upgraded("liger-kernel"):
+        assert go(run_tiny, tmp_path)["observations"]["labelled_rows_head"]["verdict"] == "engaged"
 
 
 def test_what_was_asked_for_by_name_and_does_not_run_stops_the_run_with_what_it_has(

@@ -49,7 +49,7 @@ class AttentionBackend(Speedup):
     """Value of `attn_implementation` that asks for it; None where transformers has none."""
 
     also: ClassVar[tuple[str, ...]] = ()
-    """Installed packages on which its results depend, where `package` names none."""
+    """Installed packages on which its results depend, besides those of `package`."""
 
     proof = "its kernels at every attention module, forward and backward; no other attention and no mask beside them."
     slot = "attention"
@@ -175,12 +175,9 @@ class AttentionBackend(Speedup):
         return [f"attention: {self.name} agrees with float64 here ({worst:.2f} of the error allowed)"] if worst else []
 
     def _packages(self) -> tuple[str, ...]:
-        if self.package is None:
-            return self.also
-        from dynotune.speedups.packages import accelerator
+        from dynotune.speedups.packages import packages_of
 
-        one = accelerator(self.package)
-        return (*one.packages, *one.beside)
+        return (*packages_of(self), *self.also)
 
     def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
         from dynotune.speedups.absences import dense_masks, math_attention

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dynotune.accelerators import ACCELERATORS, Accelerator, Outcome, is_there, try_one
 from dynotune.foreign import MADE_FOR
-from dynotune.speedups.contract import No
+from dynotune.speedups.contract import No, Speedup
 from dynotune.speedups.machine import installed_as
 from dynotune.speedups.remembered import Remembered
 
@@ -50,6 +50,15 @@ _NO_KERNELS = re.compile(
 def accelerator(name: str) -> Accelerator:
     """By the name that `Speedup.package` gives."""
     return next(one for one in ACCELERATORS if one.name == name)
+
+
+def packages_of(speedup: Speedup) -> tuple[str, ...]:
+    """Installed packages on which it depends, by the names under which they are installed; PyTorch and Triton apart, which
+    are of the machine (`Machine`)."""
+    if speedup.package is None:
+        return ()
+    one = accelerator(speedup.package)
+    return (*one.packages, *one.beside)
 
 
 def trial(name: str, device: "torch.device | str", remembered: Remembered | None = None) -> Outcome:

@@ -23,6 +23,7 @@ from dynotune.plan.plan import Step
 from dynotune.speedups.choose import Decision
 from dynotune.speedups.contract import No, Scope
 from dynotune.speedups.expectation import Expected, Observation, Verdict
+from dynotune.speedups.failed import keep_failed
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.judge import judge
 from dynotune.speedups.proof import Proof
@@ -154,7 +155,7 @@ class Engagement:
             f"{one.name} was not seen to run: {reason}. It is taken out, here and in later runs of its kind on this machine"
         )
         if self.ranks.is_first:
-            self.remembered.keep_failure(one.name, reason, seen.evidence, work=self.installed.site.context.work)
+            keep_failed(self.remembered, one.speedup, self.installed.site.context, reason, seen.evidence)
         changed = self.installed.remove(
             one, No(f"it was not seen to run in step {run.trainee.progress.step}: {reason}")
         )
@@ -167,8 +168,7 @@ class Engagement:
 
     def _cannot_leave(self, one: Decision, seen: Observation) -> str:
         if self.ranks.is_first:
-            work = self.installed.site.context.work
-            self.remembered.keep_failure(one.name, _in_words(seen), seen.evidence, work=work)
+            keep_failed(self.remembered, one.speedup, self.installed.site.context, _in_words(seen), seen.evidence)
         return (
             f"{one.name} was not seen to run: {_in_words(seen)}. It cannot be taken out of a run that goes on. This machine"
             " remembers it: begun again, the run goes without it."

@@ -17,6 +17,7 @@ from dynotune.model.head import Head
 from dynotune.model.lora.linear import FusedLinear
 from dynotune.speedups.remembered import Remembered
 from dynotune.train.faults.examine import Examination, Outcome, narrowed
+from tests.speedups.upgraded import upgraded
 from tests.tiny import chats, tiny_model
 
 LORA: dict[str, Any] = {"use_peft": True, "lora_r": 4, "lora_dropout": 0.3, "lora_target_modules": "all-linear"}
@@ -154,6 +155,8 @@ def test_a_speed_up(kind: str, run_tiny: Any, tmp_path: Path, monkeypatch: pytes
     record = json.loads((again.folder / "engagement.json").read_text())
     [row] = [row for row in record["rows"] if row["name"] == kind]
     assert "failed on this machine" in json.dumps(row)
+    with upgraded("transformers"):
+        assert Remembered.here("cpu").failure(kind, "sft of LlamaForCausalLM under LORA") is None
 
 
 def test_a_kernel_that_steps_aside_where_modules_are_watched(

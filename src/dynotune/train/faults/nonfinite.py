@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dynotune.errors import TrainingError
+from dynotune.speedups.contract import Speedup
 from dynotune.train.faults.draws import Draws
 from dynotune.train.faults.examine import Examination, examine, verdict
 from dynotune.train.faults.ways import Ways
@@ -60,8 +61,8 @@ class NonFinite:
     place_of: Callable[[int], str]
     """Where the example of a row index stands in the data."""
 
-    remember: Callable[[str, str], None] = lambda name, reason: None
-    """Has this machine leave a speed-up out from now on: its name, and the reason as the end of a sentence."""
+    remember: Callable[[Speedup, str], None] = lambda speedup, reason: None
+    """Has this machine leave a speed-up out from now on, for a reason that is the end of a sentence."""
 
     history: deque[StepRecord] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     _before: deque[Before] = field(default_factory=deque)
@@ -102,7 +103,7 @@ class NonFinite:
         if one is None or one.setting != "auto":
             return []
         if is_first:
-            self.remember(name, f"step {number} of a run was not finite with it, and finite without it")
+            self.remember(one.speedup, f"step {number} of a run was not finite with it, and finite without it")
         return [
             f"  {name} is left out of later runs of its kind on this machine; `dynotune engaged --forget {name}` has it"
             " tried again"

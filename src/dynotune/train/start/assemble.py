@@ -18,6 +18,7 @@ from dynotune.measure.wall import wall
 from dynotune.objectives.counted import Counted
 from dynotune.parallel.ranks import Ranks
 from dynotune.say import sayer
+from dynotune.speedups.failed import keep_failed
 from dynotune.speedups.record import NAME as ENGAGEMENT
 from dynotune.speedups.record import Record
 from dynotune.speedups.table import show
@@ -170,7 +171,7 @@ def assemble(
             execution.ways,
             lambda report: folder.write_json("nonfinite.json", report),
             lambda row: str(places[row]),
-            lambda name, reason: execution.remembered.keep_failure(name, reason, work=site.context.work),
+            lambda speedup, reason: keep_failed(execution.remembered, speedup, site.context, reason),
         ),
         engagement=Engagement(
             execution.installed,
