@@ -21,6 +21,7 @@ from dynotune.speedups.machine import Machine
 from dynotune.speedups.record import MOST_KERNELS, NAME, Record
 from dynotune.speedups.remembered import Remembered, machines_folder
 from dynotune.speedups.table import NOT_MEASURED, Effect, Row, State, markdown, planned_rows, proved_rows, show
+from dynotune.speedups.whole_step import PRODUCTS, WAITS, Presence, Unwanted
 from tests.speedups.toys import Toy
 
 MACHINE = Machine("NVIDIA H200", "9.0", "580.95.05", "13.0", "2.11.0", "3.6.0", "3.12.3", "0.1.0")
@@ -53,9 +54,14 @@ DECISIONS = [
 SEEN = {"norm_kernel": WHOLE, "other_kernel": LACKING, "rotary_toy": NOT}
 
 
-def printed(rows: list[Row], width: int) -> str:
+READ = {"name": "cudaStreamSynchronize", "shape": [], "phase": "forward", "place": "layers.3", "count": 4}
+CLEAN = (Unwanted(PRODUCTS, Presence.ABSENT), Unwanted(WAITS, Presence.ABSENT))
+WAITED = (Unwanted(PRODUCTS, Presence.UNKNOWN, why="no types"), Unwanted(WAITS, Presence.FOUND, 4, (READ,)))
+
+
+def printed(rows: list[Row], width: int, unwanted: tuple[Unwanted, ...] = ()) -> str:
     console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: PTH123, SIM115
-    show(rows, console)
+    show(rows, console, unwanted)
     return console.export_text()
 
 
@@ -97,10 +103,22 @@ def test_a_gain_is_quoted_as_it_was_measured_here_with_its_kind(effect: Effect |
 @pytest.mark.parametrize("width", [80, 100, 119, 120, 160, 200])
 def test_it_fits_a_terminal_and_says_everything_there(width: int) -> None:
     rows = proved_rows(DECISIONS, SEEN, {"norm_kernel": Effect(1.25, 1.2, 1.3, "b")}.get)
-    text = printed(rows, width)
+    text = printed(rows, width, WAITED)
     assert max(len(line) for line in text.splitlines()) <= width
     words = " ".join(text.split())
-    for said in ("norm_kernel", "28 of 28", "taken out", "behavioural", "+25 %", "not measured here", "left out"):
+    for said in (
+        PRODUCTS,
+        "no types",
+        "4 found",
+        "cudaStreamSynchronize",
+        "norm_kernel",
+        "28 of 28",
+        "taken out",
+        "behavioural",
+        "+25 %",
+        "not measured here",
+        "left out",
+    ):
         assert said in words, said
     assert "not taken: graphs (there is no GPU)" in words
     assert "not taken: prefetching (`speedups: {prefetching: off}`)" in words
@@ -112,9 +130,10 @@ def test_where_nothing_surprises_there_is_no_empty_table() -> None:
 
 def test_markdown_has_every_row_and_stays_a_table() -> None:
     odd = left_out("odd", No("a | b\n\x1b[31m"))
-    text = markdown(proved_rows([*DECISIONS, odd], SEEN))
+    text = markdown(proved_rows([*DECISIONS, odd], SEEN), WAITED)
     lines = text.splitlines()
-    assert len(lines) == 2 + len(DECISIONS) + 1
+    assert len(lines) == 2 + len(DECISIONS) + 1 + len(WAITED)
+    assert lines[-1] == f"| {WAITS} |  | absent | 4 found | cudaStreamSynchronize (forward, layers.3) x 4 |  |"
     assert "\x1b" not in text
     assert all(line.replace("\\|", "").count("|") == 7 for line in lines)
 
@@ -123,22 +142,28 @@ def kernel(name: str, microseconds: float = 1.0, phase: Phase = Phase.FORWARD, s
     return Seen(name, source, phase, microseconds=microseconds)
 
 
-def record(facts: dict[str, Any] | None = None, seen: tuple[Seen, ...] = (kernel("norm_fwd"),)) -> Record:
+def record(
+    facts: dict[str, Any] | None = None,
+    seen: tuple[Seen, ...] = (kernel("norm_fwd"),),
+    unwanted: tuple[Unwanted, ...] = CLEAN,
+) -> Record:
     expectations = {
         "norm_kernel": [Expected("norm kernel", Phase.FORWARD, ("norm_fwd",), at=LAYERS)],
         "other_kernel": [Absent("dense mask", lambda evidence: None), Holds("few passes", lambda evidence: True)],
     }
     evidence = Evidence(2, "cuda", True, seen, 1, facts=facts or {}, seconds=0.5)
-    return Record.of(DECISIONS, SEEN, expectations, evidence, MACHINE)
+    return Record.of(DECISIONS, SEEN, expectations, evidence, MACHINE, unwanted=unwanted)
 
 
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     import torch
 
-    one = record({"documents": 8, "waits": math.nan, "tensor": torch.tensor(3), "set": {2, 1}, "none": None})
+    facts = {"documents": 8, "waits": math.nan, "tensor": torch.tensor(3), "set": {2, 1}, "none": None}
+    one = record(facts, unwanted=WAITED)
     (tmp_path / NAME).write_text(json.dumps(one.to_json(), allow_nan=False))
     for place in (tmp_path, tmp_path / NAME):
         assert Record.read(place).rows == one.rows
+        assert Record.read(place).unwanted == WAITED
     read = Record.read(tmp_path)
     assert read.facts == {"documents": 8, "waits": "nan", "tensor": 3, "set": [1, 2], "none": None}
     assert json.dumps(read.to_json()) == json.dumps(one.to_json())
@@ -167,7 +192,7 @@ def test_a_damaged_file_is_an_error_and_never_a_table(data: st.DataObject) -> No
         del body[data.draw(st.sampled_from(sorted(body)))]
         text = json.dumps(body)
     elif how == "type":
-        key = data.draw(st.sampled_from(["format", "step", "seconds", "rows", "machine", "kernels"]))
+        key = data.draw(st.sampled_from(["format", "step", "seconds", "rows", "machine", "kernels", "unwanted"]))
         text = json.dumps({**body, key: "seven"})
     else:
         key = data.draw(st.sampled_from(sorted(body["rows"][0])))
@@ -199,6 +224,23 @@ def test_the_command_shows_a_run_and_its_exit_code_says_whether_all_ran(
     assert body == good.to_json() | {"rows": body["rows"], "kernels": body["kernels"]}
     assert run_command(["engaged", str(tmp_path), "--markdown"]) == 0
     assert capsys.readouterr().out.startswith("| speed-up |")
+
+
+def test_a_step_that_holds_what_it_should_not_is_not_proved(tmp_path: Path) -> None:
+    good = dataclasses.replace(record(), rows=tuple(row for row in record().rows if not row.is_open))
+    for unwanted, proved in ((CLEAN, True), (WAITED[:1], False), (WAITED[1:], False)):
+        one = dataclasses.replace(good, unwanted=unwanted)
+        (tmp_path / NAME).write_text(json.dumps(one.to_json()))
+        assert Record.read(tmp_path).is_proved is proved
+        assert run_command(["engaged", str(tmp_path)]) == (0 if proved else 3)
+
+
+def test_a_file_of_before_steps_were_judged_as_a_whole_is_read() -> None:
+    body = record().to_json()
+    del body["unwanted"]
+    assert Record.from_json({**body, "format": 1}).unwanted == ()
+    with pytest.raises(KeyError):
+        Record.from_json(body)
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,9 @@ class Evidence:
     `laid_out_tokens` (what pairs share counted once), `tokens`, `labels` and `sequences` (tokens of its documents; of each
     micro-batch), `traced_micro_batches`
     (their numbers in the step), `launches` and the like. Of the whole step: `micro_batches`, `real_tokens`, `label_tokens`,
-    `vocabulary`, `waits` (the feed's, in seconds), `made_ahead` (micro-batches), `compile` (counted by torch._dynamo) ..."""
+    `vocabulary`, `experts` (of a mixture), `compute` (the precision of products), `update_waits` (the host waits for the
+    update by design), `waits` (the feed's, in seconds), `made_ahead` (micro-batches), `compile` (counted by
+    torch._dynamo) ..."""
 
     seconds: float = 0.0
     """What tracing took beyond the step: to begin, to end and to read it."""

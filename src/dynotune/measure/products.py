@@ -82,6 +82,11 @@ def base_of(model: "PreTrainedModel") -> Any:
     return model.get_base_model()  # type: ignore[operator]
 
 
+def experts_of(config: Any) -> int | None:
+    """How many experts a mixture has, by its text configuration; None where it is none."""
+    return _first_int(config, EXPERTS)
+
+
 def decoder_and_layers(base: Any) -> tuple[nn.Module, nn.ModuleList]:
     """The decoder's layers, the uppermost list of modules that has as many as the configuration says, and what holds it."""
     if getattr(base.config, "is_encoder_decoder", False):
@@ -107,7 +112,7 @@ class _Walk:
     """Yields the products below a module, each once for each time that it runs."""
 
     def __init__(self, config: Any) -> None:
-        self.experts = _first_int(config, EXPERTS)
+        self.experts = experts_of(config)
         self.chosen = _first_int(config, CHOSEN_EXPERTS)
 
     def visit(

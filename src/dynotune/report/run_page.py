@@ -22,6 +22,7 @@ from dynotune.show.grids import Grid, Line, Tone
 from dynotune.show.page import Banner, Code, Fold, Heading, Lead, Lines, Part, Picture, Section, Table, render
 from dynotune.speedups.record import Record
 from dynotune.speedups.table import State
+from dynotune.speedups.whole_step import Presence
 
 NAME = "report.html"
 
@@ -153,6 +154,11 @@ def _engagement(path: Path) -> Iterator[Part]:
             Line(printable(row.gain, 80)),
         )
         (others if row.state is State.LEFT_OUT and row.expected else shown).append(cells)
+    seen = {Presence.ABSENT: Tone.GOOD, Presence.FOUND: Tone.BAD, Presence.ALLOWED: Tone.QUIET}
+    for one in record.unwanted:
+        state = Line(one.state, seen.get(one.presence, Tone.DOUBT))
+        cells = (Line(printable(one.what, 60)), Line(""), Line("absent"), state, Line(one.evidence[:600]), Line(""))
+        shown.append(cells)
     yield Heading("Speed-ups")
     head = ("speed-up", "kind", "asked", "engaged", "evidence", "effect here")
     yield Table(

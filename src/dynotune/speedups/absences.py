@@ -8,16 +8,15 @@ Legend of shapes: T tokens of a micro-batch, n tokens of a document, D hidden si
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dynotune.measure.evidence import Evidence, Phase, Seen, Source
 from dynotune.speedups.expectation import Absent
+from dynotune.speedups.full_precision import COMPUTATION, PRODUCTS, in_full_precision
 
 if TYPE_CHECKING:
     import torch
-
-COMPUTATION = (Phase.FORWARD, Phase.BACKWARD)
 
 _MASK_OF = {
     "aten::scaled_dot_product_attention": 3,
@@ -43,20 +42,6 @@ _MASK_MADE_BY = frozenset(
 
 _SOFTMAX = frozenset({"aten::_softmax", "aten::_safe_softmax"})
 
-_PRODUCTS = {
-    "aten::mm": (0, 1),
-    "aten::addmm": (1, 2),
-    "aten::addmm_": (1, 2),
-    "aten::bmm": (0, 1),
-    "aten::baddbmm": (1, 2),
-}
-"""Operators that multiply, innermost (one that calls another may still have operands that it is about to cast), and where
-their two factors stand."""
-
-_FULL_PRECISION = ("float", "double")
-_FULL_PRECISION_KERNEL = (r"sgemm", r"simt_", r"xmma_gemm_f32f32", r"tf32", r"s1688gemm")
-"""Of cuBLAS and CUTLASS, as far as their names say: single precision, TF32 included."""
-
 _TAKES_LOGITS = frozenset(
     {
         "aten::_log_softmax", "aten::_log_softmax_backward_data", "aten::_softmax", "aten::cross_entropy_loss", "aten::div",
@@ -76,7 +61,7 @@ def dense_masks() -> Absent:
         tokens = evidence.facts.get("tokens", [])
         taken = [one for one in _operators(evidence, COMPUTATION) if _takes_a_dense_mask(one)]
         made = [one for one in _operators(evidence, COMPUTATION) if _makes_a_dense_mask(one, tokens)]
-        return _in_words([*taken, *made])
+        return in_words([*taken, *made])
 
     return Absent("dense attention mask", found)
 
@@ -85,26 +70,15 @@ def math_attention() -> Absent:
     """No attention written out: no weights of n x n in memory."""
 
     def found(evidence: Evidence) -> str | None:
-        return _in_words(one for one in _operators(evidence, COMPUTATION) if _writes_attention_out(one))
+        return in_words(one for one in _operators(evidence, COMPUTATION) if _writes_attention_out(one))
 
     return Absent("attention written out", found)
 
 
 def full_precision_products(compute: "torch.dtype | None" = None) -> Absent:
-    """No matrix product in float32 or TF32 where `compute` (by default what the run says) has 16 bits.
-
-    Products with a vector do not count, such as those that rotary embeddings make their angles by.
-    """
-
-    def found(evidence: Evidence) -> str | None:
-        said = str(compute or evidence.facts.get("compute", "float32")).removeprefix("torch.")
-        if said not in ("bfloat16", "float16"):
-            return None
-        full = [one for one in _operators(evidence, COMPUTATION) if _in_full_precision(one)]
-        matrices = [one for one in full if not _with_a_vector(one)]
-        return _in_words([*matrices, *_kernels_beyond(evidence, full)])
-
-    return Absent("matrix product in full precision", found)
+    """No matrix product in float32 or TF32 where `compute` (by default what the run says) has 16 bits."""
+    said = str(compute).removeprefix("torch.") if compute is not None else None
+    return Absent("matrix product in full precision", lambda evidence: in_words(in_full_precision(evidence, said)))
 
 
 def full_logits() -> Absent:
@@ -121,7 +95,7 @@ def full_logits() -> Absent:
             for one in _operators(evidence, (Phase.FORWARD,))
             if one.name == "aten::embedding" and one.shapes and one.shapes[0][:1] == (vocabulary,)
         }
-        return _in_words(
+        return in_words(
             one
             for one in _operators(evidence, COMPUTATION)
             if 0 <= one.micro_batch < len(tokens)
@@ -138,19 +112,25 @@ def host_waits(*phases: Phase) -> Absent:
     On the CPU, where nobody waits, what would be a wait counts in forward and backward: a value that Python asks for.
     The optimizers of PyTorch keep their count of steps on the host, so reading it tells nothing there.
     """
-    wanted = {str(phase) for phase in phases or (*COMPUTATION, Phase.UPDATE)}
 
     def found(evidence: Evidence) -> str | None:
-        on_gpu = evidence.device == "cuda"
         counts = Counter[str]()
-        for wait in evidence.facts.get("waits_of_host", []):
-            in_python = wait["name"].startswith("aten::")
-            counted = not in_python if on_gpu else in_python and wait["phase"] != Phase.UPDATE
-            if counted and wait["phase"] in wanted:
-                counts[f"{wait['name']} ({_where(wait['phase'], wait['place'])})"] += wait["count"]
-        return _counted(counts)
+        for wait in waits_of_host(evidence, phases or (*COMPUTATION, Phase.UPDATE)):
+            counts[named(wait["name"], (), wait["phase"], wait["place"])] += wait["count"]
+        return counted(counts)
 
     return Absent("wait of the host", found)
+
+
+def waits_of_host(evidence: Evidence, phases: Iterable[Phase]) -> list[Mapping[str, Any]]:
+    """As `Evidence.facts["waits_of_host"]` has them, those in these phases that count on this device."""
+    on_gpu, wanted = evidence.device == "cuda", {str(phase) for phase in phases}
+
+    def counts(wait: Mapping[str, Any]) -> bool:
+        in_python = wait["name"].startswith("aten::")
+        return not in_python if on_gpu else in_python and wait["phase"] != Phase.UPDATE
+
+    return [one for one in evidence.facts.get("waits_of_host", []) if one["phase"] in wanted and counts(one)]
 
 
 def _operators(evidence: Evidence, phases: Iterable[Phase]) -> Iterator[Seen]:
@@ -181,57 +161,33 @@ def _writes_attention_out(one: Seen) -> bool:
     return one.name in _SOFTMAX and len(shape) >= 3 and shape[-1] == shape[-2] > 1
 
 
-def _in_full_precision(one: Seen) -> bool:
-    factors = _PRODUCTS.get(one.name)
-    return factors is not None and all(len(one.dtypes) > i and one.dtypes[i] in _FULL_PRECISION for i in factors)
-
-
-def _with_a_vector(one: Seen) -> bool:
-    left, right = (one.shapes[i] for i in _PRODUCTS[one.name])
-    return 1 in (*left[-2:], *right[-2:])
-
-
-def _kernels_beyond(evidence: Evidence, full: Iterable[Seen]) -> list[Seen]:
-    """Kernels in full precision where fewer operators were seen that account for them, so that others launched them."""
-    accounted = Counter[tuple[Phase, str, int]]()
-    for one in full:
-        accounted[one.phase, one.place, one.micro_batch] += one.count
-    kernels = [
-        one for one in evidence.matching(_FULL_PRECISION_KERNEL, source=Source.KERNEL) if one.phase in COMPUTATION
-    ]
-    total = Counter[tuple[Phase, str, int]]()
-    for one in kernels:
-        total[one.phase, one.place, one.micro_batch] += one.count
-    beyond = {where for where, count in total.items() if count > accounted[where]}
-    return [one for one in kernels if (one.phase, one.place, one.micro_batch) in beyond]
-
-
 def _rows_of_logits(one: Seen, vocabulary: int, hidden: set[int]) -> Iterator[int]:
     """Rows of what this operator takes or makes, where that has the vocabulary as its last dimension."""
     if one.name in _TAKES_LOGITS:
         yield from (math.prod(shape[:-1]) for shape in one.shapes if len(shape) > 1 and shape[-1] == vocabulary)
-    if one.name in _PRODUCTS:
-        left, right = (one.shapes[i] if len(one.shapes) > i else () for i in _PRODUCTS[one.name])
+    if one.name in PRODUCTS:
+        left, right = (one.shapes[i] if len(one.shapes) > i else () for i in PRODUCTS[one.name])
         # The gradient of the head's weight may have the vocabulary last, too; what is summed over tells them apart.
         if len(left) > 1 and len(right) > 1 and right[-1] == vocabulary and left[-1] in hidden:
             yield math.prod(left[:-1])
 
 
-def _in_words(found: Iterable[Seen]) -> str | None:
+def in_words(found: Iterable[Seen]) -> str | None:
     """Names, largest shapes and places, the most frequent first; None where there are none."""
     counts = Counter[str]()
     for one in found:
-        shape = max(one.shapes, key=math.prod, default=())
-        of = f" of {' x '.join(map(str, shape))}" if shape else ""
-        counts[f"{one.name[:80]}{of} ({_where(one.phase, one.place)})"] += one.count
-    return _counted(counts)
+        counts[named(one.name, max(one.shapes, key=math.prod, default=()), one.phase, one.place)] += one.count
+    return counted(counts)
 
 
-def _where(phase: str, place: str) -> str:
-    return f"{phase}, {place}" if place else str(phase)
+def named(name: str, shape: Sequence[int], phase: str, place: str) -> str:
+    """`aten::mm of 48 x 32 (forward, layers.0.mlp)`."""
+    of = f" of {' x '.join(map(str, shape))}" if shape else ""
+    return f"{name[:80]}{of} ({phase}, {place})" if place else f"{name[:80]}{of} ({phase})"
 
 
-def _counted(counts: Counter[str]) -> str | None:
+def counted(counts: Counter[str]) -> str | None:
+    """The first three, each with its count, and how many more there are; None where there are none."""
     if not counts:
         return None
     first = ", ".join(f"{what} x {count}" for what, count in counts.most_common(3))

@@ -12,7 +12,7 @@ from dynotune.speedups.remembered import forget_everywhere
 from dynotune.speedups.table import State, markdown, show
 
 PROVED, NOT_PROVED = 0, 3
-"""Exit codes: all that was to run was seen to run in every place; something was not."""
+"""Exit codes: all that was to run was seen to run in every place, and nothing beside it that should not be there; or not."""
 
 
 def engaged(run: Path, *, as_json: bool = False, as_markdown: bool = False) -> int:
@@ -21,15 +21,15 @@ def engaged(run: Path, *, as_json: bool = False, as_markdown: bool = False) -> i
     if as_json:
         sys.stdout.write(json.dumps(record.to_json(), allow_nan=False) + "\n")
     elif as_markdown:
-        sys.stdout.write(markdown(record.rows))
+        sys.stdout.write(markdown(record.rows, record.unwanted))
     else:
         from rich.console import Console
 
         console = Console()
-        show(record.rows, console)
+        show(record.rows, console, record.unwanted)
         for line in about(record):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
-    return NOT_PROVED if record.open else PROVED
+    return PROVED if record.is_proved else NOT_PROVED
 
 
 def about(record: Record) -> list[str]:

@@ -9,6 +9,7 @@ from dynotune.speedups.installed import Installed
 from dynotune.speedups.record import Record
 from dynotune.speedups.remembered import Remembered
 from dynotune.speedups.table import EffectOf
+from dynotune.speedups.whole_step import Unwanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,17 @@ class Proof:
     expectations: Mapping[str, Sequence[Expectation]]
     """What the step had to show of them, by name."""
 
+    unwanted: tuple[Unwanted, ...]
+    """What the step should not hold, whichever of them stand."""
+
     def record(self, remembered: Remembered, effect: EffectOf = lambda name: None) -> Record:
         """For engagement.json and the table. effect: what each was measured to gain here."""
         return Record.of(
-            self.installed.decisions, self.observations, self.expectations, self.evidence, remembered.machine, effect
+            self.installed.decisions,
+            self.observations,
+            self.expectations,
+            self.evidence,
+            remembered.machine,
+            effect,
+            self.unwanted,
         )

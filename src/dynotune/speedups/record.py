@@ -14,11 +14,12 @@ from dynotune.speedups.choose import Decision
 from dynotune.speedups.expectation import Absent, Expectation, Expected, Holds, Observation
 from dynotune.speedups.machine import Machine
 from dynotune.speedups.table import EffectOf, Row, State, proved_rows
+from dynotune.speedups.whole_step import Unwanted
 
 NAME = "engagement.json"
 
-FORMAT = 1
-"""Number of the format. A file of another number is not read."""
+FORMAT = 2
+"""Number of the format. Of the first one, which judged no step as a whole, files are read; of others none."""
 
 LARGEST = 1 << 24
 """Bytes of a file that is read."""
@@ -49,6 +50,9 @@ class Record:
     expectations: dict[str, list[dict[str, Any]]]
     """By speed-up: what had to be seen, as `described` gives it."""
 
+    unwanted: tuple[Unwanted, ...]
+    """What the step should not hold, whichever speed-ups stand. Empty in a file of before that was looked for."""
+
     left_out: dict[str, list[str]]
     """By speed-up: modules where it does not stand, each with the reason."""
 
@@ -69,6 +73,7 @@ class Record:
         evidence: Evidence,
         machine: Machine,
         effect: EffectOf = lambda name: None,
+        unwanted: tuple[Unwanted, ...] = (),
     ) -> Self:
         """What a traced step showed. observations, expectations: by name; of speed-ups that it had taken out, too."""
         return cls(
@@ -80,6 +85,7 @@ class Record:
             tuple(proved_rows(decisions, observations, effect)),
             {name: seen.to_json() for name, seen in observations.items()},
             {name: [described(one) for one in every] for name, every in expectations.items()},
+            unwanted,
             {one.name: list(one.installed.left_out) for one in decisions if one.installed and one.installed.left_out},
             tuple(most_time(evidence)),
             {str(name): plain(value) for name, value in evidence.facts.items()}
@@ -90,6 +96,11 @@ class Record:
     def open(self) -> list[Row]:
         """Those that were to run and were not seen to run everywhere."""
         return [row for row in self.rows if row.is_open]
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether all that was to run was seen everywhere, and nothing beside it that should not be there."""
+        return not self.open and not any(one.is_open for one in self.unwanted)
 
     @property
     def part(self) -> str:
@@ -113,11 +124,14 @@ class Record:
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
         """Raises `ValueError`, `TypeError`, `KeyError` or `AttributeError` for what `to_json` did not give."""
-        if body["format"] != FORMAT:
-            raise ValueError(f"it has format {body['format']!r}, and this version reads {FORMAT}")
         values = {name: value for name, value in body.items() if name != "format"}
-        rows = tuple(Row.from_json(row) for row in values.pop("rows"))
-        found = cls(**values | {"rows": rows, "machine": Machine(**body["machine"])})
+        if body["format"] == 1:
+            values["unwanted"] = ()
+        elif body["format"] != FORMAT:
+            raise ValueError(f"it has format {body['format']!r}, and this version reads {FORMAT}")
+        rows = tuple(Row.from_json(row) for row in values["rows"])
+        unwanted = tuple(Unwanted.from_json(one) for one in values["unwanted"])
+        found = cls(**values | {"rows": rows, "unwanted": unwanted, "machine": Machine(**body["machine"])})
         if not isinstance(found.step, int) or not isinstance(found.seconds, int | float):
             raise TypeError("a step or a time that is no number")
         for kernel in found.kernels:

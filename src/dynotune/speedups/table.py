@@ -14,6 +14,7 @@ from dynotune.show.gains import NO_EFFECT, gain_in_words
 from dynotune.speedups.choose import Decision
 from dynotune.speedups.contract import Kind
 from dynotune.speedups.expectation import Observation, Verdict
+from dynotune.speedups.whole_step import Presence, Unwanted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,6 +72,13 @@ _STYLES = {
     State.NOT_ENGAGED: "bold red",
     State.UNKNOWN: "magenta",
     State.TAKEN_OUT: "bold red",
+}
+
+_PRESENCES = {
+    Presence.ABSENT: "green",
+    Presence.FOUND: "bold red",
+    Presence.UNKNOWN: "magenta",
+    Presence.ALLOWED: "dim",
 }
 
 _STATES = {
@@ -210,15 +218,18 @@ def _planned(one: Decision, effect: EffectOf) -> Row:
     return replace(row, of=len(one.installed.places), evidence=others)
 
 
-def rendered(rows: Sequence[Row], width: int) -> "Table":
-    """For a terminal of `width` columns: those that were to run, and those that surprisingly do not."""
+def rendered(rows: Sequence[Row], width: int, unwanted: Sequence[Unwanted] = ()) -> "Table":
+    """For a terminal of `width` columns: those that were to run, those that surprisingly do not, and below them what the
+    step should not hold."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     wide = width >= _WIDE
     shown = [row for row in rows if not (row.state is State.LEFT_OUT and row.expected)]
-    has_evidence = any(row.details or (not wide and row.effect) for row in shown)
+    has_evidence = any(row.details or (not wide and row.effect) for row in shown) or any(
+        one.evidence for one in unwanted
+    )
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=False)
     table.add_column("speed-up", no_wrap=True)
     if wide:
@@ -240,13 +251,17 @@ def rendered(rows: Sequence[Row], width: int) -> "Table":
             name.append(f"\n({row.kind})", style="yellow")
         gain = [Text(row.gain, style="" if row.effect else "dim")] if wide else []
         table.add_row(name, *kind, Text(row.asked), Text(row.count, style=_STYLES[row.state]), *seen, *gain)
+    for one in unwanted:
+        seen = [Text(one.evidence)] if has_evidence else []
+        state = Text(one.state, style=_PRESENCES[one.presence])
+        table.add_row(Text(one.what), *([Text("")] if wide else []), Text("absent"), state, *seen)
     return table
 
 
-def show(rows: Sequence[Row], console: "Console") -> None:
+def show(rows: Sequence[Row], console: "Console", unwanted: Sequence[Unwanted] = ()) -> None:
     """Print the table; who is left out for a plain reason stands below it in a line for each reason."""
-    if any(not (row.state is State.LEFT_OUT and row.expected) for row in rows):
-        console.print(rendered(rows, console.width))
+    if unwanted or any(not (row.state is State.LEFT_OUT and row.expected) for row in rows):
+        console.print(rendered(rows, console.width, unwanted))
     for line in _others(rows):
         console.print(line)
     if console.width < _WIDE and any(row.gain == NOT_MEASURED for row in rows):
@@ -269,7 +284,7 @@ def _text(said: str, style: str) -> "Text":
     return Text(said, style=style)
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[Row], unwanted: Sequence[Unwanted] = ()) -> str:
     """All rows as a table of Markdown."""
     lines = [
         "| speed-up | kind | asked | engaged | evidence | effect here |",
@@ -278,5 +293,10 @@ def markdown(rows: Sequence[Row]) -> str:
     for row in rows:
         by = f" (`{printable(row.asked_by)}`)" if row.asked_by else ""
         cells = (f"`{row.name}`", row.kind, row.asked + by, row.count, "; ".join(row.details), row.gain)
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines.append(_of_markdown(*cells))
+    lines += [_of_markdown(one.what, "", "absent", one.state, one.evidence, "") for one in unwanted]
     return "\n".join(lines) + "\n"
+
+
+def _of_markdown(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

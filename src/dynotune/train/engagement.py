@@ -16,8 +16,11 @@ import torch
 from dynotune.errors import ConfigError
 from dynotune.measure.clock import WindowClock
 from dynotune.measure.evidence import Evidence
+from dynotune.measure.products import experts_of
 from dynotune.measure.traces.step import NOT_TRACING, Sample, StepMarks, TracedStep, Tracer
 from dynotune.measure.wall import Kind
+from dynotune.model.base import base_of
+from dynotune.model.compiled.layers import decoder_layers
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.plan import Step
 from dynotune.speedups.choose import Decision
@@ -28,9 +31,12 @@ from dynotune.speedups.installed import Installed
 from dynotune.speedups.judge import judge
 from dynotune.speedups.proof import Proof
 from dynotune.speedups.remembered import Remembered
+from dynotune.speedups.whole_step import ADVICE, Presence, Unwanted, unwanted_in, worst
 from dynotune.train.traced_part import traced_part
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from dynotune.train.run import Run
 
 PROOFS = 2
@@ -63,6 +69,7 @@ class Engagement:
         self.whole = False
         """Whether all micro-batches are traced: for who asks what else the step is spent on. It takes many times as long."""
 
+        self._warned: set[str] = set()
         self._first: int | None = None
         self._evidence: Evidence | None = None
 
@@ -84,7 +91,7 @@ class Engagement:
             # For the proof, kernels are to be seen at the modules that they are of. Whoever traces later sees what runs.
             if self.left > 0:
                 around.enter_context(self.installed.site.one_by_one())
-            tracer = Tracer(run.trainee.model, self._places(), self.device)
+            tracer = Tracer(run.trainee.model, self._places(run.trainee.model), self.device)
             beside = partial(clock.within, Kind.PROOF)
             marks = around.enter_context(tracer.step(step.number, facts, sample, beside))
             clock.start()
@@ -132,7 +139,7 @@ class Engagement:
                         stop.append(str(error))
         if self.proof:  # what was taken out since is told of, too
             every, expected = {**self.proof.observations, **every}, {**self.proof.expectations, **expected}
-        self.proof = Proof(self.installed, evidence, every, expected)
+        self.proof = Proof(self.installed, evidence, every, expected, self._unwanted(evidence))
         self.keep(self.proof)
         if not changed:
             self.left = 0
@@ -147,6 +154,18 @@ class Engagement:
         if not every:
             return replace(mine, verdict=Verdict.UNKNOWN, evidence="what was traced held no document")
         return min(every, key=lambda seen: WORST_FIRST.index(seen.verdict))
+
+    def _unwanted(self, evidence: Evidence) -> tuple[Unwanted, ...]:
+        """What the step should not hold, whichever speed-ups stand: of several ranks the worst. A warning is told once."""
+        mine = unwanted_in(evidence)
+        told = self.ranks.gather([one.to_json() for one in mine] if evidence.facts["documents"] else None)
+        every = [[Unwanted.from_json(one) for one in of_rank] for of_rank in told if of_rank is not None]
+        found = worst(every) if every else mine
+        for one in found:
+            if one.presence is Presence.FOUND and one.what not in self._warned:
+                self._warned.add(one.what)
+                self.say(f"warning: step {evidence.step} has {one.what}: {one.evidence}. {ADVICE[one.what]}")
+        return found
 
     def _take_out(self, run: "Run", one: Decision, seen: Observation) -> list[Decision]:
         """Returns all that changed. Raises `ConfigError` where something that is `on` cannot be without it."""
@@ -174,9 +193,10 @@ class Engagement:
             " remembers it: begun again, the run goes without it."
         )
 
-    def _places(self) -> set[str]:
+    def _places(self, model: "PreTrainedModel") -> set[str]:
+        """Where something is expected, and every layer, for the place of what should not be there."""
         expected = [e for one in self.installed for e in self.installed.expectations(one) if isinstance(e, Expected)]
-        return {place for e in expected for place in e.at}
+        return {place for e in expected for place in e.at} | decoder_layers(model).keys()
 
     def facts(self, run: "Run", step: Step, sample: Sample | None = None) -> dict[str, Any]:
         """What the run knows of this rank's part of a step, for `Evidence.facts`. sample: of what is to be traced of it;
@@ -199,6 +219,8 @@ class Engagement:
             "real_tokens": step.real_tokens,
             "label_tokens": step.label_tokens,
             "vocabulary": None if head is None else int(head.weight.shape[0]),
+            "experts": experts_of(base_of(run.trainee.model).config.get_text_config()),
+            "update_waits": run.update.waits_for_device,
             "compute": str(self.installed.site.context.compute).removeprefix("torch."),
         }
 

@@ -169,6 +169,22 @@ def test_waits_of_the_host_are_listed_with_their_place() -> None:
     ]
 
 
+def test_what_an_operator_reads_for_itself_is_no_wait_that_python_asked_for() -> None:
+    """As the CPU's product of a mixture's experts reads where each expert's tokens end."""
+    raw = [
+        *STEP,
+        Raw("aten::_grouped_mm", 52, 20, number=1),
+        Raw("aten::item", 54, 5, number=2),
+        Raw("aten::_local_scalar_dense", 55, 2, number=3),
+        Raw("MyFunctionBackward", 80, 20, number=4),
+        Raw("aten::is_nonzero", 82, 10, number=5),
+        Raw("aten::item", 83, 5, number=6),
+        Raw("aten::_local_scalar_dense", 84, 2, number=7),
+    ]
+    _, facts = seen(raw)
+    assert [wait["count"] for wait in facts["waits_of_host"]] == [1]
+
+
 def test_bytes_of_a_copy_come_from_its_operator() -> None:
     raw = [
         *STEP,

@@ -18,7 +18,10 @@ WAIT = re.compile(r"(cu|cuda|hip)((Stream|Device|Event|Ctx)Synchronize|Memcpy(?!
 """Runtime calls in which the host stands still until the device is done."""
 
 READ_ON_HOST = "aten::_local_scalar_dense"
-"""A value goes to Python. Of a tensor on a GPU the host waits for it; of one on the CPU it costs nothing."""
+"""A value goes to the host. Of a tensor on a GPU the host waits for it; of one on the CPU it costs nothing."""
+
+_ASKS = ("aten::item", "aten::is_nonzero", READ_ON_HOST)
+"""Operators by which Python asks for a value."""
 
 _SIZES = {
     "double": 8, "long int": 8, "float": 4, "int": 4, "c10::BFloat16": 2, "c10::Half": 2, "short int": 2, "bool": 1,
@@ -29,7 +32,8 @@ _SIZES = {
 def facts_of(events: Events, attribution: Attribution) -> dict[str, Any]:
     """Facts of the traced step.
 
-    `launches` (of kernels and graphs) and `launches_by_phase`; `waits_of_host`, each with name, phase, place, count;
+    `launches` (of kernels and graphs) and `launches_by_phase`; `waits_of_host`, each with name, phase, place, count: calls
+    of the runtime, and values that Python asks for;
     `copies` by kind, each with count, bytes and microseconds; `device_busy_us` (at least one kernel or copy ran) and
     `kernels_us` (their sum); `wall_us`; `kernels` and `unattributed_kernels`, the latter also by name in `unattributed`.
     """
@@ -70,12 +74,27 @@ def _waits(events: Events, attribution: Attribution) -> list[dict[str, Any]]:
     found = Counter[tuple[str, int, int]]()
     waits = {name for name in set(events.names) if name == READ_ON_HOST or WAIT.match(name)}
     named = np.fromiter(map(waits.__contains__, events.names), np.bool_, len(events.names))
+    own = _read_by_operators(events)
     for i in np.flatnonzero(named & attribution.in_step & events.of_kind(Source.RUNTIME, Source.OPERATOR)):
-        found[events.names[i], int(attribution.phase[i]), int(attribution.place[i])] += 1
+        if i not in own:
+            found[events.names[i], int(attribution.phase[i]), int(attribution.place[i])] += 1
     return [
         {"name": name, "phase": str(PHASES[phase]), "place": attribution.places[place], "count": count}
         for (name, phase, place), count in found.items()
     ]
+
+
+def _read_by_operators(events: Events) -> set[int]:
+    """Values that an operator reads for itself: where it is one of the CPU, that says nothing of a GPU's."""
+    around = events.of_kind(Source.OPERATOR)
+    around &= np.fromiter((n.startswith("aten::") and n not in _ASKS for n in events.names), np.bool_, len(around))
+    start, end, thread = events.start[around], events.end[around], events.thread[around]
+    reads = [i for i, name in enumerate(events.names) if name == READ_ON_HOST]
+    return {
+        i
+        for i in reads
+        if bool(((thread == events.thread[i]) & (start <= events.start[i]) & (end >= events.end[i])).any())
+    }
 
 
 def _copies(events: Events, attribution: Attribution, which: Iterable[int]) -> dict[str, dict[str, float]]:
