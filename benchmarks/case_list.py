@@ -78,10 +78,10 @@ CASES: dict[str, Case] = {
     "attribute": Case(
         "Each speed-up alone, and added last",
         "A gain that is large alone may be nothing beside the others. Each speed-up of the same run is measured by itself"
-        " and left out of everything. There are twice as many arms as speed-ups, so steps are of 8 conversations, blocks"
-        " short and pairs few.",
+        " and left out of everything. There are twice as many arms as speed-ups, so steps are of 8 conversations and a block"
+        " is one of them: more pairs tell more than longer blocks.",
         (
-            "--per_device_train_batch_size", "8", *FIXED, "--attribute", *SHORT, "--steps", "2", "--pairs", "4",
+            "--per_device_train_batch_size", "8", *FIXED, "--attribute", *SHORT, "--steps", "1", "--pairs", "4",
             "--most_pairs", "16", "--budget", "490",
         ),
         530,
