@@ -49,7 +49,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.evidence: Evidence | None = None
-        self.expected: dict[str, tuple[Any, tuple[str, ...]]] = {}
+        self.expected: dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]] = {}
 
     def __enter__(self) -> "Watch":
         self.original = Engagement.conclude
@@ -59,7 +59,8 @@ class Watch:
                 self.evidence = engagement._evidence
                 for one in engagement.installed:
                     assert one.installed is not None
-                    self.expected[one.name] = engagement.installed.expectations(one), one.installed.places
+                    there = one.installed
+                    self.expected[one.name] = engagement.installed.expectations(one), there.places, there.left_out
             return self.original(engagement, run)
 
         Engagement.conclude = conclude  # type: ignore[method-assign]
@@ -167,11 +168,11 @@ def main() -> int:
                 for added in on.expected.keys() - watch.expected.keys():  # it is off in the run as it comes
                     failed += control(controls, added, on.expected[added], watch.evidence, base)
                     keep()
-        for name, (expectations, places) in watch.expected.items():
+        for name, expected in watch.expected.items():
             if wanted is not None and f"no {name}" not in wanted and "controls" not in wanted:
                 continue
             figures, off = run(shape, {**settings, "speedups": {name: "off"}}, tokens)
-            failed += control(controls, name, (expectations, places), off.evidence, figures)
+            failed += control(controls, name, expected, off.evidence, figures)
             keep()
     return int(bool(failed))
 
@@ -179,12 +180,12 @@ def main() -> int:
 def control(
     controls: dict[str, Any],
     name: str,
-    expected: tuple[Any, tuple[str, ...]],
+    expected: tuple[Any, tuple[str, ...], tuple[str, ...]],
     off: Evidence | None,
     run: dict[str, Any],
 ) -> list[str]:
     """Judge a run that is without `name` by what was expected of it. Its name, where the proof does not fail."""
-    seen = judge(expected[0], off, expected[1]) if off is not None else None
+    seen = judge(expected[0], off, *expected[1:]) if off is not None else None
     held = seen is not None and str(seen.verdict) != "engaged"
     controls[name] = {
         "verdict": str(seen.verdict) if seen else None, "count": seen.count if seen else None, "holds": held,

@@ -19,13 +19,13 @@ from dynotune.speedups import packages
 from dynotune.speedups.attention import KERNELS as NAMES
 from dynotune.speedups.attention import ORDER, AttentionBackend
 from dynotune.speedups.contract import Context, Installation, No
-from dynotune.speedups.expectation import Verdict
+from dynotune.speedups.expectation import Observation, Verdict
 from dynotune.speedups.judge import judge
 from dynotune.speedups.registry import speedups
 from dynotune.speedups.site import Site
 from tests.model.attention.architectures import architecture
 from tests.model.attention.test_kernels import exactly
-from tests.speedups.made_evidence import evidence, kernel
+from tests.speedups.made_evidence import evidence, kernel, operator
 
 BACKENDS = {one.backend: one for one in speedups().values() if isinstance(one, AttentionBackend)}
 REAL_NAMES = {
@@ -261,11 +261,25 @@ def test_the_proof(backend: str) -> None:
     assert judge(expectations, evidence(device="cuda", watched=frozenset(PLACES)), PLACES).verdict is Verdict.UNKNOWN
 
 
-def test_where_layers_are_left_out_others_may_be_seen() -> None:
+def test_where_layers_are_left_out_others_may_be_seen_and_nowhere_else() -> None:
     installed = Installation(lambda: None, PLACES[:2], left_out=(f"{PLACES[2]}: its scores are soft-capped",))
     expectations = BACKENDS["cudnn"].expect(context(None), installed)
-    events = [*seen("cudnn", PLACES[:2]), *seen("varlen", PLACES[2:])]
-    assert judge(expectations, evidence(*events, facts={"tokens": [64]}), PLACES[:2]).verdict is Verdict.ENGAGED
+
+    def judged(*events: Seen) -> Observation:
+        step = evidence(*events, facts={"tokens": [64]})
+        return judge(expectations, step, installed.places, installed.left_out)
+
+    right = [*seen("cudnn", PLACES[:2]), *seen("varlen", PLACES[2:])]
+    found = judged(*right)
+    assert (found.verdict, found.count, found.against) == (Verdict.PARTIAL, "2 of 3", ())
+    assert found.missing == (f"{PLACES[2]} (left out: its scores are soft-capped)",)
+    [against] = judged(*right, *seen("varlen", PLACES[:1])).against
+    assert against.startswith("attention by other kernels")
+    mask = operator(
+        "aten::scaled_dot_product_attention", Phase.FORWARD, PLACES[0],
+        shapes=((1, 4, 64, 8), (1, 4, 64, 8), (1, 4, 64, 8), (1, 1, 64, 64)),
+    )  # fmt: skip
+    assert [one.partition(":")[0] for one in judged(*right, mask).against] == ["dense attention mask"]
 
 
 def test_packed_execution_is_tried_out_with_the_backend_that_was_chosen(fa3: Exact) -> None:

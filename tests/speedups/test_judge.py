@@ -1,5 +1,7 @@
 """Promise: engaged means seen in every place expected, in every micro-batch; what was not seen is never taken for it."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -168,6 +170,27 @@ def test_what_must_be_absent_and_was_seen_speaks_against_it() -> None:
     assert judge([mask], evidence(*ran())).verdict is Verdict.NOT_ENGAGED
     nothing = Absent("dense mask", lambda seen: None)
     assert judge([nothing], evidence(*ran())).verdict is Verdict.ENGAGED
+
+
+LEFT_OUT = ("layers.3: its forward was replaced by someone else",)
+
+
+def test_a_layer_that_was_left_out_when_it_was_installed_counts_and_is_named_with_the_reason() -> None:
+    three = [replace(one, at=LAYERS[:3]) for one in (FORWARD, BACKWARD)]
+    step = evidence(*ran(LAYERS[:3]), watched=frozenset(LAYERS))
+    found = judge(three, step, LAYERS[:3], LEFT_OUT)
+    assert (found.verdict, found.count) == (Verdict.PARTIAL, "3 of 4")
+    assert found.missing == ("layers.3 (left out: its forward was replaced by someone else)",)
+    assert judge(three, step, LAYERS[:3]).count == "3 of 3", "control: nobody said that it was left out"
+    two = judge(three, evidence(*ran(LAYERS[:2]), watched=frozenset(LAYERS)), LAYERS[:3], LEFT_OUT)
+    assert (two.count, two.missing) == ("2 of 4", ("layers.2", *found.missing))
+    nothing = judge(three, evidence(kernel("gemm", Phase.FORWARD), watched=frozenset(LAYERS)), LAYERS[:3], LEFT_OUT)
+    assert (nothing.verdict, nothing.count) == (Verdict.NOT_ENGAGED, "0 of 4")
+
+
+def test_what_is_known_by_a_fact_alone_is_partial_too_where_a_module_was_left_out() -> None:
+    found = judge([Holds("less memory", lambda seen: True)], evidence(*ran()), LAYERS[:3], LEFT_OUT)
+    assert (found.verdict, found.count) == (Verdict.PARTIAL, "3 of 4")
 
 
 @pytest.mark.parametrize(

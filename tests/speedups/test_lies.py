@@ -4,6 +4,7 @@ The speed-ups are toys with operators of their own; the steps are real ones on t
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -130,6 +131,18 @@ def test_a_patch_that_takes_27_of_28_layers(left_out: int) -> None:
     found = verdict(install)
     assert (found.verdict, found.count) == (Verdict.PARTIAL, "27 of 28")
     assert found.missing == (f"layers.{left_out}.norm",)
+
+
+def test_an_installation_that_takes_27_of_28_layers_and_says_so() -> None:
+    """It stands where it says that it stands, everywhere there, and one layer kept its own forward."""
+    taken, left_out = NORMS[1:], (f"{NORMS[0]}: its forward was replaced by someone else",)
+    model, x = Model(), torch.randn(1, 4, 8, requires_grad=True)
+    patch(model, range(1, LAYERS), FusedNorm.apply)
+    step = step_of(model, lambda: model(x).square().sum(), NORMS, micro_batches=2)
+    expected: list[Expectation] = [replace(one, at=taken) for one in EXPECTED if isinstance(one, Expected)]
+    found = judge(expected, step, taken, left_out)
+    assert (found.verdict, found.count) == (Verdict.PARTIAL, "27 of 28")
+    assert found.missing == ("layers.0.norm (left out: its forward was replaced by someone else)",)
 
 
 def test_a_layer_that_steps_aside_in_one_micro_batch() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from dynotune.cli import run as run_command
 from dynotune.errors import ConfigError, TrainingError
 from dynotune.execution.feed import Feed
 from dynotune.execution.packed import PackedPath
@@ -21,7 +22,7 @@ from dynotune.train.engagement import Engagement
 from dynotune.train.optimizer import Update
 from tests.speedups.needs_the_head import a_head_that_nobody_uses, needs_the_head
 from tests.speedups.upgraded import upgraded
-from tests.tiny import chats
+from tests.tiny import chats, tiny_model
 
 LORA = {"use_peft": True, "lora_target_modules": "all-linear", "lora_r": 4, "lora_dropout": 0.0}
 ON_THE_CPU = ("packed_execution", "labelled_rows_head", "prefetch", "fused_optimizer", "fused_lora")
@@ -193,6 +194,40 @@ def test_a_patch_that_left_one_layer_out_is_partial_and_names_it(
     assert seen["seen"] == seen["of"] - 1
     [missing] = seen["missing"]
     assert "layers.1.self_attn.o_proj" in missing
+
+
+def hooked_model() -> Any:
+    """One linear of the second layer is watched by somebody, who must go on seeing it."""
+    model = tiny_model()
+    model.model.layers[1].self_attn.o_proj.register_forward_hook(lambda module, args, output: None)
+    return model
+
+
+def test_a_linear_that_was_left_out_when_it_was_installed_is_counted_and_named(run_tiny: Any, tmp_path: Path) -> None:
+    whole = go(run_tiny, tmp_path)["observations"]["fused_lora"]
+    found = go(run_tiny, tmp_path, model=hooked_model())
+    seen = found["observations"]["fused_lora"]
+    assert (whole["verdict"], whole["seen"]) == ("engaged", whole["of"])
+    assert (seen["verdict"], seen["seen"], seen["of"]) == ("partial", whole["of"] - 1, whole["of"])
+    [missing] = seen["missing"]
+    assert missing.endswith("layers.1.self_attn.o_proj (left out: a hook watches a part of it)")
+    assert found["left_out"]["fused_lora"] == [missing.replace(" (left out", "").removesuffix(")")]
+    assert run_command(["engaged", str(tmp_path / "run")]) == 3
+
+
+def test_what_is_demanded_stops_where_a_linear_was_left_out(run_tiny: Any, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"fused_lora was partial .*o_proj \(left out: a hook watches"):
+        go(run_tiny, tmp_path, model=hooked_model(), speedups={"fused_lora": "on"})
+
+
+def test_a_module_of_another_kind_does_not_count(run_tiny: Any, tmp_path: Path) -> None:
+    """An adapter on the embedding is no linear: nobody expects it there."""
+    targets = ["q_proj", "o_proj", "embed_tokens"]
+    found = go(run_tiny, tmp_path, lora_target_modules=targets)
+    seen = found["observations"]["fused_lora"]
+    assert (seen["verdict"], seen["missing"]) == ("engaged", [])
+    [left_out] = found["left_out"]["fused_lora"]
+    assert "embed_tokens: is PEFT's layer.Embedding" in left_out
 
 
 def test_a_feed_that_ignores_prefetch_is_seen(run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

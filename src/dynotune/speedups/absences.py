@@ -9,6 +9,7 @@ Legend of shapes: T tokens of a micro-batch, n tokens of a document, D hidden si
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dynotune.measure.evidence import Evidence, Phase, Seen, Source
@@ -73,6 +74,19 @@ def math_attention() -> Absent:
         return in_words(one for one in _operators(evidence, COMPUTATION) if _writes_attention_out(one))
 
     return Absent("attention written out", found)
+
+
+def apart_from(absent: Absent, modules: Iterable[str]) -> Absent:
+    """The same, but for what is at these modules or in them."""
+    inside = tuple(modules)
+    if not inside:
+        return absent
+
+    def found(evidence: Evidence) -> str | None:
+        seen = (one for one in evidence.seen if not any(f"{one.place}.".startswith(f"{name}.") for name in inside))
+        return absent.found(replace(evidence, seen=tuple(seen)))
+
+    return Absent(absent.what, found)
 
 
 def full_precision_products(compute: "torch.dtype | None" = None) -> Absent:

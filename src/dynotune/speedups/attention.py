@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dynotune.measure.evidence import Evidence, Phase, Source
 from dynotune.speedups.contract import Context, Installation, No, Setting, Speedup
 from dynotune.speedups.expectation import Absent, Expectation, Expected
+from dynotune.speedups.left_out import left_out_of, modules_of
 from dynotune.speedups.site import Site
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class AttentionBackend(Speedup):
         return Installation(
             uninstall,
             places=tuple(taken),
-            left_out=tuple(f"{name}: {why}" for name, why in refused.items()),
+            left_out=left_out_of(refused),
             lines=tuple(checked),
             without=without,
         )
@@ -180,17 +181,16 @@ class AttentionBackend(Speedup):
         return (*packages_of(self), *self.also)
 
     def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
-        from dynotune.speedups.absences import dense_masks, math_attention
+        from dynotune.speedups.absences import apart_from, dense_masks, math_attention
 
         forward, backward = KERNELS[self.backend]
         expected: list[Expectation] = [
             Expected("attention kernel", Phase.FORWARD, kernels=(forward,), at=installed.places),
             Expected("attention kernel", Phase.BACKWARD, kernels=(backward,), at=installed.places),
         ]
-        if installed.left_out:
-            return expected
         others = Absent("attention by other kernels", lambda evidence: _other_kernels(evidence, self.backend))
-        return [*expected, others, dense_masks(), math_attention()]
+        elsewhere = modules_of(installed.left_out)  # where another one has to run
+        return [*expected, *(apart_from(one, elsewhere) for one in (others, dense_masks(), math_attention()))]
 
 
 def _other_kernels(evidence: Evidence, backend: str) -> str | None:

@@ -170,7 +170,11 @@ class Installation:
     """Modules, by name, where it stands in."""
 
     left_out: tuple[str, ...] = ()
-    """Modules where one might expect it and it is not, each with the reason (`model.norm: it has a bias`)."""
+    """Modules that it is for and where it is not, each with the reason (`model.norm: a hook watches it`). The proof counts
+    them: it is then *partial* at best."""
+
+    excepted: tuple[str, ...] = ()
+    """Modules where nobody expects it, since they compute something else, likewise. The proof does not count them."""
 
     lines: tuple[str, ...] = ()
     """What is to be said at the start."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 from dynotune.measure.evidence import Phase
 from dynotune.speedups.contract import Context, Installation, No, Speedup
 from dynotune.speedups.expectation import Expectation, Expected
+from dynotune.speedups.left_out import excepted_of, left_out_of
 from dynotune.speedups.site import Site
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class ElementwiseKernel(Speedup):
         return Installation(
             engaged.uninstall,
             places=tuple(fused),
-            left_out=tuple(f"{name}: {why}" for name, why in others.items()),
+            left_out=left_out_of(others),
+            excepted=excepted_of(others),
             lines=tuple(engaged.lines()),
             aside=engaged.aside,
             forwards=engaged.forwards,

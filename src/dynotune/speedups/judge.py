@@ -8,18 +8,23 @@ from collections.abc import Iterable, Sequence
 
 from dynotune.measure.evidence import Evidence, Phase
 from dynotune.speedups.expectation import Absent, Expectation, Expected, Holds, Observation, Verdict
+from dynotune.speedups.left_out import in_words
 from dynotune.speedups.sightings import ON_DEVICE, Lack, Sighting, look, patterns_of, shown
 
 
-def judge(expectations: Sequence[Expectation], evidence: Evidence, places: Iterable[str] = ()) -> Observation:
-    """Whether a speed-up that stands at `places` was seen to run.
+def judge(
+    expectations: Sequence[Expectation], evidence: Evidence, places: Iterable[str] = (), left_out: Sequence[str] = ()
+) -> Observation:
+    """Whether a speed-up that stands at `places` was seen to run. left_out: modules that it is for and where it does not
+    stand, as `Installation.left_out` has them: they count among all, and it is *partial* at best.
 
     A place counts where everything that is expected of it was seen in every micro-batch. Something that must be absent and
     was seen, or a fact that does not hold, makes *partial* the best verdict: it ran, and not alone or not as it should.
     """
     expected = [one for one in expectations if isinstance(one, Expected)]
     everywhere = tuple(dict.fromkeys([*places, *(place for one in expected for place in one.at)]))
-    of = len(everywhere) or 1
+    standing = len(everywhere) or 1
+    of = standing + len(left_out)
     if (why := _says_nothing(expectations, evidence)) is not None:
         return Observation(Verdict.UNKNOWN, 0, of, why)
     sightings = [look(one, evidence) for one in expected]
@@ -34,14 +39,19 @@ def judge(expectations: Sequence[Expectation], evidence: Evidence, places: Itera
     lacks += _where_nothing_is_expected(everywhere, expected)
     something = any(one.events for one in sightings) or any(holds for _, holds in facts)
     if not expected:  # facts and absences alone: they stand for all places
-        seen = 0 if against else of
+        seen = 0 if against else standing
         something = something or not against
     else:
-        seen = _places_seen(of, sightings, lacks)
-    verdict = _verdict(something, fault=bool(lacks or against), all_judged=not not_judged)
+        seen = _places_seen(standing, sightings, lacks)
+    verdict = _verdict(something, fault=bool(lacks or against or left_out), all_judged=not not_judged)
     line = "; ".join([*_lines(sightings, evidence), *not_judged])
     return Observation(
-        verdict, seen, of, line or _without_events(expectations, against), _missing(lacks, expected), tuple(against)
+        verdict,
+        seen,
+        of,
+        line or _without_events(expectations, against),
+        (*_missing(lacks, expected), *map(in_words, left_out)),
+        tuple(against),
     )
 
 

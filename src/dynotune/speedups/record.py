@@ -11,6 +11,7 @@ from dynotune.errors import ConfigError
 from dynotune.measure.evidence import Evidence, Source
 from dynotune.printable import printable
 from dynotune.speedups.choose import Decision
+from dynotune.speedups.contract import Installation
 from dynotune.speedups.expectation import Absent, Expectation, Expected, Holds, Observation
 from dynotune.speedups.machine import Machine
 from dynotune.speedups.table import EffectOf, Row, State, proved_rows
@@ -54,7 +55,7 @@ class Record:
     """What the step should not hold, whichever speed-ups stand. Empty in a file of before that was looked for."""
 
     left_out: dict[str, list[str]]
-    """By speed-up: modules where it does not stand, each with the reason."""
+    """By speed-up: modules where it does not stand, each with the reason; those that it is not for, too."""
 
     kernels: tuple[dict[str, Any], ...]
     """What took most of the traced time: `name`, `phase`, `count`, `microseconds`, `share`. Of operators on the CPU."""
@@ -86,7 +87,7 @@ class Record:
             {name: seen.to_json() for name, seen in observations.items()},
             {name: [described(one) for one in every] for name, every in expectations.items()},
             unwanted,
-            {one.name: list(one.installed.left_out) for one in decisions if one.installed and one.installed.left_out},
+            {one.name: apart for one in decisions if one.installed and (apart := _apart(one.installed))},
             tuple(most_time(evidence)),
             {str(name): plain(value) for name, value in evidence.facts.items()}
             | {one.name: plain(one.installed.report()) for one in decisions if one.installed and one.installed.report},
@@ -158,6 +159,10 @@ class Record:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             why = printable(f"{type(error).__name__}: {error}", 100)
             raise ConfigError(f"{printable(str(path))} is damaged, or none of ours ({why}).") from None
+
+
+def _apart(installed: Installation) -> list[str]:
+    return [*installed.left_out, *installed.excepted]
 
 
 def described(one: Expectation) -> dict[str, Any]:

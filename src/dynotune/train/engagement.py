@@ -29,6 +29,7 @@ from dynotune.speedups.expectation import Expected, Observation, Verdict
 from dynotune.speedups.failed import keep_failed
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.judge import judge
+from dynotune.speedups.left_out import modules_of
 from dynotune.speedups.proof import Proof
 from dynotune.speedups.remembered import Remembered
 from dynotune.speedups.whole_step import ADVICE, Presence, Unwanted, unwanted_in, worst
@@ -148,7 +149,7 @@ class Engagement:
     def _observed(self, one: Decision, evidence: Evidence) -> Observation:
         """What the step says of one speed-up: of several ranks the worst. One that had no document saw nothing to say."""
         assert one.installed is not None
-        mine = judge(self.installed.expectations(one), evidence, one.installed.places)
+        mine = judge(self.installed.expectations(one), evidence, one.installed.places, one.installed.left_out)
         told = self.ranks.gather(mine.to_json() if evidence.facts["documents"] else None)
         every = [Observation.from_json(seen) for seen in told if seen is not None]
         if not every:
@@ -194,9 +195,12 @@ class Engagement:
         )
 
     def _places(self, model: "PreTrainedModel") -> set[str]:
-        """Where something is expected, and every layer, for the place of what should not be there."""
+        """Where something is expected; where a speed-up was left out and another path runs; and every layer, for the place
+        of what should not be there."""
         expected = [e for one in self.installed for e in self.installed.expectations(one) if isinstance(e, Expected)]
-        return {place for e in expected for place in e.at} | decoder_layers(model).keys()
+        left_out = {name for one in self.installed if one.installed for name in modules_of(one.installed.left_out)}
+        known = {name for name, _ in model.named_modules(remove_duplicate=False)}
+        return {place for e in expected for place in e.at} | decoder_layers(model).keys() | (left_out & known)
 
     def facts(self, run: "Run", step: Step, sample: Sample | None = None) -> dict[str, Any]:
         """What the run knows of this rank's part of a step, for `Evidence.facts`. sample: of what is to be traced of it;

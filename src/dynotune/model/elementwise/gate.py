@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dynotune.model.another_kind import OfAnotherKind
 from dynotune.model.aside import Aside
 from dynotune.model.elementwise.proof import random, why_different
 from dynotune.model.elementwise.usable import Kernels
@@ -83,7 +84,7 @@ def fused_gate(module: nn.Module, kernels: Kernels, compute: torch.dtype) -> Fus
     together = not names.issuperset(APART)
     linears = TOGETHER if together else APART
     if next(module.parameters(recurse=False), None) is not None:
-        return "it has parameters of its own"
+        return OfAnotherKind("it has parameters of its own")
     down: Any = module._modules["down_proj"]
     width = getattr(down, "in_features", None)
     if not isinstance(width, int):

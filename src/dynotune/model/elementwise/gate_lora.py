@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
+from dynotune.model.another_kind import OfAnotherKind
 from dynotune.model.aside import Aside
 from dynotune.model.elementwise.gate import APART, FusedGate
 from dynotune.model.elementwise.gate import reference as gated
@@ -99,12 +100,14 @@ def adapters_between(fused: Any, function: Function, most_rank: int) -> Adapters
     if not isinstance(fused, FusedGate):
         return "its gated activation is not our kernel's"
     if fused.together:
-        return "gate and up are one linear"
+        return OfAnotherKind("gate and up are one linear")
     linears: list[FusedLinear] = []
     for name in APART:
         linear = getattr(fused.children[name], KEPT, None)
         if not isinstance(linear, FusedLinear):
-            return f"{name} is no fused LoRA linear"
+            reason = f"{name} is no fused LoRA linear"
+            has_adapter = hasattr(fused.children[name], "lora_A")
+            return reason if has_adapter else OfAnotherKind(reason)
         linears.append(linear)
     gate, up, down = linears
     if gate.shared is None or gate.shared.linears != [gate, up]:

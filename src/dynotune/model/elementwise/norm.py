@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from dynotune.model.another_kind import OfAnotherKind
 from dynotune.model.aside import Aside
 from dynotune.model.elementwise.proof import random, why_different
 from dynotune.model.elementwise.usable import Kernels
@@ -70,7 +71,7 @@ def fused_norm(module: nn.Module, kernels: Kernels, compute: torch.dtype) -> Fus
     weight = module._parameters.get("weight")
     names = [name for name, _ in module.named_parameters()]
     if weight is None or names != ["weight"] or weight.ndim != 1:
-        return "its state is not one vector called weight"
+        return OfAnotherKind("its state is not one vector called weight")
     if type(weight) is not nn.Parameter:
         return "its weight is no plain parameter"
     if weight.dtype not in PRECISIONS:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dynotune.model.another_kind import OfAnotherKind
 from dynotune.model.aside import Aside
 from dynotune.model.elementwise.proof import random, why_different
 from dynotune.model.elementwise.usable import Kernels
@@ -96,7 +97,7 @@ def fused_rotary(
     forward: Any = type(module).forward
     names = functions_called(module)
     if len(names) != 1:
-        return f"it calls {len(names)} rotary functions"
+        return OfAnotherKind(f"it calls {len(names)} rotary functions")
     if not isinstance(forward, FunctionType) or hasattr(forward, "__wrapped__"):
         return "its forward is wrapped"
     name = names[0]
@@ -108,7 +109,7 @@ def fused_rotary(
     inputs = _inputs(module, parameter.device, kernels.half_tables)
     d = inputs[0].shape[-1]
     if widths and d not in widths:
-        return f"it rotates {' or '.join(map(str, sorted(widths)))} of {d} dimensions"
+        return OfAnotherKind(f"it rotates {' or '.join(map(str, sorted(widths)))} of {d} dimensions")
 
     def own(query: Tensor, key: Tensor, cos: Tensor, sin: Tensor) -> Pair:
         return original(query.transpose(1, 2), key.transpose(1, 2), cos, sin)  # type: ignore[no-any-return]

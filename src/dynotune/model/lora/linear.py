@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from dynotune.model.another_kind import OfAnotherKind
 from dynotune.model.aside import Aside
 from dynotune.model.lora.function import LoraLinears
 
@@ -166,9 +167,9 @@ def why_not(module: Any, compute: torch.dtype) -> str | None:
     from peft.tuners.lora import Linear
 
     if type(module) is not Linear:
-        return (
-            f"is PEFT's {type(module).__module__.rsplit('.', 1)[-1]}.{type(module).__name__}, not its plain lora.Linear"
-        )
+        kind = type(module).__name__
+        why = f"is PEFT's {type(module).__module__.rsplit('.', 1)[-1]}.{kind}, not its plain lora.Linear"
+        return why if "Linear" in kind else OfAnotherKind(why)  # of embeddings, convolutions and experts
     if "forward" in module.__dict__:
         return "its forward was replaced by someone else"
     if type(module.base_layer) is not nn.Linear:
@@ -178,7 +179,7 @@ def why_not(module: Any, compute: torch.dtype) -> str | None:
         return f"it has {len(active)} active adapters, not one"
     name = active[0]
     if name in module.lora_variant:
-        return f"it is a variant of LoRA ({type(module.lora_variant[name]).__name__})"
+        return OfAnotherKind(f"it is a variant of LoRA ({type(module.lora_variant[name]).__name__})")
     if module.merged:
         return "its adapter is merged"
     A: Any = module.lora_A[name]

@@ -6,6 +6,7 @@ from dynotune.measure.evidence import Evidence, Phase
 from dynotune.speedups.activation import PRODUCTS, ActivationPolicy
 from dynotune.speedups.contract import Context, Installation, No
 from dynotune.speedups.expectation import Absent, Expectation, Expected
+from dynotune.speedups.left_out import excepted_of, left_out_of
 from dynotune.speedups.registry import register
 from dynotune.speedups.site import Site
 
@@ -44,7 +45,8 @@ class ActivationSelective(ActivationPolicy):
         return Installation(
             found.uninstall,
             places=tuple(dict.fromkeys(name.rpartition(".")[0] for name in found.kinds["gated activations"])),  # layers
-            left_out=tuple(f"{name}: {why}" for name, why in found.others.items()),
+            left_out=left_out_of(found.others),
+            excepted=excepted_of(found.others),
             lines=tuple(f"activations: {line}" for line in found.lines()),
             forwards=[(decoder, found.around)],
             detail=found,

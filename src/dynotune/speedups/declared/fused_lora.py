@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from dynotune.measure.evidence import Evidence, Phase
 from dynotune.speedups.contract import Context, Installation, No, Order, Speedup
 from dynotune.speedups.expectation import Expectation, Expected, Holds
+from dynotune.speedups.left_out import excepted_of, left_out_of
 from dynotune.speedups.registry import register
 from dynotune.speedups.site import Site
 
@@ -45,7 +46,8 @@ class FusedLora(Speedup):
         return Installation(
             uninstall,
             places=tuple(adapters.leaders()),  # linears that share an input are computed in the first one's call
-            left_out=tuple(f"{name}: {why}" for name, why in adapters.others.items()),
+            left_out=left_out_of(adapters.others),
+            excepted=excepted_of(adapters.others),
             lines=tuple(adapters.lines()),
             aside=adapters.aside,
             forwards=adapters.forwards,

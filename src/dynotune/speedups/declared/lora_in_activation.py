@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dynotune.measure.evidence import Phase
 from dynotune.speedups.contract import Context, Installation, No, Order, Speedup
 from dynotune.speedups.expectation import Expectation, Expected
+from dynotune.speedups.left_out import excepted_of, left_out_of
 from dynotune.speedups.registry import register
 from dynotune.speedups.site import Site
 
@@ -78,7 +79,8 @@ class LoraInActivation(Speedup):
             uninstall,
             without=without,
             places=tuple(standing),
-            left_out=tuple(f"{name}: {why}" for name, why in others.items()),
+            left_out=left_out_of(others),
+            excepted=excepted_of(others),
             lines=(f"LoRA in the gated activation: {len(standing)} of {len(found)} feed-forward modules",),
             aside=aside,
             # What goes into down [T, I] is not kept: without it that memory, free by then, takes the gradient of gate or up.
