@@ -46,13 +46,13 @@ def rounding_rows(bench: Bench) -> Iterator[Row]:
 @contextmanager
 def in_the_activation(bench: Bench, step: Step) -> Iterator[None]:
     """Inside, LoRA's parts of wide tensors are added by the gated activation's kernel. Raises where none was."""
-    function, most = gate_lora.reference, 128
+    function = gate_lora.reference
     if not bench.rehearse:
-        from dynotune.model.elementwise.triton_gate_lora import MOST_RANK, GatedLora
+        from dynotune.model.elementwise.triton_gate_lora import GatedLora
 
-        function, most = GatedLora.apply, MOST_RANK
+        function = GatedLora.apply
     found = gate_lora.candidates(step.model)
-    between = {name: gate_lora.adapters_between(fused, function, most) for name, fused in found.items()}
+    between = {name: gate_lora.adapters_between(fused, function, gate_lora.MOST_RANK) for name, fused in found.items()}
     if wrong := sorted({one for one in between.values() if isinstance(one, str)}):
         raise RuntimeError("; ".join(wrong))
     standing = [one for one in between.values() if not isinstance(one, str)]

@@ -81,7 +81,8 @@ class Layers:
         self.copies = WORKING_COPIES_OF_KERNELS
         if in_activation:
             monkeypatch.setattr(gate_lora, "_why_different", lambda *args: None)
-            installed: Any = put_in(monkeypatch, SimpleNamespace(model=self.model), GatedLora.apply)  # type: ignore[arg-type]
+            at: Any = SimpleNamespace(model=self.model, context=SimpleNamespace(live=True))
+            installed: Any = put_in(monkeypatch, at, GatedLora.apply)
             self.copies += installed.wide_in_backward
 
     def run(self, tokens: int) -> Tensor:

@@ -48,6 +48,24 @@ def test_a_value_that_is_read_in_the_loop() -> None:
     assert not analyse(record(busy(900, 9).host("cudaStreamSynchronize", 10, 901))).found, "a wait that costs nothing"
 
 
+def test_a_value_that_is_read_behind_the_step() -> None:
+    """As callbacks read it: the host waits for all of the step, and the next one begins on a device that has nothing to do.
+    Controls: a wait that ends before the device does, and a step that begins late without any."""
+
+    def found(waits: tuple[int, int] | None) -> Findings:
+        step = Step(905)
+        for i in range(8):
+            step.kernel(GEMM, 100 + 100 * i, 200 + 100 * i, "aten::mm", launched_at=60 + i)
+        if waits is not None:
+            step.host("cudaStreamSynchronize", *waits)
+        return analyse(record(step))
+
+    one = the(found((75, 901)), "host-reads")
+    assert one.seconds == pytest.approx(100e-6, rel=0.1)
+    for other in (found((75, 600)), found(None)):
+        assert "host-reads" not in {one.name for one in other.found}
+
+
 def test_a_model_in_float32_where_bf16_was_asked_for() -> None:
     one = the(analyse(record(busy(dtypes=FP32))), "full-precision-products")
     assert "100 % of the FLOPs" in one.sentence

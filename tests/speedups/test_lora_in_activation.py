@@ -65,7 +65,7 @@ def site(**more: Any) -> Site:
 
 
 def put_in(monkeypatch: pytest.MonkeyPatch, at: Site, function: Any = GatedLora.apply) -> Installation | No:
-    kernel = SimpleNamespace(GatedLora=SimpleNamespace(apply=function), MOST_RANK=128, FAILURES=(NoRoomError,))
+    kernel = SimpleNamespace(GatedLora=SimpleNamespace(apply=function), FAILURES=(NoRoomError,))
     monkeypatch.setitem(sys.modules, "dynotune.model.elementwise.triton_gate_lora", kernel)
     return speedups()["lora_in_activation"].install(at)
 

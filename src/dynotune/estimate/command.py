@@ -17,7 +17,7 @@ from dynotune.estimate.memory import CONTEXT, StepMemory, step_memory, target_of
 from dynotune.estimate.memory_curve import curve
 from dynotune.estimate.memory_curve import lines as curve_lines
 from dynotune.estimate.show import show
-from dynotune.estimate.speedups import as_laid_out, planned_speedups
+from dynotune.estimate.speedups import as_laid_out
 from dynotune.measure.document_cost import document_cost
 from dynotune.model.positions import check_positions
 from dynotune.model.tokenizer import load_tokenizer
@@ -78,14 +78,14 @@ def plan_run(
         for one in evaluation.values()
     ]
     target = target_of(config, memory_gib)
+    document = max(plan.longest_document, *(int(one.spans.attention_of(one.rows)[0].max()) for one in held_out), 0)
     try:
-        memory: StepMemory | None = step_memory(config, target)
+        memory: StepMemory | None = step_memory(config, target, document, plan)
         unknown = None
     except ModelError as error:
         memory, unknown = None, str(error)
-    document = max(plan.longest_document, *(int(one.spans.attention_of(one.rows)[0].max()) for one in held_out), 0)
     beyond = check_positions(memory.model, document) if memory is not None else None
-    rows = planned_speedups(config, memory, target, document, plan) if memory is not None else []
+    rows = memory.planned.rows() if memory is not None and memory.planned is not None else []
     plan = plan.of_units(as_laid_out(plan.spans, config, rows))
     evaluated_units = [(as_laid_out(one.spans, config, rows), one.rows) for one in held_out]
     longest = max(plan.longest, *(units.largest(some, np.array([0, len(some)])) for units, some in evaluated_units), 0)

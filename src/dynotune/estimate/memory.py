@@ -1,7 +1,7 @@
 """What a run's steps will take of a device, before anything is loaded."""
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,8 @@ from dynotune.model.precision import Precision, choose_precision
 if TYPE_CHECKING:
     import torch
 
+    from dynotune.estimate.speedups import PlannedSpeedups
+    from dynotune.plan.plan import Plan
     from dynotune.speedups.choose import Decision
     from dynotune.speedups.installed import Installed
 
@@ -61,6 +63,9 @@ class StepMemory:
 
     for_selective: PerToken | None = None
     """As `counted`, without speed-ups that give way to `selective`; None where there are none."""
+
+    planned: "PlannedSpeedups | None" = None
+    """The speed-ups with which it was counted; None where they stand in a model that is loaded."""
 
     @property
     def per_token(self) -> PerToken:
@@ -127,38 +132,52 @@ def live_memory(
     """
     import torch
 
-    from dynotune.model.activations.policy import cheap_bytes, out_of_the_way, policy_of
-    from dynotune.speedups.activation import PREFIX
-    from dynotune.speedups.registry import speedups
+    from dynotune.model.activations.policy import policy_of
 
     weight = next(model.parameters())
     device, compute = weight.device, torch.bfloat16 if precision.compute_bf16 else weight.dtype
     on_gpu = device.type == "cuda"
     policy = policy_of(model)
-    standing = [] if installed is None else [*installed]
-    gives_way = [] if installed is None else installed.giving_way(speedups()[f"{PREFIX}selective"])
-
-    def count(of: "list[Decision]") -> PerToken:
-        copies = WORKING_COPIES_OF_KERNELS if on_gpu else WORKING_COPIES
-        copies += sum(one.installed.wide_in_backward for one in of if one.installed)
-        with out_of_the_way(model):
-            return per_token(model, run, compute, copies)
-
-    with torch.random.fork_rng([device] if on_gpu else [], enabled=True), ExitStack() as back:
-        counted, for_selective = count(standing), None
-        if installed is not None and gives_way:
-            for one in gives_way:
-                back.enter_context(installed.without(one))
-            for_selective = count([one for one in standing if one not in gives_way])
-        cheap = cheap_bytes(model, run, compute)
-        counted = replace(counted, cheap=cheap)
-        for_selective = for_selective and replace(for_selective, cheap=cheap)
+    copies = WORKING_COPIES_OF_KERNELS if on_gpu else WORKING_COPIES
+    with torch.random.fork_rng([device] if on_gpu else [], enabled=True):
+        counted, for_selective = _counts(model, compute, run, copies, installed)
     memory = StepMemory(model, config, precision, counted, compute, policy, for_selective)
     free = 0
     if on_gpu:
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         free = torch.cuda.mem_get_info(device)[0] + kept
     return memory, free
+
+
+def _counts(
+    model: Any, compute: "torch.dtype", run: Callable[[int], Any], copies: int, installed: "Installed | None"
+) -> tuple[PerToken, PerToken | None]:
+    """`StepMemory.counted` and `for_selective` of a model or a skeleton with `installed` in it. copies: tensors as wide as a
+    layer's widest that its backward pass holds without them."""
+    from dynotune.model.activations.policy import cheap_bytes, out_of_the_way
+    from dynotune.speedups.activation import PREFIX
+    from dynotune.speedups.choose import conflict
+    from dynotune.speedups.registry import speedups
+
+    selective = speedups()[f"{PREFIX}selective"]
+    standing = [] if installed is None else [*installed]
+    gives_way = [] if installed is None else installed.giving_way(selective)
+    others = [one for one in standing if one.speedup.slot != selective.slot and one not in gives_way]
+    stays = any(conflict(selective, one.speedup) for one in others)
+
+    def count(of: "list[Decision]") -> PerToken:
+        wide = sum(one.installed.wide_in_backward for one in of if one.installed)
+        with out_of_the_way(model):
+            return per_token(model, run, compute, copies + wide)
+
+    with ExitStack() as back:
+        counted, for_selective = count(standing), None
+        if installed is not None and gives_way:
+            for one in gives_way:
+                back.enter_context(installed.without(one))
+            for_selective = count([one for one in standing if one not in gives_way])
+        cheap = 0 if stays else cheap_bytes(model, run, compute)
+    return replace(counted, cheap=cheap), for_selective and replace(for_selective, cheap=cheap)
 
 
 ELSEWHERE = "there is none here"
@@ -177,20 +196,25 @@ def target_of(config: WholeConfig, memory_gib: float | None = None) -> Target:
     return Target("cuda", f"a GPU that computes in bfloat16 ({ELSEWHERE})", asked)
 
 
-def step_memory(config: WholeConfig, target: Target) -> StepMemory:
-    """Of the model that `config` names, from its shapes. Raises `ModelError` where they cannot be read."""
+def step_memory(config: WholeConfig, target: Target, longest: int = 0, plan: "Plan | None" = None) -> StepMemory:
+    """Of the model that `config` names, from its shapes, and which speed-ups it will have. Raises `ModelError` where shapes
+    cannot be read, and `ConfigError` where a speed-up is `on` and cannot be, as the run would.
+
+    longest: tokens of the longest document. plan: the run's steps, not laid out yet.
+    """
     import torch
 
-    from dynotune.model.activations.policy import not_kept, told
-    from dynotune.model.base import base_of
+    from dynotune.estimate.speedups import PlannedSpeedups
     from dynotune.model.kept_by_kernels import as_kernels_keep, cast_as_autocast
     from dynotune.model.lora import install
     from dynotune.model.skeleton import run_decoder, skeleton
     from dynotune.speedups.activation import asked_policy
+    from dynotune.speedups.contract import Context
 
+    device = torch.device(target.type)
     here = target.type == "cuda" and torch.cuda.is_available()
     bf16 = None if here else target.type == "cuda"
-    precision = choose_precision(config, config, torch.device(target.type), has_bf16=bf16)
+    precision = choose_precision(config, config, device, has_bf16=bf16)
     # LoRA whose base is in the precision of products runs without autocast; everything else casts as autocast does.
     plain = config.use_peft
     model, shaped = skeleton(config, precision), skeleton(config, precision, for_compute=plain)
@@ -206,12 +230,15 @@ def step_memory(config: WholeConfig, target: Target) -> StepMemory:
         return run_decoder(shaped, tokens)
 
     if target.type == "cuda":
-        remaking, decoder = as_kernels_keep(shaped), base_of(shaped).get_decoder()
-        counted = per_token(shaped, run, compute, WORKING_COPIES_OF_KERNELS)
-        with told(decoder, remaking):
-            cheap = not_kept(remaking, run)
-        counted = replace(counted, cheap=cheap, how="as autograd counts it of the kernels that run on a GPU")
-    else:
-        counted = per_token(shaped, run, compute)
+        as_kernels_keep(shaped)
+    run(2)  # a forward pass that cannot be followed is an error before anything looks at it
+    planned = PlannedSpeedups.of(Context(config, model, device, compute, precision, longest, live=False, plan=plan))
+    with closing(planned.in_skeleton(shaped)) as installed:
+        if target.type == "cuda":
+            how = "as autograd counts it of the kernels that run on a GPU"
+            counted, for_selective = _counts(shaped, compute, run, WORKING_COPIES_OF_KERNELS, installed)
+            counted, for_selective = replace(counted, how=how), for_selective and replace(for_selective, how=how)
+        else:
+            counted, for_selective = per_token(shaped, run, compute), None
     asked = asked_policy(config)
-    return StepMemory(model, config, precision, counted, compute, asked[0] if asked else "none")
+    return StepMemory(model, config, precision, counted, compute, asked[0] if asked else "none", for_selective, planned)

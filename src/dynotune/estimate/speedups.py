@@ -1,37 +1,64 @@
 """Which speed-ups a planned run will take, as far as its shapes and its configuration tell."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from dynotune.config.whole import WholeConfig
-from dynotune.estimate.memory import StepMemory, Target
 from dynotune.plan.pairs import PairSpans
-from dynotune.plan.plan import Plan
 from dynotune.plan.truncation import Units
 from dynotune.results.effects import effects_of
-from dynotune.speedups.choose import decide
+from dynotune.speedups.choose import Decision, decide, settle
 from dynotune.speedups.contract import Context
 from dynotune.speedups.registry import speedups
 from dynotune.speedups.remembered import Remembered
 from dynotune.speedups.table import Row, State, planned_rows
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
-def planned_speedups(config: WholeConfig, memory: StepMemory, target: Target, longest: int, plan: Plan) -> list[Row]:
-    """Rows for the table. What failed on this machine counts where this machine is the one that is planned for.
+    from dynotune.speedups.installed import Installed
 
-    longest: tokens of the longest document. Raises `ConfigError` where something is `on` and cannot be, as the run would.
-    """
-    import torch
 
-    device = torch.device(target.type)
-    here = target.type == "cpu" or torch.cuda.is_available()
-    context = Context(
-        config, memory.model, device, memory.compute, memory.precision, longest, live=False, plan=plan if here else None
-    )
-    remembered = Remembered.here(device) if here else Remembered.nothing()
-    effect = effects_of(remembered.machine, context.work) if here else lambda name: None
-    rows = planned_rows(decide(config, context, speedups(), remembered.refusal), effect)
-    return rows if here else [_to_be_tried(row) for row in rows]
+@dataclass(frozen=True, slots=True)
+class PlannedSpeedups:
+    """What was decided, without a GPU or weights."""
+
+    context: Context
+    decisions: list[Decision]
+    remembered: Remembered | None
+    """What this machine found out before, where it is the one that is planned for."""
+
+    @classmethod
+    def of(cls, context: Context) -> "PlannedSpeedups":
+        """What failed on this machine counts where this machine is the one that is planned for. Raises `ConfigError` where
+        something is `on` and cannot be, as the run would."""
+        import torch
+
+        here = not context.on_gpu or torch.cuda.is_available()
+        remembered = Remembered.here(context.device) if here else None
+        refusal = (remembered or Remembered.nothing()).refusal
+        context = context if here else replace(context, plan=None)
+        return cls(context, decide(context.config, context, speedups(), refusal), remembered)
+
+    def in_skeleton(self, shaped: "PreTrainedModel") -> "Installed":
+        """Those that can be put into `shaped`, whose linears and kernels keep what those of a run keep; to be closed. One
+        that finds no place there is left out, as it will be in the run: `ConfigError` where it is `on`."""
+        from contextlib import nullcontext
+
+        from dynotune.speedups.installed import Installed
+        from dynotune.speedups.site import Site
+
+        some = [one for one in self.decisions if one.speedup.in_skeletons]
+        installed = Installed(some, Site(replace(self.context, model=shaped), nullcontext))
+        settle(self.decisions, self.context)  # who stood back behind one that was left out is taken now
+        return installed
+
+    def rows(self) -> list[Row]:
+        """For the table."""
+        if self.remembered is None:
+            return [_to_be_tried(row) for row in planned_rows(self.decisions, lambda name: None)]
+        return planned_rows(self.decisions, effects_of(self.remembered.machine, self.context.work))
 
 
 def as_laid_out(units: Units, config: WholeConfig, rows: Sequence[Row]) -> Units:

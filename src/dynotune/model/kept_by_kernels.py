@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dynotune.model.activations.remade import Remaking
 from dynotune.model.elementwise import gate, norm, rotary
+from dynotune.model.elementwise.usable import Kernels
 
 
 class _NormKept(torch.autograd.Function):
@@ -31,10 +31,24 @@ class _GateKept(torch.autograd.Function):
     """As `Gated` and `GatedHalves`: what comes in."""
 
     @staticmethod
-    def forward(ctx: Any, *projected: Tensor) -> Tensor:
+    def forward(ctx: Any, *given: Any) -> Tensor:
+        *projected, _ = given
         ctx.save_for_backward(*projected)
-        last = projected[-1]
+        last: Tensor = projected[-1]
         return last.new_empty(*last.shape[:-1], last.shape[-1] // (3 - len(projected)))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        raise AssertionError("a skeleton has no backward pass")
+
+
+class GatedLoraKept(torch.autograd.Function):
+    """As `GatedLora`: what comes in."""
+
+    @staticmethod
+    def forward(ctx: Any, gate_TI: Tensor, up_TI: Tensor, u_TR: Tensor, *given: Any) -> Tensor:
+        ctx.save_for_backward(gate_TI, up_TI, u_TR, *given[:5])
+        return torch.empty_like(gate_TI)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
@@ -55,24 +69,19 @@ class _RotaryKept(torch.autograd.Function):
         raise AssertionError("a skeleton has no backward pass")
 
 
-def as_kernels_keep(model: nn.Module) -> Remaking:
-    """Let norms, gated activations, rotary embeddings and dropout of `model`, a skeleton, keep what kernels keep. For good.
-
-    What it gives is told of results that could be made again.
-    """
-    remaking = Remaking()
+def as_kernels_keep(model: nn.Module) -> None:
+    """Let norms, gated activations, rotary embeddings and dropout of `model`, a skeleton, keep what kernels keep. For
+    good."""
     for module in model.modules():
         weight = module._parameters.get("weight")
         if norm.calls_itself_one(module) and weight is not None and weight.ndim == 1:
-            _put_in(module, _norm(weight, remaking))
+            _put_in(module, _norm(weight))
         elif gate.is_candidate(module):
-            names = {name for name, _ in module.named_children()}
-            _put_in(module, _gate(module, not names.issuperset(gate.APART), remaking))
+            _put_in(module, _gate(module))
         elif len(called := rotary.functions_called(module)) == 1:
             _put_in(module, _rotary(module, called[0]))
         elif isinstance(module, nn.Dropout) and module.p:
             _put_in(module, _dropout(module))
-    return remaking
 
 
 def cast_as_autocast(model: nn.Module, compute: torch.dtype) -> None:
@@ -86,27 +95,17 @@ def _put_in(module: Any, forward: Any) -> None:
     module.forward = forward
 
 
-def _norm(weight: Tensor, remaking: Remaking) -> Any:
-    def forward(x: Tensor) -> Tensor:
-        result: Tensor = _NormKept.apply(x, weight)  # type: ignore[no-untyped-call]
-        remaking.made(result, _not_run, x)
-        return result
-
-    return forward
+def _norm(weight: Tensor) -> Any:
+    return lambda x: _NormKept.apply(x, weight)  # type: ignore[no-untyped-call]
 
 
-def _gate(module: Any, together: bool, remaking: Remaking) -> Any:
-    def forward(x: Tensor) -> Any:
-        projected = (module.gate_up_proj(x),) if together else (module.gate_proj(x), module.up_proj(x))
-        result: Tensor = _GateKept.apply(*projected)  # type: ignore[no-untyped-call]
-        remaking.made(result, _not_run, *projected)
-        return module.down_proj(result)
-
-    return forward
-
-
-def _not_run(*inputs: Tensor) -> Tensor:
-    raise AssertionError("a skeleton has no backward pass")
+def _gate(module: nn.Module) -> gate.FusedGate:
+    """As `gate.fused_gate` gives it, where nothing can be compared: whoever looks for the kernel in a run finds it here."""
+    kernels = Kernels(None, _GateKept, _GateKept, None, failures=(), on_cpu=True)
+    names = {name for name, _ in module.named_children()}
+    fused = gate.FusedGate(module, kernels, together=not names.issuperset(gate.APART), tanh=False)
+    fused.proven = {*norm.PRECISIONS}
+    return fused
 
 
 def _dropout(module: nn.Dropout) -> Any:

@@ -233,6 +233,10 @@ class Speedup(ABC):
     """Where memory is short, it is taken out for a policy of activation memory that it cannot be beside, if `auto`. While
     such a policy is counted and tried out it is out of the way, for which its installation needs `forwards` or `without`."""
 
+    in_skeletons: ClassVar[bool] = False
+    """Whether `install` can put it into a skeleton, too, whose linears and kernels keep what those of a run keep: there the
+    estimate of memory counts it as in a model that is loaded."""
+
     slot: ClassVar[str | None] = None
     """Of speed-ups with the same slot one is installed: the first by `rank` that can be."""
 

@@ -23,7 +23,7 @@ from triton.errors import TritonError
 from dynotune.model.elementwise import gate, gate_lora, install, norm, triton_gate_lora, triton_norm
 from dynotune.model.elementwise.launch import Launch
 from dynotune.model.elementwise.triton_gate import Gated, GatedHalves
-from dynotune.model.elementwise.triton_gate_lora import MOST_RANK, GatedLora
+from dynotune.model.elementwise.triton_gate_lora import GatedLora
 from dynotune.model.elementwise.triton_norm import RmsNorm
 from dynotune.model.elementwise.triton_rotary import Rotary
 from dynotune.model.elementwise.usable import Kernels, kernels
@@ -286,7 +286,7 @@ def test_a_model_adds_its_adapters_in_the_kernel() -> None:
     install(model, torch.float32)
     loss, gradients = loss_and_gradients(model)
     for fused in gate_lora.candidates(model).values():
-        between = gate_lora.adapters_between(fused, GatedLora.apply, MOST_RANK)
+        between = gate_lora.adapters_between(fused, GatedLora.apply, gate_lora.MOST_RANK)
         assert isinstance(between, gate_lora.AdaptersBetween), between
         fused.adapters = between
     found_loss, found = loss_and_gradients(model)

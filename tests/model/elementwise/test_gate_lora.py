@@ -9,11 +9,9 @@ from torch import Tensor, nn
 
 from dynotune.model import lora, product_settings
 from dynotune.model.elementwise import gate_lora, install
-from dynotune.model.elementwise.gate_lora import AdaptersBetween, adapters_between, candidates, reference
+from dynotune.model.elementwise.gate_lora import MOST_RANK, AdaptersBetween, adapters_between, candidates, reference
 from tests.model.elementwise.stand_ins import stand_ins
 from tests.model.lora.adapted import IDS, adapted_model, gap, largest_gap, loss_and_gradients
-
-MOST_RANK = 128
 
 
 class Standing:

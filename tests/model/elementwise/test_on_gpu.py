@@ -60,7 +60,7 @@ def trained(model: Any) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("rank", [8, 20, 32])
 @pytest.mark.parametrize("kind", ["llama", "qwen2", "gemma3_text"])
 def test_adapters_that_the_kernel_adds_are_as_near_to_float32(kind: str, rank: int) -> None:
-    from dynotune.model.elementwise.triton_gate_lora import MOST_RANK, GatedLora
+    from dynotune.model.elementwise.triton_gate_lora import GatedLora
 
     def without_gates_adapter(*args: Any) -> Any:
         return GatedLora.apply(*args[:3], torch.zeros_like(args[3]), *args[4:])  # type: ignore[no-untyped-call]
@@ -72,7 +72,7 @@ def test_adapters_that_the_kernel_adds_are_as_near_to_float32(kind: str, rank: i
     install(model, torch.bfloat16)
     own = trained(model)
     for fused in gate_lora.candidates(model).values():
-        between = gate_lora.adapters_between(fused, GatedLora.apply, MOST_RANK)
+        between = gate_lora.adapters_between(fused, GatedLora.apply, gate_lora.MOST_RANK)
         assert isinstance(between, gate_lora.AdaptersBetween), between
         fused.adapters = between
     found = trained(model)

@@ -91,7 +91,7 @@ class Packed:
 @pytest.fixture
 def packed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(usable, "kernels", stand_ins)
-    kernel = SimpleNamespace(GatedLora=SimpleNamespace(apply=GatedLora.apply), MOST_RANK=128, FAILURES=())
+    kernel = SimpleNamespace(GatedLora=SimpleNamespace(apply=GatedLora.apply), FAILURES=())
     monkeypatch.setitem(sys.modules, "dynotune.model.elementwise.triton_gate_lora", kernel)
     with ExitStack() as stack:
         yield lambda **keys: Packed(stack, **keys)

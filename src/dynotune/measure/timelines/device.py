@@ -18,10 +18,11 @@ _COMPUTE, _COPY, _COMMUNICATION = 3, 2, 1
 def of_device(events: Events, where: Attribution, classes: Mapping[int, Work]) -> Segments:
     ran = np.flatnonzero(events.of_kind(Source.KERNEL, Source.COPY) & where.in_step)
     begin = where.step[0]
-    end = max(where.step[1], int(events.end[ran].max(initial=begin)))
+    last = int(events.end[ran].max(initial=begin))
+    end = max(where.step[1], last)
     rank = {i: _rank(classes[i]) for i in ran.tolist()}
     edge, winner, hidden = _sweep(events, ran, rank, begin, end)
-    idle = _Idle(events, where)
+    idle = _Idle(events, where, begin, last)
     edges, work, event = [begin], list[Work](), list[int]()
     for start, stop, i in zip(edge[:-1], edge[1:], winner, strict=True):
         if stop <= start:
@@ -74,8 +75,9 @@ def _sweep(
 class _Idle:
     """For what the device waited, in moments in which nothing ran on it."""
 
-    def __init__(self, events: Events, where: Attribution) -> None:
-        self.events = events
+    def __init__(self, events: Events, where: Attribution, begin: int, last: int) -> None:
+        """begin: of the step. last: when its last kernel ended."""
+        self.events, self.begin, self.last = events, begin, last
         self.reads: dict[str, int] = {}
         self._data, self._ranks = marked(events, LOADING), marked(events, WAITING)
         waits = [
@@ -111,11 +113,15 @@ class _Idle:
 
     def _blame(self, start: int, stop: int) -> None:
         """Idle time behind a wait of the host that ended with the device's work, or just after, is that wait's doing."""
-        k = int(np.searchsorted(self._wait_end, start, side="left"))
+        # What a step begins with is the doing of a wait that ends the one before it. That one's end is not in this trace,
+        # but steps are alike: where the host waits for all of this one, it has waited for all of the last one, too.
+        behind = self.last if start == self.begin else start
+        k = int(np.searchsorted(self._wait_end, behind, side="left"))
         if k == len(self._waits):
             return
         i = self._waits[k]
-        if int(self.events.start[i]) <= start and int(self.events.end[i]) <= stop:
+        ended_in_it = start == self.begin or int(self.events.end[i]) <= stop
+        if int(self.events.start[i]) <= behind and ended_in_it:
             name = self.events.names[i]
             # A read is seen twice, as the operator and as the call inside of it: the call ends first and is the one found.
             place = self._place[i]

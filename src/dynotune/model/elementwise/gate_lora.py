@@ -26,6 +26,10 @@ from dynotune.model.product_settings import under
 ROWS = 600
 """Of the comparison: more than a part of the rows has, so that sums over parts are seen, and no multiple of a tile's."""
 
+MOST_RANK = 128
+"""For the kernels: above, tiles of low-rank factors leave no room for those of the wide ones, and adding costs what it
+saves."""
+
 DROPS = "its adapters drop out"
 
 Function = Callable[..., Tensor]
@@ -96,7 +100,8 @@ class AdaptersBetween:
 
 def adapters_between(fused: Any, function: Function, most_rank: int) -> AdaptersBetween | str:
     """What adds the adapters' parts in the kernel that stands in as the forward of a feed-forward module, or why nothing
-    can. Compares it with PyTorch's operations, forward and backward, in float32 and in the adapters' precision."""
+    can. Compares it with PyTorch's operations, forward and backward, in float32 and in the adapters' precision; not on a
+    skeleton, which computes nothing."""
     if not isinstance(fused, FusedGate):
         return "its gated activation is not our kernel's"
     if fused.together:
@@ -118,6 +123,8 @@ def adapters_between(fused: Any, function: Function, most_rank: int) -> Adapters
     if max(ranks) > most_rank:
         return f"its rank is above {most_rank}"
     weight_DI = down.base.weight
+    if weight_DI.is_meta:
+        return AdaptersBetween(fused, linears, gate.shared, function)
     why = _why_different(function, fused.tanh, tuple(ranks), weight_DI.shape[1], weight_DI.device, down.compute)
     return why or AdaptersBetween(fused, linears, gate.shared, function)
 

@@ -65,9 +65,6 @@ MOST_ELEMENTS = 1 << 30
 LEAST_RANK = 16
 """What a product of tensor cores is deep at least."""
 
-MOST_RANK = 128
-"""Above, tiles of low-rank factors leave no room for those of the wide ones, and adding costs what it saves."""
-
 FAILURES = (TritonError,)
 """Raised where a tile does not fit this GPU, besides what any foreign code raises."""
 

@@ -5,6 +5,7 @@ is seen in a forward pass of the model itself, never guessed from names.
 """
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -105,7 +106,10 @@ def find_shared(
         for decoder in decoders:
             device = next(decoder.parameters()).device
             ids = torch.zeros(1, 2, dtype=torch.int64, device=device)
-            with torch.no_grad(), torch.autocast(device.type, compute, enabled=compute != torch.float32):
+            cast: AbstractContextManager[Any] = nullcontext()  # a skeleton has no autocast
+            if device.type != "meta":
+                cast = torch.autocast(device.type, compute, enabled=compute != torch.float32)
+            with torch.no_grad(), cast:
                 decoder(input_ids=ids, use_cache=False)
     except (TypeError, ValueError, RuntimeError) as error:  # it wants other inputs than tokens
         failed = f"{type(error).__name__}: {error}"

@@ -79,6 +79,7 @@ def observe(config: WholeConfig, asked: Asked, console: Console) -> Record:
         asked_for = compute if compute in SIXTEEN_BITS else ""
         facts = of_plain(ModelFacts, model_facts(model, inner_model([model]) or model, model, asked_for, packed))
         observer.run, observer.places = run, places_of(model, facts.head_places)
+        run.events.callbacks.sort(key=lambda one: one is observer)  # a step ends behind what other callbacks do in it
         run.display.ends_at(observer.most_steps)
         try:
             train(run)

@@ -25,6 +25,7 @@ class LoraInActivation(Speedup):
     requires = ("fused_lora", "gated_activation_kernel")
     conflicts = ("compiled_layers", "activation_selective")  # the first fuses by itself, the second makes h again
     gives_way = True  # the second keeps less still
+    in_skeletons = True
 
     def applicable(self, context: Context) -> No | None:
         return None if context.has_adapter else No("there is no adapter", expected=True)
@@ -35,14 +36,23 @@ class LoraInActivation(Speedup):
         from dynotune.foreign import FOREIGN, in_a_line
         from dynotune.model.aside import Aside
         from dynotune.model.elementwise import gate, gate_lora
-        from dynotune.model.elementwise.triton_gate_lora import FAILURES, MOST_RANK, GatedLora
+
+        failures: tuple[type[Exception], ...] = ()
+        if site.context.live:
+            from dynotune.model.elementwise.triton_gate_lora import FAILURES, GatedLora
+
+            function, failures = GatedLora.apply, FAILURES
+        else:
+            from dynotune.model.kept_by_kernels import GatedLoraKept
+
+            function = GatedLoraKept.apply
 
         def between(fused: gate.FusedGate) -> gate_lora.AdaptersBetween | str:
             try:
-                return gate_lora.adapters_between(fused, GatedLora.apply, MOST_RANK)
+                return gate_lora.adapters_between(fused, function, gate_lora.MOST_RANK)
             except (torch.OutOfMemoryError, torch.AcceleratorError):
                 raise
-            except (*FOREIGN, *FAILURES) as error:
+            except (*FOREIGN, *failures) as error:
                 return f"it cannot be compared with the kernel ({in_a_line(error)})"
 
         found = {name: between(fused) for name, fused in gate_lora.candidates(site.model).items()}
