@@ -66,15 +66,16 @@ def tiny(folder: Path, preferences: bool) -> Path:
     return config
 
 
-def config_of(name: str, shared: Path | None, folder: Path) -> tuple[Path, list[str]]:
-    """The configuration, and flags that say where its model and rows are."""
+def config_of(name: str, layers: int | None, shared: Path | None, folder: Path) -> tuple[Path, list[str]]:
+    """The configuration, and flags that say where its model and rows are. layers: of the model, all where not said."""
     path = HERE / "configs" / f"{name}.yaml"
     if shared is None:
         return path, []
     from benchmarks.make_model import make
 
     shape, tokenizer, rows = NEEDS[name]
-    model = make(shape, shared / tokenizer, folder / "models" / shape)
+    called = f"{shape}-{layers}-layers" if layers else shape
+    model = make(shape, shared / tokenizer, folder / "models" / called, layers)
     return path, ["--model_name_or_path", str(model), "--dataset_name", str(shared / rows)]
 
 
@@ -146,7 +147,7 @@ def run(name: str, args: argparse.Namespace, folder: Path, left: float | None) -
     config, flags = (
         (tiny(folder, "dpo" in CASES[name].words), [])
         if args.rehearse
-        else config_of(CASES[name].config, args.shared, folder)
+        else config_of(CASES[name].config, CASES[name].layers, args.shared, folder)
     )
     out = args.out / "benches" / name
     (out / "bench.json").unlink(missing_ok=True)

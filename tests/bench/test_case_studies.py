@@ -132,7 +132,7 @@ def test_what_does_not_fit_is_not_begun(
 @pytest.mark.parametrize("name", CASES)
 def test_every_case_is_a_bench_that_can_be_asked(name: str, tmp_path: Path) -> None:
     """Of its words as the command line reads them, and of its configuration with each change."""
-    config, _ = case_studies.config_of(CASES[name].config, None, tmp_path)
+    config, _ = case_studies.config_of(CASES[name].config, CASES[name].layers, None, tmp_path)
     words = case_studies.words_of(name, config, [], tmp_path / "out", tmp_path)
     _, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
     given = bound.arguments
