@@ -21,6 +21,9 @@ MEASURED = ROOT / "src" / "dynotune" / "profile" / "analysis" / "measured"
 RUNS = ("h200_beside_trl", "h200_with_elementwise", "h200_beside_trl_dpo", "h200_beside_trl_dpo_mix")
 """Results of `benchmarks/peers`: runs of ours of the 7B shape under LoRA of rank 32."""
 
+ATTENTION = ("h200_attention_backends", "h200_attention_fa4")
+"""Results of `benchmarks/gpu_attention_backends.py`; of a kernel that stands in several, the first."""
+
 
 def speeds() -> list[dict[str, Any]]:
     """A row for each run of ours that was kept, without its first steps where others were timed."""
@@ -56,22 +59,25 @@ def speeds() -> list[dict[str, Any]]:
 
 def attention() -> list[dict[str, Any]]:
     """TFLOP/s of packed attention, forward and backward, by kernel and by the length that a token of it sees on average."""
-    name = "h200_attention_backends"
-    body = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    lengths = {"4": [4096] * 4, "lognormal": lognormal(16384), "1": [16384]}
-    return [
-        {
-            "gpu": body["hardware"],
-            "kernel": kernel,
-            "head_dim": int(one["heads"].partition("x")[2]),
-            "length": round(sum(n * n for n in lengths[one["documents"]]) / 16384),
-            "tflops": one["tflops"],
-            "source": f"benchmarks/results/{name}.json",
-        }
-        for kernel, told in body["backends"].items()
-        for one in told["times"]
-        if one["documents"] in lengths
-    ]
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name in ATTENTION:
+        body = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        lengths = {"4": [4096] * 4, "lognormal": lognormal(16384), "1": [16384]}
+        for kernel, told in body["backends"].items():
+            rows = [
+                {
+                    "gpu": body["hardware"],
+                    "kernel": kernel,
+                    "head_dim": int(one["heads"].partition("x")[2]),
+                    "length": round(sum(n * n for n in lengths[one["documents"]]) / 16384),
+                    "tflops": one["tflops"],
+                    "source": f"benchmarks/results/{name}.json",
+                }
+                for one in told["times"]
+                if one["documents"] in lengths
+            ]
+            found.setdefault(kernel, rows)
+    return [row for rows in found.values() for row in rows]
 
 
 def tables() -> dict[str, str]:
