@@ -91,21 +91,48 @@ def test_selective_that_computes_products_again_is_no_selective() -> None:
     whole.uninstall()
 
 
-def test_copies_to_the_host_are_seen_by_their_bytes() -> None:
-    model = model_of("llama", False)
-    installed = Installation(lambda: None, detail=(None, False))
-    expected = speedups()["activation_offload"].expect(context_of(model), installed)
+def test_copies_to_the_host_are_held_against_the_bytes_that_were_counted() -> None:
+    expected = speedups()["activation_offload"].expect(
+        context_of(model_of("llama", False)), Installation(lambda: None, detail=False)
+    )
 
     def evidence(*seen: Seen, device: str = "cuda", events: bool = True) -> Evidence:
         kernel = Seen("gemm", Source.KERNEL, Phase.FORWARD, micro_batch=0)
-        return Evidence(2, device, events, (*seen, kernel) if events else seen, 1)
+        return Evidence(2, device, events, (*seen, kernel) if events else seen, 2)
 
-    out = Seen("Memcpy DtoH (Device -> Pinned)", Source.COPY, Phase.FORWARD, micro_batch=0, bytes=1000)
-    back = Seen("Memcpy HtoD (Pinned -> Device)", Source.COPY, Phase.BACKWARD, micro_batch=0, bytes=1000)
-    assert verdict(expected, evidence(out, back)).verdict is Verdict.ENGAGED
-    for lie in (evidence(out), evidence(back), evidence()):
-        assert verdict(expected, lie).verdict is not Verdict.ENGAGED
-    assert verdict(expected, evidence(out, back, events=False)).verdict is Verdict.UNKNOWN
+    def out(bytes_: int, i: int = 0, phase: Phase = Phase.FORWARD) -> Seen:
+        return Seen("Memcpy DtoH (Device -> Pinned)", Source.COPY, phase, micro_batch=i, bytes=bytes_)
+
+    def back(bytes_: int, i: int = 0) -> Seen:
+        return Seen("Memcpy HtoD (Pinned -> Device)", Source.COPY, Phase.BACKWARD, micro_batch=i, bytes=bytes_)
+
+    def counted(bytes_: int, i: int = 0) -> tuple[Seen, Seen]:
+        """Sent at once, and fetched in two."""
+        sent, half = f"activations to the host: {bytes_} bytes", f"activations back from the host: {bytes_ // 2} bytes"
+        return (
+            Seen(sent, Source.REGION, Phase.FORWARD, micro_batch=i),
+            Seen(half, Source.REGION, Phase.BACKWARD, micro_batch=i, count=2),
+        )
+
+    right = (*counted(1000), out(600), out(400), back(1000), *counted(0, 1))
+    assert verdict(expected, evidence(*right)).verdict is Verdict.ENGAGED
+    assert verdict(expected, evidence(*right, out(64), back(64, 1))).verdict is Verdict.ENGAGED, "others copy, too"
+    lies = {
+        "any copy": (out(1000), back(1000)),
+        "too little out": (*counted(1000), out(999), back(1000)),
+        "too little back": (*counted(1000), out(1000), back(999)),
+        "in the other micro-batch": (*counted(1000), out(1000, 1), back(1000)),
+        "in another phase": (*counted(1000), out(1000, 0, Phase.BACKWARD), back(1000)),
+        "nothing was large enough": (*counted(0), out(1000), back(1000)),
+        "counted and not copied": counted(1000),
+    }
+    for lie, seen in lies.items():
+        found = verdict(expected, evidence(*seen))
+        assert found.verdict in (Verdict.NOT_ENGAGED, Verdict.PARTIAL), lie
+        assert "the bytes that were counted" in found.against[0], lie
+    assert verdict(expected, evidence(*right, events=False)).verdict is Verdict.UNKNOWN
+    untold = (*counted(1000), out(0), back(0))
+    assert verdict(expected, evidence(*untold)).verdict is Verdict.UNKNOWN
 
 
 def test_what_was_switched_on_by_whoever_made_the_model_is_left_and_seen() -> None:

@@ -7,11 +7,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynotune.model.activations.host import InHostMemory, PlainCopies, _Part
+from dynotune.measure.evidence import Phase, Source
+from dynotune.model.activations.host import BACK, TO_HOST, InHostMemory, PlainCopies, _Part
 from dynotune.model.activations.keeping import Around, Kept
 from dynotune.model.activations.layers import checkpoint_layers
 from dynotune.model.attention.decoder import text_decoder
 from tests.model.activations.passes import batch_of, differ, model_of, pass_of, state_of
+from tests.speedups.traced_steps import step_of
 
 
 def put_in(model: Any, **more: Any) -> Around:
@@ -95,6 +97,22 @@ def test_evaluation_sends_nothing() -> None:
     model.eval()
     model(input_ids=torch.ones(1, 64, dtype=torch.long))
     assert around.keeper.bytes == 0  # type: ignore[attr-defined]
+
+
+def test_who_traces_a_step_is_told_how_many_bytes_went_and_came_back() -> None:
+    model = model_of("llama", False)
+    around = put_in(model)
+    ids = torch.ones(1, 64, dtype=torch.long)
+    step = step_of(model, lambda: model(input_ids=ids, labels=ids, use_cache=False).loss, micro_batches=2)
+
+    def told(begin: str, phase: Phase, micro_batch: int) -> int:
+        seen = step.matching([f"^{begin}"], Source.REGION, phase, micro_batch=micro_batch)
+        return sum(int(one.name.removeprefix(begin).removesuffix(" bytes")) * one.count for one in seen)
+
+    gone = around.keeper.bytes  # type: ignore[attr-defined]
+    assert gone > 0
+    for i in range(2):
+        assert told(TO_HOST, Phase.FORWARD, i) == told(BACK, Phase.BACKWARD, i) == gone
 
 
 def test_host_memory_is_free_behind_the_backward() -> None:

@@ -2,16 +2,19 @@
 
 import json
 import math
+import threading
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
 from transformers import AttentionInterface, TrainerCallback
 
 from dynotune.errors import TrainingError
+from dynotune.execution.feed import Documents
 from dynotune.model.attention.call import NAME
 from dynotune.model.head import Head
 from dynotune.model.lora.linear import FusedLinear
@@ -103,9 +106,18 @@ def test_a_weight_that_is_not_finite_itself(run_tiny: Any) -> None:
                 with torch.no_grad():
                     model.model.layers[0].mlp.up_proj.weight[0, 0] = math.inf
 
-    text = fails(run_tiny, model=model, callbacks=[Spoil()])
-    assert "layer model.layers.0.mlp.up_proj" in text
-    assert "its weight is not finite itself" in text
+    fused = fails(run_tiny, model=model, callbacks=[Spoil()])
+    assert "layer model.layers.0.mlp.up_proj" in fused
+    assert "its weight is not finite itself" in fused
+    written = (
+        "model.layers.0.mlp.up_proj.weight, which training changes, is not finite itself: the update of step 2 wrote it"
+    )
+    assert f"{written} (`fused_optimizer`, which cannot be tried on an update that is over" in fused
+    model = tiny_model()
+    off = {"speedups": {"fused_optimizer": "off"}, "overwrite_output_dir": True}
+    plain = fails(run_tiny, model=model, callbacks=[Spoil()], **off)
+    assert f"{written}, or a callback or hook" in plain
+    assert "fused_optimizer" not in plain
 
 
 @pytest.mark.parametrize("kind", ["packed_execution", "labelled_rows_head", "fused_lora"])
@@ -157,6 +169,36 @@ def test_a_speed_up(kind: str, run_tiny: Any, tmp_path: Path, monkeypatch: pytes
     assert "failed on this machine" in json.dumps(row)
     with upgraded("transformers"):
         assert Remembered.here("cpu").failure(kind, "sft of LlamaForCausalLM under LORA") is None
+
+
+def from_the_third_step_on_made_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document gets another token where it is laid out in the feed's thread."""
+    of, calls = Documents.of, list[int]()
+
+    def spoiled(self: Documents, batch: Any) -> Any:
+        documents = of(self, batch)
+        if not threading.current_thread().name.startswith("dynotune-feed"):
+            return documents
+        calls.append(len(documents))
+        if sum(calls) > 4:
+            ids, labels = documents[0]
+            documents[0] = np.where(np.arange(len(ids)) == 4, RARE, ids).astype(ids.dtype), labels
+        return documents
+
+    monkeypatch.setattr(Documents, "of", spoiled)
+
+
+def test_micro_batches_that_are_made_ahead(run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from_the_third_step_on_made_ahead(monkeypatch)
+    text = fails(run_tiny, model=overflowing(), rows=rows_with_a_rare_token(11)[:11])
+    assert "Likely culprit: prefetch: with micro-batches made one by one the step is finite" in text
+    tried = {one["way"]: one["finite"] for one in report(tmp_path)["examinations"][0]["outcomes"]}
+    assert tried == {"as executed": True, "as executed, unwatched": True, "as executed, made ahead": False}
+    assert "prefetch is left out of later runs of its kind on this machine" in text
+    again = run_tiny(model=overflowing(), rows=rows_with_a_rare_token(11)[:11], overwrite_output_dir=True)
+    record = json.loads((again.folder / "engagement.json").read_text())
+    [row] = [row for row in record["rows"] if row["name"] == "prefetch"]
+    assert "failed on this machine" in json.dumps(row)
 
 
 def test_a_kernel_that_steps_aside_where_modules_are_watched(

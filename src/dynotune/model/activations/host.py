@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.profiler import record_function
 
 from dynotune.model.activations.keeping import Kept, refuse_changed
 
@@ -19,6 +20,9 @@ LEAST = 1 << 20
 
 UNDER_WAY = 1 << 29
 """Bytes on their way in either direction: an input or two of a layer, or parts of one."""
+
+TO_HOST, BACK = "activations to the host: ", "activations back from the host: "
+"""Begin the names of ranges that tell who traces how many bytes the keeper moved: `activations to the host: 4096 bytes`."""
 
 
 class Copies(Protocol):
@@ -147,8 +151,9 @@ class InHostMemory:
         return found
 
     def end(self) -> None:
-        while self._leaving:
-            self._let_go()
+        with record_function(f"{TO_HOST}{self.bytes} bytes"):
+            while self._leaving:
+                self._let_go()
         self._last = None
 
     def _goes(self, tensor: Tensor) -> bool:
@@ -183,7 +188,8 @@ class InHostMemory:
         del self._known[address]
 
     def _fetch(self, away: _Away) -> None:
-        away.here, away.back = self.copies.to_device(away.host)
+        with record_function(f"{BACK}{away.host.nbytes} bytes"):
+            away.here, away.back = self.copies.to_device(away.host)
 
     def _fetch_ahead(self, away: _Away) -> None:
         ahead, prior = 0, away.prior

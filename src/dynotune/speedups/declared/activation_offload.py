@@ -1,5 +1,7 @@
 """Activations in host memory between forward and backward."""
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -19,7 +21,9 @@ class ActivationOffload(ActivationPolicy):
         "Computes layers again in the backward pass from inputs that wait in host memory; with"
         " `gradient_checkpointing: false` everything waits there and nothing is computed again."
     )
-    proof = "bytes copied to the host in the forward pass and back in the backward pass (on a GPU)."
+    proof = (
+        "the bytes that were counted, copied to the host in the forward pass and back in the backward pass (on a GPU)."
+    )
 
     def possible(self, context: Context) -> No | None:
         from dynotune.model.activations.layers import why_not
@@ -63,19 +67,35 @@ class ActivationOffload(ActivationPolicy):
             places=places,
             lines=(f"activations: {what}",),
             without=without,
-            detail=(keeper, layers is not None),
+            detail=layers is not None,  # whether they are computed again
         )
 
     def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
-        _, again = installed.detail
+        from dynotune.model.activations.host import BACK, TO_HOST
 
-        def copied(pattern: str, phase: Phase) -> Holds:
-            def test(evidence: Evidence) -> bool | None:
-                if not evidence.has_device_events:
-                    return None
-                return sum(one.bytes for one in evidence.matching([pattern], Source.COPY, phase)) > 0
+        copies = [_moved("Memcpy DtoH", Phase.FORWARD, TO_HOST), _moved("Memcpy HtoD", Phase.BACKWARD, BACK)]
+        return [*copies, layers_again(installed.places)] if installed.detail else copies
 
-            return Holds(f"activations copied: {pattern} in the {phase} pass", test)
 
-        copies = [copied("Memcpy DtoH", Phase.FORWARD), copied("Memcpy HtoD", Phase.BACKWARD)]
-        return [*copies, layers_again(installed.places)] if again else copies
+def _moved(pattern: str, phase: Phase, told: str) -> Holds:
+    """In each micro-batch at least as many bytes were copied as the keeper counted, and it counted some. told: begins the
+    names of the ranges that hold its counts. Any copy would do otherwise."""
+    counted = re.compile(f"^{re.escape(told)}(\\d+) bytes$")
+
+    def test(evidence: Evidence) -> bool | None:
+        if not evidence.has_device_events:
+            return None
+        asked, copied, untold = Counter[int](), Counter[int](), False
+        for one in evidence.seen:
+            if one.phase is not phase:
+                continue
+            if one.source is Source.REGION and (found := counted.match(one.name)):
+                asked[one.micro_batch] += int(found[1]) * one.count
+            elif one.source is Source.COPY and one.name.startswith(pattern):
+                copied[one.micro_batch] += one.bytes
+                untold |= not one.bytes
+        if any(copied[i] < bytes_ for i, bytes_ in asked.items()):
+            return None if untold else False  # the profiler does not always tell how many bytes a copy had
+        return asked.total() > 0
+
+    return Holds(f"activations copied: {pattern} in the {phase} pass, the bytes that were counted", test)

@@ -3,7 +3,8 @@ document by document. Nothing of it reaches the weights, and it ends when its ti
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from dynotune.plan.plan import Step
 from dynotune.train.faults.draws import Draws
 from dynotune.train.faults.first_bad import FirstBad, Place
 from dynotune.train.faults.shortage import shortage_of
+from dynotune.train.faults.spoiled import spoiled_weights
 from dynotune.train.faults.ways import AS_EXECUTED, Way, Ways
 
 if TYPE_CHECKING:
@@ -98,7 +100,15 @@ class _Repeat:
         """Whether another repetition, should it take as long as the longest so far, ends before the time is over."""
         return time.perf_counter() + self.longest < self.ends
 
-    def by(self, way: Way, batches: Sequence[MicroBatch], document: str = "", watch: FirstBad | None = None) -> Outcome:
+    def by(
+        self,
+        way: Way,
+        batches: Sequence[MicroBatch],
+        document: str = "",
+        watch: FirstBad | None = None,
+        ahead: bool = False,
+    ) -> Outcome:
+        """ahead: micro-batches come from the run's feed, in its way; else each is made when it is its turn."""
         began, optimizer = time.perf_counter(), self.run.update.optimizer
         self.run.ranks.at(self.step.number, "the examination of a step that is not finite")
         optimizer.zero_grad(set_to_none=True)
@@ -107,9 +117,12 @@ class _Repeat:
         try:
             if watch is not None:
                 with watch:
-                    loss, finite = self._execute(way, batches)
+                    loss, finite = self._execute(way, self._one_by_one(way, batches))
+            elif ahead:
+                with closing(self.run.feed.batches(batches)) as fed:
+                    loss, finite = self._execute(way, fed)
             else:
-                loss, finite = self._execute(way, batches)
+                loss, finite = self._execute(way, self._one_by_one(way, batches))
         except FOREIGN as error:
             shortage = shortage_of(error)
             why_not = "out of memory" if shortage else f"{type(error).__name__}: {str(error).strip()[:200]}"
@@ -119,20 +132,25 @@ class _Repeat:
         place = str(watch.place) if watch is not None and watch.place is not None else ""
         return Outcome(way.name, loss, finite, why_not, document, place, round(seconds, 3))
 
-    def _execute(self, way: Way, batches: Sequence[MicroBatch]) -> tuple[str, bool]:
-        run = self.run
-        total = torch.zeros((), device=run.device)
+    def _one_by_one(self, way: Way, batches: Sequence[MicroBatch]) -> Iterator[Any]:
+        """On the device."""
         for batch in batches:
-            documents = run.feed.items.at(batch.rows)
+            documents = self.run.feed.items.of(batch)
             for some, tokens in self._laid_out(way, documents, batch.tokens):
                 host = way.path.host_batch(some, tokens, pin=False)
-                on_device = host.unpack(host.buffer.to(run.device))
-                with way.around():
-                    with way.autocast():
-                        loss = way.loss(on_device) / self.denominator
-                    if loss.requires_grad:
-                        loss.backward()
-                total += loss.detach()
+                yield host.unpack(host.buffer.to(self.run.device))
+
+    def _execute(self, way: Way, batches: Iterable[Any]) -> tuple[str, bool]:
+        """batches: micro-batches on the device, as the way's path lays them out."""
+        run = self.run
+        total = torch.zeros((), device=run.device)
+        for on_device in batches:
+            with way.around():
+                with way.autocast():
+                    loss = way.loss(on_device) / self.denominator
+                if loss.requires_grad:
+                    loss.backward()
+            total += loss.detach()
         gradients = [p.grad for p in run.update.parameters if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
         return f"{float(total):.6g}", bool(torch.isfinite(total) & torch.isfinite(norm))
@@ -150,6 +168,13 @@ def examine(run: "Run", ways: Ways, step: Step, draws: Draws, place_of: Callable
 
     place_of: where the example of a row index stands in the data.
     """
+    found = _taken_again(run, ways, step, draws, place_of)
+    if said := spoiled_weights(run.trainee.model, ways.installed, step.number):
+        found.facts.append(said)
+    return found
+
+
+def _taken_again(run: "Run", ways: Ways, step: Step, draws: Draws, place_of: Callable[[int], str]) -> Examination:
     found, repeat = Examination(), _Repeat(run, step, draws, place_of)
     found.documents = sum(len(batch.rows) for batch in step.micro_batches)
     watch = FirstBad(run.trainee.model)
@@ -168,6 +193,8 @@ def examine(run: "Run", ways: Ways, step: Step, draws: Draws, place_of: Callable
                 return found
     if again.finite is None:
         found.not_done.append(f"the step could not be taken again: {again.why_not}")
+        return found
+    if again.finite and _is_spoiled_by_prefetch(repeat, ways, found):
         return found
     if again.finite:
         found.culprit = "nothing that repeats: taken again from the same state, the step is finite"
@@ -188,6 +215,22 @@ def examine(run: "Run", ways: Ways, step: Step, draws: Draws, place_of: Callable
     else:
         _which_document(repeat, ways, found, watch.place)
     return found
+
+
+def _is_spoiled_by_prefetch(repeat: _Repeat, ways: Ways, found: Examination) -> bool:
+    """Micro-batch by micro-batch the step is finite: whether it is not where they are made ahead, as the run has them."""
+    prefetch = ways.installed.get("prefetch")
+    if prefetch is None:
+        return False
+    if not repeat.in_time():
+        found.not_done.append("with micro-batches that are made ahead: no time was left")
+        return False
+    outcome = repeat.by(ways.as_executed(), repeat.step.micro_batches, ahead=True)
+    found.outcomes.append(replace(outcome, way=f"{AS_EXECUTED}, made ahead"))
+    if outcome.finite is not False:
+        return False
+    found.culprit, found.speedup = "prefetch: with micro-batches made one by one the step is finite", prefetch.name
+    return True
 
 
 def _plainly(repeat: _Repeat, ways: Ways, found: Examination) -> Outcome | None:

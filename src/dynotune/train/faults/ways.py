@@ -1,4 +1,10 @@
-"""Ways to execute a step again: as it was, plainly, and with one speed-up at a time left out."""
+"""Ways to execute a step again: as it was, plainly, and with one speed-up at a time left out.
+
+What can be left out for a moment stands in the model. For the others `examine` asks by itself: micro-batches are made one by
+one here, so that `prefetch` is tried by making them ahead, and `step_graphs` by launching. `shared_prompt` lies in the plan
+and is out of the way on the plain path only. `fused_optimizer` comes behind the loss and the gradients that a step is judged
+by: what it could have spoiled are weights, which `spoiled` looks at.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
