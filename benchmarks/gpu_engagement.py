@@ -4,7 +4,9 @@
 
 For LoRA and full fine-tuning of the Qwen2.5-7B shape (fewer layers where it is trained in full) one run as a user gets it,
 one with each attention backend and each optional speed-up asked for by name, and one with each speed-up off, whose trace is
-held against the expectations of the run that had it: the negative control. A run takes six steps of 4,096 tokens.
+held against the expectations of the run that had it: the negative control. A run takes six steps of 4,096 tokens. Of the
+step as a whole, a run as it comes must be called free of products in full precision and of waits of the host; one in which a
+callback plants such a product, or a value that is read, in a layer's forward must not.
 
 Prediction: a step of 28 layers has about 8,000 launches and 25,000 operators; reading them takes under a second, and CUPTI
 begins in about one. JSON: for each run the observations, kernels by time, seconds a step and what the trace cost.
@@ -26,11 +28,13 @@ import numpy as np
 import torch
 from rich.console import Console
 from tests.tiny import tiny_tokenizer
+from transformers import TrainerCallback
 
 from dynotune import SFTConfig, train_sft
 from dynotune.measure.evidence import Evidence, Source
 from dynotune.speedups.judge import judge
 from dynotune.speedups.registry import speedups
+from dynotune.speedups.whole_step import PRODUCTS, WAITS
 from dynotune.train.engagement import Engagement
 
 SHAPE = {
@@ -42,6 +46,24 @@ SMALL = {**SHAPE, "hidden_size": 64, "intermediate_size": 128, "num_attention_he
 LORA = {"use_peft": True, "lora_r": 32, "lora_alpha": 64, "lora_dropout": 0.0, "lora_target_modules": "all-linear"}
 STEPS, TOKENS = 6, 4096
 PEERS = {"liger_rms_norm": "on", "liger_rope": "on", "liger_swiglu": "on"}
+
+
+class Plant(TrainerCallback):
+    """Does something no step should hold, behind the forward of the second layer."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        def reads(module: Any, given: Any, result: torch.Tensor) -> None:
+            result.detach().abs().max().item()
+
+        def multiplies(module: Any, given: Any, result: torch.Tensor) -> None:
+            with torch.autocast(result.device.type, enabled=False):
+                torch.mm(given[0].detach().flatten(0, -2).float().T, result.detach().flatten(0, -2).float())
+
+        mlp = next(one for name, one in model.named_modules() if name.endswith("layers.1.mlp"))
+        mlp.register_forward_hook(reads if self.what == WAITS else multiplies)
 
 
 class Watch:
@@ -70,7 +92,7 @@ class Watch:
         Engagement.conclude = self.original  # type: ignore[method-assign]
 
 
-def run(shape: dict[str, Any], settings: dict[str, Any], tokens: int) -> tuple[dict[str, Any], Watch]:
+def run(shape: dict[str, Any], settings: dict[str, Any], tokens: int, plant: str = "") -> tuple[dict[str, Any], Watch]:
     """One short run: its observations, times and what it said."""
     rng = np.random.default_rng(0)
     lengths = rng.integers(tokens // 32, tokens // 8, 400)
@@ -85,10 +107,11 @@ def run(shape: dict[str, Any], settings: dict[str, Any], tokens: int) -> tuple[d
                         "model_name_or_path": folder, "random_weights": True, "output_dir": f"{folder}/run",
                         "max_length": None, "global_batch_size": 16, "max_steps": STEPS, "micro_batch_tokens": tokens,
                         "save_strategy": "no", "logging_steps": 1, "disable_tqdm": True, "token_cache": "off",
-                        "learning_rate": 1e-5, **settings,
+                        "learning_rate": 1e-5, "bf16": True, **settings,
                     }
                 ),
                 tokenizer=tiny_tokenizer(), train_dataset=rows, console=console,
+                callbacks=[Plant(plant)] if plant else (),
             )  # fmt: skip
             figures: dict[str, Any] = {
                 "seconds_per_step": [row["seconds_per_step"] for row in done.metrics if "loss" in row],
@@ -152,6 +175,13 @@ def main() -> int:
         runs["as it comes"] = base
         keep()
         print_run(f"{case}, as it comes", base)
+        failed += [f"{case}: {one['what']} {one['presence']}" for one in unwanted(base) if one["presence"] != "absent"]
+        for what in (PRODUCTS, WAITS) if wanted is None or "planted" in wanted else ():
+            runs[f"planted: {what}"], _ = run(shape, settings, tokens, what)
+            keep()
+            print_run(f"{case}, planted: {what}", runs[f"planted: {what}"])
+            found = {one["what"] for one in unwanted(runs[f"planted: {what}"]) if one["presence"] == "found"}
+            failed += [] if found == {what} else [f"{case}: planted {what}, found {found}"]
         optional = [
             one.name
             for one in speedups().values()
@@ -174,7 +204,14 @@ def main() -> int:
             figures, off = run(shape, {**settings, "speedups": {name: "off"}}, tokens)
             failed += control(controls, name, expected, off.evidence, figures)
             keep()
+    if failed:
+        print(f"FAILED: {', '.join(failed)}")
     return int(bool(failed))
+
+
+def unwanted(figures: dict[str, Any]) -> list[dict[str, Any]]:
+    """What its step should not hold, as the proof judged it."""
+    return (figures["engagement"] or {}).get("unwanted") or []
 
 
 def control(
@@ -204,6 +241,9 @@ def print_run(name: str, figures: dict[str, Any]) -> None:
         else figures.get("error", "")[:300]
     )
     print(f"== {name}: {ms}; trace {figures.get('trace_seconds', 0):.1f} s; run {figures['seconds']:.0f} s", flush=True)
+    for one in unwanted(figures):
+        events = " ".join(f"{e['name'][:60]} ({e['phase']}, {e['place']}) x {e['count']}" for e in one["events"][:3])
+        print(f"   {one['what']:<26} {one['presence']:<12} {one['count']:<7} {one['why']} {events}", flush=True)
     for one, seen in ((figures["engagement"] or {}).get("observations") or {}).items():
         more = " ".join([*seen["against"], *seen["missing"][:2]])
         print(
