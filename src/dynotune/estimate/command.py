@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,9 @@ from dynotune.plan.plan import Plan
 from dynotune.plan.summary import updates_per_epoch
 from dynotune.plan.trl_packing import pack_rows
 from dynotune.say import sayer
-from dynotune.speedups.activation import asked_policy
+from dynotune.speedups.activation import POLICIES, ActivationPolicy, asked_policy
+from dynotune.speedups.contract import No
+from dynotune.speedups.policies import in_words, left_out
 from dynotune.speedups.table import show as show_speedups
 
 if TYPE_CHECKING:
@@ -89,7 +92,7 @@ def plan_run(
     plan = plan.of_units(as_laid_out(plan.spans, config, rows))
     evaluated_units = [(as_laid_out(one.spans, config, rows), one.rows) for one in held_out]
     longest = max(plan.longest, *(units.largest(some, np.array([0, len(some)])) for units, some in evaluated_units), 0)
-    capacity, points, free = None, [], None
+    capacity, points, free, short = None, [], None, list[str]()
     share = plan.content()["label_tokens_per_epoch"] / plan.content()["real_tokens_per_epoch"]
     if config.execution[0] != "off":
         capacity = micro_batch_capacity(config.micro_batch_tokens, longest, target.type)
@@ -97,14 +100,17 @@ def plan_run(
             if target.memory is not None:
                 there = sum(p.bytes for p in memory.parts(64, share, packed=True) if p.name == "weights")
                 free = target.memory - there - CONTEXT
-            choice = memory_question(config, plan, memory, free, longest, share)
+            out = policies_left_out(config, memory)
+            choice = memory_question(config, plan, memory, out, free, longest, share)
             chosen = choice.fastest() if free is not None else None
+            if free is not None and (chosen is None or chosen.policy != "none"):
+                short = in_words(out, nothing_fits=chosen is None)
             if chosen is not None:
                 capacity, memory = capacity_of(choice, chosen, config.micro_batch_tokens), memory.under(chosen.policy)
             elif free is not None:
                 chosen = choice.smallest()
                 memory = memory.under(chosen.policy)
-                capacity = too_long(longest, chosen.tokens)
+                capacity = too_long(longest, chosen.tokens, asked_policy(config), out)
             points = curve(choice, chosen, known=free is not None)
         plan = plan.executed(capacity.tokens, longest)
     if plan.world > 1 and memory is not None:
@@ -142,6 +148,8 @@ def plan_run(
     if beyond:
         say(beyond)
     show(result, plan, console)
+    for line in short:
+        say(line)
     for line in curve_lines(points, free) if show_memory and points else ():
         say(line)
     if rows:
@@ -150,13 +158,31 @@ def plan_run(
     return result
 
 
+def policies_left_out(config: WholeConfig, memory: StepMemory) -> dict[str, No]:
+    """Policies that the run could not take, by the shapes of its model; none where one is asked for."""
+    assert memory.planned is not None
+
+    def in_model(one: ActivationPolicy) -> No | None:
+        there = one.policy != "selective" or memory.counted.cheap
+        return None if there else No("it cannot be put into this model", expected=True)
+
+    if asked_policy(config):
+        return {}
+    return left_out(memory.planned.decisions, memory.planned.context, in_model)
+
+
 def memory_question(
-    config: WholeConfig, plan: Plan, memory: StepMemory, free: int | None, longest: int, share: float
+    config: WholeConfig,
+    plan: Plan,
+    memory: StepMemory,
+    out: Mapping[str, No],
+    free: int | None,
+    longest: int,
+    share: float,
 ) -> Question:
-    """What there is to choose from, by estimate."""
+    """What there is to choose from, by estimate. out: policies that are not."""
     asked = asked_policy(config)
-    possible = ["none", *(["selective"] if memory.counted.cheap else []), "full", "offload"]
-    costs = relative_costs([asked[0]] if asked else possible, config.use_peft)
+    costs = relative_costs([asked[0]] if asked else [one for one in POLICIES if one not in out], config.use_peft)
     tokens = config.micro_batch_tokens
     assert tokens != "auto"
 
@@ -175,11 +201,16 @@ def capacity_of(choice: Question, chosen: Setting, asked: int | str | None) -> C
     return Capacity(chosen.tokens, "the default" if whole else "the fastest that the memory is estimated to take")
 
 
-def too_long(longest: int, tokens: int) -> Capacity:
-    """Where nothing fits."""
+def too_long(longest: int, tokens: int, asked: tuple[str, str] | None, out: Mapping[str, No]) -> Capacity:
+    """Where nothing fits. asked: the policy that a key asks for, and that key; out: policies that cannot be taken."""
+    if asked:
+        under, remedy = f"with `{asked[1]}`", "take that out, or set a smaller `max_length`"
+    else:
+        under = f"under any policy of activations{' that is left' if out else ''}"
+        remedy = "set a smaller `max_length`"
     why = (
-        f"the longest document has {longest:,} tokens, and the memory is estimated not to take it under any policy of"
-        " activations: if it fails, set a smaller `max_length`"
+        f"the longest document has {longest:,} tokens, and the memory is estimated not to take it {under}: if it fails,"
+        f" {remedy}"
     )
     return Capacity(tokens, why)
 

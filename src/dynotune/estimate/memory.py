@@ -156,14 +156,11 @@ def _counts(
     layer's widest that its backward pass holds without them."""
     from dynotune.model.activations.policy import cheap_bytes, out_of_the_way
     from dynotune.speedups.activation import PREFIX
-    from dynotune.speedups.choose import conflict
     from dynotune.speedups.registry import speedups
 
     selective = speedups()[f"{PREFIX}selective"]
     standing = [] if installed is None else [*installed]
     gives_way = [] if installed is None else installed.giving_way(selective)
-    others = [one for one in standing if one.speedup.slot != selective.slot and one not in gives_way]
-    stays = any(conflict(selective, one.speedup) for one in others)
 
     def count(of: "list[Decision]") -> PerToken:
         wide = sum(one.installed.wide_in_backward for one in of if one.installed)
@@ -176,7 +173,7 @@ def _counts(
             for one in gives_way:
                 back.enter_context(installed.without(one))
             for_selective = count([one for one in standing if one not in gives_way])
-        cheap = 0 if stays else cheap_bytes(model, run, compute)
+        cheap = cheap_bytes(model, run, compute)
     return replace(counted, cheap=cheap), for_selective and replace(for_selective, cheap=cheap)
 
 

@@ -138,6 +138,13 @@ def conflict(one: Speedup, other: Speedup) -> bool:
     return same_slot or other.name in one.conflicts or one.name in other.conflicts
 
 
+def giving_way(standing: Iterable[Decision], policy: Speedup) -> list[Decision]:
+    """Of those that stand, which are taken out for a policy of activation memory that they cannot be beside."""
+    return [
+        one for one in standing if one.speedup.gives_way and one.setting == "auto" and conflict(policy, one.speedup)
+    ]
+
+
 def _wanted(decisions: Sequence[Decision], by_name: Mapping[str, Decision]) -> set[str]:
     """What is `on`, and what that needs: it goes before others that are `auto`."""
     wanted: set[str] = set()

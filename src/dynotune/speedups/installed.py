@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 import torch
 
 from dynotune.foreign import FOREIGN, in_a_line
-from dynotune.speedups.choose import Decision, candidates, conflict, settle
+from dynotune.speedups.choose import Decision, candidates, conflict, giving_way, settle
 from dynotune.speedups.contract import Installation, No, Speedup
 from dynotune.speedups.expectation import Expectation
 from dynotune.speedups.site import Site
@@ -72,9 +72,7 @@ class Installed:
 
     def giving_way(self, policy: Speedup) -> list[Decision]:
         """Those that stand and are taken out for a policy of activation memory, which they cannot be beside."""
-        return [
-            one for one in self if one.speedup.gives_way and one.setting == "auto" and conflict(policy, one.speedup)
-        ]
+        return giving_way(self, policy)
 
     @contextmanager
     def without(self, one: Decision) -> Iterator[None]:

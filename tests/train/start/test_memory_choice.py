@@ -142,7 +142,7 @@ def test_a_policy_that_was_passed_over_for_another_speed_up_is_said(
     found, gauge = one.choose(int(14_000 * 128 / (1 - SPARED)) + 1, ROOMY)
     assert found.policy == "full"
     assert {run.policy for run in gauge.runs} <= {"none", "full"}
-    assert found.says == [f"activation memory: selective was not tried out: it cannot be beside {beside}"]
+    assert found.says == [f"activation memory: selective is left out: it cannot be beside {beside}"]
 
 
 def test_what_gives_way_is_taken_out_for_a_policy_that_fits(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,6 +175,19 @@ def test_nothing_fits_is_said_and_the_least_is_taken(bench: Any) -> None:
     assert found.policy == policy_of(one.model) == "full"
     assert "max_length" in found.capacity.why
     assert one.notebook.check("activation_memory", "") is None
+
+
+def test_where_nothing_fits_policies_that_are_off_are_said(bench: Any) -> None:
+    off = {"activation_selective": "off", "activation_full": "off"}
+    assert bench(speedups=off).choose(10**9, ROOMY)[0].says == [], "the control"
+    one = bench(speedups=off)
+    found, gauge = one.choose(1000, ROOMY)
+    assert found.policy == policy_of(one.model) == "none"
+    assert {run.policy for run in gauge.runs} == {"none"}
+    assert found.says[:2] == [
+        f"activation memory: {name.removeprefix('activation_')} is left out: `speedups: {{{name}: off}}` says so"
+        for name in off
+    ]
 
 
 def test_what_was_found_is_remembered_and_said_with_its_date(bench: Any) -> None:

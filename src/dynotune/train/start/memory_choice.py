@@ -26,15 +26,14 @@ from dynotune.estimate.memory import StepMemory
 from dynotune.estimate.memory_curve import Point, curve, lines
 from dynotune.execution.side_by_side import SideBySidePath
 from dynotune.measure.memory import GIB, optimizer_states
-from dynotune.model.activations.cheap import adapter_drops_out
 from dynotune.model.activations.policy import policy_of
 from dynotune.parallel.ranks import Ranks
 from dynotune.plan.plan import Plan
-from dynotune.speedups.activation import POLICIES, PREFIX, asked_policy
+from dynotune.speedups.activation import POLICIES, PREFIX, ActivationPolicy, asked_policy
 from dynotune.speedups.choose import conflict
 from dynotune.speedups.contract import No
 from dynotune.speedups.installed import Installed
-from dynotune.speedups.registry import speedups
+from dynotune.speedups.policies import in_words, left_out
 from dynotune.train.start.dry_run import CudaGauge, DryRun, Gauge, policy_in_place
 
 NAME = "activation_memory"
@@ -93,7 +92,8 @@ def choose_memory(
     def chosen() -> tuple[Setting, str, list[Point], list[str]]:
         memory, free = look()
         to_choose = asked is None and policy_there == "none"
-        policies = _possible(installed) if to_choose else [policy_there]
+        out = _left_out(installed) if to_choose else {}
+        policies = [one for one in POLICIES if one not in out] if to_choose else [policy_there]
         costs = relative_costs(policies, context.has_adapter)
         of = question(
             free, lambda policy, size: memory.under(policy).needed(size), costs, longest, tokens, most_useful(plan)
@@ -103,8 +103,9 @@ def choose_memory(
         if shared != setting:
             setting, why = shared, "what the fullest GPU holds"
         points = curve(of, setting)
-        passed_over = _passed_over(installed) if to_choose and setting.policy != "none" else []
-        return setting, why, points, [*passed_over, *(lines(points, of.free) if SHOW_MEMORY.get() else [])]
+        fits = of.fits(setting)
+        said = in_words(out, nothing_fits=not fits) if setting.policy != "none" or not fits else []
+        return setting, why, points, [*said, *(lines(points, of.free) if SHOW_MEMORY.get() else [])]
 
     # What stands here again is the same arm of a bench again: with other micro-batches it would be another one.
     setting, why, points, shown = installed.site.once(("memory", longest), chosen)
@@ -172,40 +173,14 @@ def _words(of: Question, setting: Setting) -> str:
     return f"the fastest that fits, {how}: {found.bytes / GIB:.1f} of {of.free / GIB:.1f} GiB beside the weights"
 
 
-def _possible(installed: Installed) -> list[str]:
-    """Policies that could be put in."""
-    found, model = ["none"], installed.site.model
-    if installed.get("activation_budget") is not None:
-        return found
-    if installed.get("compiled_layers") is not None and adapter_drops_out(model):
-        return found  # compiled code draws other masks when it is computed again (PEFT issue 3020)
-    for policy in POLICIES[1:]:
-        one = speedups()[f"{PREFIX}{policy}"]
-        setting = next(other.setting for other in installed.decisions if other.name == one.name)
-        if setting == "off":
-            continue
-        if _beside(installed, policy):
-            continue
-        with policy_in_place(installed, policy) as there:
-            if there:
-                found.append(policy)
-    return found
+def _left_out(installed: Installed) -> dict[str, No]:
+    """Policies that cannot be taken here, and why not."""
 
+    def in_model(one: ActivationPolicy) -> No | None:
+        with policy_in_place(installed, one.policy) as there:
+            return None if there else No("it cannot be put into this model", expected=True)
 
-def _beside(installed: Installed, policy: str) -> list[str]:
-    """Speed-ups in the model that the policy cannot be beside, and that do not give way to it."""
-    one = speedups()[f"{PREFIX}{policy}"]
-    gives_way = installed.giving_way(one)
-    return [other.name for other in installed if conflict(one, other.speedup) and other not in gives_way]
-
-
-def _passed_over(installed: Installed) -> list[str]:
-    """What is to be said of policies that were not tried out because of what stands in the model, where one was needed."""
-    return [
-        f"activation memory: {policy} was not tried out: it cannot be beside {' and '.join(beside)}"
-        for policy in POLICIES[1:]
-        if (beside := _beside(installed, policy))
-    ]
+    return left_out(installed.decisions, installed.site.context, in_model)
 
 
 def _least(every: list[Any]) -> Setting:
