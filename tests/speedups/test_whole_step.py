@@ -138,6 +138,28 @@ def test_kernels_of_an_untraced_product_are_named() -> None:
     assert (one.count, one.evidence) == (2, f"{gemm.name} (backward, layers.3) x 2")
 
 
+OF_A_GPU = {
+    "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize256x128x8_stage3_warpsize1": True,
+    "sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x256x32_warpgroupsize1": True,
+    "sm90_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize32x32x32_stage5_warpsize": True,
+    "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_64x64_16x6_nn_align1>": True,
+    "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x32_8x5_nn_align1>": True,
+    "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT": False,
+    "nvjet_sm90_tss_192x192_64x3_1x2_h_badd_coopB_NTN": False,
+    "nvjet_sm90_tst_64x8_64x16_1x4_h_bz_splitK_TNT": False,
+    "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT": False,
+}
+"""Kernels that PyTorch 2.11 launched on an H200 for products in float32, TF32, float64 and bfloat16, and whether they are to be
+found."""
+
+
+@pytest.mark.parametrize("name", OF_A_GPU)
+def test_kernels_in_16_bits_are_told_from_others_by_their_names(name: str) -> None:
+    low = product((48, 32), (32, 32), LOW)
+    one = found(PRODUCTS, evidence(low, kernel(name, Phase.FORWARD), CALL, facts={"compute": "bfloat16"}))
+    assert (one.presence is Presence.FOUND) == OF_A_GPU[name]
+
+
 def test_a_value_that_a_forward_asks_for_is_a_wait() -> None:
     """Beside the one by which transformers looks for documents side by side where nobody gives it positions."""
 

@@ -26,8 +26,8 @@ PRODUCTS = {
 their two factors stand."""
 
 _FULL_PRECISION = ("float", "double")
-_KERNELS = (r"sgemm", r"simt_", r"xmma_gemm_f32f32", r"tf32", r"s1688gemm", r"nvjet_(sm\d+_)?[sd]")
-"""Of cuBLAS and CUTLASS, as far as their names say: single precision, TF32 included."""
+_KERNELS = (r"sgemm", r"simt_", r"xmma_gemm_f32f32", r"xmma_gemm_f64f64", r"tf32", r"s1688gemm")
+"""Of cuBLAS and CUTLASS, as far as their names say: single precision, TF32 included, and double."""
 
 _WRITTEN_BY_THE_COMPILER = (r"^triton_(tem|mm)_\w*mm",)
 """Matrix products as Triton's templates: their names do not tell of what, and no operator is around them."""
