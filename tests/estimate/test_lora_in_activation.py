@@ -26,6 +26,7 @@ from dynotune.model.adapter import add_adapter, lora_config
 from dynotune.model.base import base_of
 from dynotune.model.elementwise import gate, gate_lora, norm, usable
 from dynotune.model.precision import Precision
+from dynotune.speedups.activation import POLICIES
 from dynotune.speedups.choose import decide
 from dynotune.speedups.contract import Context
 from dynotune.speedups.installed import Installed
@@ -121,8 +122,8 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         yield count
 
 
-def numbers(counted: PerToken | None) -> PerToken | None:
-    return counted and replace(counted, how="")
+def numbers(counted: PerToken) -> PerToken:
+    return replace(counted, how="")
 
 
 OFF: dict[str, Any] = {"speedups": {NAME: "off"}}
@@ -146,8 +147,9 @@ def test_a_plan_counts_what_training_counts(folder: Path, trained: Any, keys: di
     planned = step_memory(config, GPU)
     assert (installed.get(NAME) is not None) is stands, "what training does"
     assert numbers(planned.counted) == numbers(live.counted)
-    assert numbers(planned.for_selective) == numbers(live.for_selective)
-    assert (planned.for_selective is not None) == (stands and "speedups" not in keys)
+    assert [*planned.instead] == [*live.instead] == (["selective"] if stands and "speedups" not in keys else [])
+    for policy in POLICIES:
+        assert numbers(planned.under(policy).per_token) == numbers(live.under(policy).per_token)
     assert planned.planned is not None
     [row] = [row for row in planned.planned.rows() if row.name == NAME]
     assert (row.state == "chosen") is stands
@@ -197,9 +199,18 @@ def test_a_plan_needs_no_kernel_compiler(folder: Path, monkeypatch: pytest.Monke
     assert [row.state for row in planned.rows() if row.name == NAME] == ["chosen"]
 
 
-def test_a_policy_that_it_gives_way_to_is_planned_without_it(folder: Path) -> None:
+@pytest.mark.parametrize("more", [(), ("activation_full",)], ids=str)
+def test_a_policy_that_it_gives_way_to_is_planned_without_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    """The control: policies that it can be beside are planned with it."""
+    one = type(speedups()[NAME])
+    monkeypatch.setattr(one, "conflicts", (*one.conflicts, *more))
     planned, off = (step_memory(config_of(folder, **keys), GPU) for keys in ({}, OFF))
-    assert numbers(planned.under("selective").per_token) == numbers(off.under("selective").per_token)
+    alike = {
+        policy: numbers(planned.under(policy).per_token) == numbers(off.under(policy).per_token) for policy in POLICIES
+    }
+    assert alike == {"none": False, "selective": True, "full": bool(more), "offload": False}
 
 
 def test_what_training_refuses_the_plan_refuses(folder: Path) -> None:

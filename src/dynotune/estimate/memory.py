@@ -1,8 +1,8 @@
 """What a run's steps will take of a device, before anything is loaded."""
 
-from collections.abc import Callable
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dynotune.config.whole import WholeConfig
@@ -61,16 +61,15 @@ class StepMemory:
     policy: str = "none"
     """What is done about them, as `activation_memory` calls it."""
 
-    for_selective: PerToken | None = None
-    """As `counted`, without speed-ups that give way to `selective`; None where there are none."""
+    instead: Mapping[str, PerToken] = field(default_factory=dict)
+    """By policies to which speed-ups give way: as `counted`, without these."""
 
     planned: "PlannedSpeedups | None" = None
     """The speed-ups with which it was counted; None where they stand in a model that is loaded."""
 
     @property
     def per_token(self) -> PerToken:
-        counted = self.for_selective if self.policy == "selective" else None
-        return (counted or self.counted).under(self.policy)
+        return self.instead.get(self.policy, self.counted).under(self.policy)
 
     def under(self, policy: str) -> "StepMemory":
         """The same step with something else done about activations."""
@@ -127,7 +126,7 @@ def live_memory(
     """Of a model that is loaded and ready to train, and the bytes that are free for it on its GPU (0 without one).
 
     run: a forward pass of its decoder over one document of so many tokens, as training will run it. It is called four times,
-    on a few tokens, with nothing done about activations, and twice more where a speed-up would give way to `selective`;
+    on a few tokens, with nothing done about activations, and twice more for each policy that a speed-up would give way to;
     random numbers are as they were. installed: the speed-ups in it, which say what they hold in the backward pass.
     """
     import torch
@@ -140,8 +139,8 @@ def live_memory(
     policy = policy_of(model)
     copies = WORKING_COPIES_OF_KERNELS if on_gpu else WORKING_COPIES
     with torch.random.fork_rng([device] if on_gpu else [], enabled=True):
-        counted, for_selective = _counts(model, compute, run, copies, installed)
-    memory = StepMemory(model, config, precision, counted, compute, policy, for_selective)
+        counted, instead = _counts(model, compute, run, copies, installed)
+    memory = StepMemory(model, config, precision, counted, compute, policy, instead)
     free = 0
     if on_gpu:
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -151,30 +150,36 @@ def live_memory(
 
 def _counts(
     model: Any, compute: "torch.dtype", run: Callable[[int], Any], copies: int, installed: "Installed | None"
-) -> tuple[PerToken, PerToken | None]:
-    """`StepMemory.counted` and `for_selective` of a model or a skeleton with `installed` in it. copies: tensors as wide as a
-    layer's widest that its backward pass holds without them."""
+) -> tuple[PerToken, dict[str, PerToken]]:
+    """`StepMemory.counted` and `instead` of a model or a skeleton with `installed` in it.
+
+    copies: tensors as wide as a layer's widest that its backward pass holds without them.
+    """
     from dynotune.model.activations.policy import cheap_bytes, out_of_the_way
-    from dynotune.speedups.activation import PREFIX
+    from dynotune.speedups.activation import POLICIES, PREFIX
     from dynotune.speedups.registry import speedups
 
-    selective = speedups()[f"{PREFIX}selective"]
-    standing = [] if installed is None else [*installed]
-    gives_way = [] if installed is None else installed.giving_way(selective)
+    def gone(policy: str) -> "list[Decision]":
+        return [] if installed is None else installed.giving_way(speedups()[f"{PREFIX}{policy}"])
 
-    def count(of: "list[Decision]") -> PerToken:
-        wide = sum(one.installed.wide_in_backward for one in of if one.installed)
-        with out_of_the_way(model):
+    @contextmanager
+    def without(some: "list[Decision]") -> Iterator[None]:
+        with ExitStack() as back:
+            for one in some:
+                assert installed is not None
+                back.enter_context(installed.without(one))
+            yield
+
+    def count(left_out: "list[Decision]") -> PerToken:
+        standing = [one for one in installed or () if one not in left_out]
+        wide = sum(one.installed.wide_in_backward for one in standing if one.installed)
+        with without(left_out), out_of_the_way(model):
             return per_token(model, run, compute, copies + wide)
 
-    with ExitStack() as back:
-        counted, for_selective = count(standing), None
-        if installed is not None and gives_way:
-            for one in gives_way:
-                back.enter_context(installed.without(one))
-            for_selective = count([one for one in standing if one not in gives_way])
+    with without(gone("selective")):
         cheap = cheap_bytes(model, run, compute)
-    return replace(counted, cheap=cheap), for_selective and replace(for_selective, cheap=cheap)
+    instead = {policy: replace(count(some), cheap=cheap) for policy in POLICIES[1:] if (some := gone(policy))}
+    return replace(count([]), cheap=cheap), instead
 
 
 ELSEWHERE = "there is none here"
@@ -233,9 +238,9 @@ def step_memory(config: WholeConfig, target: Target, longest: int = 0, plan: "Pl
     with closing(planned.in_skeleton(shaped)) as installed:
         if target.type == "cuda":
             how = "as autograd counts it of the kernels that run on a GPU"
-            counted, for_selective = _counts(shaped, compute, run, WORKING_COPIES_OF_KERNELS, installed)
-            counted, for_selective = replace(counted, how=how), for_selective and replace(for_selective, how=how)
+            counted, instead = _counts(shaped, compute, run, WORKING_COPIES_OF_KERNELS, installed)
+            counted, instead = replace(counted, how=how), {name: replace(one, how=how) for name, one in instead.items()}
         else:
-            counted, for_selective = per_token(shaped, run, compute), None
+            counted, instead = per_token(shaped, run, compute), {}
     asked = asked_policy(config)
-    return StepMemory(model, config, precision, counted, compute, asked[0] if asked else "none", for_selective, planned)
+    return StepMemory(model, config, precision, counted, compute, asked[0] if asked else "none", instead, planned)

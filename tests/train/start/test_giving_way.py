@@ -118,13 +118,13 @@ def test_the_policy_is_counted_as_it_is_in_a_run_that_takes_it(packed: Any) -> N
     """The control: counted beside what gives way to it, it would keep less than it does, by results that nobody keeps."""
     run = packed()
     memory = run.look()
-    assert memory.for_selective is not None
+    assert [*memory.instead] == ["selective"]
     assert run.standing(), "looking leaves it where it was"
     selective, beside = memory.under("selective").per_token, memory.counted.under("selective")
     one = run.installed.get(NAME)
     run.installed.remove(one, No("something else runs in its place"))
     alone = run.look()
-    assert alone.for_selective is None
+    assert not alone.instead
     assert selective.kept == alone.under("selective").per_token.kept
     assert memory.counted.kept < alone.counted.kept, "beside it results of the activation are not kept"
     result = run.model.config.intermediate_size * 4
