@@ -149,8 +149,8 @@ OF_A_GPU = {
     "nvjet_sm90_tst_64x8_64x16_1x4_h_bz_splitK_TNT": False,
     "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT": False,
 }
-"""Kernels that PyTorch 2.11 launched on an H200 for products in float32, TF32, float64 and bfloat16, and whether they are to be
-found."""
+"""Kernels that PyTorch 2.11 launched on an H200 for products in float32, TF32, float64 and bfloat16, and whether they are to
+be found."""
 
 
 @pytest.mark.parametrize("name", OF_A_GPU)
