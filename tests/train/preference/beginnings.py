@@ -114,6 +114,7 @@ def beginning(
             "resumed": False,
             "continued_adapter": False,
             "as_in_files": False,
+            "trained": False,
             "rehearsal": False,
             "say": lambda line: None,
             "console": console or Console(quiet=True),
