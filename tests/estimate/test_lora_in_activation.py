@@ -109,13 +109,14 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             made.to(compute)
             model: Any = add_adapter(made, lora_config(config, made, [])).train()
             context = Context(config, model, CPU, compute, precision, longest=60)
-            site = Site(context, lambda: torch.autocast("cpu", enabled=False))
+            site = Site(context, lambda: torch.autocast("cpu", compute, enabled=precision.compute_bf16))
             installed = Installed(decide(config, context, speedups()), site)
             stack.callback(installed.close)
 
             def run(tokens: int) -> Any:
                 decoder = base_of(model).get_decoder()
-                return decoder(input_ids=torch.ones(1, tokens, dtype=torch.int64), use_cache=False)
+                with site.autocast():
+                    return decoder(input_ids=torch.ones(1, tokens, dtype=torch.int64), use_cache=False)
 
             return live_memory(model, config, precision, run, installed)[0], installed
 

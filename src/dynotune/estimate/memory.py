@@ -217,14 +217,16 @@ def step_memory(config: WholeConfig, target: Target, longest: int = 0, plan: "Pl
     here = target.type == "cuda" and torch.cuda.is_available()
     bf16 = None if here else target.type == "cuda"
     precision = choose_precision(config, config, device, has_bf16=bf16)
-    # LoRA whose base is in the precision of products runs without autocast; everything else casts as autocast does.
-    plain = config.use_peft
-    model, shaped = skeleton(config, precision), skeleton(config, precision, for_compute=plain)
-    embedding: Any = shaped.get_input_embeddings()
+    model = skeleton(config, precision)
+    embedding: Any = model.get_input_embeddings()
     compute: torch.dtype = torch.bfloat16 if precision.compute_bf16 else embedding.weight.dtype
-    if config.use_peft:
+    planned = PlannedSpeedups.of(Context(config, model, device, compute, precision, longest, live=False, plan=plan))
+    # Fused LoRA runs without autocast where its base is in the precision of products; all else casts as autocast does.
+    fused = planned.takes("fused_lora")
+    shaped = skeleton(config, precision, for_compute=fused)
+    if fused:
         install(shaped, compute)
-    elif compute is not embedding.weight.dtype:
+    elif precision.compute_bf16:
         cast_as_autocast(shaped, compute)
     shaped.train()
 
@@ -232,9 +234,8 @@ def step_memory(config: WholeConfig, target: Target, longest: int = 0, plan: "Pl
         return run_decoder(shaped, tokens)
 
     if target.type == "cuda":
-        as_kernels_keep(shaped)
+        as_kernels_keep(shaped, compute, planned.slots())
     run(2)  # a forward pass that cannot be followed is an error before anything looks at it
-    planned = PlannedSpeedups.of(Context(config, model, device, compute, precision, longest, live=False, plan=plan))
     with closing(planned.in_skeleton(shaped)) as installed:
         if target.type == "cuda":
             how = "as autograd counts it of the kernels that run on a GPU"

@@ -41,6 +41,14 @@ class PlannedSpeedups:
         context = context if here else replace(context, plan=None)
         return cls(context, decide(context.config, context, speedups(), refusal), remembered)
 
+    def takes(self, name: str) -> bool:
+        return any(one.name == name and one.no is None for one in self.decisions)
+
+    def slots(self) -> set[str]:
+        """Those in which there is one. Compiled layers keep what kernels keep, at most: they fuse the same operations."""
+        there = {one.speedup.slot for one in self.decisions if one.no is None and one.speedup.slot is not None}
+        return there | {"rms_norm", "gated_activation", "rotary"} if self.takes("compiled_layers") else there
+
     def in_skeleton(self, shaped: "PreTrainedModel") -> "Installed":
         """Those that can be put into `shaped`, whose linears and kernels keep what those of a run keep; to be closed. One
         that finds no place there is left out, as it will be in the run: `ConfigError` where it is `on`."""

@@ -3,6 +3,7 @@
 So that a plan knows what a GPU's step will take, where there is no GPU and no weight.
 """
 
+from collections.abc import Collection
 from types import FunctionType
 from typing import Any
 
@@ -55,6 +56,9 @@ class GatedLoraKept(torch.autograd.Function):
         raise AssertionError("a skeleton has no backward pass")
 
 
+_GATES = Kernels(None, _GateKept, _GateKept, None, failures=(), on_cpu=True)
+
+
 class _RotaryKept(torch.autograd.Function):
     """As `Rotary`: the tables, which all layers share."""
 
@@ -69,17 +73,21 @@ class _RotaryKept(torch.autograd.Function):
         raise AssertionError("a skeleton has no backward pass")
 
 
-def as_kernels_keep(model: nn.Module) -> None:
-    """Let norms, gated activations, rotary embeddings and dropout of `model`, a skeleton, keep what kernels keep. For
-    good."""
+def as_kernels_keep(model: nn.Module, compute: torch.dtype, slots: Collection[str]) -> None:
+    """Let norms, gated activations and rotary embeddings of `model`, a skeleton, keep what kernels keep, where a speed-up is
+    in their slot; and its dropout. For good. compute: the dtype of activations."""
     for module in model.modules():
         weight = module._parameters.get("weight")
         if norm.calls_itself_one(module) and weight is not None and weight.ndim == 1:
-            _put_in(module, _norm(weight))
+            if "rms_norm" in slots:
+                _put_in(module, _norm(weight))
         elif gate.is_candidate(module):
-            _put_in(module, _gate(module))
+            fused = gate.fused_gate(module, _GATES, compute)
+            if "gated_activation" in slots and not isinstance(fused, str):
+                _put_in(module, fused)
         elif len(called := rotary.functions_called(module)) == 1:
-            _put_in(module, _rotary(module, called[0]))
+            if "rotary" in slots:
+                _put_in(module, _rotary(module, called[0]))
         elif isinstance(module, nn.Dropout) and module.p:
             _put_in(module, _dropout(module))
 
@@ -97,15 +105,6 @@ def _put_in(module: Any, forward: Any) -> None:
 
 def _norm(weight: Tensor) -> Any:
     return lambda x: _NormKept.apply(x, weight)  # type: ignore[no-untyped-call]
-
-
-def _gate(module: nn.Module) -> gate.FusedGate:
-    """As `gate.fused_gate` gives it, where nothing can be compared: whoever looks for the kernel in a run finds it here."""
-    kernels = Kernels(None, _GateKept, _GateKept, None, failures=(), on_cpu=True)
-    names = {name for name, _ in module.named_children()}
-    fused = gate.FusedGate(module, kernels, together=not names.issuperset(gate.APART), tanh=False)
-    fused.proven = {*norm.PRECISIONS}
-    return fused
 
 
 def _dropout(module: nn.Dropout) -> Any:

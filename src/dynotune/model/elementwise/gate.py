@@ -1,6 +1,7 @@
 """Gated feed-forward modules: which the kernel can stand in for, and the forward that does."""
 
 import copy
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,7 +25,9 @@ ROWS = 3
 class FusedGate:
     """Called as `forward` of `module`: its linears in its order and with its tensors, and one kernel between them."""
 
-    def __init__(self, module: nn.Module, kernels: Kernels, together: bool, tanh: bool) -> None:
+    def __init__(
+        self, module: nn.Module, kernels: Kernels, together: bool, tanh: bool, proven: Iterable[torch.dtype]
+    ) -> None:
         self.module, self.together, self.tanh = module, together, tanh
         self.function = (kernels.gated_halves if together else kernels.gated).apply
         self.children = module._modules
@@ -34,7 +37,7 @@ class FusedGate:
                         child._backward_hooks, child._backward_pre_hooks)]  # fmt: skip
         """Where hooks of the activation would be: they must see it called."""
 
-        self.proven: set[torch.dtype] = set()
+        self.proven = {*proven}
         """Dtypes for which kernel and module were compared."""
 
         self.aside = Aside()
@@ -79,7 +82,8 @@ def is_candidate(module: nn.Module) -> bool:
 
 
 def fused_gate(module: nn.Module, kernels: Kernels, compute: torch.dtype) -> FusedGate | str:
-    """The forward that stands in for that of `module`, a candidate, or why there is none."""
+    """The forward that stands in for that of `module`, a candidate, or why there is none. In a skeleton, which computes
+    nothing, they are not compared."""
     names = {name for name, _ in module.named_children()}
     together = not names.issuperset(APART)
     linears = TOGETHER if together else APART
@@ -90,6 +94,8 @@ def fused_gate(module: nn.Module, kernels: Kernels, compute: torch.dtype) -> Fus
     if not isinstance(width, int):
         return f"its down_proj is a {type(down).__name__}, whose width cannot be told"
     device = next(module.parameters()).device
+    if device.type == "meta":
+        return FusedGate(module, kernels, together, tanh=False, proven=(compute, torch.float32))
     shapes = [(ROWS, 2 * width)] if together else [(ROWS, width), (ROWS, width)]
     inputs = [2 * random(shape, i, device) for i, shape in enumerate(shapes)]
 
@@ -99,8 +105,7 @@ def fused_gate(module: nn.Module, kernels: Kernels, compute: torch.dtype) -> Fus
     with torch.no_grad():
         right = own(*inputs)
         off = [float((reference(tanh, *inputs) - right).norm()) for tanh in (False, True)]
-    fused = FusedGate(module, kernels, together, tanh=off[1] < off[0])
-    fused.proven = {compute, torch.float32}
+    fused = FusedGate(module, kernels, together, tanh=off[1] < off[0], proven=(compute, torch.float32))
     return why_different(own, fused.between, inputs, [True] * len(inputs), [compute] * len(inputs)) or fused
 
 
