@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from dynotune.config.checking.activations import activations
 from dynotune.config.checking.cadence import evaluation, saving, steps
 from dynotune.config.checking.finding import Check, Finding, changed, idle, wrong
 from dynotune.config.checking.speedups import speedups
@@ -66,18 +67,6 @@ def _batch(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
             f"`micro_batch_tokens` does nothing with `{key}`, one document at a time.",
             "micro_batch_tokens",
             "packed_execution",
-        )
-
-
-def _activations(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
-    policy, again = config.activation_memory, config.gradient_checkpointing
-    impossible = {True: ("none", "selective"), False: ("selective", "full")}
-    if again is not None and policy in impossible[again]:
-        yield wrong(
-            f"`activation_memory: {policy}` and `gradient_checkpointing: {str(again).lower()}` contradict each other. Keep"
-            " one.",
-            "activation_memory",
-            "gradient_checkpointing",
         )
 
 
@@ -245,7 +234,7 @@ def _run(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
 OF_ALL: tuple[Check, ...] = (
     _data,
     _batch,
-    _activations,
+    activations,
     steps,
     _adapter,
     _model,

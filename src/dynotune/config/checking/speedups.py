@@ -32,6 +32,8 @@ def speedups(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
                 key,
             )
     for name, setting in config.speedups.items():
+        if name in known and known[name].slot == "activation_memory":
+            continue  # what contradicts whom there is no matter of one of them: `activations`
         asked = known[name].asked(config) if name in known else None
         if asked is not None and asked[0] not in ("auto", setting):
             yield idle(f"`speedups: {{{name}: {setting}}}` wins over `{asked[1]}`.", "speedups", name)

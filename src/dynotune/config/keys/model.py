@@ -56,7 +56,8 @@ class ModelConfig(Topic):
     `selective`: results of norms and gated activations are made again; `full`: layers are computed again from their
     inputs; `offload`: the same, and the inputs wait in host memory. `auto`: the fastest that fits, smaller micro-batches
     before any recomputation, tried out on the largest micro-batch before the first step and remembered.
-    `gradient_checkpointing: true` asks for `full`, `false` for `none`."""
+    `gradient_checkpointing: true` asks for `full`, or for `offload` beside a key that asks for it, and `false` for `none`;
+    keys that contradict each other are refused."""
 
     activation_memory_budget: float | None = Field(default=None, le=1.0)
     """With compiled layers: the share of activations that they may keep, cheap operations made again first
