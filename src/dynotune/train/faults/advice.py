@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dynotune.config.checking.activations import said
 from dynotune.config.whole import WholeConfig
 from dynotune.estimate.memory import StepMemory
 from dynotune.plan.ladder import round_down, round_up
@@ -102,7 +103,9 @@ def _checkpointing(at: Circumstances) -> Iterator[str]:
     estimate = ""
     if at.memory is not None and at.tokens is not None:
         estimate = _from_to(_beside_weights(at.memory, at), _beside_weights(at.memory.under("full"), at))
-    yield f"`gradient_checkpointing: true`{estimate} (the same result, slower)"
+    others = [f"`{one.written}`" for one in said(at.config) if "full" not in one.agrees]
+    instead = f" in the place of {' and '.join(others)}" if others else ""
+    yield f"`gradient_checkpointing: true`{instead}{estimate} (the same result, slower)"
 
 
 def _shorter(at: Circumstances) -> Iterator[str]:
