@@ -246,10 +246,13 @@ def demo(*, output_dir: Annotated[Path | None, Parameter(name="--output_dir")] =
 @app.command(help_epilogue="Example: dynotune env --json")
 def env(*, as_json: _Json = False) -> None:
     """Show the machine, the packages, and which optional accelerators work here: each one is tried."""
+    from dynotune.accelerators import Outcome
     from dynotune.environment import collect, show
+    from dynotune.speedups.packages import keep_what_works
 
     sys.stderr.write("trying the accelerators that are installed, up to a minute ...\n")
     found = collect(try_accelerators=True)
+    keep_what_works([Outcome(**one) for one in found["accelerators"]], "cuda" if found["gpus"] else "cpu")
     if as_json:
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:

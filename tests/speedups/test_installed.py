@@ -1,6 +1,7 @@
 """Promise: what was chosen is put in, one a slot; taken out, the model is as it was, and the next one has its place."""
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,7 +100,8 @@ def test_where_the_first_of_a_slot_cannot_be_put_in_the_next_one_is() -> None:
     assert standing == ["c"]
     why = {decision.name: decision.no.reason if decision.no else None for decision in one.decisions}
     assert why == {
-        "a": "it failed to install (RuntimeError: no kernel image is available)",
+        "a": "it failed to install (RuntimeError: no kernel image is available), and is left out of later runs of its kind"
+        " on this machine",
         "b": "gradients differ by 3 %",
         "c": None,
     }
@@ -150,6 +152,43 @@ def test_what_is_on_and_fails_ends_with_an_error_and_leaves_nothing() -> None:
     with pytest.raises(ConfigError, match=r"`k: on`: b cannot run: it failed to install \(OSError: no such symbol\)"):
         installed(Toy("a", standing), Toy("b", standing, asks=("on", "k: on"), fails=OSError("no such symbol")))
     assert standing == []
+
+
+def test_what_is_auto_and_fails_to_install_is_remembered_and_its_remedy_said() -> None:
+    kept: list[tuple[str, str]] = []
+    toys = [
+        Toy("a", fails=RuntimeError("undefined symbol")),
+        Toy("b", fails=OSError(28, "No space left on device")),
+        Toy("c", fails=RuntimeError("CUDNN_STATUS_ALLOC_FAILED")),
+        Toy("d", fails=No("gradients differ")),
+        Toy("e"),
+    ]
+    one = Installed(decided(*toys), A_SITE, remember=lambda speedup, reason: kept.append((speedup.name, reason)))
+    assert kept == [("a", "it failed to install (RuntimeError: undefined symbol)")]
+    said = {line.split()[1]: line for line in one.lines()}
+    assert (
+        "left out of later runs of its kind on this machine. To have it, run `dynotune engaged --forget a`" in said["a"]
+    )
+    for name in ("b", "c"):
+        assert "it failed to install" in said[name]
+        assert "later runs" not in said[name]
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), torch.AcceleratorError("CUDA error")])
+def test_what_the_device_itself_cannot_do_is_not_remembered_of_a_speed_up(error: Exception) -> None:
+    kept: list[str] = []
+    with pytest.raises(type(error)):
+        Installed(decided(Toy("a", fails=error)), A_SITE, remember=lambda speedup, reason: kept.append(reason))
+    assert kept == []
+
+
+def test_what_is_on_and_fails_to_install_is_not_remembered() -> None:
+    """Whoever asks for it by name has it tried whenever they do."""
+    kept: list[str] = []
+    toy = Toy("a", asks=("on", "k: on"), fails=RuntimeError("undefined symbol"))
+    with pytest.raises(ConfigError):
+        Installed(decided(toy), A_SITE, remember=lambda speedup, reason: kept.append(reason))
+    assert kept == []
 
 
 def test_an_error_of_our_own_is_not_taken_for_a_package_that_does_not_fit() -> None:

@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -93,6 +93,39 @@ def test_what_may_be_gone_at_the_next_try_is_not_remembered(folder: Path, tries:
     assert trial("fake", "cpu", remembered(folder)).status == "does not work here"
     assert trial("fake", "cpu", remembered(folder)).status == "does not work here"
     assert len(tries) == 2
+
+
+TOO_LONG = Outcome("fake", "does not work here", "9.1", "no answer within 180 s")
+
+
+def test_a_trial_without_an_answer_is_waited_for_once_and_the_remedy_is_said(
+    folder: Path, tries: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(folder, "def answer(): return 42")
+    monkeypatch.setattr(packages, "try_one", lambda one, device: (tries.append(one.name), TOO_LONG)[1])
+    for _ in range(2):
+        no = why_not("fake", "cpu", remembered(folder))
+        assert no == No(
+            "fake 9.1 is installed and was tried, with no answer within 180 s",
+            "run `dynotune engaged --forget fake`, so that it is tried again",
+        )
+    assert tries == ["fake"]
+    remembered(folder).forget("fake")
+    assert why_not("fake", "cpu", remembered(folder)) is not None
+    assert tries == ["fake", "fake"]
+
+
+def test_what_works_when_it_is_tried_by_hand_is_taken_again(
+    folder: Path, tries: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(folder, "def answer(): return 42")
+    remembered(folder).keep_trial("fake", asdict(TOO_LONG), ["fake-kernels"])
+    monkeypatch.setattr(packages.Remembered, "here", lambda device: remembered(folder))
+    packages.keep_what_works([TOO_LONG], "cpu")
+    assert why_not("fake", "cpu", remembered(folder)) is not None
+    packages.keep_what_works([Outcome("fake", "works", "9.1")], "cpu")
+    assert why_not("fake", "cpu", remembered(folder)) is None
+    assert tries == []
 
 
 def test_a_module_without_a_version_is_tried_once_a_process(folder: Path, tries: list[str]) -> None:

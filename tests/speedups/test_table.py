@@ -278,6 +278,7 @@ def test_forgetting_by_name_and_all(
     assert "prefetch" in json.loads(capsys.readouterr().out)["forgotten"][0]
     assert run_command(["engaged", "--forget"]) == 0
     assert capsys.readouterr().out == "nothing was remembered\n"
+    assert run_command(["engaged", "--forget", "flash-attn 3"]) == 0, "a package is a name, too"
     assert run_command(["engaged", "--forget", "fused_lore"]) == 2
     assert "fused_lora" in capsys.readouterr().err
     assert run_command(["engaged", "run", "--forget"]) == 2

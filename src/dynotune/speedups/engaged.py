@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dynotune.accelerators import ACCELERATORS
 from dynotune.errors import ConfigError
 from dynotune.speedups.record import Record
 from dynotune.speedups.registry import speedups
@@ -53,12 +54,13 @@ def about(record: Record) -> list[str]:
 def forget(names: Sequence[str], *, as_json: bool = False) -> None:
     """Have speed-ups tried again that failed, on every machine and version that is remembered here.
 
-    names: none means all. Raises `ConfigError` for a name that is none, unless something of that name is remembered.
+    names: also of packages, as `dynotune env` calls them; none means all. Raises `ConfigError` for a name that is none,
+    unless something of that name is remembered.
     """
     known = speedups()
     packages = {known[name].package or "" for name in names if name in known}
     lines = forget_everywhere([*names, *packages - {""}] if names else [], _on_stderr)
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in known and all(name != one.name for one in ACCELERATORS)]
     if unknown and not lines:
         from dynotune.config.checking.problems import did_you_mean
 

@@ -5,10 +5,11 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
-from dynotune.foreign import FOREIGN, in_a_line
+from dynotune.foreign import FOREIGN, in_a_line, may_pass
 from dynotune.speedups.choose import Decision, candidates, conflict, giving_way, settle
 from dynotune.speedups.contract import Installation, No, Speedup
 from dynotune.speedups.expectation import Expectation
+from dynotune.speedups.remembered import tried_again
 from dynotune.speedups.site import Site
 
 
@@ -16,13 +17,18 @@ class Installed:
     """Puts candidates in when it is made. `close` gives the model back."""
 
     def __init__(
-        self, decisions: Sequence[Decision], site: Site, agree: Callable[[No | None], No | None] = lambda no: no
+        self,
+        decisions: Sequence[Decision],
+        site: Site,
+        agree: Callable[[No | None], No | None] = lambda no: no,
+        remember: Callable[[Speedup, str], None] = lambda speedup, reason: None,
     ) -> None:
         """agree: called for each one that is tried, with why it cannot be here; gives why it cannot be on any rank.
+        remember: has this machine leave out one that is `auto` and failed, for a reason that is the end of a sentence.
 
         Raises `ConfigError` where something that is `on` cannot be put in.
         """
-        self.decisions, self.site, self.agree = list(decisions), site, agree
+        self.decisions, self.site, self.agree, self.remember = list(decisions), site, agree, remember
         self._standing: list[Decision] = []
         try:
             self._put_in()
@@ -41,8 +47,8 @@ class Installed:
     def lines(self) -> list[str]:
         """What is to be said of them at the start: of those that stand, and why not where that may surprise."""
         said = [line for one in self if one.installed is not None for line in one.installed.lines]
-        surprising = [(one.name, one.no.reason) for one in self.decisions if one.no and not one.no.expected]
-        return said + [f"note: {name} does not run: {reason}" for name, reason in surprising]
+        surprising = [(one.name, one.no) for one in self.decisions if one.no and not one.no.expected]
+        return said + [_why_left_out(name, no) for name, no in surprising]
 
     def notes(self) -> list[str]:
         """What those that stand have to say when the run is over."""
@@ -118,7 +124,11 @@ class Installed:
         except (torch.OutOfMemoryError, torch.AcceleratorError):
             raise
         except FOREIGN as error:
-            return No(f"it failed to install ({in_a_line(error)})")
+            reason = f"it failed to install ({in_a_line(error)})"
+            if one.setting != "auto" or may_pass(error):
+                return No(reason)
+            self.remember(one.speedup, reason)
+            return No(f"{reason}, and is left out of later runs of its kind on this machine", tried_again(one.name))
 
     def _try(self, one: Decision) -> None:
         found = self._made(one)
@@ -155,6 +165,10 @@ class Installed:
     def _beneath(self, without: Decision | None = None) -> tuple[Hashable, ...]:
         standing = [(one.name, one.installed) for one in self._standing if one is not without]
         return tuple((name, there.places, there.left_out) for name, there in standing if there is not None)
+
+
+def _why_left_out(name: str, no: No) -> str:
+    return f"note: {name} does not run: {no.reason}" + (f". To have it, {no.remedy}" if no.remedy else "")
 
 
 @contextmanager

@@ -5,14 +5,15 @@ Missing, cannot be imported, and imports but does not work here are three differ
 
 import functools
 import re
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from dynotune.accelerators import ACCELERATORS, Accelerator, Outcome, is_there, try_one
-from dynotune.foreign import MADE_FOR
+from dynotune.foreign import MADE_FOR, may_pass
 from dynotune.speedups.contract import No, Speedup
 from dynotune.speedups.machine import installed_as
-from dynotune.speedups.remembered import Remembered
+from dynotune.speedups.remembered import Remembered, tried_again
 
 if TYPE_CHECKING:
     import torch
@@ -32,9 +33,7 @@ TOGETHER = {
 }
 """By the accelerator's name, where packages are there in versions that were not made for each other."""
 
-PASSING = re.compile(r"out of memory|no answer within|signal (9|15)\b|busy or unavailable", re.IGNORECASE)
-"""Failures that may be gone at the next try, so they are not remembered."""
-
+_TOO_LONG = re.compile(r"^no answer within")
 _SYMBOL = re.compile(r"undefined symbol|symbol not found|procedure could not be found", re.IGNORECASE)
 _OF_TORCH = re.compile(r"c10|\dat\d|torch|aoti")
 _FOLDERS = re.compile(r"(?:/[^\s/:'\"]+)+/")
@@ -76,6 +75,15 @@ def why_not(name: str, device: "torch.device | str", remembered: Remembered | No
     return None if outcome.status == "works" else refusal(outcome, _versions())
 
 
+def keep_what_works(outcomes: Iterable[Outcome], device: "torch.device | str") -> None:
+    """Somebody had packages tried on `device` by hand: those that work now are taken by runs that remembered a failure."""
+    remembered = Remembered.here(device)
+    for one in outcomes:
+        kept = remembered.trial(one.name)
+        if one.status == "works" and kept is not None and kept["status"] != "works":
+            _keep(remembered, accelerator(one.name), one)
+
+
 def missing(name: str) -> No | None:
     """Why not, where no package is installed that could provide `name` and none is found on the path. Runs nothing."""
     return refusal(Outcome(name, "not installed"), _versions()) if not is_there(accelerator(name)) else None
@@ -94,6 +102,8 @@ def refusal(outcome: Outcome, versions: tuple[str, str | None]) -> No:
     if outcome.status == "not tried":
         return No(f"{known} needs a GPU, and there is none", expected=True)
     again = f"install a build of {name} for {ours}, or uninstall it"
+    if _TOO_LONG.search(reason):
+        return No(f"{known} is installed and was tried, with {reason}", tried_again(name))
     if outcome.status == "does not work here":
         said = f"{known} is installed and imports, but does not work here"
         if _NO_KERNELS.search(reason):
@@ -137,6 +147,10 @@ def _trial(one: Accelerator, device: str, remembered: Remembered | None) -> Outc
     if kept is not None:
         return Outcome(**kept)
     outcome = _once(one, device)
-    if not PASSING.search(outcome.reason or ""):
-        remembered.keep_trial(one.name, asdict(outcome), (*one.packages, *one.beside))
+    if not may_pass(outcome.reason or ""):
+        _keep(remembered, one, outcome)
     return outcome
+
+
+def _keep(remembered: Remembered, one: Accelerator, outcome: Outcome) -> None:
+    remembered.keep_trial(one.name, asdict(outcome), (*one.packages, *one.beside))

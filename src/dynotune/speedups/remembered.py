@@ -6,6 +6,7 @@ which any number of runs and ranks add at the same time. What cannot be kept is 
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -107,7 +108,7 @@ class Remembered:
         where = f" in {context.work}" if in_this_work else ""
         return No(
             f"it failed on this machine{where} on {failure.date[:10]}: {failure.reason}",
-            f"`dynotune engaged --forget {speedup.name}` has it tried again",
+            tried_again(speedup.name),
         )
 
     def check(self, name: str, key: str) -> dict[str, Any] | None:
@@ -211,6 +212,11 @@ class Remembered:
             except OSError:  # another process has put it aside, or nothing can be written here, which is said then
                 return empty
             return empty
+
+
+def tried_again(name: str) -> str:
+    """The remedy where what is remembered is all that keeps a speed-up or a package out, as an imperative."""
+    return f"run `dynotune engaged --forget {shlex.quote(name)}`, so that it is tried again"
 
 
 def machines_folder() -> Path:

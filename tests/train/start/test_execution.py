@@ -12,10 +12,12 @@ from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
 from dynotune.execution.packed import PackedPath
 from dynotune.model.attention.call import NAME
+from dynotune.speedups.registry import speedups
 from dynotune.speedups.remembered import Remembered
 from dynotune.train.start import execution as choose
 from tests.model.attention.architectures import ARCHITECTURES, architecture
 from tests.speedups.toys import NOWHERE, Toy
+from tests.speedups.upgraded import upgraded
 from tests.tiny import chats, tiny_model
 
 FEW = ("llama", "gemma3_text", "qwen3_moe")
@@ -160,3 +162,37 @@ def test_what_another_rank_cannot_do_gives_its_place_to_the_next(monkeypatch: py
     assert first.no is not None
     assert first.no.reason == "flash-attn 3 is not installed (rank 1)"
     assert second.no is None
+
+
+def test_what_failed_to_install_is_not_tried_at_the_next_start(
+    run_tiny: Any, said: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console, text = said
+    tries: list[str] = []
+    error: Exception = RuntimeError("undefined symbol: _ZN3c10")
+
+    def fails(site: Any) -> Any:
+        tries.append(site.context.work)
+        raise error
+
+    def start(**settings: Any) -> None:
+        run(run_tiny, "auto", "llama", max_steps=1, console=console, **settings)
+
+    monkeypatch.setattr(speedups()["labelled_rows_head"], "install", fails)
+    start()
+    assert len(tries) == 1
+    assert "it failed to install (RuntimeError: undefined symbol: _ZN3c10), and is left out of later runs" in text()
+    start()
+    assert len(tries) == 1
+    assert "note: labelled_rows_head does not run: it failed on this machine in sft of LlamaForCausalLM on " in text()
+    assert "To have it, run `dynotune engaged --forget labelled_rows_head`" in text()
+    with upgraded("transformers"):
+        start()
+    assert len(tries) == 2
+    start(**LORA)  # work of another kind
+    assert len(tries) == 3
+    Remembered.here("cpu").forget("labelled_rows_head")
+    error = RuntimeError("cuBLAS error: CUBLAS_STATUS_ALLOC_FAILED")
+    start()
+    start()
+    assert len(tries) == 5

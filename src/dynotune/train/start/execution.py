@@ -29,6 +29,7 @@ from dynotune.plan.plan import Plan
 from dynotune.results.effects import effects_of
 from dynotune.speedups.choose import Decision, decide, settle
 from dynotune.speedups.contract import Ahead, Context, No
+from dynotune.speedups.failed import keep_failed
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.registry import speedups
 from dynotune.speedups.remembered import Remembered
@@ -108,7 +109,12 @@ def choose_execution(
         return look_at_memory(config, precision, installed, path)
 
     with ExitStack() as putting_in:
-        installed = Installed(_decisions(config, context, remembered, ranks), site, lambda no: _on_any_rank(no, ranks))
+        installed = Installed(
+            _decisions(config, context, remembered, ranks),
+            site,
+            lambda no: _on_any_rank(no, ranks),
+            lambda speedup, reason: keep_failed(remembered, speedup, context, reason),
+        )
         putting_in.callback(installed.close)
         if site.packed:
             path = packed = paths.packed(site, _asides(installed))
