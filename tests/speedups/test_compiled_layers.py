@@ -11,6 +11,7 @@ import torch
 
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
+from dynotune.measure.signs.record import Sign
 from dynotune.model import elementwise
 from dynotune.model.attention import packed_attention
 from dynotune.model.precision import Precision
@@ -31,6 +32,8 @@ from tests.speedups.traced_steps import step_of
 
 SPEEDUP = CompiledLayers()
 BATCH = batch_of([30, 20], 64)
+TOLD: list[Sign] = []
+"""What was told at once."""
 
 
 def context_of(model: Any, **config: Any) -> Context:
@@ -45,7 +48,7 @@ def installed(model: Any) -> Iterator[tuple[Context, Installation]]:
     before, compiled_layers.COMPILER = compiled_layers.COMPILER, "aot_eager"
     torch._dynamo.reset()
     try:
-        found = SPEEDUP.install(Site(context, nullcontext))
+        found = SPEEDUP.install(Site(context, nullcontext, tell=TOLD.append))
         assert isinstance(found, Installation)
         with packed_attention(model):
             yield context, found
@@ -108,6 +111,23 @@ def test_a_layer_that_is_compiled_again_speaks_against_it() -> None:
         seen = observed(context, found)
     assert seen.verdict is Verdict.PARTIAL
     assert any("compiled again" in line for line in seen.against)
+
+
+def test_one_that_is_compiled_again_behind_the_proof_is_told_at_once_with_the_guard_that_failed() -> None:
+    TOLD.clear()
+    with installed(model_of("llama")) as (context, found):
+        assert observed(context, found).verdict is Verdict.ENGAGED
+        assert TOLD == []
+        model: Any = context.model
+        model.model.layers[1].self_attn.scaling *= 1.5
+        gradients(model, BATCH)
+        (sign,) = TOLD
+        assert sign.name == "recompiling"
+        assert "model.layers.1 was compiled again for 64 tokens" in sign.figure
+        assert "scaling" in sign.figure
+        assert any(sign.figure in line for line in found.notes())
+        gradients(model, BATCH)
+        assert len(TOLD) == 1, "it was compiled once"
 
 
 def test_fused_lora_is_proved_inside_of_compiled_layers() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
+from transformers import TrainerCallback
 
 from dynotune.speedups.declared import compiled_layers
 from tests.tiny import chats
@@ -50,3 +51,27 @@ def test_the_same_losses_engaged_and_its_cost_said(
     plan = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert tokens == {int(rung) for rung in plan["layout"]["ladder"]}
     assert report["comparison"]["tokens"] in tokens
+    assert (report["break_even_steps"] is None) == (report["why_no_break_even"] == "it saves no time here")
+
+
+@pytest.mark.long
+def test_layers_that_are_compiled_again_behind_the_proof_are_told_in_their_step(
+    run_tiny: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Changes(TrainerCallback):
+        def on_step_begin(self, args: Any, state: Any, control: Any, model: Any, **more: Any) -> None:
+            if state.global_step == 3:  # of five, and the second one is the proof
+                for layer in model.get_decoder().layers:
+                    layer.self_attn.scaling *= 1.5
+
+    monkeypatch.setattr(compiled_layers, "COMPILER", "aot_eager")
+    console = Console(record=True, width=400)
+    torch._dynamo.reset()
+    on = {"compiled_layers": "on"}
+    losses(run_tiny, tmp_path, "loss", speedups=on, console=console, callbacks=[Changes()], eval_strategy="no")
+    said = console.export_text()
+    assert said.count("warning: recompiling: ") == 1
+    assert "scaling" in said
+    assert "graphs were made again in all" in said
+    (sign,) = map(json.loads, (tmp_path / "run" / "warnings.jsonl").read_text().splitlines())
+    assert (sign["step"], sign["name"]) == (4, "recompiling")

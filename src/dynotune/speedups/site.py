@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from dynotune.measure.signs.record import Sign
 from dynotune.speedups.contract import Context
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ class Site:
     """How often something was put in or taken out. Whoever has recorded what the layers do begins again when it grows."""
 
     says: list[str] = field(default_factory=list)
+
+    tell: Callable[[Sign], None] = lambda sign: None
+    """Told of what goes wrong while the run goes on. A run says the first of each name at once."""
 
     beneath: tuple[Hashable, ...] = ()
     """What stands in the model at present, in the order in which it was put in: names and places."""

@@ -57,6 +57,25 @@ def test_json() -> None:
     assert found["comparison"] == {"tokens": 64, "other_seconds": 1.0, "compiled_seconds": 0.5}
 
 
+def test_the_json_gives_the_break_even_or_why_there_is_none() -> None:
+    def told(tokens_a_step: float | None, comparison: Comparison | None) -> tuple[float | None, str | None]:
+        found = CompileReport(28, (made(FIRST), made(WIDE)), comparison=comparison).to_json(tokens_a_step)
+        return found["break_even_steps"], found["why_no_break_even"]
+
+    assert told(2 * 16_384, Comparison(16_384, 1.0, 0.9)) == (50.0, None)
+    assert told(2 * 16_384, Comparison(16_384, 0.9, 0.9)) == (None, "it saves no time here")
+    assert told(2 * 16_384, None) == (None, "no micro-batch was run both ways")
+    assert told(None, Comparison(16_384, 1.0, 0.9)) == (None, "how many tokens a step has is not known")
+
+
+def test_several_recompilations_are_told_with_their_total() -> None:
+    again = tuple(made(WIDE, f"layers.{i}", again=True, why="a guard") for i in range(3))
+    lines = CompileReport(28, again).lines()
+    assert [line for line in lines if "made again in all" in line] == [
+        "fault: 3 graphs were made again in all, in 15.0 s"
+    ]
+
+
 def test_shapes_are_told_apart_in_words() -> None:
     shapes = [Shape(64, gradient, gathered) for gradient in (True, False) for gathered in (False, True)]
     assert list(map(str, shapes)) == [

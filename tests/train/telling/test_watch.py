@@ -57,6 +57,18 @@ def test_nothing_is_told_before_it_begins() -> None:
     assert told == []
 
 
+def test_what_is_seen_in_a_step_is_told_at_once_and_once() -> None:
+    told: list[tuple[int, str]] = []
+    watch = Watch(lambda step, sign: told.append((step, sign.figure)))
+    watch.see(Sign("recompiling", "before it begins", ""))
+    watch.begin()
+    watch.at(7)
+    watch.see(Sign("recompiling", "a guard failed", ""))
+    watch.see(Sign("recompiling", "another one", ""))
+    watch.end()
+    assert told == [(8, "a guard failed")]
+
+
 def test_each_sign_is_told_once_and_the_warm_up_does_not_count(heard: tuple[Watch, list[Sign]]) -> None:
     watch, told = heard
     watch.take(window(range(1, 11), lambda n: {"data_wait": 9.0, "forward_backward": 1.0}, compiled=3))

@@ -32,6 +32,12 @@ class Regions:
         """Calls with gradients that ran as they are written: no micro-batch of training, a hook, or a failed compilation."""
 
         self.comparison: Comparison | None = None
+        self.tokens_a_step: float | None = None
+        """Processed tokens of the run's steps, where that is known."""
+
+        self.on_again: Callable[[Compilation], None] = lambda made: None
+        """Told of each recompilation when it has happened."""
+
         self.rulers = Rulers()
         self.layers = {name: CompiledLayer(layer, name, self) for name, layer in layers.items()}
         self._functions: dict[Shape, Callable[..., Any]] = {}
@@ -91,7 +97,10 @@ class Regions:
         before, self._found = self._found, Found.now()
         found = self._found.hits > before.hits and self._found.misses <= before.misses
         reason = why_compiled()
-        self._compilations.append(Compilation(layer.name, shape, seconds, found, shape in layer.known, reason))
+        made = Compilation(layer.name, shape, seconds, found, shape in layer.known, reason)
+        self._compilations.append(made)
+        if made.again:
+            self.on_again(made)
 
     def failed(self, layer: CompiledLayer, shape: Shape, error: Exception) -> None:
         """Note that the compiler could not, and decide what runs as it is written."""

@@ -26,6 +26,10 @@ class Compilation:
     reason: str
     """The guard that failed, in the compiler's words; empty for the first graph of a shape."""
 
+    def made_again(self) -> str:
+        """A recompilation, as a sentence's end."""
+        return f"{self.layer} was compiled again for {self.shape} ({self.seconds:.1f} s): {self.reason}"
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -100,14 +104,17 @@ class CompileReport:
                     f"note: compiled layers: {self.layers} layers needed {len(made)} graphs for {shape}, since they are not"
                     f" alike to the compiler: {made[-1].reason}"
                 )
-        lines += [
-            f"fault: {one.layer} was compiled again for {one.shape} ({one.seconds:.1f} s): {one.reason}"
-            for one in self.recompilations
-        ]
+        lines += [f"fault: {one.made_again()}" for one in self.recompilations]
+        if len(again := self.recompilations) > 1:
+            seconds = sum(one.seconds for one in again)
+            lines.append(f"fault: {len(again)} graphs were made again in all, in {seconds:.1f} s")
         lines += [f"fault: not compiled: {one}" for one in self.eager]
         return lines
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, tokens_a_step: float | None = None) -> dict[str, Any]:
+        """Plain values. tokens_a_step: as `break_even_steps`; None where it is not known."""
+        steps = self.break_even_steps(tokens_a_step) if tokens_a_step else None
+        never = steps == float("inf")
         return {
             "layers": self.layers,
             "graphs": self.graphs,
@@ -121,7 +128,16 @@ class CompileReport:
             "eager": list(self.eager),
             "aside_calls": self.aside_calls,
             "comparison": asdict(self.comparison) if self.comparison else None,
+            "break_even_steps": None if steps is None or never else round(steps, 1),
+            "why_no_break_even": self._why_no_break_even(tokens_a_step, never),
         }
+
+    def _why_no_break_even(self, tokens_a_step: float | None, never: bool) -> str | None:
+        if self.comparison is None:
+            return "no micro-batch was run both ways"
+        if not tokens_a_step:
+            return "how many tokens a step has is not known"
+        return "it saves no time here" if never else None
 
     def _cost(self) -> str:
         found = sum(one.found for one in self.compilations)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dynotune.measure.evidence import Evidence, Phase
+from dynotune.measure.signs.record import Sign
 from dynotune.speedups.activation import asked_policy
 from dynotune.speedups.contract import Ahead, Context, Installation, No, Order, Setting, Speedup
 from dynotune.speedups.expectation import Expectation, Expected, Holds
@@ -21,6 +22,8 @@ COMPILER = "inductor"
 MODES = (None, "default", "max-autotune-no-cudagraphs")
 GRAPHS_OF_CUDA = ("reduce-overhead", "max-autotune")
 """Modes that capture CUDA graphs."""
+
+AGAIN = "Whatever changes that value while the run goes on, a callback for one, has layers compiled anew: let it stand."
 
 
 @register
@@ -92,6 +95,9 @@ class CompiledLayers(Speedup):
             regions.uninstall()
             cache.close()
 
+        # Behind the proof nobody judges any more: the run is told at once, and of all of them when it is over.
+        regions.on_again = lambda made: site.tell(Sign("recompiling", made.made_again(), AGAIN))
+
         said: list[str] = []
 
         def before_the_first_step(ahead: Ahead) -> list[str]:
@@ -99,7 +105,7 @@ class CompiledLayers(Speedup):
             return said
 
         def behind_the_last() -> list[str]:
-            return [line for line in regions.report().lines() if line not in said]
+            return [line for line in regions.report().lines(regions.tokens_a_step) if line not in said]
 
         lines = [f"compiled layers: {len(layers)} of {len(layers)}"]
         if cache.note:
@@ -109,7 +115,7 @@ class CompiledLayers(Speedup):
             places=tuple(layers),
             lines=tuple(lines),
             warm_up=before_the_first_step,
-            report=lambda: regions.report().to_json(),
+            report=lambda: regions.report().to_json(regions.tokens_a_step),
             notes=behind_the_last,
             aside=regions.aside,
             without=regions.as_written,
@@ -159,6 +165,7 @@ def _compile_ahead(site: Site, regions: "Regions", ahead: Ahead) -> list[str]:
     ahead.say(f"compiled layers: compiling for micro-batches of {counts} tokens before the first step")
     run = dummy_run(site.model, ahead.longest, site.autocast, ahead.engaged, shared=site.shared_beginnings)
     left_out = warm_up(regions, run, list(ahead.micro_batches), compare, ahead.instead)
+    regions.tokens_a_step = ahead.tokens_a_step
     lines = regions.report().lines(ahead.tokens_a_step)
     if left_out:
         counts = ", ".join(f"{tokens:,}" for tokens in left_out)

@@ -194,6 +194,7 @@ def assemble(
     )
     run.journal.around, run.journal.of_ranks = run.surroundings, run.notices.row
     run.journal.own.others = lambda: run.watch.own_seconds, lambda: run.surroundings.own_seconds
+    site.tell = run.watch.see
     run.hear = lambda heard: _hear(run, folder, heard)
     run.memory.on_phase, run.memory.on_shortage = run.surroundings.phase, run.surroundings.ran_out
     run.journal.listeners = [

@@ -166,7 +166,12 @@ class Watch:
         parts = {name: [one.account.get(kind, 0.0) for one in self._steps] for name, kind in PARTS.items()}
         self._tell(cycle([(one, what_has_it(one, happened, parts)) for one in periods]))
 
-    def _tell(self, sign: Sign) -> None:
+    def see(self, sign: Sign) -> None:
+        """Something is wrong in the step that is being taken: no row of metrics is waited for."""
+        if self._watches:
+            self._tell(sign, self._number + 1)
+
+    def _tell(self, sign: Sign, number: int | None = None) -> None:
         if sign.name not in self.told:
             self.told.add(sign.name)
-            self.tell(self._number, sign)
+            self.tell(self._number if number is None else number, sign)
