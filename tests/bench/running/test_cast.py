@@ -9,8 +9,9 @@ from dynotune.bench.asking.arms import Arm
 from dynotune.bench.asking.asked import Asked
 from dynotune.bench.asking.schedule import Rules
 from dynotune.bench.command import Options, _rules
+from dynotune.bench.judging.conclude import _notes
 from dynotune.bench.running import cast
-from dynotune.bench.running.cast import Cast, on_gpu
+from dynotune.bench.running.cast import Cast, Warm, on_gpu
 from dynotune.bench.running.measure import Measured
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
@@ -87,3 +88,13 @@ def test_device_seconds_are_those_of_each_arms_own_devices(tmp_path: Path) -> No
     found = Measured(names=["a", "b"], asked=asked, tier=Tier.RESIDENT, why_tier="", cast=of, held_apart={"a": 0.5})
     assert [found.device_seconds(arm) for arm in arms] == [2.0, 6.0]
     assert found.spent == 8.0
+
+
+def test_what_a_traced_step_should_not_hold_is_a_note_of_the_bench(tmp_path: Path) -> None:
+    """Control: of an arm without such a thing nothing is said."""
+    asked = Asked("ab", ARMS, (), Rules(), 5, 0, tmp_path, "dynotune bench")
+    of = Cast(ARMS, Tier.RESIDENT, tmp_path, {}, lambda text: None)
+    for name, held in (("a", ()), ("b", ("waits of the host (aten::item (forward, layers.1) x 2)",))):
+        of.warm[name] = Warm({}, 8, 1.0, 0.5, 0.1, 0.0, (), True, "", 100.0, 0.1, unwanted=held)
+    found = Measured(names=["a", "b"], asked=asked, tier=Tier.RESIDENT, why_tier="", cast=of)
+    assert _notes(found) == ["A step of b holds waits of the host (aten::item (forward, layers.1) x 2)."]

@@ -82,6 +82,22 @@ def test_where_somebody_asks_on_what_it_spends_its_time_all_of_a_step_is_traced(
         assert (found["spent"] is not None) is shares
 
 
+def test_what_an_arms_step_should_not_hold_is_told(config: SFTConfig, worker: Worker, tmp_path: Path) -> None:
+    """A value that a layer reads. Control: before it does."""
+    assert proof(worker, tmp_path, "clean", config, shares=False)["unwanted"] == []
+    assert worker.stage is not None
+    layer = next(one for name, one in worker.stage.it.prepared.model.named_modules() if name.endswith("layers.1.mlp"))
+
+    def reads(module: Any, given: Any, result: torch.Tensor) -> None:
+        result.detach().max().item()
+
+    hook = layer.register_forward_hook(reads)
+    [told] = proof(worker, tmp_path, "reads", config, shares=False)["unwanted"]
+    hook.remove()
+    assert told.startswith("waits of the host (aten::_local_scalar_dense (forward, ")
+    assert "layers.1" in told
+
+
 def test_an_arm_that_stands_again_is_not_examined_again(
     config: SFTConfig, worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

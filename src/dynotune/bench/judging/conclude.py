@@ -241,6 +241,7 @@ def interactions(
 def _notes(found: Measured) -> list[str]:
     """What the reader must know besides."""
     said = [warm.note for warm in found.cast.warm.values() if warm.note] + found.notes
+    said += [f"A step of {name} holds {what}." for name, warm in found.cast.warm.items() for what in warm.unwanted]
     if not found.asked.seconds_a_block:
         blocks = {name: [*found.counted(name).values()] for name in found.names}
         note = note_of_length(blocks, "leave `--steps` out, or give {times} times as many")

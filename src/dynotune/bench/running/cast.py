@@ -41,6 +41,9 @@ class Warm:
     trace_seconds: float = 0.0
     """What its trace took besides the traced step."""
 
+    unwanted: tuple[str, ...] = ()
+    """What that step should not have held."""
+
 
 @dataclass(slots=True)
 class Cast:
@@ -199,6 +202,7 @@ class Cast:
                 tokens_a_step=tokens / warming.steps,
                 step_seconds=median(last),
                 trace_seconds=proof["seconds"],
+                unwanted=tuple(proof["unwanted"]),
             )
         self.say(f"{arm.name}: warm after {warming.steps} steps, {warming.seconds:.1f} s")
 

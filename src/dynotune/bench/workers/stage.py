@@ -26,6 +26,7 @@ from dynotune.measure.traces.step import TracedStep
 from dynotune.measure.words import Counts
 from dynotune.parallel.ranks import Ranks
 from dynotune.speedups.table import planned_rows
+from dynotune.speedups.whole_step import Presence
 from dynotune.train.faults.memory import MOST_LOWERINGS
 from dynotune.train.loop import train
 from dynotune.train.run import Run
@@ -48,6 +49,9 @@ class Stage:
         self.standing: Standing | None = None
         self.proofs: dict[str, list[dict[str, Any]]] = {}
         """By arm, the rows of its engagement table: an arm is traced the first time that it stands."""
+
+        self.unwanted: dict[str, list[str]] = {}
+        """By arm, what its traced step should not have held and did."""
 
         self.spent: dict[str, dict[str, Any]] = {}
         """By arm, what the step of that trace spent its time on."""
@@ -145,6 +149,8 @@ class Stage:
         if run.engagement.proof is not None and self.name not in self.proofs:
             record = run.engagement.proof.record(run.engagement.remembered)
             self.proofs[self.name] = [row.to_json() for row in record.rows]
+            found = [one for one in record.unwanted if one.presence is Presence.FOUND]
+            self.unwanted[self.name] = [f"{one.what} ({one.evidence})" for one in found]
         taken = list(islice(run.plan.steps(first - 1), steps))
         counts = sum((Counts.of(step) for step in taken), Counts())
         utilisation = run.journal.utilisation

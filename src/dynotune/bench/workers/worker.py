@@ -69,6 +69,7 @@ class Worker:
         at = self._standing
         return {
             "rows": at.proofs.get(name, []),
+            "unwanted": at.unwanted.get(name, []),
             "spent": at.spent.get(name),
             "seconds": at.trace_seconds.get(name, 0.0),
         }

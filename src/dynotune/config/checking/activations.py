@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dynotune.config.checking.finding import Finding, idle, wrong
 
 if TYPE_CHECKING:
-    from dynotune.config.sft import SFTConfig
+    from dynotune.config.whole import WholeConfig
 
 
 class Said(NamedTuple):
@@ -18,7 +18,7 @@ class Said(NamedTuple):
     """Policies that are what it says."""
 
 
-def activations(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
+def activations(config: "WholeConfig", given: frozenset[str]) -> Iterator[Finding]:
     """Contradictions. `speedups` wins over other keys where it asks for a policy, which is said; where it only forbids what
     another key asks for, nothing is left that both would have."""
     from dynotune.speedups.activation import asked_policy
@@ -39,7 +39,7 @@ def activations(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]
             yield wrong(f"`{winner}` and `{one.written}` contradict each other. Keep one.", key, one.key)
 
 
-def said(config: "SFTConfig") -> Iterator[Said]:
+def said(config: "WholeConfig") -> Iterator[Said]:
     """Of all keys that say something, by what they are set to."""
     from dynotune.speedups.activation import POLICIES, PREFIX
 
