@@ -287,5 +287,9 @@ def _parity(asked: Asked, work: Path, say: Callable[[str], None]) -> tuple[list[
         )
         found.append(one)
         spent[name] = spent.get(name, 0.0) + time.perf_counter() - began
-        say(f"{name}: updates {one.state}" + (f": {one.first_difference}" if one.first_difference else ""))
+        # A rung of a ladder is compared with the one below it and with the first: two lines that must not look like one.
+        several = len([arm for arm, _ in pairs if arm == name]) > 1
+        against_whom = f" against {against}" if several else ""
+        said = f": {one.first_difference}" if one.first_difference else ""
+        say(f"{name}{against_whom}: updates {one.state}{said}")
     return found, spent

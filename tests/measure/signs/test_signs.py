@@ -57,6 +57,14 @@ def test_a_device_that_waits_for_the_host_within_steps_is_seen() -> None:
     assert (sign.name, "90 %" in sign.figure) == ("host-bound", True)
 
 
+def test_replaying_layers_is_advised_where_it_can_be() -> None:
+    """Layers of micro-batches of pairs are never replayed."""
+    for pairs in (False, True):
+        (sign,) = signs_of(replace(CLEAN, caught_up=0.9, pairs=pairs))
+        assert ("step_graphs" in sign.remedy) == (not pairs)
+        assert sign.remedy.endswith(".")
+
+
 def test_retries_of_the_allocator_are_a_sign_of_full_memory() -> None:
     (sign,) = signs_of(replace(CLEAN, retries=3))
     assert (sign.name, "3 times" in sign.figure) == ("memory-nearly-full", True)

@@ -29,6 +29,9 @@ class Stretch:
     caught_up: float | None = None
     """Of the steps, the share at whose end the device had nothing left to do but the update."""
 
+    pairs: bool = False
+    """Whether micro-batches hold pairs of documents: layers of those are never replayed."""
+
     recompiled_steps: int = 0
     """Steps in which graphs were made."""
 

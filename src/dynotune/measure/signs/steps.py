@@ -7,6 +7,7 @@ HOST_BOUND = 0.10
 CAUGHT_UP = 0.5
 FILL_LOW = 0.8
 RECOMPILED_STEPS = 2
+REPLAYED = "let the layers of small micro-batches be replayed (`speedups: {step_graphs: on}`)"
 
 
 def data_bound(seen: Stretch) -> Sign | None:
@@ -36,8 +37,8 @@ def host_bound(seen: Stretch) -> Sign | None:
         return Sign(
             "host-bound",
             f"in {100 * seen.caught_up:.0f} % of the steps the GPU had done its work before the host asked for more",
-            "Give a step more work at once (`micro_batch_tokens`, `packed_execution`), or let the layers of small"
-            " micro-batches be replayed (`speedups: {step_graphs: on}`).",
+            "Give a step more work at once (`micro_batch_tokens`, `packed_execution`)"
+            + ("." if seen.pairs else f", or {REPLAYED}."),
         )
     return None
 

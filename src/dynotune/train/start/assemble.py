@@ -17,6 +17,7 @@ from dynotune.measure.utilisation import Utilisation
 from dynotune.measure.wall import wall
 from dynotune.objectives.counted import Counted
 from dynotune.parallel.ranks import Ranks
+from dynotune.plan.pairs import PairSpans
 from dynotune.say import sayer
 from dynotune.speedups.failed import keep_failed
 from dynotune.speedups.record import NAME as ENGAGEMENT
@@ -182,7 +183,7 @@ def assemble(
             display.say,
         ),
         surroundings=Surroundings(device),
-        watch=Watch(lambda step, sign: _see(run, folder, step, sign)),
+        watch=Watch(lambda step, sign: _see(run, folder, step, sign), isinstance(plan.spans, PairSpans)),
         notices=Notices(ranks),
         wall_before=wall(progress.account),
         eval_on_start=config.eval_on_start,

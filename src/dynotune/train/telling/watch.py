@@ -29,9 +29,9 @@ class Watch:
     Nothing is told before `begin`: in a bench, which judges its arms itself, nobody watches.
     """
 
-    def __init__(self, tell: Callable[[int, Sign], None]) -> None:
-        """tell: shows and keeps a sign that is seen for the first time, at a step."""
-        self.tell = tell
+    def __init__(self, tell: Callable[[int, Sign], None], pairs: bool = False) -> None:
+        """tell: shows and keeps a sign that is seen for the first time, at a step. pairs: as `Stretch`."""
+        self.tell, self.pairs = tell, pairs
         self.told: set[str] = set()
         self._steps: list[StepRecord] = []
         """Behind the warm-up, the latest ones."""
@@ -124,6 +124,7 @@ class Watch:
             data_wait=sums["data_wait"],
             host=sums["host"],
             caught_up=sums["caught_up"] / sums["known"] if sums["known"] else None,
+            pairs=self.pairs,
             recompiled_steps=int(sums["recompiled"]),
             graphs=int(sums["graphs"]),
             compile=sums["compile"],
