@@ -138,6 +138,28 @@ def test_a_superseded_field_is_said_once(config: Any, field: str) -> None:
     assert fate.reason in notices[0]
 
 
+DONE_ANYWAY = {
+    "do_train": True,
+    "logging_nan_inf_filter": False,
+    "enable_jit_checkpoint": True,
+    "skip_memory_metrics": False,
+    "use_logits_to_keep": True,
+    "use_num_logits_to_keep": True,
+}
+"""Superseded switches whose other setting asks for what Dynotune always does: nothing is ignored, so nothing is said."""
+
+
+@pytest.mark.parametrize(("config", "field"), fields_with(Kind.SUPERSEDED))
+def test_the_other_setting_of_a_superseded_switch_is_said(config: Any, field: str) -> None:
+    """A value of the field's own type: one of another type (7) is never among those that are silent."""
+    fate = config.method.fates[field]
+    if not isinstance(fate.default, bool) or any(same(not fate.default, bad) for bad in fate.refuses):
+        return
+    other = not fate.default
+    notices = config(**{field: other}).notices
+    assert (field in DONE_ANYWAY and other is DONE_ANYWAY[field]) != any(field in notice for notice in notices)
+
+
 @pytest.mark.parametrize(("config", "field"), fields_with(Kind.REFUSED))
 def test_a_refused_field_says_why_and_what_instead(config: Any, field: str) -> None:
     """Refused with the reason; no quiet fallback."""

@@ -46,7 +46,7 @@ DPO_CONFIG: dict[str, Fate] = {
     "do_train": superseded("`dynotune dpo` always trains", default=False, silent=(True, False)),
     "label_smoothing_factor": refused("no loss of DPO reads it, in TRL either", "write `label_smoothing`", default=0.0),
     "average_tokens_across_devices": superseded(
-        "the loss is always the mean over the pairs of the whole step", default=True, silent=(True, False, None)
+        "the loss is always the mean over the pairs of the whole step", default=True, silent=(True, None)
     ),
     "per_device_eval_batch_size": honoured(
         "losses that sort or average over tokens take held-out pairs in batches of this size; a smaller one counts by its "

@@ -9,6 +9,7 @@ OWN_SUM = "gradients are summed once a step by code of its own, without Distribu
 LATER_SHARDING = "sharding over several GPUs is later work"
 WHOLE_MODELS = "remove it; `gpus` trains on several with a whole model on each"
 NO_LOADER = "rows are tokenised before the first step and wait in memory, so no loader process runs beside the loop"
+PINNED = "what goes to a GPU always leaves from pinned memory, so that copying does not hold up the loop"
 LIGER = ("liger_rms_norm", "liger_rope", "liger_swiglu", "liger_cross_entropy")
 NO_COMPUTE_METRICS = "evaluation reports losses over label tokens and sampled generations, and keeps no predictions"
 METRICS_INSTEAD = "compute your metric from the saved model, or in a callback passed to `train_sft`"
@@ -124,7 +125,7 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
     "report_to": honoured(),
     "log_level": superseded("what a run prints is short and always the same", default="passive"),
     "log_level_replica": superseded(ONE_FOLDER, default="warning"),
-    "log_on_each_node": superseded(ONE_FOLDER, default=True, silent=(True, False)),
+    "log_on_each_node": superseded(ONE_FOLDER, default=True, silent=(True,)),
     "logging_nan_inf_filter": superseded(
         "a loss that is not finite is never replaced by another number: see `on_nonfinite_step`",
         default=True,
@@ -157,7 +158,7 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
         "the evaluation loss is the mean over all label tokens, which no batch size changes", default=8
     ),
     "prediction_loss_only": superseded("evaluation never keeps predictions", default=False),
-    "eval_do_concat_batches": superseded("evaluation never keeps predictions", default=True, silent=(True, False)),
+    "eval_do_concat_batches": superseded("evaluation never keeps predictions", default=True, silent=(True,)),
     "eval_use_gather_object": superseded(
         "evaluation sums numbers over processes and gathers no objects", default=False
     ),
@@ -195,15 +196,15 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
     ),
     # Loaders
     "dataloader_num_workers": superseded(NO_LOADER, default=0),
-    "dataloader_pin_memory": superseded(NO_LOADER, default=True, silent=(True, False)),
+    "dataloader_pin_memory": superseded(PINNED, default=True, silent=(True,)),
     "dataloader_persistent_workers": superseded(NO_LOADER, default=False),
     "dataloader_prefetch_factor": superseded(NO_LOADER),
     "dataloader_multiprocessing_context": superseded(NO_LOADER),
-    "dataloader_in_order": superseded(NO_LOADER, default=True, silent=(True, False)),
+    "dataloader_in_order": superseded(NO_LOADER, default=True, silent=(True,)),
     "remove_unused_columns": superseded(
         "columns that no format uses never reach the model",
         default=True,
-        silent=(True, False),
+        silent=(True,),
     ),
     # Several processes
     "accelerator_config": refused(
