@@ -208,3 +208,13 @@ def test_every_speed_up_that_a_key_or_another_trainers_name_points_to_is_there()
     named = {name for fate in SFT_FATES.values() for name in fate.speedups}
     named |= {name for alias in ALIASES.values() for name in re.findall(r"speedups: \{(\w+):", alias.suggestion)}
     assert named <= set(speedups())
+
+
+def test_an_optimizer_of_the_fused_name_gives_way_and_that_is_said() -> None:
+    """Control: where nobody wrote `optim`, or wrote one that does not say how it is computed, nothing is in the way."""
+    off: Any = {"speedups": {"fused_optimizer": "off"}}
+    assert any(
+        "wins over `optim: adamw_torch_fused`" in one for one in SFTConfig(optim="adamw_torch_fused", **off).notices
+    )
+    assert SFTConfig(**off).notices == []
+    assert SFTConfig(optim="adamw_torch", **off).notices == []

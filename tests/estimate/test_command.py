@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from dynotune import DPOConfig, SFTConfig, train_dpo, train_sft
+from dynotune.command_line import SHOW_MEMORY
 from dynotune.estimate.command import _time, plan_run
 from tests.tiny import chats, sentences, tiny_model, tiny_tokenizer
 
@@ -200,3 +201,32 @@ def test_a_summary_that_is_no_runs_gives_no_time(tmp_path: Path, told: str) -> N
     assert _time(1000, config, None)["seconds"] == 10
     (tmp_path / "summary.json").write_text(told)
     assert _time(1000, config, None) == {"tokens_per_second": None, "seconds": None, "source": None}
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ({}, "on the CPU no setting is chosen by memory"),
+        ({"packed_execution": "off"}, "documents are computed one by one"),
+    ],
+    ids=str,
+)
+def test_a_curve_that_was_asked_for_and_is_not_there_is_explained_by_plan_and_run(
+    folder: Path, keys: dict[str, Any], why: str
+) -> None:
+    """Control: who does not ask is told nothing."""
+    config = config_of(folder, max_steps=1, overwrite_output_dir=True, **keys)
+
+    def said(command: Any) -> str:
+        console = Console(record=True, width=300)
+        command(console)
+        return console.export_text()
+
+    assert f"there is no curve to show: {why}" in said(lambda console: plan_run(config, console, show_memory=True))
+    assert "no curve" not in said(lambda console: plan_run(config, console))
+    token = SHOW_MEMORY.set(True)
+    try:
+        assert f"there is no curve to show: {why}" in said(lambda console: train_sft(config, console=console))
+    finally:
+        SHOW_MEMORY.reset(token)
+    assert "no curve" not in said(lambda console: train_sft(config, console=console))

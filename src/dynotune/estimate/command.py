@@ -15,11 +15,12 @@ from dynotune.errors import ModelError
 from dynotune.estimate.capacity import Capacity, micro_batch_capacity
 from dynotune.estimate.fastest import Question, Setting, most_useful, question, relative_costs
 from dynotune.estimate.memory import CONTEXT, StepMemory, step_memory, target_of
-from dynotune.estimate.memory_curve import curve
+from dynotune.estimate.memory_curve import DOCUMENT_BY_DOCUMENT, ON_CPU, curve, nothing_to_show
 from dynotune.estimate.memory_curve import lines as curve_lines
 from dynotune.estimate.show import show
 from dynotune.estimate.speedups import as_laid_out
 from dynotune.measure.document_cost import document_cost
+from dynotune.model.arguments import check_arguments
 from dynotune.model.positions import check_positions
 from dynotune.model.tokenizer import load_tokenizer
 from dynotune.plan.content import make_content
@@ -57,6 +58,8 @@ def plan_run(
     """
     say = sayer(console)
     for sentence in config.notices:
+        say(f"note: {sentence}")
+    for sentence in check_arguments(config):
         say(f"note: {sentence}")
     encoder = Encoder(load_tokenizer(config, config), config)
     train, evaluation = load_train_and_eval(config, encoder, None, say=say)
@@ -150,6 +153,8 @@ def plan_run(
     show(result, plan, console)
     for line in short:
         say(line)
+    if show_memory and not points:
+        say(nothing_to_show(unknown or (DOCUMENT_BY_DOCUMENT if config.execution[0] == "off" else ON_CPU)))
     for line in curve_lines(points, free) if show_memory and points else ():
         say(line)
     if rows:

@@ -37,6 +37,16 @@ class Point:
         return asdict(self)
 
 
+ON_CPU = "on the CPU no setting is chosen by memory"
+DOCUMENT_BY_DOCUMENT = "documents are computed one by one, so that there is no size of micro-batches to choose"
+ALL_ASKED = "both `micro_batch_tokens` and what is done with activations were asked for"
+
+
+def nothing_to_show(why: str) -> str:
+    """In the place of a curve that was asked for."""
+    return f"memory: there is no curve to show: {why}"
+
+
 def curve(question: Question, chosen: Setting | None, known: bool = True) -> list[Point]:
     """By policy, then by tokens. known: whether it is known what the device has."""
     sizes = {question.least, question.most, *(round_down(size) for size in SHOWN)}

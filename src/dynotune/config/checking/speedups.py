@@ -37,6 +37,12 @@ def speedups(config: "SFTConfig", given: frozenset[str]) -> Iterator[Finding]:
         asked = known[name].asked(config) if name in known else None
         if asked is not None and asked[0] not in ("auto", setting):
             yield idle(f"`speedups: {{{name}: {setting}}}` wins over `{asked[1]}`.", "speedups", name)
+    if config.speedups.get("fused_optimizer") == "off" and "optim" in given and config.optim.endswith("_fused"):
+        yield idle(
+            f"`speedups: {{fused_optimizer: off}}` wins over `optim: {config.optim}`: the same update, in more kernels.",
+            "speedups",
+            "optim",
+        )
     yield from _contradictions(config)
 
 

@@ -98,8 +98,14 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
     "lr_scheduler_type": honoured(),
     "lr_scheduler_kwargs": honoured(),
     "warmup_steps": honoured(),
-    "optim": honoured(speedups=("fused_optimizer",)),
-    "optim_args": honoured("every argument is applied; of one that transformers ignores it is said"),
+    "optim": honoured(
+        "`adamw_torch` is the same update as `adamw_torch_fused`: both take PyTorch's fused kernel unless"
+        " `speedups: {fused_optimizer: off}` says otherwise"
+    ),
+    "optim_args": honoured(
+        "every argument is applied; of one that transformers ignores it is said; `fused=False` is `fused_optimizer: off`",
+        speedups=("fused_optimizer",),
+    ),
     "weight_decay": honoured(),
     "adam_beta1": honoured(),
     "adam_beta2": honoured(),

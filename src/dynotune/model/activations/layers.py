@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 from dynotune.errors import ConfigError
+from dynotune.model.arguments import check_checkpointing
 from dynotune.model.base import base_of
 
 if TYPE_CHECKING:
@@ -65,13 +64,13 @@ def checkpoint_layers(model: "PreTrainedModel", kwargs: Mapping[str, Any]) -> Ch
     """
     if reason := why_not(model):
         raise ConfigError(f"`gradient_checkpointing: true`: {reason}. Take it out.")
+    check_checkpointing(kwargs)  # what it does not know shows now, not in the first step
     given = {"use_reentrant": False, **kwargs}
     modules = [*model.modules()]
     before = [(m, {name: m.__dict__.get(name, _ABSENT) for name in _SWITCHES}) for m in modules]
     had_hooks = bool(getattr(model, "_require_grads_hooks", None))
     found = Checkpointed(model, before, had_hooks, names_of_layers(model))
     try:
-        checkpoint(torch.clone, torch.zeros(1), **given)  # what it does not know shows now, not in the first step
         # transformers 5.2x renamed these; the old names still work there and warn.
         if hasattr(model, "activation_checkpointing_enable"):
             model.activation_checkpointing_enable(activation_checkpointing_kwargs=given)

@@ -11,6 +11,7 @@ import torch
 
 from dynotune.config.whole import WholeConfig
 from dynotune.estimate.memory import StepMemory, live_memory
+from dynotune.estimate.memory_curve import DOCUMENT_BY_DOCUMENT
 from dynotune.execution.path import ExecutionPath
 from dynotune.execution.paths import Paths
 from dynotune.execution.side_by_side import SideBySidePath
@@ -38,7 +39,7 @@ from dynotune.speedups.table import EffectOf
 from dynotune.train.evaluate import HeldOut
 from dynotune.train.faults.ways import Ways
 from dynotune.train.start.device import autocast_of
-from dynotune.train.start.memory_choice import MemoryChoice, choose_memory
+from dynotune.train.start.memory_choice import MemoryChoice, choose_memory, why_no_curve
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -133,7 +134,7 @@ def choose_execution(
             path = paths.plain(model)
             plan = plan.of_units(path.units(plan.spans))
             plan = plan.executed(None, cost=document_cost(model, plan, labelled_rows_head=False))
-            says = [_why_plain(installed)]
+            says = [_why_plain(installed), *why_no_curve(DOCUMENT_BY_DOCUMENT)]
         says += [*installed.lines(), *site.says]
         if site.packed:
             with uncounted(path):

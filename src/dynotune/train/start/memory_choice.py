@@ -23,7 +23,7 @@ from dynotune.estimate.fastest import (
     try_out,
 )
 from dynotune.estimate.memory import StepMemory
-from dynotune.estimate.memory_curve import Point, curve, lines
+from dynotune.estimate.memory_curve import ALL_ASKED, ON_CPU, Point, curve, lines, nothing_to_show
 from dynotune.execution.side_by_side import SideBySidePath
 from dynotune.measure.memory import GIB, optimizer_states
 from dynotune.model.activations.policy import policy_of
@@ -84,9 +84,10 @@ def choose_memory(
     assert tokens != "auto"
     policy_there = policy_of(installed.site.model)
     if gauge is None and not context.on_gpu:
-        return MemoryChoice(micro_batch_capacity(tokens, longest, context.device.type), policy_there)
+        there = micro_batch_capacity(tokens, longest, context.device.type)
+        return MemoryChoice(there, policy_there, says=why_no_curve(ON_CPU))
     if asked is not None and tokens is not None:
-        return MemoryChoice(micro_batch_capacity(tokens, longest, "cuda"), policy_there)
+        return MemoryChoice(micro_batch_capacity(tokens, longest, "cuda"), policy_there, says=why_no_curve(ALL_ASKED))
     of_device = gauge or CudaGauge(context.device)
 
     def chosen() -> tuple[Setting, str, list[Point], list[str]]:
@@ -120,6 +121,11 @@ def choose_memory(
                 " `micro_batch_tokens` as far as that fits."
             )
     return MemoryChoice(Capacity(setting.tokens, why), setting.policy, points, shown)
+
+
+def why_no_curve(why: str) -> list[str]:
+    """For whoever asked to see what there was to choose from."""
+    return [nothing_to_show(why)] if SHOW_MEMORY.get() else []
 
 
 def _choose(
