@@ -19,7 +19,7 @@ from dynotune.bench.showing.pictures import bench_pictures
 from dynotune.errors import DataError
 from dynotune.results import phrases
 from dynotune.results.comparable import hidden
-from dynotune.results.result import Arm, Result
+from dynotune.results.result import Arm, Result, Verdict
 from dynotune.show.colours import variables
 from dynotune.show.page import Heading, Picture
 
@@ -59,25 +59,29 @@ def table(result: Result) -> str:
     """A row a rung."""
     memory = any(arm.memory for arm in result.rungs)
     peak, line = ("peak GiB | ", "---:|") if memory else ("", "")
-    lines = [f"| rung | real tokens/s | ms a step | this step | {peak}MFU |", f"|---|---:|---:|---:|{line}---:|"]
+    lines = [f"| rung | real tokens/s | ms a step | this step | | {peak}MFU |", f"|---|---:|---:|---:|---|{line}---:|"]
     shut = hidden(result)
     lines += [f"| {' | '.join(_cells(result, arm, arm.name in shut, memory))} |" for arm in result.rungs]
     whole = next((one for one in result.comparisons if one.role == "whole"), None)
     said = f"All together: {speed_cell(result, whole).text}. " if whole else ""
     floor = f" Blocks of the same arm were up to {100 * result.noise.floor:.0f} % apart." if result.noise else ""
-    return "\n".join([*lines, "", f"{said}{result.operating_point}.{floor}"])
+    gate = "" if result.parity else " Whether the rungs make the same updates was not checked in this bench."
+    open_ = any(one.role == "step" and one.verdict is Verdict.UNRESOLVED for one in result.comparisons)
+    doubt = " UNRESOLVED: by the bench's own rule such a step could be noise." if open_ else ""
+    return "\n".join([*lines, "", f"{said}{result.operating_point}.{floor}{doubt}{gate}"])
 
 
 def _cells(result: Result, arm: Arm, shut: bool, memory: bool) -> Iterator[str]:
     yield arm.name.replace("|", "\\|")
     rate, step = arm.per_second("real_tokens"), arm.seconds_a_step
     if arm.failed is not None or shut or rate is None or step is None:
-        yield from (arm.failed or "not comparable", *[""] * (4 if memory else 3))
+        yield from (arm.failed or "not comparable", *[""] * (5 if memory else 4))
         return
     yield phrases.rate(rate / result.devices_of(arm))
     yield f"{1e3 * step:,.0f}"
     gained = next((one for one in result.comparisons if one.role == "step" and one.arm == arm.name), None)
     yield speed_cell(result, gained).text if gained else ""
+    yield str(gained.verdict) if gained else ""
     if memory:
         yield phrases.gib(arm.memory.allocated) if arm.memory else ""
     yield f"{100 * arm.mfu:.1f} %" if arm.mfu is not None else ""

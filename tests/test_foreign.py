@@ -22,6 +22,17 @@ def wrapped(cause: BaseException) -> BaseException:
         return error
 
 
+def beside(first: Exception) -> BaseException:
+    """Raised while another one was handled, without saying so."""
+    try:
+        try:
+            raise first
+        except type(first):
+            raise RuntimeError("the compiler failed")  # noqa: B904
+    except RuntimeError as error:
+        return error
+
+
 @pytest.mark.parametrize(
     "failure",
     [
@@ -37,6 +48,11 @@ def wrapped(cause: BaseException) -> BaseException:
         MemoryError(),
         wrapped(OSError(28, "No space left on device")),
         wrapped(torch.OutOfMemoryError("Triton")),
+        RuntimeError("Failed to find C compiler. Please specify via CC environment variable."),
+        RuntimeError("[Errno 28] No space left on device"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"),
+        OSError("We couldn't connect to the hub to load the files"),
+        beside(MemoryError()),
     ],
 )
 def test_what_says_more_of_the_moment_than_of_a_package_may_pass(failure: BaseException | str) -> None:

@@ -18,7 +18,9 @@ UNLOADABLE: tuple[type[Exception], ...] = (AttributeError, ImportError, OSError,
 
 
 _OF_MEMORY = r"out of memory|ALLOC_FAILED|ALLOCATION_FAILED|can't allocate memory|not enough memory"
-_PASSING = re.compile(rf"{_OF_MEMORY}|busy or unavailable|uncorrectable ECC|signal (9|15)\b", re.IGNORECASE)
+_OF_DEVICE = r"busy or unavailable|uncorrectable ECC|STATUS_NOT_INITIALIZED|No CUDA GPUs are available"
+_OF_SYSTEM = r"No space left on device|find C compiler|signal (9|15)\b"
+_PASSING = re.compile(rf"{_OF_MEMORY}|{_OF_DEVICE}|{_OF_SYSTEM}", re.IGNORECASE)
 """Of a GPU's or a host's state at one moment, as PyTorch, Triton, cuBLAS, cuDNN and `accelerators` say it."""
 
 _SPOILED = re.compile(r"illegal memory access|device-side assert|launch failure", re.IGNORECASE)
@@ -54,15 +56,18 @@ def may_pass(failure: BaseException | str) -> bool:
 
 def _of_the_moment(error: BaseException) -> bool:
     kinds = {kind.__name__ for kind in type(error).__mro__}  # PyTorch's by name: it is not imported for this
-    return bool(kinds & _KINDS_PASSING) or (isinstance(error, OSError) and error.errno is not None)
+    # A library that cannot be loaded is an OSError, too, and is the package's.
+    return bool(kinds & _KINDS_PASSING) or (isinstance(error, OSError) and ".so" not in str(error))
 
 
 def _behind(error: BaseException) -> Iterator[BaseException]:
-    """The error, and those that it was raised from: a compiler wraps what it meets."""
+    """The error, and those that it was raised from or beside: a compiler wraps what it meets, and not always says so."""
     seen: BaseException | None = error
-    while seen is not None:
+    met = set[int]()
+    while seen is not None and id(seen) not in met:
+        met.add(id(seen))
         yield seen
-        seen = seen.__cause__
+        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
 
 
 def cannot_be_loaded(name: str, error: BaseException) -> str:

@@ -56,7 +56,7 @@ def test_an_arm_that_failed_has_no_figure() -> None:
     gone = whole.arms[1].model_copy(update={"failed": "out of memory at 32,768 tokens"})
     result = whole.model_copy(update={"arms": (whole.arms[0], gone, *whole.arms[2:])})
     row = next(line for line in table(result).splitlines() if line.startswith(f"| {gone.name} |"))
-    assert row == f"| {gone.name} | out of memory at 32,768 tokens |  |  |  |  |"
+    assert row == f"| {gone.name} | out of memory at 32,768 tokens |  |  |  |  |  |"
     assert picture(result).count('class="f0"') == len(whole.arms) - 1
 
 

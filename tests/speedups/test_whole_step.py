@@ -91,6 +91,13 @@ def test_what_is_meant_to_be_in_float32_is_not_counted(left: tuple[int, int], ri
         assert found(PRODUCTS, step(low, product(left, right))).state == "1 found"
 
 
+def test_adapters_of_as_many_ranks_as_there_are_experts_are_no_routers() -> None:
+    """A layer has one router; two products of its shape in one place are something else."""
+    low, one = product((48, 32), (32, 32), LOW), product((48, 32), (32, 8))
+    assert found(PRODUCTS, step(low, one, experts=8)).presence is Presence.ABSENT
+    assert found(PRODUCTS, step(low, one, product((48, 32), (32, 8)), experts=8)).state == "2 found"
+
+
 @pytest.mark.parametrize("fact", [{"experts": 48}, {"vocabulary": 48}], ids=["experts", "vocabulary"])
 def test_as_many_tokens_as_experts_or_words_hide_nothing(fact: dict[str, int]) -> None:
     assert found(PRODUCTS, step(product((48, 32), (32, 64)), **fact)).presence is Presence.FOUND

@@ -50,18 +50,30 @@ class ActivationPolicy(Speedup):
 
 
 def asked_policy(config: "WholeConfig") -> tuple[str, str] | None:
-    """The policy that keys other than `speedups` ask for, and the key as written; None where it is to be chosen."""
+    """The policy that is asked for, and the key as written; None where it is to be chosen. What `speedups` switches off is
+    not taken, whoever else asks: the next key has its turn, and where none is left everything is kept."""
     named = [name for name, setting in config.speedups.items() if setting == "on" and name.startswith(PREFIX)]
     if named and (policy := named[0].removeprefix(PREFIX)) in POLICIES:
         return policy, f"speedups: {{{named[0]}: on}}"
+    instead: tuple[str, str] | None = None
+    for policy, written in asked_by_others(config):
+        if config.speedups.get(f"{PREFIX}{policy}") != "off":
+            return policy, written
+        instead = instead or ("none", f"speedups: {{{PREFIX}{policy}: off}}")
+    return instead
+
+
+def asked_by_others(config: "WholeConfig") -> list[tuple[str, str]]:
+    """Of keys other than `speedups`, the policy that each asks for, and the key as written; who wins is first."""
+    found: list[tuple[str, str]] = []
     if config.activation_memory != "auto":
-        return config.activation_memory, f"activation_memory: {config.activation_memory}"
+        found.append((config.activation_memory, f"activation_memory: {config.activation_memory}"))
     if config.activation_offloading:
-        return "offload", "activation_offloading: true"
+        found.append(("offload", "activation_offloading: true"))
     if config.gradient_checkpointing is not None:
         word = str(config.gradient_checkpointing).lower()
-        return ("full" if config.gradient_checkpointing else "none"), f"gradient_checkpointing: {word}"
-    return None
+        found.append(("full" if config.gradient_checkpointing else "none", f"gradient_checkpointing: {word}"))
+    return found
 
 
 def layers_again(places: Sequence[str]) -> Expected:

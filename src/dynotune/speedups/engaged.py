@@ -35,9 +35,11 @@ def engaged(run: Path, *, as_json: bool = False, as_markdown: bool = False) -> i
 
 def about(record: Record) -> list[str]:
     """Below the table: which step, on what, at what cost, and which kernels took most of the time."""
+    judged = [] if record.unwanted else ["the step as a whole was not judged: the file is of a version that did not"]
     kind = "kernels" if record.has_device_events else "operators, which contain one another"
     lines = [
-        f"step {record.step} was traced{record.part} on {record.machine}; that took {record.seconds:.1f} s beside the step"
+        *judged,
+        f"step {record.step} was traced{record.part} on {record.machine}; that took {record.seconds:.1f} s beside the step",
     ]
     of = " of what was traced" if record.part else ""
     lines += [f"most time by {kind}{of}:"] if record.kernels else []

@@ -26,8 +26,12 @@ PRODUCTS = {
 their two factors stand."""
 
 _FULL_PRECISION = ("float", "double")
-_KERNELS = (r"sgemm", r"simt_", r"xmma_gemm_f32f32", r"xmma_gemm_f64f64", r"tf32", r"s1688gemm")
-"""Of cuBLAS and CUTLASS, as far as their names say: single precision, TF32 included, and double."""
+_OF_16_BITS = r"^(?!.*(bf16|fp16|(?<![a-z\d])f16|h\d+gemm)).*"
+_KERNELS = tuple(
+    _OF_16_BITS + name for name in (r"sgemm", r"simt_", r"xmma_gemm_f32f32", r"xmma_gemm_f64f64", r"tf32", r"s1688gemm")
+)
+"""Of cuBLAS and CUTLASS, as far as their names say: single precision, TF32 included, and double. The step that tensor cores
+take, 16 x 8 x 8, is in names of either: `ampere_bf16_s1688gemm_bf16_...` multiplies in 16 bits."""
 
 _WRITTEN_BY_THE_COMPILER = (r"^triton_(tem|mm)_\w*mm",)
 """Matrix products as Triton's templates: their names do not tell of what, and no operator is around them."""
@@ -39,7 +43,9 @@ def in_full_precision(evidence: Evidence, compute: str | None = None) -> list[Se
     if (compute or computes_in(evidence)) not in SIXTEEN_BITS:
         return []
     full = [one for one in _products(evidence) if _is_full(one)]
-    return [*(one for one in full if not _is_meant(one, evidence)), *_kernels_beyond(evidence, full)]
+    routers = _routers(full, evidence)
+    unmeant = (one for one in full if not (_is_meant(one, evidence) or id(one) in routers))
+    return [*unmeant, *_kernels_beyond(evidence, full)]
 
 
 def computes_in(evidence: Evidence) -> str:
@@ -77,14 +83,41 @@ def _is_full(one: Seen) -> bool:
 
 
 def _is_meant(one: Seen, evidence: Evidence) -> bool:
-    if len(one.shapes) <= max(PRODUCTS[one.name]):
+    factors = _factors(one)
+    if factors is None:
         return False
-    left, right = (one.shapes[i] for i in PRODUCTS[one.name])
+    left, right = factors
     if 1 in (*left[-2:], *right[-2:]):
         return True
-    if len(left) != 2 or len(right) != 2:
-        return False
-    return _of_a_router(left, right, evidence) or _sums_the_heads_gradient(left, evidence)
+    return len(left) == len(right) == 2 and _sums_the_heads_gradient(left, evidence)
+
+
+def _factors(one: Seen) -> tuple[Sequence[int], Sequence[int]] | None:
+    """Shapes of both; None where the trace does not say."""
+    if len(one.shapes) <= max(PRODUCTS[one.name]):
+        return None
+    left, right = (one.shapes[i] for i in PRODUCTS[one.name])
+    return left, right
+
+
+def _routers(full: Iterable[Seen], evidence: Evidence) -> set[int]:
+    """`id` of those that are a mixture's router's. A layer has one: where there are more of its shape in one place, they are
+    something else, such as an adapter of as many ranks as there are experts."""
+    alike: dict[tuple[Phase, str, int], list[Seen]] = {}
+    for one in full:
+        factors = _factors(one)
+        if factors is not None and len(factors[0]) == len(factors[1]) == 2 and _of_a_router(*factors, evidence):
+            alike.setdefault((one.phase, one.place, one.micro_batch), []).append(one)
+    return {
+        id(one)
+        for (phase, _, _), every in alike.items()
+        if sum(one.count for one in every) <= OF_A_ROUTER[phase]
+        for one in every
+    }
+
+
+OF_A_ROUTER = {Phase.FORWARD: 1, Phase.BACKWARD: 3}
+"""Products a layer: in the backward pass both gradients, and the logits again where the layer is computed again."""
 
 
 def _of_a_router(left: Sequence[int], right: Sequence[int], evidence: Evidence) -> bool:

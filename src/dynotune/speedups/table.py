@@ -254,7 +254,7 @@ def rendered(rows: Sequence[Row], width: int, unwanted: Sequence[Unwanted] = ())
     for one in unwanted:
         seen = [Text(one.evidence)] if has_evidence else []
         state = Text(one.state, style=_PRESENCES[one.presence])
-        table.add_row(Text(one.what), *([Text("")] if wide else []), Text("absent"), state, *seen)
+        table.add_row(Text(printable(one.what)), *([Text("")] if wide else []), Text("absent"), state, *seen)
     return table
 
 

@@ -24,8 +24,8 @@ PRODUCTS, WAITS = "full-precision products", "waits of the host"
 
 ADVICE = {
     PRODUCTS: (
-        "The run computes in 16 bits, and a GPU takes several times as long for these: a module or a patch casts its input,"
-        " or its weights are left out of autocast"
+        "The run computes in 16 bits, and a GPU takes several times as long for these: the model's own code or a patch casts"
+        " its input, or autocast does not reach float32 weights, as in the experts of a mixture (`dtype: bfloat16`)"
     ),
     WAITS: (
         "A value goes to Python in the middle of the pass (`.item()`, `float()`, `if` of a tensor), and a GPU has nothing to"

@@ -1,6 +1,8 @@
 """Promise: arms and pairings say what a change does alone and added last, whatever it needs; two arms are held apart by
 every key that changes what is measured, and by none that only says what is shown."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from dynotune.bench.running.cast import tier_for
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
 from dynotune.results.result import Tier
+from dynotune.speedups.activation import asked_policy
 from dynotune.speedups.registry import speedups
 
 BASE = Arm("base", SFTConfig())
@@ -154,3 +157,25 @@ def test_what_cannot_change_in_a_process_has_one_of_its_own(
     found, why = tier_for([BASE, Arm("other", SFTConfig(**change))], on_gpu)
     assert found is tier
     assert why
+
+
+@pytest.mark.parametrize(
+    ("keys", "policy"),
+    [
+        ({"gradient_checkpointing": True}, "full"),
+        ({"activation_memory": "selective"}, "selective"),
+        ({"activation_memory": "full", "gradient_checkpointing": True}, "full"),
+        ({"activation_offloading": True}, "offload"),
+    ],
+    ids=str,
+)
+def test_what_a_key_asks_of_activations_can_be_a_change(keys: dict[str, Any], policy: str) -> None:
+    """An arm without it is no contradiction of its author's: `off` wins, and everything is kept."""
+    name = f"activation_{policy}"
+    plain = Arm("plain", SFTConfig(**keys, speedups={name: "off", "packed_execution": "off"}))
+    changes: dict[str, Any] = {one: {f"speedups.{one}": "auto"} for one in (name, "packed_execution")}
+    for walk in (attributed, ladder, attributed_on_a_ladder):
+        arms, _ = walk(plain, changes)
+        held = {arm.name: asked_policy(arm.config) for arm in arms}
+        assert held["plain"] == ("none", f"speedups: {{{name}: off}}")
+        assert any(one is not None and one[0] == policy for one in held.values())

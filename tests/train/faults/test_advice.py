@@ -30,7 +30,10 @@ def advised(**keys: Any) -> list[str]:
 def test_what_it_contradicts_is_taken_out(keys: dict[str, Any], instead: str) -> None:
     [line] = advised(**keys)
     assert line.startswith("`gradient_checkpointing: true`" + (f" in the place of {instead}" if instead else ""))
-    if instead and "gradient_checkpointing" not in keys:
+    if "speedups" in keys:
+        notices = SFTConfig(**keys, gradient_checkpointing=True).notices
+        assert any("wins over `gradient_checkpointing: true`" in notice for notice in notices)
+    elif "activation_memory" in keys:
         with pytest.raises(ConfigError, match="contradict each other"):
             SFTConfig(**keys, gradient_checkpointing=True)
 

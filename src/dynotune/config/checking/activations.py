@@ -17,11 +17,13 @@ class Said(NamedTuple):
     agrees: frozenset[str]
     """Policies that are what it says."""
 
+    policy: str | None
+    """That it asks for; None of one that only forbids."""
+
 
 def activations(config: "WholeConfig", given: frozenset[str]) -> Iterator[Finding]:
-    """Contradictions. `speedups` wins over other keys where it asks for a policy, which is said; where it only forbids what
-    another key asks for, nothing is left that both would have."""
-    from dynotune.speedups.activation import asked_policy
+    """Contradictions. `speedups` wins over other keys, whether it asks for a policy or forbids one, and that is said."""
+    from dynotune.speedups.activation import PREFIX, asked_policy
 
     asked = asked_policy(config)
     if asked is None:
@@ -30,8 +32,10 @@ def activations(config: "WholeConfig", given: frozenset[str]) -> Iterator[Findin
     for one in said(config):
         if one.written == winner or policy in one.agrees:
             continue
-        key = winner.partition(":")[0]
-        if key == "speedups" and one.key != "speedups":
+        key, off = winner.partition(":")[0], f"{PREFIX}{one.policy}"
+        if one.key != "speedups" and config.speedups.get(off) == "off":
+            yield idle(f"`speedups: {{{off}: off}}` wins over `{one.written}`.", "speedups", one.key)
+        elif key == "speedups" and one.key != "speedups":
             yield idle(f"`{winner}` wins over `{one.written}`.", key, one.key)
         elif policy == "offload" and one.key == "gradient_checkpointing":
             yield idle(f"`{winner}` computes layers again, too, and so wins over `{one.written}`.", key, one.key)
@@ -41,19 +45,19 @@ def activations(config: "WholeConfig", given: frozenset[str]) -> Iterator[Findin
 
 def said(config: "WholeConfig") -> Iterator[Said]:
     """Of all keys that say something, by what they are set to."""
-    from dynotune.speedups.activation import POLICIES, PREFIX
+    from dynotune.speedups.activation import POLICIES, PREFIX, asked_by_others
 
     every = frozenset(POLICIES)
     for name, setting in config.speedups.items():
         policy = name.removeprefix(PREFIX)
         if name.startswith(PREFIX) and policy in every and setting != "auto":
-            only = frozenset({policy})
-            yield Said("speedups", f"speedups: {{{name}: {setting}}}", only if setting == "on" else every - only)
-    if config.activation_memory != "auto":
-        written = f"activation_memory: {config.activation_memory}"
-        yield Said("activation_memory", written, frozenset({config.activation_memory}))
-    if config.activation_offloading:
-        yield Said("activation_offloading", "activation_offloading: true", frozenset({"offload"}))
-    if (again := config.gradient_checkpointing) is not None:
-        agrees = frozenset({"full", "offload"} if again else {"none"})
-        yield Said("gradient_checkpointing", f"gradient_checkpointing: {str(again).lower()}", agrees)
+            written, only = f"speedups: {{{name}: {setting}}}", frozenset({policy})
+            yield (
+                Said("speedups", written, only, policy)
+                if setting == "on"
+                else Said("speedups", written, every - only, None)
+            )
+    for policy, written in asked_by_others(config):
+        key = written.partition(":")[0]
+        also = {"offload"} if key == "gradient_checkpointing" and policy == "full" else set()
+        yield Said(key, written, frozenset({policy, *also}), policy)

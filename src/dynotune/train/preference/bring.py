@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dynotune.config.dpo import DPOConfig
+from dynotune.errors import TrainingError
 from dynotune.execution.feed import Items
 from dynotune.execution.pairs import PairItems
 from dynotune.objectives.preference.objective import PreferenceObjective
@@ -111,8 +112,15 @@ class Bringing:
                 self.tell("reference: computed in every step, as `precompute_ref_log_probs: false` asks")
                 return self._computed(self.own)
             self.tell(f"note: `precompute_ref_log_probs: false`: the reference is computed once all the same: {why}")
-        if self.start.trained and (found := self._of_those_before()) is not None:
-            return found
+        if self.start.trained:
+            if (found := self._of_those_before()) is not None:
+                return found
+            if why := why_not_in_step(
+                self.model, self.keep_adapter
+            ):  # computed now it would be kept as that of the files
+                raise TrainingError(
+                    f"The reference of pairs that nobody met before is gone: {why}, and they were trained."
+                )
         if self.start.rehearsal:
             rows = [self.own, *(batch.rows for batch in rehearsed(self.plan))]
             known = self._computed(np.unique(np.concatenate(rows)))
