@@ -8,6 +8,7 @@ Nothing here waits: events are read when the device has passed them.
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -32,7 +33,12 @@ class WindowClock:
         self._free: list[Any] = []
         """Events that were read and can be recorded again: making one costs as much as recording it."""
 
-        self._stretches: list[tuple[Kind, Any, Any]] = []
+        self._kinds: list[Kind] = []
+        """Of the stretches, each of which begins where the one before it ends."""
+
+        self._moments: list[Any] = []
+        """The beginning of the first stretch, and the end of each."""
+
         self._ends: list[int] = []
         """For each step that is over, the number of stretches up to its end."""
 
@@ -40,6 +46,7 @@ class WindowClock:
         self._update: Any = None
         self._paused = False
         self._began = self.now()
+        self._moments.append(self._began)
 
     def now(self) -> Any:
         """This moment, for `between`."""
@@ -52,8 +59,13 @@ class WindowClock:
     def enter(self, kind: Kind) -> None:
         """From here on it is `kind` that goes on."""
         # Several times a step, with cold caches: each call and each name that is looked up counts.
-        now = self.now() if self.cuda else time.perf_counter()
-        self._stretches.append((self.kind, self._began, now))
+        if self.cuda:
+            now = self._free.pop() if self._free else torch.cuda.Event(enable_timing=True)
+            now.record(self._stream)
+        else:
+            now = time.perf_counter()
+        self._kinds.append(self.kind)
+        self._moments.append(now)
         self.kind, self._began = kind, now
         if kind is _OPTIMIZER:
             self._update = now
@@ -71,8 +83,10 @@ class WindowClock:
         on."""
         now = self.now()
         if began is not self._began:
-            self._stretches.append((self.kind, self._began, began))
-        self._stretches.append((kind, began, now))
+            self._kinds.append(self.kind)
+            self._moments.append(began)
+        self._kinds.append(kind)
+        self._moments.append(now)
         self._began = now
 
     def give_back(self, moment: Any) -> None:
@@ -100,15 +114,13 @@ class WindowClock:
         self._caught_up.append(bool(self._update.query()) if asked else None)
         self._update = None
         self.enter(_HOST)
-        self._ends.append(len(self._stretches))
+        self._ends.append(len(self._kinds))
 
     def lost(self) -> None:
         """What was done of the step so far is to be done again."""
         first = self._ends[-1] if self._ends else 0
         self.enter(Kind.HOST)
-        self._stretches[first:] = [
-            (Kind.LOST if kind in TRAINING else kind, a, b) for kind, a, b in self._stretches[first:]
-        ]
+        self._kinds[first:] = [Kind.LOST if kind in TRAINING else kind for kind in self._kinds[first:]]
 
     def stop(self, kind: Kind = Kind.PROOF) -> None:
         """End a stretch of training."""
@@ -122,8 +134,8 @@ class WindowClock:
     def window(self) -> "Window":
         """Close the window; the next one begins at the same instant."""
         self.enter(self.kind)
-        window = Window(self._stretches, self._ends, self._caught_up, self.cuda, self._free)
-        self._stretches, self._ends, self._caught_up = [], [], []
+        window = Window(self._kinds, self._moments, self._ends, self._caught_up, self.cuda, self._free)
+        self._kinds, self._moments, self._ends, self._caught_up = [], [self._began], [], []
         return window
 
 
@@ -132,7 +144,8 @@ class Window:
 
     def __init__(
         self,
-        stretches: list[tuple[Kind, Any, Any]],
+        kinds: list[Kind],
+        moments: list[Any],
         ends: list[int],
         caught_up: list[bool | None],
         cuda: bool,
@@ -142,18 +155,20 @@ class Window:
         """For each step, whether the device had nothing left to do but the update when the host had asked for all of it;
         None where that is not known, as on a CPU."""
 
-        self._stretches, self._ends, self._cuda, self._free = stretches, ends, cuda, free
-        self._read: list[tuple[Kind, float]] | None = None
+        self._kinds, self._moments, self._ends, self._cuda, self._free = kinds, moments, ends, cuda, free
+        self._read: list[float] | None = None
 
-    def _seconds(self) -> list[tuple[Kind, float]]:
+    def _seconds(self) -> list[float]:
+        """Of each stretch."""
         if self._read is None:
+            moments = self._moments
             if self._cuda:
-                self._read = [(kind, a.elapsed_time(b) / 1e3) for kind, a, b in self._stretches]
-                # Each event ends one stretch and begins the next; the last one begins the next window.
-                self._free.extend(a for _, a, _ in self._stretches)
+                self._read = [a.elapsed_time(b) / 1e3 for a, b in pairwise(moments)]
+                moments.pop()  # the next window begins with it
+                self._free += moments
             else:
-                self._read = [(kind, b - a) for kind, a, b in self._stretches]
-            self._stretches = []
+                self._read = [b - a for a, b in pairwise(moments)]
+            self._moments = []
         return self._read
 
     def seconds(self) -> float:
@@ -163,19 +178,20 @@ class Window:
     def account(self) -> Account:
         """Seconds by kind, of the whole wall time."""
         found: Account = {}
-        add(found, self._seconds())
+        add(found, zip(self._kinds, self._seconds(), strict=True))
         return found
 
     def steps(self) -> tuple[list[Account], Account]:
         """The account of each step that ended in the window, from the end of the one before it; and of what lies behind
         the last one, which is the next step's."""
-        read = self._seconds()
+        read, kinds = self._seconds(), self._kinds
         found: list[Account] = []
         first = 0
         for last in (*self._ends, len(read)):
             one: Account = {}
-            for kind, seconds in read[first:last]:
-                one[kind] = one.get(kind, 0.0) + seconds
+            for i in range(first, last):
+                kind = kinds[i]
+                one[kind] = one.get(kind, 0.0) + read[i]
             found.append(one)
             first = last
         behind = found.pop()

@@ -108,7 +108,8 @@ def take_step(run: Run, meter: Meter, step: Step, batches: Iterator[Any]) -> Ord
     accumulated = run.memory.attempt(
         "forward", lambda: forward_backward(run, step, meter.waited(batches, len(step.micro_batches)), counts[0])
     )
-    meter.now(Kind.COMMUNICATION if run.ranks.world > 1 else Kind.HOST)  # alone there is nobody to wait for
+    if run.ranks.world > 1:  # alone there is nobody to wait for, and a mark takes as long as what it would set apart
+        meter.now(Kind.COMMUNICATION)
     asked = run.outside.look()
     asked = Orders(asked.save or run.held.save, asked.leave or run.held.leave)
     flags = asked.save, asked.leave, run.bad_step is not None, *run.memory.ran_out(step)

@@ -146,7 +146,9 @@ class Meter:
             return
         began = time.thread_time()
         self.clock.enter(kind)
-        self._spend(began)
+        took = time.thread_time() - began
+        if took < self._most:
+            self._spent += took
 
     def _spend(self, began: float) -> None:
         """A mark's time, since `began`."""
@@ -196,28 +198,37 @@ class Meter:
 
     def windows(self, wait: bool = False) -> Iterator[WindowRecord]:
         """Windows that have arrived; with `wait`, all that were closed."""
+        if not self.late.waiting:
+            return
+        began = time.thread_time()
         for (steps, window, log, own), values in self.late.arrived(wait):
-            began = time.thread_time()
+            if wait:  # which spins until the device has passed, and that is no cost of measuring
+                began = time.thread_time()
             accounts, behind = window.steps()
             records = []
             whole: Account = dict(behind)
+            if accounts:
+                earlier, self._behind = self._behind, behind
+                add(accounts[0], earlier)
+                for kind, of_window_before in earlier.items():
+                    whole[kind] = whole.get(kind, 0.0) - of_window_before
+            else:
+                add(self._behind, behind)
             for taken, row, account, idle in zip(steps, values, accounts, window.caught_up, strict=True):
                 step, learning_rate, counts, graphs, seconds = taken
-                earlier, self._behind = self._behind, {}
-                if earlier:
-                    add(account, earlier)
                 finite = row[2] != 0
                 if seconds or self._first or not finite:
                     account = settled(account, seconds, first=self._first, kept=finite)
                     self._first = False
-                add(whole, account)
-                for kind, of_window_before in earlier.items():
-                    whole[kind] = whole.get(kind, 0.0) - of_window_before
+                for kind, of_step in account.items():
+                    whole[kind] = whole.get(kind, 0.0) + of_step
                 records.append(
                     StepRecord(
                         step, learning_rate, row[0], row[1], finite, tuple(row[3:]), account, graphs, idle, counts
                     )
                 )
-            add(self._behind, behind)
             self.own_seconds += time.thread_time() - began
             yield WindowRecord(records, training(whole), log, whole, own)
+            began = time.thread_time()
+        if not wait:
+            self.own_seconds += time.thread_time() - began
