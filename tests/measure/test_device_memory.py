@@ -98,6 +98,20 @@ def test_a_step_is_looked_at_where_it_is_the_largest_or_costs_little() -> None:
     assert peaks.looks
 
 
+def test_a_step_that_is_looked_at_is_read_once_a_phase() -> None:
+    """A reading takes up to 70 us: none where a step begins ahead of its first phase, nor where a phase is said twice."""
+    device = Device()
+    peaks = PhasePeaks(100 * GIB, device.read, device.reset)
+    reads = device.reads
+    for _ in range(FIRST_STEPS):
+        step(peaks, device, 1024, {"forward": 20})
+        peaks.begin("forward")
+        device.allocate(30 * GIB)
+        step(peaks, device, 1024, {"backward": 25})
+    assert device.reads - reads == 2 * FIRST_STEPS
+    assert peaks.figures(None)["memory/peak_forward_gib"] == 30
+
+
 def test_evaluations_are_looked_at_each_time() -> None:
     device = Device()
     peaks = PhasePeaks(100 * GIB, device.read, device.reset)
@@ -125,6 +139,7 @@ def test_looking_for_rows_takes_nothing_from_looking_at_phases() -> None:
     peaks = PhasePeaks(100 * GIB, device.read, device.reset)
     for _ in range(FIRST_STEPS):
         peaks.step(1024)
+        peaks.begin("forward")
     spent = peaks.seconds
     assert spent > 0
     for _ in range(100):

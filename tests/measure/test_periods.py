@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dynotune.measure import periods_about
+from dynotune.measure import periods, periods_about
 from dynotune.measure.periods import UNLIKELY, find_period, log_tail, what_has_it, without_work
 
 Generator = np.random.Generator
@@ -121,6 +121,24 @@ def test_the_first_look_of_a_run_loads_no_package() -> None:
         "assert 'numpy.ma' not in sys.modules; np.median(t); assert 'numpy.ma' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", look], check=True)
+
+
+def test_periods_that_are_ruled_out_at_once_are_none_that_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: what is left is a small part of all."""
+    random, left = np.random.default_rng(0), list[float]()
+    quickly = periods._maybe_exact
+    for run in range(90):
+        steps = int(random.choice([33, 64, 100, 257, 512]))
+        times, every = random.normal(1.0, 0.05, steps), int(random.integers(2, steps // 4))
+        times[int(random.integers(every)) :: every] += random.choice([0.0, 0.1, 0.5])
+        times[random.random(steps) < 0.1] += 0.5 * (run % 2)
+        order = np.argsort(-periods.above_neighbours(times), kind="stable")
+        left.append(len(quickly(order, steps // 4)) / (steps // 4))
+        found = periods._exact(times, order)
+        with monkeypatch.context() as patch:
+            patch.setattr(periods, "_maybe_exact", lambda order, longest: range(2, longest + 1))
+            assert periods._exact(times, order) == found
+    assert sum(left) / len(left) < 0.3
 
 
 def test_what_could_not_be_unlikely_enough_is_not_gone_through_and_nothing_is_missed_by_it(

@@ -16,9 +16,9 @@ GIB = 1 << 30
 FIRST_STEPS = 3
 """Of a process that are looked at in any case."""
 
-BUDGET = 10e-6
-"""Seconds a step that looking at phases may take, over the run: a step in some twenty-five is looked at for it. The look for
-a row of metrics is not in it, or a run that logs often would look at nothing else."""
+BUDGET = 5e-6
+"""Seconds a step that looking at phases may take, over the run: a step in some fifty is looked at for it. The look for a row
+of metrics is not in it, or a run that logs often would look at nothing else."""
 
 
 BETWEEN_STEPS = frozenset({"evaluation", "generation", "checkpoint"})
@@ -89,13 +89,13 @@ class PhasePeaks:
         self.steps += 1
         looks = self.steps <= FIRST_STEPS or largest > self._largest or self.seconds < BUDGET * self.steps
         self._largest = max(largest, self._largest)
-        if self.phase or looks:
+        if self.phase and not looks:  # of a step that is looked at the first phase begins right behind
             self._timed_turn("")
         self.looks = looks
 
     def begin(self, phase: str) -> None:
         """From here on it is `phase` that goes on."""
-        if self.looks or phase in BETWEEN_STEPS:
+        if (self.looks or phase in BETWEEN_STEPS) and phase != self.phase:
             self._timed_turn(phase)
 
     def look(self) -> Allocator:

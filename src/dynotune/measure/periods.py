@@ -111,7 +111,7 @@ def _exact(times: NDArray[np.float64], order: NDArray[np.intp]) -> tuple[Period 
     found, best = None, math.log(UNLIKELY)
     longest = len(times) // LEAST_CYCLES
     tried = math.log(len(SLOW_A_CYCLE) * longest * (longest + 1) / 2)  # places of all periods
-    for every in range(2, longest + 1):
+    for every in _maybe_exact(order, longest):
         cycles, first = divmod(len(times), every)
         looked_at = every * cycles
         slowest = order[order >= first] if first else order  # whole cycles begin at `first`
@@ -128,6 +128,26 @@ def _exact(times: NDArray[np.float64], order: NDArray[np.intp]) -> tuple[Period 
                 if one.extra > 0 and one.share >= LEAST_SHARE:
                     found, best = one, chance
     return found, best
+
+
+def _maybe_exact(order: NDArray[np.intp], longest: int) -> list[int]:
+    """Periods of which a place may have enough of the slowest steps: most have none, and to see that of all at once takes a
+    tenth of the time that looking at each does."""
+    steps = len(order)
+    every = np.arange(2, longest + 1)
+    cycles, first = np.divmod(steps, every)
+    slow = np.where(every < LEAST_EVERY * 2, 1, np.where(every < LEAST_EVERY * 4, 2, 4))  # the most of SLOW_A_CYCLE
+    # With the steps ahead of `first` they are no fewer than those that are looked at, in places that are turned.
+    counts = np.minimum(slow * cycles + first, steps)
+    ends, places = np.cumsum(counts), np.cumsum(every) - every
+    of, within = (
+        np.repeat(np.arange(len(every)), counts),
+        np.arange(int(counts.sum())) - np.repeat(ends - counts, counts),
+    )
+    hits = np.bincount(order[within] % every[of] + places[of], minlength=int(every.sum()))
+    enough = np.where(every > ALTERNATES, MOST_HITS, NEARLY_ALL) * cycles
+    found: list[int] = every[np.maximum.reduceat(hits, places) >= enough].tolist()
+    return found
 
 
 def without_work(seconds: Sequence[float], work: Sequence[float]) -> NDArray[np.float64]:
