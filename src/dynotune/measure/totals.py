@@ -33,9 +33,9 @@ class Totals:
     available_flops: float = 0.0
     """What the devices could have done in the time; zero while their peak or the model's FLOPs are not known."""
 
-    def add_step(self, counts: Counts, flops: StepFlops | None = None) -> None:
-        """flops: of this step; None where they are added together with others'."""
-        self.steps += 1
+    def add_step(self, counts: Counts, flops: StepFlops | None = None, steps: int = 1) -> None:
+        """flops: of this step; None where they are added together with others'. steps: that `counts` are of."""
+        self.steps += steps
         self.examples += counts.examples
         self.pairs += counts.pairs
         self.documents += counts.documents

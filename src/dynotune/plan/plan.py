@@ -68,7 +68,11 @@ class Step:
     @property
     def processed_tokens(self) -> int:
         """Real tokens and padding, on all ranks."""
-        return sum([micro_batch.tokens for micro_batch in self.all_micro_batches])
+        tokens = 0
+        for batches in (self.micro_batches, self.elsewhere):  # asked for several times a step while it trains
+            for batch in batches:
+                tokens += batch.tokens
+        return tokens
 
 
 class Plan:

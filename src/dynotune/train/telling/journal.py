@@ -64,33 +64,35 @@ class Journal:
         Returns the step that ends the run, if one does: what lies behind it does not count.
         """
         began = time.thread_time()
-        measured, open_row, ends, finite = Totals(), self.progress.open_row, None, list[Step]()
+        progress = self.progress
+        measured, open_row, ends, finite = Totals(), progress.open_row, None, list[Step]()
         for record in window.steps:
             if record.finite:
                 open_row.steps.append(self._done(record))
-                measured.add_step(Counts.of(record.step))
                 finite.append(record.step)
-                self.progress.tokens += record.step.real_tokens
-                self.progress.label_tokens += record.step.label_tokens
-                self.progress.examples += len(record.step.lengths)
-                self.progress.loss_sum += record.loss
-                self.progress.finite_steps += 1
+                progress.loss_sum += record.loss
             elif self._is_one_too_many(record):
                 ends = record
                 break
             else:
                 self._nonfinite(record)
                 measured.add_lost(Counts.of(record.step))
-                self.progress.skipped_steps.append(record.step.number)
+                progress.skipped_steps.append(record.step.number)
+        counts = Counts.of_steps(finite)
+        measured.add_step(counts, steps=len(finite))
+        progress.tokens += counts.real_tokens
+        progress.label_tokens += counts.label_tokens
+        progress.examples += counts.examples
+        progress.finite_steps += len(finite)
         measured.add_flops(self.utilisation.of_steps(finite))
         open_row.seconds += window.seconds
         open_row.taken += len(window.steps)
-        for account in (open_row.account, self.progress.account):
+        for account in (open_row.account, progress.account):
             add(account, window.account)
         self.own.add(window.own_seconds + time.thread_time() - began, len(window.steps))
-        self.progress.train_seconds += window.seconds
+        progress.train_seconds += window.seconds
         measured.add_time(window.seconds, self.utilisation.available_flops(window.seconds))
-        for totals in (open_row.totals, self.progress.totals, *self._steady()):
+        for totals in (open_row.totals, progress.totals, *self._steady()):
             totals.add(measured)
         self.steps_here += len(window.steps)
         if window.log or ends is not None:

@@ -98,22 +98,30 @@ class Watch:
         seconds = [training(record.account) for record in steps]
         self._steps += steps
         self._seconds += seconds
+        data_wait = host = 0.0
+        real = processed = known = caught_up = 0
         sums = self._sums
-        sums["steps"] += len(steps)
-        sums["seconds"] += sum(seconds)
         for record in steps:
-            account = record.account
-            sums["data_wait"] += account.get(Kind.DATA_WAIT, 0.0)
-            sums["host"] += account.get(Kind.HOST, 0.0)
-            sums["real"] += record.step.real_tokens
-            sums["processed"] += record.step.processed_tokens
+            account, step = record.account, record.step
+            data_wait += account.get(Kind.DATA_WAIT, 0.0)
+            host += account.get(Kind.HOST, 0.0)
+            real += step.real_tokens
+            processed += step.processed_tokens
             if record.compiled:
                 sums["compile"] += account.get(Kind.COMPILE, 0.0)
                 sums["graphs"] += record.compiled
                 sums["recompiled"] += 1
             if record.caught_up is not None:
-                sums["known"] += 1
-                sums["caught_up"] += record.caught_up
+                known += 1
+                caught_up += record.caught_up
+        sums["steps"] += len(steps)
+        sums["seconds"] += sum(seconds)
+        sums["data_wait"] += data_wait
+        sums["host"] += host
+        sums["real"] += real
+        sums["processed"] += processed
+        sums["known"] += known
+        sums["caught_up"] += caught_up
 
     def stretch(self, row: Mapping[str, Any], machine: MachineSeen, retries: int) -> Stretch:
         """All of this process behind its warm-up, with the machine as it was lately."""
