@@ -123,6 +123,22 @@ def test_a_wait_stands_between_what_goes_on(hands: Hands) -> None:
     assert clock.window().account() == {"host": 0.0, "forward_backward": 4.0, "data_wait": 1.0}
 
 
+def test_one_mark_says_how_long_was_waited_ahead_of_it(hands: Hands) -> None:
+    """A device that was done with the step before only meanwhile has waited since then."""
+    clock = WindowClock(torch.device("cpu"))
+    hands.now = 5.0
+    clock.enter_behind(Kind.DATA_WAIT, 2.0, Kind.FORWARD_BACKWARD)
+    hands.now = 6.0
+    clock.step_end()
+    hands.now = 7.0
+    clock.enter_behind(Kind.DATA_WAIT, 4.0, Kind.FORWARD_BACKWARD)
+    hands.now = 8.0
+    clock.step_end()
+    steps, _ = clock.window().steps()
+    assert steps[0] == {"host": 3.0, "data_wait": 2.0, "forward_backward": 1.0}
+    assert steps[1] == {"host": 0.0, "data_wait": 1.0, "forward_backward": 1.0}
+
+
 @given(st.lists(st.tuples(st.sampled_from([*Kind]), st.floats(0, 10)), max_size=30))
 def test_no_second_is_left_out_whatever_happens(stretches: list[tuple[Kind, float]]) -> None:
     hands, real = Hands(), module.time

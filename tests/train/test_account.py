@@ -222,8 +222,8 @@ class Counted(FakeEvent):
 
 
 def test_a_step_marks_no_more_than_its_figures_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU each mark is a call of the driver, and so is each reading of one: a step has one where it begins to ask for
-    micro-batches, one where each is there, one where each further one is asked for, and one for each kind behind them. None
+    """On a GPU each mark is a call of the driver, and so is each reading of one: a step has one where each
+    micro-batch is there, one where each further one is asked for, and one for each kind behind them. None
     is made once the first windows are read. The control is a step whose micro-batches were there already."""
     monkeypatch.setattr(torch.cuda, "Event", Counted)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "the stream")
@@ -253,7 +253,7 @@ def test_a_step_marks_no_more_than_its_figures_need(monkeypatch: pytest.MonkeyPa
 
     window(slowly, 4)
     for count in (1, 4):
-        marks = 10 * (1 + 2 * count - 1 + 2) + 1  # and one where the window ends
+        marks = 10 * (2 * count - 1 + 2) + 1  # and one where the window ends
         assert window(slowly, count) == {"recorded": marks, "read": marks, "asked": 10}
     assert window(lambda count: iter(range(count)), 1) == {"recorded": 31, "read": 31, "asked": 10}
 

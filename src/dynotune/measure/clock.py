@@ -39,6 +39,9 @@ class WindowClock:
         self._moments: list[Any] = []
         """The beginning of the first stretch, and the end of each."""
 
+        self._waits: list[tuple[int, float]] = []
+        """Of stretches that were no longer than so many seconds: what is over is of the one before."""
+
         self._ends: list[int] = []
         """For each step that is over, the number of stretches up to its end."""
 
@@ -73,10 +76,17 @@ class WindowClock:
             self._paused = not self._paused
             (self.pauses.begin if self._paused else self.pauses.end)(time.perf_counter())
 
-    @property
-    def latest(self) -> Any:
-        """The moment of the latest mark, for `between`."""
-        return self._began
+    def enter_behind(self, wait: Kind, seconds: float, kind: Kind) -> None:
+        """From here on it is `kind`, and the host's last seconds up to here were `wait`.
+
+        One mark says both where the device has nothing to do since the latest one: it passes this one when the host does,
+        and has waited for as long as the host, or since the latest mark if that is less.
+        """
+        self._kinds.append(self.kind)
+        self._moments.append(self._began)
+        self._waits.append((len(self._kinds), seconds))
+        self.kind = wait
+        self.enter(kind)
 
     def between(self, began: Any, kind: Kind) -> None:
         """From `began`, the latest mark or a moment behind it, up to here it was `kind`, and before and behind what goes
@@ -134,8 +144,8 @@ class WindowClock:
     def window(self) -> "Window":
         """Close the window; the next one begins at the same instant."""
         self.enter(self.kind)
-        window = Window(self._kinds, self._moments, self._ends, self._caught_up, self.cuda, self._free)
-        self._kinds, self._moments, self._ends, self._caught_up = [], [self._began], [], []
+        window = Window(self._kinds, self._moments, self._waits, self._ends, self._caught_up, self.cuda, self._free)
+        self._kinds, self._moments, self._waits, self._ends, self._caught_up = [], [self._began], [], [], []
         return window
 
 
@@ -146,6 +156,7 @@ class Window:
         self,
         kinds: list[Kind],
         moments: list[Any],
+        waits: list[tuple[int, float]],
         ends: list[int],
         caught_up: list[bool | None],
         cuda: bool,
@@ -155,7 +166,8 @@ class Window:
         """For each step, whether the device had nothing left to do but the update when the host had asked for all of it;
         None where that is not known, as on a CPU."""
 
-        self._kinds, self._moments, self._ends, self._cuda, self._free = kinds, moments, ends, cuda, free
+        self._kinds, self._moments, self._waits, self._ends = kinds, moments, waits, ends
+        self._cuda, self._free = cuda, free
         self._read: list[float] | None = None
 
     def _seconds(self) -> list[float]:
@@ -163,11 +175,16 @@ class Window:
         if self._read is None:
             moments = self._moments
             if self._cuda:
-                self._read = [a.elapsed_time(b) / 1e3 for a, b in pairwise(moments)]
-                moments.pop()  # the next window begins with it
-                self._free += moments
+                self._read = [0.0 if a is b else a.elapsed_time(b) / 1e3 for a, b in pairwise(moments)]
+                # Each event once, and not the last one, with which the next window begins.
+                self._free += [a for a, b in pairwise(moments) if a is not b]
             else:
                 self._read = [b - a for a, b in pairwise(moments)]
+            for i, seconds in self._waits:
+                over = self._read[i] - seconds
+                if over > 0:
+                    self._read[i] = seconds
+                    self._read[i - 1] += over
             self._moments = []
         return self._read
 

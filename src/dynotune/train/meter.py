@@ -114,24 +114,26 @@ class Meter:
     def waited(self, batches: Iterator[Any], count: int) -> Iterator[Any]:
         """The first `count` of `batches` inside forward and backward, with the time until each is there as data wait.
 
-        Forward and backward begins where the first one is asked for, so that one mark says both; behind the last one
-        nothing is asked for, and nothing is marked.
+        Forward and backward begins where the first one is there, with one mark that says how long that took, too; behind
+        the last one nothing is asked for, and nothing is marked.
         """
         clock, looks = self.clock, self._looks
         for i in range(count):
-            began = time.thread_time() if looks else 0.0
             if i:
+                began = time.thread_time() if looks else 0.0
                 asked = clock.now()
-            else:
-                clock.enter(Kind.FORWARD_BACKWARD)
-                asked = clock.latest
-            if looks:
-                self._spend(began)
+                if looks:
+                    self._spend(began)
             at = time.perf_counter()
             batch = next(batches)
             took = time.perf_counter() - at
             began = time.thread_time() if looks else 0.0
-            if took < PROMPT:
+            if not i:
+                if took < PROMPT:
+                    clock.enter(Kind.FORWARD_BACKWARD)
+                else:
+                    clock.enter_behind(Kind.DATA_WAIT, took, Kind.FORWARD_BACKWARD)
+            elif took < PROMPT:
                 clock.give_back(asked)
             else:
                 clock.between(asked, Kind.DATA_WAIT)
