@@ -12,7 +12,7 @@ LEAST_SAMPLES = 5
 """Of the machine, below which nothing is said of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for each row, and a frozen one takes three times as long
 class Stretch:
     """Some steps in a row, behind the warm-up of their process. None: it is not known here."""
 
