@@ -14,7 +14,7 @@ from torch import Tensor
 from dynotune.data.examples import IGNORE
 from dynotune.execution.path import Document, HostBatch
 from dynotune.model.forward import logits_of_document
-from dynotune.model.masked_attention import without_cudnn_attention
+from dynotune.model.without_cudnn import without_cudnn_attention
 from dynotune.objectives.sft import Objective
 from dynotune.plan.truncation import Units
 

@@ -20,8 +20,8 @@ from dynotune.execution.path import Document, HostBatch
 from dynotune.model.forward import logits_of_document
 from dynotune.model.head.plain_sequences import plain_sequence_scores
 from dynotune.model.head.sequences import SequenceScores
-from dynotune.model.masked_attention import without_cudnn_attention
 from dynotune.model.one_copy import Index, apart, together
+from dynotune.model.without_cudnn import without_cudnn_attention
 from dynotune.objectives.preference.objective import PreferenceObjective
 from dynotune.plan.pairs import PairSpans
 

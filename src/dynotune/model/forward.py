@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from dynotune.model.masked_attention import without_cudnn_attention
+from dynotune.model.without_cudnn import without_cudnn_attention
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
