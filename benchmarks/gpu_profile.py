@@ -42,7 +42,8 @@ from dynotune import SFTConfig
 from dynotune.measure.calibration import ceilings_of
 from dynotune.measure.kernel_classes import IDLE, Work
 from dynotune.profile.analysis.analyse import analyse
-from dynotune.profile.analysis.breakdown import breakdown_of
+from dynotune.profile.analysis.breakdown import Breakdown, breakdown_of
+from dynotune.profile.analysis.findings import Findings
 from dynotune.profile.observing.own import Asked, observe
 from dynotune.profile.records.record import Record
 from dynotune.profile.records.record_file import write_record
@@ -86,6 +87,24 @@ def observed(config: SFTConfig, steps: int, reads: bool) -> Record:
         return observe(config, Asked(steps), Console(quiet=True))
 
 
+def checks_of(name: str, findings: Findings, breakdown: Breakdown) -> dict[str, bool]:
+    """By what is promised. name: of the arm."""
+    row = breakdown.row(Work.GEMM)
+    total = sum(one.seconds for one in findings.rows)
+    checks = {"adds up": abs(total / findings.step_seconds - 1) < 1e-6}
+    if breakdown.on_device:
+        unknown = breakdown.share(Work.OTHER)
+        checks |= {
+            "kernels are known": unknown < UNKNOWN,
+            "GEMM is the largest": findings.rows[0].work is Work.GEMM,
+            "GEMM is near its floor": row.floor is not None and row.seconds < NEAR * row.floor,
+            "tracing is cheap": (findings.profiler_slowdown or 9.0) < SLOWDOWN,
+        }
+        names = [one.name for one in findings.found]
+        checks["reads are named" if name == "reads" else "no reads"] = ("host-reads" in names) == (name == "reads")
+    return checks
+
+
 def arm(name: str, config: SFTConfig, steps: int, out: Path) -> dict[str, Any]:
     began = time.perf_counter()
     record = observed(config, steps, name == "reads")
@@ -98,25 +117,12 @@ def arm(name: str, config: SFTConfig, steps: int, out: Path) -> dict[str, Any]:
     analysed = time.perf_counter() - began
     assert breakdown is not None
     files = keep(record, findings, folder)
-    row = breakdown.row(Work.GEMM)
-    total = sum(one.seconds for one in findings.rows)
     # Of the kernels as they were traced, before they are put on the scale of the timed steps.
     idle = breakdown.share(*IDLE)
-    checks = {"adds up": abs(total / findings.step_seconds - 1) < 1e-6}
-    if breakdown.on_device:
-        unknown = breakdown.share(Work.OTHER)
-        checks |= {
-            "kernels are known": unknown < UNKNOWN,
-            "GEMM is the largest": findings.rows[0].work is Work.GEMM,
-            "GEMM is near its floor": row.floor is not None and row.seconds < NEAR * row.floor,
-            "tracing is cheap": (findings.profiler_slowdown or 9.0) < SLOWDOWN,
-        }
-        names = [one.name for one in findings.found]
-        checks["reads are named" if name == "reads" else "no reads"] = ("host-reads" in names) == (name == "reads")
     return {
         "seconds": round(took, 1),
         "analysing_seconds": round(analysed, 2),
-        "checks": checks,
+        "checks": checks_of(name, findings, breakdown),
         "idle_share": idle,
         "bytes": {Path(file).name: Path(file).stat().st_size for file in files},
         "profile": as_json(record, findings),

@@ -109,8 +109,11 @@ def test_rows_are_the_step_and_idle_time_is_neither_negative_nor_twice(
 
 def test_a_read_has_no_more_than_the_idle_time_that_waits_for_data_leave() -> None:
     """300 us idle for data and 300 behind a read under the profiler, 300 in all without it."""
-    step = planted([(0, 300, GEMM), (900, 300, GEMM)], [(250, 55, "cudaStreamSynchronize"), (600, 300, DATA_MARK)])
+    step = planted([(0, 300, GEMM), (900, 300, GEMM)], [(5, 300, "cudaStreamSynchronize"), (600, 300, DATA_MARK)])
     assert sum(breakdown(record(step)).reads.values()) == pytest.approx(300e-6), "the control: the whole step is there"
+    longer = breakdown(record(step, timed=timed(2e-3)))
+    assert longer.row(Work.HOST).seconds == pytest.approx(1.1e-3)
+    assert sum(longer.reads.values()) == pytest.approx(300e-6), "what else they waited for is not known"
     one = breakdown(record(step, timed=timed(0.9e-3)))
     assert one.row(Work.DATA).seconds == pytest.approx(300e-6)
     assert sum(one.reads.values()) == pytest.approx(0, abs=1e-12)

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from dynotune.measure.evidence import Source
 from dynotune.measure.kernel_classes import Work
 from dynotune.measure.timelines.segments import LOADING, WAITING, Segments, clipped, marked
+from dynotune.measure.timelines.waits import behind_waits
 from dynotune.measure.traces.attribution import Attribution
 from dynotune.measure.traces.events import Events
-from dynotune.measure.traces.facts import READ_ON_HOST, WAIT
 
 _COMPUTE, _COPY, _COMMUNICATION = 3, 2, 1
 
@@ -18,11 +18,10 @@ _COMPUTE, _COPY, _COMMUNICATION = 3, 2, 1
 def of_device(events: Events, where: Attribution, classes: Mapping[int, Work]) -> Segments:
     ran = np.flatnonzero(events.of_kind(Source.KERNEL, Source.COPY) & where.in_step)
     begin = where.step[0]
-    last = int(events.end[ran].max(initial=begin))
-    end = max(where.step[1], last)
+    end = max(where.step[1], int(events.end[ran].max(initial=begin)))
     rank = {i: _rank(classes[i]) for i in ran.tolist()}
     edge, winner, hidden = _sweep(events, ran, rank, begin, end)
-    idle = _Idle(events, where, begin, last)
+    idle = _Idle(events)
     edges, work, event = [begin], list[Work](), list[int]()
     for start, stop, i in zip(edge[:-1], edge[1:], winner, strict=True):
         if stop <= start:
@@ -36,7 +35,8 @@ def of_device(events: Events, where: Attribution, classes: Mapping[int, Work]) -
             edges.append(until)
             work.append(kind)
             event.append(-1)
-    return Segments(np.array(edges, np.int64), tuple(work), np.array(event, np.int64), hidden, idle.reads)
+    reads = behind_waits(events, where, ran, idle.of_host)
+    return Segments(np.array(edges, np.int64), tuple(work), np.array(event, np.int64), hidden, reads)
 
 
 def _rank(work: Work) -> int:
@@ -75,20 +75,11 @@ def _sweep(
 class _Idle:
     """For what the device waited, in moments in which nothing ran on it."""
 
-    def __init__(self, events: Events, where: Attribution, begin: int, last: int) -> None:
-        """begin: of the step. last: when its last kernel ended."""
-        self.events, self.begin, self.last = events, begin, last
-        self.reads: dict[str, int] = {}
+    def __init__(self, events: Events) -> None:
+        self.of_host: list[tuple[int, int]] = []
+        """Spans that were for the host, so far."""
+
         self._data, self._ranks = marked(events, LOADING), marked(events, WAITING)
-        waits = [
-            int(i)
-            for i in np.flatnonzero(events.of_kind(Source.RUNTIME, Source.OPERATOR) & where.in_step)
-            if (events.kinds[i] is Source.RUNTIME and WAIT.match(events.names[i])) or events.names[i] == READ_ON_HOST
-        ]
-        waits.sort(key=lambda i: int(events.end[i]))
-        self._waits = waits
-        self._wait_end = np.array([int(events.end[i]) for i in waits], np.int64)
-        self._place = {i: where.places[where.place[i]] for i in waits}
 
     def split(self, start: int, stop: int) -> list[tuple[int, Work]]:
         """(until, for what), in order, from `start` to `stop`."""
@@ -103,27 +94,10 @@ class _Idle:
             elif any(a <= at and until <= b for a, b in ranks):
                 kind = Work.RANKS
             else:
-                self._blame(at, until)
+                self.of_host.append((at, until))
             if found and found[-1][1] is kind:
                 found[-1] = (until, kind)
             else:
                 found.append((until, kind))
             at = until
         return found
-
-    def _blame(self, start: int, stop: int) -> None:
-        """Idle time behind a wait of the host that ended with the device's work, or just after, is that wait's doing."""
-        # What a step begins with is the doing of a wait that ends the one before it. That one's end is not in this trace,
-        # but steps are alike: where the host waits for all of this one, it has waited for all of the last one, too.
-        behind = self.last if start == self.begin else start
-        k = int(np.searchsorted(self._wait_end, behind, side="left"))
-        if k == len(self._waits):
-            return
-        i = self._waits[k]
-        ended_in_it = start == self.begin or int(self.events.end[i]) <= stop
-        if int(self.events.start[i]) <= behind and ended_in_it:
-            name = self.events.names[i]
-            # A read is seen twice, as the operator and as the call inside of it: the call ends first and is the one found.
-            place = self._place[i]
-            key = f"{name} at {place}" if place else name
-            self.reads[key] = self.reads.get(key, 0) + stop - start

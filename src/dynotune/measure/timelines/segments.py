@@ -36,8 +36,8 @@ class Segments:
     """Nanoseconds of communication behind other work."""
 
     reads: Mapping[str, int] = field(default_factory=dict)
-    """Nanoseconds of idle time of the host behind a wait of it for the device, by the wait (`cudaStreamSynchronize`) and,
-    behind ` at `, its place: the device had nothing to do until the host went on launching."""
+    """Nanoseconds of idle time of the host that a wait of it for the device has brought about, by the wait
+    (`cudaStreamSynchronize`) and, behind ` at `, its place: the device had nothing to do until the host was ahead again."""
 
     @property
     def total(self) -> int:

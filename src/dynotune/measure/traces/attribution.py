@@ -101,10 +101,10 @@ def _causes(
     n = len(events.names)
     thread = _threads(events, operator)
     followed = set(np.unique(events.thread[events.of_kind(Source.OPERATOR, ANNOTATION)]).tolist())
-    launches = _by_number(events, (Source.RUNTIME,))
+    calls = launches(events)
     cause, found = np.arange(n), np.ones(n, np.bool_)
     for i in np.flatnonzero(events.of_kind(Source.RUNTIME, Source.KERNEL, Source.COPY)).tolist():
-        call = i if events.kinds[i] is Source.RUNTIME else launches.get(int(events.correlation[i]), -1)
+        call = i if events.kinds[i] is Source.RUNTIME else calls.get(int(events.correlation[i]), -1)
         if call >= 0 and int(thread[call]) in followed:
             cause[i] = call
         elif operator[i] >= 0:
@@ -124,6 +124,11 @@ def _threads(events: Events, operator: NDArray[np.int64]) -> NDArray[np.int64]:
         known, times = np.unique(events.thread[operator[linked & (events.thread == number)]], return_counts=True)
         thread[calls & (events.thread == number)] = known[times.argmax()]
     return thread
+
+
+def launches(events: Events) -> dict[int, int]:
+    """By the number that a device event has as its correlation: the index of the runtime call that launched it."""
+    return _by_number(events, (Source.RUNTIME,))
 
 
 def _by_number(events: Events, kinds: Iterable[str]) -> dict[int, int]:

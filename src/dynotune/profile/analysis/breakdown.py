@@ -31,7 +31,7 @@ class Breakdown:
 
     slowdown: float | None
     reads: Mapping[str, float]
-    """Seconds a step in which the device had nothing to do behind a wait of the host, by the wait."""
+    """Seconds a step in which the device had nothing to do for a wait of the host, by the wait."""
 
     kernels: tuple[tuple[str, Work, float, int], ...]
     unknown: tuple[tuple[str, float], ...]
@@ -68,8 +68,9 @@ def breakdown_of(record: Record) -> Breakdown | None:
             Row(work, seconds, seconds / step, 0.0 if work in IDLE else floor, 1.0 if work in IDLE else covered)
         )
     rows.sort(key=lambda row: -row.seconds)
-    # Reads lie in the idle time of the host: what is left of that, and not of waits for data, which have their own row.
-    still = scaled[Work.HOST] / spent[Work.HOST] if on_device and spent[Work.HOST] > 0 else 0.0
+    # Reads lie in the idle time of the host: what is left of that, and not of waits for data, which have their own row. For
+    # what timed steps waited that were idle for longer, nobody has seen.
+    still = min(1.0, scaled[Work.HOST] / spent[Work.HOST]) if on_device and spent[Work.HOST] > 0 else 0.0
     reads = Counter[str]()
     for line in lines:
         for name, took in line.reads.items():

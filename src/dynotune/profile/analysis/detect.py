@@ -96,8 +96,9 @@ def host_reads(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]
     if breakdown.on_device:
         if cost / step < READ_SHARE:
             return
+        times = "once" if round(count) == 1 else f"{count:.0f} times"
         sentence = (
-            f"the host waits for the device {count:.0f} times a step{where}, and then the device for the host:"
+            f"the host waits for the device {times} a step{where}, and then the device for the host:"
             f" {ms(cost)} a step ({percent(cost / step)})"
         )
         yield Finding("host-reads", sentence, cost, remedy(record, "host-reads", cost, step))
