@@ -92,6 +92,9 @@ def _saved(script: Script, call: Call) -> tuple[str, bool] | None:
     if what.isidentifier() and not re.fullmatch(_MODEL, what):
         given = re.findall(rf"(?m)^\s*{what}\s*=\s*(\S[^\n]{{0,200}})", code(script))
         what = given[0].strip() if len(given) == 1 else ""
+    held = re.match(r"(\w+)\.state_dict\(\)$", what)
+    if held and not re.fullmatch(_MODEL, held[1]) and _is_a_model(held[1], script, call):
+        return held[1], True
     weights = re.fullmatch(rf"({_MODEL})\.state_dict\(\)", what) or re.fullmatch(
         rf"\{{.{{0,60}}\bfor\b.{{0,30}}\bin\s+({_MODEL})\.state_dict\(\)\.items\(\).{{0,60}}\}}", what
     )
@@ -99,6 +102,20 @@ def _saved(script: Script, call: Call) -> tuple[str, bool] | None:
         return weights[1], True
     whole = re.fullmatch(rf"({_MODEL})(?:\.cpu\(\)|\.eval\(\)|\.to\([^()]*\))?", what)
     return (whole[1], False) if whole else None
+
+
+_WEIGHTS_FILE = re.compile(r"(pytorch_model|adapter_model|model)[\w.-]*\.(bin|pth?)\b")
+
+
+def _is_a_model(name: str, script: Script, call: Call) -> bool:
+    """By what it is given (`m = accelerator.unwrap_model(model)`), or by the name of the file that it goes to."""
+    if _WEIGHTS_FILE.search(text_at(script, call.place)):
+        return True
+    given = re.findall(rf"(?m)^\s*{name}\s*=\s*(\S[^\n]{{0,200}})", code(script))
+    return any(
+        re.match(rf"{_MODEL}$|[\w.]*unwrap_model\(|\w+\.from_pretrained\(|get_peft_model\(", one.strip())
+        for one in given
+    )
 
 
 def _by_pickle(told: str, place: Place, text: str, changes: tuple[Change, ...] = ()) -> Finding:
@@ -145,7 +162,17 @@ RULE = Rule(
     ),
     bad=Example({"train.py": _SAVE % 'torch.save(model, "model.pt")'}, says="pickles the whole object"),
     good=Example({"train.py": _SAVE % 'model.save_pretrained("model")'}),
-    also_bad=(Example({"run.yml": f"{_AXOLOTL}save_safetensors: false\n"}, says="by pickle"),),
+    also_bad=(
+        Example(
+            {"train.py": _SAVE % "m = accelerator.unwrap_model(model)\ntorch.save(m.state_dict(), path)"},
+            says="`m.state_dict()` is saved as a pickle",
+        ),
+        Example(
+            {"train.py": _SAVE % 'torch.save(core.state_dict(), f"{folder}/pytorch_model.bin")'},
+            says="`core.state_dict()` is saved as a pickle",
+        ),
+        Example({"run.yml": f"{_AXOLOTL}save_safetensors: false\n"}, says="by pickle"),
+    ),
     formerly=("CKP006",),
     former_names=(
         "pickled-weights",

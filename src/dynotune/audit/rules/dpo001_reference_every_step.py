@@ -1,12 +1,14 @@
 """DPO001: the reference model is held, or run, although its log-probabilities never change."""
 
+import ast
 import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import adapters, number, on_gpu
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.steps import text_at
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.steps import place_of, text_at
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -70,6 +72,7 @@ def _of_a_trainer(job: Job, project: Project) -> Iterator[Said]:
 
 def _second(job: Job, project: Project) -> Iterator[Said]:
     """With adapters the reference is the same model without them; a second one is loaded all the same."""
+    yield from _loaded_twice(job, project)
     if not adapters(job):
         return
     for script in (one for one in project.scripts if one.file in job.files):
@@ -97,6 +100,53 @@ def _second(job: Job, project: Project) -> Iterator[Said]:
             return
 
 
+def _loaded_twice(job: Job, project: Project) -> Iterator[Said]:
+    """Both models are made by the same expression of a helper, and the policy gets adapters."""
+    for script in (one for one in project.scripts if one.file in job.files):
+        for call in (node for node in ast.walk(script.tree) if isinstance(node, ast.Call)):
+            if ast.unparse(call.func).rpartition(".")[2] != "DPOTrainer":
+                continue
+            given = {word.arg: word.value for word in call.keywords}
+            policy = given.get("model") or (call.args[0] if call.args else None)
+            reference = given.get("ref_model") or (call.args[1] if len(call.args) > 1 else None)
+            if not isinstance(policy, ast.Name) or not isinstance(reference, ast.Name):
+                continue
+            made = _given(script, policy.id), _given(script, reference.id)
+            wrapped = any("get_peft_model(" in one for one in made[0])
+            peft = given.get("peft_config")
+            if (
+                not wrapped
+                and not adapters(job)
+                and (peft is None or isinstance(peft, ast.Constant) or adapters(job) is False)
+            ):
+                continue
+            same = [one for one in made[1] if one in made[0] and "(" in one and "from_pretrained" not in one]
+            if len(made[1]) != 1 or not same:
+                continue
+            yield Finding(
+                f"`ref_model` is a second copy of the policy's base (`{same[0][:60]}`), and only adapters are trained: the"
+                " policy without them is the reference already.",
+                place=place_of(script, call),
+                evidence=Evidence(Level.TEXT, {"reference": same[0], "adapters": True}),
+                stake=Stake(AtStake.MEMORY),
+                remedy=Remedy(Risk.SAFE, "Leave `ref_model` out: TRL switches the adapters off for it."),
+                also=tuple(place_of(script, node) for node in _assignments(script, reference.id)),
+            )
+            return
+
+
+def _assignments(script: Script, name: str) -> list[ast.Assign]:
+    return [
+        node
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name
+    ]
+
+
+def _given(script: Script, name: str) -> list[str]:
+    return [ast.unparse(node.value) for node in _assignments(script, name)]
+
+
 _LOOP = """import torch
 import torch.nn.functional as F
 
@@ -112,6 +162,19 @@ _EACH = """    with torch.no_grad():
 """
 
 
+_TWICE = """from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+from trl import DPOConfig, DPOTrainer
+
+
+def load(name):
+    return AutoModelForCausalLM.from_pretrained(name, torch_dtype="bfloat16")
+
+
+model = load("Qwen/Qwen2.5-7B-Instruct")
+ref_model = load("Qwen/Qwen2.5-7B-Instruct")
+%sDPOTrainer(%s, args=DPOConfig(output_dir="out", precompute_ref_log_probs=True), train_dataset=pairs).train()
+"""
 RULE = Rule(
     code="DPO001",
     name="reference-every-step",
@@ -146,7 +209,20 @@ RULE = Rule(
             "dpo.py": _LOOP % '    reference = batch["reference"]\n',
         }
     ),
-    also_bad=(Example({"dpo.py": _LOOP % _EACH}, says="never changes"),),
+    also_bad=(
+        Example({"dpo.py": _LOOP % _EACH}, says="never changes"),
+        Example(
+            {"dpo.py": _TWICE % ("", "model, ref_model, peft_config=LoraConfig(r=16)")},
+            says="a second copy of the policy's base",
+        ),
+        Example(
+            {
+                "dpo.py": _TWICE
+                % ("model = get_peft_model(model, LoraConfig(r=16))\n", "model=model, ref_model=ref_model")
+            },
+            says="a second copy of the policy's base",
+        ),
+    ),
     formerly=("DPO050",),
     former_names=("reference-in-the-loop",),
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.rank_variables import read_with_default, setters
 from dynotune.audit.facts.script import Call, Script
-from dynotune.audit.facts.steps import place_of
+from dynotune.audit.facts.steps import loops, place_of
 from dynotune.audit.facts.together import code, connected, imported, reached
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
@@ -34,6 +34,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         early = list(_asked_too_early(script))
         yield from early or _asked_on_the_way(script, project)
         yield from _read_by_the_parent(script, project)
+        yield from _read_before_the_launcher(script, project)
         yield from _asked_at_import(script)
         yield from _set_afterwards(script, project)
     for file in sorted({launch.file for launch in project.launches if launch.launcher}):
@@ -248,6 +249,76 @@ def _read_by_the_parent(script: Script, project: Project) -> Iterator[Said]:
             return
 
 
+_STARTED_BY = re.compile(
+    r"""["'](?:torchrun|deepspeed)["']|accelerate["',\s]+launch\b|torch\.distributed\.(?:run|launch)\b|torchrun """
+)
+_STARTS_A_COMMAND = re.compile(r"subprocess\.\w+|os\.system|os\.exec\w+|\bPopen\(|\bcheck_call\(|\brun\(")
+_COUNTED = frozenset({"WORLD_SIZE", "LOCAL_WORLD_SIZE"})
+
+
+def _read_before_the_launcher(script: Script, project: Project) -> Iterator[Said]:
+    """In the process that starts the launcher, or in a program that a job file runs before it."""
+    if "WORLD_SIZE" not in script.source or any(
+        launch.script == script.file and launch.launcher for launch in project.launches
+    ):
+        return
+    source = code(script)
+    if re.search(
+        r"environ\[['\"]WORLD_SIZE['\"]\]\s*=[^=]|setdefault\(['\"]WORLD_SIZE|['\"]WORLD_SIZE['\"]\s*:", source
+    ):
+        return  # it says itself how many
+    started = list(_STARTED_BY.finditer(source)) if _STARTS_A_COMMAND.search(source) else []
+    after = (
+        Place(script.file, source[: started[-1].start()].count("\n") + 1)
+        if started
+        else _launched_after(script, project)
+    )
+    if after is None or any(loops(script)):
+        return
+    for call in script.calls:
+        name = call.arguments.get("0") if call.name in ("os.environ.get", "os.getenv", "environ.get") else None
+        if name is None or name.value not in _COUNTED:
+            continue
+        default = call.arguments.get("1") or call.arguments.get("default")
+        taken = f"`{default.value}`" if default is not None else "nothing"
+        yield Finding(
+            f"`{name.value}` is read before the launcher ({after}) starts the processes that it counts: there is no such"
+            f" variable here, and the default ({taken}) is taken whatever the number of GPUs.",
+            place=call.place,
+            evidence=Evidence(
+                Level.TEXT, {"default": str(default.value) if default is not None else None, "launched": str(after)}
+            ),
+            stake=Stake(AtStake.RESULT),
+            remedy=Remedy(
+                Risk.BEHAVIOURAL,
+                "Take the number that the launcher is given, or compute it in the program that it starts.",
+                accuracy="What is computed from it (accumulation, learning rate, shares of rows) changes.",
+            ),
+            also=(after,),
+        )
+        return
+
+
+def _launched_after(script: Script, project: Project) -> Place | None:
+    """The command with a launcher that a shell file has behind a plain `python` of this script."""
+    name = re.escape(script.file)
+    module = re.escape(script.file.removesuffix(".py").replace("/", "."))
+    plain = re.compile(
+        r"^(?!.*(?:torchrun|accelerate|deepspeed|srun|mpirun)).*\bpython[\d.]*\s+(?:-u\s+)?"
+        rf"(?:(?:\S*/)?(?:\./)?{name}|-m\s+{module})(?=\s|$|\))"
+    )
+    for launch in project.launches:
+        if not launch.launcher or launch.script == script.file:
+            continue
+        text = project.texts.get(launch.file, "")
+        if re.search(r"(^|\s)(export\s+)?WORLD_SIZE=", text):
+            continue
+        above = text.split("\n")[: max(launch.place.line - 1, 0)]
+        if any(plain.search(line.partition(" #")[0]) for line in above if not line.lstrip().startswith("#")):
+            return Place(launch.file, launch.place.line)
+    return None
+
+
 _LAUNCHERS = re.compile(r"torchrun|torch\.distributed\.(?:run|launch)|accelerate launch|\bdeepspeed\s+[-\w]")
 
 
@@ -369,6 +440,23 @@ def main():
 %s    train(rank)
 """
 _ASK, _INIT = "    rank = dist.get_rank()\n", '    dist.init_process_group("nccl")\n'
+_PARENT = """import os
+import subprocess
+
+world = int(%s)
+accumulation = 128 // (4 * world)
+subprocess.run(["accelerate", "launch", "--num_processes", "8", "train.py", "--accum", str(accumulation)], check=True)
+"""
+_PLAN = """import json
+import os
+
+world = int(os.environ.get("WORLD_SIZE", 1))
+json.dump({"accum": 64 // world}, open("args.json", "w"))
+"""
+_TRAINS = """from transformers import Trainer, TrainingArguments
+
+Trainer(model=model, args=TrainingArguments(output_dir="out", seed=1), train_dataset=rows).train()
+"""
 RULE = Rule(
     code="DST051",
     name="ranks-before-there-are-any",
@@ -384,12 +472,21 @@ RULE = Rule(
         detected="E0: the question stands above the call that makes the group, in the same function, and nothing"
         " asks whether"
         " there is one; or `WORLD_SIZE` is read with a default at the top of a file that spawns its workers, or of one that"
-        " it imports; or one of the ranks' variables is read with a default above the call of a function that sets it, or"
-        " when a file is loaded, and no launcher of the project sets it.",
+        " it imports; or it is read with a default by the process that starts the launcher, or by a program that a job file"
+        " runs before it; or one of the ranks' variables is read with a default above the call of a function that sets it,"
+        " or when a file is loaded, and no launcher of the project sets it.",
         proven="Print the number where it is used, on every rank.",
         deliberate=("Another module, imported above, makes the group.",),
         sources=("PyTorch's documentation of `torch.distributed`", "torchrun's documentation, environment variables"),
     ),
     bad=Example({"train.py": _TWO % (_ASK + _INIT)}, says="before"),
     good=Example({"train.py": _TWO % (_INIT + _ASK)}),
+    also_bad=(
+        Example({"launch.py": _PARENT % 'os.environ.get("WORLD_SIZE", 1)'}, says="before the launcher"),
+        Example({"launch.py": _PARENT % 'os.getenv("WORLD_SIZE", "1")'}, says="before the launcher"),
+        Example(
+            {"plan.py": _PLAN, "run.sh": "python plan.py\ntorchrun --nproc_per_node 8 train.py\n", "train.py": _TRAINS},
+            says="before the launcher (run.sh:2)",
+        ),
+    ),
 )

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from dynotune.audit.facts.project import Project
@@ -91,9 +91,7 @@ def _tests(node: ast.ClassDef) -> Iterator[ast.expr]:
     for method in node.body:
         if not isinstance(method, ast.FunctionDef) or method.name != "forward":
             continue
-        for statement in method.body:
-            if not isinstance(statement, ast.If):
-                continue
+        for statement in _always(method.body):
             if isinstance(statement.test, ast.Compare) and _counted(statement.test):
                 yield statement.test
             test = statement.test.operand if isinstance(statement.test, ast.UnaryOp) else statement.test
@@ -104,6 +102,20 @@ def _tests(node: ast.ClassDef) -> Iterator[ast.expr]:
                     ("torch.isnan", "torch.any(", "torch.all(", "torch.equal(", "torch.allclose(")
                 ):
                     yield test
+
+
+_TRAINING = re.compile(r"self\.training( and .*)?")
+
+
+def _always(body: Sequence[ast.stmt]) -> Iterator[ast.If]:
+    """Branches that every training step comes to: under no other, or under `if self.training:` alone."""
+    for statement in body:
+        if isinstance(statement, ast.If):
+            yield statement
+            if _TRAINING.fullmatch(ast.unparse(statement.test)):
+                yield from _always(statement.body)
+        elif isinstance(statement, ast.With):
+            yield from _always(statement.body)
 
 
 def _counted(test: ast.Compare) -> bool:
@@ -143,4 +155,20 @@ RULE = Rule(
         {"model.py": f"{_LAYER}        scale = x.abs().max().item()\n        return x / scale\n"}, says="Gate.forward"
     ),
     good=Example({"model.py": f"{_LAYER}        scale = x.abs().max()\n        return x / scale\n"}),
+    also_bad=(
+        Example(
+            {
+                "model.py": f"{_LAYER}        if self.training:\n            if torch.isnan(x).any():\n"
+                "                raise FloatingPointError\n        return x\n"
+            },
+            says="torch.isnan(x).any()",
+        ),
+        Example(
+            {
+                "model.py": f"{_LAYER}        with torch.no_grad():\n            if not mask.all():\n"
+                "                x = x * 2\n        return x\n"
+            },
+            says="mask.all()",
+        ),
+    ),
 )

@@ -24,6 +24,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _generates(script)
     yield from _sent_there(script, project)
     yield from _second(script)
+    yield from _scores(script, project)
 
 
 def _second(script: Script) -> Iterator[Said]:
@@ -42,6 +43,22 @@ def _second(script: Script) -> Iterator[Said]:
     moved = {name for name, call in loaded.items() if _is_moved_at_once(script, call) or _is_moved({name}, source)}
     for name, call in loaded.items():
         sent = re.search(rf"\.to\([^()\n]*\b{name}\.device\b", source)
+        if sent is None and not _is_given_on(name, source) and moved - {name}:
+            # It is nobody else's, and its inputs go where they are.
+            in_loop = [
+                one
+                for one in script.calls
+                if one.in_training_loop and (one.name, one.on) in ((name, ""), (f".{name}", ""))
+            ]
+            asked = [one for one in in_loop if text_at(script, one.place).startswith(f"{name}(")]
+            if (
+                asked
+                and not placed & set(call.arguments)
+                and not _is_moved_at_once(script, call)
+                and not _is_moved({name}, source)
+            ):
+                yield _beside(name, call, asked[0].place)
+                continue
         if sent is None or placed & set(call.arguments) or _is_moved_at_once(script, call) or not moved - {name}:
             continue
         if _is_moved({name}, re.sub(rf"[^\n]*\b{name}\.device\b[^\n]*", "", source)):
@@ -59,6 +76,68 @@ def _second(script: Script) -> Iterator[Said]:
                 measure="dynotune profile -- python train.py",
             ),
             also=(Place(script.file, line),),
+        )
+
+
+def _is_given_on(name: str, source: str) -> bool:
+    """To a function or a class, which may move it."""
+    return re.search(rf"[(,=\[]\s*{name}\s*[,)\]]", source) is not None
+
+
+def _beside(name: str, call: Call, asked: Place) -> Finding:
+    return Finding(
+        f"`{name}` is loaded to the CPU and nothing moves it: the loop runs it there at every step, while the GPU waits.",
+        place=call.place,
+        evidence=Evidence(Level.TEXT, {"loaded by": call.name, "moved by": None}),
+        stake=Stake(AtStake.TIME, 0.8, 0.99, "a GPU multiplies matrices tens of times faster than a host's cores"),
+        remedy=Remedy(
+            Risk.NUMERIC,
+            f"Move it as the other one is moved: `{name}.to(device)`, or `device_map`; or compute once what it gives.",
+            measure="dynotune profile -- python train.py",
+        ),
+        also=(asked,),
+    )
+
+
+def _scores(script: Script, project: Project) -> Iterator[Said]:
+    """A program without training that loads one model in 16 bits and runs it over rows where it was loaded."""
+    source = code(script)
+    if (
+        any(loops(script))
+        or not re.search(r"inference_mode|no_grad", source)
+        or re.search(r"[\"']cpu[\"']|Trainer\(|pipeline\(", source)
+    ):
+        return
+    loaded = [
+        call
+        for call in script.calls
+        if call.name.startswith(("transformers.", "peft.")) and call.name.endswith("from_pretrained")
+        if re.search(r"Model|LM\b|ForSequence", call.name)
+    ]
+    if len(loaded) != 1 or not (name := _name_of(script, loaded[0])):
+        return
+    (call,) = loaded
+    given = call.arguments.get("torch_dtype") or call.arguments.get("dtype")
+    half = given is not None and given.value in ("bfloat16", "float16")
+    if {"device_map", "quantization_config", "load_in_4bit", "load_in_8bit", "**", "device"} & set(
+        call.arguments
+    ) or not half:
+        return
+    follows = rf"\.to\(\s*(device\s*=\s*)?{re.escape(name)}\.device\b"
+    if _MOVES.search(re.sub(follows, "(", source)) or _is_given_on(name, source):
+        return
+    asked = [one for one in script.calls if any(around.kind in ("for", "while") for around in one.around)]
+    asked = [one for one in asked if re.match(rf"{name}(\.generate)?\(", text_at(script, one.place))]
+    if asked:
+        yield Finding(
+            f"`{name}` is loaded to the CPU and nothing moves it: all rows are computed there, in 16 bits.",
+            place=call.place,
+            evidence=Evidence(Level.TEXT, {"loaded by": call.name, "moved by": None}),
+            stake=Stake(AtStake.TIME, 0.8, 0.99, "a GPU multiplies matrices tens of times faster than a host's cores"),
+            remedy=Remedy(
+                Risk.NUMERIC, 'Give `device_map="cuda"`, or `.to("cuda")`.', measure="nvidia-smi while it runs"
+            ),
+            also=(asked[0].place,),
         )
 
 
@@ -195,6 +274,31 @@ _LOAD = """import torch
 from transformers import AutoModelForCausalLM
 
 model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B\""""
+_TEACHER = """import torch
+from transformers import AutoModelForCausalLM
+
+student = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B").to("cuda")
+teacher = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-3B", torch_dtype=torch.bfloat16)
+teacher.eval()
+optimizer = torch.optim.AdamW(student.parameters(), lr=1e-5)
+for batch in train_loader:
+    with torch.no_grad():
+        aim = teacher(**batch).logits
+    loss = distance(student(**{k: v.to("cuda") for k, v in batch.items()}).logits, aim.to("cuda"))
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+_SCORES = """import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("out")
+model = AutoModelForSequenceClassification.from_pretrained("out", torch_dtype=torch.bfloat16)
+model.eval()
+with torch.inference_mode():
+    for text in open("rows.txt"):
+        print(model(**tokenizer(text, return_tensors="pt").to(model.device)).logits)
+"""
 RULE = Rule(
     code="HST004",
     name="model-on-the-cpu",
@@ -217,4 +321,8 @@ RULE = Rule(
     ),
     bad=Example({"train.py": f"{_LOAD})\n{_REST}"}, says="CPU"),
     good=Example({"train.py": f'{_LOAD}).to("cuda")\n{_REST}'}),
+    also_bad=(
+        Example({"distil.py": _TEACHER}, says="the loop runs it there at every step"),
+        Example({"score.py": _SCORES}, says="all rows are computed there"),
+    ),
 )

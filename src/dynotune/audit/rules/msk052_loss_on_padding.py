@@ -24,6 +24,7 @@ _INPUT = re.compile(
 
 """What may take padding out of the loss. A comparison with -100 reads labels, as metrics do."""
 
+_IMPORTS = re.compile(r"(?m)^\s*(?:from [\w.]+ )?import (?:\([^()]*\)|[^\n]*)")
 _LABELS = re.compile(r"\b(labels?|targets?|lab|lbls?|y|answers?)\b|_labels\b|labels_|\btarget_ids\b")
 _PAD_ID = r"(?:[\w.]*\bpad(?:_?token)?(?:_?(?:id|idx|index|value))?|PAD\w*|0)"
 
@@ -93,7 +94,11 @@ def _padded(value: ast.expr) -> str:
 
 
 def _copied(script: Script) -> Iterator[Said]:
-    if "labels" not in script.source or "input_ids" not in script.source or _MASKS.search(code(script)):
+    if (
+        "labels" not in script.source
+        or "input_ids" not in script.source
+        or _MASKS.search(_IMPORTS.sub("", code(script)))
+    ):
         return
     collated = "DataCollatorForSeq2Seq" in code(script)
     pads = [call for call in script.calls if _pads(call) and (not collated or _pads_to_a_width(call))]
@@ -213,5 +218,14 @@ RULE = Rule(
         sources=("transformers' documentation: labels of causal language models",),
     ),
     bad=Example({"train.py": _SCRIPT % 'out["input_ids"].copy()'}, says="on padding"),
+    also_bad=(
+        Example(
+            {
+                "train.py": "from losses import IGNORE\n" + _SCRIPT % 'out["input_ids"].copy()',
+                "losses.py": "IGNORE = -100\n",
+            },
+            says="on padding",
+        ),
+    ),
     good=Example({"train.py": _SCRIPT % '[i if m else -100 for i, m in zip(out["input_ids"], out["attention_mask"])]'}),
 )

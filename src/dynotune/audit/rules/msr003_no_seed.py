@@ -1,7 +1,7 @@
 """MSR003: rows or weights are drawn from no seed."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.job import Trainer
 from dynotune.audit.facts.project import Project
@@ -9,6 +9,7 @@ from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import loops
 from dynotune.audit.facts.together import code, connected, leads_out
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _SEEDED = re.compile(
@@ -57,8 +58,19 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             else "Give it a seed: the trainer's own is set later, and not for this.",
             accuracy="Another draw, which can be drawn again.",
         ),
-        also=tuple(call.place for call in drawn[1:]),
+        also=(*(call.place for call in drawn[1:]), *_asked(near)),
     )
+
+
+_OPTION = re.compile(r"^\s*(?:\w+\.add_argument\(\s*[\"']--seed\b|seed\s*:\s*int\b)")
+
+
+def _asked(near: Sequence[Script]) -> Iterator[Place]:
+    """Options that ask for a seed which nobody sets."""
+    for script in near:
+        for number, line in enumerate(script.source.split("\n"), 1):
+            if _OPTION.search(line):
+                yield Place(script.file, number, 1, number, len(line) + 1)
 
 
 def _draws_rows(call: Call, trained: bool) -> bool:

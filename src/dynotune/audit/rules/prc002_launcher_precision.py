@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
@@ -15,6 +16,17 @@ ARGUMENTS = (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.UNSLOTH, Trainer.AXOLOTL
 
 
 _FLAGS = ("mixed_precision", "bf16", "fp16")
+
+
+_NOTED = re.compile(
+    r"(?:config|hparams|params)=\s*vars\([\w.]+\)|\b(?:print|pprint|dumps?|info|log_params|save|update|log_hyperparams)\(\s*vars\([\w.]+\)"
+)
+"""All flags together, as a tracker or a log gets them."""
+
+
+def _done(script: Script) -> str:
+    """The code without what only keeps or shows the flags."""
+    return _NOTED.sub("", code(script))
 
 
 def _parsed_and_dropped(job: Job, project: Project) -> Iterator[Said]:
@@ -30,7 +42,8 @@ def _parsed_and_dropped(job: Job, project: Project) -> Iterator[Said]:
             continue
         made = script.calls_of("Accelerator")
         read = any(
-            re.search(rf"\.{asked.name}\b|autocast|\.bfloat16\(|vars\(", code(one)) for one in together(script, project)
+            re.search(rf"\.{asked.name}\b|autocast|\.bfloat16\(|vars\(", _done(one))
+            for one in together(script, project)
         )
         if not made or read or any("mixed_precision" in call.arguments or "**" in call.arguments for call in made):
             continue

@@ -12,6 +12,7 @@ from dynotune.audit.facts.steps import on_device, text_at
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import known
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _TYPES = re.compile(
@@ -46,7 +47,8 @@ def _throughout(job: Job, project: Project) -> Iterator[Said]:
         return
     if job.get("mixed_precision") not in (None, "no") or job.get("dtype") not in ("float32", "fp32"):
         return  # the type of the weights must be known: without one it is the checkpoint's, in transformers 5
-    if known(job.get("model_name_or_path")) is None and not job.is_given("bf16"):
+    meant = _meant(job, project)
+    if known(job.get("model_name_or_path")) is None and not job.is_given("bf16") and meant is None:
         return
     bf16, fp16 = job.called("bf16"), job.called("fp16")
     off = f"`{bf16}: false`" if job.is_given("bf16") else f"neither `{bf16}` nor `{fp16}`"
@@ -62,7 +64,58 @@ def _throughout(job: Job, project: Project) -> Iterator[Said]:
             accuracy="Products round to bfloat16: losses of a small model moved by 4e-3 at most in 60 steps.",
             measure="dynotune profile -- python train.py",
         ),
+        also=() if meant is None else (meant,),
     )
+
+
+_SAID = re.compile(r"\b(?:bf16|bfloat16|fp16 mixed|mixed[ -]precision|half[ -]precision|AMP)\b", re.IGNORECASE)
+_BUT = re.compile(
+    r"\b(?:no|not|without|instead|than|unlike|fp32|float32|full precision|todo|later|would|try|should|could|only|never)\b"
+    r"|\b(?:infer|serv|eval|export|merg)\w*|n't\b|\[ \]",
+    re.IGNORECASE,
+)
+_PRECISIONS = {
+    "bf16": (True, "auto", "true"),
+    "precision": ("bf16", "bfloat16"),
+    "mixed_precision": ("bf16", "bfloat16"),
+    "amp": (True, "bf16"),
+}
+
+
+def _meant(job: Job, project: Project) -> Place | None:
+    """Where a configuration of a script's own, or a document, says that the run computes in 16 bits."""
+    for config in project.configs:
+        if config.kind != "unknown":
+            continue
+        for path, place in config.places.items():
+            key = path.rpartition(".")[2]
+            here: object = config.values
+            for part in path.split("."):
+                here = here.get(part) if isinstance(here, dict) else None
+            if key in _PRECISIONS and here in _PRECISIONS[key] and here is not None:
+                return place
+    for file, text in project.documents.items():
+        for number, line in enumerate(text.split("\n"), 1):
+            if _SAID.search(line) and not _BUT.search(line):
+                return Place(file, number, 1, number, len(line) + 1)
+    return None
+
+
+def _none_of_accelerate(job: Job, project: Project) -> Place | None:
+    """Where the only configuration of accelerate's says `mixed_precision: no`, and no command and no call says otherwise."""
+    files = [one for one in project.configs if one.kind == "accelerate"]
+    if len(files) != 1 or files[0].values.get("mixed_precision") not in ("no", False, None):
+        return None
+    if any("mixed_precision" in one.launcher_flags or "mixed_precision" in one.flags for one in project.launches):
+        return None
+    if any(re.search(r"--mixed[_-]precision", text) for text in (*project.documents.values(), *project.texts.values())):
+        return None
+    for script in project.scripts:
+        if script.file in job.files:
+            for call in script.calls_of("Accelerator"):
+                if "mixed_precision" in call.arguments or any(name.startswith("*") for name in call.arguments):
+                    return None
+    return files[0].places.get("mixed_precision", Place(files[0].file))
 
 
 def _of_a_loop(job: Job, project: Project) -> Iterator[Said]:
@@ -76,7 +129,8 @@ def _of_a_loop(job: Job, project: Project) -> Iterator[Said]:
     scripts = [one for one in project.scripts if one.file in job.files]
     every = {one.file: one for script in scripts for one in connected(script, project)}
     text = "\n".join(_switched(one) for one in every.values())
-    if job.get("mixed_precision") == "no":
+    none = _none_of_accelerate(job, project)
+    if job.get("mixed_precision") == "no" or none is not None:
         text = re.sub("[aA]ccelerat", "", text)  # which says so itself
     if not any(on_device(one) for one in every.values()) or _TYPES.search(text):
         return
@@ -93,6 +147,7 @@ def _of_a_loop(job: Job, project: Project) -> Iterator[Said]:
             accuracy="Products round to bfloat16: losses of a small model moved by 4e-3 at most in 60 steps.",
             measure="dynotune profile -- python train.py",
         ),
+        also=() if none is None else (none,),
     )
 
 

@@ -116,6 +116,11 @@ def _is_per_step(scope: Scope) -> bool:
     return bool(holder.node.bases) and (function.node.name == "forward" or function.node.name in PER_STEP)
 
 
+def _ends_the_loop(node: ast.If) -> bool:
+    """What stands behind it runs at every turn that there is."""
+    return isinstance(node.body[-1], ast.Break | ast.Raise | ast.Return) and not node.orelse
+
+
 def _unconditional(module: Module, site: Site, within: ast.AST, always: Always) -> bool:
     """No branch lies between the loop (or function) and the call, but those for one rank, those that few steps leave the
     turn by, and for loops inside."""
@@ -127,6 +132,8 @@ def _unconditional(module: Module, site: Site, within: ast.AST, always: Always) 
             if part == "body" and isinstance(node, ast.If) and always(node.test, site.scope):
                 continue
             test = module.source(node.test) if isinstance(node, ast.If) else ""
+            if part == "rest" and isinstance(node, ast.If) and _ends_the_loop(node):
+                continue
             if part == "rest" and _PASSES_OVER.search(test) and "%" not in test and "sync" not in test:
                 continue
             if part != "body" or not _ONE_RANK.search(test) or "%" in test:
