@@ -12,6 +12,7 @@ from dynotune.measure.beside import beside
 from dynotune.measure.beside.beside import Beside
 from dynotune.measure.beside.pauses import Pauses
 from dynotune.measure.compiles import Compiles
+from dynotune.measure.device_memory import Allocator, PhasePeaks
 from dynotune.plan.layout import MicroBatch
 from dynotune.plan.plan import Step
 from dynotune.train.meter import Meter
@@ -30,6 +31,7 @@ def test_before_it_begins_only_this_process_is_known() -> None:
 def test_a_process_samples_beside_and_ends_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "AFTER", 0.0)
     monkeypatch.setattr(module, "INTERVAL", 0.05)
+    monkeypatch.setattr(module, "LOOK", 0.05)
     monkeypatch.setattr(beside, "LONGEST_END", PATIENCE)
     around = Surroundings(torch.device("cpu"))
     around.begin()
@@ -47,6 +49,25 @@ def test_a_process_samples_beside_and_ends_with_the_run(monkeypatch: pytest.Monk
     around.end()
     assert process.poll() == 0
     assert "host/rss_gib" in around.row()
+
+
+def test_rows_that_come_faster_repeat_the_latest_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[int] = []
+
+    def read() -> Allocator:
+        reads.append(len(reads))
+        return Allocator(
+            allocated=len(reads) << 30, peak=len(reads) << 30, reserved=9 << 30, unusable=0, retries=0, out_of_memory=0
+        )
+
+    around = Surroundings(torch.device("cpu"))
+    around.peaks = PhasePeaks(80 << 30, read, lambda: None)
+    first, before = around.row(), len(reads)
+    first["memory/allocated_gib"] = 0.0  # whoever gets a row may change it
+    assert around.row()["memory/allocated_gib"] == before
+    assert len(reads) == before
+    monkeypatch.setattr(module, "LOOK", 0.0)
+    assert around.row()["memory/allocated_gib"] == before + 1
 
 
 def test_a_run_that_is_over_at_once_starts_no_process(run_tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
