@@ -1,6 +1,7 @@
 """Promise: what is done about activations is seen in a trace, in every layer, and its absence is seen, too."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,11 @@ import torch
 from dynotune import ConfigError, SFTConfig
 from dynotune.measure.evidence import Evidence, Phase, Seen, Source
 from dynotune.measure.traces.step import Tracer
+from dynotune.model.activations import cheap
+from dynotune.model.activations.budget import Budget
+from dynotune.model.activations.keeping import Kept
 from dynotune.model.activations.layers import are_checkpointed
+from dynotune.model.activations.remade import Remaking, _Part
 from dynotune.model.attention import hidden_states, packed_attention
 from dynotune.model.precision import Precision
 from dynotune.speedups.activation import POLICIES, asked_policy
@@ -89,6 +94,27 @@ def test_selective_that_computes_products_again_is_no_selective() -> None:
     assert seen.verdict is not Verdict.ENGAGED
     assert any("product" in line for line in seen.against)
     whole.uninstall()
+
+
+@pytest.mark.parametrize("lie", ["nobody says what norms gave", "what is known of norms is kept all the same"])
+def test_selective_that_leaves_norms_alone_is_no_selective(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if lie.startswith("nobody"):
+        monkeypatch.setattr(cheap, "_remake_norm", lambda *_: None)
+    else:
+        own = Remaking.pack
+
+        def keeps(self: Remaking, tensor: torch.Tensor) -> Any:
+            packed = own(self, tensor)
+            return Kept.of(tensor) if isinstance(packed, _Part) and "norm" in packed.of.name else packed
+
+        monkeypatch.setattr(Remaking, "pack", keeps)
+        monkeypatch.setattr(cheap._OwnAgain, "__call__", lambda self, x: type(self.module).forward(self.module, x))
+    model = model_of("llama", False)
+    context, selective = put_in("activation_selective", model)
+    seen = verdict(speedups()["activation_selective"].expect(context, selective), traced(model))
+    assert seen.verdict is not Verdict.ENGAGED
+    assert any("norm" in line for line in seen.against)
+    selective.uninstall()
 
 
 def test_copies_to_the_host_are_held_against_the_bytes_that_were_counted() -> None:
@@ -199,10 +225,11 @@ def test_auto_is_a_number_of_tokens_that_is_chosen() -> None:
         SFTConfig.model_validate({"max_tokens_per_microbatch": "auto"})
 
 
-def test_the_budget_reaches_the_partitioner_and_goes_again() -> None:
+def test_the_budget_reaches_the_partitioner_and_goes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch._functorch.config as functorch
     from torch._functorch import partitioners
 
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     before, own = functorch.activation_memory_budget, partitioners.choose_saved_values_set
     context, installed = put_in("activation_budget", model_of("llama", False), activation_memory_budget=0.5)
     (expected,) = speedups()["activation_budget"].expect(context, installed)
@@ -224,6 +251,26 @@ def test_the_budget_reaches_the_partitioner_and_goes_again() -> None:
     installed.uninstall()
     installed.uninstall()
     assert (functorch.activation_memory_budget, partitioners.choose_saved_values_set) == (before, own)
+
+
+def test_what_comes_from_the_cache_was_partitioned_under_the_share_that_was_noted_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run with a warm cache compiles nothing, so its partitioner is asked for nothing."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    warm = Budget(0.5)
+    assert warm.is_read() is None, "nobody has seen it"
+    assert Budget(0.5, read=[1.0]).is_read() is False
+    assert warm.is_read() is None, "what was seen was another share"
+    assert Budget(0.5, read=[0.5, 0.5]).is_read() is True
+    assert warm.is_read() is True
+    assert Budget(0.25).is_read() is None
+    monkeypatch.setattr(torch, "__version__", "9.9.9")
+    assert warm.is_read() is None, "another compiler reads nothing of that cache"
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    assert Budget(0.5).is_read() is None
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "not there"))
+    assert Budget(0.5, read=[0.5]).is_read() is True
 
 
 def test_a_budget_without_compiled_layers_is_refused() -> None:

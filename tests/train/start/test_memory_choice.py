@@ -327,3 +327,29 @@ def test_states_of_the_optimizer_are_added(bench: Any) -> None:
     assert found is not None
     assert found.bytes == 12_345  # the fake one measures nothing here
     assert found.reserved == 12_346
+
+
+def test_what_was_chosen_beside_somebody_else_is_tried_again_once_they_are_gone(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short, roomy, takes = int(6_000 * 640 / (1 - SPARED)), 10**9, {**ROOMY, "full": 3_000}
+    one = bench()
+    found, _ = one.choose(short, takes)
+    assert found.policy == "full"
+    monkeypatch.undo()
+
+    def next_run(free: int) -> tuple[MemoryChoice, FakeGauge]:
+        another = bench()
+        another.notebook = one.notebook
+        try:
+            return another.choose(free, takes)
+        finally:
+            monkeypatch.undo()
+
+    again, gauge = next_run(int(1.01 * short))
+    assert (again.policy, gauge.runs) == ("full", []), "as much as then is free, but for a context or two"
+    after, gauge = next_run(roomy)
+    assert after.policy == "none"
+    assert gauge.runs
+    kept, gauge = next_run(roomy)
+    assert (kept.policy, gauge.runs) == ("none", []), "tried out once, not in every run"

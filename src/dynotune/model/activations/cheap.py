@@ -52,10 +52,10 @@ def remake_cheap(model: nn.Module, decoder: nn.Module, compute: torch.dtype) -> 
     for module in decoder.modules():
         name = outer[id(module)]
         if norm.calls_itself_one(module):
-            _remake_norm(module, remaking, found._undo)
+            _remake_norm(name, module, remaking, found._undo)
             found.kinds["norms"].append(name)
         elif gate.is_candidate(module):
-            reason = _remake_gate(module, remaking, compute, found._undo)
+            reason = _remake_gate(name, module, remaking, compute, found._undo)
             if reason is None:
                 found.kinds["gated activations"].append(name)
             else:
@@ -90,11 +90,11 @@ class _OwnAgain:
         return checkpoint(own, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
 
 
-def _remake_norm(module: nn.Module, remaking: Remaking, undo: list[Callable[[], None]]) -> None:
+def _remake_norm(name: str, module: nn.Module, remaking: Remaking, undo: list[Callable[[], None]]) -> None:
     # A hook, not another forward: a kernel that stands there, and may be taken out, stays whose it is.
     def note(module: Any, args: tuple[Any, ...], result: Any) -> None:
         if len(args) == 1 and isinstance(args[0], Tensor) and isinstance(result, Tensor):
-            remaking.made(result, module.forward, args[0])
+            remaking.made(result, module.forward, args[0], name=name)
 
     undo.append(module.register_forward_hook(note).remove)
     if "forward" not in module.__dict__:
@@ -104,13 +104,13 @@ def _remake_norm(module: nn.Module, remaking: Remaking, undo: list[Callable[[], 
 
 
 def _remake_gate(
-    module: nn.Module, remaking: Remaking, compute: torch.dtype, undo: list[Callable[[], None]]
+    name: str, module: nn.Module, remaking: Remaking, compute: torch.dtype, undo: list[Callable[[], None]]
 ) -> str | None:
     """None, or why it is left alone."""
     there = module.__dict__.get("forward")
     if isinstance(there, gate.FusedGate):
         own = there.between
-        _note_between(there, own, own, remaking)
+        _note_between(name, there, own, own, remaking)
         undo.append(lambda: there.__dict__.pop("between", None))
         return None
     if there is not None:
@@ -125,16 +125,16 @@ def _remake_gate(
             return inner(*projected)
         return checkpoint(inner, *projected, use_reentrant=False, preserve_rng_state=False)  # type: ignore[no-any-return]
 
-    _note_between(fused, between, inner, remaking)
+    _note_between(name, fused, between, inner, remaking)
     module.forward = fused
     undo.append(lambda: _take_out(module, fused))
     return None
 
 
-def _note_between(fused: gate.FusedGate, make: Any, again: Any, remaking: Remaking) -> None:
+def _note_between(name: str, fused: gate.FusedGate, make: Any, again: Any, remaking: Remaking) -> None:
     def between(*projected: Tensor) -> Tensor:
         result: Tensor = make(*projected)
-        remaking.made(result, again, *projected)
+        remaking.made(result, again, *projected, name=name)
         return result
 
     fused.__dict__["between"] = between

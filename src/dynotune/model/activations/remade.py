@@ -21,10 +21,10 @@ Make = Callable[..., Tensor]
 class _Recipe:
     """How a result was made, until its backward is done."""
 
-    __slots__ = ("inputs", "made", "make", "state", "taken", "wanted")
+    __slots__ = ("inputs", "made", "make", "name", "state", "taken", "wanted")
 
-    def __init__(self, make: Make, inputs: tuple[Tensor, ...], state: tuple[str, torch.dtype, bool]) -> None:
-        self.make, self.inputs, self.state = make, [Kept.of(x) for x in inputs], state
+    def __init__(self, make: Make, inputs: tuple[Tensor, ...], state: tuple[str, torch.dtype, bool], name: str) -> None:
+        self.make, self.inputs, self.state, self.name = make, [Kept.of(x) for x in inputs], state, name
         self.wanted = self.taken = 0
         self.made: Tensor | None = None
 
@@ -61,6 +61,12 @@ class Remaking:
         self.not_kept = 0
         """Bytes of results that were not kept, in the latest forward pass."""
 
+        self.told: set[str] = set()
+        """Names of the modules whose results it was told of."""
+
+        self.wanted: set[str] = set()
+        """Those of them whose results an operation would have kept."""
+
         self._known: dict[int, tuple[weakref.ref[Tensor], _Recipe]] = {}
         """By storage. An entry counts only while its tensor lives: then the address names it."""
 
@@ -72,13 +78,14 @@ class Remaking:
         self.passes -= 1
         self._known.clear()
 
-    def made(self, result: Tensor, make: Make, *inputs: Tensor) -> None:
-        """`make(*inputs)` gave `result`, draws nothing at random, and would give the same again."""
+    def made(self, result: Tensor, make: Make, *inputs: Tensor, name: str) -> None:
+        """`make(*inputs)` gave `result`, draws nothing at random, and would give the same again. name: of the module."""
         if not self.passes or not torch.is_grad_enabled():
             return
         kind = "cpu" if result.is_meta else result.device.type  # a skeleton has no autocast
         state = kind, torch.get_autocast_dtype(kind), not result.is_meta and torch.is_autocast_enabled(kind)
-        self._known[_address(result)] = weakref.ref(result), _Recipe(make, inputs, state)
+        self.told.add(name)
+        self._known[_address(result)] = weakref.ref(result), _Recipe(make, inputs, state, name)
 
     def pack(self, tensor: Tensor) -> Kept | _Part:
         found = self._known.get(_address(tensor))
@@ -92,6 +99,7 @@ class Remaking:
             return Kept.of(tensor)
         if not recipe.wanted:
             self.not_kept += result.nbytes
+            self.wanted.add(recipe.name)
         recipe.wanted += 1
         return _Part(recipe, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()))
 

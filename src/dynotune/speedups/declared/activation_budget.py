@@ -41,11 +41,8 @@ class ActivationBudget(Speedup):
         return Installation(budget.uninstall, lines=(line,), detail=budget)
 
     def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
-        budget = installed.detail
-
         def is_read(evidence: Evidence) -> bool | None:
-            # What comes from the compile cache was partitioned under the same share, which is part of the cache's key, but
-            # was not seen to be.
-            return all(share == budget.share for share in budget.read) if budget.read else None
+            known: bool | None = installed.detail.is_read()
+            return known
 
         return [Holds("the compiler's partitioner was given the share", is_read)]

@@ -10,6 +10,9 @@ from dynotune.speedups.left_out import excepted_of, left_out_of
 from dynotune.speedups.registry import register
 from dynotune.speedups.site import Site
 
+NORMS = ("^dynotune_rms_norm_forward", "rms_norm_forward_kernel", "rsqrt", "^RmsNorm$", "^LigerRMSNormFunction$")
+"""Kernels and operators of a norm's forward pass; its backward pass has none of them."""
+
 
 @register
 class ActivationSelective(ActivationPolicy):
@@ -18,7 +21,7 @@ class ActivationSelective(ActivationPolicy):
     summary = (
         "Makes results of norms and gated activations again in the backward pass; no product or attention runs twice."
     )
-    proof = "gated activations made again in the backward pass, at every layer; no matrix product made again."
+    proof = "gated activations and norms made again in the backward pass, at every layer; no matrix product made again."
     conflicts = ("compiled_layers",)  # compiled code decides itself what it makes again
 
     def possible(self, context: Context) -> No | None:
@@ -57,7 +60,21 @@ class ActivationSelective(ActivationPolicy):
             twice = sum(evidence.count(PRODUCTS, phase=Phase.BACKWARD, at=at) for at in layers)
             return f"{twice:,} products of a forward pass in the backward pass" if twice else None
 
-        layers = installed.places
+        def norms_unknown(evidence: Evidence) -> str | None:
+            silent = set(found.kinds["norms"]) - found.remaking.told
+            return (
+                f"{len(silent)} of {len(found.kinds['norms'])} norms said nothing of their results" if silent else None
+            )
+
+        def norms_kept(evidence: Evidence) -> str | None:
+            # Which norm's result an operation keeps depends on what is trained and on the architecture (OLMo 2 norms what a
+            # block gives, not what it takes): of those that one would have kept, the trace must show them made again.
+            wanted = found.remaking.wanted.intersection(found.kinds["norms"])
+            within = [layer for layer in layers if any(name.startswith(f"{layer}.") for name in wanted)]
+            kept = [layer for layer in within if not evidence.count(NORMS, phase=Phase.BACKWARD, at=layer)]
+            return f"no norm is made again in {len(kept)} of {len(within)} layers, {kept[0]} for one" if kept else None
+
+        layers, found = installed.places, installed.detail
         return [
             Expected(
                 "gated activation made again",
@@ -66,5 +83,7 @@ class ActivationSelective(ActivationPolicy):
                 operators=("^aten::(silu|gelu)$", "^Gated(Halves)?$"),
                 at=layers,
             ),
+            Absent("norm whose result is not known", norms_unknown),
+            Absent("norm kept", norms_kept),
             Absent("product computed again", products),
         ]

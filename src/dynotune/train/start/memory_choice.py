@@ -13,6 +13,7 @@ from dynotune.config.whole import WholeConfig
 from dynotune.errors import TrainingError
 from dynotune.estimate.capacity import Capacity, micro_batch_capacity
 from dynotune.estimate.fastest import (
+    WORTH,
     Measured,
     Question,
     Setting,
@@ -38,6 +39,11 @@ from dynotune.train.start.dry_run import CudaGauge, DryRun, Gauge, policy_in_pla
 
 NAME = "activation_memory"
 """Under which a choice is remembered."""
+
+
+MORE_FREE = 1.02
+"""Times the free memory of when it was chosen, from which on a choice is looked at again: a context of the driver or two
+are no other card."""
 
 
 class Notebook(Protocol):
@@ -142,7 +148,7 @@ def _choose(
     step = largest_step(plan)
     key = _key(config, installed, of, step, plan)
     known = notebook.check(NAME, key)
-    if known is not None and of.least <= known["tokens"] <= of.most and known["bytes"] <= of.limit():
+    if known is not None and _still_the_fastest(of, known):
         setting = Setting(known["policy"], known["tokens"])
         of.tried[setting] = Measured(known["bytes"], known["reserved"], known["seconds"])
         return setting, f"{_words(of, setting)}, measured here on {known['date']}"
@@ -162,9 +168,19 @@ def _choose(
     assert measured is not None
     date = datetime.now(UTC).date().isoformat()
     result = {"policy": found.policy, "tokens": found.tokens, "bytes": measured.bytes, "reserved": measured.reserved,
-              "seconds": measured.seconds, "date": date}  # fmt: skip
+              "seconds": measured.seconds, "free": of.free, "date": date}  # fmt: skip
     notebook.keep_check(NAME, key, result)
     return found, f"{_words(of, found)}, tried out in {seconds:.1f} s"
+
+
+def _still_the_fastest(of: Question, known: dict[str, Any]) -> bool:
+    """Whether what was chosen earlier fits, and was not chosen because somebody else held memory that is free now."""
+    if not of.least <= known["tokens"] <= of.most or known["bytes"] > of.limit():
+        return False
+    if of.free <= known.get("free", 0) * MORE_FREE:
+        return True
+    faster = of.fastest()
+    return faster is None or of.cost(faster) > WORTH * of.cost(Setting(known["policy"], known["tokens"]))
 
 
 def _words(of: Question, setting: Setting) -> str:
