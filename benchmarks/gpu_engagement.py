@@ -190,12 +190,16 @@ def main() -> int:
             for one in speedups().values()
             if one.slot in ("attention", "activation_memory") or one.default == "off" or one.name == "compiled_layers"
         ]
-        asked = {name: {name: "on"} for name in optional}
+        asked = {name: {"speedups": {name: "on"}} for name in optional}
         controls = runs["negative controls"] = {}
-        together = {"liger": PEERS, "compiled_layers with liger": {"compiled_layers": "on", **PEERS}}
+        together = {
+            "liger": {"speedups": PEERS},
+            "liger_cross_entropy": {"speedups": {"liger_cross_entropy": "on"}},
+            "activation_budget": {"speedups": {"compiled_layers": "on"}, "activation_memory_budget": 0.5},
+        }
         for name, which in {**asked, **together}.items():
             if wanted is None or name in wanted:
-                runs[f"{name} on"], on = run(shape, {**settings, "speedups": which}, tokens)
+                runs[f"{name} on"], on = run(shape, {**settings, **which}, tokens)
                 keep()
                 print_run(f"{case}, {name} on", runs[f"{name} on"])
                 for added in on.expected.keys() - watch.expected.keys():  # it is off in the run as it comes

@@ -233,8 +233,9 @@ def test_the_budget_reaches_the_partitioner_and_goes_again(tmp_path: Path, monke
     before, own = functorch.activation_memory_budget, partitioners.choose_saved_values_set
     context, installed = put_in("activation_budget", model_of("llama", False), activation_memory_budget=0.5)
     (expected,) = speedups()["activation_budget"].expect(context, installed)
-    empty = Evidence(2, "cpu", False, (), 1)
-    assert expected.test(empty) is None  # type: ignore[union-attr]
+    backward = Seen("CompiledFunctionBackward", Source.OPERATOR, Phase.BACKWARD, micro_batch=0)
+    compiled_step, plain = (Evidence(2, "cpu", False, seen, 1) for seen in ((backward,), ()))
+    assert expected.test(compiled_step) is None  # type: ignore[union-attr]
 
     def compiled() -> None:
         torch.compiler.reset()
@@ -244,10 +245,11 @@ def test_the_budget_reaches_the_partitioner_and_goes_again(tmp_path: Path, monke
     compiled()
     assert installed.detail.read
     assert set(installed.detail.read) == {0.5}
-    assert expected.test(empty) is True  # type: ignore[union-attr]
+    assert expected.test(compiled_step) is True  # type: ignore[union-attr]
+    assert expected.test(plain) is False, "no compiled code ran in that step"  # type: ignore[union-attr]
     functorch.activation_memory_budget = 1.0  # a planted lie: somebody sets it back
     compiled()
-    assert expected.test(empty) is False  # type: ignore[union-attr]
+    assert expected.test(compiled_step) is False  # type: ignore[union-attr]
     installed.uninstall()
     installed.uninstall()
     assert (functorch.activation_memory_budget, partitioners.choose_saved_values_set) == (before, own)

@@ -119,8 +119,9 @@ TRAINING_ARGUMENTS: dict[str, Fate] = {
     "torch_compile_backend": mapped("giving it asks for `torch_compile`, as in transformers", "compiled_layers"),
     "torch_compile_mode": mapped("giving it asks for `torch_compile`, as in transformers", "compiled_layers"),
     "use_liger_kernel": mapped(
-        "each of Liger's kernels is a speed-up of its own, seen to run or refused with the reason",
-        *LIGER,
+        "each of Liger's kernels of the layers is a speed-up of its own, seen to run or refused with the reason; its loss"
+        " only by `liger_kernel_config`, as in TRL",
+        *LIGER[:3],
         default=False,
     ),
     "liger_kernel_config": mapped("which of them `use_liger_kernel` asks for", *LIGER),

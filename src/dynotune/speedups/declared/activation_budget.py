@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dynotune.measure.evidence import Evidence
+from dynotune.measure.evidence import Evidence, Phase
 from dynotune.speedups.contract import Context, Installation, No, Order, Setting, Speedup
+from dynotune.speedups.declared.compiled_layers import KERNELS
 from dynotune.speedups.expectation import Expectation, Holds
 from dynotune.speedups.registry import register
 from dynotune.speedups.site import Site
@@ -13,11 +14,14 @@ if TYPE_CHECKING:
     from dynotune.config.whole import WholeConfig
 
 
+COMPILED = (*KERNELS, "^CompiledFunctionBackward$")
+
+
 @register
 class ActivationBudget(Speedup):
     name = "activation_budget"
     summary = "Lets compiled layers keep a share of their activations and make the cheapest of the rest again."
-    proof = "the compiler's partitioner was given the share."
+    proof = "compiled code runs backward, and the compiler's partitioner was given the share."
     order = Order.CHECKPOINTING
     requires = ("compiled_layers",)
     conflicts = ("activation_full", "activation_offload", "activation_selective")
@@ -42,7 +46,9 @@ class ActivationBudget(Speedup):
 
     def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
         def is_read(evidence: Evidence) -> bool | None:
+            if not evidence.count(COMPILED, phase=Phase.BACKWARD):
+                return False
             known: bool | None = installed.detail.is_read()
             return known
 
-        return [Holds("the compiler's partitioner was given the share", is_read)]
+        return [Holds("compiled code ran backward, and its partitioner was given the share", is_read)]
