@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dynotune.bench.judging.sentence import name
+from dynotune.bench.keeping.same_work import other_work
 from dynotune.bench.statistics import LEVEL, estimate, t_quantile
 from dynotune.errors import ConfigError, DataError
 from dynotune.measure.words import same_definitions
@@ -115,6 +116,7 @@ def said_beside(results: Sequence[Result]) -> list[str]:
             lines.append(f"{name(one.name)}: another machine or other versions: {', '.join(differing)}")
         if first.operating_point != one.operating_point:
             lines.append(f"{name(one.name)}: another operating point: {printable(one.operating_point, 200)}")
+        lines += _other_work(first, one)
     for one in results:
         if one.cut_off:
             lines.append(
@@ -124,6 +126,15 @@ def said_beside(results: Sequence[Result]) -> list[str]:
             instead = f"; {name(one.withdrawn.corrected_by)} holds instead" if one.withdrawn.corrected_by else ""
             lines.append(f"{name(one.name)} is WITHDRAWN: {printable(one.withdrawn.why, 160)}{instead}")
     return lines
+
+
+def _other_work(first: Result, one: Result) -> list[str]:
+    """Of arms with the same name, the keys in which they differ: what all arms differ in stands in one line."""
+    found: dict[str, list[str]] = {}
+    for arm in one.arms:
+        if keys := other_work(first, one, arm.name):
+            found.setdefault(keys, []).append(name(arm.name))
+    return [f"{name(one.name)}: other work of {', '.join(arms)}: {keys}" for keys, arms in found.items()]
 
 
 class Outcome(StrEnum):
@@ -167,11 +178,13 @@ def gate(old: Result, new: Result, most: float) -> list[Judged]:
         if a != b:
             why = f"another {what}: {printable(str(a), 160)} and {printable(str(b), 160)}"
             return [Judged(name(new.name), Outcome.NOT_COMPARABLE, why)]
-    return [_judged(change, new, most) for change in changes(old, new)]
+    return [_judged(change, old, new, most) for change in changes(old, new)]
 
 
-def _judged(change: Change, new: Result, most: float) -> Judged:
+def _judged(change: Change, old: Result, new: Result, most: float) -> Judged:
     arm, ratio = name(change.arm), change.ratio
+    if keys := other_work(old, new, change.arm):
+        return Judged(arm, Outcome.NOT_COMPARABLE, f"at another operating point: {keys}")
     if ratio is None:
         after = next((one for one in new.arms if one.name == change.arm), None)
         lost = after is not None and after.failed is not None
