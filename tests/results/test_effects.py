@@ -84,6 +84,30 @@ def test_what_is_no_effect(history: History, made_so: Result) -> None:
     assert found is None or (found.ratio == 1.049 and any(one.state == "differs" for one in made_so.parity))
 
 
+@pytest.mark.parametrize("how", ["off", "could not be"])
+def test_updates_that_nobody_compared_have_no_effect(history: History, how: str) -> None:
+    """`--parity off`, and a gate that could not compare. Control: an older result that was checked is quoted instead."""
+    checked = made.attribute()
+    unchecked = tuple(one.model_copy(update={"state": "not checked", "checks": ()}) for one in checked.parity)
+    newer = checked.model_copy(
+        update={"parity": () if how == "off" else unchecked, "date": "2026-12-01T00:00:00+00:00"}
+    )
+    history.keep(newer)
+    assert effect(history, "fused_lora") is None
+    kept, _ = history.keep(checked)
+    found = effect(history, "fused_lora")
+    assert found is not None
+    assert found.bench == kept.name
+
+
+@pytest.mark.parametrize(("pairs", "quoted"), [(2, False), (5, False), (6, True)])
+def test_few_pairs_have_no_effect(history: History, pairs: int, quoted: bool) -> None:
+    result = made.attribute()
+    few = tuple(one.model_copy(update={"log_ratios": one.log_ratios[:pairs]}) for one in result.comparisons)
+    history.keep(result.model_copy(update={"comparisons": few}))
+    assert (effect(history, "fused_lora") is not None) is quoted
+
+
 def test_what_was_not_engaged_has_no_effect(history: History) -> None:
     result = made.ladder()
     out = Engaged(name="fused_lora", state="not engaged", seen=0, expected=64)

@@ -1,14 +1,15 @@
 """What speed-ups were measured to gain here: the newest effect of each in the history, for the table of speed-ups.
 
 Of the same machine with its versions, the same kind of work, the same definitions. What was withdrawn, suspect, left
-unresolved or measured without the speed-up being engaged is no effect.
+unresolved or measured without the speed-up being engaged is no effect. Nor is one of updates that nobody compared, which
+may be the gain of another calculation, nor one of fewer pairs than signs tell 95 % of.
 """
 
 from collections.abc import Iterator
 from functools import cache
 
 from dynotune.measure.words import DEFINITIONS
-from dynotune.results.comparable import why_not
+from dynotune.results.comparable import asked_about, parity_of, why_not
 from dynotune.results.history import History
 from dynotune.results.result import Comparison, Result, Verdict
 from dynotune.speedups.machine import Machine
@@ -16,6 +17,9 @@ from dynotune.speedups.table import Effect, EffectOf
 
 MOST = 10
 """The newest results that are read: a run begins with it."""
+
+PAIRS = 6
+"""That an effect is made of at least: the interval of fewer rests on noise being normal (`dynotune.bench.statistics`)."""
 
 _ROLES = ("last", "step", "alone", "whole")
 """What adding it to all others gains comes first: that is how runs use it."""
@@ -50,6 +54,9 @@ def _effects(result: Result) -> Iterator[tuple[str, Effect]]:
 def _effect(result: Result, one: Comparison) -> tuple[str, Effect] | None:
     measured = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
     if one.ratio is None or one.ratio.low <= 0 or one.verdict not in measured or why_not(result, one) is not None:
+        return None
+    parity = parity_of(result, *asked_about(result, one))
+    if parity is None or parity.state == "not checked" or len(one.log_ratios) < PAIRS:
         return None
     name, inverted = one.label.removeprefix(_SETTING), False
     if one.role == "whole":
