@@ -16,7 +16,7 @@ from dynotune.bench.keeping.between import (
     said_beside,
 )
 from dynotune.bench.keeping.between import gate as judge
-from dynotune.bench.showing.table import beside
+from dynotune.bench.showing.table import beside, legend
 from dynotune.cli_measure import measure
 from dynotune.errors import ConfigError
 from dynotune.printable import printable
@@ -88,7 +88,7 @@ def compare(*results: str, as_json: _Json = False) -> None:
             }
         )
         return
-    _print(beside(found), [Line(f"note: {text}", Tone.DOUBT) for text in said_beside(found)])
+    _print(beside(found), [*legend(found), *(Line(f"note: {text}", Tone.DOUBT) for text in said_beside(found))])
 
 
 @app.command(

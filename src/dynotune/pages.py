@@ -1,6 +1,7 @@
 """`dynotune report`: runs and benches as one page."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dynotune.bench.showing.page import bench_section
@@ -26,6 +27,7 @@ def report(names: Sequence[str], output: Path | None) -> Path:
         raise ConfigError("name a run folder or a result of a bench: `dynotune report runs/my-run`.")
     sections: list[Section] = []
     results: list[Result] = []
+    places: list[int] = []
     for name in names:
         path = Path(name)
         if is_run(path):
@@ -38,7 +40,11 @@ def report(names: Sequence[str], output: Path | None) -> Path:
         else:
             result, _ = History().find(str(path / RESULT) if path.is_dir() else name)
             results.append(result)
+            places.append(len(sections))
             sections.append(bench_section(result))
+    if len(results) > 1:  # by the number that a result has in the table above them
+        for number, at in enumerate(places, 1):
+            sections[at] = replace(sections[at], title=f"{number}. {sections[at].title}")
     target = output or _default(names)
     if output is None and len(names) > 1 and target.exists():
         raise ConfigError(f"{target} is there already. Name another file with `--output`.")
@@ -68,7 +74,7 @@ def _beside(results: Sequence[Result]) -> list[Part]:
     if len(results) < 2:
         return []
     from dynotune.bench.keeping.between import require_same_definitions, said_beside
-    from dynotune.bench.showing.table import beside
+    from dynotune.bench.showing.table import beside, legend
     from dynotune.show.grids import Line, Tone
 
     try:
@@ -76,4 +82,4 @@ def _beside(results: Sequence[Result]) -> list[Part]:
     except DataError as error:
         return [Lines((Line(printable(str(error), 600), Tone.BAD),))]
     notes = tuple(Line(f"note: {text}", Tone.DOUBT) for text in said_beside(results))
-    return [Table(beside(results)), *([Lines(notes)] if notes else [])]
+    return [Table(beside(results)), Lines(tuple(legend(results))), *([Lines(notes)] if notes else [])]

@@ -211,6 +211,23 @@ class TestCommands:
         run(["bench", "compare", "old.json", "slow.json", "--json"])
         assert len(json.loads(capsys.readouterr().out)["changes"]) == 2
 
+    @pytest.mark.parametrize("columns", ["80", "140"])
+    def test_results_of_one_day_are_told_apart(
+        self, columns: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Names of benches that differ in the clock alone, and in what was counted behind the same second."""
+        monkeypatch.setenv("COLUMNS", columns)
+        names = [f"2026-11-26-{clock}-ab-sft-of-llamaforcausallm-{'x' * 40}-e1d2af1" for clock in ("175408", "181515")]
+        names.append(f"{names[1]}-2")
+        for name in names:
+            write_result(made.ab(name=name), tmp_path / f"{name}.json")
+        assert run(["bench", "compare", *(f"{name}.json" for name in names)]) == 0
+        told = capsys.readouterr().out.splitlines()
+        assert [line for line in told if line[:2] in ("1:", "2:", "3:")] == [
+            f"{i}: {name}" for i, name in enumerate(names, 1)
+        ]
+        assert [line.split()[1] for line in told if line.startswith("a.yaml")] == ["1", "2", "3"]
+
     def test_what_was_cut_off_is_said(self, capsys: pytest.CaptureFixture[str]) -> None:
         """Control: of a bench that came to its end nothing is."""
         for words, code in ((["compare"], 0), (["compare", "--json"], 0), (["gate"], 3), (["gate", "--json"], 3)):

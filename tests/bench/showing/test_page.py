@@ -188,6 +188,8 @@ class TestCommand:
         require_alone(found)
         assert found.tags["section"] == 2
         assert "results beside one another" in found.words
+        assert "2: second" in found.words  # the legend, and the section below it
+        assert "2. ab: second" in found.words
         assert run(["report", "one.json", "two.json"]) == 2  # nothing is replaced that was not named
         write_result(made.ab(definitions=99), tmp_path / "other.json")
         assert run(["report", "one.json", "other.json", "--output", "mixed.html"]) == 0

@@ -1,4 +1,8 @@
-"""Several results in one table: a row for each arm and result, and what changed since the first."""
+"""Several results in one table: a row for each arm and result, and what changed since the first.
+
+Names begin with the same day and end in the same words and commit: cut to a column's width, results of one day had one name.
+So they are numbered, and a legend gives their names whole.
+"""
 
 from collections.abc import Sequence
 
@@ -9,10 +13,14 @@ from dynotune.results import phrases
 from dynotune.results.comparable import hidden
 from dynotune.results.result import Arm, Result
 from dynotune.show.grids import Grid, Line, Tone
-from dynotune.show.terminal import cropped
 
-LONGEST = 26
-"""Characters of a result's name that are shown: its date, and the end by which it differs."""
+LONGEST = 200
+"""Characters of a result's name that are shown: more than any has that was kept."""
+
+
+def legend(results: Sequence[Result]) -> list[Line]:
+    """The name of each by the number that it has in the table, with its day and commit in it."""
+    return [Line(f"{number}: {printable(one.name, LONGEST)}", Tone.QUIET) for number, one in enumerate(results, 1)]
 
 
 def beside(results: Sequence[Result]) -> Grid:
@@ -21,15 +29,17 @@ def beside(results: Sequence[Result]) -> Grid:
     since = {id(one): {change.arm: change for change in changes(first, one)} for one in results[1:]}
     rows = []
     for arm in dict.fromkeys(arm.name for one in results for arm in one.arms):
-        for one in results:
+        for number, one in enumerate(results, 1):
             mine = next((each for each in one.arms if each.name == arm), None)
             theirs = next((each for each in first.arms if each.name == arm), None)
-            rows.append(_row(one, arm, mine, theirs, since.get(id(one), {}).get(arm)))
+            rows.append(_row(one, number, arm, mine, theirs, since.get(id(one), {}).get(arm)))
     head = ("arm", "result", "real tok/s/device", "since the first", "peak GiB", "since")
     return Grid("results beside one another", head, tuple(rows), spare=(5, 4))
 
 
-def _row(one: Result, arm: str, mine: Arm | None, first: Arm | None, change: Change | None) -> tuple[Line, ...]:
+def _row(
+    one: Result, number: int, arm: str, mine: Arm | None, first: Arm | None, change: Change | None
+) -> tuple[Line, ...]:
     shut = hidden(one)
     value = None if mine is None or mine.failed else mine.per_second("real_tokens")
     if mine is None:
@@ -47,7 +57,7 @@ def _row(one: Result, arm: str, mine: Arm | None, first: Arm | None, change: Cha
         more = Line(phrases.more_gib(memory.allocated - before.allocated))
     return (
         Line(name(arm)),
-        Line(cropped(printable(one.name, 200), LONGEST)),
+        Line(f"{number}"),
         speed,
         _since(change),
         Line("" if memory is None else phrases.gib(memory.allocated)),
