@@ -52,17 +52,7 @@ def grid(table: Grid, width: int) -> "list[Text]":
     from rich.cells import cell_len
     from rich.text import Text
 
-    columns = [
-        i for i in range(len(table.head)) if table.head[i] == "" or any(row[i].text for row in table.rows) or i == 0
-    ]
-    sizes = {i: max(cell_len(text) for text in (table.head[i], *(row[i].text for row in table.rows))) for i in columns}
-    for i in (None, *table.spare):
-        if i is not None and i in columns:
-            columns.remove(i)
-        rest = sum(sizes[j] + GAP for j in columns[1:])
-        if width - rest >= min(sizes[0], 2 * NARROWEST):
-            break
-    sizes[0] = min(sizes[0], max(NARROWEST, width - rest))
+    columns, sizes = _fitting(table, width)
     words = {i for i in columns if table.head[i] in WORDS}
     lines = []
     for row in (tuple(Line(text, Tone.QUIET) for text in table.head), *table.rows):
@@ -76,6 +66,35 @@ def grid(table: Grid, width: int) -> "list[Text]":
         line.truncate(width, overflow="ellipsis")
         lines.append(line)
     return lines
+
+
+def left_out(table: Grid, width: int) -> list[str]:
+    """Heads of the columns that hold something and for which there is no room."""
+    columns, _ = _fitting(table, width)
+    return [table.head[i] for i in sorted(_filled(table)) if i not in columns]
+
+
+def _filled(table: Grid) -> list[int]:
+    return [
+        i for i in range(len(table.head)) if table.head[i] == "" or any(row[i].text for row in table.rows) or i == 0
+    ]
+
+
+def _fitting(table: Grid, width: int) -> tuple[list[int], dict[int, int]]:
+    """The columns that are shown, and how wide each is."""
+    from rich.cells import cell_len
+
+    columns = _filled(table)
+    sizes = {i: max(cell_len(text) for text in (table.head[i], *(row[i].text for row in table.rows))) for i in columns}
+    rest = 0
+    for i in (None, *table.spare):
+        if i is not None and i in columns:
+            columns.remove(i)
+        rest = sum(sizes[j] + GAP for j in columns[1:])
+        if width - rest >= min(sizes[0], 2 * NARROWEST):
+            break
+    sizes[0] = min(sizes[0], max(NARROWEST, width - rest))
+    return columns, sizes
 
 
 def cropped(text: str, columns: int) -> str:

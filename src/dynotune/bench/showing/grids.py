@@ -3,6 +3,8 @@
 Text of others is escaped here.
 """
 
+from collections.abc import Sequence
+
 from dynotune.bench.judging.sentence import name
 from dynotune.config.load import ONE_SPEEDUP
 from dynotune.results import phrases
@@ -14,16 +16,27 @@ MOST = 200
 """Rows of a table, and lines of one kind, that are shown."""
 
 
+KINDS = ("behavioural", "numeric")
+"""Words of which one stands on every line that quotes the speed of such an arm."""
+
 ROLES = {"alone": "alone", "last": "added last", "interaction": "interaction", "step": "this step"}
 """Columns of changes, by the role of what stands in them."""
 
+PEAK = "peak GiB (reserved)"
+
+TOLD_BENEATH = (ROLES["step"], ROLES["last"], "memory", PEAK)
+"""Columns that are told row by row where a narrow terminal has no room for them; `maths` has a line of its own."""
+
 
 def arms(result: Result) -> Grid:
-    """A row for each arm: its rates, fill and memory. One that ran out of memory is a row like any other."""
-    head = ("arm", "real tok/s/device", "MFU", "fill", "s/step", "peak GiB (reserved)", "against first", "maths")
+    """A row for each arm: its rates, fill and memory. One that ran out of memory is a row like any other.
+
+    The ratio never gives way: of a sweep it stands nowhere else.
+    """
+    head = ("arm", "real tok/s/device", "MFU", "fill", "s/step", PEAK, "against first", "maths")
     shut = hidden(result)
     rows = tuple(_arm_row(result, arm, shut.get(arm.name), first=i == 0) for i, arm in enumerate(result.arms))
-    return Grid("arms", head, rows[:MOST], spare=(6, 2, 3))
+    return Grid("arms", head, rows[:MOST], spare=(4, 3, 2, 5))
 
 
 def _arm_row(result: Result, arm: Arm, why: str | None, *, first: bool) -> tuple[Line, ...]:
@@ -55,7 +68,7 @@ def _arm_row(result: Result, arm: Arm, why: str | None, *, first: bool) -> tuple
         Line(phrases.share(arm.fill)),
         Line(phrases.seconds(arm.seconds_a_step)),
         peak,
-        _against_first(result, arm),
+        _without(_against_first(result, arm), word.text),
         word,
     )
 
@@ -65,6 +78,12 @@ def _against_first(result: Result, arm: Arm) -> Line:
         if one.role == "whole" and one.arm == arm.name and one.against == result.arms[0].name:
             return speed_cell(result, one)
     return Line("")
+
+
+def _without(cell: Line, said: str) -> Line:
+    """A speed without the kind of its updates where the row says it already: both together are as wide as half a screen."""
+    text, _, kind = cell.text.rpartition(" ")
+    return Line(text, cell.tone) if kind in KINDS and kind in said else cell
 
 
 def changes(result: Result) -> Grid:
@@ -110,7 +129,7 @@ def _kind_once(cells: list[Line]) -> list[Line]:
     for cell in cells:
         text, _, word = cell.text.rpartition(" ")
         found.append(Line(text, cell.tone) if word in said else cell)
-        if word in ("behavioural", "numeric"):
+        if word in KINDS:
             said.add(word)
     return found
 
@@ -145,6 +164,26 @@ def _memory_cell(result: Result, one: Comparison) -> Line:
     if mine is None or theirs is None:
         return Line("")
     return Line(phrases.more_gib(mine.allocated - theirs.allocated))
+
+
+def beneath(table: Grid, heads: Sequence[str]) -> list[list[str]]:
+    """Columns for which there was no room, as a line each, in parts that are not to be torn apart: what was asked for may
+    not be lost with them.
+
+    heads: of columns that were left out; those that other lines tell are none of these.
+    """
+    found = []
+    for head in (head for head in heads if head in TOLD_BENEATH):
+        cells = [_of_row(row, table.head.index(head)) for row in table.rows]
+        found.append([f"{head}, by row:", *(f"{cell};" for cell in cells[:-1]), *cells[-1:]])
+    return found
+
+
+def _of_row(row: Sequence[Line], column: int) -> str:
+    """A cell by itself, with the kind of its updates where another cell says it."""
+    text = row[column].text or "-"
+    kinds = [kind for kind in KINDS if any(kind in cell.text for cell in row) and kind not in text and "[" in text]
+    return " ".join([text, *kinds])
 
 
 def _tone_of_maths(result: Result, arm: str) -> Tone:

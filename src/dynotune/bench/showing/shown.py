@@ -29,6 +29,9 @@ class Shown:
     said: tuple[Line, ...]
     """Verdicts, and what is behind an empty cell."""
 
+    of_the_whole: int
+    """How many of these, the first ones, are verdicts of whole arms."""
+
     differences: tuple[str, ...]
     notes: tuple[str, ...]
     sample: str
@@ -46,6 +49,7 @@ def shown(result: Result) -> Shown:
         engagement=None if by_change else _engagement(result),
         grid=changes(result) if by_change else arms(result),
         said=tuple(_said(result))[:MOST],
+        of_the_whole=len(_of_the_whole(result)),
         differences=_texts(result.differences),
         notes=_texts(((result.noise.note,) if result.noise is not None and result.noise.note else ()) + result.notes),
         sample="" if result.sample is None else printable(result.sample.sentence, TEXT),
@@ -120,8 +124,14 @@ def _engagement(result: Result) -> Line | None:
     return Line(f"engaged: {'; '.join(parts)}", tone) if parts else None
 
 
+def _of_the_whole(result: Result) -> list[Line]:
+    """Those of a sweep stand in its table."""
+    wholes = [one for one in result.comparisons if one.role == "whole" and result.kind != "sweep"]
+    return list(dict.fromkeys(_verdict(result, one) for one in wholes))
+
+
 def _said(result: Result) -> list[Line]:
-    lines = [_verdict(result, one) for one in result.comparisons if one.role == "whole" and result.kind != "sweep"]
+    lines = _of_the_whole(result)
     lines += [Line(f"{name(arm.name)}: {printable(arm.failed, 160)}", Tone.BAD) for arm in result.arms if arm.failed]
     parts = [one for one in result.comparisons if one.role in ("alone", "last", "step") or result.kind == "sweep"]
     for one in parts:
