@@ -4,9 +4,11 @@ Colours are the page's, by class; shapes and words say the same for those who do
 escaped here. Logarithmic where ratios are drawn, so that twice and half as fast are equally far from no change.
 """
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 
 from dynotune.show.gains import gain_in_words
@@ -23,6 +25,15 @@ VALUE = 250
 ROW = 26
 TOP = 12
 BOTTOM = 40
+LETTER, LINE = 6.5, 15
+"""Width of a letter of an axis, and height of its text."""
+
+MOST_TICKS = 8
+
+FACTORS = ((2.0, 1.5), (2.0,), (4.0,), *((10.0**power,) for power in range(1, 309)))
+"""Of ticks of a long axis, the closest that has room for its labels: doublings with halves between, doublings, powers of 4,
+of 10, of 100 ..."""
+
 SERIES = 6
 """Colours, after which they begin anew; shapes then differ."""
 
@@ -100,7 +111,7 @@ def blocks(runs: Sequence[Run], names: Sequence[str], title: str) -> str:
     edge = max(max(map(abs, values), default=0.0), 0.005) * 1.1
     across, up = _Scale(0, max(1, len(runs) - 1), 64, WIDTH - 20), _Scale(-edge, edge, height - BOTTOM, top)
     parts = _begin(title, height, f"{len(runs)} blocks of {len(names)} arms")
-    for tick, label in _percents(-edge, edge, 6):
+    for tick, label in _ratio_ticks(up, lambda label: LINE):
         y = up(tick)
         style = "zero" if tick == 0 else "grid"
         parts.append(f'<line class="{style}" x1="64" x2="{WIDTH - 20}" y1="{y:.1f}" y2="{y:.1f}"/>')
@@ -211,8 +222,7 @@ def _ratio_axis(scale: _Scale, height: float, band: float) -> list[str]:
         parts.append(
             f'<rect class="band" x="{left:.1f}" y="{TOP}" width="{right - left:.1f}" height="{end - TOP:.1f}"/>'
         )
-    wide = scale.high - scale.low > math.log(1.8)
-    for tick, label in (_doublings if wide else _percents)(scale.low, scale.high, 6):
+    for tick, label in _ratio_ticks(scale, lambda label: LETTER * (len(label) + 1)):
         x = scale(tick)
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{end:.1f}"/>')
         parts.append(f'<text class="small" x="{x:.1f}" y="{height - 16:.1f}" text-anchor="middle">{label}</text>')
@@ -221,12 +231,31 @@ def _ratio_axis(scale: _Scale, height: float, band: float) -> list[str]:
     return parts
 
 
-def _doublings(low: float, high: float, about: int) -> list[tuple[float, str]]:
-    """Ticks on factors, fewer of them where the axis is long."""
-    few = [2.0**power for power in range(-10, 11)]
-    many = sorted([*few, *(1.5 * factor for factor in few)])
-    factors = many if high - low < about * math.log(1.4) else few
-    return [(value, f"{factor:.3g}x") for factor in factors if low <= (value := math.log(factor)) <= high]
+def _ratio_ticks(scale: _Scale, room: Callable[[str], float]) -> list[tuple[float, str]]:
+    """Of an axis of log ratios: percents, and factors where it is long. room: that a label takes along the axis."""
+    if scale.high - scale.low <= math.log(1.8):
+        return _percents(scale.low, scale.high, 6)
+    return next(ticks for ticks in map(partial(_factors, scale), FACTORS) if _fits(ticks, scale, room))
+
+
+def _fits(ticks: Sequence[tuple[float, str]], scale: _Scale, room: Callable[[str], float]) -> bool:
+    """Few of them, of which none runs into the next."""
+    places = [(scale(tick), room(label)) for tick, label in ticks]
+    beside = itertools.pairwise(places)
+    return len(ticks) <= MOST_TICKS and all(abs(b - a) >= (one + other) / 2 for (a, one), (b, other) in beside)
+
+
+def _factors(scale: _Scale, of: tuple[float, ...]) -> list[tuple[float, str]]:
+    """Ticks on all powers of a factor, and these times the others."""
+    base, *between = of
+    powers = range(math.floor(scale.low / math.log(base)), math.ceil(scale.high / math.log(base)) + 1)
+    ticks = sorted(power * math.log(base) + math.log(times) for power in powers for times in (1.0, *between))
+    return [(tick, f"{_plain(math.exp(tick))}x") for tick in ticks if scale.low <= tick <= scale.high]
+
+
+def _plain(factor: float) -> str:
+    """`0.0625`, `1.5`, `1,024`, `1e+06`."""
+    return f"{factor:.3g}" if factor < 999.5 else f"{factor:,.0f}" if factor < 999_999.5 else f"{factor:.0e}"
 
 
 def _percents(low: float, high: float, about: int) -> list[tuple[float, str]]:
