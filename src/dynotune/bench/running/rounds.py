@@ -27,6 +27,7 @@ from dynotune.bench.running.disturbed import (
     recompiled,
 )
 from dynotune.bench.running.guard import Guard
+from dynotune.bench.running.stalled import notes_of_stalls, stalls, was_repeated
 from dynotune.bench.running.tally import Tally
 from dynotune.bench.statistics import half_width
 from dynotune.bench.workers.hand import ArmFailedError
@@ -80,6 +81,7 @@ def play(
         lead = tally.names[0]
         order = (lead, lead) if round_.of_noise else tuple(name for name in round_.arms if name in wanted)
         _round(tally, player, replace(round_, arms=order), say, first_may=led_anew is not None)
+        _again_what_stood_still(tally, player, rules, say, first_may=led_anew is not None)
         if lead in tally.failed:
             assert led_anew is not None
             pairings, settled = led_anew(), set()
@@ -147,7 +149,7 @@ def noted(tally: Seen, guard: Guard) -> Seen:
 
 def _notes_of(tally: Tally, guard: Guard) -> list[str]:
     """What the reader must know of clocks and host."""
-    said = [guard.note] if guard.note else []
+    said = [*([guard.note] if guard.note else []), *notes_of_stalls(tally)]
     for (arm, first), apart in tally.apart.items():
         said += [note] if arm != first and (note := note_of_clocks(arm, first, apart)) else []
     for name in tally.names:
@@ -177,6 +179,29 @@ def _round(tally: Tally, player: Player, round_: Round, say: Say, first_may: boo
             if block.void:
                 say(f"{block.arm}: a block does not count: {block.void}")
         order = list(again(order, {block.arm for block in made if block.void}, times))
+
+
+def _again_what_stood_still(tally: Tally, player: Player, rules: Rules, say: Say, first_may: bool = False) -> None:
+    """Blocks several times above their arm's median run again, once, by themselves and on the same documents, as long as the
+    budget has room for them. Of arms one by one: no other arm is looked at.
+
+    Those of earlier rounds too: of the first one there was no median yet.
+    """
+    for name in tally.names:
+        for one in [] if name in tally.failed else stalls(tally, name):
+            block = tally.blocks[one.place]
+            cost, before = tally.seconds_of([name]), player.spent
+            if was_repeated(tally, block) or (rules.budget_seconds or math.inf) < before + cost:
+                continue
+            what = partial(player.block, name, Round(block.pair, (name,), of_noise=block.of_noise))
+            repeated = or_failed(tally, player.drop, name, what, say, first_may=first_may)
+            if repeated is None:
+                break
+            tally.blocks[one.place] = block.model_copy(update={"void": one.why})
+            say(f"{name}: a block does not count: {one.why}")
+            if not block.of_noise:
+                tally.costs.setdefault(name, []).append(player.spent - before)
+            tally.blocks += _with_voids(tally, [repeated], repeated=True)
 
 
 def _against_its_round(tally: Tally, block: Block) -> str:

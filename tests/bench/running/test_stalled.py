@@ -1,0 +1,197 @@
+"""Promise: a block in which something stood still is measured again and said, whichever arm it is of; benches of identical
+arms that stand still now and then are wrong as seldom as others."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from dynotune.bench import statistics
+from dynotune.bench.asking.asked import Pairing
+from dynotune.bench.asking.schedule import Round, Rules
+from dynotune.bench.judging.verdict import Judgement, judge
+from dynotune.bench.running import stalled
+from dynotune.bench.running.guard import Guard
+from dynotune.bench.running.rounds import noted, play
+from dynotune.bench.running.tally import Tally
+from dynotune.bench.statistics import Estimate, estimate
+from dynotune.results.result import Block, Verdict
+
+Factor = Callable[[str, int, bool, int], float]
+"""Arm, round, whether of noise, how often it was measured before: by which a block takes longer than its arm does."""
+
+SPEEDS = {"a": 100.0, "b": 125.0}
+
+
+class Player:
+    """Blocks of speeds that are known, each by its own factor."""
+
+    def __init__(self, factor: Factor) -> None:
+        self.factor = factor
+        self.taken: list[tuple[str, int, bool]] = []
+
+    def block(self, name: str, round_: Round) -> Block:
+        one = (name, round_.number, round_.of_noise)
+        tokens = 1000 + 100 * (round_.number % 3)
+        seconds = tokens / SPEEDS[name] * self.factor(*one, self.taken.count(one))
+        self.taken.append(one)
+        return Block(
+            arm=name, pair=round_.number, first_step=1, steps=5, examples=5, documents=5, real_tokens=tokens,
+            label_tokens=500, processed_tokens=1000, seconds=seconds, of_noise=round_.of_noise,
+        )  # fmt: skip
+
+    def drop(self, name: str) -> None:
+        raise AssertionError(name)
+
+    @property
+    def spent(self) -> float:
+        return 10.0 * len(self.taken)
+
+
+def played(factor: Factor, rules: Rules | None = None, said: list[str] | None = None, seed: int = 0) -> Tally:
+    tally, said = Tally(["a", "b"]), [] if said is None else said
+    play(tally, Player(factor), tally.names, [Pairing("b", "a", "b", "whole")], rules or Rules(), seed, said.append)
+    return noted(tally, Guard())
+
+
+def once(arm: str, number: int, by: float) -> Factor:
+    """The first time that this block is measured."""
+    return lambda *one: by if one == (arm, number, False, 0) else 1.0
+
+
+def void(tally: Tally) -> list[Block]:
+    return [block for block in tally.blocks if block.void is not None]
+
+
+@pytest.mark.parametrize("arm", ["a", "b"])
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_it_is_measured_again_on_the_same_documents_and_said(arm: str, number: int) -> None:
+    """Also in the first round, of which there is no median yet."""
+    said: list[str] = []
+    tally = played(once(arm, number, 17.0), Rules(most_pairs=6), said)
+    [block] = void(tally)
+    assert (block.arm, block.pair) == (arm, number)
+    place = tally.blocks.index(block) + 1
+    assert block.void == f"block {place} took 17 times as long as its arm's median"
+    assert said == [f"{arm}: a block does not count: {block.void}"]
+    assert len(tally.log_ratios("b", "a")) == 6
+    assert tally.log_ratios("b", "a") == {n: pytest.approx(np.log(1.25)) for n in range(6)}
+    [note] = [note for note in tally.notes if "median" in note]
+    assert note.startswith(
+        f"Block {place} ({arm}) took 17 times as long as its arm's median and was measured again: with it its"
+    )
+
+
+def test_what_is_less_counts_and_nothing_is_said() -> None:
+    """Control: a step that is slow now and then is the arm's own, and widens the interval."""
+    tally = played(once("b", 2, 2.9), Rules(most_pairs=6))
+    assert not void(tally)
+    assert not [note for note in tally.notes if "median" in note]
+
+
+def test_what_stands_still_again_is_the_arms_own_and_counts() -> None:
+    tally = played(
+        lambda arm, number, noise, times: 9.0 if (arm, number, noise) == ("b", 2, False) else 1.0, Rules(most_pairs=6)
+    )
+    assert len(void(tally)) == 1
+    assert tally.log_ratios("b", "a")[2] == pytest.approx(np.log(1.25 / 9))
+    assert any(note.endswith("(b), as when it was measured before: it counts.") for note in tally.notes)
+
+
+def test_no_budget_is_spent_on_it_that_is_not_there() -> None:
+    """Then it counts and is said. Control: with room for one more block it is measured again."""
+    late = once("b", 3, 9.0)
+    pairs = {"pairs": 4, "most_pairs": 4, "noise_pairs": 0}
+    tally = played(late, Rules(**pairs, budget_seconds=80))  # type: ignore[arg-type]
+    assert not void(tally)
+    assert any(note.endswith("(b), there was no budget for another: it counts.") for note in tally.notes)
+    assert len(void(played(late, Rules(**pairs, budget_seconds=90)))) == 1  # type: ignore[arg-type]
+
+
+def test_pairs_of_an_arm_against_itself_are_held_to_the_same_rule() -> None:
+    tally = played(
+        lambda arm, number, noise, times: 9.0 if noise and number == 0 and times == 0 else 1.0, Rules(most_pairs=6)
+    )
+    assert [block.of_noise for block in void(tally)] == [True]
+    assert tally.noise == [pytest.approx(0.0), pytest.approx(0.0)]
+
+
+def test_every_second_block_of_an_arm() -> None:
+    """As on the H200: 3.3, 0.19, 2.8, 0.16, 3.3 and 0.17 s. The note says what they would make of its rate."""
+    tally = played(
+        lambda arm, number, noise, times: 18.0 if arm == "b" and number % 2 == 0 and not times else 1.0,
+        Rules(most_pairs=6),
+    )
+    assert {(block.arm, block.pair) for block in void(tally)} == {("b", 0), ("b", 2), ("b", 4)}
+    [note] = [note for note in tally.notes if "median" in note]
+    assert note.startswith("Blocks ")
+    assert "(b) took 18 times as long as its arm's median and were measured again: with them its rate would be" in note
+    assert tally.log_ratios("b", "a") == {n: pytest.approx(np.log(1.25)) for n in range(6)}
+
+
+def standing_still(seed: int, share: float, noise: float = 0.006) -> Factor:
+    random = np.random.default_rng(seed)
+
+    def factor(arm: str, number: int, of_noise: bool, times: int) -> float:
+        usual = float(np.exp(noise * random.standard_normal()))
+        stands, long = random.random() < share, float(random.uniform(4, 20))
+        return usual * (long if stands else 1.0)
+
+    return factor
+
+
+def benches(count: int, share: float) -> list[tuple[Estimate, Judgement]]:
+    found = []
+    for seed in range(count):
+        tally = played(standing_still(seed, share), seed=seed)
+        one = estimate([*tally.log_ratios("b", "a").values()], tally.noise)
+        found.append((one, judge(one)))
+    return found
+
+
+def missed(found: list[tuple[Estimate, Judgement]], truth: float) -> float:
+    return float(np.mean([not one.low <= truth <= one.high for one, _ in found]))
+
+
+@pytest.fixture
+def without_the_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It decides nothing and takes most of the time."""
+    monkeypatch.setattr(statistics, "BOOTSTRAP_FROM", 1000)
+
+
+@pytest.mark.usefixtures("without_the_bootstrap")
+@pytest.mark.parametrize("ratio", [1.0, 2.5])
+def test_rare_stalls_bias_nothing(monkeypatch: pytest.MonkeyPatch, ratio: float) -> None:
+    """3 % of blocks stand still 4 to 20 times as long. Of identical arms, and of one that is 2.5 times as fast."""
+    monkeypatch.setitem(SPEEDS, "b", 100.0 * ratio)
+    found = benches(300, 0.03)
+    assert missed(found, np.log(ratio)) <= 0.08  # 5 % and two standard errors of 300
+    away = np.array([one.mean - np.log(ratio) for one, _ in found])
+    assert abs(away.mean()) <= 3 * away.std() / np.sqrt(len(away))
+    if ratio == 1.0:
+        assert np.mean([one.verdict in (Verdict.FASTER, Verdict.SLOWER) for _, one in found]) <= 0.05
+
+
+@pytest.mark.usefixtures("without_the_bootstrap")
+def test_without_the_rule_such_benches_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control: what the rule is for. Of 16 pairs of which one stood still the interval is tens of per cent wide."""
+
+    def narrow(found: list[tuple[Estimate, Judgement]]) -> float:
+        return float(np.mean([one.half_width < 0.01 for one, _ in found]))
+
+    monkeypatch.setitem(SPEEDS, "b", 100.0)
+    assert narrow(benches(60, 0.03)) >= 0.95
+    monkeypatch.setattr(stalled, "FACTOR", np.inf)
+    assert narrow(benches(60, 0.03)) <= 0.75
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("without_the_bootstrap")
+@pytest.mark.parametrize("share", [0.01, 0.03, 0.1])
+@pytest.mark.parametrize("ratio", [1.0, 2.5])
+def test_two_thousand_benches_with_stalls(monkeypatch: pytest.MonkeyPatch, share: float, ratio: float) -> None:
+    monkeypatch.setitem(SPEEDS, "b", 100.0 * ratio)
+    found = benches(2000, share)
+    assert 0.035 <= missed(found, np.log(ratio)) <= 0.065
+    if ratio == 1.0:
+        assert np.mean([one.verdict in (Verdict.FASTER, Verdict.SLOWER) for _, one in found]) <= 0.05
