@@ -4,7 +4,8 @@
     python -m benchmarks.peers.table --check    # exit code 1 where it would change it
 
 Each line of ours stands beside the fastest arm that any peer had, whatever it did otherwise: that is said. Only what was
-measured is listed.
+measured is listed, and the column is headed for whom that was: where only TRL was, it is no fastest of all peers. What is
+known of others stands below, quoted, with what is otherwise.
 """
 
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 from benchmarks import pages
 from benchmarks.pages import filled, replaced
 from benchmarks.peers.measured import Measured, all_measured
-from benchmarks.peers.published import QUOTES
+from benchmarks.peers.published import BASELINE, EARLIER, QUOTES, Earlier
 from benchmarks.peers.rows import ROWS, who
 from dynotune.errors import DataError
 
@@ -29,25 +30,37 @@ def block(measured: Sequence[Measured]) -> str:
     for pairs, title in ((False, "SFT"), (True, "DPO")):
         rows = [one for one in measured if ROWS[one.row].pairs == pairs]
         if rows:
-            parts.append("\n".join(_table(title, rows)))
+            parts.append("\n".join(_table(title, rows, _heading(measured))))
     notes = [line for one in measured for line in _notes(one)]
     parts.append(filled(_spread(measured), *notes, _sources(measured)))
+    parts.append(filled(*_earlier(measured)))
     parts.append(filled(_quotes()))
     return "\n\n".join(parts)
 
 
-def _table(title: str, rows: Sequence[Measured]) -> list[str]:
+def _heading(measured: Sequence[Measured]) -> str:
+    """What the column of peers holds: the best that was found of whom was measured."""
+    peers = sorted({_who(name) for one in measured for name in one.whole(ours=False)})
+    return f"{peers[0]}'s best that we found" if len(peers) == 1 else f"faster of {' and '.join(peers)}"
+
+
+def _table(title: str, rows: Sequence[Measured], heading: str) -> list[str]:
     unit = "pairs/s" if title == "DPO" else "real tokens/s"
-    lines = [f"| {title}, a step holds | Dynotune | fastest peer | {unit} |", "|---|---|---|---:|"]
+    lines = [f"| {title}, a step holds | Dynotune | {heading} | {unit} |", "|---|---|---|---:|"]
     for one in rows:
         name, theirs = next(iter(one.whole(ours=False).items()))
         for ours, arm in one.whole(ours=True).items():
             ratio = arm[one.rate] / theirs[one.rate]
             lines.append(
                 f"| {ROWS[one.row].holds}{_manner(ours, '; ')} | {_figures(one, arm)} | {_who(name)}{_manner(name, ' ')}:"
-                f" {_figures(one, theirs)} | {ratio:.2f}x |"
+                f" {_figures(one, theirs)}{_another_way(one.row)} | {ratio:.2f}x |"
             )
     return lines
+
+
+def _another_way(row: str) -> str:
+    """What a peer took for a row in another run, where that was less than in the one that we made."""
+    return "".join(f" ({one.ms:,} ms with {one.work} in another run, below)" for one in EARLIER if one.row == row)
 
 
 def _figures(one: Measured, arm: Mapping[str, Any]) -> str:
@@ -90,6 +103,21 @@ def _sources(measured: Sequence[Measured]) -> str:
     files = list(dict.fromkeys(one.source for one in measured))
     links = ", ".join(f"[{name}](benchmarks/results/{name})" for name in files)
     return f"From {links}: command, commit, versions, spread, losses."
+
+
+def _earlier(measured: Sequence[Measured]) -> list[str]:
+    """Rows of the baseline: other ways of a row that is listed, and those that nobody measured beside ours."""
+    listed = {one.row for one in measured}
+    others = [_quoted(one) for one in EARLIER if not one.row]
+    ways = [f"{ROWS[one.row].holds}, {_quoted(one)}" for one in EARLIER if one.row in listed]
+    return [
+        "Measured in another run, on other documents, and not beside ours, so that no ratio is made of it"
+        f" (our baseline of {BASELINE}): {'; '.join([*others, *ways])}."
+    ]
+
+
+def _quoted(one: Earlier) -> str:
+    return f"{one.who}, {one.work}: {one.ms:,} ms, {one.tokens:,} tok/s"
 
 
 def _quotes() -> str:

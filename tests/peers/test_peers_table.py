@@ -1,6 +1,7 @@
 """The README's tables of peers are what the committed results say, and what does not belong together is not compared."""
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from benchmarks.pages import ROOT, replaced
 from benchmarks.peers.measured import all_measured
+from benchmarks.peers.published import EARLIER, QUOTES
 from benchmarks.peers.rows import ROWS
 from benchmarks.peers.table import BEGIN, END, block, main
 
@@ -56,6 +58,44 @@ def test_ours_stands_beside_the_fastest_peer_and_the_extremes_are_said(tmp_path:
     assert "Least: 0.90x (2 documents). Most: 1.50x (16 documents)." in text
     assert "DPO" not in text  # what was not measured is not listed
     assert "Published, not measured here" in text
+
+
+def test_the_column_of_peers_is_headed_for_whom_was_measured(tmp_path: Path) -> None:
+    """Where nobody but TRL was, its best is no fastest of all peers. Control: another one beside it."""
+    put(tmp_path, "16-documents", {"dynotune": arm(150.0), "trl default": arm(50.0)})
+    assert "| Dynotune | TRL's best that we found |" in block(all_measured(tmp_path))
+    put(tmp_path, "2-documents", {"dynotune": arm(150.0), "unsloth": arm(50.0)})
+    assert "| Dynotune | faster of TRL and Unsloth |" in block(all_measured(tmp_path))
+    assert "fastest peer" not in (ROOT / "README.md").read_text()
+
+
+def test_what_others_took_in_another_run_is_quoted_and_no_ratio_is_made_of_it(tmp_path: Path) -> None:
+    """The row that a peer once did faster says so. Control: where it is not listed, nothing is said of it."""
+    put(tmp_path, "16-documents", {"dynotune": arm(150.0), "trl default": arm(50.0)})
+    told = " ".join(block(all_measured(tmp_path)).split())
+    assert "155 ms" not in told
+    for one in EARLIER:
+        assert f"{one.work}: {one.ms:,} ms, {one.tokens:,} tok/s" in told or one.row
+    assert "no ratio is made of it" in told
+    put(tmp_path, "2-documents", {"dynotune": arm(90.0), "trl default": arm(100.0)})
+    told = block(all_measured(tmp_path))
+    [row] = [line for line in told.splitlines() if line.startswith("| 2 documents")]
+    assert "(155 ms with fa2 without Liger in another run, below)" in row
+    assert "2 documents, TRL, fa2 without Liger: 155 ms, 1,627 tok/s" in " ".join(told.split())
+
+
+def test_quotes_are_those_of_the_baseline() -> None:
+    """Rows of its table, as `| who | setting | ms | tok/s |` has them."""
+    baseline = Path(os.environ.get("DYNOTUNE_SHARED", "/work/shared")) / "reference" / "h200-baseline.md"
+    if not baseline.is_file():
+        pytest.skip("the baseline is not here")
+    rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in baseline.read_text().splitlines()]
+    for one in EARLIER:
+        assert [f"{one.ms:,}", f"{one.tokens:,}"] in [row[2:4] for row in rows if row and row[0].startswith(one.who)], (
+            one
+        )
+    for quote in QUOTES:
+        assert any(row[3].split()[0] == f"{quote.tokens:,}" for row in rows if len(row) > 3 and row[3]), quote
 
 
 def test_what_an_arm_does_otherwise_is_said(tmp_path: Path) -> None:
