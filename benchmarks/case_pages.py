@@ -36,7 +36,7 @@ def results_of(name: str, results: Path) -> list[Path]:
 def index(found: dict[str, list[Path]]) -> str:
     lines = ["| case | measured on |", "|---|---|"]
     for name, case in CASES.items():
-        where = ", ".join(dict.fromkeys(_hardware(Result.read(path)) for path in found[name])) or "nothing yet"
+        where = ", ".join(dict.fromkeys(_where(Result.read(path)) for path in found[name])) or "nothing yet"
         lines.append(f"| [{case.title}]({name}.md) | {where} |")
     text = filled(
         "What people believe of a setting, and what `dynotune bench` says of it. Each case is one command that anybody can"
@@ -77,6 +77,11 @@ def measured(path: Path) -> str:
         )
     body = markdown(result, [str(path.relative_to(path.parents[2]))])
     return f"{head}\n\n{body.strip()}"
+
+
+def _where(result: Result) -> str:
+    """With a word on what was withdrawn: its page says why, and what holds instead."""
+    return _hardware(result) + (" (withdrawn)" if result.withdrawn is not None else "")
 
 
 def _hardware(result: Result) -> str:

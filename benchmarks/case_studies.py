@@ -131,13 +131,14 @@ def device_of(result: Result) -> str:
 
 
 def is_there(out: Path, name: str, commit: str) -> bool:
-    """To its end, of this commit."""
+    """To its end, of this commit, and not withdrawn."""
     for path in out.glob(f"case_{name}_*.json"):
         try:
             one = Result.read(path)
         except DataError:
             continue
-        if commit and one.commit and one.commit[:7] == commit[:7] and not one.cut_off:
+        whole = not one.cut_off and one.withdrawn is None
+        if commit and one.commit and one.commit[:7] == commit[:7] and whole:
             return True
     return False
 
