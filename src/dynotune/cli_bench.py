@@ -59,7 +59,7 @@ def compare(*results: str, as_json: _Json = False) -> None:
     Parameters
     ----------
     results
-        Files, or names of the history of which a beginning or an end is enough.
+        Files, folders of benches, or names of the history of which a beginning or an end is enough.
     """
     if len(results) < 2:
         raise ConfigError(
@@ -109,7 +109,7 @@ def gate(
     Parameters
     ----------
     baseline
-        A file, or a name of the history.
+        A file, a folder of a bench, or a name of the history.
     new
         The same bench, run again.
     max_regression
@@ -147,7 +147,7 @@ def withdraw(
     Parameters
     ----------
     result
-        A file, or a name of the history.
+        A file, a folder of a bench, or a name of the history.
     why
         What was wrong.
     corrected_by

@@ -19,7 +19,8 @@ from dynotune.errors import ConfigError
 from dynotune.results.result import Result
 
 NOT_MET = 3
-"""Exit code where an expectation of `--expect` is not met, or could not be judged."""
+"""Exit code where an expectation of `--expect` is not met, or could not be judged, and where no arm is left to compare: what
+was asked has no answer."""
 
 _COMPARE = Group("What is compared", sort_key=0)
 _HOW = Group("How it is measured", sort_key=1)
@@ -114,7 +115,8 @@ def measure(
         bool, _flag("no_memory", "Do not measure peak memory, which takes a fresh process an arm.")
     ] = False,
     expect: Annotated[
-        str | None, _flag("expect", "Targets: 'speed>=1.2, peak<=1.05'. Exit code 3 where one is not met.")
+        str | None,
+        _flag("expect", "Targets: 'speed>=1.2, peak<=1.05'. Exit code 3 where one is not met, or no other arm ran."),
     ] = None,
     label: Annotated[
         str, _flag("label", "A few words by which `dynotune bench list` names the result [default: what was measured].")
@@ -186,7 +188,14 @@ def _finished(result: Result, folder: Path, label: str, console: Console, as_jso
         from dynotune.bench.showing.terminal import show
 
         show(result, console, files)
-    return 0 if all(one.met for one in result.expectations) else NOT_MET
+    return exit_code(result)
+
+
+def exit_code(result: Result) -> int:
+    """Of a bench that came to its end. Of a sweep, memory that runs out is an answer."""
+    others = result.arms[1:]
+    nothing = result.kind != "sweep" and bool(others) and all(arm.failed is not None for arm in others)
+    return NOT_MET if nothing or not all(one.met for one in result.expectations) else 0
 
 
 def _other(

@@ -8,12 +8,9 @@ from dynotune.bench.showing.page import bench_section
 from dynotune.errors import ConfigError, DataError
 from dynotune.printable import printable
 from dynotune.report.run_page import NAME, is_run, run_section
-from dynotune.results.history import History
+from dynotune.results.history import IN_FOLDER, History
 from dynotune.results.result import Result
 from dynotune.show.page import Lines, Part, Section, Table, render, write_page
-
-RESULT = "bench.json"
-"""Of a bench, in its folder."""
 
 
 def report(names: Sequence[str], output: Path | None) -> Path:
@@ -32,13 +29,13 @@ def report(names: Sequence[str], output: Path | None) -> Path:
         path = Path(name)
         if is_run(path):
             sections.append(run_section(path))
-        elif path.is_dir() and not (path / RESULT).is_file():
+        elif path.is_dir() and not (path / IN_FOLDER).is_file():
             raise DataError(
                 f"{printable(name)} is no run folder, which has a plan.json, metrics.jsonl or summary.json, and holds no"
-                f" {RESULT} of a bench."
+                f" {IN_FOLDER} of a bench."
             )
         else:
-            result, _ = History().find(str(path / RESULT) if path.is_dir() else name)
+            result, _ = History().find(name)
             results.append(result)
             places.append(len(sections))
             sections.append(bench_section(result))

@@ -24,6 +24,7 @@ from dynotune.bench.keeping.so_far import SoFar
 from dynotune.bench.running.cast import on_gpu, thread_settings, tier_for
 from dynotune.bench.running.measure import Measured, measure
 from dynotune.bench.workers.hand import Hand
+from dynotune.config.checking.problems import did_you_mean
 from dynotune.config.load import ONE_SPEEDUP
 from dynotune.config.reading.flags import Words, from_words
 from dynotune.config.whole import WholeConfig
@@ -213,12 +214,16 @@ def _value(config: WholeConfig, key: str, value: str, flag: str) -> Any:
     if key.startswith(ONE_SPEEDUP):
         name = key.removeprefix(ONE_SPEEDUP)
         if name not in speedups():
-            raise ConfigError(f"`{flag}`: there is no speed-up `{name}`. `dynotune plan` lists them.")
+            hint = did_you_mean(name, speedups())
+            raise ConfigError(f"`{flag}`: there is no speed-up `{name}`.{hint} `dynotune plan` lists them.")
         if value not in ("auto", "on", "off"):
             raise ConfigError(f"`{flag}`: a speed-up is `auto`, `on` or `off`.")
         return value
     if key not in type(config).model_fields:
-        raise ConfigError(f"`{flag}`: there is no key `{key}`. `dynotune {config.method.command} --help` lists them.")
+        hint = did_you_mean(key, type(config).model_fields)
+        raise ConfigError(
+            f"`{flag}`: there is no key `{key}`.{hint} `dynotune {config.method.command} --help` lists them."
+        )
     try:
         return from_words(type(config), key, Words(value.split()))
     except ValueError as error:

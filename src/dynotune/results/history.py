@@ -26,6 +26,9 @@ LOCK_SECONDS = 10
 WORDS = 60
 """Characters of the words in a name."""
 
+IN_FOLDER = "bench.json"
+"""The result, in the folder of its bench."""
+
 Say = Callable[[str], None]
 
 
@@ -103,11 +106,17 @@ class History:
             return None
 
     def find(self, name: str) -> tuple[Result, Path]:
-        """A result by the name of its file or in the history, of which beginning, end or label is enough where it is one.
+        """A result by the name of its file or its bench's folder, or in the history, of which beginning, end or label is
+        enough where it is one.
 
         A file that somebody copied bears the mark of a withdrawal that the history knows. Raises `DataError`.
         """
         path = Path(name)
+        if path.is_dir():
+            path /= IN_FOLDER
+            if not path.is_file():
+                raise DataError(f"{printable(name)} is a folder without a {IN_FOLDER} of a bench.")
+            name = str(path)
         if path.suffix == ".json" or os.sep in name or path.is_file():
             result = Result.read(path)
             mark = next((kept for kept in self.paths() if kept.stem == result.name), None)

@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from rich.console import Console
 
@@ -29,6 +29,9 @@ PAIRS = 6
 
 MOST = 8
 """Commands in one bench: each is run at least seven times."""
+
+SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
+"""Programs that take a script behind `-c`."""
 
 NAME = 28
 """Characters up to which a command is its own name."""
@@ -116,10 +119,24 @@ def names_of(commands: Sequence[Sequence[str]]) -> list[str]:
     """Of each command: itself where all are short, else a letter and the words that are not in all of them."""
     whole = [in_a_line(one) for one in commands]
     if max(map(len, whole)) > NAME or len(set(whole)) < len(set(map(tuple, commands))):
-        common = set(commands[0]).intersection(*commands[1:])
-        own = [in_a_line([word for word in one if word not in common]) for one in commands]
+        words = [_words_of(one) for one in commands]
+        common = set(words[0]).intersection(*words[1:])
+        own = [_own([word for word in one if word not in common]) for one in words]
         return [f"{chr(ord('A') + i)}: {words}"[:NAME].strip(": ") for i, words in enumerate(own)]
     return [name + " again" * whole[:i].count(name) for i, name in enumerate(whole)]
+
+
+def _words_of(command: Sequence[str]) -> list[str]:
+    """A script that a shell is given is one word, of which a name would show the beginning: what differs is behind it."""
+    if len(command) >= 3 and PurePath(command[0]).name in SHELLS and command[-2].startswith("-") and "c" in command[-2]:
+        return [*command[:-1], *command[-1].split()]
+    return [*command]
+
+
+def _own(words: Sequence[str]) -> str:
+    """As they stand in the script, where they are of one: quotes would hide them."""
+    line = in_a_line(words)
+    return line.replace("'", "").replace("\\", "")
 
 
 @contextmanager
