@@ -220,10 +220,8 @@ def _value(config: WholeConfig, key: str, value: str, flag: str) -> Any:
             raise ConfigError(f"`{flag}`: a speed-up is `auto`, `on` or `off`.")
         return value
     if key not in type(config).model_fields:
-        hint = did_you_mean(key, type(config).model_fields)
-        raise ConfigError(
-            f"`{flag}`: there is no key `{key}`.{hint} `dynotune {config.method.command} --help` lists them."
-        )
+        hint, listing = did_you_mean(key, type(config).model_fields), f"`dynotune {config.method.command} --help`"
+        raise ConfigError(f"`{flag}`: there is no key `{key}`.{hint} {listing} lists them.")
     try:
         return from_words(type(config), key, Words(value.split()))
     except ValueError as error:

@@ -109,7 +109,8 @@ def test_blocks_of_short_steps_have_more_of_them(tmp_path: Path, monkeypatch: py
 
 def test_notes_come_with_the_rounds_of_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreign, "Guard", Blind)
-    asked = commands.asked_of(commands.arm("a"), commands.arm("b"))
+    told = {"seconds": 0.001}  # however busy the host is, none of them stood still
+    asked = commands.asked_of(commands.arm("a", more=told), commands.arm("b", more=told))
     seen: list[tuple[int, list[str]]] = []
     found = foreign.measure(
         asked, commands.DEVICE, tmp_path, lambda _: None, lambda found, done: seen.append((done, found.notes))
