@@ -14,7 +14,7 @@ def shell(script: str, *flags: str, program: str = "sh") -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("commands", "names"),
     [
-        ([shell(SCRIPT), shell(SCRIPT.replace("1000", "1310"))], ["A: 1000,", "B: 1310,"]),
+        ([shell(SCRIPT), shell(SCRIPT.replace("1000", "1310"))], ["A: 1000", "B: 1310"]),
         ([shell(f"cd {x} && python train.py --epochs 3", "-lc", program="/bin/bash") for x in "ab"], ["A: a", "B: b"]),
         ([("python", "a.py"), ("python", "b.py")], ["python a.py", "python b.py"]),
         ([shell("python a.py"), shell("python b.py")], ["sh -c 'python a.py'", "sh -c 'python b.py'"]),

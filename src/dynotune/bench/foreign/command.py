@@ -134,9 +134,8 @@ def _words_of(command: Sequence[str]) -> list[str]:
 
 
 def _own(words: Sequence[str]) -> str:
-    """As they stand in the script, where they are of one: quotes would hide them."""
-    line = in_a_line(words)
-    return line.replace("'", "").replace("\\", "")
+    """Without what surrounds them where they stand in a script: it would hide them."""
+    return in_a_line(words).replace("'", "").replace("\\", "").replace('"', "").strip(" ,;{}()")
 
 
 @contextmanager
