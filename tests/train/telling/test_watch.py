@@ -143,27 +143,6 @@ def test_a_clean_run_is_called_clean(heard: tuple[Watch, list[Sign]]) -> None:
     assert told == []
 
 
-@pytest.mark.parametrize("what", ["evaluation", "logging", "saving", "garbage collection"])
-def test_a_cycle_every_50_steps_is_told_with_what_has_it(heard: tuple[Watch, list[Sign]], what: str) -> None:
-    watch, told = heard
-    chance = np.random.default_rng(4)
-
-    def account(number: int) -> dict[str, float]:
-        slow = 0.3 if number % 50 == 1 else 0.0
-        return {"forward_backward": 0.1 * (1 + 0.02 * chance.random()) + slow, "host": 0.001}
-
-    for number in range(1, 401):
-        watch.at(number)
-        if number % 50 == 0:
-            watch.mark(what)
-        if number % 10 == 0:
-            watch.take(window(range(number - 9, number + 1), account))
-    (sign,) = told
-    assert sign.name == "periodic-slow-down"
-    assert "every 50 steps one takes 3.9 times as long" in sign.figure
-    assert f"with {what}" in sign.figure
-
-
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> ToldTime:
     """A busy host makes every loader slow."""

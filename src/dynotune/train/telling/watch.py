@@ -6,8 +6,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from dynotune.measure.beside.seen import MachineSeen
-from dynotune.measure.periods import find_periods, what_has_it, without_work
+from dynotune.measure.periods import LEAST_CYCLES, Period, find_period, find_periods, middle, what_has_it, without_work
 from dynotune.measure.signs.cycle import cycle
 from dynotune.measure.signs.record import Sign, Stretch
 from dynotune.measure.signs.registry import signs_of
@@ -21,6 +23,12 @@ KEPT = 512
 """Steps in which a period is looked for."""
 
 PARTS = {"data": Kind.DATA_WAIT, "host": Kind.HOST, "compilation": Kind.COMPILE}
+
+ASIDE = {"evaluation": Kind.EVALUATION, "saving": Kind.CHECKPOINT}
+"""What has seconds of its own beside training, in the account of the step behind it."""
+
+SAME = 0.8
+"""Share of its slow steps with which a slow-down comes in the steps of another."""
 
 
 class Watch:
@@ -163,17 +171,36 @@ class Watch:
         numbers = [record.step.number - first for record in self._steps]
         if numbers != list(range(len(numbers))) or "periodic-slow-down" in self.told:
             return
+        aside = self._aside()
         tokens = [record.step.processed_tokens for record in self._steps]
-        periods = find_periods(without_work(self._seconds, tokens).tolist())
-        if not periods:
-            return
         last = first + len(numbers)
         happened = {
             name: [number - first for number in list(at) if first <= number < last]
             for name, at in self._happened.items()
         }
-        parts = {name: [one.account.get(kind, 0.0) for one in self._steps] for name, kind in PARTS.items()}
-        self._tell(cycle([(one, what_has_it(one, happened, parts)) for one in periods]))
+        parts = {name: self._seconds_of(kind) for name, kind in PARTS.items()}
+        found = [
+            (one, _cause(one, happened, parts))
+            for one in find_periods(without_work(self._seconds, tokens).tolist())
+            if not any(_comes_behind(one, other) for other, _ in aside)
+        ]
+        if aside or found:
+            self._tell(cycle([*aside, *found]))
+
+    def _aside(self) -> list[tuple[Period, str]]:
+        """Slow-downs by what is no training. Each is looked for in its own seconds, since they are known: beside an
+        evaluation of a second, whose length wanders by a tenth, a cycle in steps of 10 ms would not be seen."""
+        usual = middle(np.asarray(self._seconds))
+        found = []
+        for name, kind in ASIDE.items():
+            seconds = self._seconds_of(kind)
+            if sum([each > 0 for each in seconds]) >= LEAST_CYCLES:
+                one = find_period([usual + each for each in seconds])
+                found += [(one, name)] if one is not None else []
+        return found
+
+    def _seconds_of(self, kind: Kind) -> list[float]:
+        return [one.account.get(kind, 0.0) for one in self._steps]
 
     def see(self, sign: Sign) -> None:
         """Something is wrong in the step that is being taken: no row of metrics is waited for."""
@@ -184,3 +211,19 @@ class Watch:
         if sign.name not in self.told:
             self.told.add(sign.name)
             self.tell(self._number if number is None else number, sign)
+
+
+def _comes_behind(one: Period, aside: Period) -> bool:
+    """Whether it is the lesser part of what an evaluation or a checkpoint costs: training is slower behind them, with caches
+    cold, and a row that is written in the same steps has no part in that."""
+    both = len(set(one.indices).intersection(aside.indices))
+    return both >= SAME * len(one.indices) and one.extra < aside.extra
+
+
+def _cause(one: Period, happened: Mapping[str, Sequence[int]], parts: Mapping[str, Sequence[float]]) -> str:
+    """Logging, evaluation and saving often share their steps: of these logging is named where the host's seconds hold the
+    slow-down, in which all of its work is, and else the other."""
+    cause = what_has_it(one, happened, parts)
+    if cause != "logging" or what_has_it(one, {}, {"host": parts["host"]}):
+        return cause
+    return what_has_it(one, {name: happened.get(name, ()) for name in ASIDE}, {}) or cause
