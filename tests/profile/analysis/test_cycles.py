@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from dynotune.profile.analysis.analyse import analyse
 from dynotune.profile.analysis.cycles import periodic
 from dynotune.profile.analysis.placement import cannot_know
-from dynotune.profile.records.record import LOG, Record, TimedStep
+from dynotune.profile.records.record import EVALUATE, LOG, SAVE, Record, TimedStep
 from tests.profile.made import record
 
 EVERY = 50
@@ -52,6 +53,41 @@ def test_a_cycle_that_is_explained_does_not_hide_another() -> None:
     logged = [replace(one, happened=(LOG,)) if one.number % 10 == 3 else one for one in steps]
     (said,) = sentences(tuple(logged))
     assert said.startswith("every 50 steps")
+
+
+@pytest.mark.parametrize("every_step", [(LOG,), ()])
+def test_what_happens_in_every_step_hides_nothing_that_happens_in_some(every_step: tuple[str, ...]) -> None:
+    """`logging_steps=1`: no step is without a row, and evaluations stand beside those that have nothing else."""
+
+    def what(i: int) -> tuple[str, ...]:
+        return (*every_step, *(EVALUATE,) * (i % 10 == 3), *(SAVE,) * (i % 7 == 2))
+
+    draw = random.Random(0)
+    steps = tuple(
+        TimedStep(i, 0.01 * draw.uniform(0.98, 1.02) + 0.05 * (i % 10 == 3) + 0.02 * (i % 7 == 2), happened=what(i))
+        for i in range(100)
+    )
+    found = {one.name: one for one in analyse(replace(record(), timed=steps, traced=())).found}
+    assert set(found) == {"slow-evaluate", "slow-save"}
+    assert "10 steps with evaluate, every 10 steps" in found["slow-evaluate"].sentence
+    assert found["slow-evaluate"].seconds == pytest.approx(0.005, rel=0.05)
+    assert found["slow-save"].seconds == pytest.approx(0.02 / 7, rel=0.1)
+
+
+def test_a_script_that_logs_every_step_and_does_nothing_else_is_clean() -> None:
+    """The control."""
+    steps = tuple(replace(one, happened=(LOG,)) for one in every_50_steps(0.0))
+    assert analyse(replace(record(), timed=steps, traced=())).clean
+
+
+def test_a_cycle_below_what_slow_steps_tell_is_named_with_what_has_it() -> None:
+    """Two percent of the time: too little for a finding of its own, and no unknown slow-down."""
+    saved = tuple(replace(one, happened=(SAVE,) * (one.number % EVERY == 7)) for one in every_50_steps(0.01))
+    (found,) = analyse(replace(record(), timed=saved, traced=())).found
+    assert found.name == "periodic-slow-down"
+    assert found.sentence.endswith("2.0 % of the time, with save")
+    assert found.remedy is not None
+    assert found.remedy.setting == "save_steps=1000"
 
 
 def test_a_long_document_that_comes_back_is_no_slow_down() -> None:

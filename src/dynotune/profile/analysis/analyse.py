@@ -3,12 +3,13 @@
 from statistics import median, quantiles
 
 from dynotune.measure.kernel_classes import IDLE, Work
-from dynotune.profile.analysis.breakdown import Breakdown, breakdown_of, quiet
+from dynotune.profile.analysis.breakdown import Breakdown, breakdown_of
 from dynotune.profile.analysis.detect import found_in, step_seconds
 from dynotune.profile.analysis.expected import expectation
 from dynotune.profile.analysis.findings import Finding, Findings
 from dynotune.profile.analysis.placement import cannot_know, placement
 from dynotune.profile.analysis.remedies import ranked, ruled_out
+from dynotune.profile.analysis.usual import quiet
 from dynotune.profile.records.record import Record
 
 WHOLE = (Work.GEMM, Work.ATTENTION, Work.HEAD)

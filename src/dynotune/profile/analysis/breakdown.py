@@ -17,6 +17,7 @@ from dynotune.measure.kernel_classes import IDLE, Surroundings, Work
 from dynotune.measure.timelines.rows import Segments, segments_of
 from dynotune.profile.analysis.findings import Row
 from dynotune.profile.analysis.floors import floors_of
+from dynotune.profile.analysis.usual import quiet
 from dynotune.profile.records.record import Record, TimedStep, Traced
 
 
@@ -95,12 +96,6 @@ def surroundings(record: Record) -> Surroundings:
 
 def has_kernels(traced: Traced) -> bool:
     return any(kind is Source.KERNEL for kind in traced.events.kinds)
-
-
-def quiet(timed: Iterable[TimedStep]) -> list[TimedStep]:
-    """Steps in which nothing but training happened; all of them where there are no such."""
-    every = list(timed)
-    return [one for one in every if not one.happened and not one.compilations] or every
 
 
 LEAST_TOLD, MOST_TOLD = 8, 500

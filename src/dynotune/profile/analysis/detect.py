@@ -12,13 +12,14 @@ from dynotune.measure.traces.attribution import PHASES
 from dynotune.measure.traces.facts import READ_ON_HOST, WAIT
 from dynotune.printable import printable
 from dynotune.profile.analysis import attention
-from dynotune.profile.analysis.breakdown import Breakdown, quiet
+from dynotune.profile.analysis.breakdown import Breakdown
 from dynotune.profile.analysis.cycles import periodic
 from dynotune.profile.analysis.findings import Finding
 from dynotune.profile.analysis.in_words import ms, percent
 from dynotune.profile.analysis.ranks import WAIT_SHARE, waiting_for_ranks
 from dynotune.profile.analysis.remedies import remedy
 from dynotune.profile.analysis.slow_steps import OFTEN, recompiling, slow_steps
+from dynotune.profile.analysis.usual import quiet
 from dynotune.profile.records.precision import full_precision_share
 from dynotune.profile.records.record import Record
 
