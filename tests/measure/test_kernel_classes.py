@@ -110,5 +110,19 @@ def test_what_a_kernel_was_for(ran: Ran, work: Work) -> None:
     assert work_of(ran, AROUND) is work
 
 
+def product(left: tuple[int, ...], right: tuple[int, ...], place: str = "", **more: Any) -> Ran:
+    return Ran("aten::mm", Source.OPERATOR, "aten::mm", place, shapes=(left, right), **more)
+
+
+@pytest.mark.parametrize("node", ["ChunkedLogProbFunction", "ChunkedLogProbFunctionBackward"])
+def test_a_head_that_tiles_a_vocabulary_is_known_by_its_function(node: str) -> None:
+    """TRL's computes 32,768 entries of it at a time. The control is the same product outside of it."""
+    inside = product((239, 128), (128, 32768), inside=(node,))
+    assert work_of(inside, AROUND) is Work.HEAD
+    assert work_of(Ran("aten::mul", Source.OPERATOR, "aten::mul", inside=(node,)), AROUND) is Work.HEAD
+    assert work_of(Ran("_forward_kernel", Source.KERNEL, node), AROUND) is Work.HEAD, "launched by itself"
+    assert work_of(product((239, 128), (128, 32768)), AROUND) is Work.GEMM
+
+
 def test_a_function_of_autograd_has_no_trait() -> None:
     assert trait_of_operator("MmBackward0") is Trait.UNKNOWN

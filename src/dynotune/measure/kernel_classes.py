@@ -128,7 +128,10 @@ _LORA_PLACE = re.compile(r"\.lora_")
 _HEAD_PLACE = re.compile(r"(^|\.)(lm_head|embed_out|output_layer)($|\.)")
 _LORA_NODE = re.compile(r"LoraLinears|LoRA_|lora")
 _ATTENTION_NODE = re.compile(r"ScaledDotProduct|scaled_dot_product|attention|varlen_attn|FlashAttn")
-_HEAD_NODE = re.compile(r"FormedBySequence|RecomputedBySequence|^Formed|LigerFusedLinearCrossEntropy|CrossEntropy")
+# Heads that tile the vocabulary are known by name alone: TRL's has no more than 32,768 of it among its shapes.
+_HEAD_NODE = re.compile(
+    r"FormedBySequence|RecomputedBySequence|^Formed|LigerFusedLinear|CrossEntropy|Chunked(LogProb|Divergence)|LogProbEntropy"
+)
 
 
 @lru_cache(maxsize=NAMES)
@@ -205,7 +208,7 @@ def work_of(ran: Ran, around: Surroundings) -> Work:
 def _at_head(ran: Ran, around: Surroundings) -> bool:
     if ran.place in around.head_places or _HEAD_PLACE.search(ran.place):
         return True
-    if any(_HEAD_NODE.search(one) for one in ran.inside):
+    if any(_HEAD_NODE.search(one) for one in (ran.operator, *ran.inside)):
         return True
     # An embedding is a look-up with the vocabulary among its shapes, and no part of the head.
     if around.vocabulary is None or "embedding" in ran.operator or "embedding" in ran.name:
