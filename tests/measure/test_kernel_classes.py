@@ -124,5 +124,42 @@ def test_a_head_that_tiles_a_vocabulary_is_known_by_its_function(node: str) -> N
     assert work_of(product((239, 128), (128, 32768)), AROUND) is Work.GEMM
 
 
+@pytest.mark.parametrize("tokens", [512, 500])
+@pytest.mark.parametrize("place", ["model.layers.2.mlp", ""])
+def test_as_many_tokens_as_the_vocabulary_has_make_no_head_of_a_layer(tokens: int, place: str) -> None:
+    """Forward, and both products backward; 500 tokens are the control. Without places too, as in a run of ours."""
+    around = Surroundings(("lm_head",), vocabulary=512, hidden=128, tokens=frozenset({tokens}))
+    hidden, inner = 128, 384
+    layer = [
+        ((tokens, hidden), (hidden, inner)),
+        ((tokens, inner), (inner, hidden)),
+        ((inner, tokens), (tokens, hidden)),
+    ]
+    assert {work_of(product(*sides, place), around) for sides in layer} == {Work.GEMM}
+    elementwise = Ran("aten::mul", Source.OPERATOR, "aten::mul", place, shapes=((tokens, hidden), (tokens, 1)))
+    assert work_of(elementwise, around) is Work.ELEMENTWISE
+    head = [((tokens, hidden), (hidden, 512)), ((tokens, 512), (512, hidden)), ((512, tokens), (tokens, hidden))]
+    assert {work_of(product(*sides), around) for sides in head} == {Work.HEAD}
+    logits = Ran("aten::sub", Source.OPERATOR, "aten::sub", shapes=((tokens, 512), (tokens, 1)))
+    assert work_of(logits, around) is Work.HEAD
+
+
+def test_a_layer_as_wide_as_the_vocabulary_is_no_head() -> None:
+    around = Surroundings(("lm_head",), vocabulary=512, hidden=128)
+    assert work_of(product((100, 128), (128, 512), "model.layers.2.mlp"), around) is Work.GEMM
+    assert work_of(product((100, 128), (128, 512), "transformer.h.2"), around) is Work.GEMM
+    assert work_of(product((100, 128), (128, 512), "model"), around) is Work.HEAD, "the control"
+
+
+def test_a_sequence_as_long_as_the_vocabulary_is_no_head() -> None:
+    around = Surroundings(("lm_head",), vocabulary=512, hidden=128)
+    normed = Ran("aten::mul", Source.OPERATOR, "aten::mul", shapes=((8, 512, 128), (8, 512, 1)))
+    assert work_of(normed, around) is Work.ELEMENTWISE
+    projected = Ran("aten::linear", Source.OPERATOR, "aten::linear", shapes=((8, 512, 128), (384, 128), ()))
+    assert work_of(projected, around) is Work.GEMM
+    head = Ran("aten::linear", Source.OPERATOR, "aten::linear", shapes=((8, 64, 128), (512, 128), ()))
+    assert work_of(head, around) is Work.HEAD, "the control"
+
+
 def test_a_function_of_autograd_has_no_trait() -> None:
     assert trait_of_operator("MmBackward0") is Trait.UNKNOWN

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from itertools import pairwise
 
 from dynotune.measure.evidence import Phase, Source
 
@@ -132,6 +133,8 @@ _ATTENTION_NODE = re.compile(r"ScaledDotProduct|scaled_dot_product|attention|var
 _HEAD_NODE = re.compile(
     r"FormedBySequence|RecomputedBySequence|^Formed|LigerFusedLinear|CrossEntropy|Chunked(LogProb|Divergence)|LogProbEntropy"
 )
+_IN_LAYER = re.compile(r"(^|\.)[A-Za-z_]+\.\d+($|\.)")
+"""A place in a numbered module: `model.layers.3.mlp`, `transformer.h.3`."""
 
 
 @lru_cache(maxsize=NAMES)
@@ -152,6 +155,8 @@ class Surroundings:
     vocabulary: int | None = None
     adapter_ranks: tuple[int, ...] = ()
     hidden: int | None = None
+    tokens: frozenset[int] = frozenset()
+    """Of the model's calls, as far as they are known: what tells a vocabulary from as many tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +197,7 @@ def work_of(ran: Ran, around: Surroundings) -> Work:
         return Work.ATTENTION
     if ran.source is Source.COPY:
         return Work.COPIES
-    if trait is Trait.LOSS or _at_head(ran, around):
+    if trait is Trait.LOSS or _at_head(ran, trait, around):
         return Work.HEAD
     if trait in (Trait.SOFTMAX, Trait.GEMM) and _in_attention(ran, trait):
         return Work.ATTENTION
@@ -205,7 +210,7 @@ def work_of(ran: Ran, around: Surroundings) -> Work:
     return Work.OTHER if trait is Trait.UNKNOWN else Work.ELEMENTWISE
 
 
-def _at_head(ran: Ran, around: Surroundings) -> bool:
+def _at_head(ran: Ran, trait: Trait, around: Surroundings) -> bool:
     if ran.place in around.head_places or _HEAD_PLACE.search(ran.place):
         return True
     if any(_HEAD_NODE.search(one) for one in (ran.operator, *ran.inside)):
@@ -213,7 +218,32 @@ def _at_head(ran: Ran, around: Surroundings) -> bool:
     # An embedding is a look-up with the vocabulary among its shapes, and no part of the head.
     if around.vocabulary is None or "embedding" in ran.operator or "embedding" in ran.name:
         return False
-    return any(around.vocabulary in shape[-2:] for shape in ran.shapes)
+    return not _IN_LAYER.search(ran.place) and _over_vocabulary(ran.shapes, trait, around)
+
+
+def _over_vocabulary(shapes: Sequence[tuple[int, ...]], trait: Trait, around: Surroundings) -> bool:
+    """Whether shapes have the vocabulary where logits and the head's weight have it: what is (..., V), or a side of a
+    product. Rows of what is no product are tokens, or those of an embedding's gradient."""
+    vocabulary = around.vocabulary
+    if trait is Trait.GEMM and vocabulary in around.tokens and (sides := _sides(shapes)):
+        return sides.count(vocabulary) > 1  # one is the tokens
+    if trait is Trait.GEMM:
+        return any(vocabulary in shape for shape in shapes if len(shape) == 2) or _last(shapes, vocabulary, 3)
+    return _last(shapes, vocabulary, 2, 3)
+
+
+def _last(shapes: Sequence[tuple[int, ...]], size: int | None, *dimensions: int) -> bool:
+    return any(shape[-1] == size for shape in shapes if len(shape) in dimensions)
+
+
+def _sides(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Of a product of two matrices, as it was or with the second one turned: rows, what is summed over, columns."""
+    for left, right in pairwise([shape for shape in shapes if len(shape) == 2]):
+        if left[1] == right[0]:
+            return left[0], left[1], right[1]
+        if left[1] == right[1]:
+            return left[0], left[1], right[0]
+    return ()
 
 
 def _in_attention(ran: Ran, trait: Trait) -> bool:

@@ -1,5 +1,6 @@
 """What the traced step of an arm spent its time on, by classes of work: from it follows the most that a change can gain."""
 
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -17,7 +18,8 @@ def spent_in(traced: TracedStep, model: nn.Module) -> dict[str, Any] | None:
         return None
     if evidence.device == "cuda" and not evidence.has_device_events:
         return None
-    line = segments_of(traced.events, traced.where, surroundings(model), evidence.has_device_events)
+    around = replace(surroundings(model), tokens=frozenset(evidence.facts.get("tokens", ())))
+    line = segments_of(traced.events, traced.where, around, evidence.has_device_events)
     return {
         "seconds": {str(work): took / 1e9 for work, took in line.by_work().items()},
         "on_device": evidence.has_device_events,

@@ -91,7 +91,8 @@ def breakdown_of(record: Record) -> Breakdown | None:
 
 def surroundings(record: Record) -> Surroundings:
     model = record.model
-    return Surroundings(model.head_places, model.vocabulary, model.adapter_ranks, model.hidden)
+    tokens = frozenset(int(n) for traced in record.traced for n in traced.facts.get("tokens", ()))
+    return Surroundings(model.head_places, model.vocabulary, model.adapter_ranks, model.hidden, tokens)
 
 
 def has_kernels(traced: Traced) -> bool:
