@@ -12,6 +12,8 @@ from torch import nn
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from dynotune.profile.analysis.placement import placement
+from dynotune.profile.foreign.as_record import record_of
 from dynotune.profile.foreign.inside.begin import FirstStep
 from dynotune.profile.foreign.protocol import Asked, events, observed
 
@@ -57,6 +59,39 @@ def test_from_the_first_step_to_the_stop(loader: bool, tmp_path: Path, capsys: p
     assert not any(one._forward_pre_hooks or one._forward_hooks for one in script.model.modules())
     assert not any("forward" in one.__dict__ for one in script.model.modules())
     assert [one["event"] for one in events(tmp_path)] == ["step", "observed", "stopped"]
+
+
+@pytest.mark.parametrize("mode", [True, False])
+def test_a_model_that_nobody_put_into_training_mode_is_watched_alike(mode: bool, tmp_path: Path) -> None:
+    """`from_pretrained` returns one in evaluation mode. It is said: its dropout is off."""
+    script = Script(tmp_path, Asked(steps=3, warm_up=2, traced=1, stop=False))
+    script.model.train(mode)
+    script.run(10)
+    found = script.seen()
+    assert [one["processed_tokens"] for one in found["timed"]] == [16, 16, 16]
+    assert all(one["data_wait"] is not None for one in found["timed"])
+    assert found["environment"]["loader_workers"] == 0
+    assert found["foreign"]["forward"] > 0
+    assert found["model"]["evaluation_mode"] is not mode
+    said = placement(record_of(["python", "script.py"], [found], []))
+    assert any("trains in evaluation mode" in line for line in said) is not mode
+
+
+@pytest.mark.parametrize("gradients", [True, False])
+def test_evaluations_are_no_training_in_either_mode(gradients: bool, tmp_path: Path) -> None:
+    """gradients: a script that evaluates without turning them off, and trains in training mode. Else one that does turn
+    them off, and never leaves evaluation mode."""
+    script = Script(tmp_path, Asked(steps=3, warm_up=2, traced=0, stop=False))
+    for _ in range(8):
+        script.model.train(gradients)
+        script.run(1)
+        script.model.eval()
+        with torch.set_grad_enabled(gradients):
+            for ids in DataLoader([torch.arange(8)] * 4, batch_size=2):
+                script.model(ids)
+    found = script.seen()
+    assert [one["processed_tokens"] for one in found["timed"]] == [16, 16, 16]
+    assert found["foreign"]["calls_without_gradient"] == 0
 
 
 def test_a_script_that_is_not_stopped_goes_on(tmp_path: Path) -> None:

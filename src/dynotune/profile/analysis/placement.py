@@ -13,6 +13,11 @@ from dynotune.profile.records.record import Record
 LONG_PERIOD = 50
 """Steps of a cycle, up to which it is said that too few were timed to see it."""
 
+IN_EVALUATION = (
+    "trains in evaluation mode, in which `from_pretrained` returns a model: no dropout and no gradient checkpointing"
+    " before the script calls `model.train()`"
+)
+
 
 def placement(record: Record) -> tuple[str, ...]:
     """A line each: weights, products, splits, files, threads."""
@@ -27,6 +32,8 @@ def placement(record: Record) -> tuple[str, ...]:
             for (device, dtype, trained), n in groups.most_common(6)
         ]
         lines.append(f"weights: {'; '.join(parts)}" + (f"; {model.quantised}" if model.quantised else ""))
+    if model.evaluation_mode:
+        lines.append(IN_EVALUATION)
     flops = product_flops(record)
     if total := sum(flops.values()):
         ran = ", ".join(
@@ -35,7 +42,7 @@ def placement(record: Record) -> tuple[str, ...]:
         asked = f" (asked: {model.asked_precision})" if model.asked_precision else ""
         lines.append(f"matrix products ran in: {ran} of their FLOPs{asked}")
     if model.attention:
-        again = {True: "; layers are computed again in the backward pass", False: ""}.get(bool(model.checkpointing), "")
+        again = "; layers are computed again in the backward pass" if model.checkpointing else ""
         lines.append(f"attention: {model.attention}{again}")
     if len(set(model.device_map.values())) > 1:
         devices = Counter(model.device_map.values())

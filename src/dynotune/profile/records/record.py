@@ -140,6 +140,9 @@ class ModelFacts:
     checkpointing: bool | None = None
     """Whether layers are computed a second time in the backward pass."""
 
+    evaluation_mode: bool = False
+    """Whether it trains in that, since nobody called `train()`."""
+
     device_map: Mapping[str, str] = field(default_factory=dict)
     """Modules to devices, where a model was split."""
 

@@ -69,6 +69,10 @@ class Listening:
         self.autocast: str = ""
         """Precision of autocast around the model, when it was called last; empty without."""
 
+        self.in_training = self.in_evaluation = False
+        """Whether a call that a gradient was wanted of came in training mode, and in evaluation mode: that of a model from
+        `from_pretrained` until somebody calls `train()`, which many loops never do."""
+
         self._depth = 0
         self._began = 0.0
         self._range: AbstractContextManager[Any] | None = None
@@ -107,12 +111,14 @@ class Listening:
         if self._depth == 0:
             self.quiet()
         self._depth += 1
-        if self._depth > 1 or not module.training:
+        if self._depth > 1 or not self._trains(module):
             return
         entered = time.perf_counter()
         kind = _device_kind(module)
         self.autocast = str(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else ""
         if torch.is_grad_enabled():
+            self.in_training |= module.training
+            self.in_evaluation |= not module.training
             self.now.batches.append(batch_of(args, kwargs, self.pad, lengths=self.lengths))
             self._range = self.marks.forward(len(self.now.batches) - 1)
             self._range.__enter__()
@@ -121,6 +127,11 @@ class Listening:
         self._began = time.perf_counter()
         self.now.own += self._began - entered
         self.now.within += self._began - entered
+
+    def _trains(self, module: nn.Module) -> bool:
+        """Whether what happens with the model is training. By its mode, if it has ever trained in the right one: an
+        evaluation need not turn gradients off. Else by whether gradients are wanted."""
+        return module.training or (torch.is_grad_enabled() and not self.in_training)
 
     def _after_call(self, module: nn.Module, args: Any, output: Any) -> None:
         if torch.compiler.is_compiling():
@@ -175,7 +186,7 @@ class Listening:
             try:
                 return inner(loader)
             finally:
-                if all(one.training for one in self._roots[:1]):  # an evaluation has batches of its own
+                if all(self._trains(one) for one in self._roots[:1]):  # an evaluation has batches of its own
                     self.now.data_wait += time.perf_counter() - began
                     self.loader = loader
 

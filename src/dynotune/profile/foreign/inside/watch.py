@@ -231,7 +231,10 @@ class Watch:
             "timed": self.timed.taken,
             "traced": self.tracing.traced,
             "environment": facts.environment(self.device, self.listening.loader, self.found.trainer, model),
-            "model": facts.model_facts(self.found.roots, self.listening.autocast, self.found.trainer),
+            "model": {
+                **facts.model_facts(self.found.roots, self.listening.autocast, self.found.trainer),
+                "evaluation_mode": self.listening.in_evaluation and not self.listening.in_training,
+            },
             "memory": memory_of(self.device),
             "warm_up": {
                 "steps": self.warming.steps,
