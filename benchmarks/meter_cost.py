@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.tiny import chats, tiny_model, tiny_tokenizer
 
@@ -165,6 +167,7 @@ def main() -> None:
             "commit": args.commit,
             "versions": versions(),
             "cpu": cpu_model(),
+            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
             "cores": os.cpu_count(),
             "load": os.getloadavg(),
             "microseconds_per_step": {"median": middle, "runs": found},

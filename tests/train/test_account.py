@@ -409,8 +409,8 @@ def test_writing_a_row_is_in_what_measuring_took_and_callbacks_of_users_are_not(
 
 def test_the_cost_of_measuring_is_below_200_microseconds_a_step(tmp_path: Path) -> None:
     """Processor time of this thread: a busy host does not change it. All that a step of four micro-batches costs, with the
-    looks for periods, and with a row for every ten, written and shown. Of these tens the best and the middle ones: one that
-    others disturb changes neither."""
+    looks for periods, and with a row for every ten, written and shown. Of these tens the middle one: one that others disturb
+    does not change it."""
     told: list[Any] = []
     rows: list[dict[str, Any]] = []
     flops = Flops(10**6, 0, 10**5, (Attention(Reach(), 10**4, 2 * 10**4),))
@@ -442,7 +442,7 @@ def test_the_cost_of_measuring_is_below_200_microseconds_a_step(tmp_path: Path) 
                 journal.take(window)
         took.append(1e6 * (time.thread_time() - began) / 10)
     watch.end()
-    assert min(took) < 200 * slower()
+    assert median(took) < 200 * slower()
     stated = [row["meter_microseconds_per_step"] for row in rows]
     assert len(stated) == len(took)
     assert 1 / 3 < median(stated) / median(took) < 3, "what is stated is what it costs, looks for periods too"
