@@ -1,4 +1,7 @@
-"""A profile on one screen: at most 40 lines, at 80 columns as at 140. What gives way is on the page."""
+"""A profile on one screen: at most 40 lines, at 80 columns as at 140. What gives way is on the page.
+
+A command is one line, however long: the terminal folds it, and it can be copied whole. It is left out rather than cut.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -22,7 +25,7 @@ def show(findings: Findings, console: "Console", files: Sequence[str] = ()) -> N
 
 
 def screen(findings: Findings, width: int, files: Sequence[str] = ()) -> "list[Text]":
-    """The lines, none longer than `width`."""
+    """The lines, of which only commands are longer than `width`."""
     from rich.text import Text
 
     one = shown(findings)
@@ -40,19 +43,21 @@ def screen(findings: Findings, width: int, files: Sequence[str] = ()) -> "list[T
     found = [part for line in one.found for part in _wrapped(Line(f"{before}{line.text}", line.tone), width, 2)]
     said = one.bottleneck.text.removeprefix("The bottleneck: ").rstrip(".")
     found = found if len(one.found) > 1 or one.found[0].text != said else []
-    remedies = [Text("what would help", style="dim")]
+    remedies, first = [Text("what would help", style="dim")], 0
     for i, (line, command) in enumerate(one.remedies, 1):
-        remedies += _wrapped(Line(f"{i}. {line.text}", line.tone), width, 2)
-        remedies += _wrapped(Line(f"   {command}", Tone.QUIET), width, 1) if command else []
+        remedies += _wrapped(Line(f"{i}. {line.text}", line.tone), width, 3)
+        remedies += [Text(f"   {command}", style=STYLES[Tone.QUIET])] if command else []
+        first = first or _height(remedies, width) + (i < len(one.remedies))  # with the line that says what was left out
     remedies += [part for line in one.ruled_out for part in _wrapped(line, width, 2)]
     # The first to give way is the last here.
-    least = (min(4, len(found)), min(7, len(remedies)), min(2, len(end)), min(2, len(placement)), min(2, len(unknown)))
     parts = [found, remedies, end, placement, unknown]
+    heights = [_height(part, width) for part in parts]
+    least = [min(most, height) for most, height in zip((4, max(7, first), 2, 2, 2), heights, strict=True)]
     spare = max(0, room - sum(least))
     for k, part in enumerate(parts):
-        take = min(len(part), least[k] + spare)
+        take = min(heights[k], least[k] + spare)
         spare -= take - least[k]
-        lines += _cut(part, take)
+        lines += _cut(part, take, width)
     return [*lines, *tail]
 
 
@@ -60,12 +65,22 @@ def _expectations(lines: Sequence[Line], width: int) -> "list[Text]":
     return [part for line in lines for part in _wrapped(line, width, 2)]
 
 
-def _cut(lines: "list[Text]", room: int) -> "list[Text]":
+def _height(lines: "Sequence[Text]", width: int) -> int:
+    """Lines of the screen that these take, which folds what is longer."""
+    return sum(max(1, -(-line.cell_len // width)) for line in lines)
+
+
+def _cut(lines: "list[Text]", room: int, width: int) -> "list[Text]":
+    """The first ones, each whole, and how many are left out."""
     from rich.text import Text
 
-    if len(lines) <= room:
+    if _height(lines, width) <= room:
         return lines
-    return [*lines[: max(0, room - 1)], Text(f"... {len(lines) - room + 1} more lines on the page", style="dim")][:room]
+    kept = len(lines)
+    while kept and _height(lines[:kept], width) > room - 1:
+        kept -= 1
+    left = _height(lines[kept:], width)
+    return [*lines[:kept], Text(f"... {left} more lines on the page", style="dim")] if room > 0 else []
 
 
 def _wrapped(line: Line, width: int, most: int, style: str = "") -> "list[Text]":
@@ -77,7 +92,7 @@ def _wrapped(line: Line, width: int, most: int, style: str = "") -> "list[Text]"
     text = Text(line.text, style=f"{style} {STYLES[line.tone]}".strip())
     parts = list(text.wrap(Console(width=width), width, overflow="fold"))
     if len(parts) > most:
-        rest = set_cell_size(" ".join(part.plain for part in parts[most - 1 :]), width - 3).rstrip()
+        rest = set_cell_size(" ".join(part.plain.strip() for part in parts[most - 1 :]), width - 3).rstrip()
         parts = [*parts[: most - 1], Text(f"{rest}...", style=text.style)]
     for part in parts:
         part.rstrip()

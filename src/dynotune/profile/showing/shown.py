@@ -28,7 +28,7 @@ class Shown:
     bottleneck: Line
     found: tuple[Line, ...]
     remedies: tuple[tuple[Line, str], ...]
-    """Each with the command that measures it."""
+    """Each with the command that measures it, of any length: nobody can run half of one."""
 
     ruled_out: tuple[Line, ...]
 
@@ -46,7 +46,7 @@ def shown(one: Findings) -> Shown:
         bottleneck=Line(_text(one.bottleneck), Tone.GOOD if one.clean else Tone.BAD),
         found=tuple(Line(_text(finding.sentence), Tone.DOUBT) for finding in one.found)
         or (Line("clean: nothing was found that holds the run back", Tone.GOOD),),
-        remedies=tuple((Line(remedy_in_words(each)), _text(each.command, 2000)) for each in one.remedies)
+        remedies=tuple((Line(remedy_in_words(each)), printable(each.command)) for each in one.remedies)
         or ((Line(NOTHING, Tone.GOOD), ""),),
         ruled_out=tuple(Line(_text(line), Tone.QUIET) for line in one.ruled_out),
         expected=tuple(_expected(one)),
