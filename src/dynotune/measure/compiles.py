@@ -1,6 +1,7 @@
 """Compilations of this process so far. PyTorch's compiler is not imported to ask: where nothing loaded it, nothing was
 compiled."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,25 @@ def graphs() -> int:
     stats = _counters.get("stats")
     # A Counter asked by [] goes through Python where it has none.
     return int(stats.get("unique_graphs", 0)) if stats else 0
+
+
+_LIMIT = re.compile(r"(recompile|cache.size).limit", re.IGNORECASE)
+"""In dynamo's reason for a function that it leaves alone from then on."""
+
+
+def limits_met() -> int:
+    """Functions that dynamo has given up, since they had been compiled as often as it allows: they run as without it, and
+    nothing is compiled any more."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    reasons = dynamo.counters.get("unimplemented", {}) if dynamo is not None else {}
+    return sum(int(count) for reason, count in reasons.items() if _LIMIT.search(str(reason)))
+
+
+def limit() -> int | None:
+    """Graphs of one function up to which dynamo compiles it; None where it is not there."""
+    config = sys.modules.get("torch._dynamo.config")
+    found = getattr(config, "recompile_limit", None)
+    return found if isinstance(found, int) else None
 
 
 def compile_seconds() -> float:

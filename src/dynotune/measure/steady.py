@@ -91,6 +91,9 @@ class WarmingUp:
     events: list[str] = field(default_factory=list)
     """`2 compilations at step 1`."""
 
+    compiled: list[int] = field(default_factory=list)
+    """Steps with compilations."""
+
     _quiet: list[float] = field(default_factory=list)
     """Paces of the steps since something moved last."""
 
@@ -105,6 +108,8 @@ class WarmingUp:
         self.counters = dict(counters)
         if moves:
             self.events.append(f"{in_words(moves)} at step {self.steps}")
+        if moves.get("compilations"):
+            self.compiled.append(self.steps)
         if moves.keys() - {"segments"} or moves.get("segments", 0) * SEGMENT_SECONDS > LEVEL_SHARE * seconds:
             self._quiet.clear()
             self._quiet_seconds.clear()

@@ -52,6 +52,21 @@ def test_shapes_that_compile_again() -> None:
     assert names(record)[0] == "recompiling"
 
 
+def test_shapes_that_compile_until_dynamo_gives_up() -> None:
+    """With the warm-up's own rule, which waits until nothing is compiled: by then all of it runs as without."""
+    record = loop({"compiles": True}, warm_up=None)
+    assert sum(one.compilations for one in record.timed) == 0
+    assert record.warm_up.limits_met == 1
+    assert "gave up a function" in sentence(record, "compile-limit")
+
+
+def test_a_model_that_is_compiled_once_is_clean() -> None:
+    """The control, with a graph for each of two lengths."""
+    record = loop({"compiles": True, "lengths": 2}, warm_up=None, steps=12)
+    assert record.warm_up.limits_met == 0
+    assert analyse(record).clean, [one.sentence for one in analyse(record).found]
+
+
 def test_an_optimizer_that_is_not_fused() -> None:
     record = loop({"optimizer": {"foreach": False}})
     assert record.optimizer == "AdamW (for-loop)"

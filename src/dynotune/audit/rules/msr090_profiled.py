@@ -24,6 +24,7 @@ NAMES = {
     " did not reach them.",
     "unfused-optimizer": "The optimizer's update runs as many small kernels, each of which reads and writes memory again.",
     "recompiling": "`torch.compile` made new graphs after the warm-up; shapes that go on changing never let it end.",
+    "compile-limit": "`torch.compile` gave up a function that it had compiled as often as it allows: it runs as without.",
     "weights-elsewhere": "Weights lie on the CPU while a GPU is there: a missing flag or `device_map` does so without"
     " a word.",
     "allocator-retries": "The allocator ran out, gave memory back and tried again; the next longer batch may not fit"

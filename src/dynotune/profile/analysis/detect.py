@@ -17,8 +17,9 @@ from dynotune.profile.analysis.cycles import periodic
 from dynotune.profile.analysis.findings import Finding
 from dynotune.profile.analysis.in_words import ms, percent
 from dynotune.profile.analysis.ranks import WAIT_SHARE, waiting_for_ranks
+from dynotune.profile.analysis.recompiling import recompiling
 from dynotune.profile.analysis.remedies import remedy
-from dynotune.profile.analysis.slow_steps import OFTEN, recompiling, slow_steps
+from dynotune.profile.analysis.slow_steps import OFTEN, slow_steps
 from dynotune.profile.analysis.usual import quiet
 from dynotune.profile.records.precision import full_precision_share
 from dynotune.profile.records.record import Record

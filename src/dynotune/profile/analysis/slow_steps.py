@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import median
 
 from dynotune.profile.analysis.breakdown import Breakdown
 from dynotune.profile.analysis.findings import Finding
@@ -26,28 +26,13 @@ SURE = 2.5
 """Standard deviations."""
 
 
-def recompiling(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
-    with_it = [one for one in record.timed if one.compilations]
-    if not with_it:
-        return
-    graphs = sum(one.compilations for one in with_it)
-    over = _over(record, [not one.compilations for one in record.timed])
-    lost = max(0.0, sum(over[i] for i, one in enumerate(record.timed) if one.compilations)) / len(record.timed)
-    mean = fmean(one.seconds for one in record.timed)
-    sentence = (
-        f"torch.compile made {graphs} new graphs in {len(with_it)} of {len(record.timed)} steps after warming up: shapes"
-        f" still change ({ms(lost)} a step on average)"
-    )
-    yield Finding("recompiling", sentence, lost, remedy(record, "recompiling", lost, mean))
-
-
 def slow_steps(record: Record, breakdown: Breakdown | None) -> Iterator[Finding]:
     """Steps in which something besides training happened, by what it cost in the mean of all steps."""
     timed, happened, is_usual = record.timed, beside(record.timed), usual(record.timed)
     level = [i for i, each in enumerate(is_usual) if each]
     if not level:
         return
-    over = _over(record, is_usual)
+    over = over_usual(record, is_usual)
     total = sum(one.seconds for one in timed)
     high = sorted(over[i] for i in level)[int(USUAL * (len(level) - 1))]
     for what, lost in sorted(_costs(happened, over).items()):
@@ -72,7 +57,7 @@ def _by_chance(level: Sequence[float], steps: int) -> float:
     return spread * math.sqrt(steps + math.pi / 2 * steps**2 / len(level))
 
 
-def _over(record: Record, is_usual: Sequence[bool]) -> list[float]:
+def over_usual(record: Record, is_usual: Sequence[bool]) -> list[float]:
     """Of each step, what it takes beyond the median of the usual ones, as far as that does not follow from its tokens. 0
     each where no step is usual."""
     seconds = without_tokens(record.timed)

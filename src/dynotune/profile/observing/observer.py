@@ -16,7 +16,7 @@ import torch
 from torch.profiler import record_function
 from transformers import TrainerCallback
 
-from dynotune.measure.compiles import graphs
+from dynotune.measure.compiles import graphs, limit, limits_met
 from dynotune.measure.counters import counters
 from dynotune.measure.steady import MOST_STEPS, WarmingUp
 from dynotune.measure.timelines.rows import DATA_MARK
@@ -56,7 +56,7 @@ class Observer(TrainerCallback):
         self._marks: list[Any] = []
         self._now = 0.0
         self._waited = 0.0
-        self._graphs = 0
+        self._graphs = self._limits_met = 0
         self._open = ExitStack()
         self._tracing: tuple[Step, TracedStep] | None = None
 
@@ -68,10 +68,12 @@ class Observer(TrainerCallback):
     @property
     def warm_up(self) -> WarmUp:
         warm = self.warming
-        return WarmUp(warm.steps, warm.seconds, tuple(warm.events), warm.note)
+        met = max(0, limits_met() - self._limits_met)
+        return WarmUp(warm.steps, warm.seconds, tuple(warm.events), warm.note, tuple(warm.compiled), met, limit())
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.warming = WarmingUp(counters(self.device), most_steps=MOST_STEPS)
+        self._limits_met = limits_met()
         self._settle()
         self.say("warming up")
 

@@ -226,6 +226,15 @@ class WarmUp:
     note: str = ""
     """Why the run was not yet steady when it was timed; empty where it was."""
 
+    compiled: tuple[int, ...] = ()
+    """Steps of it in which torch.compile made graphs. Of somebody else's script the first step is none of them."""
+
+    limits_met: int = 0
+    """Functions that torch.compile has given up by the end of the timed steps, since they had been compiled too often."""
+
+    limit: int | None = None
+    """How often that is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Record:

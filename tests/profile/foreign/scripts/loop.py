@@ -1,8 +1,9 @@
 """Somebody's own loop in plain PyTorch: `loop.py JSON` with what is planted in it. It knows nothing of Dynotune.
 
 Of the JSON: `steps`; `loader` (seconds that a batch takes to make); `reads` (the loss is read every step); `compiles`
-(batches of a new length each time, through `torch.compile`); `cycle` ([every, seconds]: sleeps); `fails` (raises behind it);
-`catches` (SystemExit, and goes on); `writes` (a file, at its end); `optimizer` (keywords of AdamW).
+(batches of a new length each time, or of so many `lengths`, through `torch.compile`); `cycle` ([every, seconds]: sleeps);
+`fails` (raises behind it); `catches` (SystemExit, and goes on); `writes` (a file, at its end);
+`optimizer` (keywords of AdamW).
 """
 
 import json
@@ -27,7 +28,7 @@ class Rows(Dataset):
     def __getitem__(self, i):
         if "loader" in asked:  # a sleep of no length gives the processor away, for milliseconds on a busy host
             time.sleep(asked["loader"])
-        length = 8 + i if asked.get("compiles") else 16
+        length = 8 + i % asked.get("lengths", 1000) if asked.get("compiles") else 16
         return self.ids[: 16 * length].view(16, length)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from dynotune.foreign import FOREIGN
+from dynotune.measure.compiles import limit, limits_met
 from dynotune.measure.steady import LEVEL_STEPS, WarmingUp
 from dynotune.measure.traces.facts import compile_counters
 from dynotune.profile.foreign.inside import facts, trainer
@@ -242,6 +243,9 @@ class Watch:
                 "events": self.warming.events,
                 # Fewer steps than the rule needs were asked for: it has nothing to say of them.
                 "note": self.warming.note if self.by_rule or self.warming.steps >= 2 * LEVEL_STEPS else "",
+                "compiled": self.warming.compiled,
+                "limits_met": limits_met(),
+                "limit": limit(),
             },
             "optimizer": optimizer_name(self.optimizer),
             "notes": [*self.notes, *self.tracing.notes],
