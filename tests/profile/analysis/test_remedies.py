@@ -2,15 +2,19 @@
 
 import shlex
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from dynotune.config.secrets import without_secret_words
-from dynotune.profile.analysis.findings import Finding
+from dynotune.profile.analysis.analyse import analyse
+from dynotune.profile.analysis.findings import Finding, Findings, Kind
 from dynotune.profile.analysis.remedies import NO_EDIT, THEIRS, ranked, remedy
 from dynotune.profile.foreign.as_record import measuring
-from dynotune.profile.showing.shown import remedy_in_words
-from tests.profile.made import record
+from dynotune.profile.records.record import Environment, Record
+from dynotune.profile.showing.shown import NOTHING, remedy_in_words, shown
+from dynotune.show.grids import Line, Tone
+from tests.profile.made import busy, record, timed
 
 
 def test_two_findings_that_the_same_setting_mends_give_one_line() -> None:
@@ -29,11 +33,81 @@ def test_two_findings_that_the_same_setting_mends_give_one_line() -> None:
 def test_nobody_on_a_cpu_is_told_to_take_a_flash_kernel(trainer: str) -> None:
     """TRL's `padding_free` without one lets documents see each other."""
     gpu = replace(record(), trainer=trainer)
-    cpu = replace(gpu, environment=replace(gpu.environment, device="cpu"))
-    for name in ("low-fill", "padding-mask", "dense-mask"):
-        assert remedy(gpu, name, 0.3, 1.0) is not None
-        assert remedy(cpu, name, 0.3, 1.0) is None
+    cpu = on_a_cpu(gpu)
+    for name in ("low-fill", "padding-mask"):
+        one, other = remedy(gpu, name, 0.3, 1.0), remedy(cpu, name, 0.3, 1.0)
+        assert one is not None
+        assert other is not None
+        assert "flash" in one.text
+        assert "flash" not in other.text
+        assert other.setting == 'train_sampling_strategy="group_by_length"'
+        assert other.kind is Kind.BEHAVIOURAL
+    assert remedy(gpu, "dense-mask", 0.3, 1.0) is not None
+    assert remedy(cpu, "dense-mask", 0.3, 1.0) is None
     assert remedy(cpu, "slow-log", 0.3, 1.0) is not None
+
+
+def on_a_cpu(one: Record) -> Record:
+    return replace(one, environment=replace(one.environment, device="cpu"))
+
+
+@pytest.mark.parametrize(
+    ("trainer", "arguments", "setting", "says"),
+    [
+        ("torch", {}, "", "longest row"),
+        ("transformers", {}, 'train_sampling_strategy="group_by_length"', "longest row"),
+        ("transformers", {"group_by_length": False}, "group_by_length=True", "like length"),
+        ("transformers", {"train_sampling_strategy": "group_by_length"}, "", "longest row"),
+        ("trl", {"train_sampling_strategy": "random"}, 'train_sampling_strategy="group_by_length"', "like length"),
+        ("trl", {"group_by_length": True}, None, ""),
+    ],
+)
+def test_padding_has_what_each_loop_has_for_it(
+    trainer: Any, arguments: dict[str, Any], setting: str | None, says: str
+) -> None:
+    """By the name that its version of transformers has, and not what runs already: TRL pads to the longest row anyway."""
+    cpu = on_a_cpu(replace(record(), trainer=trainer, arguments=arguments))
+    one = remedy(cpu, "low-fill", 0.3, 1.0)
+    assert (None if one is None else one.setting) == setting
+    assert one is None or says in one.text
+
+
+def test_a_plain_loop_on_a_gpu_is_told_both() -> None:
+    one = remedy(replace(record(), trainer="torch"), "low-fill", 0.3, 1.0)
+    assert one is not None
+    assert "longest row" in one.text
+    assert "flash kernel" in one.text
+
+
+def padded(**more: Any) -> Findings:
+    tokens = {"real_tokens": 300, "processed_tokens": 1000}
+    return analyse(replace(record(timed=timed(1e-3, **tokens), traced=(busy().traced(**tokens),)), **more))
+
+
+def test_a_bottleneck_that_nothing_is_known_for_is_not_called_nothing_worth_doing() -> None:
+    """TRL with rows of like length on a CPU."""
+    found = padded(trainer="trl", arguments={"group_by_length": True}, environment=Environment("cpu"))
+    assert found.remedies == ()
+    assert "are padding" in found.bottleneck
+    ((line, command),) = shown(replace(found, on_device=False)).remedies
+    assert (line.text, command) == ("the bottleneck (low-fill): no setting is known for it on a CPU", "")
+
+
+def test_the_same_stands_below_remedies_of_other_things() -> None:
+    found = padded(trainer="trl", arguments={"group_by_length": True}, environment=Environment("cpu"))
+    other = remedy(replace(record(), trainer="trl"), "slow-log", 1e-4, 1e-3)
+    assert other is not None
+    both = shown(replace(found, on_device=False, remedies=(other,)))
+    assert [line.text for line in both.ruled_out] == ["the bottleneck (low-fill): no setting is known for it on a CPU"]
+
+
+def test_a_clean_run_has_nothing_worth_doing() -> None:
+    """The control; and a bottleneck that has a remedy is followed by that."""
+    assert shown(analyse(record())).remedies == ((Line(NOTHING, Tone.GOOD), ""),)
+    assert shown(analyse(record())).ruled_out == ()
+    one = shown(padded(trainer="torch", environment=Environment("cpu")))
+    assert "longest row" in one.remedies[0][0].text
+    assert one.ruled_out == ()
 
 
 def test_transformers_own_trainer_is_told_what_it_has() -> None:

@@ -18,6 +18,9 @@ WHOLE = (Work.GEMM, Work.ATTENTION, Work.HEAD)
 NEAR = 1.15
 """Times its floor up to which a class is called near it."""
 
+BOTTLENECK = "The bottleneck: "
+"""Before the sentence of a finding that is one."""
+
 
 def analyse(record: Record) -> Findings:
     """Raises nothing: what is missing is said in `cannot_know`."""
@@ -63,7 +66,7 @@ def bottleneck(breakdown: Breakdown | None, found: list[Finding]) -> str:
     """One sentence: the dearest finding, or else the largest class and how far it is from its floor."""
     dear = [one for one in found if one.seconds > 0]
     if dear and (breakdown is None or dear[0].seconds >= 0.05 * breakdown.seconds):
-        return f"The bottleneck: {dear[0].sentence}."
+        return f"{BOTTLENECK}{dear[0].sentence}."
     if breakdown is None or not breakdown.rows:
         return "Without a trace it cannot be told what the step's time goes to; nothing in its timing stands out."
     row = breakdown.rows[0]

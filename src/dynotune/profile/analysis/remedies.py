@@ -9,6 +9,7 @@ from dynotune.measure.kernel_classes import Work
 from dynotune.model.compiled.expected_gain import why_not_faster
 from dynotune.profile.analysis.breakdown import Breakdown
 from dynotune.profile.analysis.findings import Finding, Kind, Remedy
+from dynotune.profile.analysis.less_padding import Advice, less_padding
 from dynotune.profile.records.record import Record
 from dynotune.speedups.registry import speedups
 
@@ -24,10 +25,7 @@ NO_EDIT = frozenset({"ranks-wait", "exposed-communication"})
 WORTH = 1.02
 """A ceiling below it is not worth the reader's time."""
 
-_Advice = tuple[str, Kind, str]
-"""What to do, its kind, and the setting."""
-
-OURS: Mapping[str, _Advice] = {
+OURS: Mapping[str, Advice] = {
     "slow-loader": ("make batches ahead", Kind.EXACT, "speedups.prefetch=on"),
     "host-reads": ("read values late: callbacks that call `.item()` every step make the host wait", Kind.EXACT, ""),
     "full-precision-products": ("compute in 16 bits", Kind.NUMERIC, "bf16=true"),
@@ -54,7 +52,7 @@ OURS: Mapping[str, _Advice] = {
 }
 """By finding, for our own runs."""
 
-BEYOND: Mapping[str, _Advice] = {
+BEYOND: Mapping[str, Advice] = {
     "slow-loader": ("batches are made ahead already: faster files, or more cores", Kind.OPERATIONAL, ""),
     "low-fill": (
         "documents lie side by side already: more of them a step fill its micro-batches",
@@ -65,7 +63,7 @@ BEYOND: Mapping[str, _Advice] = {
 """Where what `OURS` advises runs already. Of others nothing is known then."""
 
 _FLATTEN = "flatten a batch instead of padding it, with a flash kernel"
-THEIRS: Mapping[str, _Advice] = {
+THEIRS: Mapping[str, Advice] = {
     "slow-loader": ("make batches in other processes", Kind.EXACT, "dataloader_num_workers=4"),
     "host-reads": ("keep values on the device and read them every so many steps", Kind.EXACT, ""),
     "full-precision-products": ("compute in 16 bits", Kind.NUMERIC, "bf16=True"),
@@ -88,7 +86,7 @@ THEIRS: Mapping[str, _Advice] = {
 }  # fmt: skip
 """The same for transformers and TRL; a plain loop has no settings, and the sentence alone stands."""
 
-TRANSFORMERS: Mapping[str, _Advice] = {
+TRANSFORMERS: Mapping[str, Advice] = {
     "low-fill": (_FLATTEN, Kind.EXACT, "data_collator=DataCollatorWithFlattening()"),
     "padding-mask": (_FLATTEN, Kind.EXACT, "data_collator=DataCollatorWithFlattening()"),
 }
@@ -97,13 +95,14 @@ TRANSFORMERS: Mapping[str, _Advice] = {
 BY_FLASH = frozenset({"low-fill", "dense-mask", "padding-mask"})
 """What others mend by a flash kernel alone: rows that are laid side by side without one see each other."""
 
+OF_PADDING = frozenset({"low-fill", "padding-mask"})
+"""What less padding mends, also where no flash kernel is."""
+
 
 def remedy(record: Record, name: str, saves: float, step: float) -> Remedy | None:
     """For a finding; None where nothing is known to help."""
-    theirs = {**THEIRS, **TRANSFORMERS} if record.trainer == "transformers" else THEIRS
-    ours = record.trainer == "dynotune"
-    advice = (OURS if ours else theirs).get(name)
-    if advice is None or (not ours and name in BY_FLASH and record.environment.device == "cpu"):
+    advice = _advice(record, name)
+    if advice is None:
         return None
     if _runs_already(record, advice[2]):
         advice = BEYOND.get(name)
@@ -113,6 +112,18 @@ def remedy(record: Record, name: str, saves: float, step: float) -> Remedy | Non
     setting = "" if record.trainer == "torch" and not _VARIABLE.fullmatch(setting) else setting
     command, first = _measured_by(record, name, setting)
     return Remedy(name, text, kind, setting, command, saves, ceiling(step, saves), first=first)
+
+
+def _advice(record: Record, name: str) -> Advice | None:
+    if record.trainer == "dynotune":
+        return OURS.get(name)
+    on_cpu = record.environment.device == "cpu"
+    if name in OF_PADDING and (on_cpu or record.trainer == "torch"):
+        return less_padding(record.trainer, record.arguments, flash=not on_cpu)
+    if name in BY_FLASH and on_cpu:
+        return None
+    theirs = {**THEIRS, **TRANSFORMERS} if record.trainer == "transformers" else THEIRS
+    return theirs.get(name)
 
 
 def _runs_already(record: Record, setting: str) -> bool:

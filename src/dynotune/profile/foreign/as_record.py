@@ -40,6 +40,7 @@ def record_of(words: Sequence[str], observed: Sequence[Mapping[str, Any]], notes
     said = [*notes, *first.get("notes", ()), *told.pop("notes", ()), *_cost(first), *_ranks(observed)]
     try:
         when = datetime.now(UTC).isoformat(timespec="seconds")
+        told["arguments"] = first.get("foreign", {}).get("arguments", {})
         record = of_plain(Record, {**told, "notes": said, "measuring": measuring(words), "when": when})
         return replace(record, own_seconds=_own(observed)) if len(observed) > 1 else record
     except (ValidationError, KeyError, IndexError, TypeError, ValueError) as error:

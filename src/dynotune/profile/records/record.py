@@ -263,6 +263,9 @@ class Record:
     """How a change is measured: a command with `{change}` in it (`dynotune bench --config x.yaml --set {change}`), or of a
     script beside an edited copy (`dynotune bench -- python a.py :: python a_edited.py`). Empty where none is known."""
 
+    arguments: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    """Of somebody else's Trainer, those that bear on speed."""
+
     own_seconds: Mapping[int, float] = field(default_factory=dict)
     """By rank, what a step takes it without communication and the wait for others (`profile.ranks`); empty: not known."""
 

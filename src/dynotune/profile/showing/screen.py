@@ -6,6 +6,7 @@ A command is one line, however long: the terminal folds it, and it can be copied
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dynotune.profile.analysis.analyse import BOTTLENECK
 from dynotune.profile.analysis.findings import Findings
 from dynotune.profile.showing.shown import shown
 from dynotune.show.grids import Line, Tone
@@ -41,7 +42,7 @@ def screen(findings: Findings, width: int, files: Sequence[str] = ()) -> "list[T
     room = LINES - len(lines) - len(tail)
     before = "" if findings.clean else "found: "
     found = [part for line in one.found for part in _wrapped(Line(f"{before}{line.text}", line.tone), width, 2)]
-    said = one.bottleneck.text.removeprefix("The bottleneck: ").rstrip(".")
+    said = one.bottleneck.text.removeprefix(BOTTLENECK).rstrip(".")
     found = found if len(one.found) > 1 or one.found[0].text != said else []
     remedies, first = [Text("what would help", style="dim")], 0
     for i, (line, command) in enumerate(one.remedies, 1):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dynotune.measure.kernel_classes import Work
 from dynotune.printable import printable
-from dynotune.profile.analysis.analyse import label
+from dynotune.profile.analysis.analyse import BOTTLENECK, label
 from dynotune.profile.analysis.findings import Findings, Remedy, Row
 from dynotune.show.grids import Grid, Line, Tone
 
@@ -47,13 +47,29 @@ def shown(one: Findings) -> Shown:
         found=tuple(Line(_text(finding.sentence), Tone.DOUBT) for finding in one.found)
         or (Line("clean: nothing was found that holds the run back", Tone.GOOD),),
         remedies=tuple((Line(remedy_in_words(each)), printable(each.command)) for each in one.remedies)
-        or ((Line(NOTHING, Tone.GOOD), ""),),
-        ruled_out=tuple(Line(_text(line), Tone.QUIET) for line in one.ruled_out),
+        or ((_no_remedy(one) or Line(NOTHING, Tone.GOOD), ""),),
+        ruled_out=(*_of_the_bottleneck(one), *(Line(_text(line), Tone.QUIET) for line in one.ruled_out)),
         expected=tuple(_expected(one)),
         placement=tuple(_text(line) for line in one.placement),
         unknown=tuple(_text(line) for line in one.cannot_know),
         kernels=_kernels(one),
     )
+
+
+def _no_remedy(one: Findings) -> Line | None:
+    """Where the bottleneck is something that was found, and nothing is known to mend it: that is no answer of "nothing worth
+    doing"."""
+    dear = next((each for each in one.found if one.bottleneck == f"{BOTTLENECK}{each.sentence}."), None)
+    if dear is None or dear.remedy is not None:
+        return None
+    where = "" if one.on_device else " on a CPU"
+    return Line(f"the bottleneck ({dear.name}): no setting is known for it{where}", Tone.DOUBT)
+
+
+def _of_the_bottleneck(one: Findings) -> tuple[Line, ...]:
+    """The same, below the remedies of other things."""
+    line = _no_remedy(one) if one.remedies else None
+    return (line,) if line is not None else ()
 
 
 def remedy_in_words(one: Remedy) -> str:
