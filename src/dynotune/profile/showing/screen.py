@@ -46,7 +46,7 @@ def screen(findings: Findings, width: int, files: Sequence[str] = ()) -> "list[T
     found = found if len(one.found) > 1 or one.found[0].text != said else []
     remedies, first = [Text("what would help", style="dim")], 0
     for i, (line, command) in enumerate(one.remedies, 1):
-        remedies += _wrapped(Line(f"{i}. {line.text}", line.tone), width, 3)
+        remedies += _wrapped(Line(f"{i}. {line.text}", line.tone), width, 4)
         remedies += [Text(f"   {command}", style=STYLES[Tone.QUIET])] if command else []
         first = first or _height(remedies, width) + (i < len(one.remedies))  # with the line that says what was left out
     remedies += [part for line in one.ruled_out for part in _wrapped(line, width, 2)]
