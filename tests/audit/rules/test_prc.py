@@ -205,3 +205,34 @@ def test_a_loop_that_says_nothing_of_types(tmp_path: Path) -> None:
 )
 def test_a_loop_that_may_compute_in_another_type(text: str, tmp_path: Path) -> None:
     assert not said("PRC006", tmp_path, text)
+
+
+_LOOP = (
+    "import torch\nfrom accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\n"
+    "accelerator = Accelerator({})\nmodel = AutoModelForCausalLM.from_pretrained('meta-llama/Llama-3.2-1B')\n"
+    "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)\n"
+    "for batch in loader:\n    accelerator.backward(model(**batch.to('cuda')).loss)\n    optimizer.step()\n"
+    "    optimizer.zero_grad()\n"
+)
+_OF_ACCELERATE = (
+    "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: 2\n"
+    "mixed_precision: {}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "command", "given", "at"),
+    [
+        ("'no'", "--config_file a.yaml", "", "a.yaml"),
+        ("no", "--config_file=a.yaml", "", "a.yaml"),
+        ("'no'", "--multi_gpu", "", "a.yaml"),  # accelerate's only file, which its default may be
+        ("bf16", "--config_file a.yaml", "", ""),
+        ("'no'", "--config_file a.yaml --mixed_precision bf16", "", ""),
+        ("'no'", "--config_file a.yaml", "mixed_precision='bf16'", ""),
+    ],
+)
+def test_accelerates_file_says_no(tmp_path: Path, asked: str, command: str, given: str, at: str) -> None:
+    run = f"accelerate launch {command} train.py\n"
+    found = said("PRC006", tmp_path, _LOOP.format(given), run__sh=run, a__yaml=_OF_ACCELERATE.format(asked))
+    assert [one.place.file for one in found] == [at] * bool(at)
+    assert not found or "mixed_precision" in found[0].message

@@ -23,6 +23,15 @@ from tests.audit.made_up import audited
         ("trl==1.15.0\naccelerate==1.4.0\n", False),
         ("llamafactory==0.9.5\ntransformers==5.6.0\n", False),
         ("llamafactory==0.9.5\ntransformers==5.6.2\n", True),
+        ("llamafactory==0.9.3\ntransformers==4.51.3\ntrl==0.9.6\npeft==0.15.2\n", False),
+        ("llamafactory==0.9.3\ntransformers==4.52.0\n", True),
+        ("llamafactory==0.9.2\ntransformers==4.47.1\n", True),
+        ("llamafactory==0.9.3\ndeepspeed==0.17.5\n", False),
+        ("llamafactory[deepspeed]==0.9.3\ndeepspeed==0.17.5\n", True),
+        ("llamafactory==0.9.6\ntransformers==4.47.1\n", False),
+        ("axolotl==0.12.2\ntrl==0.19.1\n", True),
+        ("axolotl==0.12.2\ntrl==0.21.0\ntransformers==4.55.2\ntorch==2.8.0+cu128\n", False),
+        ("axolotl==0.10.0\ntrl==0.1\n", False),
         ("transformers==4.46.0\npeft==0.13.2\n", False),
         ("transformers==4.44.2\ntokenizers==0.21.0\n", True),
         ("transformers==4.44.2\ntokenizers==0.19.1\n", False),
@@ -38,6 +47,27 @@ from tests.audit.made_up import audited
 def test_pairs_of_pins(tmp_path: Path, asked: str, found: bool) -> None:
     findings = audited(tmp_path, {"requirements.txt": asked, "a.py": "import torch\n"}, select=("ENV007",)).findings
     assert bool(findings) is found
+
+
+@pytest.mark.parametrize(
+    ("configuration", "asked", "found"),
+    [
+        ("deepspeed: ds.json\n", "0.17.5", True),
+        ("deepspeed: ds.json\n", "0.16.9", False),
+        ("bf16: true\n", "0.17.5", False),
+    ],
+)
+def test_a_package_that_only_some_runs_use(tmp_path: Path, configuration: str, asked: str, found: bool) -> None:
+    sft = "stage: sft\nmodel_name_or_path: a/b\ndataset: d\ntemplate: qwen\nfinetuning_type: lora\ncutoff_len: 512\n"
+    files = {"sft.yaml": sft + configuration, "requirements.txt": f"llamafactory==0.9.3\ndeepspeed=={asked}\n"}
+    assert bool(audited(tmp_path, files, select=("ENV007",)).findings) is found
+
+
+@pytest.mark.parametrize(("trainer", "found"), [("ORPO", True), ("KTO", True), ("SFT", False)])
+def test_releases_that_break_training_on_pairs(tmp_path: Path, trainer: str, found: bool) -> None:
+    text = f"from trl import {trainer}Config, {trainer}Trainer\n{trainer}Trainer('a/b', args={trainer}Config('o')).train()\n"
+    files = {"train.py": text, "requirements.txt": "trl==0.11.4\ntransformers==4.46.3\n"}
+    assert bool(audited(tmp_path, files, select=("ENV007",)).findings) is found
 
 
 TRL = (

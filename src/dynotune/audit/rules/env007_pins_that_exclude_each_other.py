@@ -8,16 +8,7 @@ from dynotune.audit.facts.project import Asked, Project
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema.keys import earlier
-
-NEEDS: tuple[tuple[str, str, str, str, str], ...] = (
-    ("axolotl", "0.19", "transformers", "==", "5.16.1"),
-    ("axolotl", "0.19", "trl", "==", "1.9.0"),
-    ("axolotl", "0.19", "peft", "==", "0.20.0"),
-    ("axolotl", "0.19", "accelerate", "==", "1.13.0"),
-    ("llamafactory", "0.9.5", "transformers", "<=", "5.6.0"),
-)
-"""Of a release: what it wants of another package, by its METADATA (axolotl 0.19.0; llamafactory 0.9.5, whose extras/misc.py
-refuses to start too)."""
+from dynotune.audit.schema.wants import OF_AN_EXTRA, fits, wanted
 
 NEED_LATER: tuple[tuple[str, str, str, str, str, str], ...] = (
     ("torch", "0", "2.3", "numpy", "2.0", "it is built against NumPy 1 and cannot hand arrays over"),
@@ -54,7 +45,7 @@ BREAKS: tuple[tuple[str, str, str, str, str, str], ...] = (
         "0.12",
         "transformers",
         "4.46",
-        "`DPOTrainer.get_batch_samples` stands in the way of the Trainer's own",
+        "its preference trainers' `get_batch_samples` stands in the way of the Trainer's own",
     ),
     (
         "trl",
@@ -62,12 +53,15 @@ BREAKS: tuple[tuple[str, str, str, str, str, str], ...] = (
         "0.13",
         "transformers",
         "4.47",
-        "`DPOTrainer.log` takes one argument less than the Trainer gives it",
+        "its preference trainers' `log` takes one argument less than the Trainer gives it",
     ),
 )
 """Of preference training: releases from one to before another, with another package from a release on, and what breaks.
 trainer/dpo_trainer.py of trl 0.7.11, 0.11.4, 0.12.0 to 0.12.2 and 0.13.0; trainer.py of transformers 4.45.2, 4.46.0 and
 4.47.0. Of these releases of TRL the metadata of 0.12.2 alone says so (transformers<4.47.0)."""
+
+_OF_PAIRS = ("ORPOTrainer", "CPOTrainer", "KTOTrainer", "BCOTrainer")
+"""They override the same methods: trainer/*_trainer.py of trl 0.11.4."""
 
 STOPS: tuple[tuple[str, str, str, str, str, str], ...] = (
     ("peft", "0.16", "0.18", "transformers", "5.0", "it imports `HybridCache`, which is gone, and `import peft` fails"),
@@ -80,28 +74,37 @@ name it, and 0.18.0's imports it inside a function, for transformers before 4.56
 def check(project: Project, _: Project) -> Iterator[Said]:
     pinned = [one for one in project.asked if one.operator in ("==", "===") and one.version and "*" not in one.version]
     for one in pinned:
-        for package, release, other, operator, wanted in NEEDS:
-            if one.name != package or not (one.version == release or one.version.startswith(f"{release}.")):
+        wants = wanted(one.name, one.version)
+        for beside in pinned:
+            # Two files may be of two environments.
+            if (
+                beside.name not in wants
+                or beside.place.file != one.place.file
+                or fits(beside.version, wants[beside.name])
+            ):
                 continue
-            for beside in pinned:
-                # Two files may be of two environments.
-                if beside.name == other and beside.place.file == one.place.file and not _fits(beside, operator, wanted):
-                    yield Finding(
-                        f"{other} {beside.version} is asked for beside {package} {one.version}, which wants"
-                        f" {other}{operator}{wanted}: they cannot be installed, or do not start, together.",
-                        place=beside.place,
-                        evidence=Evidence(Level.TEXT, {package: one.version, other: beside.version, "wants": wanted}),
-                        stake=Stake(AtStake.STOPS),
-                        remedy=Remedy(
-                            Risk.OPERATIONAL,
-                            f"Ask for {other}{operator}{wanted}, or take the pin of {other} out.",
-                            effort=Effort.MINUTES,
-                        ),
-                        also=(one.place,),
-                    )
+            if beside.name in OF_AN_EXTRA and beside.name not in one.extras and not _uses(beside.name, project):
+                continue
+            yield Finding(
+                f"{beside.name} {beside.version} is asked for beside {one.name} {one.version}, which wants"
+                f" {beside.name}{wants[beside.name]}: they cannot be installed, or do not start, together.",
+                place=beside.place,
+                evidence=Evidence(
+                    Level.TEXT, {one.name: one.version, beside.name: beside.version, "wants": wants[beside.name]}
+                ),
+                stake=Stake(AtStake.STOPS),
+                remedy=Remedy(
+                    Risk.OPERATIONAL,
+                    f"Ask for {beside.name}{wants[beside.name]}, or take the pin of {beside.name} out.",
+                    effort=Effort.MINUTES,
+                ),
+                also=(one.place,),
+            )
     yield from _too_old(pinned)
     yield from _of_torch(pinned)
-    prefers = any(job.method is Method.DPO for job in project.jobs)
+    prefers = any(job.method is Method.DPO for job in project.jobs) or any(
+        script.calls_of(*_OF_PAIRS) for script in project.scripts
+    )
     yield from _broken(pinned, (*STOPS, *(BREAKS if prefers else ())))
 
 
@@ -183,11 +186,9 @@ def _broken(pinned: Sequence[Asked], table: Sequence[tuple[str, str, str, str, s
                 return
 
 
-def _fits(asked: Asked, operator: str, wanted: str) -> bool:
-    there, limit = _numbers(asked.version), _numbers(wanted)
-    width = len(limit) if operator == "<=" else max(len(there), len(limit))
-    first, second = (_filled(numbers, width) for numbers in (there, limit))
-    return first <= second if operator == "<=" else first == second
+def _uses(package: str, project: Project) -> bool:
+    """A job of the project has a setting of the package's name (`deepspeed: ds.json`)."""
+    return any(job.get(package) for job in project.jobs)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -215,8 +216,8 @@ RULE = Rule(
         proven="`pip install --dry-run -r requirements.txt`.",
         deliberate=("The check is switched off (`DISABLE_VERSION_CHECK=1`), and the pair was tried.",),
         sources=(
-            "Axolotl 0.19's metadata",
-            "LLaMA-Factory 0.9.5's check of versions at its start",
+            "the metadata of Axolotl 0.9.2, 0.12.2 and 0.19, and of LLaMA-Factory 0.9.1 to 0.9.5",
+            "LLaMA-Factory's check of versions at its start (extras/misc.py, hparams/parser.py)",
             "`HybridCache` in peft_model.py of PEFT 0.16.0 and 0.17.1, and in transformers 4.57.6, not 5.0.0",
             "TRL issues 2275 (0.11.4 with transformers 4.46) and 2445 (0.12.1 with 4.47)",
         ),

@@ -172,15 +172,22 @@ def _of_no_type(job: Job, project: Project) -> Iterator[Said]:
     scripts = [one for one in project.scripts if one.file in job.files]
     every = {one.file: one for script in scripts for one in connected(script, project)}
     text = "\n".join(_switched(one) for one in every.values())
-    if job.get("mixed_precision") == "no" or (job.is_given("num_processes") and not job.is_given("mixed_precision")):
+    refused = job.get("mixed_precision") == "no" and job.is_given("mixed_precision")
+    none = job.place("mixed_precision") if refused else _none_of_accelerate(job, project)
+    if none is not None or (job.is_given("num_processes") and not job.is_given("mixed_precision")):
         text = re.sub("[aA]ccelerat", "", text)
     if not any(on_device(one) for one in every.values()) or _TYPES.search(text):
         return
     yield Finding(
-        "Nothing says in which type the model computes: transformers before 5 loads float32 and multiplies in"
+        "The launcher asks for `mixed_precision: no`, and nothing else says in which type the model computes: transformers"
+        " before 5 loads float32 and multiplies in it, past the GPU's matrix units; from 5 on it loads the checkpoint's"
+        " bfloat16, and an optimizer's small steps round to nothing."
+        if none is not None
+        else "Nothing says in which type the model computes: transformers before 5 loads float32 and multiplies in"
         " it, past the GPU's"
         " matrix units; from 5 on it loads the checkpoint's bfloat16, and an optimizer's small steps round to nothing.",
-        place=name.place,
+        place=none or name.place,
+        also=(name.place,) if none is not None else (),
         evidence=Evidence(Level.RESOLVED, {"model": name.value, "dtype": None}),
         stake=Stake(AtStake.TIME),
         remedy=Remedy(
