@@ -63,6 +63,47 @@ def test_what_a_trainer_knows_is_not_called_unknown(tmp_path: Path, files: dict[
         assert not said(tmp_path / code, code, files)
 
 
+FACTORY_PIN = {"requirements.txt": "llamafactory==0.9.3\n"}
+AXOLOTL_PIN = {"requirements.txt": "axolotl==0.12.2\n"}
+
+
+@pytest.mark.parametrize(
+    ("pins", "configuration", "line", "instead"),
+    [
+        (FACTORY_PIN, FACTORY, "lora_droupout: 0.05\n", "lora_dropout"),
+        (FACTORY_PIN, FACTORY, "gradient_acumulation_steps: 8\n", "gradient_accumulation_steps"),
+        (AXOLOTL_PIN, AXOLOTL, "sample_packign: true\n", "sample_packing"),
+        ({"requirements.txt": "trl==0.19.1\n"}, TRL, "learing_rate: 1.0e-5\n", "learning_rate"),
+        (FACTORY_PIN, FACTORY, "max_seq_length: 2048\n", "cutoff_len"),
+        ({}, FACTORY, "max_seq_length: 2048\n", "cutoff_len"),
+        (AXOLOTL_PIN, AXOLOTL, "per_device_train_batch_size: 4\n", "micro_batch_size"),
+        (AXOLOTL_PIN, AXOLOTL, "num_train_epochs: 4\n", "num_epochs"),
+    ],
+)
+def test_slips_and_the_librarys_names_under_any_pin(
+    tmp_path: Path, pins: dict[str, str], configuration: str, line: str, instead: str
+) -> None:
+    name = "lf.yaml" if configuration is FACTORY else "a.yml" if configuration is AXOLOTL else "sft.yaml"
+    (found,) = said(tmp_path, "CFG001", {name: configuration + line, **pins})
+    assert f"`{instead}`" in found.message
+
+
+@pytest.mark.parametrize(
+    ("pins", "configuration", "line"),
+    [
+        (FACTORY_PIN, FACTORY, "visual_inputs: true\n"),  # a key of an older release
+        (FACTORY_PIN, FACTORY, "max_length: 512\nper_device_train_batch_size: 4\n"),  # LLaMA-Factory has them
+        (AXOLOTL_PIN, AXOLOTL, "rope_scaling_factors: 2\nreasoning_parts: 3\n"),
+        (AXOLOTL_PIN, AXOLOTL, "lr_scheduler: cosine\nlogging_steps: 5\nweight_decay: 0.0\ntorch_dtype: x\n"),
+    ],
+)
+def test_keys_of_another_release_are_no_slips(
+    tmp_path: Path, pins: dict[str, str], configuration: str, line: str
+) -> None:
+    name = "lf.yaml" if configuration is FACTORY else "a.yml"
+    assert not said(tmp_path, "CFG001", {name: configuration + line, **pins})
+
+
 def test_a_renamed_key_is_renamed_unless_both_are_there(tmp_path: Path) -> None:
     (one,) = said(tmp_path / "a", "CFG002", {"sft.yaml": TRL + "max_seq_length: 8\n"})
     assert one.remedy.changes[0].to == "max_length"

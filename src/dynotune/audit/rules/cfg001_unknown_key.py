@@ -50,7 +50,7 @@ def _nobodys(job: Job, key: GivenKey) -> Finding:
         return left_out(job, key, f"{job.trainer.value} has no such key", "Give it its right name, or remove it.")
     unknown = {one.name for one in job.given if one.fate is Fate.UNKNOWN}
     known = {*job.settings, *job.native.values()} - unknown
-    close = next(iter(difflib.get_close_matches(key.name, sorted(known), 1, 0.8)), "")
+    close = key.instead or next(iter(difflib.get_close_matches(key.name, sorted(known), 1, 0.8)), "")
     said_by = " and ".join(f"{name} {version}" for name, version in job.versions.items()) or job.trainer.value
     drops = job.trainer in DROPS
     happens = "drops it without a word" if drops else "stops at it"
@@ -76,10 +76,10 @@ def _anothers(job: Job, key: GivenKey) -> Finding:
     if key.left_out is not None:
         return left_out(job, key, f"{key.why}, and here it is `{key.instead}`", f"Call it `{key.instead}`.")
     drops = job.trainer in DROPS
-    happens = "drops without a word" if drops else "stops at"
+    happens = "drops it without a word" if drops else "stops at it"
     called = f"; here it is `{key.instead}`" if key.instead else ""
     return Finding(
-        f"`{key.name}` does nothing under {job.trainer.value}, which {happens} it: {key.why}{called}.",
+        f"`{key.name}` does nothing under {job.trainer.value}, which {happens}: {key.why}{called}.",
         place=key.place,
         evidence=Evidence(Level.TEXT, {"key": key.name, "trainer": job.trainer.value}),
         stake=Stake(AtStake.RESULT if drops else AtStake.STOPS),

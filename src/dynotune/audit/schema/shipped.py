@@ -41,3 +41,15 @@ def _key(name: str, type_: str, default: Any = None, *rest: Any) -> Key:
     required, deprecated = (*rest, False, "")[:2]
     value = Unknown("its default is computed") if default == COMPUTED else default
     return Key(name, type_, value, bool(required), str(deprecated))
+
+
+@functools.cache
+def every_key() -> frozenset[str]:
+    """Names of keys of all tables."""
+    tables = files("dynotune.audit.schema").joinpath("tables").iterdir()
+    return frozenset(
+        name
+        for table in tables
+        if table.name.endswith(".json")
+        for name in json.loads(table.read_text("utf-8"))["keys"]
+    )

@@ -10,6 +10,8 @@ from dynotune.audit.place import NOWHERE, Place
 from dynotune.audit.read.configs import words
 from dynotune.audit.read.configs.words import Word, in_our_words
 from dynotune.audit.schema import Keys
+from dynotune.audit.schema.misspelt import misspelt
+from dynotune.audit.schema.shipped import shipped
 from dynotune.config.fates.aliases import AXOLOTL_NAMES, LLAMA_FACTORY_NAMES
 from dynotune.config.fates.launcher import launcher_fate
 
@@ -117,8 +119,11 @@ def judged(
     if pinned and given is not None and one.name not in keys.moved:
         # Another release than the one that was read may have more keys, but hardly another trainer's name for its own.
         whose = anothers(one.name, keys)
-        if whose is not None and whose[1] in keys.keys and whose[1] not in given:
+        beside = whose is not None and whose[1] in given and not _of_the_library(one.name, keys)
+        if whose is not None and whose[1] in keys.keys and not beside:
             return GivenKey(one.name, one.value, one.place, Fate.ANOTHERS, *whose)
+        if meant := misspelt(one.name, keys.keys):
+            return GivenKey(one.name, one.value, one.place, Fate.UNKNOWN, instead=meant)
     if verdict.fate is Fate.UNKNOWN:
         whose = anothers(one.name, keys)
         if whose is not None:
@@ -135,14 +140,29 @@ def anothers(name: str, keys: Keys) -> tuple[str, str] | None:
         if other is keys.trainer or (name not in table and name not in names):
             continue
         ours = next((word.name for word in table.get(name, ())), "")
-        own = words_of(keys.trainer)
-        called = (
-            ours
-            if ours in keys.keys
-            else next((theirs for theirs, found in own.items() if any(word.name == ours for word in found)), ours)
-        )
-        return f"it is {other.value}'s name", called
+        return f"it is {other.value}'s name", ours if ours in keys.keys else _called(ours, keys)
+    if _of_the_library(name, keys):
+        whose = "transformers'" if name in shipped(Trainer.TRANSFORMERS, None)[0] else "TRL's"
+        return f"it is {whose} name", _called(_in_trl(name), keys)
     return None
+
+
+def _of_the_library(name: str, keys: Keys) -> bool:
+    """A name of transformers' or TRL's arguments, for which this trainer has one of its own."""
+    if keys.trainer not in (Trainer.AXOLOTL, Trainer.LLAMA_FACTORY) or name in keys.keys:
+        return False
+    return _called(_in_trl(name), keys) not in ("", name, _in_trl(name))
+
+
+def _in_trl(name: str) -> str:
+    """Today's name of a key that releases of TRL and transformers called otherwise."""
+    return next((word.name for word in words.TRL.get(name, ())), name)
+
+
+def _called(ours: str, keys: Keys) -> str:
+    """The trainer's own name for what TRL calls so; itself where it has none."""
+    own = words_of(keys.trainer)
+    return next((theirs for theirs, found in own.items() if any(word.name == ours for word in found)), ours)
 
 
 def _is(settings: Mapping[str, Setting], name: str, value: Any) -> bool:
