@@ -8,6 +8,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.finding import Finding, NotChecked
 from dynotune.audit.judging.watched import asked_since, watched
+from dynotune.audit.place import Place
 from dynotune.audit.rule import NONE_OF, Rule, Subject
 from dynotune.audit.secret_values import Secrets
 
@@ -28,6 +29,7 @@ def judge(project: Project, rules: Mapping[str, Rule]) -> Judged:
     findings: dict[Any, Finding] = {}
     passed: list[str] = []
     missing: dict[Any, NotChecked] = {}
+    trails = _trails(project)
     project = watched(project)
     for code, rule in rules.items():
         subjects = list(_subjects(project, rule.subject))
@@ -42,7 +44,10 @@ def judge(project: Project, rules: Mapping[str, Rule]) -> Judged:
                     missing.setdefault((code, said.why, said.place), replace(said, code=code))
                 else:
                     # Two jobs may share a file: what is said of one line is said once.
-                    findings.setdefault((code, said.place, said.message), replace(said, code=code))
+                    also = tuple(one for one in trails.get(said.place, ()) if one not in said.also)
+                    findings.setdefault(
+                        (code, said.place, said.message), replace(said, code=code, also=(*said.also, *also))
+                    )
         for job in asked_since(project):
             for hole in job.holes:
                 silent = False
@@ -55,6 +60,19 @@ def judge(project: Project, rules: Mapping[str, Rule]) -> Judged:
         tuple(passed),
         tuple(replace(one, why=secrets.hide(one.why)) for one in missing.values()),
     )
+
+
+def _trails(project: Project) -> Mapping[Place, Sequence[Place]]:
+    """By the place of a setting in a script or a command: where in configurations its value is written. Who mends it
+    looks there."""
+    written = {config.file for config in project.configs}
+    found: dict[Place, Sequence[Place]] = {}
+    for job in project.jobs:
+        for setting in job.settings.values():
+            trail = tuple(one for one in setting.via if one.file in written and one.file != setting.place.file)
+            if trail:
+                found[setting.place] = trail
+    return found
 
 
 def _subjects(project: Project, kind: Subject) -> Iterator[Any]:
