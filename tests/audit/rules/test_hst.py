@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.audit.made_up import audited
 from tests.audit.rules.scripts import LOOP, in_loop, said
 
 LAYER = """
@@ -131,3 +132,22 @@ def test_found(code: str, text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("code", "text"), LEFT)
 def test_left_alone(code: str, text: str, tmp_path: Path) -> None:
     assert not said(code, tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("run", "line", "fires"),
+    [
+        ("accelerate launch --num_processes 8 -m trl.scripts.sft --config sft.yaml\n", "logging_steps: 1", True),
+        ("torchrun --nproc_per_node=4 -m trl.scripts.sft --config sft.yaml\n", "logging_steps: 1", True),
+        ("trl sft --config sft.yaml --num_processes 4 --logging_steps 1\n", "bf16: true", True),
+        ("trl sft --config sft.yaml\n", "logging_steps: 1", False),  # one card, and steps that are not short
+        ("torchrun --nproc_per_node=4 -m trl.scripts.sft --config sft.yaml\n", "logging_steps: 10", False),
+        ("torchrun --nproc_per_node=4 -m trl.scripts.sft --config sft.yaml\n", "logging_steps: 1\nmax_steps: 50", False),
+        ("torchrun --nproc_per_node=4 -m trl.scripts.sft --config sft.yaml\n", "logging_steps: 1  # read by CI", False),
+    ],
+)
+def test_ranks_that_wait_for_each_other_at_every_step(tmp_path: Path, run: str, line: str, fires: bool) -> None:
+    files = {"run.sh": run, "sft.yaml": f"model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: d.jsonl\n{line}\n"}
+    found = audited(tmp_path, files, select=("HST052",)).findings
+    assert bool(found) is fires
+    assert all("ranks" in one.message for one in found)

@@ -1,16 +1,20 @@
-"""HST052: every step of a small model is logged, and the host waits for the device each time."""
+"""HST052: every step is logged, and the host waits each time: for the device, and for all ranks where there are several."""
 
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import max_length, micro_batch, number, on_gpu
-from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.lines import lines_of
 from dynotune.audit.models import known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 SMALL = 0.4
 """Billions of parameters below which a step is short enough for it to matter."""
+
+SMALL_OF_SEVERAL = 9.0
+"""The same where several ranks wait for each other, too."""
 
 _SFT = "model_name_or_path: HuggingFaceTB/SmolLM2-135M\ndataset_name: data.jsonl\nmax_length: 512\n"
 
@@ -21,16 +25,22 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     model, steps = known(job.get("model_name_or_path")), number(job, "max_steps")
     if job.trainer is Trainer.DYNOTUNE or not job.is_given("logging_steps") or (steps is not None and 0 < steps < 500):
         return
-    if model is None or model.billions is None or model.billions > SMALL:
+    ranks = int(number(job, "num_processes") or 1)
+    if model is None or model.billions is None or model.billions > (SMALL_OF_SEVERAL if ranks > 1 else SMALL):
+        return
+    if ranks > 1 and (job.method not in _SHORT_STEPS or _explained(job, project)):
         return
     rows, length = micro_batch(job), max_length(job)
     yield Finding(
-        f"`{job.called('logging_steps')}: 1` reads the loss from the device at every step of a {model.billions:g}B"
-        " model, whose"
-        " steps are short: the host cannot run ahead.",
+        f"`{job.called('logging_steps')}: 1` gathers the loss over {ranks} ranks and reads it at every step of a"
+        f" {model.billions:g}B model: all wait for the slowest, and no host can run ahead."
+        if ranks > 1
+        else f"`{job.called('logging_steps')}: 1` reads the loss from the device at every step of a {model.billions:g}B"
+        " model, whose steps are short: the host cannot run ahead.",
         place=job.place("logging_steps"),
         evidence=Evidence(
-            Level.RESOLVED, {"logging_steps": 1, "billions": model.billions, "rows": rows, "length": length}
+            Level.RESOLVED,
+            {"logging_steps": 1, "billions": model.billions, "rows": rows, "length": length, "ranks": ranks},
         ),
         stake=Stake(AtStake.TIME, 0.0, None),
         remedy=Remedy(
@@ -43,23 +53,49 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     )
 
 
+_SHORT_STEPS = (Method.SFT, Method.DPO, Method.PRETRAINING, None)
+"""Where no text is generated within a step."""
+
+
+def _explained(job: Job, project: Project) -> bool:
+    """A comment stands beside the setting, where its value is written."""
+    setting = job.setting("logging_steps")
+    places = (setting.place, *setting.via) if setting is not None else ()
+    lines = [(lines_of(project.texts.get(one.file, "")), one.line) for one in places]
+    return any(0 < number <= len(held) and "# " in held[number - 1] for held, number in lines)
+
+
 RULE = Rule(
     code="HST052",
     name="logged-every-step",
-    summary="Every step of a small model is logged.",
+    summary="Every step of a small model, or of several ranks, is logged.",
     group=Group.PERFORMANCE,
     subject=Subject.JOB,
     check=check,
     page=Page(
         what="Logging reads numbers from the device, which waits until all launched work is done.",
         why="Between logs the host launches the next step while the device works on this one. With small models launching is"
-        " what takes the time, and each wait empties the queue.",
+        " what takes the time, and each wait empties the queue. With several ranks the loss is gathered first, so that each"
+        " step ends with a wait for the slowest.",
         detected=f"E1: `logging_steps: 1`, given, for models below {SMALL:g} billion parameters and runs of 500 steps"
-        " or more.",
+        f" or more; with several processes for models below {SMALL_OF_SEVERAL:g} billion, where no comment stands beside"
+        " it and a step generates no text.",
         proven="`dynotune profile -- python train.py`: the device's idle time after each step.",
         deliberate=("The loss of each step is compared with another run's.",),
-        sources=("TRL 1.16 reads four numbers a micro-batch whatever is logged, so less is won there than elsewhere",),
+        sources=(
+            "transformers' Trainer: `_maybe_log_save_evaluate` gathers the loss of all ranks and reads it",
+            "TRL 1.16 reads four numbers a micro-batch whatever is logged, so less is won there than elsewhere",
+        ),
     ),
     bad=Example({"sft.yaml": f"{_SFT}logging_steps: 1\n"}, says="cannot run ahead"),
     good=Example({"sft.yaml": f"{_SFT}logging_steps: 10\n"}),
+    also_bad=(
+        Example(
+            {
+                "run.sh": "accelerate launch --num_processes 8 -m trl.scripts.sft --config sft.yaml\n",
+                "sft.yaml": "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\nlogging_steps: 1\n",
+            },
+            says="over 8 ranks",
+        ),
+    ),
 )
