@@ -142,7 +142,11 @@ def test_left_alone(code: str, text: str, tmp_path: Path) -> None:
         ("trl sft --config sft.yaml --num_processes 4 --logging_steps 1\n", "bf16: true", True),
         ("trl sft --config sft.yaml\n", "logging_steps: 1", False),  # one card, and steps that are not short
         ("torchrun --nproc_per_node=4 -m trl.scripts.sft --config sft.yaml\n", "logging_steps: 10", False),
-        ("torchrun --nproc_per_node=4 -m trl.scripts.sft --config sft.yaml\n", "logging_steps: 1\nmax_steps: 50", False),
+        (
+            "torchrun --nproc_per_node=4 -m trl.scripts.sft --config sft.yaml\n",
+            "logging_steps: 1\nmax_steps: 50",
+            False,
+        ),
         ("torchrun --nproc_per_node=4 -m trl.scripts.sft --config sft.yaml\n", "logging_steps: 1  # read by CI", False),
     ],
 )

@@ -84,8 +84,9 @@ def _collators(script: Script) -> Iterator[Padded]:
         if not re.search(r"['\"]attention_mask['\"]", whole) or _PACKS.search(whole):
             continue
         fixed = _fixed(script.tree) | _fixed(function)  # a function's own name hides the file's
+        called = _called(function)
         for node in ast.walk(function):
-            found = isinstance(node, ast.Call) and _rectangle(node, fixed)
+            found = isinstance(node, ast.Call) and _rectangle(node, fixed, called)
             if found:
                 assert isinstance(node, ast.Call)
                 if re.search(rf"{re.escape(found)}\s*=[^=\n]*(\bmax\(|\blen\()", script.source):
@@ -145,7 +146,20 @@ def _fixed(room: ast.FunctionDef | ast.Module) -> dict[str, int]:
     }
 
 
-def _rectangle(call: ast.Call, fixed: Mapping[str, int]) -> str:
+def _called(function: ast.FunctionDef) -> dict[str, str]:
+    """Names of a function that stand for a width that it does not work out (`width = self.max_length`), given once."""
+    given = [
+        (target.id, ast.unparse(node.value))
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign | ast.AugAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    ]
+    names = [name for name, _ in given]
+    return {name: value for name, value in given if names.count(name) == 1 and _WIDTH.fullmatch(value)}
+
+
+def _rectangle(call: ast.Call, fixed: Mapping[str, int], called: Mapping[str, str]) -> str:
     """The width of a tensor of rows, where it is a number that the batch does not decide; else empty."""
     name = ast.unparse(call.func)
     if not re.fullmatch(r"(torch|np|numpy)\.(full|zeros|ones)", name) or not call.args:
@@ -154,4 +168,5 @@ def _rectangle(call: ast.Call, fixed: Mapping[str, int]) -> str:
     if len(shape) < 2 or not re.fullmatch(r"len\(\w+\)", ast.unparse(shape[0])):
         return ""
     width = ast.unparse(shape[1])
+    width = called.get(width, width)
     return width if _WIDTH.fullmatch(width) or width in fixed else ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from dynotune.audit.facts.blocks import cut_into_blocks
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.padded import padded_to_a_limit
 from dynotune.audit.facts.project import Project
@@ -31,7 +32,8 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         stake=Stake(AtStake.CLARITY),
         remedy=Remedy(
             Risk.BEHAVIOURAL,
-            f"Take {key} out" + ("." if not also else ", or pad to the longest row of a batch and keep it."),
+            f"Take {key} out"
+            + (", or pad to the longest row of a batch and keep it." if "made" in why and also else "."),
             (job.set(name, off),),
             accuracy="Rows come in another order.",
         ),
@@ -44,7 +46,10 @@ def _equally_long(job: Job, project: Project) -> tuple[str, tuple[Place, ...]]:
     if job.get("packing") is True:
         return "packing has already made", ()
     padded = next(padded_to_a_limit(job, project), None)
-    return (f"`{padded.by}` has already made", (padded.place,)) if padded is not None else ("", ())
+    if padded is not None:
+        return f"`{padded.by}` has already made", (padded.place,)
+    blocks = cut_into_blocks(job, project)
+    return (f"`{blocks[0]}` has already cut to be", (blocks[1],)) if blocks is not None else ("", ())
 
 
 RULE = Rule(
