@@ -180,3 +180,56 @@ TEXTS = (
 )
 def test_completions_that_the_rows_do_not_have(tmp_path: Path, row: str, asked: str, wrong: bool) -> None:
     assert bool(codes(tmp_path, {"train.py": TEXTS.format(row, asked)}, "MSK050")) is wrong
+
+
+_QLORA = (
+    "base_model: a/b\nadapter: qlora\nload_in_4bit: true\ndatasets:\n  - path: data.jsonl\n    type: alpaca\n"
+    "sequence_len: 2048\nmicro_batch_size: 2\ngradient_accumulation_steps: 16\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "where"),
+    [
+        ('axolotl train "configs/$1.yml" --gradient-accumulation-steps 1\n', ["chat", "qa"]),
+        ("STEP=${1:?}\naxolotl train configs/$STEP.yml --gradient-accumulation-steps=1\n", ["chat", "qa"]),
+        (
+            "for s in chat qa; do\n  axolotl train configs/${s}.yml --gradient_accumulation_steps 1\ndone\n",
+            ["chat", "qa"],
+        ),
+        ("axolotl train configs/q${1}.yml --gradient-accumulation-steps 1\n", ["qa"]),
+        (
+            "# everything else is in the yaml\naxolotl train configs/$1.yml --gradient-accumulation-steps 1\n",
+            ["chat", "qa"],
+        ),
+        ("# one row at a time, less than the yaml\naxolotl train configs/$1.yml --gradient-accumulation-steps 1\n", []),
+        ("axolotl train configs/$1.yml --gradient-accumulation-steps 16\n", []),
+        ("axolotl train $1 --gradient-accumulation-steps 1\n", []),
+        ("axolotl train other/$1.yml --gradient-accumulation-steps 1\n", []),
+    ],
+)
+def test_a_configuration_that_is_named_by_a_variable(tmp_path: Path, script: str, where: list[str]) -> None:
+    files = {"train.sh": script, "configs/chat.yml": _QLORA, "configs/qa.yml": _QLORA, "configs/ci.yaml": "jobs: 1\n"}
+    found = audited(tmp_path, files, select=("CFG007",)).findings
+    assert sorted(one.place.file for one in found) == [f"configs/{name}.yml" for name in where]
+
+
+@pytest.mark.parametrize(
+    ("command", "fires"),
+    [
+        ("python -m src.train optim.learning_rate=1e-5", True),
+        ("torchrun --nproc_per_node 2 -m src.train optim.learning_rate=1e-5", True),
+        ("accelerate launch -m src.train optim.learning_rate=1e-5 seed=2", True),
+        ("python src/train.py optim.learning_rate=1e-5", True),
+        ("for lr in 1 2; do python -m src.train optim.learning_rate=$lr; done", True),
+        ("python -m src.train optim.lr=1e-5", False),
+        ("python -m src.train +optim.learning_rate=1e-5", False),
+    ],
+)
+def test_keys_that_hydra_lacks_in_commands_of_modules(tmp_path: Path, command: str, fires: bool) -> None:
+    train = (
+        "import hydra\n@hydra.main(version_base=None, config_path='../conf', config_name='config')\n"
+        "def main(cfg):\n    print(cfg.optim.lr, cfg.seed)\nmain()\n"
+    )
+    files = {"run.sh": f"{command}\n", "src/train.py": train, "conf/config.yaml": "seed: 1\noptim:\n  lr: 1.0e-5\n"}
+    assert bool(audited(tmp_path, files, select=("CFG008",)).findings) is fires

@@ -39,6 +39,16 @@ class Launch:
     sourced: Mapping[str, Setting] = field(default_factory=dict)
     """Variables of the shell that files of the project gave which it sources."""
 
+    @property
+    def behind(self) -> Sequence[str]:
+        """The words that the program gets: those behind its name, or behind the module's (`python -m src.train lr=1`)."""
+        last = self.program.split(" ")[-1]
+        names = (self.program, last, f".{last}")
+        for number, word in enumerate(self.words):
+            if word in names or (len(names[-1]) > 1 and word.endswith(names[-1])):
+                return self.words[number + 1 :]
+        return ()
+
 
 @dataclass(frozen=True, slots=True)
 class Allocation:

@@ -225,18 +225,35 @@ def files_that_it_names(launch: Launch, configs: Mapping[str, ConfigFile]) -> Ma
         for flag, setting in launch.flags.items():
             if isinstance(setting.value, str) and (name == setting.value or name.endswith(setting.value.lstrip("./"))):
                 found[flag] = Value(name, (setting.place,))
-        words = list(launch.words)
-        behind = words[words.index(launch.program) + 1 :] if launch.program in words else []
+        behind = launch.behind
         if behind and not behind[0].startswith("-") and name.endswith(behind[0].lstrip("./")):
             found["1"] = Value(name, (launch.place,))
     return found
 
 
+def each_of(launch: Launch, configs: Mapping[str, ConfigFile]) -> list[Launch]:
+    """A trainer's own command whose configuration's name has a variable in it (`axolotl train "configs/$1.yml"`, a loop over
+    names), once for each file of that trainer's that it may mean; itself, where there is none."""
+    if launch.configs or launch.program not in PROGRAMS:
+        return [launch]
+    trainer = PROGRAMS[launch.program][0]
+    for word in launch.behind:
+        if "${" not in word or not word.endswith((".yaml", ".yml")) or word.startswith("${"):
+            continue
+        pattern = "[^/]+".join(re.escape(part) for part in re.split(r"\$\{[^}]*\}", word.removeprefix("./")))
+        meant = [
+            name
+            for name, config in configs.items()
+            if re.fullmatch(pattern, name) and TRAINERS.get(config.kind, (None,))[0] is trainer
+        ]
+        if meant:
+            return [replace(launch, configs=(name,)) for name in meant]
+    return [launch]
+
+
 def overrides(launch: Launch) -> list[Setting]:
     """Words `key=value` behind the program, as Hydra reads them; with `+` or `~` in front they are no replacements."""
-    words = list(launch.words)
-    start = words.index(launch.program) + 1 if launch.program in words else len(words)
-    found = [_OVERRIDE.fullmatch(word) for word in words[start:]]
+    found = [_OVERRIDE.fullmatch(word) for word in launch.behind]
     return [Setting(one[1], plain(one[2]), launch.place) for one in found if one is not None]
 
 

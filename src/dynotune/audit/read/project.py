@@ -17,7 +17,7 @@ from dynotune.audit.place import Place
 from dynotune.audit.read.asked_packages import asked_packages
 from dynotune.audit.read.configs import PERHAPS_JSON, SUFFIXES, NotReadableError, job_of, read_config
 from dynotune.audit.read.extended import leniently, own_fields, reads_configurations
-from dynotune.audit.read.launched import Sources, files_that_it_names, jobs_of_launch
+from dynotune.audit.read.launched import Sources, each_of, files_that_it_names, jobs_of_launch
 from dynotune.audit.read.launchers.distribution import distribution_of_config
 from dynotune.audit.read.python.jobs import jobs_of
 from dynotune.audit.read.python.modules import Modules
@@ -120,7 +120,7 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
             modules = found.modules.started(launch.script, with_)
             own = jobs_of(found.scripts[launch.script], found.scripts, schemas, found.configs, modules)
             here = replace(sources, jobs={**of_scripts, launch.script: own})
-        jobs += jobs_of_launch(launch, here)
+        jobs += [job for one in each_of(launch, found.configs) for job in jobs_of_launch(one, here)]
     covered = {file for job in jobs for file in job.files}
     read_by_scripts = {file for own in of_scripts.values() for job in own for file in job.files}
     for name, config in found.configs.items():

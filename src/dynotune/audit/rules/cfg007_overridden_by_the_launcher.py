@@ -45,6 +45,11 @@ _COMPARES = re.compile(
     re.IGNORECASE,
 )
 
+_OF_THE_REST = re.compile(
+    r"\b(?:everything|all|anything)\b(?: else)?[^;]{0,60}\b(?:is|are|comes?|stands?|from|in)\b", re.IGNORECASE
+)
+"""Of a comment that sends the reader to the configuration: `everything else is in the yaml`."""
+
 
 def _said_so(key: GivenKey, project: Project) -> bool:
     """A comment on the flag's line, or on the lines above its command, speaks of the other value."""
@@ -59,7 +64,7 @@ def _said_so(key: GivenKey, project: Project) -> bool:
     while above > 0 and lines[above - 1].lstrip().startswith("#"):
         above -= 1
         said.append(lines[above])
-    return any(_COMPARES.search(one) for one in said)
+    return any(_COMPARES.search(one) and not _OF_THE_REST.search(one) for one in said)
 
 
 RULE = Rule(

@@ -83,9 +83,7 @@ def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
     script = scripts.get(launch.script)
     if script is None:
         return
-    words = list(launch.words)
-    behind = words[words.index(launch.program) + 1 :] if launch.program in words else []
-    taken = accepts(script, scripts, Schemas.of(), tuple(behind))
+    taken = accepts(script, scripts, Schemas.of(), tuple(launch.behind))
     if taken is None or not taken.closed:
         return
     program = f"{launch.script} {taken.command}".strip()
