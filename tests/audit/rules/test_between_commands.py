@@ -233,3 +233,66 @@ def test_keys_that_hydra_lacks_in_commands_of_modules(tmp_path: Path, command: s
     )
     files = {"run.sh": f"{command}\n", "src/train.py": train, "conf/config.yaml": "seed: 1\noptim:\n  lr: 1.0e-5\n"}
     assert bool(audited(tmp_path, files, select=("CFG008",)).findings) is fires
+
+
+_ARGUMENTS = (
+    "import argparse\nimport os\np = argparse.ArgumentParser()\np.add_argument('--amp', default='off')\n"
+    "p.add_argument('--lr', type=float, default=1e-5)\np.add_argument('--warmup_ratio', type=float, default=0.0)\n"
+    "p.add_argument('--model')\np.add_argument('--epochs', type=int, default=1)\np.add_argument('--out')\n"
+    "a = p.parse_args()\nprint(a.amp, a.lr, a.warmup_ratio, a.model, a.epochs, a.out{})\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("run", "more", "lost"),
+    [
+        ("AMP=${AMP:-bf16}\nOUT=runs/x-$AMP\npython train.py --out $OUT\n", "", True),
+        ("export AMP=bf16\necho using $AMP\npython train.py --lr 1e-5\n", "", True),
+        ('LR="3e-4"\npython train.py --amp bf16\n', "", True),
+        ("AMP=bf16\ntrain() {\n  python train.py\n}\npython train.py\n", "", True),
+        ("AMP=bf16\npython train.py --amp $AMP\n", "", False),
+        ('AMP=bf16\nARGS="--amp $AMP"\npython train.py $ARGS\n', "", False),
+        ("AMP=off\npython train.py\n", "", False),  # what the default says
+        ("AMP=bf16\n[ $AMP = bf16 ] && python train.py --amp bf16\n", "", False),
+        ("export AMP=bf16\npython train.py\n", ", os.environ['AMP']", False),
+        ("BATCH=16\npython train.py\n", "", False),  # no flag of that name
+    ],
+)
+def test_variables_of_a_launcher_that_no_command_gets(tmp_path: Path, run: str, more: str, lost: bool) -> None:
+    files = {"run.sh": run, "train.py": _ARGUMENTS.format(more)}
+    found = audited(tmp_path, files, select=("CFG009",)).findings
+    assert len(found) == lost
+    held = {**files, "run.sh": run.replace("python train", "# dynotune: ignore[CFG009] on purpose\npython train")}
+    assert not audited(tmp_path / "held", held, select=("CFG009",)).findings
+
+
+_KEYS = "model: a/b\nlr: 2.0e-5\nwarmup_ratio: 0.03\nepochs: 2\nout: o\n"
+_GETS = {
+    "python": """get() { python -c "import yaml; print(yaml.safe_load(open('$CONFIG'))['$1'])"; }\n""",
+    "yq": 'get() { yq ".$1" $CONFIG; }\n',
+    "grep": 'get() { grep "^$1:" "$CONFIG" | cut -d" " -f2; }\n',
+}
+_PICKS = (
+    'CONFIG=$1\n{}accelerate launch train.py --model "$(get model)" \\\n  --lr $(get lr) --epochs $(get epochs) \\\n'
+    '  --out "$(get out)"{}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("get", "more", "keys", "lost"),
+    [
+        ("python", "", _KEYS, True),
+        ("yq", "", _KEYS, True),
+        ("grep", "", _KEYS, True),
+        ("yq", ' --warmup_ratio "$(get warmup_ratio)"', _KEYS, False),
+        ("yq", " --warmup_ratio 0.1", _KEYS, False),
+        ("yq", "", _KEYS.replace("0.03", "0.0"), False),  # what the script does by itself
+        ("yq", "", _KEYS.replace("warmup_ratio", "tracker"), False),  # no flag of the script's
+        ("yq", " --config $CONFIG", _KEYS, False),  # the script has the file as well
+    ],
+)
+def test_keys_that_a_shell_launcher_leaves_behind(tmp_path: Path, get: str, more: str, keys: str, lost: bool) -> None:
+    files = {"run.sh": _PICKS.format(_GETS[get], more), "a.yaml": keys, "train.py": _ARGUMENTS.format("")}
+    found = audited(tmp_path, files, select=("CFG009",)).findings
+    assert bool(found) is lost
+    assert not lost or any(place.file == "a.yaml" for place in found[0].also)

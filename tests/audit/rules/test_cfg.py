@@ -422,6 +422,10 @@ READS = (
         ("library.run(cfg); print(cfg.optim.lr, cfg.seed, cfg.out.a)", []),
         ("library.run(cfg)", []),
         ("print(cfg['optim'])", []),
+        ("o = cfg.optim; print(o.lr, cfg.seed, cfg.out.a)", ["optim.betas"]),
+        ("o = cfg.optim; print(o.lr, o.betas, cfg.seed, cfg.out.a)", []),
+        ("o = cfg.optim; use(o); print(o.lr, cfg.seed, cfg.out.a)", []),
+        ("o = cfg.optim; o = more(o.lr); print(cfg.seed, cfg.out.a)", []),
         ("print(cfg.optim.lr, cfg.seed, cfg.out.a, getattr(cfg.optim, 'betas'))", []),
     ],
 )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.audit.made_up import audited
 from tests.audit.rules.test_cfg import said
 
 CALL = """
@@ -37,3 +38,28 @@ def test_arguments_that_a_trainer_itself_took_once(tmp_path: Path) -> None:
 def test_arguments_that_a_trainer_takes(files: dict[str, str], tmp_path: Path) -> None:
     for code in ("CFG002", "CFG002"):
         assert not said(tmp_path / code, code, files)
+
+
+_OF_A_CLASS = (
+    "from trl import {0}Config, {0}Trainer\n{1}{0}Trainer(model='a/b', args={2}, train_dataset=rows).train()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "before", "made", "fires"),
+    [
+        ("Reward", "", "RewardConfig('o', max_prompt_length=512)", True),
+        ("Reward", "more = {'max_length': 512, 'beta': 0.1}\n", "RewardConfig('o', **more)", True),
+        ("SFT", "", "SFTConfig('o', precompute_ref_log_probs=True)", True),
+        ("SFT", "args = SFTConfig(output_dir='o', beta=0.1)\n", "args", True),
+        ("DPO", "", "DPOConfig('o', max_prompt_length=512, beta=0.1)", False),
+        ("KTO", "", "KTOConfig('o', max_prompt_length=512, beta=0.1)", False),
+        ("Reward", "", "RewardConfig('o', max_length=512, center_rewards_coefficient=0.01)", False),
+    ],
+)
+def test_keys_of_another_class_under_any_pin(tmp_path: Path, trainer: str, before: str, made: str, fires: bool) -> None:
+    text = _OF_A_CLASS.format(trainer, before, made)
+    files = {"train.py": text, "requirements.txt": "trl==0.19.1\n"}
+    found = audited(tmp_path, files, select=("CFG001",)).findings
+    assert bool(found) is fires
+    assert all("DPOConfig" in one.message for one in found)

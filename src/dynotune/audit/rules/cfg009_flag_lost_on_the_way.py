@@ -14,6 +14,7 @@ from dynotune.audit.place import Place
 from dynotune.audit.read.launchers.accepts import Accepts, accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
+from dynotune.audit.shapes.values_that_stay_behind import values_that_stay_behind
 
 WHOLE = re.compile(r"\bvars\(|\basdict\(|__dict__|\bfields\(|_get_kwargs|sys\.argv|namespace=")
 SHOWN = re.compile(r"(\bconfig\s*=\s*|print\(|dumps?\([^()\n]{0,80}|log\w*\.\w+\([^()\n]{0,80})(vars|asdict)\([\w.]*\)")
@@ -76,40 +77,17 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
     yield from _not_handed_on(launch, project)
     scripts = {script.file: script for script in project.scripts}
     script = scripts.get(launch.script)
-    taken = accepts(script, scripts, Schemas.of()) if script is not None and launch.flags else None
+    taken = accepts(script, scripts, Schemas.of()) if script is not None else None
     if taken is None or script is None:
         return
     if taken.drops:
         lost = [setting for name, setting in launch.flags.items() if not taken.takes(name) and name != "local_rank"]
         why = f"`{launch.script}` takes the flags that it knows (`parse_known_args`) and drops the rest without a word"
         yield from _finding(lost, why, "Add the flag to the script's parser, or take it out of the command.")
-    yield from _never_passed(launch, taken, project)
+    yield from values_that_stay_behind(launch, script, taken, project)
     unread = [launch.flags[name] for name in _unread(script, taken, launch, project)]
     why = f"`{launch.script}` has a flag of this name and no line that reads it"
     yield from _finding(unread, why, "Use it where it was meant to work, or take it out of the parser and the command.")
-
-
-def _never_passed(launch: Launch, taken: Accepts, project: Project) -> Iterator[Said]:
-    """A file that the launcher sources has a value of a flag's name, other values of it are passed, and this one is not."""
-    lines = project.texts.get(launch.file, "").split("\n")[launch.place.line - 1 : launch.place.end_line or None]
-    command = "\n".join(lines)
-    passed = {name for name in launch.sourced if re.search(rf"\$\{{?{re.escape(name)}\b", command)}
-    for name, setting in launch.sourced.items():
-        flag = name.lower()
-        if not passed or name in passed or name in launch.variables or flag in launch.flags or flag not in taken.flags:
-            continue
-        if any(re.search(rf"['\"]{re.escape(name)}['\"]", script.source) for script in project.scripts):
-            continue  # it may come by the environment
-        yield Finding(
-            f"`{name}={setting.value}` of `{setting.place.file}` is never passed: the script has `--{flag}`, and "
-            f"runs with its"
-            " own default.",
-            place=launch.place,
-            also=(setting.place,),
-            evidence=Evidence(Level.TEXT, {"sourced": name, "flag": f"--{flag}", "passed": sorted(passed)}),
-            stake=Stake(AtStake.RESULT),
-            remedy=Remedy(Risk.BEHAVIOURAL, f'Add `--{flag} "${name}"` to the command.'),
-        )
 
 
 def _finding(lost: list[Setting], why: str, remedy: str) -> Iterator[Said]:
@@ -173,10 +151,12 @@ RULE = Rule(
         " thrown away, a misspelled or forgotten flag is neither used nor refused.",
         why="The command asks for bf16, a length or a rate, and the run has the default.",
         detected="E0: flags that a shell script's usage line or a document gives it, where it hands on its first argument at"
-        " most; values that the launcher sources under a flag's name, beside others that it passes, and does not"
-        " pass; the flags of the command against those of the script's parser, where nothing else uses the rest; and"
-        " flags that the parser takes and no file of the project reads, as an attribute or by a quoted name. Where all flags"
-        " are handed on at once (`vars(args)`, `asdict`), nothing is said.",
+        " most; values that the launcher sources under a flag's name, beside others that it passes, and does not pass; its"
+        " own variables of a flag's name, with another value than the flag's default, that no command gets; keys of a"
+        " configuration that it takes apart one by one (`yq`, `yaml.safe_load`) and leaves out; the flags of the command"
+        " against those of the script's parser, where nothing else uses the rest; and flags that the parser takes and no"
+        " file of the project reads, as an attribute or by a quoted name. Where all flags are handed on at once"
+        " (`vars(args)`, `asdict`), nothing is said.",
         proven="`python train.py --help` does not list the flag.",
         deliberate=("A flag that only the launcher or another part of the script looks for in `sys.argv`.",),
         sources=("Python's documentation of `parse_known_args`",),

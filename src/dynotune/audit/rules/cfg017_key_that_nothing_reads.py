@@ -2,8 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.project import Project
@@ -13,15 +12,11 @@ from dynotune.audit.facts.steps import loops, place_of
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
-from dynotune.audit.read.configs.hydra import Composed, composed, primary_of
 from dynotune.audit.read.configs.job import TRAINERS
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.rules.cfg009_flag_lost_on_the_way import SHOWN, WHOLE
+from dynotune.audit.shapes.unread_of_hydra import CALLS_THAT_SHOW, unread_of_hydra
 
-_SHOWN = frozenset({"to_yaml", "print", "pprint", "save", "info"})
-"""Calls that show or keep a configuration, and do nothing by it."""
-
-_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _LOADING = (
     "import sys\n\nimport yaml\n\nKEYS = ('model', 'lr')\nwith open(sys.argv[1]) as file:\n    cfg = yaml.safe_load(file)\n"
     "print({key: cfg[key] for key in KEYS if key in cfg})\n"
@@ -33,7 +28,8 @@ _SCRIPT = (
 
 
 def check(project: Project, whole: Project) -> Iterator[Said]:
-    yield from _of_hydra(project)
+    for unread in unread_of_hydra(project):
+        yield _finding(unread)
     yield from _of_a_file(project)
     yield from _of_a_class(project)
 
@@ -169,7 +165,7 @@ def _by_key(name: str, room: ast.AST, project: Project, depth: int = 0) -> bool:
                 continue
             case ast.Call() if node in parent.args:
                 last = parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
-                if last in _SHOWN or last in ("dump", "dumps", "len", "isinstance"):
+                if last in CALLS_THAT_SHOW or last in ("dump", "dumps", "len", "isinstance"):
                     continue
                 taker = _function(last, project.scripts)
                 at = parent.args.index(node)
@@ -191,166 +187,6 @@ def _function(name: str, scripts: Sequence[Script]) -> ast.FunctionDef | None:
         if isinstance(node, ast.FunctionDef) and node.name == name
     ]
     return found[0] if len(found) == 1 else None
-
-
-def _of_hydra(project: Project) -> Iterator[Said]:
-    started = {primary for script in project.scripts if (primary := primary_of(script)) is not None}
-    if len(started) != 1 or any("ConfigStore" in script.source for script in project.scripts):
-        return
-    configs = {config.file: config for config in project.configs}
-    found = composed(configs, *started.pop())
-    used = _used(project.scripts) if found is not None else None
-    if found is None:
-        return
-    if used is None:
-        yield from _without_a_word(project, found)
-        return
-    named = {
-        name.lstrip(".").rpartition(".")[2] for text in project.texts.values() for name in _REFERENCE.findall(text)
-    }
-    unread = []
-    for package, config in found.parts:
-        for path, place in _leaves(config):
-            parts = (*package.split("."), *path) if package else path
-            if path[-1] not in named and not any(_reads(one, parts, found.values) for one in used):
-                unread.append((".".join(parts), place))
-    quoted = {name for script in project.scripts for name in re.findall(r"[\"'](\w+)[\"']", script.source)}
-    unread = [(name, place) for name, place in unread if name.rpartition(".")[2] not in quoted]
-    if unread:
-        yield _finding(unread)
-
-
-_WHOLE = re.compile(
-    r"to_container|to_object|instantiate|\bvars\(|asdict|structured|\*\*\s*(self\.)?(cfg|config|conf|args)\b(?!\.)|\.items\(\)|\.keys\(\)"
-    r"|getattr\(|OmegaConf\.(select|merge|update)|for \w+ in (self\.)?(cfg|config|conf)\b|(cfg|config|conf)\w*\["
-)
-
-
-def _without_a_word(project: Project, found: Composed) -> Iterator[Said]:
-    """Where the configuration goes through classes and processes: keys in groups whose name stands nowhere in the code."""
-    sources = [code(script) for script in project.scripts]
-    if any(_WHOLE.search(one) for one in sources) or _goes_out(project.scripts):
-        return
-    text = "\n".join(sources)
-    named = {name.lstrip(".").rpartition(".")[2] for one in project.texts.values() for name in _REFERENCE.findall(one)}
-    unread = []
-    for package, config in found.parts:
-        for path, place in _leaves(config):
-            parts = (*package.split("."), *path) if package else path
-            whole = any(re.search(rf"\.{re.escape(part)}\b(?!\s*\.\s*\w)", text) for part in parts[:-1])
-            reached = len(parts) > 1 and re.search(rf"\.{re.escape(parts[-2])}\.\w", text)
-            if reached and not whole and parts[-1] not in named and not re.search(rf"\b{re.escape(parts[-1])}\b", text):
-                unread.append((".".join(parts), place))
-    if unread:
-        yield _finding(unread)
-
-
-_ON = _SHOWN | {"spawn", "start_processes", "Process", "resolve", "set_struct", "len", "isinstance", "type"}
-"""Calls that read no key of a configuration, or hand it on to a function that they are given."""
-
-
-def _goes_out(scripts: Sequence[Script]) -> bool:
-    """The configuration is given whole to what is not the project's own."""
-    names = {name for script in scripts for name in _parameters(script)}
-    own = {
-        node.name
-        for script in scripts
-        for node in ast.walk(script.tree)
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-    }
-    for script in scripts:
-        for node in ast.walk(script.tree):
-            if not isinstance(node, ast.Call):
-                continue
-            last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            given = [*node.args, *(one.value for one in node.keywords)]
-            given += [inner for one in given if isinstance(one, ast.Tuple | ast.List) for inner in one.elts]
-            if last not in own | _ON and any(ast.unparse(one).removeprefix("self.") in names for one in given):
-                return True
-    return False
-
-
-def _leaves(config: ConfigFile) -> Iterator[tuple[tuple[str, ...], Place]]:
-    pending: list[tuple[tuple[str, ...], Any]] = [
-        ((str(key),), value) for key, value in config.values.items() if key not in ("defaults", "hydra")
-    ]
-    while pending:
-        path, value = pending.pop(0)
-        if isinstance(value, Mapping) and value:
-            pending += [((*path, str(key)), inner) for key, inner in value.items()]
-        else:
-            yield path, config.places.get(".".join(path), Place(config.file))
-
-
-def _reads(used: tuple[str, ...], path: tuple[str, ...], values: Mapping[str, Any]) -> bool:
-    """Whether a chain of attributes reaches the key, or takes a mapping above it whole."""
-    here: Any = values
-    for number, part in enumerate(used):
-        if not isinstance(here, Mapping):
-            return used[:number] == path[:number]  # a method of the value
-        if part not in here:
-            return used[:number] == path[:number]  # `get`, `items`: the mapping whole
-        here = here[part]
-    return path[: len(used)] == used
-
-
-def _used(scripts: Sequence[Script]) -> list[tuple[str, ...]] | None:
-    """Every chain of attributes of the configuration; None: it goes where it cannot be followed."""
-    names = {name for script in scripts for name in _parameters(script)}
-    takes = _functions(scripts, names)
-    found: list[tuple[str, ...]] = []
-    for script in scripts:
-        above = {child: node for node in ast.walk(script.tree) for child in ast.iter_child_nodes(node)}
-        for node in ast.walk(script.tree):
-            if not isinstance(node, ast.Name) or node.id not in names:
-                continue
-            chain: list[str] = []
-            here: ast.AST = node
-            while isinstance(parent := above[here], ast.Attribute):
-                chain.append(parent.attr)
-                here = parent
-            if chain:
-                found.append(tuple(chain))
-            elif not _passed_on(node, above, takes):
-                return None
-    return found
-
-
-def _parameters(script: Script) -> Iterator[str]:
-    """What functions under `@hydra.main` call their configuration."""
-    for node in ast.walk(script.tree):
-        if not isinstance(node, ast.FunctionDef) or not node.args.args:
-            continue
-        if any("hydra.main" in ast.unparse(one) for one in node.decorator_list):
-            yield node.args.args[0].arg
-
-
-def _functions(scripts: Sequence[Script], names: set[str]) -> set[str]:
-    """Functions of the project that take a configuration under one of its names, each defined once."""
-    defined: dict[str, list[ast.FunctionDef]] = {}
-    for script in scripts:
-        for node in ast.walk(script.tree):
-            if isinstance(node, ast.FunctionDef):
-                defined.setdefault(node.name, []).append(node)
-    return {
-        name
-        for name, nodes in defined.items()
-        if len(nodes) == 1 and names & {argument.arg for argument in nodes[0].args.args}
-    }
-
-
-def _passed_on(node: ast.Name, above: Mapping[ast.AST, ast.AST], takes: set[str]) -> bool:
-    """To a function that has it under the same name, or to one that only shows it."""
-    parent = above[node]
-    call = above[parent] if isinstance(parent, ast.keyword) else parent
-    if (
-        not isinstance(call, ast.Call)
-        or node is call.func
-        or (isinstance(parent, ast.keyword) and parent.arg != node.id)
-    ):
-        return False
-    last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    return last in takes or last in _SHOWN
 
 
 def _finding(unread: Sequence[tuple[str, Place]], whose: str = "of Hydra's configuration") -> Finding:

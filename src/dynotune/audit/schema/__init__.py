@@ -13,7 +13,7 @@ from pathlib import Path
 from dynotune.audit.facts.job import Method, Trainer
 from dynotune.audit.schema.classes import Key, Packages
 from dynotune.audit.schema.keys import Keys, Moved, Verdict
-from dynotune.audit.schema.moved import AXOLOTL, TRANSFORMERS, TRL
+from dynotune.audit.schema.moved import AXOLOTL, OF_PAIRS, TRANSFORMERS, TRL, WITHOUT_PAIRS
 from dynotune.audit.schema.origin import version_of_source
 from dynotune.audit.schema.shipped import shipped, shipped_classes
 
@@ -144,6 +144,8 @@ class Schemas:
         if (trainer, method) not in self._found:
             self._found[trainer, method] = self._keys(trainer, method)
         found = self._found[trainer, method]
+        if config in WITHOUT_PAIRS and trainer in (Trainer.TRL, Trainer.UNSLOTH):
+            found = replace(found, others=OF_PAIRS)
         own = self._names(found, config) if config and (trainer, method) == (Trainer.TRL, Method.OTHER) else frozenset()
         return replace(found, keys={name: key for name, key in found.keys.items() if name in own}) if own else found
 

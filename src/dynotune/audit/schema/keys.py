@@ -59,6 +59,9 @@ class Keys:
     prefixes: tuple[str, ...] = ()
     """Families of keys that are taken whatever follows."""
 
+    others: frozenset[str] = frozenset()
+    """Keys of other classes of the same trainer, which the class that is made has had in no release."""
+
     @property
     def known(self) -> bool:
         return bool(self.keys)
@@ -73,6 +76,8 @@ class Keys:
         if name in self.own:
             return Verdict(Fate.KNOWN)
         key = self.keys.get(name)
+        if key is None and name in self.others:
+            return Verdict(Fate.ANOTHERS, "it is a key of `DPOConfig` and its like")
         moved = self.moved.get(name)
         if moved is not None and not self.before(moved):
             if key is not None:  # taken still

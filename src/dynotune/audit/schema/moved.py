@@ -108,6 +108,19 @@ TRAINER_CALLS: Mapping[str, Moved] = {
 decorator in trainer/sft_trainer.py and dpo_trainer.py that 0.16.0 has no more; of the others, 1.16's signatures were
 looked at."""
 
+OF_PAIRS = frozenset(
+    {
+        "beta", "max_prompt_length", "max_completion_length", "max_target_length", "precompute_ref_log_probs",
+        "precompute_ref_batch_size", "ref_model_init_kwargs", "reference_free", "force_use_ref_model", "rpo_alpha",
+        "generate_during_eval", "sync_ref_model", "ref_model_mixup_alpha", "ref_model_sync_steps", "f_divergence_type",
+        "ld_alpha",
+    }
+)  # fmt: skip
+"""Keys of TRL's DPOConfig and its like that the classes below have had in no release: 0.11.4, 0.19.1 and 1.16 were looked
+at."""
+
+WITHOUT_PAIRS = frozenset({"SFTConfig", "RewardConfig"})
+
 AXOLOTL: Mapping[str, Moved] = {
     "max_packed_sequence_len": Moved(_A, "0.19", text="Write `sequence_len` and `sample_packing: true`"),
     "rope_scaling": Moved(_A, "0.19", text="Write it inside `overrides_of_model_config`"),
