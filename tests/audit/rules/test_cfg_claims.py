@@ -79,3 +79,75 @@ def test_comments_count_at_the_head_and_beside_the_key(tmp_path: Path) -> None:
     far = SFT + "# LoRA rank 64\n"
     assert not said(tmp_path / "far", sft__yaml=far)
     assert not said(tmp_path / "log", CHANGELOG__md="LoRA of rank 64.\n")
+
+
+TRAINER = (
+    "from transformers import Trainer, TrainingArguments\n{}args = TrainingArguments(output_dir='o', bf16=True)\n"
+    "Trainer(model=m, args=args, train_dataset=rows).train()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "wrong"),
+    [
+        ("Several tickets are packed into each row, so nearly no compute is lost.", "", True),
+        ("* conversations are packed to 2048 tokens", "", True),
+        ("Training uses packing.", "", True),
+        ("Pairs are packed into rows.", "rows = pack(rows, 2048)\n", False),
+        ("Pairs are packed into rows.", "rows = list(chain(*rows))\n", False),
+        ("Pairs are packed into rows.", "from .data import made\n", False),  # a file that is not here
+        ("Tickets are not packed.", "", False),
+    ],
+)
+def test_packing_that_a_program_of_ones_own_may_do(tmp_path: Path, text: str, before: str, wrong: bool) -> None:
+    files = {"README.md": f"# x\n\n{text}\n", "train.py": TRAINER.format(before), "run.sh": "python train.py\n"}
+    assert bool(audited(tmp_path, files, select=("CFG011",)).findings) is wrong
+
+
+AXOLOTL = (
+    "base_model: a/b\ndatasets:\n  - path: x/y\n    type: alpaca\nsequence_len: 2048\nsample_packing: {}\n"
+    "# global batch of 64\nmicro_batch_size: 4\ngradient_accumulation_steps: {}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("packing", "accumulated", "asked", "wrong"),
+    [
+        ("true", 8, "--gres=gpu:h100:4", True),
+        ("false", 8, "--gpus-per-node=4", True),
+        ("true", 4, "--gres=gpu:4", False),
+        ("true", 16, "--gres=gpu:4", False),  # of a process, or of examples
+        ("true", 8, "--time=1:00:00", False),  # nobody says how many
+    ],
+)
+def test_a_batch_over_the_cards_that_a_job_file_asks_for(
+    tmp_path: Path, packing: str, accumulated: int, asked: str, wrong: bool
+) -> None:
+    files = {
+        "a.yml": AXOLOTL.format(packing, accumulated),
+        "train.sh": f"#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH {asked}\naxolotl train a.yml\n",
+    }
+    assert bool(audited(tmp_path, files, select=("CFG011",)).findings) is wrong
+
+
+ZERO = '{{"zero_optimization": {{"stage": {}{}}}, "train_batch_size": "auto"}}\n'
+START = "import subprocess\nsubprocess.run(['accelerate', 'launch', '--deepspeed_config_file', 'ds/z.json', 't.py'])\n"
+
+
+@pytest.mark.parametrize(
+    ("comment", "stage", "more", "wrong"),
+    [
+        ("# ZeRO-3, parameters sharded and optimizer offloaded (ds/z.json)", 2, "", True),
+        ("# ds/z.json: zero stage 3", 2, "", True),
+        ("# ZeRO-2 with offloading: ds/z.json", 2, "", True),
+        ("# ZeRO-2, see ds/z.json", 2, "", False),
+        ("# ZeRO-3 and offloaded (ds/z.json)", 3, ', "offload_optimizer": {"device": "cpu"}', False),
+        ("# ds/z.json is not ZeRO-3", 2, "", False),
+        ("# ZeRO-3 (ds/other.json)", 2, "", False),
+    ],
+)
+def test_a_stage_beside_the_name_of_its_file(tmp_path: Path, comment: str, stage: int, more: str, wrong: bool) -> None:
+    files = {"job.slurm": f"#!/bin/bash\n{comment}\npython launch.py\n", "launch.py": START}
+    files |= {"ds/z.json": ZERO.format(stage, more), "t.py": "print(1)\n"}
+    found = audited(tmp_path, files, select=("CFG011",)).findings
+    assert [str(one.place) for one in found] == ["job.slurm:2"] * wrong

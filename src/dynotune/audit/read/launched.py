@@ -7,7 +7,7 @@ from typing import Any
 
 from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.job import Job, Method, Trainer
-from dynotune.audit.facts.launch import Launch
+from dynotune.audit.facts.launch import Allocation, Launch
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.setting import Known, Setting, Unknown
 from dynotune.audit.facts.together import imports_from
@@ -56,6 +56,7 @@ class Sources:
     """What scripts make by themselves, by file."""
 
     schemas: Schemas
+    allocations: Sequence[Allocation] = ()
 
 
 def whose(launch: Launch, sources: Sources) -> tuple[Trainer, Method | None] | None:
@@ -88,7 +89,9 @@ def jobs_of_launch(launch: Launch, sources: Sources) -> list[Job]:
             jobs = [_heard(_parsed(job, _of_trainer(launch, made, sources)), launch, sources) for job in jobs]
     else:
         jobs = [_of_trainer(launch, made, sources)]
-    made_here = [distribution(_with_variables(job, launch), launch, sources.configs) for job in jobs]
+    made_here = [
+        distribution(_with_variables(job, launch), launch, sources.configs, sources.allocations) for job in jobs
+    ]
     script = sources.scripts.get(launch.script)
     return [_spawning(job) for job in made_here] if script is not None and script.calls_of(*_SPAWNS) else made_here
 

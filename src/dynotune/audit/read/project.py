@@ -112,7 +112,7 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
     }
     for name, script in found.scripts.items():
         of_scripts[name] = jobs_of(script, found.scripts, schemas, found.configs, found.modules)
-    sources = Sources(found.configs, found.scripts, of_scripts, schemas)
+    sources = Sources(found.configs, found.scripts, of_scripts, schemas, found.allocations)
     jobs: list[Job] = []
     for launch in found.launches:
         with_, here = started[launch.place], sources

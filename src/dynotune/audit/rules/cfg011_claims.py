@@ -7,12 +7,14 @@ from dynotune.audit.finding import Said
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.claimed_settings import claimed_settings
 from dynotune.audit.shapes.claims_of_comments import claims_of_comments
+from dynotune.audit.shapes.claims_of_sharding import claims_of_sharding
 
 
 def check(project: Project, _: Project) -> Iterator[Said]:
     for job in project.jobs:
         yield from claims_of_comments(job, project)
     yield from claimed_settings(project)
+    yield from claims_of_sharding(project)
 
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"

@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.setting import Known, Setting
+from dynotune.audit.facts.together import code, connected, leads_out
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rules.dst052_batch_and_ranks import worked_out_wrongly
@@ -116,7 +118,8 @@ CLAIMS: Sequence[Claim] = (
     ),
     _claim(
         "packing",
-        r"\b(?:rows|sequences|samples|examples|documents) (?:are|get) packed\b|"
+        r"\b(?:rows|sequences|samples|examples|documents|tickets|conversations|chats|dialog(?:ue)?s|pairs|texts|prompts)"
+        r" (?:are|get) packed\b|"
         rf"\bpacked (?:rows|sequences|samples|examples)|{_USES}packing\b|\bpacking (?:is )?(?:on|enabled)\b",
         _on,
     ),
@@ -150,7 +153,7 @@ def _of_a_document(file: str, text: str, project: Project) -> Iterator[Said]:
 
 
 def _of_a_line(place: Place, text: str, jobs: Sequence[Job], of_all: bool, project: Project) -> Iterator[Said]:
-    for sentence in re.split(r"(?<=[a-z)\d])[.;] ", text[:400]):
+    for sentence in re.split(r"(?<=[a-z)\d])[.;] |, (?:so|because|since|which) ", text[:400]):
         if _OTHERWISE.search(sentence):
             continue
         for claim in CLAIMS:
@@ -158,13 +161,34 @@ def _of_a_line(place: Place, text: str, jobs: Sequence[Job], of_all: bool, proje
             if found is None or (claim.beside is not None and not claim.beside.search(sentence)):
                 continue
             value = next((group for group in found.groups() if group), "")
-            yield from _differs(claim, value, found[0].strip(), place, jobs, of_all)
+            yield from _differs(claim, value, found[0].strip(), place, jobs, of_all, project)
         if place.file.endswith(".md") and (batch := claimed_batch(sentence)) is not None:
             yield from _batch(batch, place, jobs, project)
 
 
-def _differs(claim: Claim, value: str, said: str, place: Place, jobs: Sequence[Job], of_all: bool) -> Iterator[Said]:
+_PACKS = re.compile(
+    r"pack|cu_seq|seq_?lens|position_ids|segment|Flattening|\bchain\(|chain\.from_iterable|concat|block_size|document_id|_id_doc",
+    re.IGNORECASE,
+)
+
+
+def _no_packing(job: Job, project: Project) -> Setting | None:
+    """Of a trainer without a key for it, whose program has no line that may join rows; None: it may."""
+    if job.trainer not in (Trainer.TRANSFORMERS, Trainer.TORCH) or job.holes:
+        return None
+    start = next((one for one in project.scripts if one.file in job.files), None)
+    near = connected(start, project) if start is not None else ()
+    if not near or leads_out(near, project) or any(_PACKS.search(code(one)) for one in near):
+        return None
+    return Setting("packing", False, job.home, Known.DEFAULT)
+
+
+def _differs(
+    claim: Claim, value: str, said: str, place: Place, jobs: Sequence[Job], of_all: bool, project: Project
+) -> Iterator[Said]:
     settings = [job.setting(claim.setting) for job in jobs]
+    if claim.setting == "packing":
+        settings = [one or _no_packing(job, project) for one, job in zip(settings, jobs, strict=True)]
     if not settings or any(one is None or not one.is_known or one.others for one in settings):
         return
     if claim.setting == "num_train_epochs" and any((job.get("max_steps") or -1) != -1 for job in jobs):

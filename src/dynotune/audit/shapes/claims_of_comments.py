@@ -31,10 +31,8 @@ _SUM = re.compile(
 _ROWS = re.compile(
     r"batch|pairs|rows|examples|sequences|samples|update|step|accum|gpu|card|process|rank", re.IGNORECASE
 )
-_ZERO = re.compile(r"\bzero[\s_-]*(?:stage[\s_-]*)?([0-3])\b|\bstage[\s_-]*([0-3])\b", re.IGNORECASE)
-_OFFLOAD = re.compile(r"\boff-?load", re.IGNORECASE)
 _FLASH = re.compile(r"\bflash[\s_-]*att", re.IGNORECASE)
-_NOT = re.compile(r"\b(?:no|not|without|instead|unless|if|needs?|requires?|or|todo|was|switch)\b|n't", re.IGNORECASE)
+NOT_SO = re.compile(r"\b(?:no|not|without|instead|unless|if|needs?|requires?|or|todo|was|switch)\b|n't", re.IGNORECASE)
 _ANSWERS = re.compile(
     r"(?:loss|train\w*)\b[^.]*\b(?:answers?|responses?|completions?|assistant|repl(?:y|ies))\b[^.]*\bonly\b"
     r"|(?:loss|train\w*)\b[^.]*\bonly\b[^.]*\b(?:answers?|responses?|completions?|assistant|repl(?:y|ies))\b",
@@ -53,7 +51,6 @@ def claims_of_comments(job: Job, project: Project) -> Iterator[Said]:
         if not wrong and (claimed := claimed_batch(text)) is not None:
             wrong += _batch(job, claimed, Place(file, line))
         yield from wrong
-        yield from _of_zero(job, project, text, Place(file, line))
         yield from _of_the_loss(job, file, line, text)
         yield from _of_the_end(job, file, line, text)
         yield from _of_isolation(job, file, line, text)
@@ -63,7 +60,7 @@ def claims_of_comments(job: Job, project: Project) -> Iterator[Said]:
             and setting.value in ("sdpa", "eager")
             and (setting.place.file, setting.place.line) == (file, line)
             and _FLASH.search(text)
-            and not _NOT.search(text)
+            and not NOT_SO.search(text)
         ):
             yield Finding(
                 f"The comment says flash attention, and `{job.called('attn_implementation')}` is `{setting.value}`.",
@@ -102,36 +99,10 @@ def _arithmetic(job: Job, text: str, place: Place) -> Iterator[Said]:
         )
 
 
-def _of_zero(job: Job, project: Project, text: str, place: Place) -> Iterator[Said]:
-    """The comment names ZeRO's stage, or offloading, and DeepSpeed's configuration has another, or none."""
-    stage = job.setting("zero_stage")
-    if stage is None or not isinstance(stage.value, int) or not re.search(r"zero|deepspeed", text, re.IGNORECASE):
-        return
-    found = _ZERO.search(text)
-    claimed = int(found[1] or found[2]) if found is not None else None
-    config = next((one for one in project.configs if one.file == stage.place.file), None)
-    zero = config.values.get("zero_optimization") if config is not None else None
-    kept = not isinstance(zero, Mapping) or any(str(key).startswith("offload") for key in zero)
-    wrong = []
-    if claimed is not None and claimed != stage.value:
-        wrong.append(f"stage {claimed}, and the configuration's is {stage.value}")
-    if _OFFLOAD.search(text) and not kept:
-        wrong.append("offloading, and the configuration has none")
-    if wrong and not _NOT.search(text):
-        yield Finding(
-            f"The comment speaks of {'; and of '.join(wrong)}.",
-            place=place,
-            evidence=Evidence(Level.RESOLVED, {"comment": text, "zero_stage": stage.value}),
-            stake=Stake(AtStake.CLARITY),
-            remedy=Remedy(Risk.BEHAVIOURAL, "Make the comment and the configuration agree."),
-            also=(stage.place,),
-        )
-
-
 def _of_the_loss(job: Job, file: str, line: int, text: str) -> Iterator[Said]:
     """The comment above or behind a key wants the loss on answers alone, and the key puts it on everything."""
     text = text[:300]
-    if not _ANSWERS.search(text) or _NOT.search(_ANSWERS.sub("", text)):
+    if not _ANSWERS.search(text) or NOT_SO.search(_ANSWERS.sub("", text)):
         return
     key = given(job, "train_on_inputs")
     rows = given(job, "datasets")
@@ -179,7 +150,7 @@ def _of_the_end(job: Job, file: str, line: int, text: str) -> Iterator[Said]:
     key, found = job.setting("lr_scheduler_type"), _ENDS_AT.search(text[:300])
     if key is None or found is None or key.value not in ("cosine", "linear") or key.place.file != file:
         return
-    if job.get("lr_scheduler_kwargs") or not -1 <= key.place.line - line <= 2 or _NOT.search(text):
+    if job.get("lr_scheduler_kwargs") or not -1 <= key.place.line - line <= 2 or NOT_SO.search(text):
         return
     yield Finding(
         f"The comment has the learning rate end at {found[1]}, and `{job.called('lr_scheduler_type')}: "
@@ -246,10 +217,10 @@ def claimed_batch(comment: str) -> int | None:
 
 def _batch(job: Job, claimed: int, place: Place) -> Iterator[Said]:
     rows, steps = number(job, "per_device_train_batch_size"), number(job, "gradient_accumulation_steps")
-    if not rows or not steps or job.get("packing") is True:
-        return
-    each, devices = int(rows * steps), number(job, "num_processes")
+    each, devices = int((rows or 0) * (steps or 0)), number(job, "num_processes")
     known = devices is not None and job.is_given("num_processes")
+    if not rows or not steps or (job.get("packing") is True and (not known or each == claimed)):
+        return  # of packed rows a comment may count the examples, or those of one process
     if known and devices is not None:
         real = each * int(devices)
         if real == claimed:

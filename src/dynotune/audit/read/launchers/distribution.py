@@ -1,13 +1,13 @@
 """Processes, sharding and precision that a launcher gives a job: torchrun's flags, accelerate's and DeepSpeed's files."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.job import Job, Trainer
-from dynotune.audit.facts.launch import Launch
+from dynotune.audit.facts.launch import Allocation, Launch
 from dynotune.audit.facts.setting import Known, Setting, Unknown
 from dynotune.audit.place import Place
 from dynotune.audit.read.configs.parsed import below
@@ -21,7 +21,9 @@ _DEEPSPEED: Mapping[str, str] = {
 _NO = {"no": "no", False: "no"}
 
 
-def distribution(job: Job, launch: Launch, configs: Mapping[str, ConfigFile]) -> Job:
+def distribution(
+    job: Job, launch: Launch, configs: Mapping[str, ConfigFile], allocations: Sequence[Allocation] = ()
+) -> Job:
     """The job with `num_processes`, `num_machines`, `distributed_type`, `mixed_precision`, `fsdp_*` and `zero_stage`."""
     found: dict[str, Setting] = {}
     for name in launch.configs:
@@ -29,7 +31,9 @@ def distribution(job: Job, launch: Launch, configs: Mapping[str, ConfigFile]) ->
         if config is not None and config.kind == "accelerate":
             found |= accelerate_settings(config)
     found |= _of_flags(launch)
-    shown = _shown(launch) if launch.program in _ONE_EACH and not launch.launcher else None
+    shown = None
+    if launch.program in _ONE_EACH and not launch.launcher:
+        shown = _shown(launch) or _allocated(launch, allocations)
     if shown is not None and "num_processes" not in found:
         found["num_processes"] = shown
     if "num_processes" not in found and not launch.launcher and launch.program.endswith(".py"):
@@ -58,6 +62,14 @@ def _shown(launch: Launch) -> Setting | None:
     if shown is None or not re.fullmatch(r"\d+(,\d+)*", text):
         return None
     return replace(shown, name="num_processes", value=text.count(",") + 1, known=Known.FOLLOWED)
+
+
+def _allocated(launch: Launch, allocations: Sequence[Allocation]) -> Setting | None:
+    """How many GPUs the job file asks for in which the command stands."""
+    held = next((one for one in allocations if one.place.file == launch.file), None)
+    if held is None or "CUDA_VISIBLE_DEVICES" in launch.variables:
+        return None
+    return Setting("num_processes", held.gpus, held.place, Known.FOLLOWED)
 
 
 def distribution_of_config(job: Job, configs: Mapping[str, ConfigFile]) -> Job:
