@@ -104,6 +104,25 @@ def test_keys_of_another_release_are_no_slips(
     assert not said(tmp_path, "CFG001", {name: configuration + line, **pins})
 
 
+@pytest.mark.parametrize(
+    ("kind", "pin", "fires"),
+    [
+        ("sharegpt", "axolotl==0.9.2\n", True),
+        ("sharegpt.load_role", "axolotl[flash-attn]==0.12.2\n", True),
+        ("sharegpt", "", True),
+        ("sharegpt", "axolotl==0.4.1\n", False),
+        ("chat_template", "axolotl==0.9.2\n", False),
+        ("{system_prompt: x}", "axolotl==0.9.2\n", False),
+    ],
+)
+def test_a_format_that_axolotl_took_once(tmp_path: Path, kind: str, pin: str, fires: bool) -> None:
+    files = {"a.yml": AXOLOTL.replace("type: alpaca", f"type: {kind}"), **({"requirements.txt": pin} if pin else {})}
+    found = said(tmp_path / "a", "CFG002", files)
+    assert [one.place.line for one in found] == [4] * fires
+    held = files["a.yml"].replace("    type:", "    # dynotune: ignore[CFG002] our own fork has it\n    type:")
+    assert not said(tmp_path / "held", "CFG002", {**files, "a.yml": held})
+
+
 def test_a_renamed_key_is_renamed_unless_both_are_there(tmp_path: Path) -> None:
     (one,) = said(tmp_path / "a", "CFG002", {"sft.yaml": TRL + "max_seq_length: 8\n"})
     assert one.remedy.changes[0].to == "max_length"

@@ -1,20 +1,85 @@
 """MSK001: loss on answers only is asked for, and this data gives loss on everything."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
+from dynotune.audit.facts.asked import given
 from dynotune.audit.facts.data import DataFacts
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
-from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
-from dynotune.audit.rule import Group, Page, Rule, Subject
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
+from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.claims_of_comments import ANSWERS, NOT_SO
 
 CONVERSATIONS = ("messages", "ShareGPT", "sharegpt")
+_AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-0.5B\ndatasets:\n  - path: data.jsonl\n    type: {}\nsequence_len: 2048\n"
+    "micro_batch_size: 4\n"
+)
 PLAIN = ("text in the column",)
 
 
-def check(data: DataFacts, project: Project) -> Iterator[Said]:
-    if data.per_example != 1:
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for job in project.jobs:
+        yield from _of_whole_texts(job, project)
+    for data in project.data:
+        if data.per_example == 1:
+            yield from _of_rows(data, project)
+    if not project.data:
+        yield NotChecked(NONE_OF[Subject.DATA])
+
+
+_SHORT = re.compile(
+    r"\b(?:answers?|responses?|completions?|replies|assistant)\b[\w ]{0,20}\bonly\b|\bonly\b[\w ]{0,20}\b(?:answers?"
+    r"|responses?|completions?|replies|assistant)\b",
+    re.IGNORECASE,
+)
+"""Beside the key itself, which is of the loss."""
+
+
+def _of_whole_texts(job: Job, project: Project) -> Iterator[Said]:
+    """Axolotl masks no prompt in rows of `type: completion`, which are one text, and a comment or a document wants it."""
+    key, rows = given(job, "train_on_inputs"), given(job, "datasets")
+    if job.trainer is not Trainer.AXOLOTL or key is None or key.value is not False or rows is None:
         return
+    kinds = [one.get("type") for one in rows.value or () if isinstance(one, Mapping)]
+    if not kinds or any(kind != "completion" for kind in kinds):
+        return
+    wanted = _wanted(key.place, job, project)
+    if wanted is None:
+        return
+    yield Finding(
+        f"`{wanted.file}` wants the loss on answers alone, and rows of `type: completion` carry loss on every token:"
+        " `train_on_inputs: false` does nothing for them.",
+        place=key.place,
+        evidence=Evidence(Level.RESOLVED, {"type": "completion", "train_on_inputs": False}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            "Give rows with prompt and answer apart (`type: alpaca`, `input_output`, `chat_template`), or mend the text.",
+            effort=Effort.MINUTES,
+            accuracy="Loss on answers alone.",
+        ),
+        also=(wanted, rows.place),
+    )
+
+
+def _wanted(key: Place, job: Job, project: Project) -> Place | None:
+    """Where the loss is said to be on answers alone: beside the key or above it, or in a document of the project."""
+    comments = next((one.comments for one in project.configs if one.file == key.file), {})
+    for line in (key.line, key.line - 1):
+        text = comments.get(line, "")[:300]
+        if (_SHORT.search(text) or ANSWERS.search(text)) and not NOT_SO.search(text):
+            return Place(key.file, line)
+    for file, document in project.documents.items():
+        for number, text in enumerate(document.split("\n"), 1):
+            if ANSWERS.search(text) and not NOT_SO.search(text.partition(" - ")[0]):
+                return Place(file, number)
+    return None
+
+
+def _of_rows(data: DataFacts, project: Project) -> Iterator[Said]:
     for job in project.jobs_of(data):
         if job.trainer is not Trainer.TRL or job.method is not Method.SFT:
             continue
@@ -59,15 +124,21 @@ RULE = Rule(
     name="loss-on-everything",
     summary="Loss on answers is asked for, and the data's format gives loss on everything.",
     group=Group.CORRECTNESS,
-    subject=Subject.DATA,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="TRL masks prompts in two ways: `completion_only_loss` for rows with `prompt` and `completion`, and"
         " `assistant_only_loss` for conversations. On data of the other kind the first does nothing.",
         why="Questions are learned like answers, and nothing is printed.",
-        detected="E1: the format that the rows have, against the key that is set.",
+        detected="E1: the format that the rows have, against the key that is set; in Axolotl `train_on_inputs: false`, with"
+        " a comment beside it or a document that wants the loss on answers alone, over data that is all `type: completion`.",
         proven="`dynotune prepare --config sft.yaml --show 3` prints rows with the trained tokens marked.",
         deliberate=("Another data set, that the audit did not see, has the other format.",),
         sources=("TRL 1.16's collator: a mask is applied where `completion_mask` exists",),
     ),
+    bad=Example(
+        {"a.yml": f"{_AXOLOTL.format('completion')}train_on_inputs: false  # answers only\n"},
+        says="`type: completion` carry",
+    ),
+    good=Example({"a.yml": f"{_AXOLOTL.format('alpaca')}train_on_inputs: false  # answers only\n"}),
 )

@@ -134,3 +134,9 @@ AXOLOTL: Mapping[str, Moved] = {
     "dpo_use_logits_to_keep": Moved(_A, "0.19", text="Remove it"),
     "flash_attn_rms_norm": Moved(_A, "0.19", text="Remove it"),
 }
+
+AXOLOTL_TYPES: Mapping[str, Moved] = {
+    "sharegpt": Moved(_A, "0.9.2", text="Write `type: chat_template`, with `message_property_mappings`"),
+}
+"""Values of `type` of a data set, by what they begin with: `deprecate_sharegpt_datasets` of utils/schemas raises in 0.9.2
+and 0.12.2."""

@@ -33,7 +33,7 @@ _ROWS = re.compile(
 )
 _FLASH = re.compile(r"\bflash[\s_-]*att", re.IGNORECASE)
 NOT_SO = re.compile(r"\b(?:no|not|without|instead|unless|if|needs?|requires?|or|todo|was|switch)\b|n't", re.IGNORECASE)
-_ANSWERS = re.compile(
+ANSWERS = re.compile(
     r"(?:loss|train\w*)\b[^.]*\b(?:answers?|responses?|completions?|assistant|repl(?:y|ies))\b[^.]*\bonly\b"
     r"|(?:loss|train\w*)\b[^.]*\bonly\b[^.]*\b(?:answers?|responses?|completions?|assistant|repl(?:y|ies))\b",
     re.IGNORECASE,
@@ -102,27 +102,8 @@ def _arithmetic(job: Job, text: str, place: Place) -> Iterator[Said]:
 def _of_the_loss(job: Job, file: str, line: int, text: str) -> Iterator[Said]:
     """The comment above or behind a key wants the loss on answers alone, and the key puts it on everything."""
     text = text[:300]
-    if not _ANSWERS.search(text) or NOT_SO.search(_ANSWERS.sub("", text)):
+    if not ANSWERS.search(text) or NOT_SO.search(ANSWERS.sub("", text)):
         return
-    key = given(job, "train_on_inputs")
-    rows = given(job, "datasets")
-    if key is not None and key.value is False and key.place.file == file and 0 <= key.place.line - line <= 1:
-        kinds = [one.get("type") for one in (rows.value if rows is not None else ()) or () if isinstance(one, Mapping)]
-        if kinds and all(kind == "completion" for kind in kinds):
-            yield Finding(
-                "The comment says loss on the answers alone, and rows of `type: completion` carry loss on every token:"
-                " `train_on_inputs` does nothing for them.",
-                place=key.place,
-                evidence=Evidence(Level.RESOLVED, {"comment": text, "type": "completion"}),
-                stake=Stake(AtStake.RESULT),
-                remedy=Remedy(
-                    Risk.BEHAVIOURAL,
-                    "Give rows with prompt and answer apart (`type: alpaca`, `input_output`, `chat_template`), or mend the"
-                    " comment.",
-                    accuracy="Loss on answers alone.",
-                ),
-                also=(Place(file, line), *([rows.place] if rows is not None else [])),
-            )
     for name in ("train_on_inputs", "train_on_prompt"):
         key = given(job, name)
         if key is not None and key.value is True and key.place.file == file and 0 <= key.place.line - line <= 1:
