@@ -20,6 +20,9 @@ WHOLE = re.compile(r"\bvars\(|\basdict\(|__dict__|\bfields\(|_get_kwargs|sys\.ar
 SHOWN = re.compile(r"(\bconfig\s*=\s*|print\(|dumps?\([^()\n]{0,80}|log\w*\.\w+\([^()\n]{0,80})(vars|asdict)\([\w.]*\)")
 """What takes all flags at once; a record of them is no use."""
 
+SEEDS = re.compile(r"\b\w*seed\w*\s{0,4}\(|\bGenerator\(|\bseed=")
+"""A program that seeds nothing is MSR003's: there it is no matter of a flag that is not read."""
+
 _LAUNCHERS = frozenset({"local_rank", "deepspeed", "deepspeed_config", "config", "help"})
 _OF_PRECISION = frozenset({"mixed_precision", "bf16", "fp16"})
 """Where accelerate computes, PRC002 says what comes of them."""
@@ -117,6 +120,7 @@ def _unread(script: Script, taken: Accepts, launch: Launch, project: Project) ->
     if any(WHOLE.search(SHOWN.sub("", source)) for source in sources):
         return
     text = "\n".join(sources)
+    given = [name for name in given if name != "seed" or SEEDS.search(text)]
     for name in given:
         word = re.escape(name)
         if not re.search(rf"\.{word}\b|(?<!--)['\"]{word}['\"]|\b{word}\s*=(?!=)[^=\n]*\bargs?\b", text):

@@ -14,7 +14,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.place import Place
 from dynotune.audit.read.configs.job import TRAINERS
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-from dynotune.audit.rules.cfg009_flag_lost_on_the_way import SHOWN, WHOLE
+from dynotune.audit.rules.cfg009_flag_lost_on_the_way import SEEDS, SHOWN, WHOLE
 from dynotune.audit.shapes.unread_of_hydra import CALLS_THAT_SHOW, unread_of_hydra
 
 _LOADING = (
@@ -54,6 +54,7 @@ def _of_a_class(project: Project) -> Iterator[Said]:
                 one.target for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
             ]
             unread = [one for one in fields if not re.search(rf"\.{one.id}\b|[\"']{one.id}[\"']", source)]
+            unread = [one for one in unread if one.id != "seed" or SEEDS.search(source)]
             if unread and 2 * len(unread) <= len(fields):
                 yield _finding([(one.id, place_of(script, one)) for one in unread], f"of `{node.name}`")
 

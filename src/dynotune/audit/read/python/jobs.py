@@ -148,7 +148,10 @@ def _of_trainer(
     given = [*job.given, *_of_the_call(call, who, taken_as(evaluator.fresh(), site), schemas.keys(*who))]
     job = replace(job, given=given, makes_rows=data is not None and data.changed)
     settings = dict(job.settings)
-    if "use_peft" not in settings and (peft is None or peft.value is None) and _model_is_known(model):
+    wrapped = (
+        "peft.get_peft_model" in evaluator.module.imports.values()
+    )  # under a condition: else the model says so itself
+    if "use_peft" not in settings and (peft is None or peft.value is None) and _model_is_known(model) and not wrapped:
         settings["use_peft"] = Setting("use_peft", False, NOWHERE, Known.DEFAULT)
     if who[0] is Trainer.TRL and "dtype" not in settings and model is not None and isinstance(model.value, str):
         settings["dtype"] = Setting("dtype", "float32", NOWHERE, Known.DEFAULT)  # TRL's for a model given by name
