@@ -296,3 +296,32 @@ def test_keys_that_a_shell_launcher_leaves_behind(tmp_path: Path, get: str, more
     found = audited(tmp_path, files, select=("CFG009",)).findings
     assert bool(found) is lost
     assert not lost or any(place.file == "a.yaml" for place in found[0].also)
+
+
+_SEEDED = (
+    "import argparse\nimport torch\np = argparse.ArgumentParser()\np.add_argument('--seed', type=int, default=1)\n"
+    "p.add_argument('--lr', type=float, default=1e-5)\na = p.parse_args()\n{}print(a.lr)\n"
+)
+
+
+@pytest.mark.parametrize(("line", "lost"), [("torch.manual_seed(42)\n", True), ("", False)])
+def test_a_seed_that_nothing_reads_is_said_where_something_seeds(tmp_path: Path, line: str, lost: bool) -> None:
+    files = {"run.sh": "python train.py --lr 1e-5 --seed 2\n", "train.py": _SEEDED.format(line)}
+    assert bool(audited(tmp_path, files, select=("CFG009",)).findings) is lost
+
+
+_DPO = (
+    "from peft import get_peft_model\nfrom transformers import AutoModelForCausalLM\nfrom trl import DPOConfig, DPOTrainer\n"
+    "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', dtype='bfloat16')\n{}"
+    "args = DPOConfig(output_dir='o', bf16=True, learning_rate=5e-6, optim='adamw_torch_fused')\n"
+    "DPOTrainer(model, args=args, train_dataset=rows).train()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "fires"), [("", True), ("if lora is not None:\n    model = get_peft_model(model, lora)\n", False)]
+)
+def test_a_model_that_may_be_wrapped(tmp_path: Path, line: str, fires: bool) -> None:
+    text = _DPO.format(line) if line else _DPO.format("").replace("from peft import get_peft_model\n", "")
+    files = {"train.py": text, "run.sh": "torchrun --nproc_per_node 2 train.py\n"}
+    assert bool(audited(tmp_path, files, select=("PRC004",)).findings) is fires

@@ -11,6 +11,7 @@ from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.folder_of_the_hour import folder_of_the_hour
 from dynotune.audit.shapes.loop_that_cannot_go_on import LONG, loop_that_cannot_go_on, restarted
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nresume_from_checkpoint: true\n"
@@ -26,6 +27,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     yield from _started_again(project)
     for script in project.scripts:
         yield from loop_that_cannot_go_on(script, project)
+    yield from folder_of_the_hour(project)
     for run in project.runs:
         yield from _left_behind(run)
 
@@ -189,9 +191,9 @@ RULE = Rule(
         " and the file never speaks of the optimizer's state, of resuming or of a checkpoint's; or the whole state is saved"
         " on the way (`save_state`, or anything in a job with `--requeue`) and no file of the project loads any. A file"
         " that saves nothing on the way is reported where its options or the project's texts say that a run is long"
-        f" ({LONG:g} hours); nothing is where they say that it takes minutes. E3, with `--run`: the"
-        " files of the last checkpoint: weights, the"
-        " optimizer's states (also DeepSpeed's and FSDP's), and the trainer's state.",
+        f" ({LONG:g} hours); nothing is where they say that it takes minutes. Or the last"
+        " checkpoint is looked for in a folder whose name has the time in it. E3, with `--run`: the files of the last"
+        " checkpoint: weights, the optimizer's states (also DeepSpeed's and FSDP's), and the trainer's state.",
         proven="Files of a checkpoint: `optimizer.pt`, `scheduler.pt`, `rng_state.pth`. Kill the run after a save, start it"
         " again, and compare the losses with a run that was not killed.",
         deliberate=(
