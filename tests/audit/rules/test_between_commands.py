@@ -325,3 +325,24 @@ def test_a_model_that_may_be_wrapped(tmp_path: Path, line: str, fires: bool) -> 
     text = _DPO.format(line) if line else _DPO.format("").replace("from peft import get_peft_model\n", "")
     files = {"train.py": text, "run.sh": "torchrun --nproc_per_node 2 train.py\n"}
     assert bool(audited(tmp_path, files, select=("PRC004",)).findings) is fires
+
+
+_RECIPE = (
+    "model_name_or_path: Qwen/Qwen2.5-0.5B\nuse_peft: {}\nlora_r: 32\nbeta: 0.1\nnum_train_epochs: 3\n"
+    "precompute_ref_log_probs: false\nbf16: true\noutput_dir: o\nlearning_rate: 5.0e-6\n"
+)
+_PARSES = (
+    "import sys\nfrom peft import get_peft_model\nfrom transformers import AutoModelForCausalLM, HfArgumentParser\n"
+    "from trl import DPOConfig, DPOTrainer, ModelConfig, get_peft_config\n"
+    "parser = HfArgumentParser((DPOConfig, ModelConfig))\nargs, config = parser.parse_yaml_file(sys.argv[1])\n"
+    "model = AutoModelForCausalLM.from_pretrained(config.model_name_or_path)\nlora = get_peft_config(config)\n"
+    "if lora is not None:\n    model = get_peft_model(model, lora)\n"
+    "DPOTrainer(model, args=args, train_dataset=rows).train()\n"
+)
+
+
+@pytest.mark.parametrize(("asked", "fires"), [("true", True), ("false", False)])
+def test_adapters_that_a_recipe_asks_trls_own_reader_for(tmp_path: Path, asked: str, fires: bool) -> None:
+    files = {"a.yaml": _RECIPE.format(asked), "train.py": _PARSES, "run.sh": "python train.py a.yaml\n"}
+    found = audited(tmp_path, files, select=("DPO001",)).findings
+    assert any("runs again at every step" in one.message and "memory" not in one.message for one in found) is fires

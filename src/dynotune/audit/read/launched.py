@@ -86,7 +86,14 @@ def jobs_of_launch(launch: Launch, sources: Sources) -> list[Job]:
         if launch.script and primary_of(sources.scripts[launch.script]) is not None:
             jobs = [_with_overrides(job, launch) for job in jobs]
         if made is not None:
-            jobs = [_heard(_parsed(job, _of_trainer(launch, made, sources)), launch, sources) for job in jobs]
+            jobs = [
+                _heard(
+                    _parsed(job, _of_trainer(launch, made, sources), sources.scripts.get(launch.script)),
+                    launch,
+                    sources,
+                )
+                for job in jobs
+            ]
     else:
         jobs = [_of_trainer(launch, made, sources)]
     made_here = [
@@ -192,9 +199,15 @@ def _heard(job: Job, launch: Launch, sources: Sources) -> Job:
     return replace(job, holes=tuple(hole for hole in job.holes if not hole.why.endswith(COMMAND_LINE)))
 
 
-def _parsed(job: Job, flagged: Job) -> Job:
+_ADAPTERS = ("use_peft", "lora_r", "lora_alpha", "lora_dropout", "lora_target_modules")
+
+
+def _parsed(job: Job, flagged: Job, script: Script | None) -> Job:
     """A script's job whose arguments a parser of dataclasses makes, with what the command's flags and their defaults say."""
     settings = dict(job.settings)
+    if script is not None and script.calls_of("get_peft_config"):  # TRL's own reader of these flags
+        asked = {name: flagged.settings[name] for name in _ADAPTERS if flagged.is_given(name)}
+        settings |= {name: setting for name, setting in asked.items() if name not in settings}
     missing = [name for name, one in settings.items() if not one.is_known]
     if not any(settings[name].known is Known.DEFAULT for name in missing):
         return job  # the script gives its arguments itself
