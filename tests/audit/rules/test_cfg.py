@@ -76,6 +76,7 @@ AXOLOTL_PIN = {"requirements.txt": "axolotl==0.12.2\n"}
         ({"requirements.txt": "trl==0.19.1\n"}, TRL, "learing_rate: 1.0e-5\n", "learning_rate"),
         (FACTORY_PIN, FACTORY, "max_seq_length: 2048\n", "cutoff_len"),
         ({}, FACTORY, "max_seq_length: 2048\n", "cutoff_len"),
+        ({}, AXOLOTL, "context_parapllel_size: 2\n", "context_parallel_size"),
         (AXOLOTL_PIN, AXOLOTL, "per_device_train_batch_size: 4\n", "micro_batch_size"),
         (AXOLOTL_PIN, AXOLOTL, "num_train_epochs: 4\n", "num_epochs"),
     ],

@@ -126,7 +126,7 @@ def test_llama_factory_in_trls_words() -> None:
         ("overwrite_output_dir: true", Fate.REMOVED, ""),
         ("sample_packing: true", Fate.ANOTHERS, "packing"),
         ("cutoff_len: 12", Fate.ANOTHERS, "max_length"),
-        ("lerning_rate: 1", Fate.UNKNOWN, ""),
+        ("lerning_rate: 1", Fate.UNKNOWN, "learning_rate"),
         ("num_processes: 2", Fate.KNOWN, ""),
         ("env: {A: b}", Fate.KNOWN, ""),
     ],

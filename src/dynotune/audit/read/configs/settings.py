@@ -128,6 +128,7 @@ def judged(
         whose = anothers(one.name, keys)
         if whose is not None:
             return GivenKey(one.name, one.value, one.place, Fate.ANOTHERS, *whose)
+        return GivenKey(one.name, one.value, one.place, Fate.UNKNOWN, instead=misspelt(one.name, keys.keys))
     return GivenKey(one.name, one.value, one.place, verdict.fate, verdict.why, verdict.instead)
 
 
