@@ -44,6 +44,15 @@ def loops(script: Script) -> Iterator[Loop]:
             yield Loop(place, calls, whole)
 
 
+def takes_steps(script: Script) -> bool:
+    """Whether an optimizer steps in one of its training loops, also behind an inner loop over micro-batches."""
+    stepping = any(
+        call.in_training_loop and call.name.rpartition(".")[2] == "step" and _is_optimizer(call)
+        for call in script.calls
+    )
+    return stepping and any(loops(script))
+
+
 _OFTEN = r"[\w.]*(accum|grad_acc|gas\b)[\w.\"'\[\]]*"
 _EVERY = re.compile(rf"%\s{{0,8}}\(?\s{{0,8}}({_OFTEN})", re.IGNORECASE)
 _RANGE = re.compile(rf"for\s+\w+\s+in\s+range\(\s*({_OFTEN})\s*\)\s*:", re.IGNORECASE)

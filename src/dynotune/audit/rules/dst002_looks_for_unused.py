@@ -10,6 +10,7 @@ from dynotune.audit.facts.together import code, imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.every_weight_is_used import every_weight_is_used
 
 _HUB = re.compile(r"""['"]([A-Za-z][\w-]+/[\w.-]*\d[\w.-]*[bBmM]\b[\w.-]*)['"]""")
 """Names of models on the hub, with a size."""
@@ -41,13 +42,16 @@ def check(job: Job, project: Project) -> Iterator[Said]:
 
 
 def _is_dense(job: Job, project: Project) -> bool:
-    """By its name; where that is not followed, by the names that the loop's files have, all of them."""
+    """By its name; where that is not followed, by the names that the loop's files have, all of them; without any, by the
+    classes that the program's files define."""
     if isinstance(job.get("model_name_or_path"), str) or job.trainer is not Trainer.TORCH:
         return known(job.get("model_name_or_path")) is not None
     scripts = [one for one in project.scripts if one.file in job.files]
     every = {one.file: one for script in scripts for one in (script, *imported(script, project))}
     names = {one for script in every.values() for one in _HUB.findall(code(script))}
     loads = [call for one in every.values() for call in one.calls_of("from_pretrained") if "Model" in call.name]
+    if not loads and every_weight_is_used(project.imports.reached(scripts)):
+        return True
     return bool(names) and all(map(known, names)) and all("ForCausalLM" in call.name for call in loads)
 
 
@@ -61,7 +65,8 @@ RULE = Rule(
     page=Page(
         what="DDP can search the autograd graph for parameters that get no gradient, so that ranks do not wait for them.",
         why="The search takes time on the host at every step, and gradients are sent later.",
-        detected="E1: the key, given, for a model that is dense by its name, unless the job is known to have one process.",
+        detected="E1: the key, given, for a model that is dense by its name, or by classes of the program's own that use"
+        " every layer they make whenever they are called, unless the job is known to have one process.",
         proven="Without it DDP warns or stops where parameters are unused.",
         deliberate=("A mixture of experts, or a model with heads that a step does not use.",),
         sources=("PyTorch's documentation of `DistributedDataParallel`",),

@@ -4,19 +4,14 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.put_on import MOVES, is_given_on, is_moved_at_once, name_of
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import loops, text_at
 from dynotune.audit.facts.together import code, connected, leads_out, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-
-_MOVES = re.compile(
-    r"\.to\(|\.cuda\(|\.prepare\(|prepare_model|deepspeed|fsdp|fully_shard|DataParallel|set_default_device"
-    r"|with torch\.device|Fabric|\.setup\(|dispatch_model|load_checkpoint_and_dispatch"
-    r"|[(,]\s*device\s*=\s*|xla|\.half\(\)\.cuda|ray\b|\bmps\b",
-    re.IGNORECASE,
-)
+from dynotune.audit.shapes.scored_on_the_cpu import scored_on_the_cpu
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
@@ -24,7 +19,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _generates(script)
     yield from _sent_there(script, project)
     yield from _second(script)
-    yield from _scores(script, project)
+    yield from scored_on_the_cpu(script)
 
 
 def _second(script: Script) -> Iterator[Said]:
@@ -38,12 +33,12 @@ def _second(script: Script) -> Iterator[Said]:
         name: call
         for call in script.calls
         if call.name.startswith("transformers.") and call.name.endswith("from_pretrained")
-        if re.search(r"Model|LM\b|ForSequence", call.name) and (name := _name_of(script, call))
+        if re.search(r"Model|LM\b|ForSequence", call.name) and (name := name_of(script, call))
     }
-    moved = {name for name, call in loaded.items() if _is_moved_at_once(script, call) or _is_moved({name}, source)}
+    moved = {name for name, call in loaded.items() if is_moved_at_once(script, call) or _is_moved({name}, source)}
     for name, call in loaded.items():
         sent = re.search(rf"\.to\([^()\n]*\b{name}\.device\b", source)
-        if sent is None and not _is_given_on(name, source) and moved - {name}:
+        if sent is None and not is_given_on(name, source) and moved - {name}:
             # It is nobody else's, and its inputs go where they are.
             in_loop = [
                 one
@@ -54,12 +49,12 @@ def _second(script: Script) -> Iterator[Said]:
             if (
                 asked
                 and not placed & set(call.arguments)
-                and not _is_moved_at_once(script, call)
+                and not is_moved_at_once(script, call)
                 and not _is_moved({name}, source)
             ):
                 yield _beside(name, call, asked[0].place)
                 continue
-        if sent is None or placed & set(call.arguments) or _is_moved_at_once(script, call) or not moved - {name}:
+        if sent is None or placed & set(call.arguments) or is_moved_at_once(script, call) or not moved - {name}:
             continue
         if _is_moved({name}, re.sub(rf"[^\n]*\b{name}\.device\b[^\n]*", "", source)):
             continue
@@ -79,11 +74,6 @@ def _second(script: Script) -> Iterator[Said]:
         )
 
 
-def _is_given_on(name: str, source: str) -> bool:
-    """To a function or a class, which may move it."""
-    return re.search(rf"[(,=\[]\s*{name}\s*[,)\]]", source) is not None
-
-
 def _beside(name: str, call: Call, asked: Place) -> Finding:
     return Finding(
         f"`{name}` is loaded to the CPU and nothing moves it: the loop runs it there at every step, while the GPU waits.",
@@ -97,48 +87,6 @@ def _beside(name: str, call: Call, asked: Place) -> Finding:
         ),
         also=(asked,),
     )
-
-
-def _scores(script: Script, project: Project) -> Iterator[Said]:
-    """A program without training that loads one model in 16 bits and runs it over rows where it was loaded."""
-    source = code(script)
-    if (
-        any(loops(script))
-        or not re.search(r"inference_mode|no_grad", source)
-        or re.search(r"[\"']cpu[\"']|Trainer\(|pipeline\(", source)
-    ):
-        return
-    loaded = [
-        call
-        for call in script.calls
-        if call.name.startswith(("transformers.", "peft.")) and call.name.endswith("from_pretrained")
-        if re.search(r"Model|LM\b|ForSequence", call.name)
-    ]
-    if len(loaded) != 1 or not (name := _name_of(script, loaded[0])):
-        return
-    (call,) = loaded
-    given = call.arguments.get("torch_dtype") or call.arguments.get("dtype")
-    half = given is not None and given.value in ("bfloat16", "float16")
-    if {"device_map", "quantization_config", "load_in_4bit", "load_in_8bit", "**", "device"} & set(
-        call.arguments
-    ) or not half:
-        return
-    follows = rf"\.to\(\s*(device\s*=\s*)?{re.escape(name)}\.device\b"
-    if _MOVES.search(re.sub(follows, "(", source)) or _is_given_on(name, source):
-        return
-    asked = [one for one in script.calls if any(around.kind in ("for", "while") for around in one.around)]
-    asked = [one for one in asked if re.match(rf"{name}(\.generate)?\(", text_at(script, one.place))]
-    if asked:
-        yield Finding(
-            f"`{name}` is loaded to the CPU and nothing moves it: all rows are computed there, in 16 bits.",
-            place=call.place,
-            evidence=Evidence(Level.TEXT, {"loaded by": call.name, "moved by": None}),
-            stake=Stake(AtStake.TIME, 0.8, 0.99, "a GPU multiplies matrices tens of times faster than a host's cores"),
-            remedy=Remedy(
-                Risk.NUMERIC, 'Give `device_map="cuda"`, or `.to("cuda")`.', measure="nvidia-smi while it runs"
-            ),
-            also=(asked[0].place,),
-        )
 
 
 _GPU = re.compile(r"gres=gpu|--gpus|CUDA_VISIBLE_DEVICES|\bcuda\b|\bGPUs?\b|\b[AHBL]\d{2,3}\b|\bRTX\b|mixed_precision")
@@ -169,13 +117,6 @@ def _sent_there(script: Script, project: Project) -> Iterator[Said]:
         )
 
 
-def _name_of(script: Script, call: Call) -> str:
-    """The variable that the model goes to, also through `.eval()` and the like behind it."""
-    before = script.source.split("\n")[call.place.line - 1][: call.place.column - 1]
-    found = re.fullmatch(r"\s*(\w+)\s*=\s*", before)
-    return call.result or (found[1] if found is not None else "")
-
-
 def _generates(script: Script) -> Iterator[Said]:
     """A model that is loaded without a place, wrapped or not, and generates, in a file that has a GPU for another."""
     placed = {"device_map", "quantization_config", "load_in_4bit", "load_in_8bit", "**", "device"}
@@ -190,7 +131,7 @@ def _generates(script: Script) -> Iterator[Said]:
         names = {one.result for one in script.calls if one.result and wrapped.search(text_at(script, one.place))}
         names |= {call.result}
         asked = [one for one in script.calls if one.name.endswith(".generate") and one.on in names]
-        if not asked or _is_moved(names, source) or _is_moved_at_once(script, call):
+        if not asked or _is_moved(names, source) or is_moved_at_once(script, call):
             continue
         yield Finding(
             f"`{call.result}` is loaded to the CPU and nothing moves it: `{asked[0].on}.generate(...)` runs there,"
@@ -215,12 +156,6 @@ def _is_moved(names: set[str], source: str) -> bool:
     return any(re.search(way, source) for way in ways)
 
 
-def _is_moved_at_once(script: Script, call: Call) -> bool:
-    """`from_pretrained(...).cuda()`."""
-    behind = "\n".join(script.source.split("\n")[call.place.end_line - 1 :][:3])[call.place.end_column - 1 :]
-    return bool(re.match(r"\s*(\.(eval|train|float)\(\))*\.(to|cuda|half|bfloat16)\b", behind))
-
-
 def _trains(script: Script, project: Project) -> Iterator[Said]:
     """The only model that is loaded in a loop's file and the project's files around it."""
     if not any(loops(script)):
@@ -241,7 +176,7 @@ def _trains(script: Script, project: Project) -> Iterator[Said]:
     follows = (
         rf"\.to\(\s*(device\s*=\s*)?{re.escape(call.result or 'model')}\.device\b"  # batches that go where the model is
     )
-    if any(_MOVES.search(re.sub(follows, "(", code(one))) for one in near):
+    if any(MOVES.search(re.sub(follows, "(", code(one))) for one in near):
         return
     if {"device_map", "quantization_config", "load_in_4bit", "load_in_8bit", "**"} & set(call.arguments):
         return

@@ -14,8 +14,23 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _HEAVY = re.compile(
-    r"(^|\.)(\w*tokenizer|\w*tok|\w*processor|tokenize|encode_plus|batch_encode_plus|apply_chat_template)$"
+    r"(^|\.)(\w*tokenizer|\w*tok|\w*processor|tokenize|encode_plus|batch_encode_plus|apply_chat_template"
+    r"|encode_ordinary|encode_batch|encode_as_ids|EncodeAsIds)$"
 )
+_LIGHT = re.compile(r"\.(pad|decode|batch_decode|convert_\w+|get_\w+|save_\w+|add_\w+|enable_\w+|no_\w+)$")
+"""What a tokenizer does without reading text."""
+
+_MAKES_TOKENIZERS = (
+    "Tokenizer.from_pretrained",
+    "TokenizerFast.from_pretrained",
+    "Processor.from_pretrained",
+    "Tokenizer.from_file",
+    "PreTrainedTokenizerFast",
+    "SentencePieceProcessor",
+    "tiktoken.get_encoding",
+    "tiktoken.encoding_for_model",
+)
+_EACH_ROW = ("__getitem__", "__getitems__", "__call__", "__iter__")
 _READS = frozenset({"PIL.Image.open", "torchaudio.load", "librosa.load", "json.load"})
 
 
@@ -66,20 +81,20 @@ def _by_a_trainer(script: Script, project: Project, heavy: Mapping[str, Call]) -
 
 
 def _heavy(script: Script) -> Mapping[str, Call]:
-    """Calls that take long, by what makes them for each row or batch: a class with `__getitem__` or `__call__`, a
-    collating function, or a function that hands out rows one by one. What a function does to all rows before it returns
-    them is done once, and so is what `map` does."""
+    """Calls that take long, by what makes them for each row or batch: a class with `__getitem__`, `__iter__` or `__call__`,
+    and what these call of its methods; a collating function; or a function that hands out rows one by one. What a function
+    does to all rows before it returns them is done once, and so is what `map` does."""
     heavy: dict[str, Call] = {}
-    made = ("Tokenizer.from_pretrained", "TokenizerFast.from_pretrained", "Processor.from_pretrained")
-    tokenizers = {call.result for call in script.calls if call.name.endswith(made)} - {""}
+    tokenizers = {call.result for call in script.calls if call.name.endswith(_MAKES_TOKENIZERS)} - {""}
+    of_rows = _methods_of_rows(script)
     names: dict[tuple[str, str], str] = {}
     for call in script.calls:
         holder = next((around.name for around in call.around if around.kind == "class"), "")
         functions = [around.name for around in call.around if around.kind == "function"]
         tokenizes = call.name in tokenizers or call.on in tokenizers or _HEAVY.search(call.name)
-        if not functions or not (tokenizes or call.name in _READS):
+        if not functions or _LIGHT.search(f".{call.name}") or not (tokenizes or call.name in _READS):
             continue
-        if holder and functions[0] in ("__getitem__", "__call__"):
+        if holder and (holder, functions[0]) in of_rows:
             heavy.setdefault(holder, call)
         elif not holder:
             outer, inner = functions[0], functions[-1]
@@ -88,6 +103,25 @@ def _heavy(script: Script) -> Mapping[str, Call]:
             if names[outer, inner]:
                 heavy.setdefault(names[outer, inner], call)
     return heavy
+
+
+def _methods_of_rows(script: Script) -> set[tuple[str, str]]:
+    """Classes with those of their methods that run for each row or batch: those that a loader calls, and what these call."""
+    calls: dict[str, dict[str, set[str]]] = {}
+    for node in ast.walk(script.tree):
+        if isinstance(node, ast.ClassDef):
+            calls[node.name] = {
+                one.name: {part.attr for part in ast.walk(one) if isinstance(part, ast.Attribute)}
+                for one in node.body
+                if isinstance(one, ast.FunctionDef)
+            }
+    found: set[tuple[str, str]] = set()
+    for name, methods in calls.items():
+        run = methods.keys() & set(_EACH_ROW)
+        for _ in methods:
+            run |= {one for called in run for one in methods[called]} & methods.keys() - {"__init__"}
+        found |= {(name, one) for one in run}
+    return found
 
 
 def _is_given(name: str, script: Script) -> bool:
@@ -181,8 +215,8 @@ RULE = Rule(
         what="A `DataLoader` without workers makes each batch in the training process, between two steps.",
         why="Tokenising a row takes up to a millisecond, opening an image more. A batch of them is a gap in every"
         " step.",
-        detected="E0: a tokenizer, a processor or a decoder is called in `__getitem__`, in a generator or in the collator"
-        " of a loader whose `num_workers` is 0, in the same file or one that it imports from. Data that lies in memory as"
+        detected="E0: a tokenizer, a processor or a decoder is called in `__getitem__` or what that calls, in a"
+        " generator or in the collator of a loader whose `num_workers` is 0, in the same file or one that it imports from. Data that lies in memory as"
         " tensors needs no workers, and is not reported.",
         proven="`dynotune profile -- python train.py` shows the time that steps wait for data.",
         deliberate=(

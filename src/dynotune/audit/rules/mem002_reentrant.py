@@ -10,6 +10,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\ngradient_checkpointing: true\n"
@@ -112,8 +113,9 @@ def _by_default(script: Script) -> Iterator[Said]:
         )
 
 
-ENABLES_INPUTS = (4, 56)
-"""The release of transformers from which on switching checkpointing on lets gradients in at the embedding."""
+ENABLES_INPUTS = (5, 0)
+"""The release of transformers from which on checkpointing is not re-entrant by default, and lets gradients in at the embedding
+whoever has made the adapters (4.57 does so only for those of its own `add_adapter`)."""
 
 
 def _under_adapters(script: Script, project: Project) -> Iterator[Said]:
@@ -124,33 +126,65 @@ def _under_adapters(script: Script, project: Project) -> Iterator[Said]:
         return
     wraps = script.calls_of("get_peft_model")
     near = "\n".join(code(one) for one in together(script, project))
-    if not wraps or re.search(r"enable_input_require_grads|prepare_model_for_kbit|make_inputs_require_grad", near):
+    if not wraps or _ADAPTERS_LEARN.search(near):
         return
-    model = wraps[0].result
+    yield from _behind(script, wraps[0], pinned)
+    if "gradient_checkpointing_enable" not in near:
+        yield from _by_a_trainer(script, wraps[0], project, pinned)
+
+
+_ADAPTERS_LEARN = re.compile(
+    r"enable_input_require_grads|prepare_model_for_kbit|make_inputs_require_grad|embed_tokens|\bwte\b|word_embeddings"
+)
+"""What lets gradients in at the embedding, or trains it."""
+
+
+def _behind(script: Script, wraps: Call, pinned: tuple[int, ...]) -> Iterator[Finding]:
+    """`model.gradient_checkpointing_enable()` behind `model = get_peft_model(...)`."""
     for call in script.calls_of("gradient_checkpointing_enable"):
         kwargs = call.arguments.get("gradient_checkpointing_kwargs") or call.arguments.get("0")
         given = kwargs.value if kwargs is not None else {}
         plain = isinstance(given, Mapping) and given.get("use_reentrant") is not False and "**" not in call.arguments
-        after = call.place.line > wraps[0].place.line and _function(call) == _function(wraps[0])
-        if after and plain and call.on.partition(".")[0] == model:
-            version = ".".join(map(str, pinned))
-            yield Finding(
-                f"`{call.on}.gradient_checkpointing_enable(...)` behind `get_peft_model`: in transformers {version} it is"
-                " re-entrant, and the frozen embedding's output needs no gradient, so that adapters get none: the backward"
-                " pass stops, or trains nothing.",
-                place=call.place,
-                evidence=Evidence(Level.TEXT, {"transformers": version, "adapters": wraps[0].place.line}),
-                stake=Stake(AtStake.STOPS),
-                remedy=Remedy(
-                    Risk.BEHAVIOURAL,
-                    'Give `gradient_checkpointing_kwargs={"use_reentrant": False}`, or call'
-                    " `enable_input_require_grads()` before.",
-                    accuracy="The adapters are trained.",
-                    measure="Count the adapters whose `.grad` is None after one step.",
-                ),
-                also=(wraps[0].place,),
-            )
+        after = call.place.line > wraps.place.line and _function(call) == _function(wraps)
+        if after and plain and call.on.partition(".")[0] == wraps.result:
+            what = f"`{call.on}.gradient_checkpointing_enable(...)` behind `get_peft_model`"
+            yield _gets_none(what, call.place, wraps.place, pinned)
             return
+
+
+def _by_a_trainer(script: Script, wraps: Call, project: Project, pinned: tuple[int, ...]) -> Iterator[Finding]:
+    """transformers' trainer switches it on before the first step, for a model that came with adapters."""
+    for job in project.jobs:
+        kwargs = job.setting("gradient_checkpointing_kwargs")
+        known = kwargs is None or kwargs.is_known
+        given = kwargs.value if kwargs is not None else None
+        if job.trainer is not Trainer.TRANSFORMERS or script.file not in job.files or not known:
+            continue
+        if job.get("gradient_checkpointing") is not True or (
+            isinstance(given, Mapping) and given.get("use_reentrant") is False
+        ):
+            continue
+        what = "`gradient_checkpointing: true` for a model that `get_peft_model` has made"
+        yield _gets_none(what, job.place("gradient_checkpointing"), wraps.place, pinned)
+        return
+
+
+def _gets_none(what: str, place: Place, wraps: Place, pinned: tuple[int, ...]) -> Finding:
+    version = ".".join(map(str, pinned))
+    return Finding(
+        f"{what}: in transformers {version} it is re-entrant, and the frozen embedding's output needs no gradient, so that"
+        " adapters get none: the backward pass stops, or trains nothing.",
+        place=place,
+        evidence=Evidence(Level.TEXT, {"transformers": version, "adapters": wraps.line}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            'Give `gradient_checkpointing_kwargs={"use_reentrant": False}`, or call `enable_input_require_grads()` before.',
+            accuracy="The adapters are trained.",
+            measure="Count the adapters whose `.grad` is None after one step.",
+        ),
+        also=(wraps,),
+    )
 
 
 def _function(call: Call) -> str:
@@ -213,7 +247,8 @@ RULE = Rule(
         " switches it on. E0: a call of"
         " `torch.utils.checkpoint.checkpoint` or `checkpoint_sequential` without `use_reentrant`, or with it"
         " true in a file that freezes what comes before the blocks; a call of `gradient_checkpointing_enable` behind"
-        " `get_peft_model`, with a release of transformers asked for that lets no gradient in.",
+        " `get_peft_model`, or transformers' trainer with `gradient_checkpointing` for what that has made, with a release of"
+        " transformers asked for that lets no gradient in.",
         proven="Both give the same gradients.",
         deliberate=("A model whose forward pass the other one cannot replay (it compares what is saved).",),
         sources=("PyTorch's documentation of `torch.utils.checkpoint`; TorchFix's rule TOR003",),

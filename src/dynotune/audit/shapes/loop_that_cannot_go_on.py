@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dynotune.audit.facts.duration import hours_asked_for, hours_said
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
-from dynotune.audit.facts.steps import loops, text_at
+from dynotune.audit.facts.steps import loops, takes_steps, text_at
 from dynotune.audit.facts.together import code, connected, leads_out
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
@@ -150,7 +150,7 @@ def _weights_alone(script: Script, project: Project) -> Iterator[Said]:
     if leads_out(near, project) or any(_STATE.search(_done(one)) for one in near):
         return  # the project's own code may save the rest
     saves = list(_on_the_way(script, near))
-    if saves and not _is_short(script, project) and any(loop.optimizer_steps for loop in loops(script)):
+    if saves and not _is_short(script, project) and takes_steps(script):
         again = tuple(restarted(project))
         yield Finding(
             f"`{saves[0].name.rpartition('.')[2]}` keeps the weights on the way, nothing keeps the optimizer, the"
