@@ -173,3 +173,43 @@ FORWARDS = [
 def test_a_wait_in_a_layer(text: str, waits: bool, tmp_path: Path) -> None:
     files = {"layers.py": text, "base.py": "import torch.nn as nn\nclass Own(nn.Module):\n    pass\n"}
     assert len(audited(tmp_path, files, select=("HST002",)).findings) == waits
+
+
+KWARGS = """from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", attn_implementation="sdpa")
+
+
+def args_of(rows, **more):
+    return SFTConfig(output_dir="o", per_device_train_batch_size=rows, %s, **more)
+
+
+def trainer_of(args):
+    return SFTTrainer(model=model, args=args, train_dataset=data)
+
+
+for rows in (1, 8):
+    trial = trainer_of(args_of(rows, max_steps=40%s))
+    trial.train()
+    model = trial.model.unload()
+trainer_of(args_of(1%s)).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "first", "last", "packing"),
+    [
+        ("packing=True", "", "", True),
+        ("bf16=True", ", packing=True", ", packing=True", True),
+        ("bf16=True", ", packing=True", "", None),  # one call in two does so
+        ("bf16=True", "", "", False),
+    ],
+)
+def test_what_functions_hand_on_is_followed(
+    given: str, first: str, last: str, packing: bool | None, tmp_path: Path
+) -> None:
+    """`**more` holds what the calls give, and a model that a trial gives back is what it got."""
+    job = audited(tmp_path, {"t.py": KWARGS % (given, first, last)}).project.jobs[0]
+    assert job.get("packing") is packing
+    assert job.get("model_name_or_path") == "Qwen/Qwen2.5-7B"

@@ -40,7 +40,8 @@ PLAIN = MODEL % ("", "", "        return x + self.inner(self.norm(x))")
 EITHER_WAY = MODEL % (
     "        self.flash = True",
     "",
-    "        if self.flash:\n            return x + self.inner(self.norm(x))\n        return x + self.inner(self.norm(x)) * 1.0",
+    "        if self.flash:\n            return x + self.inner(self.norm(x))\n"
+    "        return x + self.inner(self.norm(x)) * 1.0",
 )
 UNUSED = MODEL % ("        self.gate = nn.Linear(dim, 1)", "", "        return x + self.inner(self.norm(x))")
 ROUTED = MODEL % (

@@ -72,9 +72,12 @@ def _of_a_trainer(job: Job, project: Project) -> Iterator[Said]:
 
 def _second(job: Job, project: Project) -> Iterator[Said]:
     """With adapters the reference is the same model without them; a second one is loaded all the same."""
-    yield from _loaded_twice(job, project)
-    if not adapters(job):
-        return
+    named = list(_of_one_name(job, project)) if adapters(job) else []
+    yield from named or _loaded_twice(job, project)
+
+
+def _of_one_name(job: Job, project: Project) -> Iterator[Said]:
+    """The reference is loaded by the name of the policy."""
     for script in (one for one in project.scripts if one.file in job.files):
         for call in script.calls_of("DPOTrainer"):
             named = re.search(r"\bref_model\s*=\s*(\w+)", text_at(script, call.place))
@@ -101,7 +104,7 @@ def _second(job: Job, project: Project) -> Iterator[Said]:
 
 
 def _loaded_twice(job: Job, project: Project) -> Iterator[Said]:
-    """Both models are made by the same expression of a helper, and the policy gets adapters."""
+    """Both models are made by the same expression, and the policy gets adapters."""
     for script in (one for one in project.scripts if one.file in job.files):
         for call in (node for node in ast.walk(script.tree) if isinstance(node, ast.Call)):
             if ast.unparse(call.func).rpartition(".")[2] != "DPOTrainer":
@@ -114,13 +117,15 @@ def _loaded_twice(job: Job, project: Project) -> Iterator[Said]:
             made = _given(script, policy.id), _given(script, reference.id)
             wrapped = any("get_peft_model(" in one for one in made[0])
             peft = given.get("peft_config")
+            if "get_peft_config" in _peft(script, peft) and not adapters(job):
+                continue  # which gives none unless it is asked for
             if (
                 not wrapped
                 and not adapters(job)
                 and (peft is None or isinstance(peft, ast.Constant) or adapters(job) is False)
             ):
                 continue
-            same = [one for one in made[1] if one in made[0] and "(" in one and "from_pretrained" not in one]
+            same = [one for one in made[1] if one in made[0] and "(" in one]
             if len(made[1]) != 1 or not same:
                 continue
             yield Finding(
@@ -133,6 +138,13 @@ def _loaded_twice(job: Job, project: Project) -> Iterator[Said]:
                 also=tuple(place_of(script, node) for node in _assignments(script, reference.id)),
             )
             return
+
+
+def _peft(script: Script, given: ast.expr | None) -> str:
+    """What the trainer's `peft_config` comes from, as source."""
+    if isinstance(given, ast.Name):
+        return " ".join(_given(script, given.id))
+    return ast.unparse(given) if given is not None else ""
 
 
 def _assignments(script: Script, name: str) -> list[ast.Assign]:

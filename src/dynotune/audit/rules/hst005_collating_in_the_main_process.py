@@ -216,8 +216,8 @@ RULE = Rule(
         why="Tokenising a row takes up to a millisecond, opening an image more. A batch of them is a gap in every"
         " step.",
         detected="E0: a tokenizer, a processor or a decoder is called in `__getitem__` or what that calls, in a"
-        " generator or in the collator of a loader whose `num_workers` is 0, in the same file or one that it imports from. Data that lies in memory as"
-        " tensors needs no workers, and is not reported.",
+        " generator or in the collator of a loader whose `num_workers` is 0, in the same file or one that it imports from."
+        " Data that lies in memory as tensors needs no workers, and is not reported.",
         proven="`dynotune profile -- python train.py` shows the time that steps wait for data.",
         deliberate=(
             "Steps are so long that the gap cannot be seen.",

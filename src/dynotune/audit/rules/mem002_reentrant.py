@@ -114,8 +114,8 @@ def _by_default(script: Script) -> Iterator[Said]:
 
 
 ENABLES_INPUTS = (5, 0)
-"""The release of transformers from which on checkpointing is not re-entrant by default, and lets gradients in at the embedding
-whoever has made the adapters (4.57 does so only for those of its own `add_adapter`)."""
+"""The release of transformers from which on checkpointing is not re-entrant by default, and lets gradients in at the
+embedding whoever has made the adapters (4.57 does so only for those of its own `add_adapter`)."""
 
 
 def _under_adapters(script: Script, project: Project) -> Iterator[Said]:

@@ -4,8 +4,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from dynotune.audit.facts.job import Trainer
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.rendered_text import rendered_texts
+from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import place_of, text_at
 from dynotune.audit.facts.together import together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -51,6 +53,8 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         and mlm.value is False
     ]
     masked = list(_masked(script, project))
+    by_trl = None if collators or masked else _by_trl(script, project)
+    collators += [by_trl] if by_trl is not None else []
     if not collators and not masked:
         return
     found = _pad_is_eos(script, project)
@@ -58,6 +62,9 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         return
     where = f"line {found.line}" if found.file == script.file else f"`{found.file}`, line {found.line}"
     by = f"`{COLLATOR}`" if collators else f"`{text_at(script, masked[0])}`"
+    if by_trl is not None:
+        by = f"`{by_trl.name.rpartition('.')[2]}`"
+        by += f" (by transformers' `{COLLATOR}`)" if by_trl.name.endswith("Trainer") else ""
     yield Finding(
         f"The padding token is the end token ({where}), and {by} takes every padding token out of the loss: the"
         " model is never taught to stop.",
@@ -73,6 +80,28 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         ),
         also=(found,),
     )
+
+
+OWN_COLLATOR = (0, 16)
+"""The release of TRL from which on its trainer masks padding by place and not by the token."""
+
+
+def _by_trl(script: Script, project: Project) -> Call | None:
+    """TRL's collator for answers alone, or the one that an old trainer takes where it is given none, for rows that get an
+    end token of their own and are not packed."""
+    jobs = [job for job in project.jobs if script.file in job.files and job.trainer is Trainer.TRL]
+    if any(job.get("packing") is not False and job.is_given("packing") for job in jobs):
+        return None
+    ended = any(re.search("eos", one.source, re.IGNORECASE) for one in rendered_texts(script, project))
+    for call in script.calls_of("DataCollatorForCompletionOnlyLM") if ended else ():
+        return call
+    version = project.pinned("trl")
+    if not ended or not jobs or version is None or version >= OWN_COLLATOR:
+        return None
+    for call in script.calls_of("SFTTrainer"):
+        if not {"data_collator", "**"} & set(call.arguments):
+            return call
+    return None
 
 
 def _pad_is_eos(script: Script, project: Project) -> Place | None:
@@ -110,12 +139,16 @@ RULE = Rule(
         " token to -100, and so do many collators that people write. Where padding is the end token, all true"
         " ends go with it.",
         why="Generation then runs on to its limit.",
-        detected="E0: the assignment, and the collator or a statement that sets labels to -100 where the token is padding,"
-        " in files of which one imports the other or that a third imports. A function that names the end token's id may put"
-        " it back and is not reported.",
+        detected="E0: the assignment, and the collator, TRL's for answers alone, its trainer of a release before 0.16 (which"
+        " takes that collator) for rows that get an end token, or a statement that sets labels to -100 where the token is"
+        " padding, in files of which one imports the other or that a third imports. A function that names the end token's id"
+        " may put it back and is not reported.",
         proven="Print `collator([row])['labels']`: the last label of a row is -100.",
         deliberate=("Text is joined into full blocks, where no end is to be predicted.",),
-        sources=("transformers' `DataCollatorForLanguageModeling.torch_call`",),
+        sources=(
+            "transformers' `DataCollatorForLanguageModeling.torch_call`",
+            "TRL 0.12.1 and 0.15.2, `sft_trainer.py`: that collator is the default; 0.16.1 has one of its own",
+        ),
     ),
     bad=Example(
         {"train.py": _SCRIPT.format(pad="tokenizer.pad_token = tokenizer.eos_token")}, says="never taught to stop"

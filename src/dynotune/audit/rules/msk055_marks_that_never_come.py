@@ -4,10 +4,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.rendered_text import RenderedText, rendered_texts
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import text_at
 from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 MARKS: Mapping[str, re.Pattern[str]] = {
@@ -55,6 +57,10 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             if not isinstance(setting.value, str) or not setting.value.strip():
                 continue
             mark = setting.value
+            if (other := _missing(mark, script, project)) is not None:
+                place = setting.place if setting.place.line else call.place
+                yield _never_comes(mark, place, other)
+                break
             used = next((name for name, pattern in MARKS.items() if pattern.search(mark)), "")
             rendered, by = _rendered(together(script, project))
             if _written(mark, call, script, project) or not used or not rendered or rendered == used:
@@ -74,6 +80,42 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 ),
             )
             break
+
+
+def _missing(mark: str, script: Script, project: Project) -> RenderedText | None:
+    """What rows are rendered by, where all of that was read, it has marks of its own, and this one is in none of it."""
+    texts = rendered_texts(script, project)
+    core = mark.strip().strip("\\n")
+    if not core or not texts or not all(one.known for one in texts):
+        return None
+    pieces = [piece for one in texts for piece in one.literals]
+    if any(core in piece or _may_begin(piece, core) for piece in pieces):
+        return None
+    marked = any(pattern.search(piece) for piece in pieces for pattern in MARKS.values())
+    return texts[0] if marked else None
+
+
+def _may_begin(piece: str, core: str) -> bool:
+    """The piece ends as the mark begins, and data stands behind it: `f"### {role}:"`."""
+    return any(piece.endswith(core[:length]) for length in range(1, len(core)))
+
+
+def _never_comes(mark: str, place: Place, rendered: RenderedText) -> Finding:
+    by = f"`{rendered.place.file}`, line {(*rendered.also, rendered.place)[0].line}"
+    return Finding(
+        f"Answers are looked for by `{mark.strip()}`, and the text that rows are made of ({by}) has no such mark: it"
+        " never comes, so every label is masked, or none.",
+        place=place,
+        evidence=Evidence(Level.TEXT, {"mark": mark.strip(), "in the rows' text": False}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            "Take the mark from the template that rows are made by.",
+            accuracy="The loss is on the answers.",
+            measure="Print the labels of one batch that are not -100.",
+        ),
+        also=(rendered.place, *rendered.also),
+    )
 
 
 def _written(mark: str, call: Call, script: Script, project: Project) -> bool:
@@ -118,6 +160,16 @@ model, tokenizer = FastLanguageModel.from_pretrained("unsloth/Llama-3.2-1B-Instr
 tokenizer = get_chat_template(tokenizer, chat_template="llama-3.1")
 trainer = train_on_responses_only(trainer, instruction_part="{0}user{1}", response_part="{0}assistant{1}")
 """
+_ROWS = '''from trl import DataCollatorForCompletionOnlyLM
+
+PROMPT = """### Question:
+{question}
+
+### Answer:
+{answer}"""
+rows = rows.map(lambda row: {"text": PROMPT.format(**row) + tokenizer.eos_token})
+collator = DataCollatorForCompletionOnlyLM("### Response:\\n", tokenizer=tokenizer)
+'''
 RULE = Rule(
     code="MSK055",
     name="marks-that-never-come",
@@ -131,13 +183,14 @@ RULE = Rule(
         why="Where the text never comes every label of the row is -100, with a warning for each; some versions"
         " leave all of"
         " them.",
-        detected="E0: the marks that are given, by family; and the template: `get_chat_template`'s, or the model's"
-        " own by its"
-        " name. Not said where the script writes the mark into its rows itself, or sets a template.",
+        detected="E0: the mark that is given, and the text that the project's own functions make of rows, where all of it"
+        " was read; else the mark's family and the template: `get_chat_template`'s, or the model's own by its name. Not said"
+        " where the script writes the mark into its rows itself, or sets a template.",
         proven="Print the labels of one batch that are not -100.",
         deliberate=("A template is put into the tokenizer's files elsewhere.",),
         sources=("Unsloth's `chat_templates.py`", "TRL 0.19's `DataCollatorForCompletionOnlyLM`"),
     ),
     bad=Example({"train.py": _SCRIPT.format("<|im_start|>", "\\n")}, says="ChatML's mark"),
     good=Example({"train.py": _SCRIPT.format("<|start_header_id|>", "<|end_header_id|>")}),
+    also_bad=(Example({"train.py": _ROWS}, says="has no such mark"),),
 )

@@ -10,6 +10,7 @@ from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.text_without_end import text_without_end
 
 _ENDS = re.compile(
     r"eos|\beot|im_end|</s>|end_of_turn|end_of_text|endoftext|<\|end|\[/INST\]|apply_chat_template|chat_template"
@@ -30,6 +31,7 @@ _ANSWER = re.compile(r"respon|answer|output|completion|target|reply|summary|tran
 def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _without_end(script, project)
     yield from _opened_again(script, project)
+    yield from text_without_end(script, project, _ENDS)
 
 
 def _without_end(script: Script, project: Project) -> Iterator[Said]:
@@ -225,7 +227,8 @@ RULE = Rule(
         " with the header of an answer that never comes, and what follows it is the end token.",
         detected="E0: a function that masks prompts with -100 and tokenises an answer, in files that name no end token, no"
         " chat template and no trainer that adds one; a column `text` that is the template of a row's whole conversation"
-        " with `add_generation_prompt=True`, in a program that trains.",
+        " with `add_generation_prompt=True`, in a program that trains; a text that ends with a column of the row, for"
+        " the trainer of a TRL before 0.16, which adds no end.",
         proven="Print `tokenizer.decode(row['labels'][-1])`, or the end of a rendered row.",
         deliberate=(
             "The rows themselves end with the end token's text.",
@@ -234,6 +237,7 @@ RULE = Rule(
         sources=(
             "transformers' tokenizers of Llama, Qwen, Mistral, Gemma and GPT-2: none adds an end token by default",
             "transformers' documentation of chat templates: what generation prompts are for",
+            "TRL 0.12.1 and 0.15.2, `sft_trainer.py`: text is tokenised as it is; 0.16.1 adds the end token",
         ),
     ),
     bad=Example({"train.py": _SCRIPT % ""}, says="never taught to stop"),

@@ -27,6 +27,9 @@ MOST = 1_500
 DEEPEST_CALLS = 4
 """Functions of the project that are followed into one another."""
 
+_CIRCLE = "it depends on itself"
+_TOO_LONG = "the trail to it is too long"
+
 _DTYPES = frozenset({"bfloat16", "float16", "float32", "float64", "half", "float", "int8", "float8_e4m3fn"})
 _CONVERTED = frozenset({"int", "float", "str", "bool", "len", "max", "min", "abs", "round"})
 
@@ -83,10 +86,10 @@ class Evaluator:
         mark = (id(node), id(frame))
         if self._depth >= DEEPEST or self._left[0] <= 0:
             self._cut[0] = True
-            return unknown("the trail to it is too long")
+            return unknown(_TOO_LONG)
         if mark in self._open:
             self._cut[0] = True
-            return unknown("it depends on itself")
+            return unknown(_CIRCLE)
         self._depth += 1
         self._open.add(mark)
         before, self._cut[0] = self._cut[0], False
@@ -236,7 +239,7 @@ class Evaluator:
         """What a function gives, its parameters bound to `frame`."""
         if self._depth >= DEEPEST or self._calls >= DEEPEST_CALLS:
             self._cut[0] = True
-            return unknown("the trail to it is too long")
+            return unknown(_TOO_LONG)
         possible: list[Value] = []
         self._calls += 1
         for node, branches in scope.returns:
@@ -255,7 +258,7 @@ class Evaluator:
         """A module-level name, as it stands when the file has been read through."""
         if self._depth >= DEEPEST:
             self._cut[0] = True
-            return unknown("the trail to it is too long")
+            return unknown(_TOO_LONG)
         if name in self.module.top.bindings:
             found = self._of_bindings(name, self.module.top, None, {})
             if found is not None:
@@ -276,7 +279,14 @@ class Evaluator:
             verdict = self._applies(binding.branches, here, scope, frame)
             if verdict is False:
                 continue
-            possible.append(self._bound(name, binding, scope, frame))
+            found = self._bound(name, binding, scope, frame)
+            if (
+                isinstance(found.value, Unknown)
+                and found.value.why in (_CIRCLE, _TOO_LONG)
+                and binding is not bindings[0]
+            ):
+                continue  # `model = trainer.model.unload()`: it was what the trainer got
+            possible.append(found)
             if verdict is True:
                 sure = True
                 break

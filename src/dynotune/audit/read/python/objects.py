@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _RUNS = "it is computed when the script runs"
 _OF_LAUNCHERS = frozenset({"WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "LOCAL_RANK"})
 _SAME = frozenset(
-    {"to", "cuda", "cpu", "eval", "train", "bfloat16", "half", "float", "requires_grad_", "copy", "resolve"}
+    {"to", "cuda", "cpu", "eval", "train", "bfloat16", "half", "float", "requires_grad_", "copy", "resolve", "unload"}
 )
 _OPENS = frozenset(
     {
@@ -64,6 +64,8 @@ class Objects:
         positional = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
         keyword_only = [argument.arg for argument in node.args.kwonlyargs]
         if name not in (*positional, *keyword_only):
+            if node.args.kwarg is not None and name == node.args.kwarg.arg:
+                return self._more(node, scope, module)
             taken = {argument.arg for argument in (node.args.vararg, node.args.kwarg) if argument is not None}
             return unknown(f"it is an argument of `{node.name}`") if name in taken else None
         configured = self._hydra(node, scope)
@@ -104,6 +106,26 @@ class Objects:
             return first
         others = tuple(value.value for value in given if value.is_known and not isinstance(value.value, Made))
         return unknown(f"it is an argument of `{node.name}`, which is called with several values", others=others[:8])
+
+    def _more(self, node: Function, scope: Scope, module: Module) -> Value:
+        """What `**kwargs` of a function holds by its call sites: an item that all of them give alike, or one that is not
+        known for those that some give."""
+        named = {argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+        every: list[dict[Any, Value]] = []
+        for of, site in self._sites_of(node, scope, module):
+            given = of.objects.arguments(site.node, site.scope, {})
+            every.append({key: value for key, value in given.items() if not key.isdigit() and key not in named})
+        if not every or any(key in given for given in every for key in (HOLE, "*")):
+            return unknown(f"it is an argument of `{node.name}`")
+        items: dict[Any, Value] = {}
+        for key in dict.fromkeys(key for given in every for key in given):
+            values = [given[key] for given in every if key in given]
+            alike = len(values) == len(every) and all(value.value == values[0].value for value in values)
+            others = [value.value for value in values if value.is_known and not isinstance(value.value, Made)]
+            items[key] = (
+                values[0] if alike else unknown(f"some calls of `{node.name}` give it otherwise", others=others[:8])
+            )
+        return Value(items, (module.place(node),))
 
     def _default(self, name: str, node: Function, scope: Scope) -> Value | None:
         arguments = [*node.args.posonlyargs, *node.args.args]

@@ -1,0 +1,62 @@
+"""Rows of text for a release of TRL that adds no end token, made without one."""
+
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.job import Method, Trainer
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.rendered_text import rendered_texts
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.together import code, together
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.models import known
+
+ADDS_END = (0, 16)
+"""The release of TRL from which on its trainer puts an end token behind text that has none."""
+
+_ADDS = re.compile(
+    r"add_eos|\+=?\s*[\w.]*eos|\{[\w.]*eos|post_processor|TemplateProcessing|eos_token\s*=|skip_prepare_dataset|unsloth",
+    re.IGNORECASE,
+)
+"""What may add one elsewhere: behind a row's text, in a tokenizer, in a library that does so."""
+
+
+def text_without_end(script: Script, project: Project, ends: re.Pattern[str]) -> Iterator[Said]:
+    """ends: what may be the end of an answer, in code that renders one."""
+    version = project.pinned("trl")
+    calls = script.calls_of("SFTTrainer")
+    if not calls or version is None or version >= ADDS_END:
+        return
+    jobs = [job for job in project.jobs if script.file in job.files and job.trainer is Trainer.TRL]
+    if not jobs or any(job.method is not Method.SFT or _packs(job.setting("packing")) for job in jobs):
+        return  # packing puts one between rows
+    if any(known(job.get("model_name_or_path")) is None for job in jobs):
+        return  # a tokenizer of which nothing is known may add one
+    if any(_ADDS.search(code(one)) for one in together(script, project)):
+        return
+    texts = rendered_texts(script, project)
+    if not texts or not all(one.known and one.ends_with_data and not ends.search(one.source) for one in texts):
+        return
+    first = texts[0]
+    shown = ".".join(map(str, version))
+    yield Finding(
+        f"Rows end with the answer's own text, and neither the tokenizer nor TRL {shown} puts an end token behind it: the"
+        " model is never taught to stop.",
+        place=first.place,
+        evidence=Evidence(Level.TEXT, {"trl": shown, "end token": None}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            "Put `tokenizer.eos_token` behind the text of each row.",
+            effort=Effort.LINE,
+            accuracy="The end of an answer is learned.",
+            measure="Print the last id of a row of `trainer.train_dataset`.",
+        ),
+        also=(*first.also, calls[0].place),
+    )
+
+
+def _packs(packing: object) -> bool:
+    """It does, or may."""
+    value = getattr(packing, "value", False)
+    return packing is not None and value is not False
