@@ -13,6 +13,7 @@ from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.counted_for_other_processes import counted_for_other_processes
+from dynotune.audit.shapes.divided_by_both import divided_by_both
 
 _ACCUMULATION = re.compile(r"accum|grad_acc|gas\b|micro_?steps|num_micro", re.IGNORECASE)
 _TOTAL = re.compile(
@@ -40,6 +41,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from worked_out_wrongly(script, project)
     for launch in project.launches:
         yield from counted_for_other_processes(launch, project)
+        yield from divided_by_both(launch, project)
 
 
 def worked_out_wrongly(script: Script, project: Project) -> Iterator[Said]:
@@ -243,7 +245,8 @@ RULE = Rule(
         " machines.",
         detected="E0: a total batch divided by a micro-batch, in a file that runs on several processes by its text or by a"
         " command of the project; the power of the number of processes in the product is followed through names. E1: the"
-        " variable that a shell script works its accumulation out with, against the launcher's flags.",
+        " variable that a shell script works its accumulation out with, against the launcher's flags, and against a script"
+        " that divides the flag once more.",
         proven="Rows of the data over steps of an epoch.",
         deliberate=(
             "The total is meant for each process.",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.change import Change, Edit
-from dynotune.audit.facts.asked import given
+from dynotune.audit.facts.asked import given, on_gpu
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.ranks import on_several
@@ -26,7 +26,9 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from _by_a_key(job, project)
     yield from _by_a_command(project)
     for script in project.scripts:
-        yield from _by_a_call(script, project)
+        jobs = [job for job in project.jobs if script.file in job.files]
+        if not jobs or any(map(on_gpu, jobs)):  # a test on the CPU begins from nothing, and nobody waits
+            yield from _by_a_call(script, project)
         yield from _when_it_is_made(script, project)
 
 
@@ -107,6 +109,14 @@ _KEEPS = re.compile(
 )
 
 
+_FEW = re.compile(
+    r"\b(a )?(few|couple of) (hundred |thousand |dozen )?(short |small )?(rows|examples|samples|pairs|lines|records)\b"
+    r"|\b(small|tiny) (data ?set|file|corpus)\b",
+    re.IGNORECASE,
+)
+"""What a file says of its own data where preparing it takes no time."""
+
+
 def _when_it_is_made(script: Script, project: Project) -> Iterator[Said]:
     """A data set tokenises row by row when it is made, in each of several processes, and nothing keeps what it made."""
     for call in script.calls:
@@ -118,6 +128,8 @@ def _when_it_is_made(script: Script, project: Project) -> Iterator[Said]:
             users = [one for one in project.scripts if one is script or script in imported(one, project)]
             if _KEEPS.search(code(script)) or not any(on_several(one, project) for one in users):
                 return
+            if _FEW.search(script.source):
+                return  # seconds
             yield _finding(f"`{inside[0]}` tokenises row by row and keeps nothing of it", call.place, ())
             return
 

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.rooms import own_nodes
@@ -37,6 +38,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             if made is not None:
                 yield _finding(other, made, "The trainer")
                 return
+    yield from _prepared(script, project, writers)
     for room in (*functions, script.tree):
         rendered = _rendered(room, writers)
         if (text := _as_text(room, rendered, writers)) is not None and _trains_on_text(script):
@@ -58,6 +60,26 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 continue
             yield _finding(script, call, f"`{ast.unparse(call.func)}(...)`")
             return
+
+
+_WRITES = re.compile(r"save_to_disk|to_json|to_parquet|to_csv|push_to_hub|json\.dumps?\(|\.write\(|jsonlines")
+_READS = re.compile(r"load_from_disk|load_dataset|from_json|read_json|read_parquet|from_parquet")
+
+
+def _prepared(script: Script, project: Project, writers: set[str]) -> Iterator[Said]:
+    """A script renders rows to a column of text and writes them, and another one's trainer reads and tokenises them."""
+    if not _WRITES.search(script.source) or script.calls_of("SFTTrainer"):
+        return
+    rooms = (*_functions(script), script.tree)
+    made = next((one for room in rooms if (one := _as_text(room, _rendered(room, writers), writers)) is not None), None)
+    if made is None:
+        return
+    users = [one for one in project.scripts if one.calls_of("SFTTrainer") and one not in imported(script, project)]
+    if len(users) != 1 or not _trains_on_text(users[0]) or not _READS.search(users[0].source):
+        return
+    if "apply_chat_template" not in users[0].source and not users[0].calls_of("map"):
+        call = users[0].calls_of("SFTTrainer")[0]
+        yield replace(_finding(script, made, f"The trainer of `{users[0].file}`"), also=(call.place,))
 
 
 def _functions(script: Script) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -151,9 +173,14 @@ def _rendered(room: ast.AST, writers: set[str]) -> set[str]:
     for node in own_nodes(room):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
+            if isinstance(node.value, ast.List) and not node.value.elts:
+                continue  # which is filled by what is appended
             found[name] = found.get(name, True) and _is_rendered(node.value, writers)
         elif isinstance(node, ast.Lambda):
             found |= {one.arg: False for one in node.args.args}
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append":
+            name = ast.unparse(node.func.value)
+            found[name] = found.get(name, True) and bool(node.args) and _is_rendered(node.args[0], writers)
     return {name for name, always in found.items() if always}
 
 

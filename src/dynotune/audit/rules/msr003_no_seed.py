@@ -1,5 +1,6 @@
 """MSR003: rows or weights are drawn from no seed."""
 
+import ast
 import re
 from collections.abc import Iterator, Sequence
 
@@ -58,8 +59,20 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             else "Give it a seed: the trainer's own is set later, and not for this.",
             accuracy="Another draw, which can be drawn again.",
         ),
-        also=(*(call.place for call in drawn[1:]), *_asked(near)),
+        also=(*(call.place for call in drawn[1:]), *_asked(near), *_begins(drawn[0], near)),
     )
+
+
+def _begins(call: Call, near: Sequence[Script]) -> Iterator[Place]:
+    """The head of the function that draws: a seed is set where that begins."""
+    name = next((around.name for around in call.around if around.kind == "function"), None)
+    for script in near if name is not None else ():
+        if script.file == call.place.file:
+            yield from (
+                Place(script.file, node.lineno)
+                for node in ast.walk(script.tree)
+                if isinstance(node, ast.FunctionDef) and node.name == name
+            )
 
 
 _OPTION = re.compile(r"^\s*(?:\w+\.add_argument\(\s*[\"']--seed\b|seed\s*:\s*int\b)")

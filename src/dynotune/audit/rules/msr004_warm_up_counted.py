@@ -17,7 +17,8 @@ _CLOCK = (
 _CLOCK = f"(?:{_CLOCK})"
 _START = re.compile(rf"^\s*(?P<name>[\w.]+)(?:\s*,\s*\w+)*\s*=\s*{_CLOCK}")
 _WARM = re.compile(
-    r"warm_?up_?(steps|iters|batches|done)?\b(?!_ratio)[^=\n]{0,80}[:<>=]|skip_first|first_step|burn_in", re.IGNORECASE
+    r"warm_?up_?(steps|iters|batches|done)?\b(?!_ratio)[^=\n]{0,80}[:<>=]|skip_first(?!_batches)|first_step|burn_in",
+    re.IGNORECASE,
 )
 
 _BY = r"/\s{0,8}(?:max\(\s{0,8})?"
@@ -39,7 +40,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     epochs = _of_several_turns(script)
     for loop in every:
         begin, end = loop.place.line, loop.place.end_line
-        for number in range(max(begin - 40, 1), begin):
+        for number in range(min(max(begin - 40, 1), _head(script, begin)), begin):
             start = _START.match(lines[number - 1])
             if start is None:
                 continue
@@ -57,6 +58,16 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             if read:
                 yield _finding(script, Place(script.file, read, 1, read, len(lines[read - 1]) + 1), number)
                 return
+
+
+def _head(script: Script, line: int) -> int:
+    """Where the function begins that a line stands in; the line itself outside of any."""
+    heads = [
+        node.lineno
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(heads, default=line)
 
 
 _BEGUN = re.compile(rf"^\s*(self\.\w+)\s*=\s*{_CLOCK}", re.MULTILINE)

@@ -43,6 +43,8 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
                 break
     for file, text in project.documents.items():
         yield from _told(file, text)
+    for file, text in project.notes.items():  # whose lines are not those of the notebook's code
+        yield from (replace(one, place=Place(file)) for one in _told(file, text))
 
 
 _FASTER = re.compile(
@@ -51,7 +53,7 @@ _FASTER = re.compile(
 _REAL = re.compile(r"(tok(en)?s?|samples?|rows|examples|sequences)\s{0,4}(/|per|a)\s{0,4}s", re.IGNORECASE)
 
 
-def _told(file: str, text: str) -> Iterator[Said]:
+def _told(file: str, text: str) -> Iterator[Finding]:
     """A document that judges what a step holds by steps a second: a paragraph, or a table with the paragraph behind it."""
     lines = text.split("\n")
     blocks: list[tuple[int, list[str]]] = []

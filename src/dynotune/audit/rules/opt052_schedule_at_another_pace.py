@@ -12,6 +12,7 @@ from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.shared_out_twice import shared_out_twice
 
 _MADE = re.compile(r"get_(\w+_)?(schedule|scheduler)(_\w+)?|\w+LR|CosineAnnealing\w+|SequentialLR|ReduceLROnPlateau")
 
@@ -20,6 +21,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _too_often(script)
     yield from _never(script, project)
     yield from _for_every_process(script, project)
+    yield from shared_out_twice(script, project)
 
 
 def _never(script: Script, project: Project) -> Iterator[Said]:
@@ -198,7 +200,8 @@ RULE = Rule(
         why="With 8 micro-batches a step, or 8 processes, a cosine reaches zero after an eighth of the run, or rises.",
         detected="E0: a loop where the optimizer steps under `%` and the scheduler under no condition; or a schedule that is"
         " made, and neither advanced nor given to anybody; or a prepared one whose number of steps comes from `len` of a"
-        " loader that `prepare` has returned, without the number of processes.",
+        " loader that `prepare` has returned, without the number of processes; or a number of steps that divides the length"
+        " of a loader which a sampler or `prepare` has shared out by the number of processes again.",
         proven="Print `scheduler.get_last_lr()` at the last step.",
         deliberate=("The schedule's total is the number of micro-batches.", "The schedule is constant."),
         sources=("PyTorch's documentation of `torch.optim.lr_scheduler`", "accelerate's `AcceleratedScheduler.step`"),
