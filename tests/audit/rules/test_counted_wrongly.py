@@ -88,6 +88,15 @@ for batch in loader:
 print(f'%s: {tokens / %s:.0f}')
 """
 
+SFT = """from peft import LoraConfig
+from trl import SFTConfig, SFTTrainer
+args = SFTConfig(output_dir='o', max_length=512, per_device_train_batch_size=%d, gradient_accumulation_steps=32%s)
+SFTTrainer(model='meta-llama/Llama-3.2-1B', args=args, train_dataset=d%s).train()
+"""
+ADAPTED = ", peft_config=LoraConfig(r=8)"
+ON = {"README.md": "One H100 80GB."}
+WORKERS = ", dataloader_num_workers=%d"
+
 NOTE = (
     "| per_device_train_batch_size | speed |\n|---|---|\n| 1 | %s |\n| 4 | %s |\n\n"
     "Batch 1 is 2.4x faster, so I stay with 1."
@@ -124,6 +133,18 @@ def notebook(text: str) -> str:
             {"t.py": TIMED % (LOADS, "        if step == 10:\n            start, tokens = time.time(), 0")},
             False,
         ),
+        (
+            "MSR004",
+            {"t.py": TIMED % (LOADS, "        if step %% 50 == 0:\n            seen, start = 0, time.time()")},
+            False,
+        ),
+        ("OPT004", {**ON, "t.py": SFT % (1, "", ADAPTED)}, True),
+        ("OPT004", {**ON, "t.py": SFT % (8, "", ADAPTED)}, False),
+        ("OPT004", {**ON, "t.py": SFT % (1, "", "")}, False),
+        ("HST051", {"t.py": SFT % (1, WORKERS % 8, ""), "README.md": "A free Colab T4 (2 CPU cores, 15 GB)."}, True),
+        ("HST051", {"t.py": SFT % (1, WORKERS % 16, ""), "run.sh": "# node: 8 vCPUs\npython t.py\n"}, True),
+        ("HST051", {"t.py": SFT % (1, WORKERS % 2, ""), "README.md": "A free Colab T4 (2 CPU cores, 15 GB)."}, False),
+        ("HST051", {"t.py": SFT % (1, WORKERS % 8, ""), "README.md": "Runs on 4 cores, better on 32 cores."}, False),
         ("MSR007", {"t.py": SPEED % ("best = min(best, dt)", "tokens/s", "best")}, True),
         ("MSR007", {"t.py": SPEED % ("if dt < least:\n        least = dt", "tok per second", "least")}, True),
         ("MSR007", {"t.py": SPEED % ("times.append(dt)", "tokens/s", "min(times)")}, True),

@@ -177,6 +177,51 @@ Trainer(model=model, args=args, train_dataset=rows).train()
 """
 OLD = {"requirements.txt": "transformers==4.57.3\npeft==0.17.1\n"}
 
+HEAD = """import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+%s
+model = get_peft_model(model, LoraConfig(r=8, target_modules=['q_proj', %s]))
+model.cuda()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+for batch in loader:
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+LIGER = (
+    "from liger_kernel.transformers import AutoLigerKernelForCausalLM\n"
+    "model = AutoLigerKernelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')"
+)
+PATCHED = (
+    "from liger_kernel.transformers import apply_liger_kernel_to_qwen2\napply_liger_kernel_to_qwen2(%s)\n"
+    "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B')"
+)
+
+MAKES = """import json, pathlib
+args = {
+    "model": "Qwen/Qwen2.5-7B",
+    "trainer": {"output_dir": "o", "ddp_find_unused_parameters": True, "bf16": True},
+}
+%s
+"""
+TEXT = 'pathlib.Path("runs/args.json").write_text(json.dumps(args, indent=2))'
+FILE = 'with open("runs/args.json", "w") as f:\n    json.dump(args, f)'
+YAML = 'import yaml\nwith open("runs/args.json", "w") as f:\n    yaml.safe_dump(args, f)'
+ANOTHER = 'with open("results.json", "w") as f:\n    json.dump(args, f)'
+TAKES = """import json, sys
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+with open(%s) as f:
+    cfg = json.load(f)
+model = AutoModelForCausalLM.from_pretrained(cfg["model"])
+Trainer(model=model, args=TrainingArguments(**cfg["trainer"]), train_dataset=d).train()
+"""
+STARTS = "python make.py\ntorchrun --nproc_per_node 4 train.py runs/args.json\n"
+
+
+def by_helper(writes: str, reads: str = "sys.argv[1]") -> dict[str, str]:
+    return {"make.py": MAKES % writes, "train.py": TAKES % reads, "run.sh": STARTS}
+
 
 @pytest.mark.parametrize(
     ("code", "files", "found"),
@@ -213,6 +258,16 @@ OLD = {"requirements.txt": "transformers==4.57.3\npeft==0.17.1\n"}
             False,
         ),
         ("MEM002", {"requirements.txt": "transformers==5.1.0\n", "train.py": LORA % ("", "")}, False),
+        ("LOR003", {"t.py": HEAD % (LIGER, "'lm_head'")}, True),
+        ("LOR003", {"t.py": HEAD % (PATCHED % "", "'lm_head'")}, True),
+        ("LOR003", {"t.py": HEAD % (PATCHED % "fused_linear_cross_entropy=False", "'lm_head'")}, False),
+        ("LOR003", {"t.py": HEAD % (LIGER, "'v_proj'")}, False),
+        # Arguments that a helper writes to a file, and the trainer's script reads.
+        ("DST002", by_helper(TEXT), True),
+        ("DST002", by_helper(FILE), True),
+        ("DST002", by_helper(YAML, '"runs/args.json"'), True),
+        ("DST002", by_helper(ANOTHER, '"runs/args.json"'), False),
+        ("DST002", by_helper(TEXT.replace("args, ", "{'loss': 1.0}, ")), False),
     ],
 )
 def test_it_is_found_and_its_neighbour_is_not(code: str, files: dict[str, str], found: bool, tmp_path: Path) -> None:

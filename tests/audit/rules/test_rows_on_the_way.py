@@ -95,6 +95,39 @@ SMOKE = (
     "Trainer(model=model, args=TrainingArguments(output_dir='o'%s), train_dataset=rows).train()\n"
 )
 
+JOINS = """import torch
+from torch.utils.data import Dataset
+from transformers import Trainer
+
+
+class Blocks(Dataset):
+    def __init__(self, files, tok, block_size):
+        self.files, self.tok, self.block_size = files, tok, block_size
+
+    def _texts(self, at):
+        yield from open(self.files[at])
+
+    def __getitem__(self, at):
+        ids = []
+%s
+        return {"input_ids": torch.tensor(ids[: self.block_size])}
+
+
+Trainer(model=model, args=args, train_dataset=Blocks(files, tok, 1024)).train()
+"""
+ADDS = (
+    '        for text in self._texts(at):\n            ids += self.tok(text, add_special_tokens=False)["input_ids"]%s'
+)
+EXTENDS = (
+    "        for doc in self._texts(at):\n            ids.extend(self.tok.encode(doc, add_special_tokens=False)%s)"
+)
+ORDINARY = "        for line in open(self.files[at]):\n            ids += self.tok.encode_ordinary(line)%s"
+TURNS = (
+    '        for turn in self.rows[at]["messages"]:\n'
+    '            ids += self.tok(turn["text"], add_special_tokens=False)%s'
+)
+WITH_SPECIAL = '        for text in self._texts(at):\n            ids += self.tok(text)["input_ids"]%s'
+
 
 @pytest.mark.parametrize(
     ("code", "files", "found"),
@@ -115,6 +148,14 @@ SMOKE = (
         ("HST006", {"t.py": INIT % "A few thousand short rows.", "r.sh": "torchrun --nproc_per_node 8 t.py\n"}, False),
         ("HST006", {"t.py": SMOKE % ""}, True),
         ("HST006", {"t.py": SMOKE % ", use_cpu=True"}, False),
+        ("MSK058", {"t.py": JOINS % (ADDS % "")}, True),
+        ("MSK058", {"t.py": JOINS % (EXTENDS % "")}, True),
+        ("MSK058", {"t.py": JOINS % (ORDINARY % "")}, True),
+        ("MSK058", {"t.py": JOINS % (ADDS % " + [self.tok.eos_token_id]")}, False),
+        ("MSK058", {"t.py": JOINS % (ORDINARY % " + [self.tok.eot_token]")}, False),
+        ("MSK058", {"t.py": JOINS % (TURNS % "")}, False),
+        ("MSK058", {"t.py": JOINS % (WITH_SPECIAL % "")}, False),  # Llama's tokenizer puts one in front
+        ("MSK058", {"t.py": (JOINS % (ADDS % "")).partition("Trainer(model")[0].replace("Trainer", "Auto")}, False),
     ],
 )
 def test_it_is_found_and_its_neighbour_is_not(code: str, files: dict[str, str], found: bool, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from dynotune.audit.facts.asked import number, on_gpu
 from dynotune.audit.facts.cards import CARD
@@ -37,10 +38,36 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         )
         if under and workers and job.is_given("dataloader_num_workers") and on_gpu(job):
             yield _wsl(job, int(workers), Level.TEXT)
+        else:
+            yield from _more_than_said(job, project)
 
 
 _MACHINE = re.compile(r"\bWSL ?2?\b")
 _PERHAPS = re.compile(r"\b(?:if|or|not|unless|also|tested|should|may|can|untested|support\w*)\b|n't\b", re.IGNORECASE)
+
+
+_CORES = re.compile(r"(?<![\d.,-])(\d{1,3}) ?(?:v?CPU |CPU-)?(?:cores?\b(?! hours?)|v?CPUs\b)", re.IGNORECASE)
+
+
+def _cores_said(job: Job, project: Project) -> int | None:
+    """Cores of the machine, where the project's documents, a notebook's text or comments of launchers name one number."""
+    own = {*job.files, *(one.file for one in project.launches if set(job.files) & {one.file, one.script})}
+    texts = [*project.documents.values(), *(project.notes.get(file, "") for file in own)]
+    comments = [re.findall(r"#.*", project.texts.get(file, "")) for file in own if not file.endswith((".yaml", ".yml"))]
+    texts += [line for lines in comments for line in lines]
+    told = {int(found[1]) for text in texts for found in _CORES.finditer(text)}
+    return told.pop() if len(told) == 1 else None
+
+
+def _more_than_said(job: Job, project: Project) -> Iterator[Finding]:
+    """Several times as many workers as the project says that there are cores."""
+    workers, cores = number(job, "dataloader_num_workers"), _cores_said(job, project)
+    if not workers or not cores or not job.is_given("dataloader_num_workers") or not on_gpu(job):
+        return
+    if workers >= 2 * cores:
+        yield replace(
+            _too_many(job, int(workers), 1, cores), evidence=Evidence(Level.TEXT, {"workers": workers, "cores": cores})
+        )
 
 
 def _says_wsl(project: Project) -> bool:
@@ -147,7 +174,8 @@ RULE = Rule(
         f" GPU ({MANY} workers or more); {MANY} workers or more for a `TensorDataset`, or for a class"
         " whose `__getitem__` calls nothing, without a collator. E2, with `--env`: cores of this machine and whether it"
         " is WSL,"
-        " against workers and processes.",
+        " against workers and processes; without it, where the project's documents or a launcher's comments name the"
+        " number of cores, twice as many workers.",
         proven="`dynotune profile -- python train.py`: data wait, and gaps between kernels.",
         deliberate=("Workers that wait for a network most of the time.", "The training runs on another machine."),
         sources=("Records of runs that the project was made from",),

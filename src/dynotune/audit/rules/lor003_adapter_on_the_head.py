@@ -1,10 +1,12 @@
 """LOR003: an adapter on the head, where a fused loss goes past it."""
 
+import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import adapters, at_least
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -18,7 +20,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         return
     if job.trainer is Trainer.TRL and job.method in (Method.SFT, Method.DPO) and at_least(job, "trl", 1, 16):
         what, then, stake = "TRL's fused head", "so TRL refuses it and the run stops", AtStake.STOPS
-    elif job.get("use_liger_kernel") is True and job.trainer is not Trainer.DYNOTUNE:
+    elif (job.get("use_liger_kernel") is True and job.trainer is not Trainer.DYNOTUNE) or _by_hand(job, project):
         what, then, stake = (
             "Liger's fused loss",
             "so that adapter is never trained, and nothing says so",
@@ -39,6 +41,16 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     )
 
 
+_LIGER = re.compile(r"AutoLigerKernelForCausalLM|apply_liger_kernel_to_\w+\(|LigerFusedLinearCrossEntropy")
+_WITHOUT = re.compile(r"fused_linear_cross_entropy\s*=\s*False")
+
+
+def _by_hand(job: Job, project: Project) -> bool:
+    """A loop's own files put Liger's loss in."""
+    own = [code(one) for one in project.scripts if one.file in job.files and job.trainer is Trainer.TORCH]
+    return any(_LIGER.search(one) for one in own) and not any(_WITHOUT.search(one) for one in own)
+
+
 RULE = Rule(
     code="LOR003",
     name="adapter-on-the-head",
@@ -50,7 +62,7 @@ RULE = Rule(
         what="Fused losses take the head's weight and the hidden states, and never call the head. An adapter on it is not"
         " part of what they compute.",
         why="It gets no gradient, and the model that is saved has an adapter of zeros there.",
-        detected="E1: the targets, the trainer's version and Liger's key.",
+        detected="E1: the targets, the trainer's version and Liger's key; for a loop, calls that put Liger's loss in.",
         proven="`lora_B` of the head is zero in a checkpoint.",
         deliberate=("None is known.",),
         sources=("TRL issue 4612; TRL 1.16's `sft_trainer.py` refuses it",),

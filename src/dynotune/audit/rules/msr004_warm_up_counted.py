@@ -48,9 +48,9 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 continue  # steps that nobody times come first
             name = re.escape(start["name"])
             inside = "\n".join(lines[begin - 1 : end])
-            if re.search(rf"(?:^|[:;])[^\S\n]*{name}\b[^=\n]{{0,120}}=[^=]", inside, re.MULTILINE) or _is_warm(
-                lines[begin - 40 if begin > 40 else 0 : end]
-            ):
+            if re.search(
+                rf"(?:^|[:;])[^\S\n]*(?:[\w.]+, ?){{0,6}}{name}\b[^=\n]{{0,120}}=[^=]", inside, re.MULTILINE
+            ) or _is_warm(lines[begin - 40 if begin > 40 else 0 : end]):
                 continue  # taken anew on the way
             read = _speed(lines, begin, min(end + 25, len(lines)), name)
             if read > end and any(number in lines_ for lines_ in epochs):

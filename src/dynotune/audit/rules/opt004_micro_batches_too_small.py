@@ -19,8 +19,10 @@ LAUNCH = 5e-6
 """Seconds that the host takes to launch a kernel, at best."""
 
 LAUNCHES = 90
-"""Kernels a layer and micro-batch, forwards and backwards, at least: 2,524 of 28 layers with fused adapters, and 6,974 under
-PEFT and autocast."""
+"""Kernels a layer and micro-batch, forwards and backwards, at least: 2,524 of 28 layers with fused adapters."""
+
+UNDER_PEFT = 240
+"""The same with adapters of PEFT under autocast, as TRL and transformers train them: 6,974 of 28 layers."""
 
 SMALLEST_CARD = 16 << 30
 """Bytes that the larger micro-batch must fit into where the card is not known."""
@@ -42,7 +44,8 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     data = project.data_of(job)
     if data is not None and data.lengths:
         length = min(length, round(sum(data.lengths) / len(data.lengths) * 2))  # of padded rows, about
-    worked, launched = _seconds(model, rows * length, lora)
+    by_peft = bool(lora) and job.trainer in (Trainer.TRL, Trainer.TRANSFORMERS)
+    worked, launched = _seconds(model, rows * length, lora, UNDER_PEFT if by_peft else LAUNCHES)
     if worked > launched / 2:
         return
     card = named_card(job, project)
@@ -78,11 +81,11 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     )
 
 
-def _seconds(model: Known, tokens: int, lora: bool | None) -> tuple[float, float]:
-    """Of work and of launches, for a micro-batch."""
+def _seconds(model: Known, tokens: int, lora: bool | None, launches: int) -> tuple[float, float]:
+    """Of work and of launches, for a micro-batch. launches: kernels of a layer."""
     assert model.billions
     assert model.layers
-    return tokens * model.billions * 1e9 * (4 if lora else 6) / RATE, model.layers * LAUNCHES * LAUNCH
+    return tokens * model.billions * 1e9 * (4 if lora else 6) / RATE, model.layers * launches * LAUNCH
 
 
 def _fits(model: Known, tokens: int, lora: bool | None, accumulation: int, project: Project, memory: int) -> int:

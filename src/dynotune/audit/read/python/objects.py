@@ -16,6 +16,7 @@ from dynotune.audit.read.python.module import FUNCTIONS, Binding, Function, Modu
 from dynotune.audit.read.python.modules import MOST_CALLS
 from dynotune.audit.read.python.rounds import MOST_LOOPS, put
 from dynotune.audit.read.python.value import HOLE, ClassOf, Made, Names, Value, left_out, unknown
+from dynotune.audit.read.python.written import written
 
 if TYPE_CHECKING:
     from dynotune.audit.read.python.evaluator import Evaluator, Frame
@@ -436,10 +437,15 @@ class Objects:
             held = source.value if source is not None else None
         if source is not None and isinstance(held, Unknown):
             held = self._else_named(source)
+        config = files.config_of(held, self.of.module, self.of.configs) if isinstance(held, str) else None
+        if config is not None:
+            return files.content(config)
+        made = written(self.of, held if isinstance(held, str) else "")
+        if made is not None:
+            return made
         if not isinstance(held, str):
             return unknown("which file it reads, is known only when the script runs")
-        config = files.config_of(held, self.of.module, self.of.configs)
-        return files.content(config) if config is not None else unknown(f"`{held}` was not read")
+        return unknown(f"`{held}` was not read")
 
     def _else_named(self, path: Value) -> str | None:
         """The one file that is read where the command line names no other: `sys.argv[1] if ... else "sft.yaml"`."""
