@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
@@ -38,9 +38,10 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     lines = [line.partition("  #")[0] for line in script.source.split("\n")]
     every = list(loops(script))
     epochs = _of_several_turns(script)
+    functions = [node for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef)]
     for loop in every:
         begin, end = loop.place.line, loop.place.end_line
-        for number in range(min(max(begin - 40, 1), _head(script, begin)), begin):
+        for number in range(min(max(begin - 40, 1), _head(functions, begin)), begin):
             start = _START.match(lines[number - 1])
             if start is None:
                 continue
@@ -49,7 +50,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             name = re.escape(start["name"])
             inside = "\n".join(lines[begin - 1 : end])
             if re.search(
-                rf"(?:^|[:;])[^\S\n]*(?:[\w.]+, ?){{0,6}}{name}\b[^=\n]{{0,120}}=[^=]", inside, re.MULTILINE
+                rf"(?:^|[:;])[^\S\n]*(?:[\w.]{{1,60}}, ?){{0,6}}{name}\b[^=\n]{{0,120}}=[^=]", inside, re.MULTILINE
             ) or _is_warm(lines[begin - 40 if begin > 40 else 0 : end]):
                 continue  # taken anew on the way
             read = _speed(lines, begin, min(end + 25, len(lines)), name)
@@ -60,14 +61,9 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 return
 
 
-def _head(script: Script, line: int) -> int:
+def _head(functions: Sequence[ast.FunctionDef], line: int) -> int:
     """Where the function begins that a line stands in; the line itself outside of any."""
-    heads = [
-        node.lineno
-        for node in ast.walk(script.tree)
-        if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
-    ]
-    return max(heads, default=line)
+    return max((one.lineno for one in functions if one.lineno <= line <= (one.end_lineno or 0)), default=line)
 
 
 _BEGUN = re.compile(rf"^\s*(self\.\w+)\s*=\s*{_CLOCK}", re.MULTILINE)
