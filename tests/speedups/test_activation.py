@@ -1,6 +1,6 @@
 """Promise: what is done about activations is seen in a trace, in every layer, and its absence is seen, too."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,24 +96,47 @@ def test_selective_that_computes_products_again_is_no_selective() -> None:
     whole.uninstall()
 
 
+def kept_norms(own: Callable[..., Any]) -> Callable[..., Any]:
+    """A lie in the place of `Remaking.pack`."""
+
+    def pack(self: Remaking, tensor: torch.Tensor) -> Any:
+        packed = own(self, tensor)
+        return Kept.of(tensor) if isinstance(packed, _Part) and "norm" in packed.of.name else packed
+
+    return pack
+
+
 @pytest.mark.parametrize("lie", ["nobody says what norms gave", "what is known of norms is kept all the same"])
 def test_selective_that_leaves_norms_alone_is_no_selective(lie: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if lie.startswith("nobody"):
         monkeypatch.setattr(cheap, "_remake_norm", lambda *_: None)
     else:
-        own = Remaking.pack
-
-        def keeps(self: Remaking, tensor: torch.Tensor) -> Any:
-            packed = own(self, tensor)
-            return Kept.of(tensor) if isinstance(packed, _Part) and "norm" in packed.of.name else packed
-
-        monkeypatch.setattr(Remaking, "pack", keeps)
+        monkeypatch.setattr(Remaking, "pack", kept_norms(Remaking.pack))
         monkeypatch.setattr(cheap._OwnAgain, "__call__", lambda self, x: type(self.module).forward(self.module, x))
     model = model_of("llama", False)
     context, selective = put_in("activation_selective", model)
     seen = verdict(speedups()["activation_selective"].expect(context, selective), traced(model))
     assert seen.verdict is not Verdict.ENGAGED
     assert any("norm" in line for line in seen.against)
+    selective.uninstall()
+
+
+@pytest.mark.parametrize("lie", [False, True])
+def test_norms_of_other_operations_are_known_by_what_was_asked_for_again(
+    lie: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gemma 4's are powers, which the backward pass of any norm has too."""
+    model = model_of("llama", False)
+
+    def by_power(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return self.weight * x * torch.pow(x.square().mean(-1, keepdim=True) + self.variance_epsilon, -0.5)
+
+    monkeypatch.setattr(type(model.model.norm), "forward", by_power)
+    context, selective = put_in("activation_selective", model)
+    if lie:
+        monkeypatch.setattr(Remaking, "pack", kept_norms(Remaking.pack))
+    seen = verdict(speedups()["activation_selective"].expect(context, selective), traced(model))
+    assert (seen.verdict is Verdict.ENGAGED) is not lie, seen
     selective.uninstall()
 
 

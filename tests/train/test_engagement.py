@@ -54,6 +54,14 @@ def test_what_runs_on_the_cpu_is_seen_in_the_second_step(run_tiny: Any, tmp_path
     assert {name: verdicts.get(name) for name in ON_THE_CPU} == dict.fromkeys(ON_THE_CPU, "engaged")
 
 
+def test_a_run_says_how_many_of_its_steps_its_proof_took(run_tiny: Any) -> None:
+    summary = run_tiny(max_steps=14).summary
+    a_step = summary["time/proof"] / summary["proof_steps"]
+    assert 0 < summary["steady_steps"] * a_step < summary["train_seconds"]
+    short = run_tiny(max_steps=2, overwrite_output_dir=True).summary
+    assert "proof_steps" not in short, "no step stands behind the first ones"
+
+
 @pytest.mark.parametrize("name", ON_THE_CPU)
 def test_a_speed_up_that_is_off_is_not_proved(name: str, run_tiny: Any, tmp_path: Path) -> None:
     """Negative control: it is installed as far as anybody says, and something else ran."""

@@ -67,6 +67,9 @@ class Remaking:
         self.wanted: set[str] = set()
         """Those of them whose results an operation would have kept."""
 
+        self.remade: set[str] = set()
+        """Those of them whose results a backward pass had made again."""
+
         self._known: dict[int, tuple[weakref.ref[Tensor], _Recipe]] = {}
         """By storage. An entry counts only while its tensor lives: then the address names it."""
 
@@ -107,6 +110,7 @@ class Remaking:
         if isinstance(packed, Kept):
             return packed.get()
         made = packed.of.again()
+        self.remade.add(packed.of.name)
         assert _is_dense(made), "made again in another layout"
         return made.as_strided(packed.size, packed.stride, packed.offset)
 

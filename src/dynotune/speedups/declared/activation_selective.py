@@ -11,7 +11,7 @@ from dynotune.speedups.registry import register
 from dynotune.speedups.site import Site
 
 NORMS = ("^dynotune_rms_norm_forward", "rms_norm_forward_kernel", "rsqrt", "^RmsNorm$", "^LigerRMSNormFunction$")
-"""Kernels and operators of a norm's forward pass; its backward pass has none of them."""
+"""Kernels and operators of most norms' forward pass, of which their backward pass has none. Gemma 4's are others."""
 
 
 @register
@@ -71,8 +71,14 @@ class ActivationSelective(ActivationPolicy):
             # block gives, not what it takes): of those that one would have kept, the trace must show them made again.
             wanted = found.remaking.wanted.intersection(found.kinds["norms"])
             within = [layer for layer in layers if any(name.startswith(f"{layer}.") for name in wanted)]
-            kept = [layer for layer in within if not evidence.count(NORMS, phase=Phase.BACKWARD, at=layer)]
+            kept = [layer for layer in within if not again(evidence, layer, wanted)]
             return f"no norm is made again in {len(kept)} of {len(within)} layers, {kept[0]} for one" if kept else None
+
+        def again(evidence: Evidence, layer: str, wanted: set[str]) -> bool:
+            if evidence.count(NORMS, phase=Phase.FORWARD, at=layer):
+                return evidence.count(NORMS, phase=Phase.BACKWARD, at=layer) > 0
+            # A norm of other operations, whose names the backward pass of any norm has too: by what was asked for again.
+            return not found.remaking.remade.isdisjoint(name for name in wanted if name.startswith(f"{layer}."))
 
         layers, found = installed.places, installed.detail
         return [

@@ -148,15 +148,21 @@ def _choose(
     step = largest_step(plan)
     key = _key(config, installed, of, step, plan)
     known = notebook.check(NAME, key)
-    if known is not None and _still_the_fastest(of, known):
+
+    def remembered(known: dict[str, Any]) -> tuple[Setting, str]:
         setting = Setting(known["policy"], known["tokens"])
         of.tried[setting] = Measured(known["bytes"], known["reserved"], known["seconds"])
         return setting, f"{_words(of, setting)}, measured here on {known['date']}"
+
+    if known is not None and _still_the_fastest(of, known):
+        return remembered(known)
     model = installed.site.model
     states = optimizer_states(model, config.optim, config.optim_args).bytes
     began = time.perf_counter()
     run = DryRun(installed, path, plan, longest, states, lambda size: step > size, gauge)
     found = try_out(of, run)
+    if found is None and known is not None and _fits(of, known):  # more was free, and not for what was tried
+        return remembered(known)
     seconds = time.perf_counter() - began
     if found is None:
         smallest = of.smallest()
@@ -173,9 +179,15 @@ def _choose(
     return found, f"{_words(of, found)}, tried out in {seconds:.1f} s"
 
 
+def _fits(of: Question, known: dict[str, Any]) -> bool:
+    """Whether what was measured earlier fits into what is free now."""
+    fits: bool = of.least <= known["tokens"] <= of.most and known["bytes"] <= of.limit()
+    return fits
+
+
 def _still_the_fastest(of: Question, known: dict[str, Any]) -> bool:
     """Whether what was chosen earlier fits, and was not chosen because somebody else held memory that is free now."""
-    if not of.least <= known["tokens"] <= of.most or known["bytes"] > of.limit():
+    if not _fits(of, known):
         return False
     if of.free <= known.get("free", 0) * MORE_FREE:
         return True
