@@ -151,6 +151,32 @@ def test_a_layer_as_wide_as_the_vocabulary_is_no_head() -> None:
     assert work_of(product((100, 128), (128, 512), "model"), around) is Work.HEAD, "the control"
 
 
+@pytest.mark.parametrize(
+    ("head_places", "place", "work"),
+    [
+        ((), "net.4", Work.HEAD),
+        ((), "heads.1", Work.HEAD),
+        ((), "heads.1.out", Work.HEAD),
+        ((), "layers.4", Work.HEAD),
+        (("lm_head",), "medusa_head.0.1", Work.HEAD),
+        (("heads",), "heads.1", Work.HEAD),
+        ((), "layers.4.mlp", Work.GEMM),
+        ((), "encoder.block.3.mlp.2", Work.GEMM),
+        (("lm_head",), "layers.4", Work.GEMM),
+    ],
+)
+def test_a_numbered_module_may_be_the_head(head_places: tuple[str, ...], place: str, work: Work) -> None:
+    """The last of an `nn.Sequential`, one of several in a list. The controls are layers."""
+    around = Surroundings(head_places, vocabulary=50257, hidden=768)
+    assert work_of(product((4096, 768), (768, 50257), place), around) is work
+
+
+def test_heads_in_a_list_are_known_without_shapes() -> None:
+    around = Surroundings(("decoder.heads",), vocabulary=50257)
+    assert work_of(product((4096, 768), (768, 2048), "decoder.heads.1"), around) is Work.HEAD
+    assert work_of(product((4096, 768), (768, 2048), "decoder.heads_norm"), around) is Work.GEMM, "the control"
+
+
 def test_a_sequence_as_long_as_the_vocabulary_is_no_head() -> None:
     around = Surroundings(("lm_head",), vocabulary=512, hidden=128)
     normed = Ran("aten::mul", Source.OPERATOR, "aten::mul", shapes=((8, 512, 128), (8, 512, 1)))

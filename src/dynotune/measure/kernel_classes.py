@@ -133,8 +133,9 @@ _ATTENTION_NODE = re.compile(r"ScaledDotProduct|scaled_dot_product|attention|var
 _HEAD_NODE = re.compile(
     r"FormedBySequence|RecomputedBySequence|^Formed|LigerFusedLinear|CrossEntropy|Chunked(LogProb|Divergence)|LogProbEntropy"
 )
-_IN_LAYER = re.compile(r"(^|\.)[A-Za-z_]+\.\d+($|\.)")
-"""A place in a numbered module: `model.layers.3.mlp`, `transformer.h.3`."""
+_LAYER_PLACE = re.compile(r"(^|\.)(h|[A-Za-z_]*([lL]ayer|[bB]lock)s?)\.\d+(?P<inside>\.|$)")
+"""In a decoder's layer: `model.layers.3.mlp`, `transformer.h.3`. Not every numbered module is one: a head may be the last of
+an `nn.Sequential`, or one of several."""
 
 
 @lru_cache(maxsize=NAMES)
@@ -211,14 +212,20 @@ def work_of(ran: Ran, around: Surroundings) -> Work:
 
 
 def _at_head(ran: Ran, trait: Trait, around: Surroundings) -> bool:
-    if ran.place in around.head_places or _HEAD_PLACE.search(ran.place):
+    if any(f"{ran.place}.".startswith(f"{head}.") for head in around.head_places) or _HEAD_PLACE.search(ran.place):
         return True
     if any(_HEAD_NODE.search(one) for one in (ran.operator, *ran.inside)):
         return True
     # An embedding is a look-up with the vocabulary among its shapes, and no part of the head.
     if around.vocabulary is None or "embedding" in ran.operator or "embedding" in ran.name:
         return False
-    return not _IN_LAYER.search(ran.place) and _over_vocabulary(ran.shapes, trait, around)
+    return not _in_layer(ran.place, around) and _over_vocabulary(ran.shapes, trait, around)
+
+
+def _in_layer(place: str, around: Surroundings) -> bool:
+    """What is `layers.4` itself may be a head where none is known; what lies inside of it is none."""
+    found = _LAYER_PLACE.search(place)
+    return found is not None and (bool(found["inside"]) or bool(around.head_places))
 
 
 def _over_vocabulary(shapes: Sequence[tuple[int, ...]], trait: Trait, around: Surroundings) -> bool:
