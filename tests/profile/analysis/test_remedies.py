@@ -32,7 +32,7 @@ def test_two_findings_that_the_same_setting_mends_give_one_line() -> None:
 @pytest.mark.parametrize("trainer", ["trl", "transformers"])
 def test_nobody_on_a_cpu_is_told_to_take_a_flash_kernel(trainer: str) -> None:
     """TRL's `padding_free` without one lets documents see each other."""
-    gpu = replace(record(), trainer=trainer)
+    gpu = replace(record(), trainer=trainer, method="sft")
     cpu = on_a_cpu(gpu)
     for name in ("low-fill", "padding-mask"):
         one, other = remedy(gpu, name, 0.3, 1.0), remedy(cpu, name, 0.3, 1.0)
@@ -66,10 +66,19 @@ def test_padding_has_what_each_loop_has_for_it(
     trainer: Any, arguments: dict[str, Any], setting: str | None, says: str
 ) -> None:
     """By the name that its version of transformers has, and not what runs already: TRL pads to the longest row anyway."""
-    cpu = on_a_cpu(replace(record(), trainer=trainer, arguments=arguments))
+    cpu = on_a_cpu(replace(record(), trainer=trainer, method="sft", arguments=arguments))
     one = remedy(cpu, "low-fill", 0.3, 1.0)
     assert (None if one is None else one.setting) == setting
     assert one is None or says in one.text
+
+
+@pytest.mark.parametrize("method", ["dpo", "kto", "reward", "grpo", "rloo"])
+def test_rows_of_like_length_are_advised_only_where_trl_can_have_them(method: str) -> None:
+    """Others raise at the setting, refuse it or take no notice. The control is SFT."""
+    cpu = on_a_cpu(replace(record(), trainer="trl", arguments={"train_sampling_strategy": "random"}))
+    for name in ("low-fill", "padding-mask"):
+        assert remedy(replace(cpu, method=method), name, 0.3, 1.0) is None
+        assert remedy(replace(cpu, method="sft"), name, 0.3, 1.0) is not None
 
 
 def test_a_plain_loop_on_a_gpu_is_told_both() -> None:

@@ -119,7 +119,7 @@ def _advice(record: Record, name: str) -> Advice | None:
         return OURS.get(name)
     on_cpu = record.environment.device == "cpu"
     if name in OF_PADDING and (on_cpu or record.trainer == "torch"):
-        return less_padding(record.trainer, record.arguments, flash=not on_cpu)
+        return less_padding(record.trainer, record.method, record.arguments, flash=not on_cpu)
     if name in BY_FLASH and on_cpu:
         return None
     theirs = {**THEIRS, **TRANSFORMERS} if record.trainer == "transformers" else THEIRS
