@@ -94,6 +94,46 @@ def test_evaluations_are_no_training_in_either_mode(gradients: bool, tmp_path: P
     assert found["foreign"]["calls_without_gradient"] == 0
 
 
+class Slow(torch.utils.data.Dataset[torch.Tensor]):
+    """Two batches of two, each of which takes 40 ms."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(0.02)
+        return torch.arange(8)
+
+
+@pytest.mark.parametrize("evaluates", [True, False])
+def test_batches_of_an_evaluation_are_not_waited_for_in_training(evaluates: bool, tmp_path: Path) -> None:
+    """Of a model in evaluation mode, whose gradients are turned off behind the loader: only the call tells. The control
+    trains with the same batches."""
+    script = Script(tmp_path, Asked(steps=3, warm_up=2, traced=0, stop=False))
+    script.model.eval()
+    for _ in range(8):
+        script.run(1)
+        for ids in DataLoader(Slow(), batch_size=2):
+            with torch.set_grad_enabled(not evaluates):
+                made = script.model(ids)
+            if not evaluates:
+                made.square().mean().backward()
+    waits = [one["data_wait"] for one in script.seen()["timed"]]
+    assert (max(waits) < 0.04, min(waits) >= 0.08) == (evaluates, not evaluates)
+
+
+def test_waits_are_known_where_no_call_of_a_model_in_evaluation_mode_is_seen(tmp_path: Path) -> None:
+    """As where the script compiles the function that calls it."""
+    script = Script(tmp_path, Asked(steps=3, warm_up=2, traced=0, stop=False))
+    script.model.eval()
+    for _ in range(8):
+        for ids in DataLoader(Slow(), batch_size=4):
+            torch.func.functional_call(script.model[1], {}, (script.model[0].weight[ids],)).square().mean().backward()
+            script.optimizer.step()
+            script.optimizer.zero_grad()
+    assert min(one["data_wait"] for one in script.seen()["timed"]) >= 0.08
+
+
 def test_a_script_that_is_not_stopped_goes_on(tmp_path: Path) -> None:
     script = Script(tmp_path, Asked(steps=3, warm_up=2, traced=1, stop=False))
     script.run(30)

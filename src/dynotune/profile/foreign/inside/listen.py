@@ -73,6 +73,10 @@ class Listening:
         """Whether a call that a gradient was wanted of came in training mode, and in evaluation mode: that of a model from
         `from_pretrained` until somebody calls `train()`, which many loops never do."""
 
+        self._held: list[tuple[float, Any]] = []
+        """Waits for batches that a model in evaluation mode has not been called with: seconds and the loader. Gradients may
+        be on there in an evaluation too, and only the call tells whether one is wanted."""
+
         self._depth = 0
         self._began = 0.0
         self._range: AbstractContextManager[Any] | None = None
@@ -111,6 +115,8 @@ class Listening:
         if self._depth == 0:
             self.quiet()
         self._depth += 1
+        if self._depth == 1:
+            self._settle(self._trains(module) and torch.is_grad_enabled())
         if self._depth > 1 or not self._trains(module):
             return
         entered = time.perf_counter()
@@ -132,6 +138,16 @@ class Listening:
         """Whether what happens with the model is training. By its mode, if it has ever trained in the right one: an
         evaluation need not turn gradients off. Else by whether gradients are wanted."""
         return module.training or (torch.is_grad_enabled() and not self.in_training)
+
+    def _settle(self, booked: bool) -> None:
+        """Waits that were held back: those of training are booked, others dropped."""
+        for seconds, loader in self._held if booked else ():
+            self._waited(seconds, loader)
+        self._held.clear()
+
+    def _waited(self, seconds: float, loader: Any) -> None:
+        self.now.data_wait += seconds
+        self.loader = loader
 
     def _after_call(self, module: nn.Module, args: Any, output: Any) -> None:
         if torch.compiler.is_compiling():
@@ -159,6 +175,7 @@ class Listening:
             if self._backward_depth or torch.compiler.is_compiling():
                 return inner(*args, **kwargs)
             self._quietly()  # of a script in which no model and no loader can be watched
+            self._settle(True)  # where no call is seen: those in a function that the script compiles
             self._backward_depth += 1
             began = time.perf_counter()
             try:
@@ -182,13 +199,18 @@ class Listening:
             if os.getpid() != self._pid:
                 return inner(loader)
             self._quietly()
+            came = False
             began = time.perf_counter()
             try:
-                return inner(loader)
+                batch = inner(loader)
+                came = True
+                return batch
             finally:
-                if all(self._trains(one) for one in self._roots[:1]):  # an evaluation has batches of its own
-                    self.now.data_wait += time.perf_counter() - began
-                    self.loader = loader
+                waited = time.perf_counter() - began
+                if all(one.training for one in self._roots[:1]):
+                    self._waited(waited, loader)
+                elif came and all(self._trains(one) for one in self._roots[:1]):  # an evaluation has batches of its own
+                    self._held.append((waited, loader))
 
         iterator.__next__ = following
         self._undo.append(lambda: _put_back(iterator, "__next__", following, inner))
