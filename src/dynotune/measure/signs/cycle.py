@@ -19,14 +19,12 @@ REMEDIES = {
 """By what has the slow-down's period."""
 
 
-def cycle(found: Sequence[tuple[Period, str]]) -> Sign:
-    """found: periods, each with its cause by `what_has_it`; at least one. The remedy is that of the dearest."""
-    dearest = max(found, key=lambda one: one[0].share)
-    every = (dearest, *(one for one in found if one is not dearest))
+def cycle(cause: str, periods: Sequence[Period]) -> Sign:
+    """cause: by `what_has_it`, and in the sign's name: another cause is another thing. periods: of it, at least one."""
     return Sign(
-        "periodic-slow-down",
-        "; ".join(_figure(period, cause) for period, cause in every),
-        REMEDIES.get(dearest[1], "`dynotune profile` can trace such a step."),
+        f"periodic-{cause.replace(' ', '-') or 'slow-down'}",
+        "; ".join(_figure(period, cause) for period in sorted(periods, key=lambda one: -one.share)),
+        REMEDIES.get(cause, "`dynotune profile` can trace such a step."),
     )
 
 

@@ -41,6 +41,9 @@ class Watch:
         """tell: shows and keeps a sign that is seen for the first time, at a step. pairs: as `Stretch`."""
         self.tell, self.pairs = tell, pairs
         self.told: set[str] = set()
+        self._periods: set[int] = set()
+        """Of slow-downs of training that were found so far."""
+
         self._steps: list[StepRecord] = []
         """Behind the warm-up, the latest ones."""
 
@@ -169,7 +172,7 @@ class Watch:
     def _look_for_a_period(self) -> None:
         first = self._steps[0].step.number
         numbers = [record.step.number - first for record in self._steps]
-        if numbers != list(range(len(numbers))) or "periodic-slow-down" in self.told:
+        if numbers != list(range(len(numbers))):
             return
         aside = self._aside()
         tokens = [record.step.processed_tokens for record in self._steps]
@@ -184,8 +187,13 @@ class Watch:
             for one in find_periods(without_work(self._seconds, tokens).tolist())
             if not any(_comes_behind(one, other) for other, _ in aside)
         ]
-        if aside or found:
-            self._tell(cycle([*aside, *found]))
+        of: dict[str, list[Period]] = defaultdict(list)
+        for one, cause in (*aside, *found):
+            if cause or not any(abs(one.every - other) <= 1 for other in self._periods):  # else told with its cause
+                of[cause].append(one)
+        self._periods.update([one.every for one, _ in found])
+        for cause, periods in sorted(of.items(), key=lambda one: -max(period.share for period in one[1])):
+            self._tell(cycle(cause, periods))
 
     def _aside(self) -> list[tuple[Period, str]]:
         """Slow-downs by what is no training. Each is looked for in its own seconds, since they are known: beside an
