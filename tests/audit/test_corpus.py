@@ -24,7 +24,7 @@ CORPUS = Path(__file__).parent / "corpus"
         ("seventh", 16, 0.96, 0.89),
         ("eighth", 16, 0.95, 0.98),
         ("ninth", 14, 0.99, 0.99),
-        ("tenth", 14, 0.94, 0.83),
+        ("tenth", 14, 0.99, 0.98),
         ("eleventh", 14, 0.82, 0.72),
     ],
 )

@@ -24,3 +24,13 @@ class ConfigFile:
 
     repeated: Mapping[str, tuple[Place, ...]] = field(default_factory=dict)
     """Keys that stand more than once in one mapping, by path; the last place is the one that counts."""
+
+    def at(self, path: str) -> Any:
+        """The value that stands under a path of `places`; None where there is none."""
+        here: Any = self.values
+        for part in path.split("."):
+            if isinstance(here, list) and part.isdecimal() and int(part) < len(here):
+                here = here[int(part)]
+            else:
+                here = here.get(part) if isinstance(here, Mapping) else None
+        return here

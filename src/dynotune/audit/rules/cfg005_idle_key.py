@@ -12,6 +12,7 @@ from dynotune.audit.facts.script import Call
 from dynotune.audit.facts.steps import text_at
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.options_of_the_model import options_of_the_model
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 _DPO = "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\ndataset_name: pairs.jsonl\nbeta: 0.1\n"
@@ -33,6 +34,14 @@ def _steps_decide(job: Job) -> bool:
 
 
 _NO_EVALUATION = (_is("eval_strategy", "no", "NO", False), "nothing is evaluated, since `eval_strategy` is `no`")
+
+
+def _steps_warm_up(job: Job) -> bool:
+    steps = job.get("warmup_steps")
+    return isinstance(steps, int) and steps > 0 and not _CONSTANT[0](job)
+
+
+_CONSTANT = (_is("lr_scheduler_type", "constant"), "`constant` has no warm-up, `constant_with_warmup` has")
 IDLE: Mapping[str, tuple[Callable[[Job], bool], str]] = {
     "packing_strategy": (
         lambda job: _off(job, "packing") and job.get("eval_packing") is not True,
@@ -46,16 +55,15 @@ IDLE: Mapping[str, tuple[Callable[[Job], bool], str]] = {
     "save_total_limit": (_is("save_strategy", "no"), "nothing is saved, since `save_strategy` is `no`"),
     "bnb_4bit_quant_type": (lambda job: _off(job, "load_in_4bit"), "weights are not loaded in 4 bit"),
     "use_bnb_nested_quant": (lambda job: _off(job, "load_in_4bit"), "weights are not loaded in 4 bit"),
-    "warmup_ratio": (
-        lambda job: isinstance(job.get("warmup_steps"), int) and job.get("warmup_steps") > 0,
-        "`warmup_steps` wins",
-    ),
+    "logging_steps": (_is("logging_strategy", "no", "epoch"), "`logging_strategy` does not log by steps"),
+    "warmup_steps": _CONSTANT,
+    "warmup_ratio": _CONSTANT,
 }
 """When a key does nothing, and why, in TRL's words. What belongs to adapters and to loader workers has rules of its own."""
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
-    for name, (idle, why) in IDLE.items():
+    for name, (idle, why) in [*IDLE.items(), ("warmup_ratio", (_steps_warm_up, "`warmup_steps` wins"))]:
         setting = job.setting(name)
         if setting is None or not job.is_given(name) or not setting.is_known or setting.value in (None, False):
             continue
@@ -70,6 +78,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         )
     yield from _padding_free(job)
     yield from _of_a_made_model(job, project)
+    yield from options_of_the_model(job, project)
 
 
 def _of_a_made_model(job: Job, project: Project) -> Iterator[Said]:
@@ -150,7 +159,9 @@ RULE = Rule(
     check=check,
     page=Page(
         what="A key that belongs to something that is switched off: `packing_strategy` without packing, `eval_steps`"
-        " without evaluation, `save_total_limit` where nothing is saved, `padding_free` in TRL's DPO since 1.0.",
+        " without evaluation, `save_total_limit` where nothing is saved, `warmup_ratio` with `lr_scheduler_type: constant`,"
+        " an option of TRL's `ModelConfig` where the script loads the model without it, `padding_free` in TRL's"
+        " DPO since 1.0.",
         why="Who reads the file believes that it happens.",
         detected="E1: the key is given, and what it belongs to is off, by what is given or by the version's default.",
         proven="Take it out: the losses of the first steps are the same to the last digit.",

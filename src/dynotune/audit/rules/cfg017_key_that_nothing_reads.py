@@ -15,7 +15,8 @@ from dynotune.audit.place import Place
 from dynotune.audit.read.configs.job import TRAINERS
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.rules.cfg009_flag_lost_on_the_way import SEEDS, SHOWN, WHOLE
-from dynotune.audit.shapes.unread_of_hydra import CALLS_THAT_SHOW, unread_of_hydra
+from dynotune.audit.shapes.chains_of_hydra import CALLS_THAT_SHOW
+from dynotune.audit.shapes.unread_of_hydra import unread_of_hydra
 
 _LOADING = (
     "import sys\n\nimport yaml\n\nKEYS = ('model', 'lr')\nwith open(sys.argv[1]) as file:\n    cfg = yaml.safe_load(file)\n"

@@ -12,6 +12,7 @@ from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.labels_left_whole import STOPS, left_whole
 
 _MASKS = (
     "DataCollatorForCompletionOnlyLM",
@@ -19,7 +20,6 @@ _MASKS = (
     "DataCollatorForAssistantOnly",
     "assistant_masks",
 )
-_STOPS = ("raise", "sys.exit", "exit(", "SystemExit", "os._exit", "pytest.skip")
 
 
 _COMPLETIONS = re.compile(r"[\"']completion[\"']|\bcompletion *=|completion_mask|formatting_func")
@@ -67,7 +67,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 continue
             for handler in node.handlers:
                 after = "\n".join(ast.unparse(statement) for statement in handler.body)
-                if any(stop in after for stop in _STOPS) or any(other in after for other in _MASKS if other != name):
+                if any(stop in after for stop in STOPS) or any(other in after for other in _MASKS if other != name):
                     continue
                 if not _gives_up(handler, node, name, script):
                     continue
@@ -88,14 +88,6 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 return
 
 
-LONGEST = 5_000
-"""Characters of a function that is looked at: what follows goes back and forth over a line, and nobody masks in more."""
-
-_NOT_THERE = re.compile(r"== *-1|< *0|is None|\bnot in\b|^not \w+$|len\(\w+\) *== *0")
-_COPIED = re.compile(
-    r"labels?\w* = (list\()?[\w.\[\]'\"]*(ids|input_ids|tokens)[\w.\[\]'\"]*(\.(copy|clone)\(\))?(\[:\])?\)?$",
-    re.MULTILINE,
-)
 _SPEAKS_OF_ANSWERS = re.compile(r"respon|answer|assistant|marker|template|prompt|sep", re.IGNORECASE)
 
 
@@ -106,11 +98,9 @@ def _not_found(script: Script) -> Iterator[Said]:
     if not _SPEAKS_OF_ANSWERS.search(script.source):
         return
     for function in ast.walk(script.tree):
-        if not isinstance(function, ast.FunctionDef) or len(ast.unparse(function)) > LONGEST:
+        if not isinstance(function, ast.FunctionDef):
             continue
-        where = (
-            _handled(function) or _falls_through(function) or _takes_everything(function) or _only_where_found(function)
-        )
+        where = left_whole(function)
         if where is None:
             continue
         yield Finding(
@@ -129,102 +119,6 @@ def _not_found(script: Script) -> Iterator[Said]:
             also=(Place(script.file, function.lineno),),
         )
         return
-
-
-def _masking(node: ast.AST) -> bool:
-    return isinstance(node, ast.Assign | ast.AugAssign) and bool(
-        re.search(r"label\w*(\[[^=]*\])*(\[.*\])? = .*(-100|IGNORE)", ast.unparse(node))
-    )
-
-
-def _falls_through(function: ast.FunctionDef) -> ast.AST | None:
-    """A search in a loop masks and leaves; what stands behind the loop returns labels that nobody masked."""
-    text = ast.unparse(function)
-    copied = _COPIED.search(text)
-    if copied is None or any(isinstance(node, ast.Raise) for node in ast.walk(function)):
-        return None
-    for number, loop in enumerate(function.body):
-        if not isinstance(loop, ast.For | ast.While) or loop.orelse:
-            continue
-        under = [
-            one for one in ast.walk(loop) if isinstance(one, ast.If) and any(_masking(node) for node in ast.walk(one))
-        ]
-        leaves = [one for branch in under for one in ast.walk(branch) if isinstance(one, ast.Return | ast.Break)]
-        rest = function.body[number + 1 :]
-        answers = next((one for one in rest if isinstance(one, ast.Return)), None)
-        if under and leaves and answers is not None and not any(isinstance(one, ast.If) for one in rest):
-            return answers if "label" in ast.unparse(answers) else None
-    return None
-
-
-def _handled(function: ast.FunctionDef) -> ast.AST | None:
-    """`except ValueError: return labels`, or `start = 0`, where the search of the answer raises."""
-    text = ast.unparse(function)
-    for node in ast.walk(function):
-        if not isinstance(node, ast.Try) or ("-100" not in text and "IGNORE" not in text):
-            continue
-        tried = "\n".join(map(ast.unparse, node.body))
-        for handler in node.handlers if re.search(r"\.r?index\(|find\w*\(|search\w*\(", tried) else ():
-            then = "\n".join(map(ast.unparse, handler.body))
-            gives = re.search(r"^return \w*labels?\w*$|\b(start|idx|index|pos|at|cut|end)\w* = 0$", then, re.MULTILINE)
-            if gives and _COPIED.search(text) and not any(stop in then for stop in (*_STOPS, "-100", "IGNORE")):
-                return handler.body[-1]
-    return None
-
-
-def _only_where_found(function: ast.FunctionDef) -> ast.AST | None:
-    """`cut = find(...)`, `if cut > 0: labels[:cut] = -100`, and nothing for the other rows."""
-    text = ast.unparse(function)
-    if any(isinstance(one, ast.Raise) for one in ast.walk(function)):
-        return None
-    for node in ast.walk(function):
-        if not isinstance(node, ast.If) or node.orelse or not any(_masking(one) for one in ast.walk(node)):
-            continue
-        if not all(_masking(one) for one in node.body) and not (_COPIED.search(text) and not _leaves(node)):
-            continue
-        condition = ast.unparse(node.test)
-        test = re.fullmatch(r"(\w+)( != -1| > -1| >= 0| > 0| is not None)?", condition)
-        searched = test and re.search(
-            rf"\b{test[1]} = [^\n=]*(find|search|index|locate|match)\w*\(", text, re.IGNORECASE
-        )
-        inside = set(ast.walk(node))
-        alone = not any(isinstance(one, ast.If) and one not in inside for one in ast.walk(function))
-        there = re.fullmatch(r"(['\"].*['\"]|[\w.]+) in \w*(text|rendered|string|full|content)\w*", condition)
-        if searched or (there and alone and not _leaves(node)):
-            return node
-    return None
-
-
-def _leaves(node: ast.If) -> bool:
-    """What stands behind it may be for the other rows."""
-    return any(isinstance(one, ast.Return | ast.Continue) for one in ast.walk(node))
-
-
-def _takes_everything(function: ast.FunctionDef) -> ast.AST | None:
-    """`if start == -1: start = 0`, `else: labels = ids.copy()` and the like."""
-    for node in ast.walk(function):
-        if not isinstance(node, ast.If):
-            continue
-        missing = node.body if _NOT_THERE.search(ast.unparse(node.test)) else []
-        found = node.orelse if missing else node.body
-        if not missing and node.orelse and re.search(r"!= *-1|>= *0|> *-1|is not None|\bin\b", ast.unparse(node.test)):
-            missing, found = node.orelse, node.body
-        text = "\n".join(ast.unparse(one) for one in missing)
-        if not missing or any(stop in text for stop in (*_STOPS, "-100", "IGNORE", "continue", "return None")):
-            continue
-        zero = re.search(
-            r"\b(start|idx|index|pos|position|cut|end|prompt_len|offset|split)\w* = 0$", text, re.MULTILINE
-        )
-        whole = re.search(
-            r"labels?\w*['\"\]]* ?[=:] ?(list\()?[\w.\[\]'\"]*(ids|tokens)\b[\w\]'\"]*(\.(copy|clone)\(\))?(\[:\])?\)?",
-            text,
-        )
-        as_it_is = re.search(r"return (list\()?[\w.]*(ids|tokens)(\.(copy|clone)\(\))?(\[:\])?\)?$", text)
-        whole = whole or (as_it_is if "label" in function.name else None)
-        masks = "-100" in ast.unparse(function) or "IGNORE" in ast.unparse(function)
-        if masks and (zero or whole) and (found or zero or "return" in text):
-            return missing[0]
-    return None
 
 
 def _gives_up(handler: ast.ExceptHandler, node: ast.Try, name: str, script: Script) -> bool:
@@ -258,7 +152,7 @@ def _stops_without(target: str, script: Script) -> bool:
     for one in ast.walk(script.tree):
         if isinstance(one, ast.Assert | ast.If) and target in ast.unparse(one.test):
             text = ast.unparse(one)
-            if isinstance(one, ast.Assert) or any(word in text for word in (*_STOPS, *_MASKS)):
+            if isinstance(one, ast.Assert) or any(word in text for word in (*STOPS, *_MASKS)):
                 return True
     return False
 

@@ -48,7 +48,8 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             if any(number - 15 < one.place.end_line < number for one in every):
                 continue  # steps that nobody times come first
             name = re.escape(start["name"])
-            inside = "\n".join(lines[begin - 1 : end])
+            first, last = _outermost(script, begin, end, number)
+            inside = "\n".join(lines[first - 1 : last])
             if re.search(
                 rf"(?:^|[:;])[^\S\n]*(?:[\w.]{{1,60}}, ?){{0,6}}{name}\b[^=\n]{{0,120}}=[^=]", inside, re.MULTILINE
             ) or _is_warm(lines[begin - 40 if begin > 40 else 0 : end]):
@@ -59,6 +60,15 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             if read:
                 yield _finding(script, Place(script.file, read, 1, read, len(lines[read - 1]) + 1), number)
                 return
+
+
+def _outermost(script: Script, begin: int, end: int, start: int) -> tuple[int, int]:
+    """The lines of the outermost loop behind the clock's start that holds these: the one over micro-batches stands in one
+    over steps."""
+    for node in ast.walk(script.tree):
+        if isinstance(node, ast.For | ast.While) and start < node.lineno <= begin and end <= (node.end_lineno or 0):
+            begin, end = min(begin, node.lineno), max(end, node.end_lineno or 0)
+    return begin, end
 
 
 def _head(functions: Sequence[ast.FunctionDef], line: int) -> int:

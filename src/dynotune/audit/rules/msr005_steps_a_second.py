@@ -1,5 +1,6 @@
 """MSR005: speed is judged by steps a second."""
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -48,7 +49,8 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
 
 
 _FASTER = re.compile(
-    r"\b(fast(er|est)?|slow(er|est)?|quick(er|est)?|speed-?up|speeds?\b|best|winner|sweet spot)\b|\d+x\b", re.IGNORECASE
+    r"\b(fast(er|est)?|slow(er|est)?|quick(er|est)?|speed-?up|speeds?\b|best|winner|sweet spot|most|high(er|est))\b|\d+x\b",
+    re.IGNORECASE,
 )
 _REAL = re.compile(r"(tok(en)?s?|samples?|rows|examples|sequences)\s{0,4}(/|per|a)\s{0,4}s", re.IGNORECASE)
 
@@ -78,7 +80,7 @@ def _told(file: str, text: str) -> Iterator[Finding]:
 
 
 _CHOSEN = "Batch sizes are compared by steps a second: fewer rows a step are always more of them, so the smallest wins."
-_PRINTS = re.compile(r"f[\"'][^\"'\n]{0,200}\}\s*(it|its|iter|iters|iterations|steps)/s", re.IGNORECASE)
+_PRINTS = re.compile(r"f(?:\"[^\"\n]{0,200}|'[^'\n]{0,200})\}\s*(it|its|iter|iters|iterations|steps)/s", re.IGNORECASE)
 _CHOOSES = re.compile(r"\b(fastest|best|winner)\b|\bmax\(|\bsorted\(", re.IGNORECASE)
 _ANOTHER = re.compile(
     r"(tokens?|tok|rows|samples|examples|sequences)(/s|_per_s| per s|\s*a second)|\bsamples_per_second\b", re.IGNORECASE
@@ -101,12 +103,30 @@ def _chosen(script: Script) -> Iterator[Said]:
         if ordered or number in kept:
             yield replace(_finding(Place(script.file, number), line.strip()), message=_CHOSEN)
             return
+    swept = [
+        range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.For) and _SWEPT.search(ast.unparse(node.target)) and _several(node.iter)
+    ]
+    for number, line in enumerate(lines, 1):
+        if _PRINTS.search(line) and any(number in one for one in swept):
+            yield replace(_finding(Place(script.file, number), line.strip()), message=_CHOSEN)
+            return
     if not _CHOOSES.search(text) or not re.search(r"for \w*(batch|bs|micro)\w*\b.* in ", text):
         return
     for number, line in enumerate(lines, 1):
         if _PRINTS.search(line) and re.search(r"batch|fast|best", line, re.IGNORECASE):
             yield replace(_finding(Place(script.file, number), line.strip()), message=_CHOSEN)
             return
+
+
+_SWEPT = re.compile(r"(?:^|_)(?:bs|bsz|mbs|micro\w*|batch_?size\w*)(?:$|_)", re.IGNORECASE)
+"""A variable that goes over batch sizes; one that goes over batches is no comparison."""
+
+
+def _several(node: ast.expr) -> bool:
+    """Values that are written down: `(1, 4, 8)`."""
+    return isinstance(node, ast.Tuple | ast.List) and len(node.elts) > 1
 
 
 def _kept(script: Script) -> set[int]:

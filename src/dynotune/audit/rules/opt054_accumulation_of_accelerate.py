@@ -10,6 +10,7 @@ from dynotune.audit.facts.together import together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.accumulation_not_told import accumulation_not_told
 
 _ENTERS = re.compile(r"\.accumulate\(|no_sync\(|sync_gradients|trigger_sync_in_backward")
 _BY_HAND = re.compile(r"\bloss\w*\s*(=\s*\w*loss\w*\s*/|/=)\s*\(?\s*[\w.\"'\[\]]*(accum|grad_acc|gas\b)", re.IGNORECASE)
@@ -19,6 +20,7 @@ _IN_CALL = re.compile(r"backward\(\s*\(?\s*\w*loss\w*\s*/\s*[\w.\"'\[\]]*(accum|
 def check(script: Script, project: Project) -> Iterator[Said]:
     made = next((call for call in script.calls_of("Accelerator") if _accumulates(call)), None)
     if made is None:
+        yield from accumulation_not_told(script, project)
         return
     every = made.arguments["gradient_accumulation_steps"]
     told = isinstance(every.value, int) and every.value != 1
@@ -106,7 +108,7 @@ for batch in loader:
 RULE = Rule(
     code="OPT054",
     name="accumulation-of-accelerate",
-    summary="A loop goes past the accumulation that Accelerate was told of.",
+    summary="A loop goes past the accumulation that Accelerate was told of, or accumulates with one that nobody told.",
     group=Group.CORRECTNESS,
     subject=Subject.SCRIPT,
     check=check,
@@ -116,13 +118,27 @@ RULE = Rule(
         " held back inside of `accelerator.accumulate(model)` alone.",
         why="Without the context every micro-batch is a step of its own with an N-th of its gradient; with a"
         " division of one's"
-        " own gradients are N times too small. AdamW hides both, but for clipping.",
+        " own gradients are N times too small. AdamW hides both, but for clipping. An `Accelerator()` that is told nothing"
+        " accumulates nothing: the context then lets each micro-batch be a step, whatever a flag of the script says.",
         detected="E0: the number in the call, `accelerator.backward` in the loop, and no `accumulate`, `no_sync` or"
-        " `sync_gradients` in the files that work together; or a division of the loss by the accumulation before it.",
+        " `sync_gradients` in the files that work together; or a division of the loss by the accumulation before it; or"
+        " `accumulate` in the loop, a"
+        " flag or a number of the script for the accumulation that is not 1 in a command or by itself, and neither the call"
+        " nor the launcher that tells `Accelerator` of it.",
         proven="The gradient's norm of one step, against one large batch.",
         deliberate=("A custom wrapper enters the context.",),
         sources=("accelerate's `Accelerator.backward` and its guide on gradient accumulation",),
     ),
     bad=Example({"train.py": _LOOP.format("if True:")}, says="no `with accelerator.accumulate(model):`"),
     good=Example({"train.py": _LOOP.format("with accelerator.accumulate(model):")}),
+    also_bad=(
+        Example(
+            {
+                "train.py": "gradient_accumulation_steps = 4\n"
+                + _LOOP.format("with accelerator.accumulate(model):").replace("gradient_accumulation_steps=4, ", "")
+                + "    total = len(loader) // gradient_accumulation_steps\n"
+            },
+            says="was not told",
+        ),
+    ),
 )

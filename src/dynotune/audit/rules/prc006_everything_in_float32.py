@@ -89,9 +89,7 @@ def _meant(job: Job, project: Project) -> Place | None:
             continue
         for path, place in config.places.items():
             key = path.rpartition(".")[2]
-            here: object = config.values
-            for part in path.split("."):
-                here = here.get(part) if isinstance(here, dict) else None
+            here = config.at(path)
             if key in _PRECISIONS and here in _PRECISIONS[key] and here is not None:
                 return place
     for file, text in project.documents.items():

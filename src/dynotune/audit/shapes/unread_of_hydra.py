@@ -11,12 +11,10 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.together import code
 from dynotune.audit.place import Place
 from dynotune.audit.read.configs.hydra import Composed, composed, primary_of
+from dynotune.audit.shapes.chains_of_hydra import CALLS_THAT_SHOW, chains_read, started_by_hydra
 
 Unread = Sequence[tuple[str, Place]]
 """Keys by their whole names."""
-
-CALLS_THAT_SHOW = frozenset({"to_yaml", "print", "pprint", "save", "info"})
-"""Calls that show or keep a configuration, and do nothing by it."""
 
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 
@@ -28,7 +26,7 @@ def unread_of_hydra(project: Project) -> Iterator[Unread]:
         return
     configs = {config.file: config for config in project.configs}
     found = composed(configs, *started.pop())
-    used = _used(project.scripts) if found is not None else None
+    used = chains_read(project.scripts) if found is not None else None
     if found is None:
         return
     if used is None:
@@ -123,90 +121,7 @@ def _reads(used: tuple[str, ...], path: tuple[str, ...], values: Mapping[str, An
     return path[: len(used)] == used
 
 
-def _used(scripts: Sequence[Script]) -> list[tuple[str, ...]] | None:
-    """Every chain of attributes of the configuration; None: it goes where it cannot be followed."""
-    names = {name for script in scripts for name in _parameters(script)}
-    takes = _functions(scripts, names)
-    found: list[tuple[str, ...]] = []
-    for script in scripts:
-        above = {child: node for node in ast.walk(script.tree) for child in ast.iter_child_nodes(node)}
-        for node in ast.walk(script.tree):
-            if not isinstance(node, ast.Name) or node.id not in names:
-                continue
-            chain, here = _chain(node, above)
-            short = _short_name(here, above, script) if chain else ""
-            if short:
-                found += [(*chain, *further) for further in _chains_of(short, script, above)]
-            elif chain:
-                found.append(chain)
-            elif not _passed_on(node, above, takes):
-                return None
-    return found
-
-
-def _chain(node: ast.Name, above: Mapping[ast.AST, ast.AST]) -> tuple[tuple[str, ...], ast.AST]:
-    """The attributes behind a name, and the whole expression."""
-    chain: list[str] = []
-    here: ast.AST = node
-    while isinstance(parent := above[here], ast.Attribute):
-        chain.append(parent.attr)
-        here = parent
-    return tuple(chain), here
-
-
-def _short_name(here: ast.AST, above: Mapping[ast.AST, ast.AST], script: Script) -> str:
-    """`t` of `t = cfg.trainer`, where that is all that the file gives it and each use of it takes an attribute."""
-    given = above[here]
-    if not isinstance(given, ast.Assign) or given.value is not here or len(given.targets) != 1:
-        return ""
-    target = given.targets[0]
-    if not isinstance(target, ast.Name):
-        return ""
-    uses = [node for node in ast.walk(script.tree) if isinstance(node, ast.Name) and node.id == target.id]
-    arguments = [node for node in ast.walk(script.tree) if isinstance(node, ast.arg) and node.arg == target.id]
-    alone = sum(isinstance(node.ctx, ast.Store) for node in uses) == 1 and not arguments
-    taken = all(isinstance(above[node], ast.Attribute) for node in uses if isinstance(node.ctx, ast.Load))
-    return target.id if alone and taken else ""
-
-
-def _chains_of(short: str, script: Script, above: Mapping[ast.AST, ast.AST]) -> Iterator[tuple[str, ...]]:
-    for node in ast.walk(script.tree):
-        if isinstance(node, ast.Name) and node.id == short and isinstance(node.ctx, ast.Load):
-            yield _chain(node, above)[0]
-
-
 def _parameters(script: Script) -> Iterator[str]:
     """What functions under `@hydra.main` call their configuration."""
-    for node in ast.walk(script.tree):
-        if not isinstance(node, ast.FunctionDef) or not node.args.args:
-            continue
-        if any("hydra.main" in ast.unparse(one) for one in node.decorator_list):
-            yield node.args.args[0].arg
-
-
-def _functions(scripts: Sequence[Script], names: set[str]) -> set[str]:
-    """Functions of the project that take a configuration under one of its names, each defined once."""
-    defined: dict[str, list[ast.FunctionDef]] = {}
-    for script in scripts:
-        for node in ast.walk(script.tree):
-            if isinstance(node, ast.FunctionDef):
-                defined.setdefault(node.name, []).append(node)
-    return {
-        name
-        for name, nodes in defined.items()
-        if len(nodes) == 1 and names & {argument.arg for argument in nodes[0].args.args}
-    }
-
-
-def _passed_on(node: ast.Name, above: Mapping[ast.AST, ast.AST], takes: set[str]) -> bool:
-    """To a function that has it under the same name, or to one that only shows it."""
-    parent = above[node]
-    call = above[parent] if isinstance(parent, ast.keyword) else parent
-    if (
-        not isinstance(call, ast.Call)
-        or node is call.func
-        or (isinstance(parent, ast.keyword) and parent.arg != node.id)
-    ):
-        return False
-    last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    return last in takes or last in CALLS_THAT_SHOW
+    for node in started_by_hydra(script):
+        yield node.args.args[0].arg

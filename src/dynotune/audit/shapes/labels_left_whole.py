@@ -1,0 +1,132 @@
+"""Functions that mask the prompt where they find the answer, and return the labels whole where they do not."""
+
+import ast
+import re
+
+STOPS = ("raise", "sys.exit", "exit(", "SystemExit", "os._exit", "pytest.skip")
+"""What a branch says that lets nobody go on."""
+
+LONGEST = 5_000
+"""Characters of a function that is looked at: what follows goes back and forth over a line, and nobody masks in more."""
+
+_NOT_THERE = re.compile(r"== *-1|< *0|is None|\bnot in\b|^not \w+$|len\(\w+\) *== *0")
+_COPIED = re.compile(
+    r"labels?\w* = (list\()?[\w.\[\]'\"]*(ids|input_ids|tokens)[\w.\[\]'\"]*(\.(copy|clone)\(\))?(\[:\])?\)?$",
+    re.MULTILINE,
+)
+
+
+def left_whole(function: ast.FunctionDef) -> ast.AST | None:
+    """Where the function leaves a row's labels as they are, since no answer was found in it."""
+    if len(ast.unparse(function)) > LONGEST:
+        return None
+    return _handled(function) or _falls_through(function) or _takes_everything(function) or _only_where_found(function)
+
+
+def _masking(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assign | ast.AugAssign) and bool(
+        re.search(r"label\w*(\[[^=]*\])*(\[.*\])? = .*(-100|IGNORE)", ast.unparse(node))
+    )
+
+
+def _falls_through(function: ast.FunctionDef) -> ast.AST | None:
+    """A search in a loop masks and leaves; what stands behind the loop returns labels that nobody masked."""
+    text = ast.unparse(function)
+    copied = _COPIED.search(text)
+    if copied is None or any(isinstance(node, ast.Raise) for node in ast.walk(function)):
+        return None
+    for number, loop in enumerate(function.body):
+        if not isinstance(loop, ast.For | ast.While) or loop.orelse:
+            continue
+        under = [
+            one for one in ast.walk(loop) if isinstance(one, ast.If) and any(_masking(node) for node in ast.walk(one))
+        ]
+        leaves = [one for branch in under for one in ast.walk(branch) if isinstance(one, ast.Return | ast.Break)]
+        rest = function.body[number + 1 :]
+        answers = next((one for one in rest if isinstance(one, ast.Return)), None)
+        if under and leaves and answers is not None and not any(isinstance(one, ast.If) for one in rest):
+            return answers if "label" in ast.unparse(answers) else None
+    return None
+
+
+def _handled(function: ast.FunctionDef) -> ast.AST | None:
+    """`except ValueError: return labels`, or `start = 0`, where the search of the answer raises."""
+    text = ast.unparse(function)
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Try) or ("-100" not in text and "IGNORE" not in text):
+            continue
+        tried = "\n".join(map(ast.unparse, node.body))
+        for handler in node.handlers if re.search(r"\.r?index\(|find\w*\(|search\w*\(", tried) else ():
+            then = "\n".join(map(ast.unparse, handler.body))
+            gives = re.search(r"^return \w*labels?\w*$|\b(start|idx|index|pos|at|cut|end)\w* = 0$", then, re.MULTILINE)
+            if gives and _COPIED.search(text) and not any(stop in then for stop in (*STOPS, "-100", "IGNORE")):
+                return handler.body[-1]
+    return None
+
+
+def _only_where_found(function: ast.FunctionDef) -> ast.AST | None:
+    """`cut = find(...)`, `if cut > 0: labels[:cut] = -100`, and nothing for the other rows."""
+    text = ast.unparse(function)
+    if any(isinstance(one, ast.Raise) for one in ast.walk(function)):
+        return None
+    for node in ast.walk(function):
+        if not isinstance(node, ast.If) or node.orelse or not any(_masking(one) for one in ast.walk(node)):
+            continue
+        if not all(_masking(one) for one in node.body) and not (_COPIED.search(text) and not _leaves(node)):
+            continue
+        condition = ast.unparse(node.test)
+        test = re.fullmatch(r"(\w+)( != -1| > -1| >= 0| > 0| is not None)?", condition)
+        searched = test and re.search(
+            rf"\b{test[1]} = [^\n=]*(find|search|index|locate|match)\w*\(", text, re.IGNORECASE
+        )
+        inside = set(ast.walk(node))
+        alone = not any(isinstance(one, ast.If) and one not in inside for one in ast.walk(function))
+        there = re.fullmatch(r"(['\"].*['\"]|[\w.]+) in \w*(text|rendered|string|full|content)\w*", condition)
+        if searched or (there and alone and not _leaves(node)):
+            return node
+    return None
+
+
+def _leaves(node: ast.If) -> bool:
+    """What stands behind it may be for the other rows."""
+    return any(isinstance(one, ast.Return | ast.Continue) for one in ast.walk(node))
+
+
+def _takes_everything(function: ast.FunctionDef) -> ast.AST | None:
+    """`if start == -1: start = 0`, `else: labels = ids.copy()` and the like."""
+    for node in ast.walk(function):
+        if not isinstance(node, ast.If):
+            continue
+        missing = node.body if _NOT_THERE.search(ast.unparse(node.test)) else []
+        found = node.orelse if missing else node.body
+        if not missing and node.orelse and re.search(r"!= *-1|>= *0|> *-1|is not None|\bin\b", ast.unparse(node.test)):
+            missing, found = node.orelse, node.body
+        text = "\n".join(ast.unparse(one) for one in missing)
+        if not missing or any(stop in text for stop in (*STOPS, "-100", "IGNORE", "continue", "return None")):
+            continue
+        zero = re.search(
+            r"\b(start|idx|index|pos|position|cut|end|prompt_len|offset|split)\w* = 0$", text, re.MULTILINE
+        )
+        whole = re.search(
+            r"labels?\w*['\"\]]* ?[=:] ?(list\()?[\w.\[\]'\"]*(ids|tokens)\b[\w\]'\"]*(\.(copy|clone)\(\))?(\[:\])?\)?",
+            text,
+        )
+        as_it_is = re.search(r"return (list\()?[\w.]*(ids|tokens)(\.(copy|clone)\(\))?(\[:\])?\)?$", text)
+        whole = whole or (as_it_is if "label" in function.name else None)
+        back = whole is None and _hands_back(node, missing[-1], function)
+        masks = "-100" in ast.unparse(function) or "IGNORE" in ast.unparse(function)
+        if masks and (zero or whole or back) and (found or zero or "return" in text):
+            return missing[0]
+    return None
+
+
+def _hands_back(branch: ast.If, last: ast.stmt, function: ast.FunctionDef) -> bool:
+    """`return labels`, as the function got them, where it hands back a masked copy of them otherwise; and what it looked at
+    is the outcome of its own search, not an option that it was given."""
+    given = re.fullmatch(r"return (?:list\()?(\w+)(?:\.(?:copy|clone)\(\)|\[:\]|\))?", ast.unparse(last))
+    options = {one.arg for one in function.args.args}
+    tested = {one.id for one in ast.walk(branch.test) if isinstance(one, ast.Name)} - {"len"}
+    if given is None or given[1] not in options or tested <= options:
+        return False
+    masked = rf"return .*(-100|IGNORE).*\b{given[1]}\b|\b{given[1]}\b.*\[.*\] = .*(-100|IGNORE)"
+    return re.search(masked, ast.unparse(function)) is not None

@@ -1,0 +1,134 @@
+"""Promise: a fault is seen in the several ways in which repositories write it, and the nearest right way is not said."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.audit.made_up import audited
+
+ACCUMULATES = """import argparse
+from accelerate import Accelerator
+parser = argparse.ArgumentParser()
+parser.add_argument("--gradient_accumulation_steps", type=int, default=1)
+args = parser.parse_args()
+accelerator = Accelerator({})
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+total = len(loader) // args.gradient_accumulation_steps
+for batch in loader:
+    with accelerator.accumulate(model):
+        accelerator.backward(model(**batch).loss)
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+TOLD = "gradient_accumulation_steps=args.gradient_accumulation_steps"
+BY_EIGHT = "accelerate launch {}train.py --gradient_accumulation_steps 8\n"
+OF_A_FILE = """from accelerate import Accelerator
+from omegaconf import OmegaConf
+cfg = OmegaConf.load("conf.yaml")
+accelerator = Accelerator(mixed_precision="bf16")
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+steps = len(loader) // cfg.train.grad_accum_steps
+for batch in loader:
+    with accelerator.accumulate(model):
+        accelerator.backward(model(**batch).loss)
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+TRL = """from transformers import AutoModelForCausalLM
+from trl import ModelConfig, SFTConfig, SFTTrainer, ScriptArguments, TrlParser
+parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))
+script_args, training_args, model_args = parser.parse_args_and_config()
+model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path, {})
+trainer = SFTTrainer(model=model, args=training_args, train_dataset=rows)
+trainer.train()
+"""
+FLASH = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndtype: bfloat16\nattn_implementation: flash_attention_2\n"
+RUN = "accelerate launch train.py --config sft.yaml\n"
+GIVEN_ON = "dtype=model_args.dtype, attn_implementation=model_args.attn_implementation"
+LLAMA_FACTORY = (
+    "stage: sft\nmodel_name_or_path: Qwen/Qwen2.5-7B\nfinetuning_type: lora\ndataset: alpaca_en\ntemplate: qwen\n"
+    "output_dir: out\nbf16: true\nwarmup_ratio: 0.1\nlr_scheduler_type: {}\n"
+)
+MASKS = """IGNORE_INDEX = -100
+def mask_prompt(labels, marker):
+    start = find(labels, marker)
+    if start == -1:
+        {}
+    return [IGNORE_INDEX] * start + labels[start:]
+"""
+OF_AN_OPTION = """IGNORE_INDEX = -100
+def mask_prompt(labels, prompt_length):
+    if prompt_length is None:
+        return labels
+    return [IGNORE_INDEX] * prompt_length + labels[prompt_length:]
+"""
+SWEEP = """for bs in (1, 4, 8):
+    metrics = make_trainer(bs, max_steps=30).train().metrics
+    print(f"batch size {{bs}}: {{metrics['{}']:.2f}} {}")
+"""
+TIMED = """import time
+import torch
+step = 0
+t0 = time.perf_counter()
+while step < 1000:
+    for micro in range(8):
+        loss = model(next(rows).cuda()).loss / 8
+        loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    step += 1
+    {}
+    if step % 50 == 0:
+        print("tokens/s", step * 4096 / (time.perf_counter() - t0))
+"""
+AGAIN = "if step == 20:\n        torch.cuda.synchronize()\n        t0 = time.perf_counter()"
+HYDRA = """import hydra
+from transformers import Trainer, TrainingArguments
+def rows(cfg):
+    return load(cfg.path, cfg["split"], cfg.get("limit"))
+def arguments(cfg):
+    t = cfg.trainer
+    return TrainingArguments(output_dir=cfg.out, learning_rate=t.lr{})
+@hydra.main(version_base=None, config_path="conf", config_name="config")
+def main(cfg):
+    wandb.init(config=OmegaConf.to_container(cfg))
+    Trainer(model, args=arguments(cfg), train_dataset=rows(cfg.data)).train()
+main()
+"""
+CONF = "out: o\ntrainer:\n  lr: 1.0e-5\n  precision: bf16\ndata:\n  path: a.jsonl\n  split: train\n  limit: 10\n"
+
+CASES = [
+    ("OPT054", {"train.py": ACCUMULATES.format(""), "run.sh": BY_EIGHT.format("")}, "was not told"),
+    ("OPT054", {"train.py": ACCUMULATES.format(TOLD), "run.sh": BY_EIGHT.format("")}, ""),
+    ("OPT054", {"train.py": ACCUMULATES.format(""), "run.sh": "accelerate launch train.py\n"}, ""),
+    (
+        "OPT054",
+        {"train.py": ACCUMULATES.format(""), "run.sh": BY_EIGHT.format("--gradient_accumulation_steps 8 ")},
+        "",
+    ),
+    ("OPT054", {"train.py": OF_A_FILE, "conf.yaml": "train:\n  grad_accum_steps: 16\n"}, "was not told"),
+    ("OPT054", {"train.py": OF_A_FILE, "conf.yaml": "train:\n  grad_accum_steps: 1\n"}, ""),
+    ("CFG005", {"train.py": TRL.format("dtype=model_args.dtype"), "sft.yaml": FLASH, "run.sh": RUN}, "ModelConfig"),
+    ("CFG005", {"train.py": TRL.format(GIVEN_ON), "sft.yaml": FLASH, "run.sh": RUN}, ""),
+    ("CFG005", {"train.py": TRL.format("**load_options(model_args)"), "sft.yaml": FLASH, "run.sh": RUN}, ""),
+    ("CFG005", {"sft.yaml": LLAMA_FACTORY.format("constant")}, "no warm-up"),
+    ("CFG005", {"sft.yaml": LLAMA_FACTORY.format("constant_with_warmup")}, ""),
+    ("MSK050", {"data.py": MASKS.format("return labels")}, "does not find the answer"),
+    ("MSK050", {"data.py": MASKS.format("return list(labels)")}, "does not find the answer"),
+    ("MSK050", {"data.py": MASKS.format("return [IGNORE_INDEX] * len(labels)")}, ""),
+    ("MSK050", {"data.py": OF_AN_OPTION}, ""),
+    ("MSR005", {"sweep.py": SWEEP.format("train_steps_per_second", "it/s")}, "smallest wins"),
+    ("MSR005", {"sweep.py": SWEEP.format("train_samples_per_second", "samples/s")}, ""),
+    ("MSR005", {"sweep.py": SWEEP.replace("bs in (1, 4, 8)", "bs in batches").format("steps", "it/s")}, ""),
+    ("MSR004", {"train.py": TIMED.format("pass")}, "before the first step"),
+    ("MSR004", {"train.py": TIMED.format(AGAIN)}, ""),
+    ("CFG017", {"train.py": HYDRA.format(""), "conf/config.yaml": CONF}, "precision"),
+    ("CFG017", {"train.py": HYDRA.format(", bf16=t.precision == 'bf16'"), "conf/config.yaml": CONF}, ""),
+    ("CFG017", {"train.py": HYDRA.replace("t = cfg.t", "t = wrapped(cfg).t"), "conf/config.yaml": CONF}, ""),
+]
+
+
+@pytest.mark.parametrize(("code", "files", "says"), CASES)
+def test_a_way_of_writing(tmp_path: Path, code: str, files: dict[str, str], says: str) -> None:
+    found = [one.message for one in audited(tmp_path, files).findings if one.code == code]
+    assert [says in one for one in found] == [True] if says else found == [], found
