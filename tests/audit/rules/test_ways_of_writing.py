@@ -96,6 +96,74 @@ def main(cfg):
 main()
 """
 CONF = "out: o\ntrainer:\n  lr: 1.0e-5\n  precision: bf16\ndata:\n  path: a.jsonl\n  split: train\n  limit: 10\n"
+LOOP = """import torch
+from transformers import AutoModelForCausalLM
+{imports}
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", dtype=torch.float32).cuda()
+torch.manual_seed(0)
+optimizer = {made}
+for step, batch in enumerate(loader):
+    with torch.autocast("{device}", dtype=torch.bfloat16):
+        loss = model(**batch).loss
+    {loss}.backward()
+    if {often}:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+PLAIN = {"imports": "", "made": "torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)", "device": "cuda"}
+PLAIN |= {"loss": "loss", "often": "(step + 1) % 1 == 0"}
+
+
+def loop(**changes: str) -> dict[str, str]:
+    return {"train.py": LOOP.format(**PLAIN | changes)}
+
+
+INNER = """import torch
+model = model.cuda()
+for step in range(1000):
+    for micro in range({}):
+        loss = model(next(rows)).loss
+        {}.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+EXPERTS = """import torch
+class Experts(torch.nn.Module):
+    def forward(self, x):
+        chosen = self.gate(x).argmax(-1)
+        out = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            {}
+        return out
+model = Experts().cuda()
+for batch in loader:
+    model(batch.cuda()).mean().backward()
+    optimizer.step()
+"""
+CHECKPOINTED = """import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+class Model(torch.nn.Module):
+    def forward(self, x):
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant={})
+        return x
+model = DistributedDataParallel(Model().cuda())
+for batch in loader:
+    model(batch.cuda()).mean().backward()
+    optimizer.step()
+"""
+AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-7B\ndatasets:\n  - path: a.jsonl\n    type: alpaca\nsequence_len: 2048\noutput_dir: o\n"
+)
+GENERATES = """import torch
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", dtype=torch.bfloat16){}
+for row in rows:
+    out = model.generate(**row, max_new_tokens=100)
+"""
 
 CASES = [
     ("OPT054", {"train.py": ACCUMULATES.format(""), "run.sh": BY_EIGHT.format("")}, "was not told"),
@@ -122,6 +190,39 @@ CASES = [
     ("MSR005", {"sweep.py": SWEEP.replace("bs in (1, 4, 8)", "bs in batches").format("steps", "it/s")}, ""),
     ("MSR004", {"train.py": TIMED.format("pass")}, "before the first step"),
     ("MSR004", {"train.py": TIMED.format(AGAIN)}, ""),
+    ("OPT051", loop(often="(step + 1) % 8 == 0"), "`8` micro-batches"),
+    ("OPT051", loop(often="step % UPDATE_FREQ == UPDATE_FREQ - 1"), "`UPDATE_FREQ` micro-batches"),
+    ("OPT051", loop(often="not (step + 1) % update_freq"), "`update_freq` micro-batches"),
+    ("OPT051", loop(often="(step + 1) % 8 == 0", loss="(loss / 8)"), ""),
+    ("OPT051", loop(often="True"), ""),
+    ("OPT051", {"train.py": INNER.format("n_micro", "loss")}, "`n_micro` micro-batches"),
+    ("OPT051", {"train.py": INNER.format("n_micro", "(loss / n_micro)")}, ""),
+    ("OPT001", loop(imports="from transformers import AdamW", made="AdamW(model.parameters(), lr=1e-5)"), "one by one"),
+    ("OPT001", loop(), ""),
+    ("PRC006", loop(device="cpu"), "float32"),
+    ("PRC006", loop(device="cuda"), ""),
+    (
+        "HST002",
+        {"m.py": EXPERTS.format("rows = (chosen == number).nonzero()\n            out[rows] = expert(x[rows])")},
+        "reads",
+    ),
+    (
+        "HST002",
+        {"m.py": EXPERTS.format("(rows,) = torch.where(chosen == number)\n            out[rows] = expert(x[rows])")},
+        "reads",
+    ),
+    ("HST002", {"m.py": EXPERTS.format("out = torch.where((chosen == number)[..., None], expert(x), out)")}, ""),
+    ("MEM002", {"train.py": CHECKPOINTED.format("True")}, "old implementation"),
+    ("MEM002", {"train.py": CHECKPOINTED.format("False")}, ""),
+    ("HST006", {"a.yaml": AXOLOTL, "run.sh": "rm -rf last_run_prepared\naxolotl train a.yaml\n"}, "last_run_prepared"),
+    (
+        "HST006",
+        {"a.yaml": AXOLOTL + "dataset_prepared_path: prep\n", "run.sh": "rm -rf ./prep/\naxolotl train a.yaml\n"},
+        "prep",
+    ),
+    ("HST006", {"a.yaml": AXOLOTL, "run.sh": "rm -rf outputs/old\naxolotl train a.yaml\n"}, ""),
+    ("HST004", {"generate.py": GENERATES.format("")}, "nothing moves it"),
+    ("HST004", {"generate.py": GENERATES.format(".to('cuda')")}, ""),
     ("CFG017", {"train.py": HYDRA.format(""), "conf/config.yaml": CONF}, "precision"),
     ("CFG017", {"train.py": HYDRA.format(", bf16=t.precision == 'bf16'"), "conf/config.yaml": CONF}, ""),
     ("CFG017", {"train.py": HYDRA.replace("t = cfg.t", "t = wrapped(cfg).t"), "conf/config.yaml": CONF}, ""),

@@ -55,7 +55,13 @@ def takes_steps(script: Script) -> bool:
 
 _OFTEN = r"[\w.]*(accum|grad_acc|gas\b)[\w.\"'\[\]]*"
 _EVERY = re.compile(rf"%\s{{0,8}}\(?\s{{0,8}}({_OFTEN})", re.IGNORECASE)
-_RANGE = re.compile(rf"for\s+\w+\s+in\s+range\(\s*({_OFTEN})\s*\)\s*:", re.IGNORECASE)
+_RANGE = re.compile(r"for\s+(\w+)\s+in\s+range\(\s*([\w.\"'\[\]]+)\s*\)\s*:", re.IGNORECASE)
+_OF_MICRO_BATCHES = re.compile(rf"{_OFTEN}|\w*micro\w*", re.IGNORECASE)
+"""What a loop over micro-batches, or their number, is called: one over tasks adds gradients up, too, and rightly."""
+
+_OF_ANOTHER = re.compile(r"save|log|eval|print|critic|disc|warm", re.IGNORECASE)
+_TURNS = re.compile(r"%\s{0,8}([\w.\"'\[\]]+)\s*(?:==|\)|$)|^not .*%\s{0,8}([\w.\"'\[\]]+)$")
+"""A condition that holds once in so many turns: optimizer's steps under it are accumulation, whatever it is called."""
 
 
 def accumulation(script: Script, loop: Loop) -> tuple[str, list[Call]]:
@@ -63,10 +69,17 @@ def accumulation(script: Script, loop: Loop) -> tuple[str, list[Call]]:
     loop, or after a loop over that many. Empty: the loop accumulates nothing by hand."""
     if (every := _EVERY.search(loop.text)) is not None:
         return _whole(every[1]), [call for call in loop.optimizer_steps if not call.each_step]
+    held_back = [call for call in loop.optimizer_steps if not call.each_step]
+    for call in held_back if len(held_back) == len(loop.optimizer_steps) else ():
+        within = next((one.name for one in reversed(call.around) if one.kind == "if"), "")
+        if (turns := _TURNS.search(within)) is not None and not _OF_ANOTHER.search(turns[1] or turns[2]):
+            return turns[1] or turns[2], held_back
     if (every := _RANGE.match(loop.text)) is None or loop.optimizer_steps:
         return "", []
+    if not any(_OF_MICRO_BATCHES.search(one) for one in every.groups()):
+        return "", []
     outer = Loop(loop.place, [call for call in script.calls if _goes_round(call, loop)], "")
-    return every[1], outer.optimizer_steps
+    return every[2], outer.optimizer_steps
 
 
 def _whole(name: str) -> str:

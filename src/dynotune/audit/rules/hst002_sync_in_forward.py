@@ -83,6 +83,8 @@ def _reads(script: Script, call: Call) -> bool:
     if call.name in ("float", "int", "bool") and not call.on:
         inner = text_at(script, call.place).partition("(")[2]
         return bool(_REDUCED.search(inner)) and not _HOST.search(inner)
+    if call.name.rpartition(".")[2] == "nonzero" or (call.name == "torch.where" and "1" not in call.arguments):
+        return "input" not in call.arguments and not _HOST.search(call.on)  # how many there are, the host must know
     return call.name.rpartition(".")[2] in _READS and bool(call.on) and not _HOST.search(call.on)
 
 

@@ -55,6 +55,9 @@ _THROWN_AWAY = re.compile(
 
 def _by_a_command(project: Project) -> Iterator[Said]:
     """A launcher that clears the cache of data before it starts, or puts it where nothing stays."""
+    for job in project.jobs:
+        if job.trainer is Trainer.AXOLOTL:
+            yield from _prepared_rows_thrown_away(job, project)
     by_file = {launch.file: launch for launch in project.launches if launch.script}
     for file, launch in by_file.items():
         found = _THROWN_AWAY.search(project.texts.get(file, ""))
@@ -64,6 +67,21 @@ def _by_a_command(project: Project) -> Iterator[Said]:
         text = project.texts[file]
         line = text.count("\n", 0, found.start(1)) + 1
         yield _finding(f"`{found[1].strip()[:60]}`", Place(file, line), ())
+
+
+def _prepared_rows_thrown_away(job: Job, project: Project) -> Iterator[Said]:
+    """`rm -rf last_run_prepared` in front of Axolotl: rows that it has tokenised and packed."""
+    folder = str(
+        job.get("dataset_prepared_path")
+        or next((one.value for one in job.given if one.name == "dataset_prepared_path"), "last_run_prepared")
+    )
+    thrown = re.compile(rf"^[^#\n]*?(\brm -\w*r\w* [^\n]*{re.escape(folder.strip('./'))}[^\n]*)", re.MULTILINE)
+    for file in dict.fromkeys(
+        launch.file for launch in project.launches if set(job.files) & {launch.file, *launch.configs}
+    ):
+        text = project.texts.get(file, "")
+        if (found := thrown.search(text)) is not None:
+            yield _finding(f"`{found[1].strip()[:60]}`", Place(file, text.count("\n", 0, found.start(1)) + 1), ())
 
 
 _GOES = re.compile(

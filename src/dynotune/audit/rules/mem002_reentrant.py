@@ -95,6 +95,18 @@ def _by_default(script: Script) -> Iterator[Said]:
         given = call.arguments.get("use_reentrant")
         if given is not None and given.value is True and (frozen := _frozen_beginning(script)):
             yield _no_gradient(call, frozen)
+        elif given is not None and given.value is True and not given.others and _OTHER_TROUBLES.search(code(script)):
+            yield Finding(
+                "`use_reentrant=True` is checkpointing's old implementation, which PyTorch advises against: it replays the"
+                " forward pass inside the backward one, which compiled code, hooks and DistributedDataParallel do not"
+                " expect.",
+                place=call.place,
+                evidence=Evidence(Level.TEXT, {"use_reentrant": True}),
+                stake=Stake(AtStake.CLARITY),
+                remedy=Remedy(
+                    Risk.SAFE, "Give `use_reentrant=False`.", (Change(Edit.SET, call.place, "use_reentrant", False),)
+                ),
+            )
         if given is not None or "**" in call.arguments:
             continue
         yield Finding(

@@ -97,10 +97,15 @@ def _optimizers(script: Script) -> Iterator[Call]:
         if (name := call.arguments.get("1")) is not None and name.value in ADAM
     }
     for call in script.calls:
-        if call.name in named or (call.name and call.name in chosen):
+        if call.name in _OF_TRANSFORMERS:
+            yield call  # a loop over the weights in Python, which takes none of these arguments
+        elif call.name in named or (call.name and call.name in chosen):
             told = {"fused", "foreach", "capturable", "differentiable", "**"} & set(call.arguments)
             if not told or (told == {"foreach"} and call.arguments["foreach"].value is False):
                 yield call
+
+
+_OF_TRANSFORMERS = frozenset({"transformers.AdamW", "transformers.optimization.AdamW"})
 
 
 def _within(call: Call) -> str:
@@ -109,6 +114,19 @@ def _within(call: Call) -> str:
 
 def _finding(call: Call) -> Finding:
     one_by_one = "foreach" in call.arguments
+    if call.name in _OF_TRANSFORMERS:
+        return Finding(
+            "transformers' own `AdamW` goes over the weights one by one in Python, several kernels for each, and later"
+            " releases have it no more; PyTorch's fused one computes the same in one kernel.",
+            place=call.place,
+            evidence=Evidence(Level.TEXT, {"optimizer": call.name, "fused": False}),
+            stake=Stake(AtStake.TIME),
+            remedy=Remedy(
+                Risk.NUMERIC,
+                "Use `torch.optim.AdamW(..., fused=True)`, and give `weight_decay`: its default is 0.01, not 0.",
+                measure="dynotune profile -- python train.py",
+            ),
+        )
     return Finding(
         f"`{call.name.removeprefix('torch.')}` with `foreach=False` launches several kernels for each weight, one after the"
         " other; the fused one computes the same in one, and needs no more memory."

@@ -150,11 +150,15 @@ def _of_a_loop(job: Job, project: Project) -> Iterator[Said]:
 
 
 def _switched(script: Script) -> str:
-    """The code without autocast that is known to be off."""
+    """The code without autocast that is known to be off, or to be the host's."""
     text = code(script)
     for call in script.calls_of("autocast"):
         enabled = call.arguments.get("enabled")
-        if enabled is not None and enabled.value is False and not enabled.others:
+        device = call.arguments.get("0") or call.arguments.get("device_type")
+        on_the_host = (
+            device is not None and device.value == "cpu" and not device.others and call.name.startswith("torch")
+        )
+        if on_the_host or (enabled is not None and enabled.value is False and not enabled.others):
             text = text.replace(text_at(script, call.place), "")
     return text
 

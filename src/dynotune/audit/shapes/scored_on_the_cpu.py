@@ -15,7 +15,7 @@ def scored_on_the_cpu(script: Script) -> Iterator[Said]:
     source = code(script)
     if (
         any(loops(script))
-        or not re.search(r"inference_mode|no_grad", source)
+        or not re.search(r"inference_mode|no_grad|\.generate\(", source)
         or re.search(r"[\"']cpu[\"']|Trainer\(|pipeline\(", source)
     ):
         return
