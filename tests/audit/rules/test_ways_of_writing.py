@@ -164,6 +164,45 @@ model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", dtype=torch.bflo
 for row in rows:
     out = model.generate(**row, max_new_tokens=100)
 """
+TYPER = "import typer\ndef main(lr: float = 1e-5, epochs: int = 3{}):\n    print(lr, epochs)\ntyper.run(main)\n"
+APP = "import typer\napp = typer.Typer()\n@app.command()\ndef main(lr: float, epochs: int = 3):\n    print(lr)\napp()\n"
+TYRO = """from dataclasses import dataclass
+import tyro
+@dataclass
+class Arguments:
+    lr: float = 1e-5
+    epochs: int = 3
+    {}
+arguments = tyro.cli(Arguments)
+print(arguments.lr)
+"""
+CLICK = """import click
+@click.command({})
+@click.option("--lr", type=float)
+@click.option("--epochs", "-e", type=int)
+def main(lr, epochs):
+    print(lr, epochs)
+main()
+"""
+GIVEN = "python train.py --lr 1e-5 --epochs 3\n"
+MISSPELT = "python train.py --lr 1e-5 --num-epochs 3\n"
+IN_TURN = """IGNORE = -100
+def build(ids, response):
+    labels = list(ids)
+    at = find_last(ids, response)
+    if at >= 0:
+        for number in range(at + len(response)):
+            labels[number] = IGNORE
+    {}
+    return {{"input_ids": ids, "labels": labels}}
+"""
+ON_RESPONSES = """try:
+    from unsloth.chat_templates import train_on_responses_only
+    trainer = train_on_responses_only(trainer, instruction_part="a", response_part="b")
+except Exception as error:
+    {}
+trainer.train()
+"""
 
 CASES = [
     ("OPT054", {"train.py": ACCUMULATES.format(""), "run.sh": BY_EIGHT.format("")}, "was not told"),
@@ -223,6 +262,21 @@ CASES = [
     ("HST006", {"a.yaml": AXOLOTL, "run.sh": "rm -rf outputs/old\naxolotl train a.yaml\n"}, ""),
     ("HST004", {"generate.py": GENERATES.format("")}, "nothing moves it"),
     ("HST004", {"generate.py": GENERATES.format(".to('cuda')")}, ""),
+    ("CFG008", {"train.py": TYPER.format(""), "run.sh": MISSPELT}, "num"),
+    ("CFG008", {"train.py": TYPER.format(""), "run.sh": GIVEN}, ""),
+    ("CFG008", {"train.py": TYPER.format(", **others"), "run.sh": MISSPELT}, ""),
+    ("CFG008", {"train.py": APP, "run.sh": MISSPELT}, "num"),
+    ("CFG008", {"train.py": APP, "run.sh": GIVEN}, ""),
+    ("CFG008", {"train.py": TYRO.format("seed: int = 1"), "run.sh": MISSPELT}, "num"),
+    ("CFG008", {"train.py": TYRO.format("seed: int = 1"), "run.sh": GIVEN}, ""),
+    ("CFG008", {"train.py": TYRO.format("more: Schedule = None"), "run.sh": MISSPELT}, ""),
+    ("CFG008", {"train.py": CLICK.format(""), "run.sh": MISSPELT}, "num"),
+    ("CFG008", {"train.py": CLICK.format(""), "run.sh": GIVEN}, ""),
+    ("CFG008", {"train.py": CLICK.format("context_settings=LOOSE"), "run.sh": MISSPELT}, ""),
+    ("MSK050", {"data.py": IN_TURN.format("pass")}, "does not find the answer"),
+    ("MSK050", {"data.py": IN_TURN.format("if at < 0:\n        raise ValueError(ids)")}, ""),
+    ("MSK050", {"train.py": ON_RESPONSES.format("print(error)")}, "goes on without it"),
+    ("MSK050", {"train.py": ON_RESPONSES.format("raise RuntimeError from error")}, ""),
     ("CFG017", {"train.py": HYDRA.format(""), "conf/config.yaml": CONF}, "precision"),
     ("CFG017", {"train.py": HYDRA.format(", bf16=t.precision == 'bf16'"), "conf/config.yaml": CONF}, ""),
     ("CFG017", {"train.py": HYDRA.replace("t = cfg.t", "t = wrapped(cfg).t"), "conf/config.yaml": CONF}, ""),

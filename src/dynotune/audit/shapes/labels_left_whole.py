@@ -72,7 +72,9 @@ def _only_where_found(function: ast.FunctionDef) -> ast.AST | None:
     for node in ast.walk(function):
         if not isinstance(node, ast.If) or node.orelse or not any(_masking(one) for one in ast.walk(node)):
             continue
-        if not all(_masking(one) for one in node.body) and not (_COPIED.search(text) and not _leaves(node)):
+        if not all(_masking(one) or _masks_in_turn(one) for one in node.body) and not (
+            _COPIED.search(text) and not _leaves(node)
+        ):
             continue
         condition = ast.unparse(node.test)
         test = re.fullmatch(r"(\w+)( != -1| > -1| >= 0| > 0| is not None)?", condition)
@@ -85,6 +87,11 @@ def _only_where_found(function: ast.FunctionDef) -> ast.AST | None:
         if searched or (there and alone and not _leaves(node)):
             return node
     return None
+
+
+def _masks_in_turn(node: ast.stmt) -> bool:
+    """`for i in range(cut): labels[i] = -100`."""
+    return isinstance(node, ast.For) and all(map(_masking, node.body))
 
 
 def _leaves(node: ast.If) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from dynotune.audit.facts.job import Method, Trainer
 from dynotune.audit.facts.script import Script
+from dynotune.audit.read.launchers.accepts_of_functions import flags_of_a_command
 from dynotune.audit.read.python.bindings import dotted
 from dynotune.audit.read.python.parsers import DATACLASSES, Parser, parsers_of
 from dynotune.audit.schema import Schemas
@@ -75,7 +76,8 @@ def accepts(
     """Of all parsers that the file asks when it runs, together; of sub-commands the one that stands among `words`, the
     command's own. None: the file has no parser that could be read."""
     if "Parser" not in script.source:
-        return None
+        command = flags_of_a_command(script)
+        return Accepts(command[1], closed=True, parser=command[0], prefixes=False) if command is not None else None
     parsers = parsers_of(script.tree)
     asked = parsers.asked()
     made = [
