@@ -196,6 +196,16 @@ def build(ids, response):
     {}
     return {{"input_ids": ids, "labels": labels}}
 """
+SPLIT = """def build(text, tok):
+    ids = tok(text)["input_ids"]
+    labels = ids[:]
+    parts = text.split("### Response:")
+    if len(parts) == 2:
+        prompt = len(tok(parts[0] + "### Response:")["input_ids"])
+        labels[:prompt] = [-100] * prompt
+    {}
+    return dict(input_ids=ids, labels=labels)
+"""
 ON_RESPONSES = """try:
     from unsloth.chat_templates import train_on_responses_only
     trainer = train_on_responses_only(trainer, instruction_part="a", response_part="b")
@@ -275,6 +285,8 @@ CASES = [
     ("CFG008", {"train.py": CLICK.format("context_settings=LOOSE"), "run.sh": MISSPELT}, ""),
     ("MSK050", {"data.py": IN_TURN.format("pass")}, "does not find the answer"),
     ("MSK050", {"data.py": IN_TURN.format("if at < 0:\n        raise ValueError(ids)")}, ""),
+    ("MSK050", {"data.py": SPLIT.format("")}, "does not find the answer"),
+    ("MSK050", {"data.py": SPLIT.format("else:\n        labels = [-100] * len(ids)")}, ""),
     ("MSK050", {"train.py": ON_RESPONSES.format("print(error)")}, "goes on without it"),
     ("MSK050", {"train.py": ON_RESPONSES.format("raise RuntimeError from error")}, ""),
     ("CFG017", {"train.py": HYDRA.format(""), "conf/config.yaml": CONF}, "precision"),

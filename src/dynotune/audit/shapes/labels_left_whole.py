@@ -81,6 +81,8 @@ def _only_where_found(function: ast.FunctionDef) -> ast.AST | None:
         searched = test and re.search(
             rf"\b{test[1]} = [^\n=]*(find|search|index|locate|match)\w*\(", text, re.IGNORECASE
         )
+        parts = re.fullmatch(r"len\((\w+)\) (?:== 2|> 1|>= 2)", condition)
+        searched = searched or (parts and re.search(rf"\b{parts[1]} = [^\n=]*\.r?split\(", text))
         inside = set(ast.walk(node))
         alone = not any(isinstance(one, ast.If) and one not in inside for one in ast.walk(function))
         there = re.fullmatch(r"(['\"].*['\"]|[\w.]+) in \w*(text|rendered|string|full|content)\w*", condition)
