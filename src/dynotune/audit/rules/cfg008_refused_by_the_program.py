@@ -229,7 +229,8 @@ RULE = Rule(
         why="The job waits for its machines, starts, and ends at once, in a sweep every run: Hydra closes its configuration"
         " for new keys.",
         detected="E0: the parser's flags are read from the script: of several, those that a run asks, together, and"
-        " of sub-commands the one that the command names. A parser that could not be read whole is not judged. E1:"
+        " of sub-commands the one that the command names; of a function or class that Typer, Click or tyro makes a command"
+        " of, its parameters. A parser that could not be read whole is not judged. E1:"
         " Hydra's files are composed as it does, for defaults that name plain files and groups of the project. Nothing is"
         " said where more takes part: a `ConfigStore`, other packages, another configuration by a flag.",
         proven="`python train.py --help` does not list the flag; Hydra's run ends with"

@@ -147,7 +147,8 @@ RULE = Rule(
         why="The host cannot run ahead of the device any more: every kernel after it starts late. Under"
         " `torch.compile` the"
         " graph breaks in two there.",
-        detected="E0: such calls in `forward` of a class that comes from a module, and in what it always calls.",
+        detected="E0: such calls, `nonzero` and `torch.where(condition)` among them, in `forward` of a class that comes"
+        " from a module, and in what it always calls.",
         proven="`dynotune profile -- python train.py` counts the waits of a step; `TORCH_LOGS=graph_breaks` names"
         " the line.",
         deliberate=("The model runs on the CPU.", "The layer is used once a run, not once a step."),

@@ -196,7 +196,8 @@ RULE = Rule(
         detected="E0: a data set that tokenises in a loop when it is made, in each of several processes, where no"
         " file keeps"
         " the result; `load_from_cache_file=False` or `disable_caching()`, given as such and not by a flag;"
-        " `keep_in_memory=True`, `force_redownload`, a cache in a folder that goes away, a launcher that clears it. E1:"
+        " `keep_in_memory=True`, `force_redownload`, a cache in a folder that goes away, a launcher that clears it, or"
+        " Axolotl's folder of prepared rows. E1:"
         " `overwrite_cache: true`, given; with data, only where a process needs ten seconds or more for it.",
         proven="The time from the start to the first step, twice.",
         deliberate=(

@@ -258,7 +258,8 @@ RULE = Rule(
         detected="E1: `gradient_checkpointing_kwargs: {use_reentrant: true}`, given, or in the call that"
         " switches it on. E0: a call of"
         " `torch.utils.checkpoint.checkpoint` or `checkpoint_sequential` without `use_reentrant`, or with it"
-        " true in a file that freezes what comes before the blocks; a call of `gradient_checkpointing_enable` behind"
+        " true in a file that freezes what comes before the blocks, compiles, or wraps the model for several processes; a"
+        " call of `gradient_checkpointing_enable` behind"
         " `get_peft_model`, or transformers' trainer with `gradient_checkpointing` for what that has made, with a release of"
         " transformers asked for that lets no gradient in.",
         proven="Both give the same gradients.",

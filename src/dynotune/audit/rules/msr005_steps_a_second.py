@@ -183,7 +183,8 @@ RULE = Rule(
         why='A batch was halved "for speed": the steps a second doubled and the tokens a second halved. Packing does the'
         " opposite, and was thrown away for it.",
         detected="E0: a comment with a rate of steps and a comparison, on or beside a line about what a step holds; or code"
-        " that prints or reads steps a second for several batches and takes the best by them.",
+        " that prints or reads steps a second for several batches, and takes the best by them or"
+        " goes over batch sizes that it names.",
         proven="`dynotune bench` compares real tokens a second on the same documents.",
         deliberate=("Both settings give the same rows a step.",),
         sources=("Users' records from which Dynotune's design was made",),

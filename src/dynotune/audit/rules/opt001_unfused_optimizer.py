@@ -157,7 +157,7 @@ RULE = Rule(
         why="The update moves every weight, gradient and state through memory; unfused it moves them several times.",
         detected="E1: the resolved `optim`. E0: a call of `torch.optim` (by its name, or through `getattr`) that a loop of"
         " one's own, a `configure_optimizers` or a trainer's `optimizers=` gets, in any file of the program, without a word"
-        " of how it runs or with `foreach=False`. With a profile"
+        " of how it runs or with `foreach=False`, or of transformers' own `AdamW`. With a profile"
         " (E3), by the number of kernels of the update.",
         proven="`dynotune profile --config sft.yaml` names the optimizer's share of the step.",
         deliberate=("A parameter on the CPU or of another type than floating point, which the fused kernel refuses.",),
