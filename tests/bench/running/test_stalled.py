@@ -133,6 +133,23 @@ def test_pairs_of_an_arm_against_itself_are_held_to_the_same_rule() -> None:
     assert tally.noise == [pytest.approx(0.0), pytest.approx(0.0)]
 
 
+def test_both_blocks_of_such_a_pair_are_measured_again_and_nothing_is_said_that_did_not_happen() -> None:
+    """Each stood still once: neither counts. Control: one that stands still again counts, and only of it that is said."""
+    tally = played(
+        lambda arm, number, noise, times: 9.0 if noise and number == 0 and times < 2 else 1.0, Rules(most_pairs=6)
+    )
+    assert [(block.of_noise, block.pair) for block in void(tally)] == [(True, 0), (True, 0)]
+    assert tally.noise == [pytest.approx(0.0), pytest.approx(0.0)]
+    assert not [note for note in tally.notes if "so it was when measured again" in note]
+    tally = played(
+        lambda arm, number, noise, times: 9.0 if noise and number == 0 and times < 3 else 1.0, Rules(most_pairs=6)
+    )
+    assert len(void(tally)) == 2
+    [note] = [note for note in tally.notes if "counts" in note]
+    assert note.startswith("Block ")
+    assert note.endswith("median and counts: so it was when measured again.")
+
+
 def test_every_second_block_of_an_arm() -> None:
     """As on the H200: 3.3, 0.19, 2.8, 0.16, 3.3 and 0.17 s. The note says what they would make of its rate."""
     tally = played(

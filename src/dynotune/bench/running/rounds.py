@@ -27,7 +27,7 @@ from dynotune.bench.running.disturbed import (
     recompiled,
 )
 from dynotune.bench.running.guard import Guard
-from dynotune.bench.running.stalled import notes_of_stalls, stalls, was_repeated
+from dynotune.bench.running.stalled import is_repeat, notes_of_stalls, stalls
 from dynotune.bench.running.tally import Tally
 from dynotune.bench.statistics import half_width
 from dynotune.bench.workers.hand import ArmFailedError
@@ -191,7 +191,7 @@ def _again_what_stood_still(tally: Tally, player: Player, rules: Rules, say: Say
         for one in [] if name in tally.failed else stalls(tally, name):
             block = tally.blocks[one.place]
             cost, before = tally.seconds_of([name]), player.spent
-            if was_repeated(tally, block) or (rules.budget_seconds or math.inf) < before + cost:
+            if is_repeat(tally, one.place) or (rules.budget_seconds or math.inf) < before + cost:
                 continue
             what = partial(player.block, name, Round(block.pair, (name,), of_noise=block.of_noise))
             repeated = or_failed(tally, player.drop, name, what, say, first_may=first_may)
@@ -201,6 +201,7 @@ def _again_what_stood_still(tally: Tally, player: Player, rules: Rules, say: Say
             say(f"{name}: a block does not count: {one.why}")
             if not block.of_noise:
                 tally.costs.setdefault(name, []).append(player.spent - before)
+            tally.replaces[len(tally.blocks)] = one.place
             tally.blocks += _with_voids(tally, [repeated], repeated=True)
 
 

@@ -81,12 +81,9 @@ def stood_still(block: Block) -> bool:
     return block.void is not None and TOOK in block.void
 
 
-def was_repeated(tally: Tally, block: Block) -> bool:
-    """Whether another block of its arm and round is void by this rule: what stands still twice is the arm's own."""
-    return any(
-        stood_still(other) and (other.arm, other.pair, other.of_noise) == (block.arm, block.pair, block.of_noise)
-        for other in tally.blocks
-    )
+def is_repeat(tally: Tally, place: int) -> bool:
+    """Whether the block there was measured instead of one that stood still: what stands still twice is the arm's own."""
+    return place in tally.replaces
 
 
 def notes_of_stalls(tally: Tally) -> Iterator[str]:
@@ -102,7 +99,7 @@ def notes_of_stalls(tally: Tally) -> Iterator[str]:
             because = f"{name} has too few blocks, or too different ones, to tell a stall from noise"
             if one in unmistakable:
                 because = "there was no budget to measure again"
-            if was_repeated(tally, tally.blocks[one.place]):
+            if is_repeat(tally, one.place):
                 because = "so it was when measured again"
             left.setdefault(because, []).append((one.place, one.factor))
         for because, listed in left.items():
