@@ -8,6 +8,8 @@ import pytest
 from dynotune.bench.keeping.between import Outcome, gate, said_beside
 from dynotune.bench.keeping.same_work import other_work
 from dynotune.cli import run
+from dynotune.config.checking.preference import BY_BATCH
+from dynotune.config.dpo import DPOConfig
 from dynotune.config.sft import SFTConfig
 from dynotune.results.history import write_result
 from dynotune.results.result import Noise, Result
@@ -34,6 +36,12 @@ BASE = with_keys()
         ({"learning_rate": 1e-3}, "learning_rate 2e-05 and 0.001"),
         ({"test_split_size": 0.1}, "test_split_size null and 0.1"),
         ({"per_device_train_batch_size": 2}, "per_device_train_batch_size 8 and 2"),
+        (
+            {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},
+            "gradient_accumulation_steps 1 and 4, per_device_train_batch_size 8 and 4",
+        ),
+        ({"global_batch_size": 16}, "global_batch_size null and 16"),
+        ({"global_batch_size": "of a newer version"}, "global_batch_size null and of a newer version"),
         ({"model_name_or_path": "/models/llama"}, "model_name_or_path qwen and llama"),
         ({"optim": "sgd"}, "optim adamw_torch_fused and sgd"),
         ({"key_of_a_newer_version": 1}, "key_of_a_newer_version null and 1"),
@@ -57,8 +65,20 @@ def test_other_work_under_the_same_operating_point(keys: dict[str, Any], said: s
         {"model_name_or_path": "/home/somebody/models/qwen"},
         {"eval_strategy": "steps", "eval_dataset_name": "held-out.jsonl", "per_device_eval_batch_size": 2},
         {"num_train_epochs": 1.0, "max_steps": 40},
+        {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2},
+        {"global_batch_size": 8},
     ],
-    ids=["nothing", "execution", "a name of the same optimizer", "kept", "where it lies", "evaluations", "length"],
+    ids=[
+        "nothing",
+        "execution",
+        "a name of the same optimizer",
+        "kept",
+        "where it lies",
+        "evaluations",
+        "length",
+        "the split of a step",
+        "as many examples by another key",
+    ],
 )
 def test_the_same_work(keys: dict[str, Any]) -> None:
     """Control: what a bench does not do, and how work is executed, may differ. That is what a gate is for."""
@@ -74,6 +94,30 @@ def test_a_key_that_the_older_version_did_not_have_is_no_difference_at_its_defau
     older = BASE.model_copy(update={"arms": arms})
     assert other_work(older, BASE, "a.yaml") == other_work(BASE, older, "a.yaml") == ""
     assert other_work(older, with_keys(use_dora=True), "a.yaml") == "use_dora false and true"
+
+
+def test_examples_a_step_are_those_of_all_devices() -> None:
+    """8 on one device are 4 on each of two. Control: 4 on each of four are 16."""
+    two = with_keys(per_device_train_batch_size=4).model_copy(update={"devices": 2})
+    assert other_work(BASE, two, "a.yaml") == ""
+    four = with_keys(per_device_train_batch_size=4).model_copy(update={"devices": 4})
+    assert other_work(BASE, four, "a.yaml") == "per_device_train_batch_size 8 and 4"
+
+
+def test_where_a_loss_goes_by_the_batch_its_split_is_other_work() -> None:
+    """Control: a loss of each pair."""
+    whole = DPOConfig(model_name_or_path="/models/qwen", dataset_name="pairs.jsonl").public_dict()
+
+    def of(**keys: Any) -> Result:
+        result = made.ab(noise=QUIET, work="dpo of Qwen2ForCausalLM under LORA")
+        arms = tuple(arm.model_copy(update={"config": {**whole, **keys}}) for arm in result.arms)
+        return result.model_copy(update={"arms": arms})
+
+    split = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
+    said = "per_device_train_batch_size 8 and 4"
+    assert other_work(of(loss_type=["nca_pair"]), of(loss_type=["nca_pair"], **split), "a.yaml") == ""
+    for by_batch in BY_BATCH:
+        assert other_work(of(loss_type=[by_batch]), of(loss_type=[by_batch], **split), "a.yaml") == said
 
 
 def test_one_arm_may_do_other_work_and_the_other_not() -> None:

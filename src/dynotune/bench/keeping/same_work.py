@@ -11,12 +11,13 @@ from typing import Any
 from pydantic_core import PydanticUndefined
 
 from dynotune.bench.asking.arms import CONTENT
+from dynotune.config.keys.batch import BatchConfig
 from dynotune.config.whole import METHODS
 from dynotune.printable import printable
 from dynotune.report.settings import without_local_paths
 from dynotune.results.result import Result
 from dynotune.train.checkpoints.decisions import DECISIONS, EVALUATIONS, Matter
-from dynotune.train.checkpoints.differences import differences
+from dynotune.train.checkpoints.differences import Difference, differences
 from dynotune.train.quiet import QUIET
 
 NO_LENGTH = frozenset({"num_train_epochs", "max_steps"})
@@ -33,23 +34,40 @@ def other_work(old: Result, new: Result, arm: str) -> str:
     """Keys in which the arm of that name differs, with their values, as the end of a sentence; empty where it is the same
     work, or nothing was kept of it.
 
-    How work is executed may differ: whether that pays is what benches are held against each other for. What a bench
-    does not do (evaluate, save, reach an end), and where things lie, may differ too.
+    How work is executed may differ: whether that pays is what benches are held against each other for. So may the split of
+    a step's examples into batch and accumulation, but for losses that go by the batch. What a bench does not do
+    (evaluate, save, reach an end), and where things lie, may differ too.
     """
     then, now = (_kept(result, arm) for result in (old, new))
     if not then or not now:
         return ""
-    found = [f"{one.key} {_shown(one.then)} and {_shown(one.now)}" for one in differences(then, now) if _counts(one)]
+    examples = [_examples(result, arm, config) for result, config in ((old, then), (new, now))]
+    same = None not in examples and examples[0] == examples[1]
+    found = [
+        f"{one.key} {_shown(one.then)} and {_shown(one.now)}" for one in differences(then, now) if _counts(one, same)
+    ]
     return ", ".join(found[:MOST]) + (f" and {len(found) - MOST} more keys" if len(found) > MOST else "")
 
 
-def _counts(one: Any) -> bool:
+def _counts(one: Difference, same_examples: bool) -> bool:
+    """same_examples: whether steps of both hold as many."""
     known = DECISIONS.get(one.key)
     if one.key in QUIET or one.key in NO_LENGTH:
         return False
-    if one.key in CONTENT or known is None:
+    if one.key in CONTENT:
+        return not same_examples or one.matter is Matter.ERROR
+    if known is None:
         return True
     return one.matter is not Matter.NOTHING and known.reason != EVALUATIONS
+
+
+def _examples(result: Result, name: str, config: Mapping[str, Any]) -> int | None:
+    """In a step of that arm; None where its configuration does not say it in a way that this version reads."""
+    world = next(result.devices_of(arm) for arm in result.arms if arm.name == name)
+    try:
+        return BatchConfig(**{key: config[key] for key in CONTENT}).examples_on(world)
+    except ValueError:
+        return None
 
 
 def _kept(result: Result, name: str) -> Mapping[str, Any]:
