@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dynotune.errors import DataError
 from dynotune.measure.words import DEFINITIONS
-from dynotune.results.history import History, benches_folder, machine_of, name_of
+from dynotune.results.history import History, benches_folder, machine_of, name_of, write_result
 from dynotune.results.result import LARGEST, Result
 from tests.bench import made
 
@@ -53,6 +53,23 @@ def test_a_label_stands_in_the_name_and_finds_it(history: History) -> None:
         history.find("liger")
     with pytest.raises(DataError, match="no result"):
         history.find("7")
+
+
+def test_a_folder_that_is_no_benchs_hides_no_label(
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Controls: a bench's folder comes first, and a folder is named where nothing else has its name."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("nightly", "empty"):
+        (tmp_path / name).mkdir()
+    kept, _ = history.keep(made.ab(label="nightly"))
+    assert history.find("nightly")[0] == kept
+    for name in ("empty", "./nightly", ".", ""):
+        with pytest.raises(DataError, match=r"is a folder without a bench\.json of a bench, and no result"):
+            history.find(name)
+    other = made.ab(label="of the folder")
+    write_result(other, tmp_path / "nightly" / "bench.json")
+    assert history.find("nightly") == (other, Path("nightly/bench.json"))
 
 
 def test_machines_work_and_definitions_are_apart(history: History) -> None:

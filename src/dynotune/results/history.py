@@ -107,17 +107,20 @@ class History:
 
     def find(self, name: str) -> tuple[Result, Path]:
         """A result by the name of its file or its bench's folder, or in the history, of which beginning, end or label is
-        enough where it is one.
+        enough where it is one. A folder that is no bench's hides none.
 
         A file that somebody copied bears the mark of a withdrawal that the history knows. Raises `DataError`.
         """
         path = Path(name)
-        if path.is_dir():
+        other_folder = path.is_dir() and not (path / IN_FOLDER).is_file()
+        if other_folder and (os.sep in name or not _slug(name) or not self._matching(name)):
+            raise DataError(
+                f"{printable(name)} is a folder without a {IN_FOLDER} of a bench, and no result that was kept has that name."
+            )
+        if path.is_dir() and not other_folder:
             path /= IN_FOLDER
-            if not path.is_file():
-                raise DataError(f"{printable(name)} is a folder without a {IN_FOLDER} of a bench.")
             name = str(path)
-        if path.suffix == ".json" or os.sep in name or path.is_file():
+        if not other_folder and (path.suffix == ".json" or os.sep in name or path.is_file()):
             result = Result.read(path)
             mark = next((kept for kept in self.paths() if kept.stem == result.name), None)
             known = None if mark is None or result.withdrawn is not None else self.read(mark)
@@ -127,17 +130,20 @@ class History:
         found = self._named(name)
         return Result.read(found), found
 
-    def _named(self, name: str) -> Path:
+    def _matching(self, name: str) -> list[Path]:
         paths = self.paths()
         found = [path for path in paths if path.stem == name]
         found = found or [path for path in paths if path.stem.startswith(name) or path.stem.endswith(name)]
-        found = found or [path for path in paths if _slug(name) and f"-{_slug(name)}-" in f"{path.stem}-"]
+        return found or [path for path in paths if _slug(name) and f"-{_slug(name)}-" in f"{path.stem}-"]
+
+    def _named(self, name: str) -> Path:
+        found = self._matching(name)
         if len(found) == 1:
             return found[0]
         if not found:
             from dynotune.config.checking.problems import did_you_mean
 
-            hint = did_you_mean(name, [path.stem for path in paths])
+            hint = did_you_mean(name, [path.stem for path in self.paths()])
             raise DataError(
                 f"there is no result `{printable(name, 100)}`.{hint} `dynotune bench list` names those that were kept; a"
                 " file is named with its ending, .json."
