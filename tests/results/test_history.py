@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from dynotune.errors import DataError
 from dynotune.measure.words import DEFINITIONS
+from dynotune.results import history as history_module
+from dynotune.results.effects import effects_of
 from dynotune.results.history import History, benches_folder, machine_of, name_of, write_result
 from dynotune.results.result import LARGEST, Result
 from tests.bench import made
@@ -100,6 +102,53 @@ def test_a_withdrawn_result_stays_with_its_correction(history: History) -> None:
     for why, by, message in (("", "", "say why"), ("x", "nothing", "no result"), ("x", wrong.name, "own correction")):
         with pytest.raises(DataError, match=message):
             history.withdraw(wrong.name, why, by)
+
+
+@pytest.mark.parametrize("by", ["bench", "bench/bench.json"])
+def test_what_is_withdrawn_by_its_folder_or_file_is_withdrawn_in_the_history(
+    history: History, tmp_path: Path, by: str
+) -> None:
+    """Effects and lists are made of that one. Control: another machine's of the same name stays as it was."""
+    kept, path = history.keep(made.attribute())
+    other, elsewhere = history.keep(made.attribute(machine={**made.MACHINE, "torch": "2.13.0"}))
+    assert path is not None
+    assert elsewhere is not None
+    assert other.name == kept.name
+    write_result(kept, tmp_path / "bench" / "bench.json")
+    effect = effects_of(machine_of(kept), kept.work, history)
+    assert effect("fused_lora") is not None
+    marked, where = history.withdraw(str(tmp_path / by), "its tokens counted padding")
+    assert where == tmp_path / "bench" / "bench.json"
+    assert marked.withdrawn is not None
+    assert Result.read(where) == Result.read(path) == marked
+    assert Result.read(elsewhere).withdrawn is None
+    assert effects_of(machine_of(kept), kept.work, history)("fused_lora") is None
+
+
+def test_a_withdrawal_that_stops_half_way_says_what_is_marked(
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, path = history.keep(made.ab())
+    assert path is not None
+    copy = tmp_path / "copy.json"
+    write_result(kept, copy)
+    write = history_module._write
+
+    def refused(where: Path, result: Result) -> None:
+        if where == stuck:
+            raise PermissionError(13, "Permission denied")
+        write(where, result)
+
+    monkeypatch.setattr(history_module, "_write", refused)
+    stuck = path
+    with pytest.raises(DataError, match=r"Permission denied\): nothing was withdrawn"):
+        history.withdraw(str(copy), "x")
+    assert Result.read(path).withdrawn is Result.read(copy).withdrawn is None
+    stuck = copy
+    with pytest.raises(DataError, match=r"copy\.json cannot be written .* it is withdrawn in the history .* alone"):
+        history.withdraw(str(copy), "x")
+    assert Result.read(path).withdrawn == history.find(str(copy))[0].withdrawn
+    assert Result.read(path).withdrawn is not None
 
 
 def test_damage_is_said_and_passed_over(history: History, said: list[str]) -> None:

@@ -122,13 +122,19 @@ class History:
             name = str(path)
         if not other_folder and (path.suffix == ".json" or os.sep in name or path.is_file()):
             result = Result.read(path)
-            mark = next((kept for kept in self.paths() if kept.stem == result.name), None)
-            known = None if mark is None or result.withdrawn is not None else self.read(mark)
-            if known is not None and known.withdrawn is not None:
-                result = result.model_copy(update={"withdrawn": known.withdrawn})
+            if result.withdrawn is None:
+                known = (one.withdrawn for _, one in self._kept(result) if one.withdrawn is not None)
+                result = result.model_copy(update={"withdrawn": next(known, None)})
             return result, path
         found = self._named(name)
         return Result.read(found), found
+
+    def _kept(self, result: Result) -> Iterator[tuple[Path, Result]]:
+        """Of a result that somebody copied what the history holds of it. Another machine's may have the same name."""
+        same = (result.date, result.machine, result.work)
+        for path in (each for each in self.paths() if each.stem == result.name):
+            if (one := self.read(path)) is not None and (one.date, one.machine, one.work) == same:
+                yield path, one
 
     def _matching(self, name: str) -> list[Path]:
         paths = self.paths()
@@ -154,7 +160,8 @@ class History:
     def withdraw(self, name: str, why: str, corrected_by: str = "") -> tuple[Result, Path]:
         """Mark a result as wrong; it stays. corrected_by: a result of the history or a file, that must be there.
 
-        Raises `DataError`.
+        Of a file or folder what the history holds of it is marked, too, and before it: effects are made of that. Raises
+        `DataError`.
         """
         if not why.strip():
             raise DataError("say why it is withdrawn: `--why 'its tokens counted padding'`.")
@@ -167,14 +174,19 @@ class History:
             why=why,
             corrected_by="" if correction is None else correction.name,
         )
-        try:
-            with FileLock(path.parent / ".lock", timeout=LOCK_SECONDS):
-                marked = Result.read(path).model_copy(update={"withdrawn": mark})
-                _write(path, marked)
-        except (OSError, NotImplementedError) as error:
-            raise DataError(
-                f"{printable(str(path))} cannot be written ({_why(error)}): nothing was withdrawn."
-            ) from error
+        paths = [kept for kept, _ in self._kept(result) if not kept.samefile(path)]
+        for i, one in enumerate([*paths, path]):
+            try:
+                with FileLock(one.parent / ".lock", timeout=LOCK_SECONDS):
+                    marked = Result.read(one).model_copy(update={"withdrawn": mark})
+                    _write(one, marked)
+            except (OSError, NotImplementedError) as error:
+                done = (
+                    f"it is withdrawn in the history ({printable(str(paths[0]))}) alone"
+                    if i
+                    else "nothing was withdrawn"
+                )
+                raise DataError(f"{printable(str(one))} cannot be written ({_why(error)}): {done}.") from error
         return marked, path
 
 
