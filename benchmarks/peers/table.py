@@ -53,14 +53,15 @@ def _table(title: str, rows: Sequence[Measured], heading: str) -> list[str]:
             ratio = arm[one.rate] / theirs[one.rate]
             lines.append(
                 f"| {ROWS[one.row].holds}{_manner(ours, '; ')} | {_figures(one, arm)} | {_who(name)}{_manner(name, ' ')}:"
-                f" {_figures(one, theirs)}{_another_way(one.row)} | {ratio:.2f}x |"
+                f" {_figures(one, theirs)}{_another_way(one.row, theirs['ms_per_step'])} | {ratio:.2f}x |"
             )
     return lines
 
 
-def _another_way(row: str) -> str:
-    """What a peer took for a row in another run, where that was less than in the one that we made."""
-    return "".join(f" ({one.ms:,} ms with {one.work} in another run, below)" for one in EARLIER if one.row == row)
+def _another_way(row: str, ms: float) -> str:
+    """What a peer took for a row in another run, where that was less than in the one that we made. ms: of a step there."""
+    found = [one for one in EARLIER if one.row == row and one.ms < ms]
+    return "".join(f" ({one.ms:,} ms with {one.work} in another run, below)" for one in found)
 
 
 def _figures(one: Measured, arm: Mapping[str, Any]) -> str:

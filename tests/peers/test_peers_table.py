@@ -84,6 +84,16 @@ def test_what_others_took_in_another_run_is_quoted_and_no_ratio_is_made_of_it(tm
     assert "2 documents, TRL, fa2 without Liger: 155 ms, 1,627 tok/s" in " ".join(told.split())
 
 
+def test_what_took_longer_in_another_run_is_not_shown_in_the_row(tmp_path: Path) -> None:
+    """It stands below alone. Control: 155 ms were less than a step that is a millisecond longer."""
+    for ms, shown in ((155.0, False), (100.0, False), (156.0, True)):
+        put(tmp_path, "2-documents", {"dynotune": arm(90.0), "trl default": arm(100.0, ms_per_step=ms)})
+        told = block(all_measured(tmp_path))
+        [row] = [line for line in told.splitlines() if line.startswith("| 2 documents")]
+        assert ("in another run, below" in row) == shown
+        assert "2 documents, TRL, fa2 without Liger: 155 ms, 1,627 tok/s" in " ".join(told.split())
+
+
 def test_quotes_are_those_of_the_baseline() -> None:
     """Rows of its table, as `| who | setting | ms | tok/s |` has them."""
     baseline = Path(os.environ.get("DYNOTUNE_SHARED", "/work/shared")) / "reference" / "h200-baseline.md"
