@@ -1,12 +1,12 @@
 """How often a bench is wrong: 2,000 simulated benches a host, of the schedule, stopping and verdicts as they are shipped.
 
     python benchmarks/bench_statistics.py --out benchmarks/results/bench_statistics.json [--benches 2000]
-    python benchmarks/bench_statistics.py --out benchmarks/results/bench_statistics.json --only more_pairs
+    python benchmarks/bench_statistics.py --out benchmarks/results/bench_statistics.json --only stalls
 
 Hosts are made up (noise of a step, share of slow steps, drift of clocks) or recorded by `benchmarks/step_noise.py`. Beside
 the bench stand the designs that it replaces: 80 steps of A and then 80 of B, and stopping when a difference is significant.
-`more_pairs`: benches that are unresolved after 16 pairs go on for as many more as they say. With `--only` the rest of the
-file stays.
+`more_pairs`: benches that are unresolved after 16 pairs go on for as many more as they say. `stalls`: benches in which some
+blocks stand still, with the rule that measures them again and without. With `--only` the rest of the file stays.
 """
 
 import argparse
@@ -19,12 +19,23 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tests.bench import standing_still
 from tests.bench.hosts import EFFECTS, EVERY, Host, benches, for_significance, going_on, naive, right_of
 
 from dynotune.bench import statistics
 from dynotune.bench.asking.schedule import Rules
+from dynotune.bench.running import stalled
 
 EFFECT = 0.03
+
+STANDING_STILL = (0.01, 0.03, 0.1)
+"""Shares of blocks."""
+
+WITHOUT = 0.03
+"""At which the rule is left out, too."""
+
+RATIOS = (1.0, 2.5)
+"""Of the speeds of the arms in which blocks stand still."""
 
 FEW = 20
 """Benches of which no share is told."""
@@ -63,18 +74,46 @@ def more_pairs(count: int) -> dict[str, Any]:
     return {"benches": count, "effects": EFFECTS, "hosts": hosts}
 
 
+def stalls(count: int) -> dict[str, Any]:
+    """By share of blocks that stand still how often intervals miss, and their median half width; what the rule does to noise
+    of half a block's time, where nothing stands still, and what one that goes by the median alone does to it."""
+    shares: dict[str, Any] = {}
+    for share in STANDING_STILL:
+        by_ratio = {ratio: standing_still.benches(count, share, ratio=ratio) for ratio in RATIOS}
+        shares[str(share)] = {
+            "misses": {str(ratio): standing_still.missed(found, np.log(ratio)) for ratio, found in by_ratio.items()},
+            "half_width": _half_width(by_ratio[1.0]),
+        }
+    factor, apart, least = stalled.FACTOR, stalled.APART, stalled.LEAST
+    stalled.FACTOR = np.inf
+    shares[str(WITHOUT)]["half_width_without"] = _half_width(standing_still.benches(count, WITHOUT))
+    stalled.FACTOR = factor
+    noise = {"misses": standing_still.missed(standing_still.benches(count, 0.0, noise=0.5), 0.0)}
+    stalled.APART, stalled.LEAST = 0.0, 2
+    noise["misses_by_the_median_alone"] = standing_still.missed(standing_still.benches(count, 0.0, noise=0.5), 0.0)
+    stalled.APART, stalled.LEAST = apart, least
+    found = {"benches": count, "shares": shares, "noise_of_half_a_block": noise}
+    print(json.dumps(found), flush=True)
+    return found
+
+
+def _half_width(found: list[tuple[statistics.Estimate, Any]]) -> float:
+    return float(np.median([one.half_width for one, _ in found]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--benches", type=int, default=2000)
     parser.add_argument("--commit", default="")
-    parser.add_argument("--only", choices=["more_pairs"])
+    parser.add_argument("--only", choices=["more_pairs", "stalls"])
     args = parser.parse_args()
     statistics.BOOTSTRAP_FROM = sys.maxsize  # it decides nothing and takes most of the time
     command = " ".join(["python", *sys.argv])
     if args.only:
         out = json.loads(args.out.read_text())
-        out["more_pairs"] = {"command": command, "commit": args.commit, **more_pairs(150)}
+        found = more_pairs(150) if args.only == "more_pairs" else stalls(args.benches)
+        out[args.only] = {"command": command, "commit": args.commit, **found}
         args.out.write_text(json.dumps(out, indent=1) + "\n")
         return
     hosts = {}
@@ -90,6 +129,7 @@ def main() -> None:
         )
     out = {"command": command, "commit": args.commit, "benches": args.benches, "hosts": hosts}
     out["more_pairs"] = {"command": command, "commit": args.commit, **more_pairs(150)}
+    out["stalls"] = {"command": command, "commit": args.commit, **stalls(args.benches)}
     args.out.write_text(json.dumps(out, indent=1) + "\n")
 
 

@@ -15,6 +15,12 @@ def told() -> str:
     return " ".join((ROOT / "docs/bench.md").read_text().split())
 
 
+def stalls() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((ROOT / "benchmarks/results/bench_statistics.json").read_text())["stalls"]
+    assert found["benches"] == 2000
+    return found
+
+
 def hosts() -> dict[str, Any]:
     found: dict[str, Any] = json.loads((ROOT / "benchmarks/results/bench_statistics.json").read_text())
     assert found["benches"] == 2000
@@ -46,3 +52,26 @@ def test_what_noisy_hosts_call_of_three_per_cent() -> None:
     side = f"{wrong:.0f} of these 4,000 benches calls the wrong side"
     assert f"on the two noisy hosts {left_open} % say UNRESOLVED, and {side}" in told()
     assert "none calls the wrong side" not in told()
+
+
+def test_how_often_intervals_miss_where_something_stood_still() -> None:
+    shares = stalls()["shares"]
+    assert [*shares] == ["0.01", "0.03", "0.1"]
+    first, second, third = (f"{100 * one['misses']['1.0']:.1f}" for one in shares.values())
+    said = f"in which 1, 3 or 10 % of blocks stand still 4 to 20 times as long, intervals of identical arms miss in {first},"
+    assert f"{said} {second} and {third} %, of an arm 2.5 times as fast in as many" in told()
+    for one in shares.values():
+        assert one["misses"]["2.5"] == one["misses"]["1.0"]
+
+
+def test_how_wide_half_an_interval_is_with_the_rule_and_without() -> None:
+    one = stalls()["shares"]["0.03"]
+    width, without = 100 * one["half_width"], 100 * one["half_width_without"]
+    assert f"where 3 % do half an interval is {width:.1f} % wide instead of {without:.0f}." in told()
+
+
+def test_what_the_rule_does_to_noise() -> None:
+    noise = stalls()["noise_of_half_a_block"]
+    ours, other = 100 * noise["misses"], 100 * noise["misses_by_the_median_alone"]
+    said = f"where a block's noise is half its time, {ours:.1f} % miss; going by the median alone, {other:.1f} %"
+    assert said in told()

@@ -1,57 +1,17 @@
 """Promise: a block in which something stood still is measured again and said, whichever arm it is of; benches of identical
 arms that stand still now and then are wrong as seldom as others."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 from dynotune.bench import statistics
-from dynotune.bench.asking.asked import Pairing
-from dynotune.bench.asking.schedule import Round, Rules
-from dynotune.bench.judging.verdict import Judgement, judge
+from dynotune.bench.asking.schedule import Rules
+from dynotune.bench.judging.verdict import Judgement
 from dynotune.bench.running import stalled
-from dynotune.bench.running.guard import Guard
-from dynotune.bench.running.rounds import noted, play
 from dynotune.bench.running.tally import Tally
-from dynotune.bench.statistics import Estimate, estimate
+from dynotune.bench.statistics import Estimate
 from dynotune.results.result import Block, Verdict
-
-Factor = Callable[[str, int, bool, int], float]
-"""Arm, round, whether of noise, how often it was measured before: by which a block takes longer than its arm does."""
-
-SPEEDS = {"a": 100.0, "b": 125.0}
-
-
-class Player:
-    """Blocks of speeds that are known, each by its own factor."""
-
-    def __init__(self, factor: Factor) -> None:
-        self.factor = factor
-        self.taken: list[tuple[str, int, bool]] = []
-
-    def block(self, name: str, round_: Round) -> Block:
-        one = (name, round_.number, round_.of_noise)
-        tokens = 1000 + 100 * (round_.number % 3)
-        seconds = tokens / SPEEDS[name] * self.factor(*one, self.taken.count(one))
-        self.taken.append(one)
-        return Block(
-            arm=name, pair=round_.number, first_step=1, steps=5, examples=5, documents=5, real_tokens=tokens,
-            label_tokens=500, processed_tokens=1000, seconds=seconds, of_noise=round_.of_noise,
-        )  # fmt: skip
-
-    def drop(self, name: str) -> None:
-        raise AssertionError(name)
-
-    @property
-    def spent(self) -> float:
-        return 10.0 * len(self.taken)
-
-
-def played(factor: Factor, rules: Rules | None = None, said: list[str] | None = None, seed: int = 0) -> Tally:
-    tally, said = Tally(["a", "b"]), [] if said is None else said
-    play(tally, Player(factor), tally.names, [Pairing("b", "a", "b", "whole")], rules or Rules(), seed, said.append)
-    return noted(tally, Guard())
+from tests.bench.standing_still import Factor, benches, missed, played
 
 
 def once(arm: str, number: int, by: float) -> Factor:
@@ -163,30 +123,6 @@ def test_every_second_block_of_an_arm() -> None:
     assert tally.log_ratios("b", "a") == {n: pytest.approx(np.log(1.25)) for n in range(6)}
 
 
-def standing_still(seed: int, share: float, noise: float = 0.006) -> Factor:
-    random = np.random.default_rng(seed)
-
-    def factor(arm: str, number: int, of_noise: bool, times: int) -> float:
-        usual = float(np.exp(noise * random.standard_normal()))
-        stands, long = random.random() < share, float(random.uniform(4, 20))
-        return usual * (long if stands else 1.0)
-
-    return factor
-
-
-def benches(count: int, share: float, noise: float = 0.006) -> list[tuple[Estimate, Judgement]]:
-    found = []
-    for seed in range(count):
-        tally = played(standing_still(seed, share, noise), seed=seed)
-        one = estimate([*tally.log_ratios("b", "a").values()], tally.noise)
-        found.append((one, judge(one)))
-    return found
-
-
-def missed(found: list[tuple[Estimate, Judgement]], truth: float) -> float:
-    return float(np.mean([not one.low <= truth <= one.high for one, _ in found]))
-
-
 @pytest.fixture
 def without_the_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
     """It decides nothing and takes most of the time."""
@@ -195,10 +131,9 @@ def without_the_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("without_the_bootstrap")
 @pytest.mark.parametrize("ratio", [1.0, 2.5])
-def test_rare_stalls_bias_nothing(monkeypatch: pytest.MonkeyPatch, ratio: float) -> None:
+def test_rare_stalls_bias_nothing(ratio: float) -> None:
     """3 % of blocks stand still 4 to 20 times as long. Of identical arms, and of one that is 2.5 times as fast."""
-    monkeypatch.setitem(SPEEDS, "b", 100.0 * ratio)
-    found = benches(300, 0.03)
+    found = benches(300, 0.03, ratio=ratio)
     assert missed(found, np.log(ratio)) <= 0.08  # 5 % and two standard errors of 300
     away = np.array([one.mean - np.log(ratio) for one, _ in found])
     assert abs(away.mean()) <= 3 * away.std() / np.sqrt(len(away))
@@ -213,7 +148,6 @@ def test_without_the_rule_such_benches_say_nothing(monkeypatch: pytest.MonkeyPat
     def narrow(found: list[tuple[Estimate, Judgement]]) -> float:
         return float(np.mean([one.half_width < 0.01 for one, _ in found]))
 
-    monkeypatch.setitem(SPEEDS, "b", 100.0)
     assert narrow(benches(60, 0.03)) >= 0.95
     monkeypatch.setattr(stalled, "FACTOR", np.inf)
     assert narrow(benches(60, 0.03)) <= 0.75
@@ -223,7 +157,6 @@ def test_without_the_rule_such_benches_say_nothing(monkeypatch: pytest.MonkeyPat
 @pytest.mark.usefixtures("without_the_bootstrap")
 def test_noise_of_half_a_block_stays_as_honest_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Control: a rule that goes by the median alone takes the more from the arm that was lucky, and misses too often."""
-    monkeypatch.setitem(SPEEDS, "b", 100.0)
     assert missed(benches(2000, 0.0, noise=0.5), 0.0) <= 0.065
     monkeypatch.setattr(stalled, "APART", 0.0)
     monkeypatch.setattr(stalled, "LEAST", 2)
@@ -234,9 +167,8 @@ def test_noise_of_half_a_block_stays_as_honest_as_it_was(monkeypatch: pytest.Mon
 @pytest.mark.usefixtures("without_the_bootstrap")
 @pytest.mark.parametrize("share", [0.01, 0.03, 0.1])
 @pytest.mark.parametrize("ratio", [1.0, 2.5])
-def test_two_thousand_benches_with_stalls(monkeypatch: pytest.MonkeyPatch, share: float, ratio: float) -> None:
-    monkeypatch.setitem(SPEEDS, "b", 100.0 * ratio)
-    found = benches(2000, share)
+def test_two_thousand_benches_with_stalls(share: float, ratio: float) -> None:
+    found = benches(2000, share, ratio=ratio)
     assert 0.035 <= missed(found, np.log(ratio)) <= 0.065
     if ratio == 1.0:
         assert np.mean([one.verdict in (Verdict.FASTER, Verdict.SLOWER) for _, one in found]) <= 0.05
