@@ -182,8 +182,9 @@ def summary(run: Run, seconds: float, of_ranks: Sequence[Mapping[str, float]]) -
         "meter_microseconds_per_step": run.journal.own.a_step,
         "meter_steps": run.journal.own.steps,
     }
-    if (proof := account.get(Kind.PROOF)) and p.steady.seconds > 0:
-        out["proof_steps"] = proof / (p.steady.seconds / p.steady.steps)
+    # What lies behind the tenth step and is none has steady seconds, and no steady step.
+    if (proof := account.get(Kind.PROOF)) and p.steady.steps and p.steady.seconds > 0:
+        out["proof_steps"] = proof * p.steady.steps / p.steady.seconds
     # A rank may have had no document in the steps that were looked at.
     out |= {name: max(own.get(name, 0.0) for own in of_ranks) for name in of_ranks[0]}
     if run.ranks.world > 1:
