@@ -125,7 +125,7 @@ def _gives_up(handler: ast.ExceptHandler, node: ast.Try, name: str, script: Scri
     """The handler replaces the collator by another or by nothing, or passes; and of an import, the name is used under a
     condition rather than left to fail."""
     imports = any(isinstance(statement, (ast.ImportFrom, ast.Import)) for statement in node.body)
-    imports = imports and not any(isinstance(one, ast.Assign) and name in ast.unparse(one.value) for one in node.body)
+    applies = any(isinstance(one, ast.Assign) and name in ast.unparse(one.value) for one in node.body)
     for statement in handler.body:
         if isinstance(statement, ast.Assign):
             value = ast.unparse(statement.value)
@@ -145,7 +145,7 @@ def _gives_up(handler: ast.ExceptHandler, node: ast.Try, name: str, script: Scri
             if "Collator" in value or (value == "None" and not imports):
                 return True
     passes = all(isinstance(one, ast.Pass) or _only_speaks(one) for one in handler.body)
-    return passes and not imports
+    return passes and (applies or not imports)
 
 
 def _stops_without(target: str, script: Script) -> bool:
