@@ -1,7 +1,6 @@
 """The README's tables of peers are what the committed results say, and what does not belong together is not compared."""
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -94,9 +93,9 @@ def test_what_took_longer_in_another_run_is_not_shown_in_the_row(tmp_path: Path)
         assert "2 documents, TRL, fa2 without Liger: 155 ms, 1,627 tok/s" in " ".join(told.split())
 
 
-def test_quotes_are_those_of_the_baseline() -> None:
+def test_quotes_are_those_of_the_baseline(shared: Path) -> None:
     """Rows of its table, as `| who | setting | ms | tok/s |` has them."""
-    baseline = Path(os.environ.get("DYNOTUNE_SHARED", "/work/shared")) / "reference" / "h200-baseline.md"
+    baseline = shared / "reference" / "h200-baseline.md"
     if not baseline.is_file():
         pytest.skip("the baseline is not here")
     rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in baseline.read_text().splitlines()]

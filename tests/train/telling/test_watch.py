@@ -3,7 +3,6 @@
 import gc
 import io
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -36,15 +35,6 @@ def window(numbers: range, account: Any, **more: Any) -> WindowRecord:
         step = Step(number, 0.1, np.array([0]), np.array([97]), [batch], real_tokens=97, label_tokens=50)
         steps.append(StepRecord(step, 0.1, 1.0, 1.0, True, (), account(number), **more))
     return WindowRecord(steps, 0.0, True)
-
-
-@pytest.fixture
-def heard() -> Iterator[tuple[Watch, list[Sign]]]:
-    told: list[Sign] = []
-    watch = Watch(lambda step, sign: told.append(sign))
-    watch.begin()
-    yield watch, told
-    watch.end()
 
 
 def test_nothing_is_told_before_it_begins() -> None:

@@ -4,7 +4,6 @@ checkpoints are no training, and rows that are written in their steps are not bl
 import io
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,15 +16,6 @@ from dynotune.measure.wall import Kind
 from dynotune.train.telling.watch import Watch
 from tests.tiny import chats
 from tests.train.telling.test_watch import window
-
-
-@pytest.fixture
-def heard() -> Iterator[tuple[Watch, list[Sign]]]:
-    told: list[Sign] = []
-    watch = Watch(lambda step, sign: told.append(sign))
-    watch.begin()
-    yield watch, told
-    watch.end()
 
 
 def every_50_steps(watch: Watch, account: Any, *what: str, every: int = 50) -> None:

@@ -201,7 +201,7 @@ def _again_what_stood_still(tally: Tally, player: Player, rules: Rules, say: Say
             say(f"{name}: a block does not count: {one.why}")
             if not block.of_noise:
                 tally.costs.setdefault(name, []).append(player.spent - before)
-            tally.replaces[len(tally.blocks)] = one.place
+            tally.replaces[len(tally.blocks)] = one.place, one.factor
             tally.blocks += _with_voids(tally, [repeated], repeated=True)
 
 

@@ -76,9 +76,9 @@ def _times(tally: Tally, arm: str) -> list[float]:
     return [1 / block.rate for block in tally.counted(arm).values()]
 
 
-def stood_still(block: Block) -> bool:
-    """Whether it is void by this rule."""
-    return block.void is not None and TOOK in block.void
+def _stood_still(tally: Tally, arm: str) -> list[tuple[int, float]]:
+    """Place and factor of an arm's blocks that are void by this rule, in the order in which they ran."""
+    return sorted(void for void in tally.replaces.values() if tally.blocks[void[0]].arm == arm)
 
 
 def is_repeat(tally: Tally, place: int) -> bool:
@@ -89,10 +89,8 @@ def is_repeat(tally: Tally, place: int) -> bool:
 def notes_of_stalls(tally: Tally) -> Iterator[str]:
     """What was measured again, by arm, and what counts though it stands out."""
     for name in tally.names:
-        void = [(place, block) for place, block in enumerate(tally.blocks) if block.arm == name and stood_still(block)]
-        if void:
-            listed = [(place, float((block.void or "").partition(" took ")[2].split()[0])) for place, block in void]
-            yield f"{_took(name, listed)} and {'were' if len(void) > 1 else 'was'} measured again{_with_them(tally, name)}."
+        if void := _stood_still(tally, name):
+            yield f"{_took(name, void)} and {'were' if len(void) > 1 else 'was'} measured again{_with_them(tally, name)}."
         left: dict[str, list[tuple[int, float]]] = {}
         unmistakable = stalls(tally, name)
         for one in standing_out(tally, name):
@@ -123,7 +121,8 @@ def _with_them(tally: Tally, name: str) -> str:
     """What void blocks would make of the arm's rate, as the end of a sentence: who hides a stall that is the arm's own way
     says how much it was."""
     counted = [*tally.counted(name).values()]
-    void = [block for block in tally.blocks if block.arm == name and stood_still(block) and not block.of_noise]
+    stood_still = [tally.blocks[place] for place, _ in _stood_still(tally, name)]
+    void = [block for block in stood_still if not block.of_noise]
     if not counted or not void:
         return ""
     share = _rate([*counted, *void]) / _rate(counted)

@@ -30,9 +30,9 @@ class Tally:
     costs: dict[str, list[float]] = field(default_factory=dict)
     """By arm, GPU seconds that each of its blocks took, with what led to it; those of noise are not among them."""
 
-    replaces: dict[int, int] = field(default_factory=dict)
-    """By the place of a block that was measured because another stood still, that other's place, from 0. Arm and round do
-    not tell: both blocks of a pair of noise share them."""
+    replaces: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """By the place of a block that was measured because another stood still, that other's place, from 0, and how many times
+    its arm's median it took. Arm and round do not tell: both blocks of a pair of noise share them."""
 
     notes: list[str] = field(default_factory=list)
     """Of what watched the device."""

@@ -70,15 +70,16 @@ class ActivationSelective(ActivationPolicy):
             # Which norm's result an operation keeps depends on what is trained and on the architecture (OLMo 2 norms what a
             # block gives, not what it takes): of those that one would have kept, the trace must show them made again.
             wanted = found.remaking.wanted.intersection(found.kinds["norms"])
-            within = [layer for layer in layers if any(name.startswith(f"{layer}.") for name in wanted)]
-            kept = [layer for layer in within if not again(evidence, layer, wanted)]
+            of_layers = {layer: {name for name in wanted if name.startswith(f"{layer}.")} for layer in layers}
+            within = {layer: norms for layer, norms in of_layers.items() if norms}
+            kept = [layer for layer, norms in within.items() if not again(evidence, layer, norms)]
             return f"no norm is made again in {len(kept)} of {len(within)} layers, {kept[0]} for one" if kept else None
 
-        def again(evidence: Evidence, layer: str, wanted: set[str]) -> bool:
+        def again(evidence: Evidence, layer: str, norms: set[str]) -> bool:
             if evidence.count(NORMS, phase=Phase.FORWARD, at=layer):
                 return evidence.count(NORMS, phase=Phase.BACKWARD, at=layer) > 0
             # A norm of other operations, whose names the backward pass of any norm has too: by what was asked for again.
-            return not found.remaking.remade.isdisjoint(name for name in wanted if name.startswith(f"{layer}."))
+            return not found.remaking.remade.isdisjoint(norms)
 
         layers, found = installed.places, installed.detail
         return [
