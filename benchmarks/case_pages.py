@@ -7,15 +7,18 @@ A case that nobody has measured has a page too, which says which command makes i
 """
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.case_list import CASES, Case
+from benchmarks.case_list import CASES, Case, kept_of
 from benchmarks.pages import RESULTS, ROOT, filled
+from dynotune.bench.showing.grids import speed_cell
 from dynotune.bench.showing.markdown import markdown
-from dynotune.results.result import Result
+from dynotune.results import phrases
+from dynotune.results.result import Interval, Result
 
 PAGES = ROOT / "docs" / "cases"
 BY = "<!-- Written by `python -m benchmarks.case_pages`: change benchmarks/case_list.py, or measure again. -->"
@@ -24,13 +27,13 @@ BY = "<!-- Written by `python -m benchmarks.case_pages`: change benchmarks/case_
 def pages(results: Path) -> dict[str, str]:
     """By the name of its file, each page."""
     found = {name: results_of(name, results) for name in CASES}
-    made = {f"{name}.md": page(name, case, found[name]) for name, case in CASES.items()}
+    made = {f"{name}.md": page(name, case, found[name], found.get(case.beside, ())) for name, case in CASES.items()}
     return {"index.md": index(found), **made}
 
 
 def results_of(name: str, results: Path) -> list[Path]:
     earlier = results / CASES[name].earlier
-    return sorted(results.glob(f"case_{name}_*.json")) or ([earlier] if earlier.is_file() else [])
+    return kept_of(name, results) or ([earlier] if earlier.is_file() else [])
 
 
 def index(found: dict[str, list[Path]]) -> str:
@@ -45,8 +48,11 @@ def index(found: dict[str, list[Path]]) -> str:
     return "\n".join([BY, "# Case studies", "", text, "", *lines]) + "\n"
 
 
-def page(name: str, case: Case, found: Sequence[Path]) -> str:
+def page(name: str, case: Case, found: Sequence[Path], other_half: Sequence[Path] = ()) -> str:
+    """other_half: results of the case that stands beside it."""
     parts = [f"{BY}\n# {case.title}", filled(case.asks), "\n".join(command(name, case))]
+    halves = [(one, other) for one in found for other in other_half if _are_halves(one, other)]
+    parts += [side_by_side(case, *(Result.read(path) for path in both)) for both in halves]
     parts += [measured(path) for path in found] or [
         filled("No result of it is in `benchmarks/results/` yet: nothing is claimed. The command above makes one.")
     ]
@@ -77,6 +83,38 @@ def measured(path: Path) -> str:
         )
     body = markdown(result, [str(path.relative_to(path.parents[2]))])
     return f"{head}\n\n{body.strip()}"
+
+
+def _are_halves(one: Path, other: Path) -> bool:
+    """Of the same work on the same kind of machine, both of them valid."""
+    last, alone = Result.read(one), Result.read(other)
+    same = (last.work, last.operating_point, last.definitions) == (alone.work, alone.operating_point, alone.definitions)
+    return same and last.withdrawn is None and alone.withdrawn is None
+
+
+def side_by_side(case: Case, last: Result, alone: Result) -> str:
+    """What each change does by itself, what it adds as the last one, and the second over the first."""
+    lines = ["| change | alone | added last | last over alone |", "|---|---:|---:|---:|"]
+    first = {one.label: one for one in alone.comparisons if one.role == "alone"}
+    for one in last.comparisons:
+        if one.role == "last" and one.label in first:
+            mine = first[one.label]
+            cells = speed_cell(alone, mine).text, speed_cell(last, one).text, _over(mine.ratio, one.ratio)
+            lines.append(f"| {one.label} | {' | '.join(cells)} |")
+    text = filled(
+        f"Two benches of the same operating point, so the last column, which is of one against the other, has the doubt of"
+        f" both (commits {alone.commit} and {last.commit}). [The other half]({case.beside}.md)."
+    )
+    return "\n".join([f"## Both halves on {_hardware(last)}", "", *lines, "", text])
+
+
+def _over(alone: Interval | None, last: Interval | None) -> str:
+    """The ratio of two ratios that were measured apart: half widths in ln add as squares."""
+    if alone is None or last is None:
+        return ""
+    half = math.hypot(*(math.log(one.high / one.low) / 2 for one in (alone, last)))
+    middle = last.estimate / alone.estimate
+    return phrases.ratio(Interval(low=middle * math.exp(-half), estimate=middle, high=middle * math.exp(half)))
 
 
 def _where(result: Result) -> str:

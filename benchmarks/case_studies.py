@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.case_list import CASES, SAME
+from benchmarks.case_list import CASES, SAME, kept_of
 from dynotune.errors import DataError
 from dynotune.results.history import write_result
 from dynotune.results.result import Result
@@ -132,7 +132,7 @@ def device_of(result: Result) -> str:
 
 def is_there(out: Path, name: str, commit: str) -> bool:
     """To its end, of this commit, and not withdrawn."""
-    for path in out.glob(f"case_{name}_*.json"):
+    for path in kept_of(name, out):
         try:
             one = Result.read(path)
         except DataError:

@@ -9,8 +9,9 @@
 # CASES: `noise` and names of `benchmarks/case_list.py` with commas, all by default. What is in OUT is not measured again,
 # and what is cut off leaves what it had. `step_noise.json` goes to tests/bench/data/step_noise_DEVICE.json. `peers` and
 # `bench` take at most SECONDS_A_CALL, 590 by default.
-# On an H200, by estimate: noise 60 s; floor 150, ladder, ladder_dpo and attribute 530 each, liger 180,
-# batch 105 (measured), packing 240; rows of peers 80 to 200 each. In calls of 590 s: `ladder`; `ladder_dpo`; `attribute`; `liger,packing`; then peers, with FLASH_ATTN.
+# On an H200, by estimate: noise 60 s; floor 150, ladder, ladder_dpo and each half of an attribution 530, liger 180,
+# batch 105 (measured), packing 240; rows of peers 80 to 200 each. In calls of 590 s: each of the four of 530; `liger,packing`;
+# then peers, with FLASH_ATTN.
 # Noise, floor, `ladder` and `batch` of an H200 are there.
 # REHEARSE=1 runs the commands of `bench` and `peers` on a CPU, of tiny models.
 set -uo pipefail
@@ -36,7 +37,7 @@ case "$what" in
       ${REHEARSE:+--dry} || failed=1
     ;;
   bench)
-    cases=,${5:-noise,floor,ladder,ladder_dpo,attribute,liger,batch,packing},
+    cases=,${5:-noise,floor,ladder,ladder_dpo,attribute_alone,attribute_last,liger,batch,packing},
     if [[ $cases == *,noise,* ]]; then
       cases=${cases/,noise,/,}
       if [[ ! -f $out/step_noise.json ]]; then

@@ -61,6 +61,15 @@ def measure(
             _COMPARE,
         ),
     ] = False,
+    attribute_only: Annotated[
+        Literal["alone", "last"] | None,
+        _flag(
+            "attribute_only",
+            "Half of `--attribute`, where both do not fit into one budget: each change alone, beside base and everything; or"
+            " each left out of everything.",
+            _COMPARE,
+        ),
+    ] = None,
     ladder: Annotated[
         bool,
         _flag(
@@ -139,9 +148,9 @@ def measure(
     }  # fmt: skip
     if commands or rev or setup is not None or other_work:
         of_configurations = {
-            "config": config, "vs": vs, "set": changes, "attribute": attribute, "ladder": ladder, "sweep": sweep,
-            "method": method != "sft", "tier": tier, "parity": parity != "gate", "no_memory": no_memory,
-            **keys,
+            "config": config, "vs": vs, "set": changes, "attribute": attribute, "attribute_only": attribute_only,
+            "ladder": ladder, "sweep": sweep, "method": method != "sft", "tier": tier, "parity": parity != "gate",
+            "no_memory": no_memory, **keys,
         }  # fmt: skip
         revisions = tuple(rev or ())
         require_only_commands(of_configurations, revisions)
@@ -161,6 +170,7 @@ def measure(
         changes=tuple(changes or ()),
         ladder=ladder,
         attribute=attribute,
+        attribute_only=attribute_only,
         sweep=sweep,
         quick=quick,
         steps=steps,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from benchmarks import case_pages, case_studies
-from benchmarks.case_list import CASES
+from benchmarks.case_list import CASES, kept_of
 
 from dynotune.bench.asking.schedule import Rules
 from dynotune.bench.command import Options, changes_of
@@ -22,7 +22,7 @@ from dynotune.bench.keeping.so_far import CUT_OFF
 from dynotune.cli import app
 from dynotune.config.load import load_config
 from dynotune.results.result import Result
-from tests.bench.made import ab, ladder, withdrawn
+from tests.bench.made import ab, attribute, ladder, withdrawn
 
 ROOT = Path(__file__).parents[2]
 
@@ -174,7 +174,40 @@ def test_the_attribution_of_the_plans_of_cudnn_is_withdrawn() -> None:
     seconds = [block.seconds for arm in result.arms for block in arm.counted if arm.name == "all but attention_fa3"]
     if max(seconds) / min(seconds) > 10:
         assert result.withdrawn is not None
-        assert "stands to be measured again" in (case_pages.PAGES / "attribute.md").read_text()
+        assert "stands to be measured again" in str(result.withdrawn)
+
+
+def test_the_halves_of_an_attribution_stand_side_by_side(tmp_path: Path) -> None:
+    """In one table where both were measured of the same work, with the doubt of both. Controls: one half alone, another
+    operating point, one that was withdrawn."""
+    both = attribute()
+    halves = {
+        f"case_attribute_{role}_h200.json": attribute(
+            comparisons=tuple(one for one in both.comparisons if one.role == role)
+        )
+        for role in ("alone", "last")
+    }
+    head = "## Both halves on 1x NVIDIA H200"
+    for name, result in halves.items():
+        assert head not in case_pages.pages(tmp_path)["attribute_last.md"]
+        (tmp_path / name).write_text(result.model_dump_json())
+    page = case_pages.pages(tmp_path)["attribute_last.md"]
+    assert head in page
+    assert "| packed_execution | 2.280x [2.276, 2.284] | 2.190x [2.186, 2.194] | 0.961x [0.958, 0.963] |" in page
+    for parts in ({"operating_point": "another"}, {"withdrawn": withdrawn().withdrawn}):
+        other = halves["case_attribute_alone_h200.json"].model_copy(update=parts)
+        (tmp_path / "case_attribute_alone_h200.json").write_text(other.model_dump_json())
+        assert head not in case_pages.pages(tmp_path)["attribute_last.md"]
+
+
+def test_a_case_is_not_taken_for_another_whose_name_begins_alike(tmp_path: Path) -> None:
+    for name in ("case_ladder_dpo_h200.json", "case_ladder_h200.json", "case_packing_ladder_cpu.json"):
+        (tmp_path / name).write_text(ladder(commit="abcdef123456").model_dump_json())
+    assert [path.name for path in kept_of("ladder", tmp_path)] == ["case_ladder_h200.json"]
+    assert [path.name for path in kept_of("ladder_dpo", tmp_path)] == ["case_ladder_dpo_h200.json"]
+    (tmp_path / "case_ladder_h200.json").unlink()
+    assert not case_studies.is_there(tmp_path, "ladder", "abcdef1")
+    assert case_studies.is_there(tmp_path, "ladder_dpo", "abcdef1")
 
 
 def test_a_page_claims_what_was_measured_and_nothing_else(tmp_path: Path) -> None:

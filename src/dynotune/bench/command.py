@@ -15,7 +15,7 @@ from rich.console import Console
 
 from dynotune.bench.asking import asked as asking
 from dynotune.bench.asking.arms import Arm, in_words
-from dynotune.bench.asking.asked import Asked, Change, Needs
+from dynotune.bench.asking.asked import Asked, Change, Half, Needs
 from dynotune.bench.asking.how import How
 from dynotune.bench.asking.schedule import SECONDS_A_BLOCK, STEPS_A_BLOCK, Rules
 from dynotune.bench.judging.conclude import conclude
@@ -57,6 +57,9 @@ class Options(How):
 
     ladder: bool = False
     attribute: bool = False
+    attribute_only: Half | None = None
+    """Half of an attribution."""
+
     sweep: str | None = None
     quick: bool = False
     steps: int | None = None
@@ -134,7 +137,10 @@ def _asked(options: Options, out: Path, work: Path, say: Callable[[str], None]) 
     """The arms and pairings of what was typed. Without any change, the speed-ups that the run takes are the changes."""
     first = Arm(options.named, options.config)
     kind: asking.Kind = "ab"
-    walks = options.ladder or options.attribute
+    if options.attribute_only and options.ladder:
+        raise ConfigError("`--attribute_only` is half of an attribution and has arms of its own: leave `--ladder` out.")
+    attributes = options.attribute or options.attribute_only is not None
+    walks = options.ladder or attributes
     if sum((bool(options.sweep), options.versus is not None, walks)) > 1:
         raise ConfigError(
             "Give one of `--vs`, `--sweep` and `--ladder`: each is a bench of its own."
@@ -152,13 +158,13 @@ def _asked(options: Options, out: Path, work: Path, say: Callable[[str], None]) 
         needs: Needs = {}
         if not changes:
             first, changes, needs = _of_speedups(first, work, say)
-        kind = "attribute" if options.attribute else "ladder"
-        if options.attribute and options.ladder:
+        kind = "attribute" if attributes else "ladder"
+        if not attributes:
+            arms, pairings = asking.ladder(first, changes)
+        elif options.ladder:
             arms, pairings = asking.attributed_on_a_ladder(first, changes, needs)
         else:
-            arms, pairings = (
-                asking.ladder(first, changes) if options.ladder else asking.attributed(first, changes, needs)
-            )
+            arms, pairings = asking.attributed(first, changes, needs, options.attribute_only)
     elif options.versus is not None:
         name, config = options.versus
         arms, pairings = asking.two(first, Arm(name, asking.changed(config, changes_of(config, options.changes))))
@@ -275,7 +281,11 @@ def _parity(asked: Asked, work: Path, say: Callable[[str], None]) -> tuple[list[
     from dynotune.bench.parity.gate import check
 
     seconds = HELD_OUT_SECONDS if asked.rules.budget_seconds is None else asked.rules.budget_seconds / 2
-    pairs = dict.fromkeys((one.arm, one.against) for one in asked.pairings if one.role != "last")
+    # A change that is left out of everything is the one that was looked at alone, where it was.
+    alone = {one.label for one in asked.pairings if one.role == "alone"}
+    pairs = dict.fromkeys(
+        (one.arm, one.against) for one in asked.pairings if one.role != "last" or one.label not in alone
+    )
     for number, (name, against) in enumerate(pairs):
         began = time.perf_counter()
         folder = work / f"parity-{number}"

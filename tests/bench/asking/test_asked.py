@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynotune.bench.asking.arms import Arm, between, in_words, settings_of
-from dynotune.bench.asking.asked import ALL, attributed, attributed_on_a_ladder, changed, ladder, sweep, two
+from dynotune.bench.asking.asked import ALL, Half, attributed, attributed_on_a_ladder, changed, ladder, sweep, two
 from dynotune.bench.running.cast import tier_for
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
@@ -65,6 +65,30 @@ def test_a_change_that_needs_another_stands_beside_it_and_leaves_with_it() -> No
     by_name = {arm.name: arm.config.speedups for arm in arms}
     without = {one.label: one.against for one in pairings if one.role == "last"}
     assert by_name[without["packed_execution"]] == {"prefetch": "off"}
+
+
+def test_the_halves_of_an_attribution_are_all_of_it_and_the_second_leaves_the_base_out() -> None:
+    """Each comparison of `--attribute` is in one of them, between the same configurations."""
+    changes = {name: OFF[name] for name in ("packed_execution", "fused_lora", "prefetch", "fused_optimizer")}
+    needs = {"fused_lora": ["packed_execution"]}
+
+    def compared(only: Half | None) -> set[tuple[str, str, str, str]]:
+        arms, pairings = attributed(BASE, changes, needs, only)
+        names = [arm.name for arm in arms]
+        assert len(set(names)) == len(names)
+        assert {name for one in pairings for name in (one.arm, one.against)} == {*names}, (
+            "no arm is measured for nothing"
+        )
+        by_name = {arm.name: str(sorted(arm.config.speedups.items())) for arm in arms}
+        return {(by_name[one.arm], by_name[one.against], one.label, one.role) for one in pairings}
+
+    alone, last = compared("alone"), compared("last")
+    assert alone | last == compared(None)
+    assert not alone & last
+    assert attributed(BASE, changes, needs, "alone")[0][0] is BASE
+    arms, _ = attributed(BASE, changes, needs, "last")
+    assert arms[0].name == ALL, "against which it is measured how far two equal arms are apart"
+    assert BASE not in arms
 
 
 @given(st.integers(2, 7))

@@ -276,6 +276,13 @@ def test_gains_in_words(low: float, estimate: float, high: float, words: str) ->
     assert gain(Interval(low=low, estimate=estimate, high=high)) == words
 
 
+def halved(*labels: str, **parts: Any) -> Result:
+    """The half of an attribution that leaves the base out."""
+    both = made.attribute()
+    last = (one for one in both.comparisons if one.role == "last" and (not labels or one.label in labels))
+    return made.attribute(comparisons=tuple(last), **parts)
+
+
 def closings() -> list[Any]:
     several = (
         made.compared("b.yaml", "a.yaml", "b.yaml", "whole", 1.07),
@@ -293,11 +300,14 @@ def closings() -> list[Any]:
             "b.yaml: FASTER 1.070x [1.066, 1.074] as fast as a.yaml; c.yaml: SLOWER",
         ),
         (made.attribute(), "all 3 changes together train 2.43x [2.39, 2.47] as fast as base with the same updates"),
+        (halved(), "Of 3 changes 2 gain as the last one, most of all packed_execution: 2.190x [2.186, 2.194]; 1 SAME."),
+        (halved(parity=()), "; 1 SAME; whether the updates are the same was not checked."),
+        (halved("flash_attention"), "Of 1 changes none is seen to gain anything as the last one; 1 SAME."),
         (made.sweep(), "`--parity full` measures it), of 3 arms that could be measured; 1 ran out of memory."),
     ]
 
 
-@pytest.mark.parametrize(("result", "words"), closings(), ids=range(6))
+@pytest.mark.parametrize(("result", "words"), closings(), ids=range(9))
 def test_the_closing_sentence(result: Result, words: str) -> None:
     assert words in closing(result)
 

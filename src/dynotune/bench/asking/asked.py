@@ -15,6 +15,8 @@ from dynotune.results.result import Tier
 
 Kind = Literal["ab", "ladder", "attribute", "sweep", "revisions", "foreign"]
 Role = Literal["whole", "alone", "last", "interaction", "step"]
+Half = Literal["alone", "last"]
+"""Of an attribution: the other half has arms of its own."""
 
 ALL = "all"
 """Name of the arm that has every change."""
@@ -88,26 +90,33 @@ Needs = Mapping[str, Sequence[str]]
 """By change, those of the others without which it cannot be, and what these need in turn."""
 
 
-def attributed(first: Arm, changes: Mapping[str, Change], needs: Needs = MappingProxyType({})) -> Walk:
+def attributed(
+    first: Arm, changes: Mapping[str, Change], needs: Needs = MappingProxyType({}), only: Half | None = None
+) -> Walk:
     """The base, everything, each change alone and each left out: what a change does by itself, and what it adds as the last
     one. Their difference is its interaction with the others.
 
     A change that needs others stands beside them when it is alone, and is compared with them; who needs it leaves with it.
+
+    only: one half, where both do not fit into one budget. Of the second one everything is the baseline: the base, which may
+    take several times as long as all other arms, is in none of its comparisons.
     """
     if len(changes) == 1:
         name, change = next(iter(changes.items()))
         return two(first, Arm(name, changed(first.config, change)))
     made = _Made(first, changes)
-    pairings = made.whole, *_alone_and_last(made, needs)
-    return made.arms, pairings
+    if only == "last":
+        lead, pairings = made.of(changes, ALL), _last(made, needs)
+        return (lead, *(made.named(name) for name in dict.fromkeys(one.against for one in pairings))), pairings
+    whole = made.whole
+    return made.arms_of((whole, *_alone(made, needs), *(_last(made, needs) if only is None else ())))
 
 
 def ladder(first: Arm, changes: Mapping[str, Change]) -> Walk:
     """The base, and each change added to those before it."""
     made = _Made(first, changes)
     steps = _steps(made)
-    pairings = made.whole, *steps
-    return made.arms, pairings
+    return made.arms_of((made.whole, *steps))
 
 
 def attributed_on_a_ladder(first: Arm, changes: Mapping[str, Change], needs: Needs = MappingProxyType({})) -> Walk:
@@ -116,8 +125,7 @@ def attributed_on_a_ladder(first: Arm, changes: Mapping[str, Change], needs: Nee
         return attributed(first, changes)
     made = _Made(first, changes)
     steps = _steps(made)
-    pairings = made.whole, *steps, *_alone_and_last(made, needs)
-    return made.arms, pairings
+    return made.arms_of((made.whole, *steps, *_alone(made, needs), *_last(made, needs)))
 
 
 class _Made:
@@ -137,9 +145,12 @@ class _Made:
             self._arms[kept] = Arm(called, config)
         return self._arms[kept]
 
-    @property
-    def arms(self) -> tuple[Arm, ...]:
-        return tuple(self._arms.values())
+    def named(self, name: str) -> Arm:
+        return next(arm for arm in self._arms.values() if arm.name == name)
+
+    def arms_of(self, pairings: tuple[Pairing, ...]) -> Walk:
+        """All arms that were asked for so far, the base before them, and what is compared."""
+        return tuple(self._arms.values()), tuple(dict.fromkeys(pairings))
 
     @property
     def whole(self) -> Pairing:
@@ -147,17 +158,22 @@ class _Made:
         return Pairing(self.of(self.changes, ALL).name, self.of((), "").name, ALL, "whole")
 
 
-def _alone_and_last(made: _Made, needs: Needs) -> tuple[Pairing, ...]:
-    whole, pairings = made.of(made.changes, ALL), list[Pairing]()
+def _alone(made: _Made, needs: Needs) -> tuple[Pairing, ...]:
+    pairings = list[Pairing]()
     for name in made.changes:
         under = [*needs.get(name, ())]
         below = made.of(under, " + ".join(under))
         mine = made.of([*under, name], " + ".join([*under, name]))
         pairings.append(Pairing(mine.name, below.name, name, "alone"))
+    return tuple(pairings)
+
+
+def _last(made: _Made, needs: Needs) -> tuple[Pairing, ...]:
+    whole, pairings = made.of(made.changes, ALL), list[Pairing]()
     for name in made.changes:
         left = [other for other in made.changes if other != name and name not in needs.get(other, ())]
         pairings.append(Pairing(whole.name, made.of(left, f"all but {name}").name, name, "last"))
-    return tuple(dict.fromkeys(pairings))
+    return tuple(pairings)
 
 
 def _steps(made: _Made) -> tuple[Pairing, ...]:

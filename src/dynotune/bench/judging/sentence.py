@@ -15,6 +15,8 @@ def closing(result: Result) -> str:
     A sweep asks which arm is fastest, all others how the changed arm stands to its baseline.
     """
     wholes = [one for one in result.comparisons if one.role == "whole"]
+    if result.kind == "attribute" and not wholes:
+        return _of_changes(result)
     if result.kind == "sweep" or not wholes:
         return _of_arms(result)
     if len(wholes) == 1:
@@ -59,6 +61,24 @@ def _in_short(result: Result, one: Comparison) -> str:
     speed = "" if one.ratio is None else f" {phrases.ratio(one.ratio)} as fast as {name(one.against)}"
     kind = kind_in_words(result, one.arm, one.against)
     return f"{name(one.arm)}: {one.verdict}{speed}" + (f" ({kind})" if kind else "")
+
+
+def _of_changes(result: Result) -> str:
+    """Where each change is left out of everything and the base is no arm: which gains most, and how the others stand."""
+    count = len({one.label for one in result.comparisons})
+    by_gain = sorted(
+        (one for one in result.comparisons if one.verdict is Verdict.FASTER and why_not(result, one) is None),
+        key=lambda one: one.ratio.estimate if one.ratio else 0.0,
+    )
+    others = [(word, sum(one.verdict is word for one in result.comparisons)) for word in (*Verdict, None)]
+    rest = [f"{n} {word or 'not measured'}" for word, n in others if n and word is not Verdict.FASTER]
+    text = f"Of {count} changes none is seen to gain anything as the last one"
+    if by_gain and (best := by_gain[-1]).ratio:
+        kind = kind_in_words(result, best.arm, best.against)
+        text = f"Of {count} changes {len(by_gain)} gain{'s' * (len(by_gain) == 1)} as the last one, most of all {name(best.label)}"
+        text += f": {phrases.ratio(best.ratio)}" + (f" ({kind})" if kind else "")
+    text += f"; {', '.join(rest)}" if rest else ""
+    return f"{text}{'' if result.parity else '; whether the updates are the same was not checked'}."
 
 
 def _of_arms(result: Result) -> str:
