@@ -75,7 +75,8 @@ def _of_changes(result: Result) -> str:
     text = f"Of {count} changes none is seen to gain anything as the last one"
     if by_gain and (best := by_gain[-1]).ratio:
         kind = kind_in_words(result, best.arm, best.against)
-        text = f"Of {count} changes {len(by_gain)} gain{'s' * (len(by_gain) == 1)} as the last one, most of all {name(best.label)}"
+        gain = "gains" if len(by_gain) == 1 else "gain"
+        text = f"Of {count} changes {len(by_gain)} {gain} as the last one, most of all {name(best.label)}"
         text += f": {phrases.ratio(best.ratio)}" + (f" ({kind})" if kind else "")
     text += f"; {', '.join(rest)}" if rest else ""
     return f"{text}{'' if result.parity else '; whether the updates are the same was not checked'}."

@@ -1,0 +1,19 @@
+import os
+
+TOKENIZER = "gpt2"
+DATA_TXT = "data/corpus.txt"
+DATA_PT = "data/tokens.pt"
+OUT_DIR = "out"
+
+VOCAB = 50304
+SEQ_LEN = 1024
+MICRO_BATCH = 16
+GLOBAL_BATCH = 512
+WORLD_SIZE = int(os.environ["WORLD_SIZE"])
+GRAD_ACCUM = GLOBAL_BATCH // (MICRO_BATCH * WORLD_SIZE)
+
+LR = 6e-4
+WARMUP = 200
+EPOCHS = 2
+LOG_EVERY = 20
+SEED = 1337
