@@ -97,10 +97,10 @@ def side_by_side(case: Case, last: Result, alone: Result) -> str:
     lines = ["| change | alone | added last | last over alone |", "|---|---:|---:|---:|"]
     first = {one.label: one for one in alone.comparisons if one.role == "alone"}
     for one in last.comparisons:
-        if one.role == "last" and one.label in first:
-            mine = first[one.label]
-            cells = speed_cell(alone, mine).text, speed_cell(last, one).text, _over(mine.ratio, one.ratio)
-            lines.append(f"| {one.label} | {' | '.join(cells)} |")
+        if one.role == "last":
+            mine = first.get(one.label)
+            both = (speed_cell(alone, mine).text, _over(mine.ratio, one.ratio)) if mine else ("", "")
+            lines.append(f"| {one.label} | {both[0]} | {speed_cell(last, one).text} | {both[1]} |")
     text = filled(
         f"Two benches of the same operating point, so the last column, which is of one against the other, has the doubt of"
         f" both (commits {alone.commit} and {last.commit}). [The other half]({case.beside}.md)."

@@ -79,6 +79,15 @@ def measure(
             _COMPARE,
         ),
     ] = False,
+    on_top_of: Annotated[
+        list[str] | None,
+        _flag(
+            "on_top_of",
+            "Speed-ups that a ladder or an attribution has in its base already: asked is what the others add to these.",
+            _COMPARE,
+            consume_multiple=True,
+        ),
+    ] = None,
     sweep: Annotated[
         str | None, _flag("sweep", "One arm a value of a key: `micro_batch_tokens=2048,4096,8192`.", _COMPARE)
     ] = None,
@@ -149,8 +158,8 @@ def measure(
     if commands or rev or setup is not None or other_work:
         of_configurations = {
             "config": config, "vs": vs, "set": changes, "attribute": attribute, "attribute_only": attribute_only,
-            "ladder": ladder, "sweep": sweep, "method": method != "sft", "tier": tier, "parity": parity != "gate",
-            "no_memory": no_memory, **keys,
+            "on_top_of": on_top_of, "ladder": ladder, "sweep": sweep, "method": method != "sft", "tier": tier,
+            "parity": parity != "gate", "no_memory": no_memory, **keys,
         }  # fmt: skip
         revisions = tuple(rev or ())
         require_only_commands(of_configurations, revisions)
@@ -171,6 +180,7 @@ def measure(
         ladder=ladder,
         attribute=attribute,
         attribute_only=attribute_only,
+        on_top_of=tuple(on_top_of or ()),
         sweep=sweep,
         quick=quick,
         steps=steps,

@@ -60,6 +60,9 @@ class Options(How):
     attribute_only: Half | None = None
     """Half of an attribution."""
 
+    on_top_of: Sequence[str] = ()
+    """Speed-ups that are in the base of a walk through speed-ups."""
+
     sweep: str | None = None
     quick: bool = False
     steps: int | None = None
@@ -139,6 +142,11 @@ def _asked(options: Options, out: Path, work: Path, say: Callable[[str], None]) 
     kind: asking.Kind = "ab"
     if options.attribute_only and options.ladder:
         raise ConfigError("`--attribute_only` is half of an attribution and has arms of its own: leave `--ladder` out.")
+    if options.on_top_of and (options.changes or not (options.ladder or options.attribute or options.attribute_only)):
+        raise ConfigError(
+            "`--on_top_of` names what is in the base where speed-ups are the changes: it goes with `--ladder` or"
+            " `--attribute`, without `--set`."
+        )
     attributes = options.attribute or options.attribute_only is not None
     walks = options.ladder or attributes
     if sum((bool(options.sweep), options.versus is not None, walks)) > 1:
@@ -157,7 +165,7 @@ def _asked(options: Options, out: Path, work: Path, say: Callable[[str], None]) 
         changes: dict[str, Change] = {word: changes_of(options.config, [word]) for word in options.changes}
         needs: Needs = {}
         if not changes:
-            first, changes, needs = _of_speedups(first, work, say)
+            first, changes, needs = _of_speedups(first, options.on_top_of, work, say)
         kind = "attribute" if attributes else "ladder"
         if not attributes:
             arms, pairings = asking.ladder(first, changes)
@@ -242,23 +250,31 @@ def _sweep_of(config: WholeConfig, word: str) -> tuple[str, list[Any]]:
 
 
 def _of_speedups(
-    first: Arm, work: Path, say: Callable[[str], None]
+    first: Arm, beneath: Sequence[str], work: Path, say: Callable[[str], None]
 ) -> tuple[Arm, dict[str, Change], dict[str, list[str]]]:
-    """The plain path as the baseline, and as changes the speed-ups that the configuration takes, in an order in which each
-    can be: behind those that it needs."""
+    """The plain path, with those speed-ups that are asked for `beneath`, as the baseline; as changes the others that the
+    configuration takes, in an order in which each can be: behind those that it needs."""
+    for name in beneath:
+        if name not in speedups():
+            raise ConfigError(f"`--on_top_of`: there is no speed-up `{name}`.{did_you_mean(name, speedups())}")
     say("finding the speed-ups that this configuration takes")
     with Hand(first, work, 999, thread_settings()) as hand:
         standing: list[str] = hand.stand(first)["installed"]
-    needs = {name: _needs(name, standing) for name in standing}
+    if missing := [name for name in beneath if name not in standing]:
+        raise ConfigError(f"`--on_top_of {missing[0]}`: this configuration does not take it here.")
+    for name in beneath:
+        if lacking := [other for other in _needs(name, standing) if other not in beneath]:
+            raise ConfigError(f"`--on_top_of {name}`: it needs {lacking[0]}, too. Name both.")
+    needs = {name: [other for other in _needs(name, standing) if other not in beneath] for name in standing}
     ordered: list[str] = []
-    while left := [name for name in standing if name not in ordered]:
+    while left := [name for name in standing if name not in (*ordered, *beneath)]:
         ordered.append(next(name for name in left if set(needs[name]) <= set(ordered)))
     every = dict.fromkeys(speedups(), "off")
-    plain = first.config.replace(speedups={**first.config.speedups, **every})
+    plain = first.config.replace(speedups={**first.config.speedups, **every, **dict.fromkeys(beneath, "auto")})
     changes: dict[str, Change] = {name: {f"{ONE_SPEEDUP}{name}": "auto"} for name in ordered}
     if not changes:
         raise ConfigError("This configuration takes no speed-up here: there is nothing to attribute.")
-    return Arm("plain path", plain), changes, needs
+    return Arm(" + ".join(["plain path", *beneath]), plain), changes, needs
 
 
 def _needs(name: str, standing: Sequence[str]) -> list[str]:
