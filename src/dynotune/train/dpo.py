@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
 from dynotune.config.dpo import DPOConfig
@@ -12,7 +14,7 @@ from dynotune.model.dropout import without_dropout
 from dynotune.objectives.preference.objective import PreferenceObjective
 from dynotune.train.flow import RunResult, fine_tune, prove
 from dynotune.train.outside.signals import listening
-from dynotune.train.preference.bring import bring_reference
+from dynotune.train.preference.bring import Bringing, bring_reference
 from dynotune.train.start.given import Given
 from dynotune.train.start.recipe import Start
 
@@ -66,10 +68,17 @@ class DPORecipe:
         self.config = config
         self.objective = PreferenceObjective(config)
         self.paths = PairPaths(self.objective)
+        self._bringing: Bringing | None = None
 
     def on_model(self, model: "PreTrainedModel", undo: ExitStack) -> list[str]:
         return without_dropout(model, undo) if self.config.disable_dropout else []
 
     def before_first_step(self, start: Start) -> list[str]:
         """The reference of every pair; and the policy, which is still its own reference, is seen to compute the same."""
-        return bring_reference(self.config, self.objective, start)
+        told, self._bringing = bring_reference(self.config, self.objective, start)
+        return told
+
+    def before_steps(self, rows: NDArray[np.int64]) -> None:
+        """The reference of these pairs. Under an adapter the model without it is still there while it trains."""
+        if self._bringing is not None:
+            self._bringing.more(rows)

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
 from dynotune.config.sft import SFTConfig
@@ -67,3 +69,6 @@ class SFTRecipe:
 
     def before_first_step(self, start: Start) -> list[str]:
         return []  # a step needs its documents only
+
+    def before_steps(self, rows: NDArray[np.int64]) -> None:
+        pass

@@ -13,6 +13,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from dynotune.bench.workers import stage as stage_module
 from dynotune.bench.workers.stage import Stage
 from dynotune.config.dpo import DPOConfig
 from dynotune.errors import TrainingError
@@ -69,6 +70,31 @@ def test_the_second_arm_has_the_reference_of_the_first(config: DPOConfig, tmp_pa
         on.it.trained = False
         with pytest.raises(TrainingError, match="Before the first update"):
             on.stand("c", quiet(config, tmp_path / "run"))
+
+
+def test_under_an_adapter_a_bench_computes_the_reference_of_the_pairs_that_it_meets(
+    config: DPOConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 12,800 pairs, one sequence at a time, it took longer than a bench. A second arm, behind the training of the first,
+    goes on with the same values. Control: what a run of all steps computes is the same, to rounding."""
+    monkeypatch.setattr(stage_module, "FIRST_STEPS", 1)
+    lora = config.replace(use_peft=True, lora_r=4, lora_target_modules=["q_proj", "v_proj"])
+    with stage(lora, tmp_path / "run") as on:
+        stand_and_train(on, "a", lora, tmp_path / "run")
+        some = reference(on)
+        assert np.isfinite(some).all(1).sum() == 8, "two steps of four pairs, of 24"
+        on.stand("b", quiet(lora, tmp_path / "run"))
+        assert np.array_equal(reference(on), some, equal_nan=True)
+        assert np.isfinite(on.take(4, 2)["loss"]), "of steps 3 to 5, the one that does not count among them"
+        more = reference(on)
+        known = np.isfinite(more).all(1)
+        assert known.sum() == 20
+        assert np.array_equal(more[np.isfinite(some)], some[np.isfinite(some)])
+    monkeypatch.setenv("DYNOTUNE_CACHE", str(tmp_path / "another"))
+    monkeypatch.setattr(stage_module, "FIRST_STEPS", 6)
+    with stage(lora, tmp_path / "next") as on:
+        stand_and_train(on, "a", lora, tmp_path / "next")
+        assert np.abs(more[known] / reference(on)[known] - 1).max() < 1e-5
 
 
 def test_what_an_arm_trained_is_no_reference_of_a_run_to_come(config: DPOConfig, tmp_path: Path) -> None:

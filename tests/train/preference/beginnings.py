@@ -50,6 +50,7 @@ class Beginning:
     def __init__(self, start: Start, config: DPOConfig, objective: PreferenceObjective) -> None:
         self.start, self.config, self.objective = start, config, objective
         self.said: list[str] = []
+        self.bringing: Any = None
 
     @property
     def items(self) -> Any:
@@ -60,7 +61,7 @@ class Beginning:
         return self.start.execution.path
 
     def bring(self) -> list[str]:
-        self.said = bring_reference(self.config, self.objective, self.start)
+        self.said, self.bringing = bring_reference(self.config, self.objective, self.start)
         return self.said
 
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
 from dynotune.execution import pairs as pairs_module
 from dynotune.train.preference import progress
 from dynotune.train.preference.scoring import Scoring
+from dynotune.train.start.recipe import Measured
 from tests.execution.test_pairs import CPU
 from tests.execution.test_shared_prompts import REPEATED
 from tests.reference.pairs import many
@@ -38,6 +40,43 @@ def test_every_pair_gets_the_start_models_log_probabilities(make: Any) -> None:
     assert any(line.startswith("reference: made anew: first time; 14 of 14 pairs computed in") for line in said)
     assert any(line.startswith("reference of eval: made anew") for line in said)
     assert said[-1].startswith("step 0: log-ratios of 4 pairs are within")
+
+
+@pytest.mark.parametrize("execution", ["on", "off"])
+def test_a_run_that_is_only_measured_computes_what_its_steps_need(execution: str) -> None:
+    """And more when it takes more, of which the adapter, trained meanwhile, is no part."""
+    model = adapted()
+    asked = {"start": {"measured": Measured(1, goes_on=True)}, "packed_execution": execution, "max_steps": -1}
+    with beginning(model, PAIRS, held_out={"eval": many(5, seed=3)}, **asked) as run:
+        said = run.bring()
+        assert any("4 of 4 pairs computed in" in line for line in said)
+        assert not any(line.startswith("reference of eval") for line in said), "nothing is evaluated"
+        first = run.start.execution.plan.step(1).rows
+        known = np.isfinite(run.items.reference_PC).all(1)
+        assert set(np.flatnonzero(known)) == set(first.tolist())
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                if "lora_B" in name:
+                    weight.normal_(generator=torch.Generator().manual_seed(3))
+        before = run.items.reference_PC[first].copy()
+        run.bringing.more(np.array([*first[:2], *range(9)]))
+        found = run.items.reference_PC
+        assert np.array_equal(found[first], before), "what was there is not computed again"
+        expected = [*{*range(9), *first.tolist()}]
+        assert np.isfinite(found).all(1).sum() == len(expected)
+        assert np.abs(found[expected] / one_by_one(model, PAIRS, expected) - 1).max() < 1e-6
+        some = torch.arange(9)[None]
+        with torch.no_grad(), model.disable_adapter():
+            without = model(some).logits
+        assert (model(some).logits - without).abs().max() > 1e-3, "control: the adapter is another one by now"
+
+
+def test_where_training_moves_the_reference_all_of_it_is_computed_before() -> None:
+    """Full weights of a bench, which takes further steps; a profile's are known. Control: adapters."""
+    for model, goes_on, count in ((tiny_model(), True, 14), (tiny_model(), False, 8), (adapted(), True, 8)):
+        with beginning(model, PAIRS, start={"measured": Measured(2, goes_on=goes_on)}, max_steps=-1) as run:
+            run.bring()
+            assert np.isfinite(run.items.reference_PC).all(1).sum() == count
 
 
 @pytest.mark.parametrize(

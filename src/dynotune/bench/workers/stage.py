@@ -32,10 +32,15 @@ from dynotune.train.loop import train
 from dynotune.train.run import Run
 from dynotune.train.start.given import Given
 from dynotune.train.start.opened import Opened, opened
+from dynotune.train.start.recipe import Measured, Recipe
 from dynotune.train.start.recipes import recipe_of
 from dynotune.train.start.rehearse import largest
 from dynotune.train.start.stand import Standing, stand
 from dynotune.train.telling.journal import Row
+
+FIRST_STEPS = 16
+"""Whose reference is computed before the first of them: about those of a warm-up. Of 12,800 pairs it took 80 s of an H200
+packed, and ten minutes where one sequence is computed at a time."""
 
 
 class Stage:
@@ -60,6 +65,9 @@ class Stage:
         """By arm, what that trace took besides its step: to begin and end it, and to read it."""
 
         self.name = ""
+        self.recipe: Recipe = recipe_of(it.config)
+        """Of the arm that stands."""
+
         self.compiled_before = 0.0
         count_kernels()
 
@@ -92,7 +100,16 @@ class Stage:
         self.rows.clear()
         self.compiled_before = compile_seconds()
         given = Given(callbacks=[self.watch])
-        self.standing = stand(self.it, config, recipe_of(config), given, undo=self.out, listeners=[self.rows.append])
+        self.recipe = recipe_of(config)
+        self.standing = stand(
+            self.it,
+            config,
+            self.recipe,
+            given,
+            undo=self.out,
+            listeners=[self.rows.append],
+            measured=Measured(FIRST_STEPS, goes_on=True),
+        )
         self.name = name
         execution = self.standing.execution
         if name not in self.proofs and not shares and not [*execution.installed]:
@@ -139,7 +156,9 @@ class Stage:
         Returns what the block held and what it took.
         """
         run, last = self.run, first + steps - 1
-        run.trainee.progress.step = max(0, first - 1 - discarded)
+        begin = max(0, first - 1 - discarded)
+        self.recipe.before_steps(np.concatenate([one.rows for one in islice(run.plan.steps(begin), last - begin)]))
+        run.trainee.progress.step = begin
         self.rows.clear()
         self.watch.arm(first, last, watches_counters)
         before = counters(self.it.device)
@@ -192,6 +211,7 @@ class Stage:
         run, device = self.run, self.it.device
         tokens = largest(run.plan).tokens
         say(f"the largest micro-batch holds {tokens:,} tokens")
+        self.recipe.before_steps(largest(run.plan).rows)
         if device.type != "cuda":
             return {"tokens": tokens}
         from dynotune.bench.workers.worst import measured

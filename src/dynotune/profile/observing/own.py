@@ -29,6 +29,7 @@ from dynotune.train.quiet import quiet
 from dynotune.train.start.device import set_up_process
 from dynotune.train.start.given import Given
 from dynotune.train.start.opened import opened
+from dynotune.train.start.recipe import Measured
 from dynotune.train.start.recipes import recipe_of
 from dynotune.train.start.stand import stand
 
@@ -71,7 +72,7 @@ def observe(config: WholeConfig, asked: Asked, console: Console) -> Record:
         recipe, given = recipe_of(config), Given(callbacks=[observer])
         it = stack.enter_context(opened(config, recipe, given, ranks, device, console))
         undo = stack.enter_context(ExitStack())
-        standing = stand(it, config, recipe, given, undo=undo)
+        standing = stand(it, config, recipe, given, undo=undo, measured=Measured(observer.most_steps))
         run, execution = standing.run, standing.execution
         model = it.prepared.model
         compute = str(execution.site.context.compute).removeprefix("torch.")

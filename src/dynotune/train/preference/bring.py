@@ -6,6 +6,7 @@ Legend of shapes: P pairs of a data set, C values of a pair (chosen, rejected an
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import cast
 
 import numpy as np
@@ -42,11 +43,14 @@ from dynotune.train.start.recipe import Start
 from dynotune.train.start.rehearse import rehearsed
 
 
-def bring_reference(config: DPOConfig, objective: PreferenceObjective, start: Start) -> list[str]:
+def bring_reference(
+    config: DPOConfig, objective: PreferenceObjective, start: Start
+) -> "tuple[list[str], Bringing | None]":
     """Give every pair that the run meets its reference (`PairItems.reference_PC`), and see that the policy, which is still
     the same model, agrees with it in the first step. All ranks call it together.
 
-    Returns what was said, for the run's record. Raises `TrainingError` where a value is not finite, or where policy and
+    Returns what was said, for the run's record, and what brings more of it to a run that is only measured; None where the
+    losses have no reference. Raises `TrainingError` where a value is not finite, or where policy and
     reference differ.
     """
     told: list[str] = []
@@ -57,7 +61,7 @@ def bring_reference(config: DPOConfig, objective: PreferenceObjective, start: St
 
     if Need.REFERENCE not in objective.needs:
         tell("step 0: not checked: the loss has no reference")
-        return told
+        return told, None
     if (
         not start.continued_adapter
         and (line := unlike_trl(start.model, computed_before=bool(config.precompute_ref_log_probs))) is not None
@@ -71,7 +75,7 @@ def bring_reference(config: DPOConfig, objective: PreferenceObjective, start: St
         bringing.check(known)
     if start.device.type == "cuda":
         torch.cuda.empty_cache()  # blocks of these passes may lie where training needs larger ones
-    return told
+    return told, bringing
 
 
 class Bringing:
@@ -129,6 +133,27 @@ class Bringing:
         self.train.reference_PC = known.values_PC
         return known
 
+    def more(self, rows: NDArray[np.int64]) -> None:
+        """The reference of these pairs, too, where it is not there yet and no step computes it. All ranks call it together.
+
+        Not of held-out pairs. The adapter may have been trained meanwhile: nothing else has (`why_not_in_step`).
+        """
+        values_PC = self.train.reference_PC
+        if self.path.in_step.context is not None or not values_PC.shape[1]:
+            return
+        rows = np.unique(rows)
+        lacking = rows[np.isnan(values_PC[rows]).any(1)]
+        if len(lacking):
+            found = self._obtained(self._cache(), self.train, lacking, self.score)
+            self.train.reference_PC = np.where(np.isnan(values_PC), found.values_PC, values_PC)
+
+    def rows(self) -> NDArray[np.int64]:
+        """Numbers of the pairs whose reference must be there before the first step, ascending."""
+        asked = self.start.measured
+        if asked is None or (asked.goes_on and why_not_in_step(self.model, self.keep_adapter) is not None):
+            return rows_of_run(self.plan)
+        return np.unique(np.concatenate([step.rows for step in islice(self.plan.steps(0), asked.steps)]))
+
     def _of_those_before(self) -> Known | None:
         """What the first that stood here computed, before any trained: the reference of weights that are there no more.
 
@@ -136,7 +161,7 @@ class Bringing:
         adapter's alone, and kept it would be found later under the name of those in the files.
         """
         values_PC = self.train.reference_PC
-        if values_PC.shape[1] != self.scoring.columns or np.isnan(values_PC[rows_of_run(self.plan)]).any():
+        if values_PC.shape[1] != self.scoring.columns or np.isnan(values_PC[self.rows()]).any():
             return None
         self.tell("reference: that of the weights before anything trained here")
         return Known(values_PC, np.zeros((len(values_PC), WIDTH), np.uint8))
@@ -193,17 +218,22 @@ class Bringing:
 
     def _kept(self) -> Known:
         """Of all pairs, those of held-out data (which get it here) among them, from the cache as far as it is there."""
-        cache = ReferenceCache(
-            self.key, made_by(self.site, self.start.execution.installed), self.bound, self.ranks, say=self.start.say
-        )
-        cache.batch_tokens = max(BATCH_TOKENS, 4 * self.plan.ladder.top if self.plan.ladder else 0)
-        known = self._obtained(cache, self.train, rows_of_run(self.plan), self.score)
-        for name, held in self.start.material.held_out.items():
+        cache = self._cache()
+        known = self._obtained(cache, self.train, self.rows(), self.score)
+        held_out = self.start.material.held_out if self.start.measured is None else {}  # nothing is evaluated there
+        for name, held in held_out.items():
             items = _pairs(held.items)
             score = self.scoring.of(items, held.spans, self.context)
             of_held = replace(cache, name=f"reference of {name}")
             items.reference_PC = self._obtained(of_held, items, held.rows, score).values_PC
         return known
+
+    def _cache(self) -> ReferenceCache:
+        cache = ReferenceCache(
+            self.key, made_by(self.site, self.start.execution.installed), self.bound, self.ranks, say=self.start.say
+        )
+        cache.batch_tokens = max(BATCH_TOKENS, 4 * self.plan.ladder.top if self.plan.ladder else 0)
+        return cache
 
     def _obtained(self, cache: ReferenceCache, items: PairItems, rows: NDArray[np.int64], score: Score) -> Known:
         with scoring_progress(self.start.console, cache.say, bool(self.config.disable_tqdm)) as cache.progress:

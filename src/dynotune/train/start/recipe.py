@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from rich.console import Console
 
 from dynotune.execution.paths import Paths
@@ -16,6 +18,16 @@ from dynotune.train.start.material import Material
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+
+class Measured(NamedTuple):
+    """A run that is only measured: it has no end of its own, and few of its steps are taken."""
+
+    steps: int
+    """That are sure to be enough, from the first on."""
+
+    goes_on: bool = False
+    """Whether others may be taken behind these: `Recipe.before_steps` is told which documents they hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +56,8 @@ class Start:
 
     say: Callable[[str], None]
     console: Console
+    measured: Measured | None = None
+    """None: every step of the plan is taken."""
 
 
 class Recipe(Protocol):
@@ -64,4 +78,8 @@ class Recipe(Protocol):
     def before_first_step(self, start: Start) -> list[str]:
         """Compute what every step needs. Returns what was said of it, for the run's record; raises `TrainingError` where it
         is not sound."""
+        ...
+
+    def before_steps(self, rows: NDArray[np.int64]) -> None:
+        """Of a run that is only measured: compute what steps with these documents need, as far as it is not there."""
         ...

@@ -14,7 +14,7 @@ from dynotune.train.start.device import draw_apart
 from dynotune.train.start.execution import Execution, choose_execution
 from dynotune.train.start.given import Given, came_with_adapter
 from dynotune.train.start.opened import Opened
-from dynotune.train.start.recipe import Recipe, Start
+from dynotune.train.start.recipe import Measured, Recipe, Start
 from dynotune.train.telling.journal import Row
 
 
@@ -37,6 +37,7 @@ def stand(
     undo: ExitStack,
     listeners: Sequence[Callable[[Row], None]] = (),
     rehearsal: bool = False,
+    measured: Measured | None = None,
 ) -> Standing:
     """Put the speed-ups of `config` into the model, and the parts of the run together. `undo` takes the speed-ups out.
 
@@ -75,6 +76,7 @@ def stand(
                 rehearsal=rehearsal,
                 say=say,
                 console=it.console,
+                measured=measured,
             )
         )
     draw_apart(config.seed, ranks)
