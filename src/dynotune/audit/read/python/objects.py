@@ -163,7 +163,7 @@ class Objects:
         holder = scope.parent
         method = holder is not None and holder.is_class and name == node.name
         kind = ast.Attribute if method else ast.Name
-        every = module.calls_by_name.get(name, [])
+        every = [*module.calls_by_name.get(name, ()), *module.started.get(name, ())]
         here = [(self.of, site) for site in every if isinstance(site.node.func, kind)][:MOST_CALLS]
         top = holder if holder is not None and holder.is_class else scope
         if here or top.parent is not module.top:
