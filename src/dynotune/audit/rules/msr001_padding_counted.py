@@ -109,13 +109,12 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
         if not isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)) or node.value is None:
             continue
         counted = ast.unparse(node.value)
-        if isinstance(node, ast.Expr):  # it is shown at once: `print(f"{len(rows) * 2048 / seconds:.0f} tokens/s")`
-            if not (_SPEED.search(counted) and _BY_A_CLOCK.search(counted) and _rows_times_limit(node.value)):
-                continue
+        shows = isinstance(node, ast.Expr)  # `print(f"{len(rows) * 2048 / seconds:.0f} tokens/s")`
+        if shows and not (_SPEED.search(counted) and _BY_A_CLOCK.search(counted) and _rows_times_limit(node.value)):
+            continue
         target = _target(node)
         whole = _WHOLE.search(counted)
         found = whole[0] if whole is not None else _rows_times_limit(node.value)
-        shows = isinstance(node, ast.Expr)
         if not found or not (shows or _is_a_speed(target, script) or _BY_A_CLOCK.search(counted)):
             continue
         bound = not re.search(r"numel|nelement|size\(0|shape\[0", found)
@@ -131,8 +130,8 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
             continue
         shown = counted if len(counted) <= 70 else found
         yield Finding(
-            f"{f'`{target}`' if target else 'What is shown'} counts `{shown}`, padding included, and a speed is made of it: more padding reads"
-            " as faster.",
+            f"{f'`{target}`' if target else 'What is shown'} counts `{shown}`, padding included, and a speed is made of it:"
+            " more padding reads as faster.",
             place=place_of(script, node),
             evidence=Evidence(Level.TEXT, {"counts": found, "as": target}),
             stake=Stake(AtStake.FIGURES),
