@@ -16,6 +16,7 @@ from dynotune.audit.read.configs.job import TRAINERS
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.rules.cfg009_flag_lost_on_the_way import SEEDS, SHOWN, WHOLE
 from dynotune.audit.shapes.chains_of_hydra import CALLS_THAT_SHOW
+from dynotune.audit.shapes.falsy_values_dropped import falsy_values_dropped
 from dynotune.audit.shapes.unread_of_hydra import unread_of_hydra
 
 _LOADING = (
@@ -33,6 +34,7 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
         yield _finding(unread)
     yield from _of_a_file(project)
     yield from _of_a_class(project)
+    yield from falsy_values_dropped(project)
 
 
 def _of_a_class(project: Project) -> Iterator[Said]:
@@ -220,7 +222,9 @@ RULE = Rule(
         " functions of the project that take it under the same name. A mapping that is used whole counts as read, and so do"
         " keys that `${...}` or a quoted name mentions. Where the configuration goes elsewhere, nothing is said. Of a file"
         " that a command names and its script loads: the keys of its first level, where the script takes each by its name"
-        " (`cfg['lr']`, `{key: cfg[key] for key in KEYS}`). Fields of a dataclass of options that no file reads.",
+        " (`cfg['lr']`, `{key: cfg[key] for key in KEYS}`). Fields of a dataclass of options that no file reads."
+        " Keys that are false or zero, where a launcher in Python makes flags of a configuration and leaves such ones out,"
+        " and the script has another default.",
         proven="Search the scripts for its name.",
         deliberate=("A key that is kept for the record of the run.",),
         sources=(),

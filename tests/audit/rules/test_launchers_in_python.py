@@ -1,0 +1,85 @@
+"""Promise: values that a launcher in Python loses on the way from a configuration to a script are found, in the ways that
+people write such loops."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.audit.made_up import audited
+
+LAUNCH = """import subprocess
+import sys
+
+import yaml
+
+cfg = yaml.safe_load(open(sys.argv[1]))
+cmd = ["torchrun", "--nproc_per_node=8", "train.py"]
+{}
+subprocess.run(cmd, check=True)
+"""
+TRAIN = """import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, default=1e-5)
+parser.add_argument("--weight_decay", type=float, default=0.1)
+parser.add_argument("--checkpointing", type=bool, default=True)
+parser.add_argument("--seed", type=int, default=0)
+args = parser.parse_args()
+print(args.lr, args.weight_decay, args.checkpointing, args.seed)
+"""
+DATA = """from dataclasses import dataclass
+
+from transformers import HfArgumentParser
+
+
+@dataclass
+class Options:
+    lr: float = 1e-5
+    weight_decay: float = 0.1
+    checkpointing: bool = True
+    seed: int = 0
+
+
+(args,) = HfArgumentParser(Options).parse_args_into_dataclasses()
+print(args.lr, args.weight_decay, args.checkpointing, args.seed)
+"""
+CONFIG = "lr: 2.0e-5\nweight_decay: 0.0\ncheckpointing: false\nseed: 0\n"
+LOOPS = {
+    "for key, value in cfg.items():\n    if value:\n        cmd += [f'--{key}', str(value)]": 2,
+    "for k, v in cfg.items():\n    if not v:\n        continue\n    cmd.extend(['--' + k, str(v)])": 2,
+    "cmd += [f'--{k}={v}' for k, v in cfg.items() if v]": 2,
+    "for k, v in cfg.items():\n    if v is True:\n        cmd.append('--%s' % k)\n    elif v:\n"
+    "        cmd += [f'--{k}', str(v)]": 2,
+    "for k, v in cfg.items():\n    if v in (None, False):\n        continue\n    cmd += ['--{}'.format(k), str(v)]": 2,  # 0.0 is one of them
+    "for k, v in cfg.items():\n    if isinstance(v, bool):\n        if v:\n            cmd.append(f'--{k}')\n    else:\n"
+    "        cmd += [f'--{k}', str(v)]": 1,
+    "for k, v in cfg.items():\n    if v is not None:\n        cmd += [f'--{k}', str(v)]": 0,
+    "for k, v in cfg.items():\n    cmd += [f'--{k}', str(v)]": 0,
+    "for k, v in cfg.items():\n    if k != 'seed':\n        cmd += [f'--{k}', str(v)]": 0,
+    "for k, v in cfg.items():\n    if v:\n        print(k, v)\n    cmd += [f'--{k}', str(v)]": 0,
+}  # fmt: skip
+
+
+def lost(folder: Path, launch: str, train: str = TRAIN, config: str = CONFIG) -> list[str]:
+    files = {"launch.py": launch, "train.py": train, "sft.yaml": config}
+    found = audited(folder, files, select=("CFG017",)).findings
+    return [one.message for one in found if one.place.file == "launch.py"]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("train", [TRAIN, DATA])
+def test_what_is_false_or_zero_and_left_out(tmp_path: Path, loop: str, train: str) -> None:
+    found = lost(tmp_path / "a", LAUNCH.format(loop), train)
+    assert len(found) == bool(LOOPS[loop])
+    if found:
+        assert ("weight_decay: 0.0" in found[0]) is (LOOPS[loop] == 2)
+        assert "checkpointing: false" in found[0]
+        assert "seed" not in found[0], "its default is what is left out"
+    assert not lost(tmp_path / "b", LAUNCH.format(loop), train, "lr: 2.0e-5\nweight_decay: 0.2\ncheckpointing: true\n")
+
+
+def test_it_is_suppressed_where_it_stands(tmp_path: Path) -> None:
+    loop = "for k, v in cfg.items():\n    if v:{}\n        cmd += [f'--{{k}}', str(v)]"
+    assert lost(tmp_path / "said", LAUNCH.format(loop.format("")))
+    loop = loop.format("  # dynotune: ignore[CFG017] all defaults are off")
+    assert not lost(tmp_path, LAUNCH.format(loop))
