@@ -40,13 +40,10 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
 def _of_a_class(project: Project) -> Iterator[Said]:
     """Fields of a project's own dataclass, which no file reads as an attribute or by a quoted name."""
     source = "\n".join(code(one) for one in project.scripts)
-    if WHOLE.search(SHOWN.sub("", source)) or re.search(
-        r"\*\*\w*(cfg|conf|config|args|opts?|params|settings)\b", source
-    ):
-        return
     homes = {file for job in project.jobs for file in job.files}
     for script in project.scripts:
-        if not any(one.file in homes or any(loops(one)) for one in connected(script, project)):
+        program = connected(script, project)
+        if not any(one.file in homes or any(loops(one)) for one in program) or _taken_whole(program):
             continue
         for node in script.tree.body:
             if not isinstance(node, ast.ClassDef) or node.bases or not _OPTIONS.search(node.name):
@@ -60,6 +57,18 @@ def _of_a_class(project: Project) -> Iterator[Said]:
             unread = [one for one in unread if one.id != "seed" or SEEDS.search(source)]
             if unread and 2 * len(unread) <= len(fields):
                 yield _finding([(one.id, place_of(script, one)) for one in unread], f"of `{node.name}`")
+
+
+_NAMES_ALONE = re.compile(r"\{\s*(\w+)\.name\s+for \1 in (?:\w+\.)?fields\([\w.]+\)\s*\}")
+"""Which keys a class takes, to refuse others: no value is read by it."""
+
+
+def _taken_whole(program: Sequence[Script]) -> bool:
+    """Something of the program gets all options at once."""
+    source = _NAMES_ALONE.sub("", SHOWN.sub("", "\n".join(code(one) for one in program)))
+    return WHOLE.search(source) is not None or bool(
+        re.search(r"\*\*\w*(cfg|conf|config|args|opts?|params|settings)\b", source)
+    )
 
 
 _OPTIONS = re.compile(r"config|cfg|args|arguments|opt|param|setting|hyper", re.IGNORECASE)
