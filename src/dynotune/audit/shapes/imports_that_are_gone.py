@@ -64,6 +64,7 @@ def _imports(script: Script, module: str, name: str) -> Iterator[ast.AST]:
             continue
         if isinstance(node, ast.ImportFrom) and node.module == module and name in {one.name for one in node.names}:
             yield node
-        elif isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.value, ast.Name):
-            if script.imports.get(node.value.id) == module:
-                yield node
+            continue
+        owner = node.value if isinstance(node, ast.Attribute) and node.attr == name else None
+        if isinstance(owner, ast.Name) and script.imports.get(owner.id) == module:
+            yield node
