@@ -268,7 +268,8 @@ TRL_KEYS = (
 def test_keys_of_adapters_that_are_a_scripts_own(tmp_path: Path) -> None:
     alone = audited(tmp_path / "alone", {"lora.yaml": TRL_KEYS}, select=("LOR002",)).findings
     own = audited(tmp_path / "own", {"lora.yaml": TRL_KEYS, "train.py": OWN_LORA}, select=("LOR002",)).findings
-    assert alone and not own
+    assert alone
+    assert not own
 
 
 COPIES = """import torch
