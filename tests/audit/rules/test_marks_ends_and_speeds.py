@@ -196,3 +196,21 @@ for batch in loader:
 def test_a_loss_that_accelerate_divides_again(tmp_path: Path, name: str, loss: str, given: str, fires: bool) -> None:
     text = ACCUMULATES.format(name=name, loss=loss, given=given)
     assert bool(said(tmp_path, "OPT054", text)) is fires
+
+
+@pytest.mark.parametrize(
+    ("trl", "packing", "code", "found"),
+    [
+        ("trl==0.12.2", True, "PAD001", 1),
+        ("trl==0.18.2", True, "PAD001", 1),
+        ("trl==0.20.0", True, "PAD001", 0),
+        ("trl", True, "PAD001", 0),
+        ("trl==0.12.2", False, "PAD001", 0),
+        ("trl==0.12.2", True, "ATT001", 0),  # no mask tells documents apart
+        ("trl==0.20.0", True, "ATT001", 1),
+    ],
+)
+def test_packing_of_old_releases(tmp_path: Path, trl: str, packing: bool, code: str, found: int) -> None:
+    length = "max_seq_length" if "0.1" in trl else "max_length"
+    train = PACKED.format(pad="'<|padding|>'", packing=packing).replace("seed=1", f"seed=1, {length}=4096")
+    assert len(said(tmp_path, code, train, **{"requirements.txt": f"{trl}\n"})) == found
