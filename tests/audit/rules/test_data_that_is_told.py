@@ -24,6 +24,15 @@ def codes(folder: Path, files: dict[str, str]) -> list[str]:
         ("`qa.jsonl` on the share: 3,180 conversations, 812k tokens, median 230, max 3,900.", 4, True),
         ("The corpus has 1.2M tokens.", 4, True),
         ("9,000 dialogues (1,100,000 tokens).", 4, True),
+        ("4,000 short dialogs (150 tokens each on average), from our desk", 4, True),
+        ("- 4k examples in `train.jsonl`, about 150 tokens each", 4, True),
+        ("4,000 question/answer pairs of about 150 tokens.", 4, True),
+        ("We have 4,000 rows, averaging 150 tokens", 4, True),
+        ("4,000 tickets, with an average length of 150 tokens", 4, True),
+        ("4,000 documents, packed into rows of 150 tokens", 4, False),
+        ("4,000 examples with at most 150 tokens each", 4, False),
+        ("A batch has 64 rows of 150 tokens", 4, False),
+        ("40,000 rows of 1,500 tokens", 4, False),
         ("600k tokens in 4,000 rows", 1, False),  # 55 updates
         ("The corpus has 40M tokens.", 4, False),
         ("Examples have up to 600k tokens.", 4, False),
@@ -68,3 +77,20 @@ def test_rows_that_the_program_packs_by_itself(tmp_path: Path) -> None:
     assert "never reached" in found.message
     assert not codes(tmp_path / "b", {**files, "README.md": "# x\n\n4,000 pairs, so 600k tokens.\n"})
     assert not codes(tmp_path / "c", {**files, "README.md": readme.replace("600k", "60M")})
+
+
+@pytest.mark.parametrize(
+    ("comment", "fires"),
+    [
+        ("# 800 rows of about 120 tokens each", True),
+        ("# 800 rows", False),
+        ("# batches of 800 rows, 120 tokens each", False),
+    ],
+)
+def test_rows_that_a_comment_tells(tmp_path: Path, comment: str, fires: bool) -> None:
+    train = (
+        f"from trl import SFTConfig, SFTTrainer\n{comment}\n"
+        "args = SFTConfig(output_dir='o', packing=True, max_length=4096, per_device_train_batch_size=8, seed=1)\n"
+        "SFTTrainer(model='Qwen/Qwen2.5-0.5B', args=args, train_dataset=rows).train()\n"
+    )
+    assert bool(codes(tmp_path, {"train.py": train})) is fires

@@ -146,7 +146,7 @@ LARGE = "base_model: meta-llama/Llama-3.1-8B\ndatasets: [{path: x, type: alpaca}
         ("HST005", {"train.py": LOADS % 4, "rows.py": LAZY}, False),
         ("HST005", {"train.py": LOADS % 0, "rows.py": EAGER}, False),  # once, before the first step
         ("HST005", {"train.py": MAPPED % "map(encode)"}, False),
-        ("HST005", {"train.py": MAPPED % "with_transform(encode)"}, False),  # what it makes is not followed
+        ("HST005", {"train.py": MAPPED % "with_transform(encode)"}, True),
         ("DST051", {"train.py": SPAWNS % "mp.spawn(worker, nprocs=4)", "settings.py": COUNTS}, True),
         ("DST051", {"train.py": SPAWNS % "mp.start_processes(worker, nprocs=4)", "settings.py": COUNTS}, True),
         ("DST051", {"train.py": SPAWNS % "worker()", "settings.py": COUNTS}, False),  # torchrun's may start it

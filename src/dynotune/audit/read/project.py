@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -83,7 +84,7 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
     schemas = schemas.beside(sources_in(root), versions_asked(root, found.texts))
     return Project(
         str(root),
-        jobs=_jobs(found, schemas),
+        jobs=_jobs(found, schemas, root),
         scripts=list(found.scripts.values()),
         launches=found.launches,
         allocations=found.allocations,
@@ -96,7 +97,29 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
     )
 
 
-def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
+_COMMAND = re.compile(r"^\s*(?:\$ )?((?:[A-Z_]+=\S* )*(?:python3?|torchrun|accelerate launch|deepspeed)\b.*)$")
+
+
+def _told(found: _Found, root: Path) -> list[Launch]:
+    """Commands that documents show: by them it is known which configuration a script is started with, where no launcher
+    says so."""
+    read_launches = _reader("launchers", "read_launches") if found.documents else None
+    if read_launches is None:
+        return []
+    return [
+        launch
+        for file, text in found.documents.items()
+        if any(_COMMAND.match(line) for line in text.split("\n"))
+        for launch in read_launches(root / file, "\n".join(_bare(line) for line in text.split("\n")), root)
+    ]
+
+
+def _bare(line: str) -> str:
+    command = _COMMAND.match(line)
+    return command[1].rstrip("\\") if command is not None else ""
+
+
+def _jobs(found: _Found, schemas: Schemas, root: Path) -> list[Job]:
     """Of commands first; then of configurations and scripts that no command names."""
     schemas = schemas.with_fields(own_fields(found.scripts))
     own_reader = any(reads_configurations(script) for script in found.scripts.values())
@@ -105,6 +128,12 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
     by_script = {
         launch.script: [started[one.place] for one in found.launches if one.script == launch.script]
         for launch in found.launches
+    }
+    told = _told(found, root)
+    by_script |= {
+        launch.script: [files_that_it_names(one, found.configs) for one in told if one.script == launch.script]
+        for launch in told
+        if launch.script not in by_script
     }
     found.modules.takes = functools.partial(takes, schemas)
     found.modules.started_with = {

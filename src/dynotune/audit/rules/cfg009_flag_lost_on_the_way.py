@@ -14,6 +14,7 @@ from dynotune.audit.place import Place
 from dynotune.audit.read.launchers.accepts import Accepts, accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
+from dynotune.audit.shapes.swallowed_by_a_function import swallowed_by_a_function, unread_parameters
 from dynotune.audit.shapes.values_that_stay_behind import values_that_stay_behind
 
 WHOLE = re.compile(r"\bvars\(|\basdict\(|__dict__|\bfields\(|_get_kwargs|sys\.argv|namespace=")
@@ -80,6 +81,13 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
     yield from _not_handed_on(launch, project)
     scripts = {script.file: script for script in project.scripts}
     script = scripts.get(launch.script)
+    if script is not None:
+        swallowed, function = swallowed_by_a_function(launch, script)
+        why = f"`{function}` of `{launch.script}` takes every flag in its `**` argument and does nothing with them"
+        yield from _finding(swallowed, why, "Name them among its parameters and use them, or take them out.")
+        unread_ones, function = unread_parameters(launch, script)
+        why = f"`{function}` of `{launch.script}` has a parameter of this name and never uses it"
+        yield from _finding(unread_ones, why, "Use it where it was meant to work, or take it out of both.")
     taken = accepts(script, scripts, Schemas.of()) if script is not None else None
     if taken is None or script is None:
         return

@@ -1,5 +1,6 @@
 """HST006: data is prepared again at every start, since the cache is switched off or thrown away."""
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -13,6 +14,7 @@ from dynotune.audit.facts.together import code, imported, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.tokenised_each_epoch import tokenised_each_epoch
 
 TOKENS_A_SECOND = 0.25e6
 """What transformers-style preparation in one process does."""
@@ -30,6 +32,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         if not jobs or any(map(on_gpu, jobs)):  # a test on the CPU begins from nothing, and nobody waits
             yield from _by_a_call(script, project)
         yield from _when_it_is_made(script, project)
+        yield from tokenised_each_epoch(script, project)
 
 
 def _by_a_key(job: Job, project: Project) -> Iterator[Said]:
@@ -137,9 +140,14 @@ _FEW = re.compile(
 
 def _when_it_is_made(script: Script, project: Project) -> Iterator[Said]:
     """A data set tokenises row by row when it is made, in each of several processes, and nothing keeps what it made."""
+    sets = {
+        node.name
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.ClassDef) and any("Dataset" in ast.unparse(base) for base in node.bases)
+    }
     for call in script.calls:
         inside = [one.name for one in call.around if one.kind == "function"]
-        of_class = any(one.kind == "class" and "data" in one.name.lower() for one in call.around)
+        of_class = any(one.kind == "class" and ("data" in one.name.lower() or one.name in sets) for one in call.around)
         repeated = any(one.kind in ("for", "while") for one in call.around)
         tokenizes = re.search(r"(^|\.)(\w*tokenizer|tok|tokenize|encode)$", f"{call.on or ''}.{call.name}".rstrip("."))
         if of_class and inside[:1] == ["__init__"] and repeated and tokenizes:

@@ -13,6 +13,7 @@ from dynotune.audit.facts.together import together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.logits_of_an_evaluation import logits_of_an_evaluation
 
 BYTES = 10
 """A logit: bfloat16 from the head, float32 for the loss, float32 gradient."""
@@ -35,6 +36,7 @@ _LF = (
 def check(project: Project, _: Project) -> Iterator[Said]:
     for job in project.jobs:
         yield from _of_a_job(job, project)
+        yield from logits_of_an_evaluation(job, project)
     for script in project.scripts:
         yield from _copied(script, project)
 
@@ -111,7 +113,7 @@ def _copied(script: Script, project: Project) -> Iterator[Said]:
     calls += per_step(script, "compute_loss", "get_batch_loss_metrics")
     calls += [call for call in script.calls if _in_a_loss(call)]
     whole = [call for call in {call.place: call for call in calls}.values() if _copies(script, call)]
-    if not whole:
+    if not whole or _small(script, project):
         return
     first, *more = whole
     yield Finding(
@@ -131,6 +133,30 @@ def _copied(script: Script, project: Project) -> Iterator[Said]:
         ),
         also=tuple(call.place for call in more),
     )
+
+
+_LENGTH = re.compile(r"-{0,2}max[-_](?:seq[-_])?len(?:gth)?", re.IGNORECASE)
+COPY = 2.0
+"""GiB of a copy below which it decides nothing."""
+
+
+def _small(script: Script, project: Project) -> bool:
+    """The copy is known to be small, in all jobs of the script's program."""
+    near = {one.file: one for one in together(script, project)}
+    told = [
+        setting.value
+        for one in near.values()
+        for name, setting in one.constants.items()
+        if _LENGTH.fullmatch(name) and isinstance(setting.value, int)
+    ]
+    found = []
+    for job in (one for one in project.jobs if near.keys() & set(one.files)):
+        model, rows = known(job.get("model_name_or_path")), micro_batch(job)
+        length = max_length(job) or (told[0] if len(set(told)) == 1 else None)
+        if model is None or rows is None or length is None:
+            return False
+        found.append(rows * length * model.vocabulary * 4 / 2**30)
+    return bool(found) and max(found) < COPY
 
 
 def _in_a_loss(call: Call) -> bool:
@@ -183,7 +209,8 @@ RULE = Rule(
         detected=f"E1: tokens x vocabulary x {BYTES} bytes for trainers without a fused head; said above {SHARE:.0%} of the"
         f" card (this machine's, or the one that the job's files name), or {GIB:g} GiB where it is not known. E0: `.float()`"
         " of all logits, or a `log_softmax` of them that is gathered from, at every step of a language model's training."
-        " Parts that are indexed first are not reported.",
+        " Parts that are indexed first are not reported. E0: `compute_metrics` of a causal model without"
+        " `preprocess_logits_for_metrics`.",
         proven="`dynotune profile -- python train.py` lists the largest allocations.",
         deliberate=(
             "Metrics are computed from the logits.",

@@ -12,6 +12,7 @@ from dynotune.audit.facts.setting import Unknown
 from dynotune.audit.place import Place
 from dynotune.audit.read.python import declared, files
 from dynotune.audit.read.python.class_names import ASKED_BY, OF_NAMES, names_of
+from dynotune.audit.read.python.commands import commands, told_to_typer
 from dynotune.audit.read.python.module import FUNCTIONS, Binding, Function, Module, Scope, Site
 from dynotune.audit.read.python.modules import MOST_CALLS
 from dynotune.audit.read.python.rounds import MOST_LOOPS, put
@@ -99,6 +100,10 @@ class Objects:
             named = self.of.others.started_with.get(module.file, {}).get(name)
             if named is not None:
                 return named
+            flag = commands(module).get(node, {}).get(name)
+            if flag is not None:
+                said = self.of.value(flag.default, scope.parent or scope) if flag.default is not None else None
+                return (said or unknown(declared.COMMAND_LINE)).through(module.place(flag.at, flag.flag))
             if default is not None:
                 return default.through(module.place(node, name))
             return unknown(f"it is an argument of `{node.name}`, which nothing that was read calls")
@@ -133,10 +138,10 @@ class Objects:
         outside = scope.parent or scope
         for argument, default in zip(reversed(arguments), reversed(node.args.defaults), strict=False):
             if argument.arg == name:
-                return self.of.value(default, outside)
+                return self.of.value(told_to_typer(default) or default, outside)
         for argument, other in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
             if argument.arg == name and other is not None:
-                return self.of.value(other, outside)
+                return self.of.value(told_to_typer(other) or other, outside)
         return None
 
     def _annotated(self, name: str, node: Function, scope: Scope) -> Value | None:
@@ -163,7 +168,7 @@ class Objects:
         holder = scope.parent
         method = holder is not None and holder.is_class and name == node.name
         kind = ast.Attribute if method else ast.Name
-        every = module.calls_by_name.get(name, [])
+        every = [*module.calls_by_name.get(name, ()), *module.started.get(name, ())]
         here = [(self.of, site) for site in every if isinstance(site.node.func, kind)][:MOST_CALLS]
         top = holder if holder is not None and holder.is_class else scope
         if here or top.parent is not module.top:
