@@ -76,16 +76,22 @@ def test_clocks_that_are_always_apart_are_the_arms_own() -> None:
 
 
 def test_arms_at_different_clocks_are_said() -> None:
-    assert note_of_clocks("b", "a", [-0.08, -0.079, -0.081]) == "b runs at clocks 7.7% below those of a."
-    assert note_of_clocks("b", "a", [0.01]) == ""
-    assert note_of_clocks("b", "a", []) == ""
+    """Of several in one sentence: of an attribution there were nineteen."""
+    lower = [-0.08, -0.079, -0.081]
+    assert note_of_clocks("a", {"b": lower, "c": [0.01]}) == "b runs at clocks 7.7% below those of a."
+    assert note_of_clocks("a", {"b": [0.04], "c": lower, "d": [0.0]}) == "Clocks are not those of a: c -7.7%, b +4.1%."
+    assert note_of_clocks("a", {"b": [0.01]}) == note_of_clocks("a", {"b": []}) == note_of_clocks("a", {}) == ""
 
 
 def test_an_arm_that_waits_for_its_host_is_said() -> None:
     waits = [block().model_copy(update={"seconds": 1.05, "device_seconds": 1.0})] * 3
-    assert note_of_host(waits) == "a is host-bound: its blocks take 5.0% longer than the device's work in them."
-    assert note_of_host([block()] * 3) == ""
-    assert note_of_host([block().model_copy(update={"device_seconds": None})]) == ""
+    fine = [block()] * 3
+    assert note_of_host({"a": waits, "b": fine}) == (
+        "a is host-bound: its blocks take 5.0% longer than the device's work in them."
+    )
+    assert note_of_host({"a": waits, "b": fine, "c": waits}).endswith("device's work in them: a 5.0%, c 5.0%.")
+    assert note_of_host({"a": fine}) == note_of_host({"a": []}) == ""
+    assert note_of_host({"a": [block().model_copy(update={"device_seconds": None})]}) == ""
 
 
 def test_blocks_that_are_too_short_for_their_intervals_are_named_with_the_remedy() -> None:

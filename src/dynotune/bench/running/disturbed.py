@@ -80,15 +80,20 @@ def disturbance(one: Block, other: Block, before: Sequence[float] = ()) -> str:
     )
 
 
-def note_of_clocks(arm: str, other: str, apart: Sequence[float]) -> str:
-    """That two arms run at different clocks by themselves, as a sentence; empty where they do not.
+def note_of_clocks(first: str, apart: Mapping[str, Sequence[float]]) -> str:
+    """Which arms run at other clocks than the first one by themselves, as a sentence; empty where none does.
 
-    apart: `clocks_apart` of the pairs that count, arm over other.
+    apart: by arm `clocks_apart` of the pairs that count, arm over first.
     """
-    usual = median(apart) if apart else 0.0
-    if abs(usual) <= CLOCKS_APART:
+    usual = {name: median(every) for name, every in apart.items() if every}
+    unlike = {name: math.expm1(one) for name, one in usual.items() if abs(one) > CLOCKS_APART}
+    if not unlike:
         return ""
-    return f"{arm} runs at clocks {abs(math.expm1(usual)):.1%} {'above' if usual > 0 else 'below'} those of {other}."
+    if len(unlike) == 1:
+        [(name, share)] = unlike.items()
+        return f"{name} runs at clocks {abs(share):.1%} {'above' if share > 0 else 'below'} those of {first}."
+    told = ", ".join(f"{name} {share:+.1%}" for name, share in sorted(unlike.items(), key=lambda one: one[1]))
+    return f"Clocks are not those of {first}: {told}."
 
 
 def note_of_length(blocks: Mapping[str, Sequence[Block]], remedy: str) -> str:
@@ -108,9 +113,17 @@ def note_of_length(blocks: Mapping[str, Sequence[Block]], remedy: str) -> str:
     )
 
 
-def note_of_host(blocks: Sequence[Block]) -> str:
-    """That the host decides how long an arm takes, as a sentence; empty where it does not. blocks: of one arm."""
-    shares = [block.seconds / block.device_seconds - 1 for block in blocks if block.device_seconds]
-    if not shares or (usual := median(shares)) <= HOST_APART:
+def note_of_host(arms: Mapping[str, Sequence[Block]]) -> str:
+    """In which arms the host decides how long they take, as a sentence; empty where in none. arms: their blocks."""
+    usual = {}
+    for name, blocks in arms.items():
+        shares = [block.seconds / block.device_seconds - 1 for block in blocks if block.device_seconds]
+        if shares and (share := median(shares)) > HOST_APART:
+            usual[name] = share
+    if not usual:
         return ""
-    return f"{blocks[0].arm} is host-bound: its blocks take {usual:.1%} longer than the device's work in them."
+    if len(usual) == 1:
+        [(name, share)] = usual.items()
+        return f"{name} is host-bound: its blocks take {share:.1%} longer than the device's work in them."
+    told = ", ".join(f"{name} {share:.1%}" for name, share in usual.items())
+    return f"Host-bound, by how much longer blocks take than the device's work in them: {told}."

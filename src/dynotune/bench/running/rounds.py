@@ -150,11 +150,10 @@ def noted(tally: Seen, guard: Guard) -> Seen:
 def _notes_of(tally: Tally, guard: Guard) -> list[str]:
     """What the reader must know of clocks and host."""
     said = [*([guard.note] if guard.note else []), *notes_of_stalls(tally)]
-    for (arm, first), apart in tally.apart.items():
-        said += [note] if arm != first and (note := note_of_clocks(arm, first, apart)) else []
-    for name in tally.names:
-        blocks = list(tally.counted(name).values())
-        said += [note] if blocks and (note := note_of_host(blocks)) else []
+    for first in dict.fromkeys(first for _, first in tally.apart):
+        of_others = {arm: apart for (arm, other), apart in tally.apart.items() if other == first != arm}
+        said += [note] if (note := note_of_clocks(first, of_others)) else []
+    said += [note] if (note := note_of_host({name: [*tally.counted(name).values()] for name in tally.names})) else []
     return said
 
 
