@@ -15,6 +15,7 @@ from dynotune.audit.read.launchers.accepts import Accepts, accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
 from dynotune.audit.shapes.values_that_stay_behind import values_that_stay_behind
+from dynotune.audit.shapes.variables_that_nothing_gets import variables_that_nothing_gets
 
 WHOLE = re.compile(r"\bvars\(|\basdict\(|__dict__|\bfields\(|_get_kwargs|sys\.argv|namespace=")
 SHOWN = re.compile(r"(\bconfig\s*=\s*|print\(|dumps?\([^()\n]{0,80}|log\w*\.\w+\([^()\n]{0,80})(vars|asdict)\([\w.]*\)")
@@ -78,6 +79,7 @@ def _not_handed_on(launch: Launch, project: Project) -> Iterator[Said]:
 
 def check(launch: Launch, project: Project) -> Iterator[Said]:
     yield from _not_handed_on(launch, project)
+    yield from variables_that_nothing_gets(launch, project)
     scripts = {script.file: script for script in project.scripts}
     script = scripts.get(launch.script)
     taken = accepts(script, scripts, Schemas.of()) if script is not None else None
