@@ -21,7 +21,7 @@ from dynotune.audit.read.launchers.distribution import distribution
 from dynotune.audit.read.python.declared import COMMAND_LINE
 from dynotune.audit.read.python.recognised import FROM_A_COMMAND_LINE
 from dynotune.audit.read.python.value import Value
-from dynotune.audit.schema import Schemas
+from dynotune.audit.schema import Keys, Schemas
 
 PROGRAMS: Mapping[str, tuple[Trainer, Method | None]] = {
     "trl sft": (Trainer.TRL, Method.SFT),
@@ -151,11 +151,15 @@ def _of_trainer(launch: Launch, made: tuple[Trainer, Method | None], sources: So
     given = [one for config in configs for one in given_in(config)]
     if not all_are_keys:
         mine = flat.flags if flat is not None else frozenset[str]()
-        given = [one for one in given if one.name in keys.keys or (flat is not None and one.name not in mine)]
+        given = [
+            one
+            for one in given
+            if one.name in keys.keys or _was_key(one.name, keys) or (flat is not None and one.name not in mine)
+        ]
     given += [
         Given(setting.name, setting.value, setting.place)
         for setting in launch.flags.values()
-        if setting.name not in _NOT_KEYS and (all_are_keys or setting.name in keys.keys)
+        if setting.name not in _NOT_KEYS and (all_are_keys or setting.name in keys.keys or _was_key(setting.name, keys))
     ]
     home = configs[0].places.get(ROOT, launch.place) if configs else launch.place
     files = tuple(dict.fromkeys((launch.file, launch.script, *launch.configs)))
@@ -166,6 +170,11 @@ def _of_trainer(launch: Launch, made: tuple[Trainer, Method | None], sources: So
         files=tuple(file for file in files if file),
         ignored=NO_SETTINGS,
     )
+
+
+def _was_key(name: str, keys: Keys) -> bool:
+    """A name that the trainer's arguments had in another release, and the script has not for something of its own."""
+    return name in keys.moved and name not in keys.own
 
 
 def _with_flags(job: Job, launch: Launch, script: Script | None) -> Job:

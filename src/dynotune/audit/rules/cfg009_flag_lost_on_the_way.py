@@ -14,6 +14,7 @@ from dynotune.audit.place import Place
 from dynotune.audit.read.launchers.accepts import Accepts, accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
+from dynotune.audit.shapes.flags_that_fire_drops import flags_that_fire_drops
 from dynotune.audit.shapes.values_that_stay_behind import values_that_stay_behind
 from dynotune.audit.shapes.variables_that_nothing_gets import variables_that_nothing_gets
 
@@ -82,6 +83,9 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
     yield from variables_that_nothing_gets(launch, project)
     scripts = {script.file: script for script in project.scripts}
     script = scripts.get(launch.script)
+    if script is not None:
+        lost, why = flags_that_fire_drops(launch, script, project.scripts)
+        yield from _finding(lost, why, "Give the function such a parameter and use it, or take the flag out.")
     taken = accepts(script, scripts, Schemas.of()) if script is not None else None
     if taken is None or script is None:
         return

@@ -1,4 +1,4 @@
-"""DST005: a command starts more processes on a node than the job file asks for GPUs."""
+"""DST005: a command starts other processes than the job file asks for: more on a node than GPUs, or on one node alone."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,6 +11,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.read.launchers.distribution import processes_of_a_node
 from dynotune.audit.read.launchers.makefile import rows_of_goals
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.nodes_that_do_not_join import nodes_that_do_not_join
 
 _JOB = "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --gres=gpu:{}\n"
 _JOB += "srun torchrun --nproc_per_node=8 -m trl.scripts.sft --config sft.yaml\n"
@@ -21,6 +22,8 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     configs = {config.file: config for config in project.configs}
     yield from _hidden(project, configs)
     for allocation in project.allocations:
+        found = (nodes_that_do_not_join(one, allocation.place.file, project, configs) for one in _started(allocation, project))
+        yield from (one for one in found if one is not None)
         if _asked_otherwise(allocation, project):
             continue
         said = set()
@@ -103,15 +106,17 @@ def _finding(allocation: Allocation, count: Setting) -> Finding:
 RULE = Rule(
     code="DST005",
     name="more-processes-than-gpus",
-    summary="More processes are started on a node than the job asks for GPUs.",
+    summary="More processes are started on a node than the job asks for GPUs, or one of its nodes alone is used.",
     group=Group.CORRECTNESS,
     subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="`torchrun --nproc_per_node`, accelerate's `num_processes` or `deepspeed --num_gpus`, against `--gres=gpu:N`,"
-        " `--gpus-per-node` or `--gpus` of the `#SBATCH` lines under which they run.",
+        " `--gpus-per-node` or `--gpus` of the `#SBATCH` lines under which they run; and `--nodes` against what torchrun or"
+        " accelerate are told of other machines (`--nnodes` and a rendezvous, `num_machines`).",
         why="Each process takes the GPU of its own number. Those that find none stop with an error, and the others after"
-        " them, once the job has waited for its machines.",
+        " them, once the job has waited for its machines. A launcher that knows of no other node starts a run of its own on each"
+        " under `srun`, and they write over one another's checkpoints; without `srun` all nodes but one idle.",
         detected="E1: the job file's lines, and the commands that it runs itself, through `make` or through other scripts of"
         " the project. Nothing is said where a file submits it with GPUs of its own choice.",
         proven='The run ends with "invalid device ordinal".',
@@ -120,4 +125,9 @@ RULE = Rule(
     ),
     bad=Example({"job.sbatch": _JOB.format(4), "sft.yaml": _SFT}, says="8 processes are started on a node"),
     good=Example({"job.sbatch": _JOB.format(8), "sft.yaml": _SFT}),
+    also_bad=(
+        Example(
+            {"job.sbatch": _JOB.format(8).replace("nodes=1", "nodes=2"), "sft.yaml": _SFT}, says="asks for 2 nodes"
+        ),
+    ),
 )
