@@ -12,6 +12,7 @@ from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.setting import Setting
 from dynotune.audit.finding import AtStake, Risk
 from dynotune.audit.place import Place
+from tests.audit.made_up import audited
 from tests.audit.rules.facts import UNKNOWN, Default, a_job, a_machine, findings, not_checked
 from tests.audit.rules.scripts import said
 
@@ -26,8 +27,9 @@ def test_two_precisions() -> None:
 
 def test_bfloat16_on_an_old_card() -> None:
     t4 = a_machine(capability="7.5")
-    for asked in ({"bf16": Default(True)}, {"dtype": "bfloat16"}):
-        (found,) = findings("PRC003", t4, Project(".", [a_job(**asked)], environment=t4))
+    for asked in ({"bf16": Default(True)}, {"dtype": "bfloat16"}, {"mixed_precision": "bf16"}):
+        job = a_job(**asked)
+        (found,) = findings("PRC003", job, Project(".", [job], environment=t4))
         assert "7.5" in found.message
     for machine, values in (
         (a_machine(capability="8.0"), {"bf16": True}),
@@ -35,7 +37,37 @@ def test_bfloat16_on_an_old_card() -> None:
         (t4, {"fp16": True, "bf16": False}),
         (a_machine(gpus=0), {"bf16": True}),
     ):
-        assert not findings("PRC003", machine, Project(".", [a_job(**values)], environment=machine))
+        job = a_job(**values)
+        assert not findings("PRC003", job, Project(".", [job], environment=machine))
+
+
+_T4 = """import torch
+from trl import SFTConfig, SFTTrainer
+
+args = SFTConfig(output_dir="out", {})
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args, train_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize("asked", ["bf16=True", "bf16=True, fp16=False"])
+@pytest.mark.parametrize("readme", ["Runs on the free Colab T4.", "Two RTX 2080 Ti.", "One Tesla V100 (16 GB)"])
+def test_bfloat16_on_an_old_card_that_files_name(tmp_path: Path, asked: str, readme: str) -> None:
+    found = audited(tmp_path, {"train.py": _T4.format(asked), "README.md": readme}, select=["PRC003"]).findings
+    assert [one.place.file for one in found] == ["train.py"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "readme"),
+    [
+        ("fp16=True", "Runs on the free Colab T4."),
+        ("bf16=torch.cuda.is_bf16_supported()", "Runs on the free Colab T4."),
+        ("bf16=True", "One A100. (A T4 is too small.)"),
+        ("bf16=True", "Not for a T4."),
+        ("bf16=True", "One RTX 4090."),
+    ],
+)
+def test_bfloat16_where_it_is_or_may_be(tmp_path: Path, asked: str, readme: str) -> None:
+    assert not audited(tmp_path, {"train.py": _T4.format(asked), "README.md": readme}, select=["PRC003"]).findings
 
 
 WITHOUT: dict[str, Any] = {

@@ -22,6 +22,27 @@ _OF_SOMETHING_ELSE = re.compile(
     r"|pre-?train\w*|test|eval\w*|valid\w*|longest|batch|update|step|model|vocab\w*|was|had|old|planned|todo|generat\w*)\b|/s\b",
     re.IGNORECASE,
 )
+_NOUN = (
+    r"(?:rows|pairs|examples|conversations|dialog(?:ue)?s|chats|documents|tickets|records|questions|samples|instructions|texts"
+    r"|prompts|answers|messages|stories|recipes|tweets|reviews|summaries|snippets|tasks|functions|items|lines|transcripts|emails)"
+)
+_COUNT = re.compile(
+    r"(?<![\w.,/\u00d7])~?(\d{1,3}(?:[ ,]\d{3})+|\d{2,7}|\d{1,3}(?:\.\d)?k)\s(?!tokens)"
+    rf"(?:[a-z][\w-]*[ ,/]+){{0,3}}?{_NOUN}\b",
+    re.IGNORECASE,
+)
+"""`1,200 short dialogs`, `12k question/answer pairs`."""
+
+_NUMBER = r"~?(\d{2,4}|\d,\d{3})\stokens"
+_EACH = re.compile(
+    rf"(?<![\w.,/-]){_NUMBER}(?:,? long)?,?\s(?:each|apiece|on average|in the mean|(?:per|an?)\s(?:row|example|pair|chat"
+    r"|dialog|sample|record|conversation|answer)\b)"
+    r"|\b(?:average|mean|avg\.?|averag(?:es|ing))\s(?:(?:length|row|size|is|are|of|about|around|roughly)\s){0,3}"
+    rf"{_NUMBER}\b|{_NOUN}\sof\s(?:about\s|around\s|roughly\s|some\s)?{_NUMBER}\b",
+    re.IGNORECASE,
+)
+"""The usual length of one of them."""
+
 _ROWS_OF = re.compile(r"\brows of (\d[\d,]{2,6}) tokens\b", re.IGNORECASE)
 _TIMES = {"k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "b": 1e9, "billion": 1e9}
 
@@ -34,7 +55,7 @@ class Told:
 
 def tokens_told(project: Project) -> Told | None:
     """Of all training data together, where the documents have one such figure; None: none, or several."""
-    found = list(_figures(project))
+    found = list(_figures(project)) or list(_products(project))
     return found[0] if len({one.tokens for one in found}) == 1 else None
 
 
@@ -51,6 +72,33 @@ def _figures(project: Project) -> Iterator[Told]:
                     figure = found[1].replace(" ", "")
                     figure = figure.replace(",", "." if unit > 1 else "")
                     yield Told(float(figure) * unit, Place(file, number))
+
+
+def _products(project: Project) -> Iterator[Told]:
+    """`1,200 short dialogs (150 tokens each on average)`: a number of rows and their usual length in one sentence."""
+    for file, text in project.documents.items():
+        for number, line in enumerate(text.split("\n"), 1):
+            for part in re.split(r"(?<=[a-z)])[.;] ", line):
+                for each in _EACH.finditer(part):
+                    length = next(group for group in each.groups() if group)
+                    counts = [one for one in _COUNT.finditer(part) if one.start() <= each.start()]
+                    between = part[counts[-1].end() : each.start()] if counts else ""
+                    before = part[: counts[-1].start()][-40:] if counts else ""
+                    if not counts or _NOT_TRAINED_ON.search(before) or _AT_MOST.search(between):
+                        continue
+                    rows = counts[-1][1].lower().replace(" ", "").replace(",", "")
+                    many = float(rows.rstrip("k")) * (1e3 if rows.endswith("k") else 1)
+                    yield Told(many * float(length.replace(",", "")), Place(file, number))
+
+
+_NOT_TRAINED_ON = re.compile(
+    r"\b(?:batch|step|update|test|eval\w*|valid\w*|held|pre-?train\w*|was|had|were|old|planned|todo|generat\w*|every|per"
+    r"|limit|cache|up to|at most|max\w*|buffer)\b",
+    re.IGNORECASE,
+)
+_AT_MOST = re.compile(
+    r"\b(?:up to|at most|max\w*|longest|window|context|pack\w*|limit\w*|cut|trunc\w*|pad\w*)\b", re.IGNORECASE
+)
 
 
 def row_told(project: Project) -> int | None:

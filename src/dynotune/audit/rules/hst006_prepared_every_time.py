@@ -13,6 +13,7 @@ from dynotune.audit.facts.together import code, imported, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.tokenised_each_epoch import tokenised_each_epoch
 
 TOKENS_A_SECOND = 0.25e6
 """What transformers-style preparation in one process does."""
@@ -30,6 +31,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         if not jobs or any(map(on_gpu, jobs)):  # a test on the CPU begins from nothing, and nobody waits
             yield from _by_a_call(script, project)
         yield from _when_it_is_made(script, project)
+        yield from tokenised_each_epoch(script, project)
 
 
 def _by_a_key(job: Job, project: Project) -> Iterator[Said]:

@@ -10,6 +10,7 @@ from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.precision_that_nobody_gets import precision_that_nobody_gets
 
 ARGUMENTS = (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.UNSLOTH, Trainer.AXOLOTL, Trainer.LLAMA_FACTORY)
 """Whose training arguments replace the launcher's precision with their own."""
@@ -132,8 +133,11 @@ def _launchers(job: Job, project: Project) -> Iterator[tuple[str, Place, str]]:
 
 def check(job: Job, project: Project) -> Iterator[Said]:
     if job.trainer is Trainer.TORCH:
-        yield from _parsed_and_dropped(job, project)
+        dropped = [*_parsed_and_dropped(job, project)]
+        yield from dropped or precision_that_nobody_gets(job, project)
         yield from _replaced(job, project)
+    else:
+        yield from precision_that_nobody_gets(job, project)
     if job.trainer not in ARGUMENTS:
         return
     launcher = job.get("mixed_precision")
@@ -167,7 +171,9 @@ RULE = Rule(
         " replaces it"
         " where `bf16` or `fp16` is on.",
         why="Who reads the launcher's configuration believes that another precision was run than was.",
-        detected="E1: the launcher's configuration joined with the job's.",
+        detected="E1: the launcher's configuration joined with the job's; an option of the program for its precision"
+        " (argparse, click, typer, fire, a dataclass) that asks for 16 bits and is read by nothing but a log, where nothing"
+        " else computes in 16 bits.",
         proven="`dynotune profile -- ...` names the operand types of the matrix products.",
         deliberate=("One launcher configuration serves several jobs, and their own arguments are meant to win.",),
         sources=("transformers' `TrainingArguments`: `bf16` and `fp16` replace `ACCELERATE_MIXED_PRECISION`",),

@@ -1,54 +1,77 @@
 """PRC003: bfloat16 is asked for on a GPU that has none."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from dynotune.audit.facts.asked import on_gpu
-from dynotune.audit.facts.environment import Environment
+from dynotune.audit.facts.cards import older_card
+from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
-from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
-from dynotune.audit.rule import Group, Page, Rule, Subject
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
+from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
 
 AMPERE = 8
 """The first compute capability with bfloat16 matrix units."""
 
 
-def check(environment: Environment, project: Project) -> Iterator[Said]:
-    old = [gpu for gpu in environment.gpus if int(str(gpu["capability"]).partition(".")[0]) < AMPERE]
-    if not old:
+def check(job: Job, project: Project) -> Iterator[Said]:
+    asked = _asked(job)
+    if project.environment is None:
+        yield NotChecked(NONE_OF[Subject.ENVIRONMENT])
+        card = older_card(job, project) if asked and job.is_given(asked) and on_gpu(job) else ""
+        if card:
+            yield _finding(job, asked, card, Level.TEXT, {"GPU": card})
         return
-    for job in project.jobs:
-        asked = "bf16" if job.get("bf16") is True else "dtype" if job.get("dtype") == "bfloat16" else None
-        if asked is None or not on_gpu(job):
-            continue
-        gpu = old[0]
-        yield Finding(
-            f"`{job.called(asked)}` asks for bfloat16, and {gpu['name']} (capability {gpu['capability']}) has no"
-            " units for it:"
-            " it is refused, or emulated more slowly than float32.",
-            place=job.place(asked),
-            evidence=Evidence(Level.PROBED, {"GPU": gpu["name"], "capability": gpu["capability"]}),
-            stake=Stake(AtStake.STOPS),
-            remedy=Remedy(
-                Risk.NUMERIC,
-                "Set `fp16: true` and `bf16: false`, with weights in float32.",
-                accuracy="float16 has a smaller range: its gradients are scaled, and steps that overflow are left out.",
-            ),
-        )
+    old = [gpu for gpu in project.environment.gpus if int(str(gpu["capability"]).partition(".")[0]) < AMPERE]
+    if old and asked and on_gpu(job):
+        name, capability = old[0]["name"], old[0]["capability"]
+        facts = {"GPU": name, "capability": capability}
+        yield _finding(job, asked, f"{name} (capability {capability})", Level.PROBED, facts)
 
 
+def _asked(job: Job) -> str:
+    """The setting that asks for it; empty: none does."""
+    if job.get("bf16") is True:
+        return "bf16"
+    return next((name for name, value in _VALUES.items() if job.get(name) == value), "")
+
+
+_VALUES = {"mixed_precision": "bf16", "dtype": "bfloat16"}
+
+
+def _finding(job: Job, asked: str, card: str, level: Level, facts: Mapping[str, Any]) -> Finding:
+    return Finding(
+        f"`{job.called(asked)}` asks for bfloat16, and {card} has no units for it: it is refused, or emulated more slowly"
+        " than float32.",
+        place=job.place(asked),
+        evidence=Evidence(level, facts),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(
+            Risk.NUMERIC,
+            "Set `fp16: true` and `bf16: false`, with weights in float32.",
+            accuracy="float16 has a smaller range: its gradients are scaled, and steps that overflow are left out.",
+        ),
+    )
+
+
+_SFT = "# one Tesla {}, 16 GB\nmodel_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nbf16: true\n"
 RULE = Rule(
     code="PRC003",
     name="no-bfloat16-here",
     summary="bfloat16 is asked for on a GPU without it.",
     group=Group.ENVIRONMENT,
-    subject=Subject.ENVIRONMENT,
+    subject=Subject.JOB,
     check=check,
     page=Page(
         what="GPUs before Ampere (V100, T4, RTX 20) have matrix units for float16 and none for bfloat16.",
         why="Some versions refuse; others emulate bfloat16 without the matrix units and are slow.",
-        detected="E2: the capability of this machine's GPUs against the resolved `bf16` and `dtype`.",
+        detected="E2, with `--env`: the capability of this machine's GPUs against the resolved `bf16`, `mixed_precision` and"
+        " `dtype`. E0, without it: such a GPU is the one that the job's files, a notebook's text or the project's documents"
+        " name, and no newer one.",
         proven="`dynotune env` prints the capability.",
         deliberate=("The training runs on another machine than the audit.",),
         sources=("NVIDIA's table of compute capabilities: bfloat16 matrix units from 8.0 on",),
     ),
+    bad=Example({"sft.yaml": _SFT.format("T4")}, says="`bf16` asks for bfloat16, and Tesla T4"),
+    good=Example({"sft.yaml": _SFT.format("A30")}),
 )

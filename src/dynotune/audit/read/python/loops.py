@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.setting import Known, Setting
 from dynotune.audit.place import Place
+from dynotune.audit.read.python.bindings import last
 from dynotune.audit.read.python.evaluator import Evaluator
 from dynotune.audit.read.python.files import module_of
 from dynotune.audit.read.python.model import Said, of_adapter, of_model
@@ -54,6 +55,7 @@ def loop_job(evaluator: Evaluator) -> Job | None:
     for reader in reversed(reads):  # what the file itself says comes last, and counts
         said += _of_module(reader)
     said += _models(reads)
+    said += _epochs(evaluator)
     settings = {**defaults}
     for one in said:
         settings[one.name] = setting(one.name, one.value, one.place, given_as=one.given_as)
@@ -64,6 +66,41 @@ def loop_job(evaluator: Evaluator) -> Job | None:
 
 def _loops(module: Module) -> list[ast.AST]:
     return [site.loops[-1] for site in module.sites if site.loops and trains(site)]
+
+
+def _epochs(evaluator: Evaluator) -> Iterator[Said]:
+    """Of `for epoch in range(N)` around a loop that takes steps, or around the call of a function that has it."""
+    module = evaluator.module
+    training = set(_loops(module))
+    stepping = {
+        next(one.name for one in reversed(site.around) if one.kind == "function")
+        for site in module.sites
+        if site.loops and site.loops[-1] in training and any(one.kind == "function" for one in site.around)
+    }
+    for site in module.sites:
+        called = site.node.func.id if isinstance(site.node.func, ast.Name) else ""
+        if not site.loops or not (site.loops[-1] in training or called in stepping):
+            continue
+        for loop in site.loops:
+            stop = _stop(loop) if isinstance(loop, ast.For) else None
+            if stop is not None:
+                yield Said("num_train_epochs", "epochs", evaluator.fresh().value(stop, site.scope), module.place(stop))
+                return
+
+
+_PROGRESS = frozenset({"tqdm", "trange", "track"})
+
+
+def _stop(loop: ast.For) -> ast.expr | None:
+    """Where the count of a loop over epochs ends; None: it is another loop."""
+    source = loop.iter
+    if isinstance(source, ast.Call) and last(source.func) in _PROGRESS - {"trange"} and source.args:
+        source = source.args[0]
+    if not isinstance(source, ast.Call) or last(source.func) not in ("range", "trange") or not source.args:
+        return None
+    stop = source.args[0] if len(source.args) == 1 else source.args[1]
+    named = ast.unparse(loop.target) + ast.unparse(stop)
+    return stop if "epoch" in named.lower() else None
 
 
 def _beside(evaluator: Evaluator) -> list[Module]:

@@ -80,6 +80,10 @@ class Module:
         self.imports: dict[str, str] = {}
         self.scopes: dict[ast.AST, Scope] = {}
         self.sites: list[Site] = []
+        self.started: dict[str, list[Site]] = {}
+        """Calls that others make of the file's functions in processes of their own (`mp.spawn(work, args=(n, cfg))`), as if
+        they stood there; by the function's name."""
+
         self.top = Scope(tree, None)
         self.scopes[tree] = self.top
         _Walk(self).body(tree.body, self.top, (), (), ())
@@ -424,6 +428,9 @@ class _Walk:
             node = todo.pop()
             if isinstance(node, ast.Call):
                 self.module.sites.append(Site(node, scope, branches, around, loops, result if node in whole else ""))
+                if (made := _started_by(node)) is not None:
+                    site = Site(made, scope, branches, around, loops, "")
+                    self.module.started.setdefault(_root(made.func), []).append(site)
                 func = node.func
                 if (
                     isinstance(func, ast.Attribute)
@@ -441,6 +448,28 @@ class _Walk:
             todo.extend(
                 reversed([child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr_context)])
             )
+
+
+def _started_by(call: ast.Call) -> ast.Call | None:
+    """The call that another process makes of a function that it is given; None: no such thing."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+    if name in ("spawn", "notebook_launcher", "debug_launcher", "start_processes"):
+        function = call.args[0] if call.args else given.get("fn") or given.get("function")
+        args = call.args[1] if len(call.args) > 1 else given.get("args")
+    elif name == "Process":
+        function, args = given.get("target"), given.get("args")
+    else:
+        return None
+    if not isinstance(function, ast.Name) or not isinstance(args, ast.Tuple | ast.List):
+        return None
+    ranked = [ast.Name("rank of a process", ast.Load())] if name in ("spawn", "start_processes") else []
+    inner = given.get("kwargs")
+    more = [ast.keyword(None, inner)] if name == "Process" and inner is not None else []
+    made = ast.Call(function, [*ranked, *args.elts], more)
+    for node in (made, *ranked):
+        ast.copy_location(node, call)
+    return made
 
 
 def _targets(target: ast.expr, path: tuple[int, ...] = ()) -> Iterator[tuple[ast.expr, tuple[int, ...]]]:

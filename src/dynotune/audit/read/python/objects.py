@@ -133,11 +133,19 @@ class Objects:
         outside = scope.parent or scope
         for argument, default in zip(reversed(arguments), reversed(node.args.defaults), strict=False):
             if argument.arg == name:
-                return self.of.value(default, outside)
+                return self.of.value(self._told_to_typer(default), outside)
         for argument, other in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
             if argument.arg == name and other is not None:
-                return self.of.value(other, outside)
+                return self.of.value(self._told_to_typer(other), outside)
         return None
+
+    def _told_to_typer(self, default: ast.expr) -> ast.expr:
+        """`3` of `epochs: int = typer.Option(3, help=...)`; else the expression itself."""
+        named = self.of.module.dotted(default.func) if isinstance(default, ast.Call) else ""
+        if not isinstance(default, ast.Call) or named not in ("typer.Option", "typer.Argument"):
+            return default
+        given = next((keyword.value for keyword in default.keywords if keyword.arg == "default"), None)
+        return default.args[0] if default.args else given or default
 
     def _annotated(self, name: str, node: Function, scope: Scope) -> Value | None:
         """Of a parameter whose annotation is a class of the project: an object with that one's defaults."""
@@ -163,7 +171,7 @@ class Objects:
         holder = scope.parent
         method = holder is not None and holder.is_class and name == node.name
         kind = ast.Attribute if method else ast.Name
-        every = module.calls_by_name.get(name, [])
+        every = [*module.calls_by_name.get(name, ()), *module.started.get(name, ())]
         here = [(self.of, site) for site in every if isinstance(site.node.func, kind)][:MOST_CALLS]
         top = holder if holder is not None and holder.is_class else scope
         if here or top.parent is not module.top:

@@ -1,0 +1,223 @@
+"""Promise: what a program asks for and hands to nobody, and what it does again in each epoch, is found however options are
+read and loops are started."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.audit.made_up import audited
+
+LOOP = """
+    torch.manual_seed(1)
+    model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B").cuda()
+    opt = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)
+    for epoch in range(epochs):
+        for batch in loader:
+            loss = model(**batch).loss
+            loss.backward()
+            opt.step()
+            opt.zero_grad()
+"""
+ACCELERATE = """
+import torch
+from accelerate import Accelerator
+from transformers import AutoModelForCausalLM
+
+{options}
+torch.manual_seed(1)
+accelerator = Accelerator({given})
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+opt = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+model, opt, loader = accelerator.prepare(model, opt, loader)
+for batch in loader:
+    accelerator.backward(model(**batch).loss)
+    opt.step()
+    opt.zero_grad()
+"""
+ARGPARSE = """
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--mixed_precision", default="{}", choices=["no", "fp16", "bf16"])
+args = parser.parse_args()
+{}
+"""
+DATACLASS = """
+from dataclasses import dataclass, fields
+
+import yaml
+
+
+@dataclass
+class TrainArgs:
+    lr: float = 1e-5
+    mixed_precision: str = "{}"
+
+
+raw = yaml.safe_load(open("sft.yaml"))
+assert not set(raw) - {{f.name for f in fields(TrainArgs)}}
+args = TrainArgs(**raw)
+{}
+"""
+FIRE = """import fire
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+
+def train(bf16={}, lr=1e-5):
+    print(f"bf16={{bf16}}")
+    model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+    args = TrainingArguments(output_dir="out", learning_rate=lr, seed=1, {})
+    Trainer(model=model, args=args, train_dataset=rows).train()
+
+
+fire.Fire(train)
+"""
+TYPER = (
+    "import torch\nimport typer\nfrom transformers import AutoModelForCausalLM\n\n\n"
+    "def main(lr: float = 1e-5, precision: str = typer.Option({!r}), epochs: int = 2):" + LOOP + "\n\ntyper.run(main)\n"
+)
+CLICK = (
+    "import click\nimport torch\nfrom transformers import AutoModelForCausalLM\n\n\n@click.command()\n"
+    "@click.option('--precision', type=click.Choice(['no', 'bf16']), default={!r})\n"
+    "@click.option('--lr', default=1e-5)\n@click.option('--epochs', default=2)\ndef main(precision, lr, epochs):"
+    + LOOP
+    + "\n\nmain()\n"
+)
+
+
+def precision(folder: Path, train: str, **more: str) -> list[str]:
+    files = {"train.py": train, **{name.replace("_", "."): text for name, text in more.items()}}
+    return [str(one.place) for one in audited(folder, files, select=("PRC002",)).findings]
+
+
+@pytest.mark.parametrize(
+    ("asked", "not_asked"),
+    [
+        *[
+            (ACCELERATE.format(options=options.format("bf16", ""), given=""), other)
+            for options in (ARGPARSE, DATACLASS)
+            for other in (
+                ACCELERATE.format(options=options.format("no", ""), given=""),
+                ACCELERATE.format(options=options.format("bf16", ""), given="mixed_precision=args.mixed_precision"),
+                ACCELERATE.format(options=options.format("bf16", "run(**vars(args))"), given=""),
+                ACCELERATE.format(options=options.format("bf16", "half = torch.bfloat16"), given=""),
+            )
+        ],
+        (FIRE.format("True", ""), FIRE.format("False", "")),
+        (FIRE.format("True", ""), FIRE.format("True", "bf16=bf16")),
+        (TYPER.format("bf16"), TYPER.format("fp32")),
+        (CLICK.format("bf16"), CLICK.format("no")),
+    ],
+)
+def test_a_precision_that_nobody_gets(tmp_path: Path, asked: str, not_asked: str) -> None:
+    more = {"sft_yaml": "lr: 1.0e-5\n"}
+    (found,) = precision(tmp_path / "asked", asked, **more)
+    assert not precision(tmp_path / "not", not_asked, **more)
+    line = int(found.split(":")[1].split()[0])
+    lines = asked.split("\n")
+    lines[line - 1] += "  # dynotune: ignore[PRC002] a trial in float32"
+    assert not precision(tmp_path / "held", "\n".join(lines), **more)
+
+
+ROWS = """from torch.utils.data import Dataset
+
+
+class Rows(Dataset):
+    def __init__(self, texts, tokenizer):
+        self.texts, self.tokenizer = texts, tokenizer
+
+    def __getitem__(self, i):
+        {}
+"""
+TOKENS = 'return self.tokenizer(self.texts[i], truncation=True)["input_ids"]'
+HF = """from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+
+from data import {made}
+
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+args = TrainingArguments("out", seed=1, num_train_epochs={epochs}, dataloader_num_workers={workers})
+Trainer(model=model, args=args, train_dataset={made}(texts, tokenizer)).train()
+"""
+DDP = """import torch
+import torch.multiprocessing as mp
+from torch.utils.data import DataLoader
+
+from config import Config
+from data import Rows
+
+
+def work(rank, world, cfg):
+    torch.manual_seed(cfg.seed)
+    model = make_model().cuda(rank)
+    rows = Rows(texts, tokenizer)
+    loader = DataLoader(rows, batch_size=8, shuffle=True, num_workers=4, pin_memory=True)
+    opt = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    for epoch in range(cfg.epochs):
+        for batch in loader:
+            loss = model(batch)
+            loss.backward()
+            opt.step()
+            opt.zero_grad()
+
+
+if __name__ == "__main__":
+    mp.spawn(work, args=(8, Config()), nprocs=8)
+"""
+CONFIG = "from dataclasses import dataclass\n\n\n@dataclass\nclass Config:\n    epochs: int = {}\n    seed: int = 1\n"
+TRANSFORM = """from datasets import load_dataset
+
+
+def load(path, tokenizer):
+    rows = load_dataset("json", data_files=path, split="train")
+
+    def encode(batch):
+        {}return tokenizer(batch["text"], truncation=True)
+
+    rows.{}(encode{})
+    return rows
+"""
+
+
+def again(folder: Path, **files: str) -> list[str]:
+    named = {f"{name}.py": text for name, text in files.items()}
+    return [str(one.place) for one in audited(folder, named, select=("HST006",)).findings]
+
+
+def test_text_that_is_tokenised_in_each_epoch(tmp_path: Path) -> None:
+    rows, hf = ROWS.format(TOKENS), HF.format(made="Rows", epochs=3, workers=4)
+    transformed = TRANSFORM.format("", "set_transform", "")
+    for number, files in enumerate(
+        (
+            {"data": rows, "train": hf},
+            {"data": rows, "train": DDP, "config": CONFIG.format(4)},
+            {"data": transformed, "train": HF.format(made="load", epochs=2, workers=2)},
+            {
+                "data": ROWS.format("return self._encode(i)\n\n    def _encode(self, i):\n        " + TOKENS),
+                "train": hf,
+            },
+        )
+    ):
+        (found,) = again(tmp_path / f"{number}", **files)
+        assert found.startswith("data.py")
+    held = TOKENS + "  # dynotune: ignore[HST006] few rows"
+    assert not again(tmp_path / "held", data=ROWS.format(held), train=hf)
+
+
+def test_text_that_is_tokenised_once_or_anew(tmp_path: Path) -> None:
+    rows = ROWS.format(TOKENS)
+    anew = ROWS.format("text = random.choice(self.texts[i])\n        return self.tokenizer(text)")
+    for number, files in enumerate(
+        (
+            {"data": rows, "train": HF.format(made="Rows", epochs=1, workers=4)},
+            {"data": rows, "train": DDP, "config": CONFIG.format(1)},
+            {"data": anew, "train": HF.format(made="Rows", epochs=3, workers=4)},
+            {"data": ROWS.format("return self.tokens[i]"), "train": HF.format(made="Rows", epochs=3, workers=4)},
+            {
+                "data": TRANSFORM.format("", "map", ", batched=True"),
+                "train": HF.format(made="load", epochs=2, workers=2),
+            },
+            {"data": rows, "train": HF.format(made="Rows", epochs=3, workers=0)},  # HST005 says it
+        )
+    ):
+        assert not again(tmp_path / f"{number}", **files)
