@@ -57,6 +57,8 @@ class Sources:
 
     schemas: Schemas
     allocations: Sequence[Allocation] = ()
+    followed: str = ""
+    """The script whose jobs were made with the flags of the command that is looked at."""
 
 
 def whose(launch: Launch, sources: Sources) -> tuple[Trainer, Method | None] | None:
@@ -82,7 +84,8 @@ def jobs_of_launch(launch: Launch, sources: Sources) -> list[Job]:
     made = whose(launch, sources)
     own = sources.jobs.get(launch.script, ()) or (_of_imported(launch, sources) if made is None else ())
     if made is None or own:
-        jobs = [_with_flags(job, launch, sources.scripts.get(launch.script)) for job in own]
+        followed = sources.followed == launch.script
+        jobs = [_with_flags(job, launch, sources.scripts.get(launch.script), followed) for job in own]
         if launch.script and primary_of(sources.scripts[launch.script]) is not None:
             jobs = [_with_overrides(job, launch) for job in jobs]
         if made is not None:
@@ -177,8 +180,9 @@ def _was_key(name: str, keys: Keys) -> bool:
     return name in keys.moved and name not in keys.own
 
 
-def _with_flags(job: Job, launch: Launch, script: Script | None) -> Job:
-    """A script's job with the command's flags: each setting that comes from a flag gets the flag's value."""
+def _with_flags(job: Job, launch: Launch, script: Script | None, followed: bool = False) -> Job:
+    """A script's job with the command's flags: each setting that comes from a flag gets the flag's value, unless it was
+    made with them (`followed`)."""
     settings = dict(job.settings)
     for name, setting in job.settings.items():
         key = next((place.key for place in setting.via if place.key.startswith("-")), "")
@@ -187,7 +191,10 @@ def _with_flags(job: Job, launch: Launch, script: Script | None) -> Job:
             continue
         given = launch.flags[flag]
         held = script.constants.get(key) if script is not None else None
-        straight = held is None or held.value == setting.value or isinstance(setting.value, Unknown)
+        if followed and setting.is_known and setting.value != given.value:
+            settings[name] = replace(setting, known=Known.FOLLOWED)
+            continue
+        straight = followed or held is None or held.value == setting.value or isinstance(setting.value, Unknown)
         value: Any = given.value if straight else Unknown(f"it is worked out from `--{flag}`")
         if straight and given.value is True and held is not None and isinstance(held.given_value, bool):
             value = held.given_value  # `--no-bf16`, which stores False
@@ -241,9 +248,13 @@ def _with_overrides(job: Job, launch: Launch) -> Job:
     return replace(job, settings=settings)
 
 
-def files_that_it_names(launch: Launch, configs: Mapping[str, ConfigFile]) -> Mapping[str, Value]:
-    """Configurations that a command gives its script: by flag, and by number where a word stands alone."""
+def given_by(launch: Launch, configs: Mapping[str, ConfigFile], flags: bool = True) -> Mapping[str, Value]:
+    """What a command gives its script: values by flag, and configurations by number where a word stands alone. Without
+    `flags`: configurations alone."""
     found: dict[str, Value] = {}
+    for flag, setting in launch.flags.items() if flags else ():
+        if not isinstance(setting.value, list | dict | tuple):
+            found[flag] = Value(setting.value, (setting.place,))
     for name in launch.configs:
         if name not in configs or configs[name].kind in _LAUNCHERS_OWN:
             continue

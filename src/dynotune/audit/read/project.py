@@ -2,6 +2,7 @@
 
 import functools
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -17,7 +18,7 @@ from dynotune.audit.place import Place
 from dynotune.audit.read.asked_packages import asked_packages
 from dynotune.audit.read.configs import PERHAPS_JSON, SUFFIXES, NotReadableError, job_of, read_config
 from dynotune.audit.read.extended import leniently, own_fields, reads_configurations
-from dynotune.audit.read.launched import Sources, each_of, files_that_it_names, jobs_of_launch
+from dynotune.audit.read.launched import Sources, each_of, given_by, jobs_of_launch
 from dynotune.audit.read.launchers.distribution import distribution_of_config
 from dynotune.audit.read.python.jobs import jobs_of
 from dynotune.audit.read.python.modules import Modules
@@ -30,6 +31,9 @@ MAX_BYTES = 1 << 20
 """Of a file that is read. Configurations and scripts are shorter; data and models are longer."""
 
 MAX_FILES = 5_000
+MOST_FOLLOWED = 12
+"""Commands that start one script, up to which it is gone through with the flags of each."""
+
 MAX_NAMED = 20
 """So many files that were left out are named, the rest are counted."""
 
@@ -101,7 +105,11 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
     schemas = schemas.with_fields(own_fields(found.scripts))
     own_reader = any(reads_configurations(script) for script in found.scripts.values())
     of_scripts: dict[str, list[Job]] = {}
-    started = {launch.place: files_that_it_names(launch, found.configs) for launch in found.launches}
+    often = Counter(launch.script for launch in found.launches)
+    started = {
+        launch.place: given_by(launch, found.configs, flags=often[launch.script] <= MOST_FOLLOWED)
+        for launch in found.launches
+    }
     by_script = {
         launch.script: [started[one.place] for one in found.launches if one.script == launch.script]
         for launch in found.launches
@@ -120,6 +128,8 @@ def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
             modules = found.modules.started(launch.script, with_)
             own = jobs_of(found.scripts[launch.script], found.scripts, schemas, found.configs, modules)
             here = replace(sources, jobs={**of_scripts, launch.script: own})
+        if often[launch.script] <= MOST_FOLLOWED:
+            here = replace(here, followed=launch.script)
         jobs += [job for one in each_of(launch, found.configs) for job in jobs_of_launch(one, here)]
     covered = {file for job in jobs for file in job.files}
     read_by_scripts = {file for own in of_scripts.values() for job in own for file in job.files}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynotune.audit.facts.setting import Unknown
 from dynotune.audit.place import Place
-from dynotune.audit.read.python import declared, files
+from dynotune.audit.read.python import commands, declared, files
 from dynotune.audit.read.python.class_names import ASKED_BY, OF_NAMES, names_of
 from dynotune.audit.read.python.module import FUNCTIONS, Binding, Function, Module, Scope, Site
 from dynotune.audit.read.python.modules import MOST_CALLS
@@ -96,11 +96,17 @@ class Objects:
                 return annotated
         if not given:
             # A library that makes flags of parameters (fire, typer, click) may start it.
-            named = self.of.others.started_with.get(module.file, {}).get(name)
+            command = commands.option(node, name, scope.parent or scope, self.of)
+            with_ = self.of.others.started_with.get(module.file, {})
+            named = with_.get(command.flag.lstrip("-").replace("-", "_") if command is not None else name)
+            if named is None and f"no_{name}" in with_:
+                named = Value(False, with_[f"no_{name}"].via)
             if named is not None:
-                return named
+                return named.through(module.place(node, f"--{name}"))
+            if command is not None:
+                return command.default.through(command.place)
             if default is not None:
-                return default.through(module.place(node, name))
+                return default.through(module.place(node, f"--{name}" if commands.starts(node, module) else name))
             return unknown(f"it is an argument of `{node.name}`, which nothing that was read calls")
         first = given[0]
         if all(value.value == first.value for value in given[1:]):
