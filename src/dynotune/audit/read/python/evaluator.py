@@ -480,7 +480,7 @@ class Evaluator:
     def _conditional(self, node: ast.IfExp, scope: Scope, frame: Frame) -> Value:
         test = self.value(node.test, scope, frame)
         one, two = self.value(node.body, scope, frame), self.value(node.orelse, scope, frame)
-        if test.is_known and not test.others:
+        if test.is_known and not test.others and not isinstance(test.value, Made):
             chosen = (one if test.value else two).through(self.module.place(node))
             flags = tuple(place for place in test.via if place.key.startswith("-") and place not in chosen.via)
             return replace(chosen, via=(*chosen.via, *flags))
