@@ -191,10 +191,11 @@ def _with_flags(job: Job, launch: Launch, script: Script | None, followed: bool 
             continue
         given = launch.flags[flag]
         held = script.constants.get(key) if script is not None else None
-        if followed and setting.is_known and setting.value != given.value:
+        reached = followed and given.place in setting.via
+        if reached and setting.value != given.value:
             settings[name] = replace(setting, known=Known.FOLLOWED)
             continue
-        straight = followed or held is None or held.value == setting.value or isinstance(setting.value, Unknown)
+        straight = reached or held is None or held.value == setting.value or isinstance(setting.value, Unknown)
         value: Any = given.value if straight else Unknown(f"it is worked out from `--{flag}`")
         if straight and given.value is True and held is not None and isinstance(held.given_value, bool):
             value = held.given_value  # `--no-bf16`, which stores False
