@@ -84,7 +84,7 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
         elif place not in there:
             found.not_read = [one for one in found.not_read if one.place != place]
             _read(path, root, found)
-    schemas = schemas.beside(sources_in(root), versions_asked(root, found.texts))
+    schemas = schemas.beside(sources_in(root), versions_asked(root, {**found.texts, **found.documents}))
     return Project(
         str(root),
         jobs=_jobs(found, schemas),
@@ -92,7 +92,7 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
         launches=found.launches,
         allocations=found.allocations,
         configs=list(found.configs.values()),
-        asked=asked_packages(root, found.texts),
+        asked=asked_packages(root, found.texts, found.documents),
         not_read=_shortened(found.not_read),
         texts=found.texts,
         documents=found.documents,

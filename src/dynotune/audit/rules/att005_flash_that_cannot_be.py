@@ -88,7 +88,7 @@ def _not_asked_for(job: Job, used: str, project: Project) -> Iterator[Said]:
     if (
         not names & _LIST
         or any("flash" in name for one in project.asked for name in (one.name, *one.extras))
-        or any(_mentions(text) for text in project.texts.values())
+        or any(_mentions(text) for text in (*project.texts.values(), *project.documents.values()))
     ):
         return
     lists = [one for one in project.asked if one.name in _LIST]

@@ -8,6 +8,7 @@ from packaging.version import InvalidVersion, Version
 from dynotune.audit.facts.job import Fate, Method, Trainer
 from dynotune.audit.schema.came import Came
 from dynotune.audit.schema.classes import Key
+from dynotune.audit.schema.once import FIRST, ONCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,16 @@ class Keys:
             return Verdict(Fate.REMOVED, f"it is gone since {moved.package} {moved.since}{text}")
         if key is not None or not self.known or moved is not None or name.startswith(self.prefixes):
             return Verdict(Fate.KNOWN)
-        return Verdict(Fate.KNOWN if self.pinned else Fate.UNKNOWN)
+        return Verdict(Fate.KNOWN if self.pinned and not self._in_no_release(name) else Fate.UNKNOWN)
+
+    def _in_no_release(self, name: str) -> bool:
+        """Whether the releases that the project asks for are among those whose names are known, and none had this key."""
+        if any(name in ONCE.get(package, ()) for package in self.versions):
+            return False
+        return all(
+            package in FIRST and _at_most(FIRST[package], asked) and _at_most(asked, self.versions.get(package, "0"))
+            for package, asked in self.pinned.items()
+        )
 
     def _not_yet(self, name: str) -> Verdict | None:
         """Of a key that came after the version which the project asks for."""
