@@ -19,6 +19,7 @@ from dynotune.audit.read.launched import overrides
 from dynotune.audit.read.launchers.accepts import accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
+from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
 
 _SCRIPT = (
     "import argparse\n\nparser = argparse.ArgumentParser()\nparser.add_argument('--lr', type=float, default=1e-5)\n"
@@ -39,6 +40,23 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     for script in project.scripts:
         if _STARTS.search(script.source):
             yield from _of_a_program(script, project)
+    yield from _by_its_class(project)
+
+
+def _by_its_class(project: Project) -> Iterator[Said]:
+    """Keys of a configuration that the script's class of options does not take."""
+    for lost in keys_of_own_classes(project):
+        if lost.filtered:
+            continue
+        shown = ", ".join(f"`{key}`" for key, _ in lost.keys[:4])
+        yield Finding(
+            f"`{lost.name}` has no field {shown} of `{lost.config.file}`: `{lost.name}(**...)` stops with a TypeError.",
+            place=lost.keys[0][1],
+            also=(*(place for _, place in lost.keys[1:]), lost.made),
+            evidence=Evidence(Level.RESOLVED, {"keys": [key for key, _ in lost.keys], "class": lost.name}),
+            stake=Stake(AtStake.STOPS),
+            remedy=Remedy(Risk.BEHAVIOURAL, "Give the key its right name, or add the field to the class."),
+        )
 
 
 def _of_a_program(launcher: Script, project: Project) -> Iterator[Said]:
@@ -225,7 +243,8 @@ RULE = Rule(
         what="The flags of a command are compared with those that the script's own parser takes: `argparse`, or the"
         " dataclasses behind `HfArgumentParser` and `TrlParser`, whose fields are read from the installed version. Words"
         " like `optim.lr=1e-5` replace keys of the configuration that `@hydra.main` names, composed of its defaults and the"
-        " groups that the command chooses.",
+        " groups that the command chooses. Keys of a file that a command names are compared with the fields of the dataclass that"
+        " the script makes of it (`Options(**yaml.safe_load(f))`).",
         why="The job waits for its machines, starts, and ends at once, in a sweep every run: Hydra closes its configuration"
         " for new keys.",
         detected="E0: the parser's flags are read from the script: of several, those that a run asks, together, and"

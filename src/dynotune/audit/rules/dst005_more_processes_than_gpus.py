@@ -22,7 +22,10 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     configs = {config.file: config for config in project.configs}
     yield from _hidden(project, configs)
     for allocation in project.allocations:
-        found = (nodes_that_do_not_join(one, allocation.place.file, project, configs) for one in _started(allocation, project))
+        found = (
+            nodes_that_do_not_join(one, allocation.place.file, project, configs)
+            for one in _started(allocation, project)
+        )
         yield from (one for one in found if one is not None)
         if _asked_otherwise(allocation, project):
             continue

@@ -35,15 +35,15 @@ def flags_that_fire_drops(launch: Launch, script: Script, scripts: Sequence[Scri
 def _function(script: Script, scripts: Sequence[Script]) -> ast.FunctionDef | None:
     """The one that the file's only `fire.Fire(...)` is given by its name, in this file or another of the project."""
     calls = [
-        node for node in ast.walk(script.tree) if isinstance(node, ast.Call) and dotted(node.func) in ("fire.Fire", "Fire")
+        node
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.Call) and dotted(node.func) in ("fire.Fire", "Fire")
     ]
     if len(calls) != 1 or len(calls[0].args) != 1 or calls[0].keywords or not isinstance(calls[0].args[0], ast.Name):
         return None
     name = calls[0].args[0].id
     homes = [script] if name not in script.imports else scripts
-    found = [
-        node for one in homes for node in one.tree.body if isinstance(node, ast.FunctionDef) and node.name == name
-    ]
+    found = [node for one in homes for node in one.tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
     return found[0] if len(found) == 1 and not found[0].decorator_list else None
 
 

@@ -27,7 +27,10 @@ def option(node: Function, name: str, scope: Scope, evaluator: "Evaluator") -> O
     """The one of click's that gives a parameter its value; None: there is none."""
     module = evaluator.module
     for decorator in node.decorator_list:
-        if not isinstance(decorator, ast.Call) or module.dotted(decorator.func) not in ("click.option", "click.argument"):
+        if not isinstance(decorator, ast.Call) or module.dotted(decorator.func) not in (
+            "click.option",
+            "click.argument",
+        ):
             continue
         texts = [one.value for one in decorator.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
         long = next((one for one in texts if one.startswith("--")), texts[0] if texts else "")
