@@ -18,6 +18,7 @@ from dynotune.audit.rules.cfg009_flag_lost_on_the_way import SEEDS, SHOWN, WHOLE
 from dynotune.audit.shapes.chains_of_hydra import CALLS_THAT_SHOW
 from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
 from dynotune.audit.shapes.unread_of_hydra import unread_of_hydra
+from dynotune.audit.shapes.values_dropped_as_false import values_dropped_as_false
 
 _LOADING = (
     "import sys\n\nimport yaml\n\nKEYS = ('model', 'lr')\nwith open(sys.argv[1]) as file:\n    cfg = yaml.safe_load(file)\n"
@@ -35,6 +36,7 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     yield from _of_a_file(project)
     yield from _of_a_class(project)
     yield from _filtered(project)
+    yield from values_dropped_as_false(project)
 
 
 def _filtered(project: Project) -> Iterator[Said]:
@@ -242,7 +244,8 @@ RULE = Rule(
         " keys that `${...}` or a quoted name mentions. Where the configuration goes elsewhere, nothing is said. Of a file"
         " that a command names and its script loads: the keys of its first level, where the script takes each by its name"
         " (`cfg['lr']`, `{key: cfg[key] for key in KEYS}`). Fields of a dataclass of options that no file reads;"
-        " keys that such a class has not, where the script filters by its fields.",
+        " keys that such a class has not, where the script filters by its fields; values"
+        " that count as false, where a launcher in Python makes flags of the others alone.",
         proven="Search the scripts for its name.",
         deliberate=("A key that is kept for the record of the run.",),
         sources=(),

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.given_configs import configurations_given
 from dynotune.audit.facts.rooms import FUNCTIONS, own_nodes
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
-from dynotune.audit.facts.together import connected
 from dynotune.audit.place import Place
 from dynotune.audit.read.python.bindings import dotted
 
@@ -47,7 +47,7 @@ def keys_of_own_classes(project: Project) -> Iterator[Lost]:
     classes = _classes(project)
     for script in project.scripts if classes else ():
         for filled in _filled(script, frozenset(classes)):
-            for config in _files(script, project):
+            for config in configurations_given(script, project):
                 values = config.values.get(filled.section) if filled.section else config.values
                 prefix = f"{filled.section}." if filled.section else ""
                 names = [key for key in values if isinstance(key, str)] if isinstance(values, Mapping) else []
@@ -171,22 +171,3 @@ def _by_a_loop(node: ast.For, nodes: Sequence[ast.AST], loaded: set[str], classe
         if isinstance(made, ast.Call) and isinstance(made.func, ast.Name) and made.func.id in classes:
             yield _Filled(node, made.func.id, "", True)
             return
-
-
-def _files(script: Script, project: Project) -> Iterator[ConfigFile]:
-    """Configurations that commands give the programs which load them here, or that commands in documents do."""
-    configs = {config.file: config for config in project.configs}
-    near = {one.file for one in connected(script, project)}
-    starts = [launch for launch in project.launches if launch.script in near]
-    named = {name for launch in starts for name in launch.configs}
-    if not starts:
-        programs = "|".join(re.escape(file.rpartition("/")[2]) for file in near)
-        lines = [line for text in project.documents.values() for line in text.split("\n") if re.search(programs, line)]
-        named = {
-            file
-            for file in configs
-            if any(re.search(rf"(?<![\w./-])(?:\./)?{re.escape(file)}\b", one) for one in lines)
-        }
-    yield from (
-        config for file, config in configs.items() if file in named and config.kind not in ("accelerate", "deepspeed")
-    )
