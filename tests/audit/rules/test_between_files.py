@@ -220,6 +220,20 @@ FOUND = [
     ("PAD005", {"train.py": WITH % ("", "DataCollatorForSeq2Seq(tok, pad_to_multiple_of=2048)")}),
     ("HST005", {"train.py": TURNED % "rows.set_transform(encode)"}),
     ("HST005", {"train.py": TURNED % "rows = raw.with_transform(encode)"}),
+    (
+        "HST051",
+        {
+            "train.py": TENSORS % ("load(p)", 16, ""),
+            "rows.py": "class Rows: pass\ndef load(p):\n    return TensorDataset(p)\n",
+        },
+    ),
+    (
+        "HST051",
+        {
+            "train.py": TENSORS % ("load(p)", 8, ""),
+            "rows.py": "class Rows: pass\ndef load(p):\n    d = TensorDataset(p)\n    return d\n",
+        },
+    ),
     ("HST051", {"train.py": TENSORS % ("TensorDataset(ids)", 16, ""), "rows.py": ""}),
     ("HST051", {"train.py": TENSORS % ("Rows(ids)", 8, ""), "rows.py": ROWS % "self.ids[at]"}),
     ("HST006", {"train.py": LOADED % "rows = load_dataset('a/b', download_mode='force_redownload')\n"}),
@@ -270,6 +284,10 @@ RIGHT = [
     ),
     ("PAD005", {"train.py": WITH % ("", "DataCollatorForSeq2Seq(tok, pad_to_multiple_of=8)")}),
     ("HST005", {"train.py": TURNED % "rows = raw.map(encode)"}),
+    (
+        "HST051",
+        {"train.py": TENSORS % ("load(p)", 16, ""), "rows.py": "class Rows: pass\ndef load(p):\n    return Files(p)\n"},
+    ),
     ("HST051", {"train.py": TENSORS % ("TensorDataset(ids)", 0, ""), "rows.py": ""}),
     ("HST051", {"train.py": TENSORS % ("TensorDataset(ids)", 16, ", collate_fn=f"), "rows.py": ""}),
     ("HST051", {"train.py": TENSORS % ("Rows(ids)", 8, ""), "rows.py": ROWS % "made(self.ids[at])"}),

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from dynotune.audit.facts.padded import _collators
+from dynotune.audit.read.project import read_project
+from dynotune.audit.schema import Schemas
 from tests.audit.made_up import audited
 from tests.audit.rules.scripts import TIMED, said
 
@@ -217,3 +219,86 @@ trainer = Trainer(model, args, data_collator=collate)
     assert [one.length for one in _collators(script)] == []
     script = audited(tmp_path, {"train.py": text.format(64, 512)}).project.scripts[0]
     assert [one.length for one in _collators(script)] == [512]
+
+
+FLASH = (
+    "import torch\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B', dtype=torch.bfloat16,"
+    " attn_implementation='flash_attention_2')\n"
+    "Trainer(model=model, args=TrainingArguments('out', bf16=True, seed=1), train_dataset=rows).train()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("readme", "found"),
+    [
+        ("    pip install -r requirements.txt\n    pip install flash-attn==2.8.3 --no-build-isolation\n", False),
+        ("    uv pip install flash_attn\n", False),
+        ("    pip install -r requirements.txt\n", True),
+        ("Needs flash-attn.\n", True),
+    ],
+)
+def test_a_package_that_a_document_installs(tmp_path: Path, readme: str, found: bool) -> None:
+    files = {"train.py": FLASH, "requirements.txt": "torch\ntransformers\n", "README.md": readme}
+    assert bool(audited(tmp_path, files, select=("ATT005",)).findings) is found
+
+
+def test_a_comment_behind_an_install_asks_for_nothing(tmp_path: Path) -> None:
+    files = {"train.py": FLASH, "setup.sh": "pip install torch transformers  # flash-attn is not needed\n"}
+    assert len(audited(tmp_path, files, select=("ATT005",)).findings) <= 1
+    asked = read_project(tmp_path, schemas=Schemas.of()).asked
+    assert [one.name for one in asked] == ["torch", "transformers"]
+
+
+OWN_LORA = """import argparse
+from peft import LoraConfig, get_peft_model
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--config")
+parser.add_argument("--lora_alpha", type=int, default=16)
+args = parser.parse_args()
+model = get_peft_model(model, LoraConfig(lora_alpha=args.lora_alpha))
+"""
+TRL_KEYS = (
+    "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: a/b\nmax_seq_length: 1024\nlora_alpha: 32\noutput_dir: o\n"
+    "per_device_train_batch_size: 2\nlearning_rate: 1.0e-4\nnum_train_epochs: 1\n"
+)
+
+
+def test_keys_of_adapters_that_are_a_scripts_own(tmp_path: Path) -> None:
+    alone = audited(tmp_path / "alone", {"lora.yaml": TRL_KEYS}, select=("LOR002",)).findings
+    own = audited(tmp_path / "own", {"lora.yaml": TRL_KEYS, "train.py": OWN_LORA}, select=("LOR002",)).findings
+    assert alone
+    assert not own
+
+
+COPIES = """import torch
+import torch.nn.functional as F
+from transformers import AutoModelForCausalLM
+
+MAX_LEN = 1024
+torch.manual_seed(0)
+model = AutoModelForCausalLM.from_pretrained("{model}").cuda()
+loader = torch.utils.data.DataLoader(rows, batch_size={rows}, collate_fn=collate)
+opt = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+for batch in loader:
+    logits = model(**batch).logits
+    loss = F.cross_entropy(logits[:, :-1].float().flatten(0, 1), batch["labels"][:, 1:].flatten())
+    loss.backward()
+    opt.step()
+    opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "rows", "found"),
+    [
+        ("HuggingFaceTB/SmolLM2-360M", 8, False),  # 1.5 GiB
+        ("HuggingFaceTB/SmolLM2-360M", 64, True),
+        ("Qwen/Qwen2.5-0.5B", 8, True),
+        ("mine/of-my-own", 8, True),
+    ],
+)
+def test_a_small_copy_of_logits(tmp_path: Path, model: str, rows: int, found: bool) -> None:
+    files = {"train.py": COPIES.format(model=model, rows=rows)}
+    assert bool(audited(tmp_path, files, select=("MEM003",)).findings) is found

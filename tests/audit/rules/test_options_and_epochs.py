@@ -221,3 +221,33 @@ def test_text_that_is_tokenised_once_or_anew(tmp_path: Path) -> None:
         )
     ):
         assert not again(tmp_path / f"{number}", **files)
+
+
+MADE = """import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+from transformers import {imports}
+
+torch.manual_seed(0)
+model = DDP({model}.cuda(), find_unused_parameters=True)
+opt = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+for batch in loader:
+    loss = model(**batch).loss
+    loss.backward()
+    opt.step()
+    opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "model", "fires"),
+    [
+        ("LlamaConfig, LlamaForCausalLM", "LlamaForCausalLM(LlamaConfig(hidden_size=64))", True),
+        ("GPT2Config, GPT2LMHeadModel", "GPT2LMHeadModel(GPT2Config())", True),
+        ("AutoModelForCausalLM, Qwen2Config", "AutoModelForCausalLM.from_config(Qwen2Config())", True),
+        ("MixtralConfig, MixtralForCausalLM", "MixtralForCausalLM(MixtralConfig())", False),
+        ("LlamaForCausalLM", "LlamaForCausalLM.from_pretrained('mine/of-my-own')", False),
+    ],
+)
+def test_a_dense_model_made_of_a_configuration(tmp_path: Path, imports: str, model: str, fires: bool) -> None:
+    train = MADE.format(imports=imports, model=model)
+    assert bool(audited(tmp_path, {"train.py": train}, select=("DST002",)).findings) is fires

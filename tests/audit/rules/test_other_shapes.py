@@ -146,7 +146,7 @@ LARGE = "base_model: meta-llama/Llama-3.1-8B\ndatasets: [{path: x, type: alpaca}
         ("HST005", {"train.py": LOADS % 4, "rows.py": LAZY}, False),
         ("HST005", {"train.py": LOADS % 0, "rows.py": EAGER}, False),  # once, before the first step
         ("HST005", {"train.py": MAPPED % "map(encode)"}, False),
-        ("HST005", {"train.py": MAPPED % "with_transform(encode)"}, False),  # what it makes is not followed
+        ("HST005", {"train.py": MAPPED % "with_transform(encode)"}, True),
         ("DST051", {"train.py": SPAWNS % "mp.spawn(worker, nprocs=4)", "settings.py": COUNTS}, True),
         ("DST051", {"train.py": SPAWNS % "mp.start_processes(worker, nprocs=4)", "settings.py": COUNTS}, True),
         ("DST051", {"train.py": SPAWNS % "worker()", "settings.py": COUNTS}, False),  # torchrun's may start it
@@ -243,7 +243,11 @@ LARGE = "base_model: meta-llama/Llama-3.1-8B\ndatasets: [{path: x, type: alpaca}
         ("DST002", {"t.py": SPREAD % ("org/some-moe-8x7B", True), "r.sh": "python t.py\n"}, False),
         ("CFG001", {**OLD_AXOLOTL, "a.yml": f"{SHORT}cutoff_len: 4096\n"}, True),
         ("CFG001", {**OLD_AXOLOTL, "a.yml": f"{SHORT}cutoff_len: 4096\nsequence_len: 4096\n"}, True),
-        ("CFG001", {**OLD_AXOLOTL, "a.yml": f"{SHORT}some_old_key: 4096\n"}, True),  # no release that was looked at has it
+        (
+            "CFG001",
+            {**OLD_AXOLOTL, "a.yml": f"{SHORT}some_old_key: 4096\n"},
+            True,
+        ),  # no release that was looked at has it
         ("CFG001", {"requirements.txt": "axolotl==0.8.1\n", "a.yml": f"{SHORT}some_old_key: 4096\n"}, False),
         ("CFG001", {"t.py": OF_PAIRS % ("Reward", "beta=0.1")}, True),
         ("CFG001", {"t.py": OF_PAIRS % ("Reward", "center_rewards_coefficient=0.01")}, False),

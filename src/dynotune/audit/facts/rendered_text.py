@@ -217,13 +217,36 @@ class _Reader:
                 self._ends_with_data(one, found[0], found[1], depth + 1) for one in returned if found
             )
         if isinstance(node, ast.Name):
-            bodies = [] if isinstance(room, ast.Lambda) else [room.body]
-            for body in (*bodies, script.tree.body):
-                for one in reversed(body):
-                    named = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
-                    if isinstance(named, ast.Name) and named.id == node.id and isinstance(one, ast.Assign):
+            appended = [one for one in _calls(room) if _appends(one, node.id)]
+            if appended:
+                return all(self._ends_with_data(one.args[0], room, script, depth + 1) for one in appended)
+            for body in (_statements(room), script.tree.body):
+                for one in sorted(body, key=lambda held: held.lineno, reverse=True):
+                    targets = one.targets if isinstance(one, ast.Assign) else [getattr(one, "target", None)]
+                    named = targets[0] if len(targets) == 1 else None
+                    if (
+                        isinstance(named, ast.Name)
+                        and named.id == node.id
+                        and isinstance(one, ast.Assign | ast.AugAssign)
+                    ):
                         return self._ends_with_data(one.value, room, script, depth + 1)
         return False
+
+
+def _statements(room: Room) -> list[ast.stmt]:
+    """All of a function, those in its loops too."""
+    return [] if isinstance(room, ast.Lambda) else [one for one in own_nodes(room) if isinstance(one, ast.stmt)]
+
+
+def _calls(room: Room) -> list[ast.Call]:
+    return [] if isinstance(room, ast.Lambda) else [one for one in own_nodes(room) if isinstance(one, ast.Call)]
+
+
+def _appends(call: ast.Call, name: str) -> bool:
+    """`texts.append(text)`."""
+    func = call.func
+    named = isinstance(func, ast.Attribute) and func.attr == "append" and isinstance(func.value, ast.Name)
+    return named and isinstance(func, ast.Attribute) and ast.unparse(func.value) == name and len(call.args) == 1
 
 
 def _is_text(node: ast.expr) -> bool:

@@ -94,7 +94,8 @@ def _installed(file: str, text: str) -> Iterator[Asked]:
             continue
         going = rest.rstrip().endswith("\\")
         skip = False
-        for word in re.split(r"&&|;|\||`|\s#", rest)[0].rstrip().removesuffix("\\").split():
+        rest = re.split(r"(?:^|\s)#", rest)[0]  # what a comment says is asked for by nobody
+        for word in re.split(r"&&|;|\||`", rest)[0].rstrip().removesuffix("\\").split():
             one = _ONE.fullmatch(word.strip("'\""))
             if not skip and one is not None:
                 yield _asked(one, Place(file, number))

@@ -187,6 +187,9 @@ def _with_flags(job: Job, launch: Launch, script: Script | None, followed: bool 
     for name, setting in job.settings.items():
         key = next((place.key for place in setting.via if place.key.startswith("-")), "")
         flag = key.lstrip("-").replace("-", "_")
+        against = next((launch.flags[one] for one in (f"no_{flag}", f"no{flag}") if flag and one in launch.flags), None)
+        if against is not None and against.value is True and setting.value is True:
+            settings[name] = replace(setting, value=False, place=against.place, known=Known.FOLLOWED, others=())
         if not flag or flag not in launch.flags:
             continue
         given = launch.flags[flag]

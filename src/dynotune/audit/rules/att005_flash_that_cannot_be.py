@@ -88,7 +88,8 @@ def _not_asked_for(job: Job, used: str, project: Project) -> Iterator[Said]:
     if (
         not names & _LIST
         or any("flash" in name for one in project.asked for name in (one.name, *one.extras))
-        or any(_mentions(text) for text in (*project.texts.values(), *project.documents.values()))
+        or any(_mentions(text) for text in project.texts.values())
+        or any(_INSTALLED.search(text) for text in project.documents.values())
     ):
         return
     lists = [one for one in project.asked if one.name in _LIST]
@@ -107,6 +108,10 @@ def _not_asked_for(job: Job, used: str, project: Project) -> Iterator[Said]:
         remedy=Remedy(Risk.OPERATIONAL, f"Add `flash-attn` to {lists[0].place.file}.", effort=Effort.MINUTES),
         also=(lists[0].place,),
     )
+
+
+_INSTALLED = re.compile(r"(?:pip|uv|conda|mamba)\b[^\n]{0,40}\binstall\b[^\n]{0,120}\bflash[-_]attn\b")
+"""A step of a document."""
 
 
 def _mentions(text: str) -> bool:

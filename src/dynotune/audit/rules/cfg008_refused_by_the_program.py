@@ -243,8 +243,8 @@ RULE = Rule(
         what="The flags of a command are compared with those that the script's own parser takes: `argparse`, or the"
         " dataclasses behind `HfArgumentParser` and `TrlParser`, whose fields are read from the installed version. Words"
         " like `optim.lr=1e-5` replace keys of the configuration that `@hydra.main` names, composed of its defaults and the"
-        " groups that the command chooses. Keys of a file that a command names are compared with the fields of the dataclass that"
-        " the script makes of it (`Options(**yaml.safe_load(f))`).",
+        " groups that the command chooses. Keys of a file that a command names are compared with the fields of the dataclass"
+        " that the script makes of it (`Options(**yaml.safe_load(f))`).",
         why="The job waits for its machines, starts, and ends at once, in a sweep every run: Hydra closes its configuration"
         " for new keys.",
         detected="E0: the parser's flags are read from the script: of several, those that a run asks, together, and"

@@ -15,6 +15,7 @@ from dynotune.audit.read.launchers.accepts import Accepts, accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
 from dynotune.audit.shapes.flags_that_fire_drops import flags_that_fire_drops
+from dynotune.audit.shapes.swallowed_by_a_function import swallowed_by_a_function
 from dynotune.audit.shapes.values_that_stay_behind import values_that_stay_behind
 from dynotune.audit.shapes.variables_that_nothing_gets import variables_that_nothing_gets
 
@@ -86,6 +87,9 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
     if script is not None:
         lost, why = flags_that_fire_drops(launch, script, project.scripts)
         yield from _finding(lost, why, "Give the function such a parameter and use it, or take the flag out.")
+        swallowed, function = swallowed_by_a_function(launch, script)
+        why = f"`{function}` of `{launch.script}` takes every flag in its `**` argument and does nothing with them"
+        yield from _finding(swallowed, why, "Name them among its parameters and use them, or take them out.")
     taken = accepts(script, scripts, Schemas.of()) if script is not None else None
     if taken is None or script is None:
         return

@@ -208,12 +208,12 @@ RULE = Rule(
     page=Page(
         what="The project's commands start training, and a configuration of the same trainer is named nowhere.",
         why="Changes to it do nothing; a stale copy is taken for the one that ran.",
-        detected="E0: a file of accelerate's, where every `accelerate launch` goes without; a DeepSpeed file that a document says is used, and nothing names; a configuration that a document"
-        " calls the run's, where every command names another of its folder with the same keys; no word of a file of Hydra's "
-        "group in any other file; no shell script, Makefile, Python file,"
-        " Markdown file or configuration has its name. Not where its own head says that it is started by hand or why it is"
-        " kept, nor where a command takes its configuration as an argument, or, where none is named at all, where a script"
-        " reads any.",
+        detected="E0: a file of accelerate's, where every `accelerate launch` goes without; a DeepSpeed file that a document"
+        " says is used, and nothing names; a configuration that a document calls the run's, where every command names"
+        " another of its folder with the same keys; no word of a file of Hydra's group in any other file; no shell"
+        " script, Makefile, Python file, Markdown file or configuration has its name. Not where its own head says that"
+        " it is started by hand or why it is kept, nor where a command takes its configuration as an argument, or,"
+        " where none is named at all, where a script reads any.",
         proven="Search the project for its name.",
         deliberate=("It is started by hand, or by a scheduler that is configured elsewhere.",),
         sources=(),

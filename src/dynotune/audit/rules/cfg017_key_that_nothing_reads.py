@@ -16,9 +16,9 @@ from dynotune.audit.read.configs.job import TRAINERS
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.rules.cfg009_flag_lost_on_the_way import SEEDS, SHOWN, WHOLE
 from dynotune.audit.shapes.chains_of_hydra import CALLS_THAT_SHOW
+from dynotune.audit.shapes.falsy_values_dropped import falsy_values_dropped
 from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
 from dynotune.audit.shapes.unread_of_hydra import unread_of_hydra
-from dynotune.audit.shapes.values_dropped_as_false import values_dropped_as_false
 
 _LOADING = (
     "import sys\n\nimport yaml\n\nKEYS = ('model', 'lr')\nwith open(sys.argv[1]) as file:\n    cfg = yaml.safe_load(file)\n"
@@ -36,7 +36,7 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     yield from _of_a_file(project)
     yield from _of_a_class(project)
     yield from _filtered(project)
-    yield from values_dropped_as_false(project)
+    yield from falsy_values_dropped(project)
 
 
 def _filtered(project: Project) -> Iterator[Said]:
@@ -46,8 +46,8 @@ def _filtered(project: Project) -> Iterator[Said]:
             continue
         shown = ", ".join(f"`{key}`" for key, _ in lost.keys[:4])
         yield Finding(
-            f"{shown} of `{lost.config.file}` {'are' if len(lost.keys) > 1 else 'is'} dropped without a word: `{lost.name}` has"
-            " no such field, and only what it has is handed on.",
+            f"{shown} of `{lost.config.file}` {'are' if len(lost.keys) > 1 else 'is'} dropped without a word: `{lost.name}`"
+            " has no such field, and only what it has is handed on.",
             place=lost.keys[0][1],
             also=(*(place for _, place in lost.keys[1:]), lost.made),
             evidence=Evidence(Level.RESOLVED, {"dropped": [key for key, _ in lost.keys], "class": lost.name}),
@@ -61,13 +61,10 @@ def _filtered(project: Project) -> Iterator[Said]:
 def _of_a_class(project: Project) -> Iterator[Said]:
     """Fields of a project's own dataclass, which no file reads as an attribute or by a quoted name."""
     source = "\n".join(code(one) for one in project.scripts)
-    if WHOLE.search(SHOWN.sub("", source)) or re.search(
-        r"\*\*\w*(cfg|conf|config|args|opts?|params|settings)\b", source
-    ):
-        return
     homes = {file for job in project.jobs for file in job.files}
     for script in project.scripts:
-        if not any(one.file in homes or any(loops(one)) for one in connected(script, project)):
+        program = connected(script, project)
+        if not any(one.file in homes or any(loops(one)) for one in program) or _taken_whole(program):
             continue
         for node in script.tree.body:
             if not isinstance(node, ast.ClassDef) or node.bases or not _OPTIONS.search(node.name):
@@ -81,6 +78,18 @@ def _of_a_class(project: Project) -> Iterator[Said]:
             unread = [one for one in unread if one.id != "seed" or SEEDS.search(source)]
             if unread and 2 * len(unread) <= len(fields):
                 yield _finding([(one.id, place_of(script, one)) for one in unread], f"of `{node.name}`")
+
+
+_NAMES_ALONE = re.compile(r"\{\s*(\w+)\.name\s+for \1 in (?:\w+\.)?fields\([\w.]+\)\s*\}")
+"""Which keys a class takes, to refuse others: no value is read by it."""
+
+
+def _taken_whole(program: Sequence[Script]) -> bool:
+    """Something of the program gets all options at once."""
+    source = _NAMES_ALONE.sub("", SHOWN.sub("", "\n".join(code(one) for one in program)))
+    return WHOLE.search(source) is not None or bool(
+        re.search(r"\*\*\w*(cfg|conf|config|args|opts?|params|settings)\b", source)
+    )
 
 
 _OPTIONS = re.compile(r"config|cfg|args|arguments|opt|param|setting|hyper", re.IGNORECASE)
@@ -243,9 +252,10 @@ RULE = Rule(
         " functions of the project that take it under the same name. A mapping that is used whole counts as read, and so do"
         " keys that `${...}` or a quoted name mentions. Where the configuration goes elsewhere, nothing is said. Of a file"
         " that a command names and its script loads: the keys of its first level, where the script takes each by its name"
-        " (`cfg['lr']`, `{key: cfg[key] for key in KEYS}`). Fields of a dataclass of options that no file reads;"
-        " keys that such a class has not, where the script filters by its fields; values"
-        " that count as false, where a launcher in Python makes flags of the others alone.",
+        " (`cfg['lr']`, `{key: cfg[key] for key in KEYS}`). Fields of a dataclass of options that no file reads; keys that"
+        " such a class has not, where the script filters by its fields."
+        " Keys that are false or zero, where a launcher in Python makes flags of a configuration and leaves such ones out,"
+        " and the script has another default.",
         proven="Search the scripts for its name.",
         deliberate=("A key that is kept for the record of the run.",),
         sources=(),

@@ -166,7 +166,8 @@ RULE = Rule(
         why="After an update of a package the first may not load any more. Neither is what other programs read, and"
         " both are"
         " formats that can carry code.",
-        detected="E1: `save_safetensors: false`, or LLaMA-Factory's `export_legacy_format: true`, given. E0: `safe_serialization=False`; `torch.save` of a model;"
+        detected="E1: `save_safetensors: false`, or LLaMA-Factory's `export_legacy_format: true`, given."
+        " E0: `safe_serialization=False`; `torch.save` of a model;"
         " of its weights alone only for models of transformers or PEFT in a"
         " program that saves"
         " them in no other way. Checkpoints that hold an optimizer as well are not reported.",

@@ -1,11 +1,12 @@
 """DST002: every step searches for parameters without a gradient."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.asked import number
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.together import code, imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import known
@@ -41,18 +42,35 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     )
 
 
+_DENSE = re.compile(
+    r"^transformers\.(?:models\.[\w.]+\.)?(?:GPT2|GPTNeoX?|GPTJ|OPT|Bloom|Llama|Mistral|Qwen[23]|Gemma[2]?|Olmo2?|Phi3?|SmolLM3)"
+    r"(?:Config|ForCausalLM|LMHeadModel)$"
+)
+"""Classes of language models in which every weight takes part in each step."""
+
+
 def _is_dense(job: Job, project: Project) -> bool:
-    """By its name; where that is not followed, by the names that the loop's files have, all of them; without any, by the
-    classes that the program's files define."""
-    if isinstance(job.get("model_name_or_path"), str) or job.trainer is not Trainer.TORCH:
-        return known(job.get("model_name_or_path")) is not None
+    """By its name; where that is not known, by the names that the loop's files have, all of them; without any, by the
+    classes that the program's files define or make."""
+    named = job.get("model_name_or_path")
+    if known(named) is not None or job.trainer is not Trainer.TORCH:
+        return known(named) is not None
     scripts = [one for one in project.scripts if one.file in job.files]
     every = {one.file: one for script in scripts for one in (script, *imported(script, project))}
     names = {one for script in every.values() for one in _HUB.findall(code(script))}
+    if isinstance(named, str) and named.count("/") == 1 and known(named) is None and named not in names and not names:
+        return False  # a model of which nothing is known
     loads = [call for one in every.values() for call in one.calls_of("from_pretrained") if "Model" in call.name]
-    if not loads and every_weight_is_used(project.imports.reached(scripts)):
+    if not loads and (every_weight_is_used(project.imports.reached(scripts)) or _made(list(every.values()))):
         return True
     return bool(names) and all(map(known, names)) and all("ForCausalLM" in call.name for call in loads)
+
+
+def _made(scripts: Sequence[Script]) -> bool:
+    """From a configuration, by a class that is dense, and no other: `LlamaForCausalLM(LlamaConfig(...))`."""
+    of_models = re.compile(r"^transformers\.[\w.]*(?:Config|ForCausalLM|LMHeadModel|Model)$")
+    made = [call.name for one in scripts for call in one.calls if of_models.match(call.name)]
+    return bool(made) and all(map(_DENSE.match, made))
 
 
 RULE = Rule(

@@ -118,8 +118,8 @@ RULE = Rule(
         " `--gpus-per-node` or `--gpus` of the `#SBATCH` lines under which they run; and `--nodes` against what torchrun or"
         " accelerate are told of other machines (`--nnodes` and a rendezvous, `num_machines`).",
         why="Each process takes the GPU of its own number. Those that find none stop with an error, and the others after"
-        " them, once the job has waited for its machines. A launcher that knows of no other node starts a run of its own on each"
-        " under `srun`, and they write over one another's checkpoints; without `srun` all nodes but one idle.",
+        " them, once the job has waited for its machines. A launcher that knows of no other node starts a run of its own on"
+        " each under `srun`, and they write over one another's checkpoints; without `srun` all nodes but one idle.",
         detected="E1: the job file's lines, and the commands that it runs itself, through `make` or through other scripts of"
         " the project. Nothing is said where a file submits it with GPUs of its own choice.",
         proven='The run ends with "invalid device ordinal".',

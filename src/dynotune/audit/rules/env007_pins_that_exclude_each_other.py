@@ -9,7 +9,7 @@ from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Re
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema.keys import earlier
 from dynotune.audit.schema.wants import OF_AN_EXTRA, fits, wanted
-from dynotune.audit.shapes.names_of_another_release import names_of_another_release
+from dynotune.audit.shapes.imports_that_are_gone import imports_that_are_gone
 
 NEED_LATER: tuple[tuple[str, str, str, str, str, str], ...] = (
     ("torch", "0", "2.3", "numpy", "2.0", "it is built against NumPy 1 and cannot hand arrays over"),
@@ -108,7 +108,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         script.calls_of(*_OF_PAIRS) for script in project.scripts
     )
     yield from _broken(pinned, (*STOPS, *(BREAKS if prefers else ())))
-    yield from names_of_another_release(project)
+    yield from imports_that_are_gone(pinned, project)
 
 
 def _too_old(pinned: Sequence[Asked]) -> Iterator[Said]:
@@ -215,8 +215,8 @@ RULE = Rule(
         why="The installation fails, or the trainer refuses to start on a machine that has been set up for it.",
         detected="E0: exact versions in one file of requirements, one image or one command, against a table of what"
         " releases"
-        " want; names that scripts import under no condition, against a table of those that releases brought and took away."
-        " ENV004 asks the environment itself.",
+        " want; and names that scripts import, and nothing catches, against a table of those that releases brought and took"
+        " away. ENV004 asks the environment itself.",
         proven="`pip install --dry-run -r requirements.txt`.",
         deliberate=("The check is switched off (`DISABLE_VERSION_CHECK=1`), and the pair was tried.",),
         sources=(
@@ -233,7 +233,7 @@ RULE = Rule(
     also_bad=(
         Example(
             {"train.py": "from peft import prepare_model_for_int8_training\n", "requirements.txt": "peft==0.13.2\n"},
-            says="gone since 0.10.0",
+            says="is gone from peft 0.10",
         ),
     ),
 )

@@ -16,10 +16,10 @@ from dynotune.audit.shapes.scored_on_the_cpu import scored_on_the_cpu
 
 def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _trains(script, project)
-    yield from _generates(script)
+    generates = [*_generates(script)]
+    yield from generates or scored_on_the_cpu(script, project)
     yield from _sent_there(script, project)
     yield from _second(script)
-    yield from scored_on_the_cpu(script)
 
 
 def _second(script: Script) -> Iterator[Said]:

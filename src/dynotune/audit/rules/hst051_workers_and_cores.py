@@ -10,6 +10,7 @@ from dynotune.audit.facts.cards import CARD
 from dynotune.audit.facts.environment import Environment
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.rooms import own_nodes
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import text_at
 from dynotune.audit.facts.together import imported
@@ -88,15 +89,37 @@ def _in_memory(script: Script, project: Project) -> Iterator[Finding]:
         first = re.match(r"[\w.]*DataLoader\(\s*(?:dataset\s*=\s*)?([\w.]+)(\()?", text_at(script, call.place))
         made = first[1] if first and first[2] else ""  # made in the call itself
         made = made or next((one.name for one in script.calls if first and one.result == first[1]), "")
-        if made.endswith("TensorDataset") or _hands_over(made.rpartition(".")[2], (script, *imported(script, project))):
+        near = (script, *imported(script, project))
+        last = made.rpartition(".")[2]
+        if last == "TensorDataset" or _hands_over(last, near) or _gives_tensors(last, near):
             yield Finding(
                 f"{workers.value} loader workers for rows that lie in memory as they are needed: they do nothing but copy"
                 " each batch through shared memory, and start anew each epoch.",
                 place=workers.place if workers.place.file == script.file else call.place,
-                evidence=Evidence(Level.TEXT, {"workers": workers.value, "data": made.rpartition(".")[2]}),
+                evidence=Evidence(Level.TEXT, {"workers": workers.value, "data": last}),
                 stake=Stake(AtStake.TIME, 0.0, None),
                 remedy=Remedy(Risk.SAFE, "Set `num_workers=0`.", measure="dynotune profile -- python train.py"),
             )
+
+
+def _gives_tensors(name: str, scripts: Sequence[Script]) -> bool:
+    """A function that returns a `TensorDataset`, in each of its returns."""
+    for script in scripts:
+        for node in ast.walk(script.tree) if name and f"def {name}" in script.source else ():
+            if not isinstance(node, ast.FunctionDef) or node.name != name:
+                continue
+            made = {
+                one.targets[0].id
+                for one in own_nodes(node)
+                if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name) and _is_made(one.value)
+            }
+            given = [one.value for one in own_nodes(node) if isinstance(one, ast.Return)]
+            return bool(given) and all(_is_made(one) or (isinstance(one, ast.Name) and one.id in made) for one in given)
+    return False
+
+
+def _is_made(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "TensorDataset"
 
 
 def _hands_over(name: str, scripts: Sequence[Script]) -> bool:

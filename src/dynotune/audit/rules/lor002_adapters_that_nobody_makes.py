@@ -32,8 +32,8 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     if setting is not None and setting.given_value not in (None, False, "", "full", "freeze"):
         return  # an adapter of another kind
     given = [name for name in KEYS if job.is_given(name) and job.get(name) not in (None, False, 0)]
-    if not given:
-        return
+    if not given or any(f"--{name}" in script.constants for script in project.scripts for name in given):
+        return  # a script's own options, which it makes its adapters of
     key, value = SWITCH[job.trainer]
     shown = ", ".join(f"`{job.called(name)}`" for name in given)
     quantised = job.get("load_in_4bit") is True or job.get("load_in_8bit") is True

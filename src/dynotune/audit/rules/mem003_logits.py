@@ -111,7 +111,7 @@ def _copied(script: Script, project: Project) -> Iterator[Said]:
     calls += per_step(script, "compute_loss", "get_batch_loss_metrics")
     calls += [call for call in script.calls if _in_a_loss(call)]
     whole = [call for call in {call.place: call for call in calls}.values() if _copies(script, call)]
-    if not whole:
+    if not whole or _small(script, project):
         return
     first, *more = whole
     yield Finding(
@@ -131,6 +131,30 @@ def _copied(script: Script, project: Project) -> Iterator[Said]:
         ),
         also=tuple(call.place for call in more),
     )
+
+
+_LENGTH = re.compile(r"-{0,2}max[-_](?:seq[-_])?len(?:gth)?", re.IGNORECASE)
+COPY = 2.0
+"""GiB of a copy below which it decides nothing."""
+
+
+def _small(script: Script, project: Project) -> bool:
+    """The copy is known to be small, in all jobs of the script's program."""
+    near = {one.file: one for one in together(script, project)}
+    told = [
+        setting.value
+        for one in near.values()
+        for name, setting in one.constants.items()
+        if _LENGTH.fullmatch(name) and isinstance(setting.value, int)
+    ]
+    found = []
+    for job in (one for one in project.jobs if near.keys() & set(one.files)):
+        model, rows = known(job.get("model_name_or_path")), micro_batch(job)
+        length = max_length(job) or (told[0] if len(set(told)) == 1 else None)
+        if model is None or rows is None or length is None:
+            return False
+        found.append(rows * length * model.vocabulary * 4 / 2**30)
+    return bool(found) and max(found) < COPY
 
 
 def _in_a_loss(call: Call) -> bool:

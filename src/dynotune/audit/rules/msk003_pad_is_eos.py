@@ -86,16 +86,21 @@ OWN_COLLATOR = (0, 16)
 """The release of TRL from which on its trainer masks padding by place and not by the token."""
 
 
+ONE_COLLATOR = (0, 15)
+"""From which on packed rows go through the collator that others do; before, they had their labels already."""
+
+
 def _by_trl(script: Script, project: Project) -> Call | None:
     """TRL's collator for answers alone, or the one that an old trainer takes where it is given none, for rows that get an
-    end token of their own and are not packed."""
+    end token of their own; for packed ones where that version does so."""
     jobs = [job for job in project.jobs if script.file in job.files and job.trainer is Trainer.TRL]
-    if any(job.get("packing") is not False and job.is_given("packing") for job in jobs):
+    version = project.pinned("trl")
+    packed = any(job.get("packing") is not False and job.is_given("packing") for job in jobs)
+    if packed and (version is None or version < ONE_COLLATOR):
         return None
     ended = any(re.search("eos", one.source, re.IGNORECASE) for one in rendered_texts(script, project))
     for call in script.calls_of("DataCollatorForCompletionOnlyLM") if ended else ():
         return call
-    version = project.pinned("trl")
     if not ended or not jobs or version is None or version >= OWN_COLLATOR:
         return None
     for call in script.calls_of("SFTTrainer"):

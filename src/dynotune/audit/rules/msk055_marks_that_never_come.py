@@ -11,6 +11,7 @@ from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.mark_out_of_context import mark_out_of_context
 
 MARKS: Mapping[str, re.Pattern[str]] = {
     "ChatML": re.compile(r"<\|im_start\|>"),
@@ -61,6 +62,12 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 place = setting.place if setting.place.line else call.place
                 yield _never_comes(mark, place, other)
                 break
+            if call.name.endswith("OnlyLM"):
+                place = setting.place if setting.place.line else call.place
+                split = mark_out_of_context(mark, place, script, project)
+                if split is not None:
+                    yield split
+                    break
             used = next((name for name, pattern in MARKS.items() if pattern.search(mark)), "")
             rendered, by = _rendered(together(script, project))
             if _written(mark, call, script, project) or not used or not rendered or rendered == used:

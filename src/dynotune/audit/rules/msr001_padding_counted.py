@@ -68,8 +68,37 @@ _MADE_UP = re.compile(r"torch\.(randint|zeros|ones|full)\(")
 _LOADED = re.compile(r"load_dataset|load_from_disk|AutoTokenizer|open\(|DataLoader|torch\.load\(")
 
 
+_LIMIT = re.compile(
+    r"(?:^|[._])(?:max_?(?:seq_?|sequence_)?len(?:gth)?|max_seq|cutoff_len|model_max_length|block_size)$", re.IGNORECASE
+)
+_ROWS = re.compile(
+    r"batch|\bbs\b|bsz|steps?$|accum|rows$|examples$|samples$|pairs$|^len\(|num_update|world_size|epochs?$",
+    re.IGNORECASE,
+)
+
+
+def _rows_times_limit(value: ast.expr) -> str:
+    """A product of a number of rows and the length at which they are cut, in whatever order; empty: there is none."""
+    for node in ast.walk(value):
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+            continue
+        factors: list[ast.expr] = [node]
+        while any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mult) for one in factors):
+            factors = [
+                part
+                for one in factors
+                for part in (
+                    (one.left, one.right) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mult) else (one,)
+                )
+            ]
+        texts = [ast.unparse(one).strip("\"']") for one in factors]
+        if any(_LIMIT.search(re.sub(r"\[['\"]", ".", one)) for one in texts) and any(map(_ROWS.search, texts)):
+            return ast.unparse(node)
+    return ""
+
+
 def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
-    if not _WHOLE.search(script.source):
+    if not _WHOLE.search(script.source) and not ("*" in script.source and _SPEED.search(script.source)):
         return
     near = connected(script, project)
     if not any(_SPEED.search(one.source) for one in near) or any(_REAL.search(one.source) for one in near):
@@ -77,22 +106,34 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
     if _MADE_UP.search(script.source) and not any(_LOADED.search(one.source) for one in near):
         return  # rows of one length, made for the measurement
     for node in ast.walk(script.tree):
-        if not isinstance(node, (ast.Assign, ast.AugAssign)) or node.value is None:
+        if not isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)) or node.value is None:
             continue
-        target = ast.unparse(node.target if isinstance(node, ast.AugAssign) else node.targets[0])
         counted = ast.unparse(node.value)
-        found = _WHOLE.search(counted)
-        if found is None or not (_is_a_speed(target, script) or _BY_A_CLOCK.search(counted)):
+        shows = isinstance(node, ast.Expr)  # `print(f"{len(rows) * 2048 / seconds:.0f} tokens/s")`
+        if shows and not (_SPEED.search(counted) and _BY_A_CLOCK.search(counted) and _rows_times_limit(node.value)):
             continue
-        bound = not re.search(r"numel|nelement|size\(0|shape\[0", found[0])
-        limit = bound and not any(re.search(r"pack|group_texts|block", code(one), re.IGNORECASE) for one in near)
+        target = _target(node)
+        whole = _WHOLE.search(counted)
+        found = whole[0] if whole is not None else _rows_times_limit(node.value)
+        if not found or not (shows or _is_a_speed(target, script) or _BY_A_CLOCK.search(counted)):
+            continue
+        bound = not re.search(r"numel|nelement|size\(0|shape\[0", found)
+        limit = bound and not any(
+            re.search(
+                r"pack|group_texts|block|memmap|fromfile|np\.load|view\(-1, |reshape\(-1, |chunk",
+                code(one),
+                re.IGNORECASE,
+            )
+            for one in near
+        )
         if not limit and not any(_pads(one, project) for one in near):
             continue
-        shown = counted if len(counted) <= 70 else found[0]
+        shown = counted if len(counted) <= 70 else found
         yield Finding(
-            f"`{target}` counts `{shown}`, padding included, and a speed is made of it: more padding reads as faster.",
+            f"{f'`{target}`' if target else 'What is shown'} counts `{shown}`, padding included, and a speed is made of it:"
+            " more padding reads as faster.",
             place=place_of(script, node),
-            evidence=Evidence(Level.TEXT, {"counts": found[0], "as": target}),
+            evidence=Evidence(Level.TEXT, {"counts": found, "as": target}),
             stake=Stake(AtStake.FIGURES),
             remedy=Remedy(
                 Risk.SAFE,
@@ -105,7 +146,15 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
         return
 
 
-_BY_A_CLOCK = re.compile(r"/ \(?[\w.]*\b(time|perf_counter|monotonic|elapsed|seconds|duration|dt)\b")
+def _target(node: ast.Assign | ast.AugAssign | ast.Expr) -> str:
+    if isinstance(node, ast.Expr):
+        return ""
+    return ast.unparse(node.target if isinstance(node, ast.AugAssign) else node.targets[0])
+
+
+_BY_A_CLOCK = re.compile(
+    r"/ \(?[\w.]*\b(time|perf_counter|monotonic|elapsed|seconds|duration|dt)\b|/ [\w.]*\[?['\"]?(train_)?runtime\b"
+)
 
 
 def _shown(script: Script) -> Iterator[Place]:

@@ -1,7 +1,7 @@
 """Keys that came with a release, and names that releases brought and took away.
 
-Each was looked for in the wheels of transformers 4.36.2, 4.40.2, 4.41.2, 4.44.2, 4.45.0, 4.48.3, 4.49.0, 4.50.0, 4.52.4, 4.57.1
-and 5.0.0, of TRL 0.8.6 to 1.0.0 (19 releases), of PEFT 0.9.0 and 0.10.0, and of datasets 2.21.0, 3.0.0 and 4.0.0: `last` is
+Each was looked for in the wheels of transformers 4.36.2, 4.40.2, 4.41.2, 4.44.2, 4.45.0, 4.48.3, 4.49.0, 4.50.0, 4.52.4,
+4.57.1 and 5.0.0, of TRL 0.8.6 to 1.0.0 (19 releases), of PEFT 0.9.0 and 0.10.0, and of datasets 2.21.0, 3.0.0 and 4.0.0: `last` is
 the last release that was seen without, `since` the first.
 """
 
@@ -72,31 +72,32 @@ DPO_KEYS: Mapping[str, Came] = {
 """Of `DPOConfig`."""
 
 GONE: Mapping[tuple[str, str], Gone] = {
-    ("peft", "prepare_model_for_int8_training"): Gone("0.10.0", "Call `prepare_model_for_kbit_training`"),
-    (_T, "AdamW"): Gone("4.50.0", "Import `torch.optim.AdamW`"),
+    ("peft", "prepare_model_for_int8_training"): Gone("0.10", "Call `prepare_model_for_kbit_training`"),
+    (_T, "AdamW"): Gone("4.50", "Import `torch.optim.AdamW`"),
     (_T, "Conversation"): Gone("4.44.2", "Give pipelines a list of messages"),
     (_T, "top_k_top_p_filtering"): Gone("4.40.2", "Copy the function, or use `generate`"),
-    (_T, "LineByLineTextDataset"): Gone("5.0.0", "Read the lines with `datasets`"),
-    (_T, "TextDataset"): Gone("5.0.0", "Read the text with `datasets`"),
-    ("datasets", "load_metric"): Gone("3.0.0", "Call `evaluate.load`"),
-    ("datasets", "list_metrics"): Gone("3.0.0", "Use the package `evaluate`"),
-    ("datasets", "set_caching_enabled"): Gone("3.0.0", "Call `enable_caching` or `disable_caching`"),
+    (_T, "LineByLineTextDataset"): Gone("5.0", "Read the lines with `datasets`"),
+    (_T, "TextDataset"): Gone("5.0", "Read the text with `datasets`"),
+    ("datasets", "load_metric"): Gone("3.0", "Call `evaluate.load`"),
+    ("datasets", "list_metrics"): Gone("3.0", "Use the package `evaluate`"),
+    ("datasets", "set_caching_enabled"): Gone("3.0", "Call `enable_caching` or `disable_caching`"),
     (_TRL, "DataCollatorForCompletionOnlyLM"): Gone(
-        "0.20.0", "Set `completion_only_loss` or `assistant_only_loss` in `SFTConfig`"
+        "0.20", "Set `completion_only_loss` or `assistant_only_loss` in `SFTConfig`"
     ),
-    (_TRL, "IterativeSFTTrainer"): Gone("0.24.0", "Keep TRL below it"),
-    (_TRL, "DDPOTrainer"): Gone("0.24.0", "Keep TRL below it"),
-    (_TRL, "AlignPropTrainer"): Gone("0.24.0", "Keep TRL below it"),
-    (_TRL, "setup_chat_format"): Gone("0.26.0", "Call `clone_chat_template`, or set `tokenizer.chat_template`"),
+    ("trl.trainer", "ConstantLengthDataset"): Gone("0.20", "Set `packing: true`"),
+    (_TRL, "IterativeSFTTrainer"): Gone("0.24", "Keep TRL below it"),
+    (_TRL, "DDPOTrainer"): Gone("0.24", "Keep TRL below it"),
+    (_TRL, "AlignPropTrainer"): Gone("0.24", "Keep TRL below it"),
+    (_TRL, "setup_chat_format"): Gone("0.26", "Call `clone_chat_template`, or set `tokenizer.chat_template`"),
     **{
-        (_TRL, name): Gone("0.29.0", "Import it from `trl.experimental`, or keep TRL below it")
+        (_TRL, name): Gone("0.29", "Import it from `trl.experimental`, or keep TRL below it")
         for name in (
             "PPOTrainer", "PPOConfig", "ORPOTrainer", "ORPOConfig", "CPOTrainer", "CPOConfig", "BCOTrainer", "GKDTrainer",
             "OnlineDPOTrainer", "XPOTrainer", "NashMDTrainer", "PRMTrainer", "AutoModelForCausalLMWithValueHead",
         )
     },
 }  # fmt: skip
-"""By package and name, as the package itself offers it."""
+"""By module and name. `ConstantLengthDataset` was looked for in trl 0.13.0 to 0.26.2."""
 
 BROUGHT: Mapping[tuple[str, str], str] = {
     (_TRL, "SFTConfig"): "0.8.6",

@@ -1,8 +1,8 @@
 """Names of fields that earlier releases had, and that a package's tables in `schema/tables` have not, or not all of them.
 
 A key that is in none of them was in no release, whichever one a project asks for. Of the wheels and source archives of
-transformers 4.36.2 to 5.0.0 (11 releases; `training_args*.py`), TRL 0.7.11 to 1.0.0 (22 releases; its configurations, `utils.py`
-and scripts), LLaMA-Factory 0.8.3 to 0.9.4 (6 releases; `hparams/`) and Axolotl 0.9.2 and 0.12.2 (`utils/schemas`,
+transformers 4.36.2 to 5.0.0 (11 releases; `training_args*.py`), TRL 0.7.11 to 1.0.0 (22 releases; its configurations,
+`utils.py` and scripts), LLaMA-Factory 0.8.3 to 0.9.4 (6 releases; `hparams/`) and Axolotl 0.9.2 and 0.12.2 (`utils/schemas`,
 `integrations/*/args.py`): every annotated name of any class in these files, so that what is missing here is missing there.
 """
 

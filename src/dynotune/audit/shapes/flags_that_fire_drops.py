@@ -1,8 +1,7 @@
-"""Flags that a function under `fire.Fire` does not have: `**kwargs` swallows them, or fire runs it without and complains when
-it is done."""
+"""Flags that a function under `fire.Fire` does not have: fire runs it without, and complains when it is done."""
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.script import Script
@@ -19,17 +18,15 @@ def flags_that_fire_drops(launch: Launch, script: Script, scripts: Sequence[Scri
         return [], ""
     given = function.args
     names = {one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
-    if given.kwarg is not None and _reads(function, given.kwarg.arg):
+    if given.kwarg is not None:
         return [], ""
     lost = [
         setting
         for name, setting in launch.flags.items()
         if name not in names and name not in _OF_FIRE and len(name) > 1 and name.removeprefix("no") not in names
     ]
-    why = f"`{function.name}` of `{script.file}` has no parameter of this name"
-    if given.kwarg is not None:
-        return lost, f"{why}, and nothing reads its `**{given.kwarg.arg}`"
-    return lost, f"{why}: fire runs it without, and complains only when it is done"
+    why = f"`{function.name}` of `{script.file}` has no parameter of this name: fire runs it without, and complains when it"
+    return lost, f"{why} is done"
 
 
 def _function(script: Script, scripts: Sequence[Script]) -> ast.FunctionDef | None:
@@ -45,14 +42,3 @@ def _function(script: Script, scripts: Sequence[Script]) -> ast.FunctionDef | No
     homes = [script] if name not in script.imports else scripts
     found = [node for one in homes for node in one.tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
     return found[0] if len(found) == 1 and not found[0].decorator_list else None
-
-
-def _reads(function: ast.FunctionDef, name: str) -> bool:
-    """More than to show it."""
-    shown = {
-        one
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in ("print", "pprint", "info")
-        for one in ast.walk(node)
-    }
-    return any(isinstance(node, ast.Name) and node.id == name and node not in shown for node in ast.walk(function))

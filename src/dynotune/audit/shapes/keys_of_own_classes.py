@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynotune.audit.facts.config import ConfigFile
-from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.given_configs import configurations_given
+from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.rooms import FUNCTIONS, own_nodes
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of

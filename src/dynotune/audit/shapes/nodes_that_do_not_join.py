@@ -1,4 +1,4 @@
-"""A job file asks for several nodes, and its launcher is told of one: each node trains by itself, or all but one are idle."""
+"""A job file asks for several nodes, and its launcher is told of one: each trains by itself, or all but one are idle."""
 
 import re
 from collections.abc import Mapping

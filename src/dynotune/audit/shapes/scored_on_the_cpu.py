@@ -1,17 +1,28 @@
 """A program without training computes its rows on the host."""
 
+import ast
 import re
 from collections.abc import Iterator
 
+from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.put_on import MOVES, is_given_on, is_moved_at_once, name_of
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import loops, text_at
-from dynotune.audit.facts.together import code
+from dynotune.audit.facts.together import code, imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.models import known
+
+LARGE = 3.0
+"""Billions of parameters from which on nobody generates on a host's cores of his own free will."""
+
+_SAYS = re.compile(r"\b(?:on|with|the|a|one) (?:GPU|cuda)\b|\bcuda\b(?!\.is_available)")
+"""What the file says of where it runs."""
 
 
-def scored_on_the_cpu(script: Script) -> Iterator[Said]:
-    """A program without training that loads one model in 16 bits and runs it over rows where it was loaded."""
+def scored_on_the_cpu(script: Script, project: Project) -> Iterator[Said]:
+    """A program without training that runs one model where it was loaded: in 16 bits, a large one, or in a file that speaks
+    of the GPU."""
+    yield from _of_ones_own(script, project)
     source = code(script)
     if (
         any(loops(script))
@@ -34,9 +45,12 @@ def scored_on_the_cpu(script: Script) -> Iterator[Said]:
     (call,) = loaded
     given = call.arguments.get("torch_dtype") or call.arguments.get("dtype")
     half = given is not None and given.value in ("bfloat16", "float16")
+    named = call.arguments.get("pretrained_model_name_or_path") or call.arguments.get("0")
+    model = known(named.value) if named is not None else None
+    large = model is not None and (model.billions or 0) >= LARGE
     if {"device_map", "quantization_config", "load_in_4bit", "load_in_8bit", "**", "device"} & set(
         call.arguments
-    ) or not half:
+    ) or not (half or large or _SAYS.search(script.source)):
         return
     names = "|".join(re.escape(one) for one in {name, *(one.result for one in wraps if one.result)})
     follows = rf"\.to\(\s*(device\s*=\s*)?({names})\.device\b"
@@ -45,11 +59,13 @@ def scored_on_the_cpu(script: Script) -> Iterator[Said]:
         return
     if any({"device_map", "**"} & set(one.arguments) or is_moved_at_once(script, one) for one in wraps):
         return
-    asked = [one for one in script.calls if any(around.kind in ("for", "while") for around in one.around)]
-    asked = [one for one in asked if re.match(rf"({names})(\.generate)?\(", text_at(script, one.place))]
+    rows = [one for one in script.calls if any(around.kind in ("for", "while") for around in one.around)]
+    asked = [one for one in rows if re.match(rf"({names})(\.generate)?\(", text_at(script, one.place))]
+    asked = asked or [one for one in script.calls if re.match(rf"({names})\.generate\(", text_at(script, one.place))]
     if asked:
         yield Finding(
-            f"`{name}` is loaded to the CPU and nothing moves it: all rows are computed there, in 16 bits.",
+            f"`{name}` is loaded to the CPU and nothing moves it: all rows are computed there"
+            f"{', in 16 bits' if half else ''}.",
             place=call.place,
             evidence=Evidence(Level.TEXT, {"loaded by": call.name, "moved by": None}),
             stake=Stake(AtStake.TIME, 0.8, 0.99, "a GPU multiplies matrices tens of times faster than a host's cores"),
@@ -58,6 +74,48 @@ def scored_on_the_cpu(script: Script) -> Iterator[Said]:
             ),
             also=(asked[0].place,),
         )
+
+
+_FOLLOWS = re.compile(r"[(,]\s*device\s*=\s*\w+\.device\b|\.to\(\s*(?:device\s*=\s*)?\w+\.device\b")
+_LOADS = re.compile(r"\.load_state_dict\(|\bload_model\(|\bload_file\(|torch\.load\(|load_checkpoint\(")
+
+
+def _of_ones_own(script: Script, project: Project) -> Iterator[Said]:
+    """A model of the project's own class, with weights from a file, in a file that speaks of the GPU and moves nothing."""
+    source = code(script)
+    plain = _FOLLOWS.sub("(", source)
+    if any(loops(script)) or not _LOADS.search(source) or MOVES.search(plain) or re.search(r"[\"']cpu[\"']", source):
+        return
+    if not _SAYS.search(script.source) or not re.search(r"inference_mode|no_grad", source):
+        return
+    own = {
+        node.name
+        for one in (script, *imported(script, project))
+        for node in one.tree.body
+        if isinstance(node, ast.ClassDef) and any("Module" in ast.unparse(base) for base in node.bases)
+    }
+    for call in script.calls:
+        name = name_of(script, call)
+        if call.name.rpartition(".")[2] not in own or not name or is_moved_at_once(script, call):
+            continue
+        runs = [one for one in script.calls if any(around.kind in ("for", "while") for around in one.around)]
+        asked = [one for one in runs if re.match(rf"{re.escape(name)}(\.\w+)?\(", text_at(script, one.place))]
+        asked = asked or [one for one in script.calls if text_at(script, one.place).startswith(f"{name}.generate(")]
+        if asked:
+            yield Finding(
+                f"`{name}` is made on the CPU and nothing moves it, in a file that speaks of the GPU: all of it is computed"
+                " on the host.",
+                place=call.place,
+                evidence=Evidence(Level.TEXT, {"made by": call.name, "moved by": None}),
+                stake=Stake(
+                    AtStake.TIME, 0.8, 0.99, "a GPU multiplies matrices tens of times faster than a host's cores"
+                ),
+                remedy=Remedy(
+                    Risk.NUMERIC, f'`{name}.to("cuda")`, and its inputs with it.', measure="nvidia-smi while it runs"
+                ),
+                also=(asked[0].place,),
+            )
+            return
 
 
 def _first_argument(script: Script, call: Call) -> str:

@@ -204,8 +204,8 @@ def _names_argv(*targets: ast.expr) -> bool:
 
 
 def _throws_rest_away(tree: ast.Module) -> bool:
-    """`args, _ = parser.parse_known_args()`, or `parse_known_args()[0]`; the same of a parser of dataclasses that returns the
-    strings which remain."""
+    """`args, _ = parser.parse_known_args()`, or `parse_known_args()[0]`; the same of a parser of dataclasses that returns
+    the strings which remain."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and _is_known(node.value):
             target = node.targets[0]

@@ -1,65 +1,89 @@
-"""Functions whose parameters a library makes options of a command: click's decorators, Typer, fire."""
+"""Functions that a library makes commands of (click, typer, fire, tyro): their parameters, as flags with defaults."""
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
 
-from dynotune.audit.place import Place
-from dynotune.audit.read.python.declared import COMMAND_LINE
-from dynotune.audit.read.python.module import Function, Module, Scope
-from dynotune.audit.read.python.value import Value, unknown
+from dynotune.audit.read.python.bindings import dotted
+from dynotune.audit.read.python.module import FUNCTIONS, Function, Module
 
-if TYPE_CHECKING:
-    from dynotune.audit.read.python.evaluator import Evaluator
+_STARTS = frozenset(
+    {"typer.run", "fire.Fire", "Fire", "tyro.cli", "jsonargparse.CLI", "jsonargparse.auto_cli", "CLI", "defopt.run"}
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class Parameter:
     flag: str
-    """With its dashes."""
+    """`--max-len`."""
 
-    default: Value
-    place: Place
-    """Of the decorator, under the flag's name."""
+    default: ast.expr | None
+    """None: the command line must say, or nothing does."""
+
+    at: ast.AST
 
 
-def option(node: Function, name: str, scope: Scope, evaluator: "Evaluator") -> Option | None:
-    """The one of click's that gives a parameter its value; None: there is none."""
-    module = evaluator.module
-    for decorator in node.decorator_list:
-        if not isinstance(decorator, ast.Call) or module.dotted(decorator.func) not in (
-            "click.option",
-            "click.argument",
-        ):
+@lru_cache(maxsize=64)
+def commands(module: Module) -> dict[ast.AST, dict[str, Parameter]]:
+    """By the function, and by the parameter's name."""
+    started = {
+        node.args[0].id
+        for site in module.sites
+        for node in (site.node,)
+        if dotted(node.func) in _STARTS and node.args and isinstance(node.args[0], ast.Name)
+    }
+    found: dict[ast.AST, dict[str, Parameter]] = {}
+    for node in module.tree.body:
+        if not isinstance(node, FUNCTIONS):
             continue
-        texts = [one.value for one in decorator.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-        long = next((one for one in texts if one.startswith("--")), texts[0] if texts else "")
-        flag = long.partition("/")[0]
-        called = next((one for one in texts if not one.startswith("-")), flag.lstrip("-").replace("-", "_"))
-        if called != name:
+        marks = [dotted(one.func if isinstance(one, ast.Call) else one) for one in node.decorator_list]
+        if any(mark == "click.command" or mark.endswith(".option") for mark in marks):
+            found[node] = dict(_of_click(node))
+        elif node.name in started or any(_is_typers(mark, module) for mark in marks):
+            found[node] = dict(_of_a_signature(node))
+    return found
+
+
+def _is_typers(mark: str, module: Module) -> bool:
+    """`app.command`, of an application that the file makes."""
+    app, _, last = mark.rpartition(".")
+    bound = module.top.bindings.get(app, ()) if last == "command" else ()
+    return any(isinstance(one.value, ast.Call) and dotted(one.value.func) in ("typer.Typer", "Typer") for one in bound)
+
+
+def _of_click(function: Function) -> Iterator[tuple[str, Parameter]]:
+    for mark in function.decorator_list:
+        if not isinstance(mark, ast.Call) or not dotted(mark.func).endswith("option"):
             continue
-        given = {keyword.arg: keyword.value for keyword in decorator.keywords if keyword.arg}
-        if "default" in given:
-            default = evaluator.value(given["default"], scope)
-        elif "/" in long or "is_flag" in given:
-            default = Value(False)
-        elif "required" in given or module.dotted(decorator.func) == "click.argument":
-            default = unknown(COMMAND_LINE)
-        else:
-            default = Value(None)
-        return Option(flag, default, module.place(decorator, flag))
-    return None
+        names = [one.value for one in mark.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        long = next((one for one in names if one.startswith("--")), "")
+        given = {keyword.arg: keyword.value for keyword in mark.keywords}
+        flag = long.partition("/")[0].strip()
+        name = next((one for one in names if not one.startswith("-")), flag.lstrip("-").replace("-", "_").lower())
+        switch = given.get("is_flag")
+        off = isinstance(switch, ast.Constant) and switch.value is True and "default" not in given
+        default = ast.copy_location(ast.Constant(False), mark) if off else given.get("default")
+        if flag:
+            yield name, Parameter(flag, default, mark)
 
 
-def starts(node: Function, module: Module) -> bool:
-    """Whether Typer or fire makes a command of the function."""
-    for name in ("run", "Fire"):
-        for site in module.calls_by_name.get(name, ()):
-            of = module.dotted(site.node.func)
-            given = site.node.args[:1]
-            if of in ("typer.run", "fire.Fire", "fire.core.Fire") and given and isinstance(given[0], ast.Name):
-                return given[0].id == node.name
-    return any(
-        isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "command"
-        for one in node.decorator_list
-    )
+def _of_a_signature(function: Function) -> Iterator[tuple[str, Parameter]]:
+    arguments = [*function.args.posonlyargs, *function.args.args]
+    defaults = dict(zip(reversed(arguments), reversed(function.args.defaults), strict=False))
+    defaults |= {
+        one: default
+        for one, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+        if default is not None
+    }
+    for one in (*arguments, *function.args.kwonlyargs):
+        yield one.arg, Parameter(f"--{one.arg}", told_to_typer(defaults.get(one)), one)
+
+
+def told_to_typer(default: ast.expr | None) -> ast.expr | None:
+    """`3` of `epochs: int = typer.Option(3, help=...)`, nothing of `typer.Option(...)`; else the expression itself."""
+    if not isinstance(default, ast.Call) or dotted(default.func) not in ("typer.Option", "typer.Argument", "Option"):
+        return default
+    given = next((keyword.value for keyword in default.keywords if keyword.arg == "default"), None)
+    found = default.args[0] if default.args else given
+    return None if isinstance(found, ast.Constant) and found.value is ... else found

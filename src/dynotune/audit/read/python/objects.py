@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from dynotune.audit.facts.setting import Unknown
 from dynotune.audit.place import Place
-from dynotune.audit.read.python import commands, declared, files
+from dynotune.audit.read.python import declared, files
 from dynotune.audit.read.python.class_names import ASKED_BY, OF_NAMES, names_of
+from dynotune.audit.read.python.commands import commands, told_to_typer
 from dynotune.audit.read.python.module import FUNCTIONS, Binding, Function, Module, Scope, Site
 from dynotune.audit.read.python.modules import MOST_CALLS
 from dynotune.audit.read.python.rounds import MOST_LOOPS, put
@@ -96,17 +97,18 @@ class Objects:
                 return annotated
         if not given:
             # A library that makes flags of parameters (fire, typer, click) may start it.
-            command = commands.option(node, name, scope.parent or scope, self.of)
+            flag = commands(module).get(node, {}).get(name)
             with_ = self.of.others.started_with.get(module.file, {})
-            named = with_.get(command.flag.lstrip("-").replace("-", "_") if command is not None else name)
+            named = with_.get(flag.flag.lstrip("-").replace("-", "_") if flag is not None else name)
             if named is None and f"no_{name}" in with_:
                 named = Value(False, with_[f"no_{name}"].via)
             if named is not None:
-                return named.through(module.place(node, f"--{name}"))
-            if command is not None:
-                return command.default.through(command.place)
+                return named.through(module.place(flag.at if flag is not None else node, f"--{name}"))
+            if flag is not None:
+                said = self.of.value(flag.default, scope.parent or scope) if flag.default is not None else None
+                return (said or unknown(declared.COMMAND_LINE)).through(module.place(flag.at, flag.flag))
             if default is not None:
-                return default.through(module.place(node, f"--{name}" if commands.starts(node, module) else name))
+                return default.through(module.place(node, name))
             return unknown(f"it is an argument of `{node.name}`, which nothing that was read calls")
         first = given[0]
         if all(value.value == first.value for value in given[1:]):
@@ -139,19 +141,11 @@ class Objects:
         outside = scope.parent or scope
         for argument, default in zip(reversed(arguments), reversed(node.args.defaults), strict=False):
             if argument.arg == name:
-                return self.of.value(self._told_to_typer(default), outside)
+                return self.of.value(told_to_typer(default) or default, outside)
         for argument, other in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
             if argument.arg == name and other is not None:
-                return self.of.value(self._told_to_typer(other), outside)
+                return self.of.value(told_to_typer(other) or other, outside)
         return None
-
-    def _told_to_typer(self, default: ast.expr) -> ast.expr:
-        """`3` of `epochs: int = typer.Option(3, help=...)`; else the expression itself."""
-        named = self.of.module.dotted(default.func) if isinstance(default, ast.Call) else ""
-        if not isinstance(default, ast.Call) or named not in ("typer.Option", "typer.Argument"):
-            return default
-        given = next((keyword.value for keyword in default.keywords if keyword.arg == "default"), None)
-        return default.args[0] if default.args else given or default
 
     def _annotated(self, name: str, node: Function, scope: Scope) -> Value | None:
         """Of a parameter whose annotation is a class of the project: an object with that one's defaults."""

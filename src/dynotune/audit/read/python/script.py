@@ -8,6 +8,7 @@ from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.setting import Setting
 from dynotune.audit.read.python.calls import calls
+from dynotune.audit.read.python.commands import commands
 from dynotune.audit.read.python.declared import fields, flags, switches
 from dynotune.audit.read.python.evaluator import Evaluator
 from dynotune.audit.read.python.module import Module
@@ -66,6 +67,11 @@ def _constants(module: Module, evaluator: Evaluator) -> dict[str, Setting]:
             for name, value in fields(evaluator.fresh(), scope).items():
                 place = value.via[0] if value.via else module.place(scope.node)
                 found.setdefault(f"--{name}", setting(name, value, place))
+    for parameters in commands(module).values():
+        for name, one in parameters.items():
+            if one.default is not None:
+                value = evaluator.fresh().value(one.default, module.top)
+                found.setdefault(one.flag, setting(name, value, module.place(one.at, one.flag), given_as=one.flag))
     return found
 
 

@@ -1,0 +1,44 @@
+"""A function that fire makes a command of takes every flag in its `**more`, and does nothing with them."""
+
+import ast
+import re
+
+from dynotune.audit.facts.launch import Launch
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.setting import Setting
+from dynotune.audit.read.python.bindings import dotted
+
+_SHOWS = re.compile(r"(?:^|\.)(?:print|pprint|info|debug|log|warning)$")
+
+
+def swallowed_by_a_function(launch: Launch, script: Script) -> tuple[list[Setting], str]:
+    """Flags of the command that go nowhere, and the function; none where it uses what is left over, or refuses it."""
+    if "Fire(" not in script.source:
+        return [], ""
+    started = {
+        node.args[0].id
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.Call) and dotted(node.func) in ("fire.Fire", "Fire") and node.args
+        if isinstance(node.args[0], ast.Name)
+    }
+    functions = [one for one in script.tree.body if isinstance(one, ast.FunctionDef) and one.name in started]
+    if len(functions) != 1 or functions[0].args.kwarg is None:
+        return [], ""
+    (function,) = functions
+    assert function.args.kwarg is not None
+    if _uses(function, function.args.kwarg.arg):
+        return [], ""
+    taken = {one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)}
+    lost = [one for name, one in launch.flags.items() if name not in taken and name not in ("help", "local_rank")]
+    return lost, function.name
+
+
+def _uses(function: ast.FunctionDef, name: str) -> bool:
+    """It reads the rest for more than to show it."""
+    shown = {
+        id(part)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and _SHOWS.search(ast.unparse(node.func))
+        for part in ast.walk(node)
+    }
+    return any(isinstance(one, ast.Name) and one.id == name and id(one) not in shown for one in ast.walk(function))
