@@ -22,7 +22,9 @@ _ONE_SHAPE = re.compile(
     r"torch\.compile\(|torch_xla|\bxla\b|[Nn]euron|CUDAGraph|make_graphed_callables|torch_compile=True"
 )
 _NOT_TRAINING = re.compile(r"eval|valid|test|predict|generat|infer|answer|chat|embed", re.IGNORECASE)
-_OF_DATA = re.compile(r"__getitem__|__call__|tokeni[sz]e|encode|prepare|process|collate")
+_OF_DATA = re.compile(
+    r"__getitem__|__call__|tokeni[sz]e|encode|prepare|process|collate|tensors|data_?set|features|^(?:load|build|make)_"
+)
 _PACKS = re.compile(r"\bmax\(|position_ids|segment|cu_seqlens|document|pack", re.IGNORECASE)
 _WIDTH = re.compile(r"self\.\w+|[A-Z][A-Z0-9_]+|\d{3,}")
 

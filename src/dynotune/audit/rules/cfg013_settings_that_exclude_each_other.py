@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import given, number
-from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.job import Fate, Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
@@ -26,6 +26,30 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     yield from _workers_of_none(job)
     yield from _sharded_twice(job, project)
     yield from _generation(job, project)
+    yield from _prompt_and_row(job)
+
+
+def _prompt_and_row(job: Job) -> Iterator[Said]:
+    """Of preference training: a prompt may be as long as the row, or longer."""
+    key = given(job, "max_prompt_length")
+    if key is None or key.fate is not Fate.KNOWN or job.trainer is not Trainer.TRL or job.method is Method.SFT:
+        return
+    prompt, length = key.value, number(job, "max_length")
+    if isinstance(prompt, bool) or not isinstance(prompt, int) or length is None or not 0 < length <= prompt:
+        return
+    yield Finding(
+        f"`max_prompt_length: {prompt:,}` is no shorter than `{job.called('max_length')}: {length:,.0f}`, the limit of"
+        " prompt and answer together: a long prompt leaves no room, and what is cut is the answer or the question.",
+        place=key.place,
+        evidence=Evidence(Level.RESOLVED, {"max_prompt_length": prompt, "max_length": length}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"Set `max_prompt_length` to {int(length) // 2:,}, or raise `{job.called('max_length')}`.",
+            accuracy="Rows that were cut keep their answers.",
+        ),
+        also=(job.place("max_length"),),
+    )
 
 
 def _two_precisions(job: Job) -> Iterator[Said]:
@@ -207,7 +231,7 @@ RULE = Rule(
         detected="E1, as settings resolve: `bf16` with `fp16`; `deepspeed` with `fsdp`, or with `distributed_type: FSDP` in"
         " the command's file of accelerate; `adapter: qlora` with other bits; `dataloader_prefetch_factor` or"
         " `dataloader_persistent_workers` with no workers; rows, accumulation and processes against GRPO's group, and"
-        " `vllm_mode` against servers that commands start.",
+        " `vllm_mode` against servers that commands start; `max_prompt_length` against `max_length` of preference training.",
         proven="The run's first seconds: `At most one of fp16 and bf16 can be True`, `Using --fsdp xxx together with"
         " --deepspeed is not possible`.",
         deliberate=("The server of vLLM is for evaluation.",),

@@ -14,6 +14,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.place import Place
 from dynotune.audit.read.launchers.slurm import directives
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.rank_variable_of_no_launcher import rank_variable_of_no_launcher
 
 _ASKS = frozenset({"torch.distributed.get_world_size", "torch.distributed.get_rank", "torch.distributed.barrier"})
 _STARTS = re.compile(
@@ -37,6 +38,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from _read_before_the_launcher(script, project)
         yield from _asked_at_import(script)
         yield from _set_afterwards(script, project)
+        yield from rank_variable_of_no_launcher(script, project)
     for file in sorted({launch.file for launch in project.launches if launch.launcher}):
         yield from _in_shell(file, project)
 
@@ -474,7 +476,8 @@ RULE = Rule(
         " there is one; or `WORLD_SIZE` is read with a default at the top of a file that spawns its workers, or of one that"
         " it imports; or it is read with a default by the process that starts the launcher, or by a program that a job file"
         " runs before it; or one of the ranks' variables is read with a default above the call of a function that sets it,"
-        " or when a file is loaded, and no launcher of the project sets it.",
+        " or when a file is loaded, and no launcher of the project sets it; or without a default when a file is loaded by a"
+        " program that a document or a script starts by `python` alone.",
         proven="Print the number where it is used, on every rank.",
         deliberate=("Another module, imported above, makes the group.",),
         sources=("PyTorch's documentation of `torch.distributed`", "torchrun's documentation, environment variables"),

@@ -13,6 +13,7 @@ from dynotune.audit.facts.together import together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.logits_of_an_evaluation import logits_of_an_evaluation
 
 BYTES = 10
 """A logit: bfloat16 from the head, float32 for the loss, float32 gradient."""
@@ -35,6 +36,7 @@ _LF = (
 def check(project: Project, _: Project) -> Iterator[Said]:
     for job in project.jobs:
         yield from _of_a_job(job, project)
+        yield from logits_of_an_evaluation(job, project)
     for script in project.scripts:
         yield from _copied(script, project)
 
@@ -207,7 +209,8 @@ RULE = Rule(
         detected=f"E1: tokens x vocabulary x {BYTES} bytes for trainers without a fused head; said above {SHARE:.0%} of the"
         f" card (this machine's, or the one that the job's files name), or {GIB:g} GiB where it is not known. E0: `.float()`"
         " of all logits, or a `log_softmax` of them that is gathered from, at every step of a language model's training."
-        " Parts that are indexed first are not reported.",
+        " Parts that are indexed first are not reported. E0: `compute_metrics` of a causal model without"
+        " `preprocess_logits_for_metrics`.",
         proven="`dynotune profile -- python train.py` lists the largest allocations.",
         deliberate=(
             "Metrics are computed from the logits.",

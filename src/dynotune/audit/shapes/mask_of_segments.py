@@ -13,15 +13,18 @@ from dynotune.audit.facts.together import connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 
 _OUTER = re.compile(
-    r"(\w[\w.]*)(?:\[(?::, )?:, None\]|\[\.\.\., :, None\]|\.unsqueeze\((?:-1|2|1)\)) == "
-    r"\1(?:\[(?::, )?None, :\]|\[\.\.\., None, :\]|\[None\]|\.unsqueeze\((?:-2|1|0)\))"
+    r"(\w[\w.]*)(?:\[:, None, :, None\] == \1\[:, None, None, :\]"
+    r"|(?:\[(?::, )?:, None\]|\[\.\.\., :, None\]|\.unsqueeze\((?:-1|2|1)\)) == "
+    r"\1(?:\[(?::, )?None, :\]|\[\.\.\., None, :\]|\[None\]|\.unsqueeze\((?:-2|1|0)\)))"
 )
 """`segments[:, :, None] == segments[:, None, :]`."""
 
 _DIAGONAL = re.compile(r"\bblock_diag\(|\[[^\]\n]*\b(\w+):(\w+), \1:\2\] = ")
 """`block_diag(*blocks)`, and `mask[row, 0, start:end, start:end] = ...`."""
 
-_GIVEN = re.compile(r"['\"](?:attention|attn|block)_?mask['\"]|attn_mask=|attention_mask=|return \w*mask")
+_GIVEN = re.compile(
+    r"['\"](?:attention|attn|block)_?mask['\"]|attn_mask=|attention_mask=|return [^\n]*\bmask\b|return \w*mask"
+)
 _PACKED = re.compile(r"seg|doc|pack|position_ids|boundar|cu_seqlens|lengths|sample_id|eos|bos", re.IGNORECASE)
 _SPARSE = re.compile(r"create_block_mask|flex_attention|varlen|flash_attn_func")
 DENSE = ("", "sdpa", "eager")
