@@ -180,9 +180,8 @@ RULE = Rule(
     page=Page(
         what="A key that belongs to something that is switched off: `packing_strategy` without packing, `eval_steps`"
         " without evaluation, `save_total_limit` where nothing is saved, `warmup_ratio` with `lr_scheduler_type: constant`,"
-        " keys of an Axolotl plugin that `plugins` does not list, an option of TRL's `ModelConfig` where the script loads the"
-        " model without it, `padding_free` in TRL's"
-        " DPO since 1.0.",
+        " keys of a plugin of Axolotl's that `plugins` does not list, an option of TRL's `ModelConfig` where the script"
+        " loads the model without it, `padding_free` in TRL's DPO since 1.0.",
         why="Who reads the file believes that it happens.",
         detected="E1: the key is given, and what it belongs to is off, by what is given or by the version's default.",
         proven="Take it out: the losses of the first steps are the same to the last digit.",

@@ -1,8 +1,8 @@
 """Keys that came with a release, and names that releases brought and took away.
 
 Each was looked for in the wheels of transformers 4.36.2, 4.40.2, 4.41.2, 4.44.2, 4.45.0, 4.48.3, 4.49.0, 4.50.0, 4.52.4,
-4.57.1 and 5.0.0, of TRL 0.8.6 to 1.0.0 (19 releases), of PEFT 0.9.0 and 0.10.0, and of datasets 2.21.0, 3.0.0 and 4.0.0: `last` is
-the last release that was seen without, `since` the first.
+4.57.1 and 5.0.0, of TRL 0.8.6 to 1.0.0 (19 releases), of PEFT 0.9.0 and 0.10.0, and of datasets 2.21.0, 3.0.0 and 4.0.0:
+`last` is the last release that was seen without, `since` the first.
 """
 
 from collections.abc import Mapping

@@ -91,7 +91,8 @@ def _family(node: ast.ClassDef, by_name: Mapping[str, ast.ClassDef]) -> list[ast
 
 
 def _makes_itself(node: ast.ClassDef) -> bool:
-    return any(isinstance(one, FUNCTIONS) and one.name in ("__init__", "__new__", "__setattr__") for one in node.body)
+    methods = [one.name for one in node.body if isinstance(one, ast.FunctionDef)]
+    return bool({"__init__", "__new__", "__setattr__"} & set(methods))
 
 
 def _filled(script: Script, classes: frozenset[str]) -> Iterator[_Filled]:

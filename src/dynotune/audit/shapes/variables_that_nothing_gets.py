@@ -20,7 +20,7 @@ _SETS = re.compile(
 _FLAGS = re.compile(r"\s*--[a-z][\w-]*", re.IGNORECASE)
 _ARGUMENT = re.compile(r"\$(?:([1-9])|\{([1-9])(?:[:?=-][^{}]*)?\})")
 _SPEAKS = re.compile(r"^\s*(?:echo|printf|log\w*|logger)\b[^|>]*$")
-_NAMES_UNSEEN = re.compile(r"\$\{!|\beval\b|\bcompgen\b|\benvsubst\b|^\s*set\s+-\w*a", re.MULTILINE)
+_NAMES_UNSEEN = re.compile(r"\$\{!|(?:^|[\s;&|(])eval\s+[\"'$]|\bcompgen\b|\benvsubst\b|^\s*set\s+-\w*a", re.MULTILINE)
 """Ways in which a variable may be used whose name does not stand there."""
 
 _TAKES_IN = re.compile(r"^\s*(?:source|\.)\s+\S*?([\w.-]+)[\"']?\s*$", re.MULTILINE)
