@@ -99,21 +99,32 @@ def _arithmetic(job: Job, text: str, place: Place) -> Iterator[Said]:
         )
 
 
+_OF_THE_LOSS: Mapping[str, bool] = {
+    "train_on_inputs": True,
+    "train_on_prompt": True,
+    "assistant_only_loss": False,
+    "completion_only_loss": False,
+}
+"""Switches by which prompts come into the loss, and how they stand where they do."""
+
+
 def _of_the_loss(job: Job, file: str, line: int, text: str) -> Iterator[Said]:
     """The comment above or behind a key wants the loss on answers alone, and the key puts it on everything."""
     text = text[:300]
     if not ANSWERS.search(text) or NOT_SO.search(ANSWERS.sub("", text)):
         return
-    for name in ("train_on_inputs", "train_on_prompt"):
+    for name, wrong in _OF_THE_LOSS.items():
         key = given(job, name)
-        if key is not None and key.value is True and key.place.file == file and 0 <= key.place.line - line <= 1:
+        if key is not None and key.value is wrong and key.place.file == file and 0 <= key.place.line - line <= 1:
             yield Finding(
-                f"The comment says loss on the answers alone, and `{name}: true` trains on the prompts as well.",
+                f"The comment says loss on the answers alone, and `{name}: {str(wrong).lower()}` trains on the rest as well.",
                 place=key.place,
-                evidence=Evidence(Level.RESOLVED, {"comment": text, name: True}),
+                evidence=Evidence(Level.RESOLVED, {"comment": text, name: wrong}),
                 stake=Stake(AtStake.RESULT),
                 remedy=Remedy(
-                    Risk.BEHAVIOURAL, f"Set `{name}: false`, or mend the comment.", accuracy="Loss on answers alone."
+                    Risk.BEHAVIOURAL,
+                    f"Set `{name}: {str(not wrong).lower()}`, or mend the comment.",
+                    accuracy="Loss on answers alone.",
                 ),
                 also=(Place(file, line),),
             )
