@@ -99,6 +99,39 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     yield from _of_a_made_model(job, project)
     yield from options_of_the_model(job, project)
     yield from keys_of_a_plugin(job)
+    yield from _of_another_stage(job)
+
+
+_STAGES: Mapping[str, tuple[str, ...]] = {
+    "pref_": ("dpo", "kto"),
+    "dpo_label_smoothing": ("dpo",),
+    "simpo_gamma": ("dpo",),
+    "kto_": ("kto",),
+    "ppo_": ("ppo",),
+    "reward_model": ("ppo",),
+}
+"""Keys of LLaMA-Factory, by how they begin, and the stages that read them: `FinetuningArguments` of 0.9.1 to 0.9.5."""
+
+
+def _of_another_stage(job: Job) -> Iterator[Said]:
+    stage = given(job, "stage")
+    if (
+        job.trainer is not Trainer.LLAMA_FACTORY
+        or stage is None
+        or stage.value not in ("sft", "pt", "dpo", "kto", "ppo")
+    ):
+        return
+    for start, stages in _STAGES.items():
+        keys = [key for key in job.given if key.name.startswith(start) and key.value not in (None, False, 0)]
+        if keys and stage.value not in stages:
+            yield Finding(
+                f"`{keys[0].name}` does nothing here: it belongs to `stage: {stages[0]}`, and this one is `{stage.value}`.",
+                place=keys[0].place,
+                also=(*(key.place for key in keys[1:]), stage.place),
+                evidence=Evidence(Level.RESOLVED, {"key": keys[0].name, "stage": stage.value}),
+                stake=Stake(AtStake.CLARITY),
+                remedy=Remedy(Risk.SAFE, "Remove it, or set the stage that was meant.", (job.remove(keys[0].name),)),
+            )
 
 
 def _of_a_made_model(job: Job, project: Project) -> Iterator[Said]:

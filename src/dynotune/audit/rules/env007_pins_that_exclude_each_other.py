@@ -13,8 +13,8 @@ from dynotune.audit.shapes.imports_that_are_gone import imports_that_are_gone
 
 NEED_LATER: tuple[tuple[str, str, str, str, str, str], ...] = (
     ("torch", "0", "2.3", "numpy", "2.0", "it is built against NumPy 1 and cannot hand arrays over"),
-    ("accelerate", "0", "0.21", "transformers", "4.41", "its Trainer refuses to start"),
     ("accelerate", "0", "0.26", "transformers", "4.45", "its Trainer refuses to start"),
+    ("accelerate", "0", "0.21", "transformers", "4.41", "its Trainer refuses to start"),
     ("accelerate", "0", "1.1", "transformers", "5.0", "its Trainer refuses to start"),
     ("transformers", "0", "4.56.2", "trl", "1.0", "TRL's metadata asks for a later one"),
     ("accelerate", "0", "1.10.1", "trl", "1.16", "TRL's metadata asks for a later one"),

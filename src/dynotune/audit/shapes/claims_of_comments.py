@@ -117,7 +117,7 @@ def _of_the_loss(job: Job, file: str, line: int, text: str) -> Iterator[Said]:
         key = given(job, name)
         if key is not None and key.value is wrong and key.place.file == file and 0 <= key.place.line - line <= 1:
             yield Finding(
-                f"The comment says loss on the answers alone, and `{name}: {str(wrong).lower()}` trains on the rest as well.",
+                f"The comment says loss on the answers alone, and `{name}: {str(wrong).lower()}` trains on the rest too.",
                 place=key.place,
                 evidence=Evidence(Level.RESOLVED, {"comment": text, name: wrong}),
                 stake=Stake(AtStake.RESULT),
