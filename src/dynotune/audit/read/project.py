@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -47,6 +48,9 @@ _SHELL_NAMES = frozenset({"makefile", "gnumakefile", "justfile"})
 _DOCUMENTS = frozenset({".md"})
 _PYTHON = frozenset({".py", ".ipynb"})
 _LIGHTNING = "Lightning takes the steps of this trainer: its settings are not read, and no rule was asked about them"
+_OF_OTHERS = re.compile(r"change|history|news|todo|contribut|(?:^|/)docs?/", re.IGNORECASE)
+"""Documents whose commands are of another time, or of another project."""
+
 _OUTSIDE = "it is a link to outside of the project: name it by itself to have it read"
 
 
@@ -84,6 +88,8 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
         elif place not in there:
             found.not_read = [one for one in found.not_read if one.place != place]
             _read(path, root, found)
+    asked = asked_packages(root, found.texts, found.documents)
+    found.launches += _told(root, found)
     schemas = schemas.beside(sources_in(root), versions_asked(root, {**found.texts, **found.documents}))
     return Project(
         str(root),
@@ -92,12 +98,28 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
         launches=found.launches,
         allocations=found.allocations,
         configs=list(found.configs.values()),
-        asked=asked_packages(root, found.texts, found.documents),
+        asked=asked,
         not_read=_shortened(found.not_read),
         texts=found.texts,
         documents=found.documents,
         notes=found.notes,
     )
+
+
+def _told(root: Path, found: _Found) -> list[Launch]:
+    """Commands of images, and of documents, that start what no launcher of the project does."""
+    read_launches = _reader("launchers", "read_launches")
+    of_document, of_image = (_reader("launchers.elsewhere", f"commands_of_{kind}") for kind in ("document", "image"))
+    texts = {file: of_image(text) for file, text in found.texts.items() if "Dockerfile" in file}
+    texts |= {file: of_document(text) for file, text in found.documents.items() if not _OF_OTHERS.search(file)}
+    told: list[Launch] = []
+    for file, text in texts.items():
+        started = {launch.script or launch.program for launch in (*found.launches, *told) if launch.file != file}
+        own = (
+            [one for one in read_launches(root / file, text, root) if one.script or one.configs] if text.strip() else []
+        )
+        told += [one for one in own if (one.script or one.program) not in started]
+    return told
 
 
 def _jobs(found: _Found, schemas: Schemas) -> list[Job]:

@@ -46,9 +46,6 @@ TEMPLATES: Mapping[Trainer, tuple[str, Mapping[str, tuple[str, ...]]]] = {
         },
     ),
 }
-_OF_NO_FAMILY = ("default", "alpaca", "vicuna")
-"""Templates of LLaMA-Factory's that are made of words alone."""
-
 _GROWS = (
     "new_special_tokens",
     "add_special_tokens",
@@ -67,22 +64,12 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     last = model.rstrip("/").rpartition("/")[2].lower()
     own = next(((family, usual) for family, pattern, usual in FAMILIES if re.match(pattern, last)), None)
     theirs = next((family for family, called in names.items() if found.value in called), "")
-    if own is not None and found.value in _OF_NO_FAMILY and job.trainer is Trainer.LLAMA_FACTORY:
-        theirs = "plain text"
     if own is None or not theirs or theirs == own[0] or any(given(job, name) is not None for name in _GROWS):
         return
-    if theirs == "plain text":
-        said = (
-            f"`{key}: {found.value}` writes turns as plain text, and `{model}` has learned marks of its own for them."
-        )
-    else:
-        said = (
-            f"`{key}: {found.value}` is {theirs}'s, and `{model}` is a {own[0]} model: it has learned other marks of turns,"
-            f" and {theirs}'s are not among its special tokens."
-        )
     fits = own[1] if job.trainer is Trainer.LLAMA_FACTORY else "tokenizer_default"
     yield Finding(
-        said,
+        f"`{key}: {found.value}` is {theirs}'s, and `{model}` is a {own[0]} model: it has learned other marks of turns, and"
+        f" {theirs}'s are not among its special tokens.",
         place=found.place,
         evidence=Evidence(Level.TEXT, {key: found.value, "model": model, "family": own[0], "template of": theirs}),
         stake=Stake(AtStake.RESULT),

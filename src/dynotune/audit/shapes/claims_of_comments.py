@@ -71,12 +71,23 @@ def claims_of_comments(job: Job, project: Project) -> Iterator[Said]:
             )
 
 
+_OF_A_STEP = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_processes")
+
+
+def _speaks_of(job: Job, file: str, project: Project) -> bool:
+    """A file's comments speak of its only job, or of the first of several that have the same batch (one script, started
+    with other rates)."""
+    jobs = [one for one in project.jobs if file in one.files]
+    batches = {tuple(repr(one.get(name)) for name in _OF_A_STEP) for one in jobs}
+    return jobs[0] is job and len(batches) == 1 and len({one.files for one in jobs}) == 1
+
+
 def comments_of(job: Job, project: Project) -> Iterator[tuple[str, int, str]]:
     """File, line and text of comments in the files that are this job's alone."""
     held: list[tuple[str, Mapping[int, str]]] = [(one.file, one.comments) for one in project.configs]
     held += [(one.file, one.comments) for one in project.scripts]
     for file, comments in held:
-        if file in job.files and len([one for one in project.jobs if file in one.files]) == 1:
+        if file in job.files and _speaks_of(job, file, project):
             for line, text in comments.items():
                 yield file, line, text
     yield from _in_launchers(job, project, {file for file, _ in held})
