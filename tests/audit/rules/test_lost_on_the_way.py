@@ -42,6 +42,16 @@ SPEAKS = OPTIONS.format(
     "    return Options(**{k: v for k, v in raw.items() if k in {f.name for f in fields(Options)}})"
 )
 OWN = {"c.yaml": "lr: 1.0e-4\nepochs: 2\nrows: 4\nwarmup: 10\n", "r.sh": "python train.py c.yaml\n"}
+LAUNCHED = "accelerate launch --config_file {} train.py\n"
+CLICK = (
+    "import click\n\n\n@click.command()\n@click.option('--lr', default=1e-5)\n@click.option('--warm-up', default=0)\n"
+    "def main(lr, warm_up):\n    print(lr, warm_up)\n    run(%s)\n\n\nmain()\n"
+)
+FACTORY = (
+    "model_name_or_path: Qwen/Qwen2.5-0.5B\nstage: %s\ndo_train: true\nfinetuning_type: full\ndataset: a\n"
+    "template: qwen\noutput_dir: o\npref_beta: 0.1\n"
+)
+RANKS = "export CUDA_VISIBLE_DEVICES=%s\nNPROC_PER_NODE=4 llamafactory-cli train lf.yaml\n"
 EXPORT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ntemplate: qwen\nfinetuning_type: lora\nexport_dir: m\n"
 
 
@@ -143,6 +153,53 @@ EXPORT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ntemplate: qwen\nfinetuning_type
             },
             True,
         ),
+        ("CFG008", {"train.py": TRAIN, "README.md": "```bash\npython train.py --rate 1e-4\n```\n"}, True),
+        ("CFG008", {"train.py": TRAIN, "README.md": "    torchrun train.py --rate 1e-4\n"}, True),
+        ("CFG008", {"train.py": TRAIN, "README.md": "    python train.py --lr 1e-4 [--rate 1]\n"}, False),
+        ("CFG008", {"train.py": TRAIN, "README.md": "It was once `python train.py --rate 1e-4`.\n"}, False),
+        ("CFG008", {"train.py": TRAIN, "README.md": "```yaml\nrun: python train.py --rate 1e-4\n```\n"}, False),
+        (
+            "CFG008",
+            {"train.py": TRAIN, "r.sh": "python train.py --lr 1\n", "README.md": "    python train.py --rate 1\n"},
+            False,  # a launcher starts it
+        ),
+        ("CFG008", {"train.py": TRAIN, "Dockerfile": 'FROM a\nCMD ["python", "train.py", "--rate", "1"]\n'}, True),
+        ("CFG008", {"train.py": TRAIN, "Dockerfile": "FROM a\nCMD python train.py --rate 1\n"}, True),
+        (
+            "CFG008",
+            {"train.py": TRAIN, "Dockerfile": 'FROM a\nENTRYPOINT ["python", "train.py"]\nCMD ["--rate", "1"]\n'},
+            True,
+        ),
+        ("CFG008", {"train.py": TRAIN, "Dockerfile": "FROM a\nCMD python train.py --lr 1\n"}, False),
+        ("CFG008", {"train.py": TRAIN, "s.py": "import os\nos.system(f'python train.py --rate {1}')\n"}, True),
+        ("CFG008", {"train.py": TRAIN, "s.py": "import os\nos.system(f'python train.py --lr {1}')\n"}, False),
+        (
+            "CFG008",
+            {"train.py": TRAIN, "s.py": "import os\nos.system('python train.py --lr 1 && python b.py --rate 2')\n"},
+            False,
+        ),
+        ("CFG008", {"train.py": TRAIN, "c/acc.yaml": ACCELERATE, "r.sh": LAUNCHED.format("c/accel.yaml")}, True),
+        ("CFG008", {"train.py": TRAIN, "c/acc.yaml": ACCELERATE, "r.sh": LAUNCHED.format("c/acc.yaml")}, False),
+        ("CFG008", {"train.py": TRAIN, "c/acc.yaml": ACCELERATE, "r.sh": LAUNCHED.format("d/accel.yaml")}, False),
+        (
+            "CFG008",
+            {
+                "train.py": TRAIN,
+                "c/acc.yaml": ACCELERATE,
+                "r.sh": f"cp x c/accel.yaml\n{LAUNCHED.format('c/accel.yaml')}",
+            },
+            False,
+        ),
+        ("CFG009", {"train.py": CLICK % "lr", "r.sh": "python train.py --lr 1 --warm-up 3\n"}, True),
+        ("CFG009", {"train.py": CLICK % "lr, warm_up", "r.sh": "python train.py --lr 1 --warm-up 3\n"}, False),
+        ("CFG005", {"lf.yaml": FACTORY % "sft"}, True),
+        ("CFG005", {"lf.yaml": FACTORY % "dpo"}, False),
+        ("DST005", {"lf.yaml": FACTORY % "dpo", "r.sh": RANKS % "0,1"}, True),
+        ("DST005", {"lf.yaml": FACTORY % "dpo", "r.sh": RANKS % "0,1,2,3"}, False),
+        ("CFG011", {"a.yml": AXOLOTL.format("# two epochs\nnum_epochs: 3\n")}, True),
+        ("CFG011", {"a.yml": AXOLOTL.format("# three epochs\nnum_epochs: 3\n")}, False),
+        ("CFG011", {"a.yml": AXOLOTL.format("# two epochs were too few\nnum_epochs: 3\n")}, False),
+        ("CFG011", {"a.yml": AXOLOTL.format("# num_epochs: 2\nnum_epochs: 3\n")}, False),
         ("ENV007", {"t.py": "from trl import GRPOTrainer\n", "requirements.txt": "trl==0.12.2\n"}, True),
         ("ENV007", {"t.py": "from trl import GRPOTrainer\n", "requirements.txt": "trl==0.15.2\n"}, False),
         ("ENV007", {"train.py": TRAIN, "requirements.txt": "transformers==4.45.2\naccelerate==0.21.0\n"}, True),

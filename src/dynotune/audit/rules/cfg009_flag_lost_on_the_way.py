@@ -98,7 +98,9 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
         why = f"`{launch.script}` takes the flags that it knows (`parse_known_args`) and drops the rest without a word"
         yield from _finding(lost, why, "Add the flag to the script's parser, or take it out of the command.")
     yield from values_that_stay_behind(launch, script, taken, project)
-    unread = [launch.flags[name] for name in _unread(script, taken, launch, project)]
+    of_a_command = taken.parser in ("click", "typer")
+    names = _unused_parameters(script, taken, launch) if of_a_command else _unread(script, taken, launch, project)
+    unread = [launch.flags[name] for name in names]
     why = f"`{launch.script}` has a flag of this name and no line that reads it"
     yield from _finding(unread, why, "Use it where it was meant to work, or take it out of the parser and the command.")
 
@@ -137,6 +139,38 @@ def _unread(script: Script, taken: Accepts, launch: Launch, project: Project) ->
             yield name
 
 
+_HANDS_ALL = re.compile(r"\blocals\(\)|\bctx\.params\b|\bget_current_context\b|\*\*kwargs\b")
+
+
+def _unused_parameters(script: Script, taken: Accepts, launch: Launch) -> Iterator[str]:
+    """Flags that are parameters of a command's function, and that no line uses but to show them."""
+    if _HANDS_ALL.search(script.source):
+        return
+    shown = {
+        one
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.Call)
+        and re.search(r"(?:^|\.)(?:print|pprint|echo|info|debug)$", ast.unparse(node.func))
+        for one in ast.walk(node)
+    }
+    used = {
+        node.id
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node not in shown
+    }
+    parameters = {
+        one.arg
+        for node in script.tree.body
+        if isinstance(node, ast.FunctionDef) and node.decorator_list
+        for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+    }
+    skipped = _LAUNCHERS | (_OF_PRECISION | {"precision"} if script.calls_of("Accelerator") else frozenset())
+    for name in launch.flags:
+        unused = name in taken.flags & parameters and name not in used | skipped
+        if unused and (name != "seed" or SEEDS.search(script.source)):
+            yield name
+
+
 def _of_plain_dataclasses(project: Project) -> frozenset[str]:
     """Fields of classes without bases: those of a trainer's own are read by the trainer."""
     based: set[str] = set()
@@ -164,7 +198,8 @@ RULE = Rule(
         what="A flag that is parsed and never read does nothing. `parse_known_args` takes what it knows; where the rest is"
         " thrown away, a misspelled or forgotten flag is neither used nor refused.",
         why="The command asks for bf16, a length or a rate, and the run has the default.",
-        detected="E0: flags that a shell script's usage line or a document gives it, where it hands on its first argument at"
+        detected="E0: flags, or its own argument, that a shell script keeps in a variable which no command gets; flags that a"
+        " shell script's usage line or a document gives it, where it hands on its first argument at"
         " most; values that the launcher sources under a flag's name, beside others that it passes, and does not pass; its"
         " own variables of a flag's name, with another value than the flag's default, that no command gets; keys of a"
         " configuration that it takes apart one by one (`yq`, `yaml.safe_load`) and leaves out; the flags of the command"

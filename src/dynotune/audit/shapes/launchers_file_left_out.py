@@ -17,17 +17,19 @@ _HEAD = 10
 
 
 def launchers_file_left_out(project: Project) -> Iterator[Said]:
-    starts = [launch for launch in project.launches if launch.launcher.endswith("accelerate launch")]
+    starts = [
+        launch
+        for launch in project.launches
+        if launch.launcher.endswith("accelerate launch") and "config_file" not in launch.launcher_flags
+    ]
     told = [
         Place(file, number)
         for file, text in project.documents.items()
         for number, line in enumerate(text.split("\n"), 1)
-        if _STARTS.search(line)
+        if _STARTS.search(line) and not _TAKES.search(line)
     ]
     if not starts and not told:
         return
-    if any("${" in " ".join(map(str, launch.words)) and "config_file" in launch.launcher_flags for launch in starts):
-        return  # which file it takes is known when it runs
     for config in project.configs:
         if config.kind != "accelerate" or _is_taken(config, project) or _says_what_for(config):
             continue
