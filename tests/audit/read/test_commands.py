@@ -108,3 +108,35 @@ def test_arguments_of_processes(tmp_path: Path, parameters: str, start: str) -> 
 def test_arguments_of_processes_that_are_not_known(tmp_path: Path) -> None:
     found = job(tmp_path, SPAWNED.format(parameters="rank, batch", start="mp.spawn(work, args=more, nprocs=4)"))
     assert found.get("per_device_train_batch_size") is None
+
+
+CUTS = """from functools import partial
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+
+tokenizer = AutoTokenizer.from_pretrained("gpt2")
+{rows}
+args = TrainingArguments("out", seed=1)
+Trainer(model=AutoModelForCausalLM.from_pretrained("gpt2"), args=args, train_dataset=rows).train()
+"""
+ENCODE = """
+def encode(row{more}):
+    ids = tokenizer(row["prompt"])["input_ids"] + tokenizer(row["answer"])["input_ids"]
+    return {{"input_ids": ids[:{end}], "labels": ids[:{end}]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "end", "call", "length"),
+    [
+        (", max_len", "max_len", "rows = data.map(encode, fn_kwargs={'max_len': 768})", 768),
+        (", max_len=512", "max_len", "rows = data.map(encode)", 512),
+        (", max_len", "max_len", "rows = data.map(partial(encode, max_len=384))", 384),
+        ("", "MAX_LEN", "MAX_LEN = 1024\nrows = data.map(encode)", 1024),
+        (", max_len", "max_len", "rows = data.map(encode, fn_kwargs=words)", None),
+        (", first", "first", "rows = data.map(encode, fn_kwargs={'first': 768})", None),  # another number
+        (", max_len", "max_len", "rows = [encode(one, 256) for one in a] + [encode(one, 512) for one in b]", None),
+    ],
+)
+def test_rows_that_are_cut_by_a_slice(tmp_path: Path, more: str, end: str, call: str, length: int | None) -> None:
+    train = CUTS.format(rows=ENCODE.format(more=more, end=end) + call)
+    assert job(tmp_path, train).get("max_length") == length

@@ -137,3 +137,80 @@ def test_a_speed_of_blocks_of_one_length(tmp_path: Path) -> None:
     blocks = SPEED.replace("DataCollatorForSeq2Seq(tokenizer)", "stack").replace("DataCollatorForSeq2Seq, ", "")
     count = "data = np.memmap('a')\ntokens = BATCH * MAX_LEN\nprint(tokens / (time.time() - start), 'tokens/s')"
     assert not said(tmp_path, "MSR001", blocks.format(count))
+
+
+FORWARD = """import time
+import torch
+
+model = Net().cuda()
+x = torch.randn(8, 128, device="cuda")
+{before}
+start = time.{clock}()
+for _ in range(100):
+    {step}
+{after}print("ms", (time.{clock}() - start) * 10)
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "after", "clock", "fires"),
+    [
+        ("model(x)", "", "time", True),
+        ("y = model(x)", "", "perf_counter", True),
+        ("model(x)", "torch.cuda.synchronize()\n", "time", False),
+        ("y = model(x).sum().item()", "", "time", False),
+        ("tokenizer(text)", "", "time", False),
+        ("model.generate(x)", "", "time", False),
+    ],
+)
+def test_a_clock_around_forward_passes(tmp_path: Path, step: str, after: str, clock: str, fires: bool) -> None:
+    text = FORWARD.format(before="model(x)", clock=clock, step=step, after=after)
+    assert bool(said(tmp_path, "MSR002", text)) is fires
+
+
+ACCUMULATES = """import torch
+from accelerate import Accelerator
+
+{name} = Accelerator(gradient_accumulation_steps=4)
+model, opt, loader = {name}.prepare(model, opt, loader)
+for batch in loader:
+    with {name}.accumulate(model):
+        {loss}
+        {name}.backward({given})
+        opt.step()
+        opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("name", ["accelerator", "acc"])
+@pytest.mark.parametrize(
+    ("loss", "given", "fires"),
+    [
+        ("loss = model(**batch).loss / 4", "loss", True),
+        ("loss = model(**batch).loss", "loss / 4", True),
+        ("loss = model(**batch).loss\n        loss /= 4", "loss", True),
+        ("loss = model(**batch).loss", "loss", False),
+        ("loss = model(**batch).loss\n        shown = loss / 4", "loss", False),
+    ],
+)
+def test_a_loss_that_accelerate_divides_again(tmp_path: Path, name: str, loss: str, given: str, fires: bool) -> None:
+    text = ACCUMULATES.format(name=name, loss=loss, given=given)
+    assert bool(said(tmp_path, "OPT054", text)) is fires
+
+
+@pytest.mark.parametrize(
+    ("trl", "packing", "code", "found"),
+    [
+        ("trl==0.12.2", True, "PAD001", 1),
+        ("trl==0.18.2", True, "PAD001", 1),
+        ("trl==0.20.0", True, "PAD001", 0),
+        ("trl", True, "PAD001", 0),
+        ("trl==0.12.2", False, "PAD001", 0),
+        ("trl==0.12.2", True, "ATT001", 0),  # no mask tells documents apart
+        ("trl==0.20.0", True, "ATT001", 1),
+    ],
+)
+def test_packing_of_old_releases(tmp_path: Path, trl: str, packing: bool, code: str, found: int) -> None:
+    length = "max_seq_length" if "0.1" in trl else "max_length"
+    train = PACKED.format(pad="'<|padding|>'", packing=packing).replace("seed=1", f"seed=1, {length}=4096")
+    assert len(said(tmp_path, code, train, **{"requirements.txt": f"{trl}\n"})) == found

@@ -251,3 +251,47 @@ for batch in loader:
 def test_a_dense_model_made_of_a_configuration(tmp_path: Path, imports: str, model: str, fires: bool) -> None:
     train = MADE.format(imports=imports, model=model)
     assert bool(audited(tmp_path, {"train.py": train}, select=("DST002",)).findings) is fires
+
+
+RANKED = """import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+dist.init_process_group("nccl")
+torch.manual_seed(0)
+world, accum = dist.get_world_size(), 4
+model = DDP(Net().cuda())
+opt = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+for i, (x, y) in enumerate(loader):
+    {}
+    loss.backward()
+    if (i + 1) % accum == 0:
+        opt.step()
+        opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "fires"),
+    [
+        ("loss = model(x, y) / accum / dist.get_world_size()", True),
+        ("loss = model(x, y) / (accum * world)", True),
+        ("loss = model(x, y)\n    loss /= world", True),
+        ("loss = model(x, y) / accum", False),
+        ("loss = model(x, y).sum() / (tokens / world)", False),
+        ("loss = model(x, y) / accum  # not / world", False),
+    ],
+)
+def test_a_loss_divided_by_the_ranks_too(tmp_path: Path, loss: str, fires: bool) -> None:
+    files = {"train.py": RANKED.format(loss), "run.sh": "torchrun --nproc_per_node 8 train.py\n"}
+    assert bool(audited(tmp_path, files, select=("DST050",)).findings) is fires
+
+
+@pytest.mark.parametrize(
+    ("line", "fires"),
+    [("micro = micro // world", True), ("micro_batch = micro // world", True), ("share = total // world", False)],
+)
+def test_a_share_that_is_divided_once_more(tmp_path: Path, line: str, fires: bool) -> None:
+    train = f"import os\n\nworld = int(os.environ['WORLD_SIZE'])\ntotal, micro = 128, 4\n{line}\n"
+    files = {"train.py": train, "run.sh": "torchrun --nproc_per_node 8 train.py\n"}
+    assert bool(audited(tmp_path, files, select=("DST052",)).findings) is fires

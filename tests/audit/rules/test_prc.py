@@ -70,6 +70,33 @@ def test_bfloat16_where_it_is_or_may_be(tmp_path: Path, asked: str, readme: str)
     assert not audited(tmp_path, {"train.py": _T4.format(asked), "README.md": readme}, select=["PRC003"]).findings
 
 
+_CASTS = """import torch
+
+torch.manual_seed(0)
+opt = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+for x, y in loader:
+    with torch.autocast("cuda", dtype={}):
+        loss = model(x.cuda(), y.cuda())
+    loss.backward()
+    opt.step()
+    opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "readme", "found"),
+    [
+        ("torch.bfloat16", "One Tesla T4.", 1),
+        ("torch.float16", "One Tesla T4.", 0),
+        ("torch.bfloat16", "One A100.", 0),
+        ("torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16", "One Tesla T4.", 0),
+    ],
+)
+def test_a_cast_to_bfloat16_on_an_old_card(tmp_path: Path, dtype: str, readme: str, found: int) -> None:
+    files = {"train.py": _CASTS.format(dtype), "README.md": readme}
+    assert len(audited(tmp_path, files, select=["PRC003"]).findings) == found
+
+
 WITHOUT: dict[str, Any] = {
     "dtype": "bfloat16",
     "use_peft": Default(False),

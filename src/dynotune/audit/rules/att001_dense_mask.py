@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 
-from dynotune.audit.facts.asked import attention, given, max_length, micro_batch, on_gpu
+from dynotune.audit.facts.asked import at_least, attention, given, max_length, micro_batch, on_gpu
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.mask_of_segments import DENSE, SHORT, mask_of_segments
+
+TELLS_DOCUMENTS = (0, 19)
+"""The release of TRL from which on packed rows have positions that begin anew: `pack_dataset` of 0.18.2 and 0.19.1."""
 
 _PACKED = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\npacking: true\nmax_length: 2048\n"
 
@@ -23,7 +26,8 @@ def _of_a_trainer(job: Job, project: Project) -> Iterator[Said]:
     if job.trainer is Trainer.TRL:
         if job.method is Method.DPO:
             return  # its batches are padded, whatever the keys say (CFG005)
-        isolated = job.get("packing") is True and job.get("packing_strategy", "bfd") in ("bfd", "bfd_split")
+        told = at_least(job, "trl", *TELLS_DOCUMENTS) is not False
+        isolated = told and job.get("packing") is True and job.get("packing_strategy", "bfd") in ("bfd", "bfd_split")
         flat = isolated or job.get("padding_free") is True
     else:
         neat = given(job, "neat_packing")

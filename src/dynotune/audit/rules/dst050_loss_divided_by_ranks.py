@@ -43,7 +43,9 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 if named is None:
                     continue
                 name = re.escape(named[1] or named[2])
-                divides = re.compile(rf"^\s*{name}\s*(=\s*{name}\s*/|/=)\s*\(?({_RANKS})")
+                divides = re.compile(
+                    rf"^\s*{name}\s*(=(?![^#\n]*/\s*\([^()\n]*/)[^#\n]*/|/=)\s*\(?\s*(?:[\w.]+\s*\*\s*)?({_RANKS})"
+                )
                 line, found = _before(lines, loop.place.line, back.place.line, divides)
                 summed = any(re.search(rf"all_reduce\(\s*{name}\b", one) for one in lines[loop.place.line : line])
                 if found is None or summed:

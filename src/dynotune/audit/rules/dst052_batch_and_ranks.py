@@ -59,8 +59,9 @@ def worked_out_wrongly(script: Script, project: Project) -> Iterator[Said]:
                 elsewhere = {one for near in connected(script, project) for one in _divided_elsewhere(near)}
             if not ranked[name] - {id(value)} and name.lower() not in elsewhere:
                 yield from _accumulation(script, name, value, at, values)
-        elif name in _BATCHES and (held := _bare(value)) is not None and "split_batches" not in script.source:
-            yield from _batch(script, name, held, at, project)
+        elif "split_batches" not in script.source and (name in _BATCHES or _ALREADY_EACH.search(name)):
+            held = _bare(value)
+            yield from _batch(script, name, held, at, project) if held is not None else ()
 
 
 def _given(script: Script) -> Iterator[tuple[str, ast.expr, ast.AST]]:

@@ -1,5 +1,6 @@
 """HST006: data is prepared again at every start, since the cache is switched off or thrown away."""
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -139,9 +140,14 @@ _FEW = re.compile(
 
 def _when_it_is_made(script: Script, project: Project) -> Iterator[Said]:
     """A data set tokenises row by row when it is made, in each of several processes, and nothing keeps what it made."""
+    sets = {
+        node.name
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.ClassDef) and any("Dataset" in ast.unparse(base) for base in node.bases)
+    }
     for call in script.calls:
         inside = [one.name for one in call.around if one.kind == "function"]
-        of_class = any(one.kind == "class" and "data" in one.name.lower() for one in call.around)
+        of_class = any(one.kind == "class" and ("data" in one.name.lower() or one.name in sets) for one in call.around)
         repeated = any(one.kind in ("for", "while") for one in call.around)
         tokenizes = re.search(r"(^|\.)(\w*tokenizer|tok|tokenize|encode)$", f"{call.on or ''}.{call.name}".rstrip("."))
         if of_class and inside[:1] == ["__init__"] and repeated and tokenizes:

@@ -35,7 +35,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         workers = number(job, "dataloader_num_workers")
         starts = [launch.file for launch in project.launches if set(job.files) & {launch.file, launch.script}]
         under = any(_WSL.search(project.texts.get(file, "")) for file in starts) or (
-            workers is not None and workers >= MANY and _says_wsl(project)
+            workers is not None and workers >= MANY and _says_wsl(job, project)
         )
         if under and workers and job.is_given("dataloader_num_workers") and on_gpu(job):
             yield _wsl(job, int(workers), Level.TEXT)
@@ -71,9 +71,12 @@ def _more_than_said(job: Job, project: Project) -> Iterator[Finding]:
         )
 
 
-def _says_wsl(project: Project) -> bool:
-    """A document names it in the sentence that names the GPU."""
-    for text in project.documents.values():
+def _says_wsl(job: Job, project: Project) -> bool:
+    """A document, a notebook's text or a comment of the job's scripts and launchers names it in the sentence that names the
+    GPU."""
+    own = {*job.files, *(one.file for one in project.launches if set(job.files) & {one.file, one.script})}
+    comments = ["\n\n".join(re.findall(r"^\s*#.*|\s#\s.*", project.texts.get(file, ""), re.MULTILINE)) for file in own]
+    for text in (*project.documents.values(), *(project.notes.get(file, "") for file in own), *comments):
         for sentence in re.split(r"(?<=[.;!?])\s|\n\s*\n", text):
             if _MACHINE.search(sentence) and CARD.search(sentence) and not _PERHAPS.search(sentence):
                 return True

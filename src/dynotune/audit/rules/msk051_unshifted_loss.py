@@ -10,6 +10,7 @@ from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.labels_at_other_tokens import labels_at_other_tokens
 
 _CAUSAL = re.compile(r"ForCausalLM\b|LMHeadModel\b")
 _OTHERWISE = re.compile(r"Seq2Seq(LM|Trainer)|MaskedLM|TokenClassification|SequenceClassification|num_labels|mlm=True")
@@ -24,6 +25,7 @@ _DEFINED = (ast.FunctionDef, ast.ClassDef)
 
 def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _gathered(script, project)
+    yield from labels_at_other_tokens(script, project)
     made = {call.result for call in script.calls_of("CrossEntropyLoss") if call.result}
     losses = [
         call
@@ -156,7 +158,7 @@ class Smoothed(Trainer):
 RULE = Rule(
     code="MSK051",
     name="unshifted-loss",
-    summary="A loss of one's own compares each prediction with the token it was made from.",
+    summary="A loss compares predictions with other tokens than the next, or masks others than the prompt's.",
     group=Group.CORRECTNESS,
     subject=Subject.SCRIPT,
     check=check,
@@ -166,7 +168,9 @@ RULE = Rule(
         why="The logits at a token have seen it: copying it is learned in a few steps, and the text that the model then"
         " writes repeats one token.",
         detected="E0: at each step of a causal language model's training, `cross_entropy` of all of `.logits` against all of"
-        " a batch's `labels`, and no function of the project that names labels moves anything by one.",
+        " a batch's `labels`, and no function of the project that names labels moves anything by one; or"
+        " `ids[:, :-1]` with labels `ids[:, 1:]` for a model that shifts them itself; or labels that are masked by the"
+        " number of a prompt's characters.",
         proven="`model(**batch, labels=labels).loss` and the loss of one's own differ on one batch.",
         deliberate=("The rows were shifted before the project's code sees them.",),
         sources=("transformers' `ForCausalLMLoss`, which shifts labels",),

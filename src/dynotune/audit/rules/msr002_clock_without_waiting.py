@@ -1,5 +1,6 @@
 """MSR002: a clock that is read before the device has done the work."""
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -18,6 +19,7 @@ _WAITS = re.compile(
 def check(script: Script, project: Project) -> Iterator[Said]:
     if not on_device(script):
         return
+    yield from _of_forward_passes(script)
     for loop in loops(script):
         yield from _of_the_whole(script, loop)
         clocks = [call for call in loop.calls if call.name in _CLOCKS and call.each_step]
@@ -36,6 +38,42 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 continue  # taken again at the end: from one end to the next all work is in
             yield _finding(start.result, "and read within a step", stop, start)
             break
+
+
+_FORWARD = re.compile(r"(?:^|[._])(?:model|net|module|layer|attn|attention|block|engine)\d?$", re.IGNORECASE)
+
+
+def _of_forward_passes(script: Script) -> Iterator[Said]:
+    """A loop of forward passes without training, between a clock and its reading: `for _ in range(100): model(x)`."""
+    for room in ast.walk(script.tree):
+        body: list[ast.stmt] = room.body if isinstance(room, ast.Module | ast.FunctionDef | ast.With | ast.If) else []
+        for number, node in enumerate(body):
+            if not isinstance(node, ast.For) or not 0 < number < len(body) - 1:
+                continue
+            start, stop = _clock(body[number - 1]), body[number + 1]
+            text = ast.unparse(node)
+            runs = [
+                one for one in ast.walk(node) if isinstance(one, ast.Call) and _FORWARD.search(ast.unparse(one.func))
+            ]
+            read = (
+                re.search(rf"\b(?:time|perf_counter|monotonic)\(\) - {start}\b", ast.unparse(stop)) if start else None
+            )
+            if not runs or read is None or _WAITS.search(text) or "backward" in text or "generate" in text:
+                continue
+            calls = {one.place.line: one for one in script.calls if one.name in _CLOCKS}
+            first = calls.get(body[number - 1].lineno)
+            last = next((one for line, one in calls.items() if stop.lineno <= line <= (stop.end_lineno or 0)), None)
+            if first is not None and last is not None:
+                yield _finding(start, "before the loop and read behind it", last, first)
+                return
+
+
+def _clock(node: ast.stmt) -> str:
+    """The name that is given the time there."""
+    named = node.targets[0] if isinstance(node, ast.Assign) else None
+    given = ast.unparse(node.value) if isinstance(node, ast.Assign) else ""
+    taken = re.fullmatch(r"(?:\w+\.)?(?:time|perf_counter|monotonic)\(\)", given)
+    return named.id if isinstance(named, ast.Name) and taken else ""
 
 
 def _of_the_whole(script: Script, loop: Loop) -> Iterator[Said]:
@@ -109,7 +147,7 @@ RULE = Rule(
         detected="E0: within one round of a training loop a clock is started before the backward pass and read"
         " after it, and"
         " nothing in the loop waits for the device. A clock from the end of a step to the end of the next is not"
-        " reported: over many steps it is right.",
+        " reported: over many steps it is right. The same of a loop of forward passes between a clock and its reading.",
         proven="Put `torch.cuda.synchronize()` before both readings and compare.",
         deliberate=("The host's share of the step is what is wanted.",),
         sources=("PyTorch's CUDA semantics, asynchronous execution",),

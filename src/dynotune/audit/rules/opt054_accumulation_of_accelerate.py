@@ -27,10 +27,10 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     shown = str(every.value) if told else "gradient_accumulation_steps"
     enters = any(_ENTERS.search(one.source) for one in together(script, project))
     for loop in loops(script):
-        backward = [call for call in loop.has("backward") if "accelerat" in call.on.lower()]
+        backward = [call for call in loop.has("backward") if "accelerat" in call.on.lower() or call.on == made.result]
         if not backward:
             continue
-        line = _divided(script, loop)
+        line = _divided(script, loop, shown if told else "")
         if line:
             yield _finding(
                 script,
@@ -79,12 +79,24 @@ def _accumulates(call: Call) -> bool:
     return every.value != 1 or any(place.key.startswith("-") for place in every.via)  # a flag, 1 by default
 
 
-def _divided(script: Script, loop: Loop) -> int:
-    """The line on which the loss is divided before `backward`, or 0."""
+def _divided(script: Script, loop: Loop, number_told: str) -> int:
+    """The line on which the loss is divided before `backward`, or 0: by what is called the accumulation, or its number."""
     lines = script.source.split("\n")
+    by = (
+        rf"(?:{number_told}\b|[\w.\"'\[\]]*(?:accum|grad_acc|gas\b))"
+        if number_told
+        else r"[\w.\"'\[\]]*(?:accum|grad_acc|gas\b)"
+    )
+    whole = re.compile(
+        rf"^\s*(\w*loss\w*)\s*=\s*[^=#]*\.loss\s*/\s*\(?\s*{by}|^\s*(\w*loss\w*)\s*/=\s*{by}", re.IGNORECASE
+    )
+    called = re.compile(rf"backward\(\s*\(?\s*[\w.]*loss\w*\s*/\s*{by}", re.IGNORECASE)
     for number in range(loop.place.line, min(loop.place.end_line, len(lines)) + 1):
         text = lines[number - 1].partition("#")[0]
-        if _IN_CALL.search(text):
+        if _IN_CALL.search(text) or called.search(text):
+            return number
+        named = whole.search(text)
+        if named and re.search(rf"backward\(\s*{named[1] or named[2]}\s*\)", loop.text):
             return number
         found = _BY_HAND.search(text)
         if found and re.search(

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.change import Change
-from dynotune.audit.facts.asked import attention, given
+from dynotune.audit.facts.asked import at_least, attention, given, version
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.steps import place_of
@@ -13,6 +13,7 @@ from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.rules.att001_dense_mask import TELLS_DOCUMENTS
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\npacking: true\n"
 
@@ -74,7 +75,14 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     if job.get("packing") is not True or job.method is not Method.SFT:
         return
     change: Change | None = None
-    if job.trainer in (Trainer.TRL, Trainer.DYNOTUNE) and job.get("packing_strategy") == "wrapped":
+    if job.trainer is Trainer.TRL and at_least(job, "trl", *TELLS_DOCUMENTS) is False:
+        shown = ".".join(map(str, version(job, "trl") or ()))
+        why, key = (
+            f"`packing: true` of TRL {shown} joins documents, cuts them anywhere and hands no boundaries on",
+            "packing",
+        )
+        text = "Take TRL 0.20 or later with flash attention, or train without packing"
+    elif job.trainer in (Trainer.TRL, Trainer.DYNOTUNE) and job.get("packing_strategy") == "wrapped":
         why, key = "`packing_strategy: wrapped` joins documents and cuts them anywhere", "packing_strategy"
         text, change = "Set `packing_strategy: bfd`", job.set("packing_strategy", "bfd")
     elif job.trainer is Trainer.LLAMA_FACTORY:
@@ -154,7 +162,8 @@ RULE = Rule(
         " those of its neighbours.",
         why="What is learned then depends on chance neighbours. In a study of 60 steps the loss was 0.3 to 0.9 off where"
         " documents leaked, and 3e-6 where they did not; resetting positions without isolating made it worse.",
-        detected="E1: the packing that resolves for each trainer: TRL's `wrapped`, LLaMA-Factory's `packing` without"
+        detected="E1: the packing that resolves for each trainer: TRL's `wrapped`, and its packing before 0.19;"
+        " LLaMA-Factory's `packing` without"
         " `neat_packing`, Axolotl's `sample_packing` under `sdpa` or `eager`, and without a key of any attention where the"
         " project asks for a release before 0.19. E0: a function that joins conversations"
         " and cuts them into rows, in a program that names no positions, segments or mask to tell them apart.",

@@ -1,13 +1,16 @@
 """PRC003: bfloat16 is asked for on a GPU that has none."""
 
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dynotune.audit.facts.asked import on_gpu
 from dynotune.audit.facts.cards import older_card
-from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
 
 AMPERE = 8
@@ -18,15 +21,31 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     asked = _asked(job)
     if project.environment is None:
         yield NotChecked(NONE_OF[Subject.ENVIRONMENT])
-        card = older_card(job, project) if asked and job.is_given(asked) and on_gpu(job) else ""
+        casts = next(_casts(job, project), None) if not asked else None
+        card = older_card(job, project) if casts or (asked and job.is_given(asked) and on_gpu(job)) else ""
         if card:
-            yield _finding(job, asked, card, Level.TEXT, {"GPU": card})
+            found = _finding(job, asked, card, Level.TEXT, {"GPU": card})
+            yield found if casts is None else replace(found, message=_of_a_cast(card), place=casts)
         return
     old = [gpu for gpu in project.environment.gpus if int(str(gpu["capability"]).partition(".")[0]) < AMPERE]
     if old and asked and on_gpu(job):
         name, capability = old[0]["name"], old[0]["capability"]
         facts = {"GPU": name, "capability": capability}
         yield _finding(job, asked, f"{name} (capability {capability})", Level.PROBED, facts)
+
+
+def _casts(job: Job, project: Project) -> Iterator[Place]:
+    """`torch.autocast("cuda", dtype=torch.bfloat16)` around a loop's own steps."""
+    for script in project.scripts if job.trainer is Trainer.TORCH else ():
+        if script.file in job.files and not re.search(r"bf16_supported|get_device_capability", script.source):
+            for call in script.calls_of("autocast"):
+                given = call.arguments.get("dtype")
+                if given is not None and given.value == "bfloat16" and not given.others:
+                    yield call.place
+
+
+def _of_a_cast(card: str) -> str:
+    return f"`autocast` computes in bfloat16, and {card} has no units for it: it is emulated more slowly than float32."
 
 
 def _asked(job: Job) -> str:

@@ -59,9 +59,22 @@ def _handled(function: ast.FunctionDef) -> ast.AST | None:
         for handler in node.handlers if re.search(r"\.r?index\(|find\w*\(|search\w*\(", tried) else ():
             then = "\n".join(map(ast.unparse, handler.body))
             gives = re.search(r"^return \w*labels?\w*$|\b(start|idx|index|pos|at|cut|end)\w* = 0$", then, re.MULTILINE)
+            silent = all(isinstance(one, ast.Pass) or _speaks(one) for one in handler.body)
+            options = [one.arg for one in function.args.args]
+            masked = silent and any(_masking(one) for top in node.body for one in ast.walk(top))
+            if masked and "label" in text and (_COPIED.search(text) or any("label" in one for one in options)):
+                return handler.body[-1]
             if gives and _COPIED.search(text) and not any(stop in then for stop in (*STOPS, "-100", "IGNORE")):
                 return handler.body[-1]
     return None
+
+
+def _speaks(node: ast.stmt) -> bool:
+    """`print(...)`, `warnings.warn(...)`, `logger.debug(...)`."""
+    return isinstance(node, ast.Expr) and bool(
+        isinstance(node.value, ast.Call)
+        and re.search(r"(^|\.)(print|warn|warning|debug|info|error)$", ast.unparse(node.value.func))
+    )
 
 
 def _only_where_found(function: ast.FunctionDef) -> ast.AST | None:

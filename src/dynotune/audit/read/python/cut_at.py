@@ -1,8 +1,12 @@
-"""The length at which a script cuts its rows, where no setting of its trainer says so: what its tokenizer is called with."""
+"""The length at which a script cuts its rows, where no setting of its trainer says so: what its tokenizer is called with, or
+its rows are cut by."""
 
+import ast
+import re
 from dataclasses import replace
 
 from dynotune.audit.facts.job import Job, Trainer
+from dynotune.audit.facts.rooms import own_nodes
 from dynotune.audit.facts.setting import Setting
 from dynotune.audit.read.python import files
 from dynotune.audit.read.python.evaluator import Evaluator
@@ -20,9 +24,41 @@ def with_length(job: Job, evaluator: Evaluator) -> Job:
     named = (files.module_of(dotted, module, others) for dotted in module.imports.values())
     near = {one.file: one for one in (module, *(found[0] for found in named if found is not None))}
     said = [one for other in near.values() for one in _lengths(evaluator.fresh().elsewhere(other), other)]
+    said = said or [one for other in near.values() for one in _cuts(evaluator.fresh().elsewhere(other), other)]
     if not said or any(one.value != said[0].value for one in said):
         return job
     return replace(job, settings={**job.settings, "max_length": said[0]})
+
+
+LEAST, MOST = 32, 1 << 20
+"""Tokens of a row that somebody cuts rows at."""
+
+_CUT = re.compile(r"ids|token|prompt|answer|response|completion|chosen|labels", re.IGNORECASE)
+
+
+def _cuts(evaluator: Evaluator, module: Module) -> list[Setting]:
+    """`(prompt + answer)[:max_length]` in a function that makes rows."""
+    found: list[Setting] = []
+    for function, scope in module.scopes.items():
+        if not isinstance(function, ast.FunctionDef) or not _ROWS.search(ast.unparse(function)):
+            continue
+        for node in own_nodes(function):
+            if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Slice) or node.slice.lower:
+                continue
+            end = node.slice.upper
+            if not isinstance(end, ast.Name | ast.Attribute) or not _NAMED.search(ast.unparse(end)):
+                continue
+            if not _CUT.search(ast.unparse(node.value)):
+                continue
+            value = evaluator.fresh().value(end, scope)
+            if type(value.value) is not int or value.others or not LEAST <= value.value <= MOST:
+                return []
+            found.append(setting("max_length", value, module.place(end, "max_length")))
+    return found
+
+
+_ROWS = re.compile(r"input_ids|_ids['\"]|tokeniz|tok\(")
+_NAMED = re.compile(r"max_?(?:seq_?)?(?:len|tokens)|cutoff|block_size|seq_len|context", re.IGNORECASE)
 
 
 def _lengths(evaluator: Evaluator, module: Module) -> list[Setting]:

@@ -460,7 +460,7 @@ def _started_by(call: ast.Call) -> ast.Call | None:
     elif name == "Process":
         function, args = given.get("target"), given.get("args")
     else:
-        return None
+        return _bound_by(call, name, given)
     if not isinstance(function, ast.Name) or not isinstance(args, ast.Tuple | ast.List):
         return None
     ranked = [ast.Name("rank of a process", ast.Load())] if name in ("spawn", "start_processes") else []
@@ -470,6 +470,23 @@ def _started_by(call: ast.Call) -> ast.Call | None:
     for node in (made, *ranked):
         ast.copy_location(node, call)
     return made
+
+
+def _bound_by(call: ast.Call, name: str, given: dict[str, ast.expr]) -> ast.Call | None:
+    """The call that `rows.map(encode, fn_kwargs={"max_length": 512})` and `partial(encode, max_length=512)` make of it."""
+    function = call.args[0] if call.args else given.get("function")
+    words = given.get("fn_kwargs")
+    if not isinstance(function, ast.Name):
+        return None
+    if name == "partial":
+        args, keywords = call.args[1:], call.keywords
+    elif name in ("map", "filter") and isinstance(words, ast.Dict):
+        row = ast.copy_location(ast.Name("a row", ast.Load()), call)
+        args = [row]
+        keywords = [ast.keyword(None, words)]
+    else:
+        return None
+    return ast.copy_location(ast.Call(function, list(args), list(keywords)), call)
 
 
 def _targets(target: ast.expr, path: tuple[int, ...] = ()) -> Iterator[tuple[ast.expr, tuple[int, ...]]]:

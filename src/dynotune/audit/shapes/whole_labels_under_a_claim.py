@@ -1,0 +1,86 @@
+"""A program says that its loss is on answers alone, and its labels are all tokens of a row."""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.steps import loops, place_of
+from dynotune.audit.facts.together import code, connected
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
+from dynotune.audit.shapes.claims_of_comments import ANSWERS, NOT_SO
+
+_COPIED = re.compile(
+    r"^(?:list\()?[\w.]*(?:\[['\"])?(?:input_ids|ids|tokens)(?:['\"]\])?(?:\.(?:copy|clone)\(\)|\[:\])?\)?$"
+)
+_MASKS = re.compile(
+    r"-100|IGNORE|ignore_index|CompletionOnly|responses_only|assistant_mask|completion_mask|completion_only|assistant_only"
+    r"|return_assistant_tokens|loss_mask|label_mask|prompt_mask\b|train_on_inputs|SFTTrainer|masked_fill"
+)
+"""What may take the prompt out of the loss, whatever it is called."""
+
+
+def whole_labels_under_a_claim(project: Project) -> Iterator[Said]:
+    for script in project.scripts:
+        made = _whole(script)
+        program = connected(script, project) if made is not None else ()
+        if made is None or any(_MASKS.search(code(one)) for one in program):
+            continue
+        if not any("CausalLM" in one.source for one in program):
+            continue
+        if not any(one.calls_of("Trainer") or any(loops(one)) for one in program):
+            continue
+        claim = _claim(program, project)
+        if claim is None:
+            continue
+        yield Finding(
+            f"`{claim.file}` wants the loss on answers alone (line {claim.line}), and labels are `{ast.unparse(made)[:60]}`:"
+            " nothing masks the prompt, and the loss is on it as well.",
+            place=place_of(script, made),
+            also=(claim,),
+            evidence=Evidence(Level.TEXT, {"labels": ast.unparse(made)[:80], "masked": False}),
+            stake=Stake(AtStake.RESULT),
+            remedy=Remedy(
+                Risk.BEHAVIOURAL,
+                "Set the labels of the prompt's tokens to -100, or mend the text.",
+                effort=Effort.MINUTES,
+                accuracy="Loss on answers alone, as the text says.",
+                measure="Print the labels of one row that are not -100.",
+            ),
+        )
+        return
+
+
+def _whole(script: Script) -> ast.expr | None:
+    """`{"labels": list(ids)}`, `out["labels"] = out["input_ids"].copy()`."""
+    if "labels" not in script.source:
+        return None
+    for node in ast.walk(script.tree):
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and key.value == "labels" and _COPIED.match(ast.unparse(value)):
+                    return value
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            key = node.targets[0].slice
+            if isinstance(key, ast.Constant) and key.value == "labels" and _COPIED.match(ast.unparse(node.value)):
+                return node.value
+    return None
+
+
+def _claim(program: Sequence[Script], project: Project) -> Place | None:
+    """In a comment, a docstring, an option's help, or a document."""
+    for script in program:
+        for line, text in script.comments.items():
+            if ANSWERS.search(text) and not NOT_SO.search(text):
+                return Place(script.file, line)
+        for node in ast.walk(script.tree):
+            said = str(node.value) if isinstance(node, ast.Constant) else ""
+            if 12 < len(said) < 400 and ANSWERS.search(said) and not NOT_SO.search(said):
+                return place_of(script, node)
+    for file, document in project.documents.items():
+        for number, sentence in enumerate(document.split("\n"), 1):
+            if ANSWERS.search(sentence) and not NOT_SO.search(sentence):
+                return Place(file, number)
+    return None
