@@ -198,8 +198,8 @@ RULE = Rule(
         what="A flag that is parsed and never read does nothing. `parse_known_args` takes what it knows; where the rest is"
         " thrown away, a misspelled or forgotten flag is neither used nor refused.",
         why="The command asks for bf16, a length or a rate, and the run has the default.",
-        detected="E0: flags, or its own argument, that a shell script keeps in a variable which no command gets; flags that a"
-        " shell script's usage line or a document gives it, where it hands on its first argument at"
+        detected="E0: flags, or its own argument, that a shell script keeps in a variable which no command gets; flags that"
+        " a shell script's usage line or a document gives it, where it hands on its first argument at"
         " most; values that the launcher sources under a flag's name, beside others that it passes, and does not pass; its"
         " own variables of a flag's name, with another value than the flag's default, that no command gets; keys of a"
         " configuration that it takes apart one by one (`yq`, `yaml.safe_load`) and leaves out; the flags of the command"
