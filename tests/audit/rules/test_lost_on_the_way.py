@@ -143,6 +143,10 @@ EXPORT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ntemplate: qwen\nfinetuning_type
         ("CFG017", {**OWN, "train.py": FILTERS}, True),
         ("CFG017", {**OWN, "train.py": SETS}, True),
         ("CFG017", {**OWN, "train.py": SPEAKS}, False),
+        ("CFG017", {"ds.json": '{"zero_optimization": {"stage": 2}, "gradient_cliping": 1.0}'}, True),
+        ("CFG017", {"ds.json": '{"zero_optimization": {"stage": 2}, "gradient_clipping": 1.0}'}, False),
+        ("CFG017", {"ds.json": '{"zero_optimization": {"stage": 3, "ofload_optimizer": {"device": "cpu"}}}'}, True),
+        ("CFG017", {"ds.json": '{"zero_optimization": {"stage": 3, "zenflow": {"topk_ratio": 0.1}}}'}, False),
         ("CKP051", {"e.yaml": f"{EXPORT}export_legacy_format: true\n"}, True),
         ("CKP051", {"e.yaml": f"{EXPORT}export_legacy_format: false\n"}, False),
         (
@@ -261,3 +265,15 @@ def test_what_a_flag_decides(tmp_path: Path, parser: str, flags: str, attention:
     result = audited(tmp_path, {"train.py": train, "r.sh": f"python train.py {flags}\n"})
     (job,) = result.project.jobs
     assert job.get("attn_implementation") == attention
+
+
+@pytest.mark.parametrize(
+    ("pins", "found"), [("trl==0.19.1\n", False), ("trl==0.19.1\ntransformers==5.16.0\n", True), ("trl\n", True)]
+)
+def test_an_older_trl_has_an_older_transformers(tmp_path: Path, pins: str, found: bool) -> None:
+    files = {
+        "sft.yaml": "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: d\nwarmup_ratio: 0.1\n",
+        "run.sh": "trl sft --config sft.yaml\n",
+        "requirements.txt": pins,
+    }
+    assert bool(audited(tmp_path, files, select=("CFG002",)).findings) is found

@@ -117,7 +117,11 @@ class Keys:
         return Verdict(Fate.REMOVED, f"it came after {came.package} {came.last}, and {asked} is asked for")
 
     def before(self, moved: Moved) -> bool:
-        """Whether the version that the project asks for, else the one that was read, is older than the change."""
+        """Whether the version that the project asks for, else the one that was read, is older than the change. One that asks
+        for an older TRL and any transformers has an older one of these, too, for all that is known.
+        """
+        if moved.package == "transformers" and "trl" in self.pinned and moved.package not in self.pinned:
+            return True
         version = self.pinned.get(moved.package) or self.versions.get(moved.package, "")
         return bool(version) and earlier(version, moved.since)
 
