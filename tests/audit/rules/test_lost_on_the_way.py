@@ -116,6 +116,9 @@ EXPORT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ntemplate: qwen\nfinetuning_type
             {"train.py": TRAIN, "j.sh": JOB.format(2, "srun --nodes=1 torchrun --nproc_per_node=4 train.py")},
             False,
         ),
+        ("DST005", {"train.py": TRAIN, "j.sh": JOB.format(1, "srun torchrun --nproc_per_node=2 train.py")}, True),
+        ("DST005", {"train.py": TRAIN, "j.sh": JOB.format(1, "torchrun --nproc_per_node=2 train.py &\nwait")}, False),
+        ("DST005", {"train.py": TRAIN, "j.sh": JOB.format(1, "torchrun --nproc_per_node=1 train.py")}, False),
         ("CFG010", {"acc.yaml": ACCELERATE, "train.py": TRAIN, "r.sh": "accelerate launch train.py\n"}, True),
         (
             "CFG010",

@@ -29,6 +29,7 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
         yield from (one for one in found if one is not None)
         if _asked_otherwise(allocation, project):
             continue
+        yield from _fewer(allocation, project, configs)
         said = set()
         for launch in _started(allocation, project):
             count = processes_of_a_node(launch, configs)
@@ -37,6 +38,36 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
             if count.place not in said:
                 said.add(count.place)
                 yield _finding(allocation, count)
+
+
+_OTHERS = re.compile(
+    r"CUDA_VISIBLE_DEVICES|\bvllm\b|\bserve\b|\bwait\b|[^&>|]&\s*$|--array|max_memory|device_map", re.MULTILINE
+)
+"""Of a job whose other GPUs may have something to do."""
+
+
+def _fewer(allocation: Allocation, project: Project, configs: Mapping[str, ConfigFile]) -> Iterator[Said]:
+    """One command, of several processes, leaves GPUs of the node to nobody."""
+    starts = list(_started(allocation, project))
+    count = processes_of_a_node(starts[0], configs) if len(starts) == 1 else None
+    if count is None or not 1 < count.value < allocation.gpus:
+        return
+    files = {allocation.place.file, starts[0].file}
+    if any(_OTHERS.search(project.texts.get(file, "")) for file in files) or "gres" in starts[0].launcher_flags:
+        return
+    yield Finding(
+        f"{count.value} processes are started on a node, and `{allocation.place}` asks for {allocation.gpus} GPUs:"
+        f" {allocation.gpus - count.value} of them have nothing to do.",
+        place=count.place,
+        also=(allocation.place, starts[0].place),
+        evidence=Evidence(Level.RESOLVED, {"processes on a node": count.value, "GPUs of a node": allocation.gpus}),
+        stake=Stake(AtStake.TIME, 0.0, 1 - count.value / allocation.gpus, "the share of GPUs that idle"),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"Start {allocation.gpus} processes, with less accumulation for the same batch, or ask for {count.value} GPUs.",
+            accuracy="With as many rows a step, none.",
+        ),
+    )
 
 
 def _hidden(project: Project, configs: Mapping[str, ConfigFile]) -> Iterator[Said]:
@@ -109,7 +140,7 @@ def _finding(allocation: Allocation, count: Setting) -> Finding:
 RULE = Rule(
     code="DST005",
     name="more-processes-than-gpus",
-    summary="More processes are started on a node than the job asks for GPUs, or one of its nodes alone is used.",
+    summary="More processes are started on a node than the job asks for GPUs, or GPUs or nodes of it are left idle.",
     group=Group.CORRECTNESS,
     subject=Subject.PROJECT,
     check=check,
