@@ -42,6 +42,11 @@ SPEAKS = OPTIONS.format(
     "    return Options(**{k: v for k, v in raw.items() if k in {f.name for f in fields(Options)}})"
 )
 OWN = {"c.yaml": "lr: 1.0e-4\nepochs: 2\nrows: 4\nwarmup: 10\n", "r.sh": "python train.py c.yaml\n"}
+MERGED = {
+    "c.yaml": "train:\n  lr: 1.0e-5\n",
+    "train.py": "import sys\nfrom omegaconf import OmegaConf\ncfg = OmegaConf.load(sys.argv[1])\n"
+    "cfg = OmegaConf.merge(cfg, OmegaConf.from_cli(sys.argv[2:]))\nprint(cfg.train.lr, cfg.train.get('steps'))\n",
+}
 LAUNCHED = "accelerate launch --config_file {} train.py\n"
 CLICK = (
     "import click\n\n\n@click.command()\n@click.option('--lr', default=1e-5)\n@click.option('--warm-up', default=0)\n"
@@ -119,6 +124,9 @@ EXPORT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ntemplate: qwen\nfinetuning_type
         ("DST005", {"train.py": TRAIN, "j.sh": JOB.format(1, "srun torchrun --nproc_per_node=2 train.py")}, True),
         ("DST005", {"train.py": TRAIN, "j.sh": JOB.format(1, "torchrun --nproc_per_node=2 train.py &\nwait")}, False),
         ("DST005", {"train.py": TRAIN, "j.sh": JOB.format(1, "torchrun --nproc_per_node=1 train.py")}, False),
+        ("CFG009", {**MERGED, "r.sh": "python train.py c.yaml train.rate=1e-4\n"}, True),
+        ("CFG009", {**MERGED, "r.sh": "python train.py c.yaml train.lr=1e-4\n"}, False),
+        ("CFG009", {**MERGED, "r.sh": "python train.py c.yaml train.steps=5\n"}, False),  # read, where it is given
         ("CFG010", {"acc.yaml": ACCELERATE, "train.py": TRAIN, "r.sh": "accelerate launch train.py\n"}, True),
         (
             "CFG010",

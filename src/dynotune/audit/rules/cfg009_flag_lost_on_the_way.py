@@ -15,6 +15,7 @@ from dynotune.audit.read.launchers.accepts import Accepts, accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
 from dynotune.audit.shapes.flags_that_fire_drops import flags_that_fire_drops
+from dynotune.audit.shapes.overrides_of_nothing import overrides_of_nothing
 from dynotune.audit.shapes.swallowed_by_a_function import swallowed_by_a_function
 from dynotune.audit.shapes.values_that_stay_behind import values_that_stay_behind
 from dynotune.audit.shapes.variables_that_nothing_gets import variables_that_nothing_gets
@@ -90,6 +91,11 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
         swallowed, function = swallowed_by_a_function(launch, script)
         why = f"`{function}` of `{launch.script}` takes every flag in its `**` argument and does nothing with them"
         yield from _finding(swallowed, why, "Name them among its parameters and use them, or take them out.")
+        yield from _finding(
+            overrides_of_nothing(launch, script, project),
+            f"OmegaConf adds what the file lacks, and `{launch.script}` reads no key of this name",
+            "Give it the file's own name, or take it out.",
+        )
     taken = accepts(script, scripts, Schemas.of()) if script is not None else None
     if taken is None or script is None:
         return
