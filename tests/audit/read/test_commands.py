@@ -140,3 +140,33 @@ def encode(row{more}):
 def test_rows_that_are_cut_by_a_slice(tmp_path: Path, more: str, end: str, call: str, length: int | None) -> None:
     train = CUTS.format(rows=ENCODE.format(more=more, end=end) + call)
     assert job(tmp_path, train).get("max_length") == length
+
+
+NAMED = """import sys
+
+import yaml
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+cfg = yaml.safe_load(open(sys.argv[1]))
+args = TrainingArguments("out", per_device_train_batch_size=cfg["batch"], seed=1)
+Trainer(model=AutoModelForCausalLM.from_pretrained("gpt2"), args=args, train_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("readme", "run", "batches"),
+    [
+        ("# x\n\n    python train.py small.yaml\n", "", [4]),
+        ("```bash\n$ python train.py large.yaml\n```\n", "", [64]),
+        ("Start `train.py` with a configuration.\n", "", [None]),
+        ("    python train.py small.yaml\n    python train.py large.yaml\n", "", [4, 64]),  # two runs
+        ("    python train.py small.yaml\n", "python train.py large.yaml\n", [64]),  # a launcher goes before a document
+    ],
+)
+def test_a_configuration_that_a_document_names(
+    tmp_path: Path, readme: str, run: str, batches: list[int | None]
+) -> None:
+    files = {"train.py": NAMED, "small.yaml": "batch: 4\n", "large.yaml": "batch: 64\n", "README.md": readme}
+    files |= {"run.sh": run} if run else {}
+    jobs = read_project(write(tmp_path, files), schemas=Schemas.of()).jobs
+    assert [one.get("per_device_train_batch_size") for one in jobs] == batches

@@ -77,3 +77,20 @@ def test_rows_that_the_program_packs_by_itself(tmp_path: Path) -> None:
     assert "never reached" in found.message
     assert not codes(tmp_path / "b", {**files, "README.md": "# x\n\n4,000 pairs, so 600k tokens.\n"})
     assert not codes(tmp_path / "c", {**files, "README.md": readme.replace("600k", "60M")})
+
+
+@pytest.mark.parametrize(
+    ("comment", "fires"),
+    [
+        ("# 800 rows of about 120 tokens each", True),
+        ("# 800 rows", False),
+        ("# batches of 800 rows, 120 tokens each", False),
+    ],
+)
+def test_rows_that_a_comment_tells(tmp_path: Path, comment: str, fires: bool) -> None:
+    train = (
+        f"from trl import SFTConfig, SFTTrainer\n{comment}\n"
+        "args = SFTConfig(output_dir='o', packing=True, max_length=4096, per_device_train_batch_size=8, seed=1)\n"
+        "SFTTrainer(model='Qwen/Qwen2.5-0.5B', args=args, train_dataset=rows).train()\n"
+    )
+    assert bool(codes(tmp_path, {"train.py": train})) is fires

@@ -124,6 +124,13 @@ def test_a_variable_that_a_program_alone_does_not_have(tmp_path: Path, read: str
     assert len(places(tmp_path, "DST051", files)) == found
 
 
+@pytest.mark.parametrize(("run", "found"), [("", 1), ("torchrun --nproc_per_node 8 alone.py\n", 0)])
+def test_a_variable_that_a_program_reads_itself(tmp_path: Path, run: str, found: int) -> None:
+    alone = "import os\n\nRATE = 1e-5 * int(os.environ['WORLD_SIZE'])\nprint(RATE)\n"
+    files = {"alone.py": alone, "README.md": "    python alone.py\n"} | ({"run.sh": run} if run else {})
+    assert len(places(tmp_path, "DST051", files)) == found
+
+
 TWEETS = """import torch
 from torch.utils.data import DataLoader, TensorDataset
 from transformers import AutoModelForSequenceClassification, AutoTokenizer

@@ -295,3 +295,27 @@ def test_a_share_that_is_divided_once_more(tmp_path: Path, line: str, fires: boo
     train = f"import os\n\nworld = int(os.environ['WORLD_SIZE'])\ntotal, micro = 128, 4\n{line}\n"
     files = {"train.py": train, "run.sh": "torchrun --nproc_per_node 8 train.py\n"}
     assert bool(audited(tmp_path, files, select=("DST052",)).findings) is fires
+
+
+def grouped(folder: Path, **files: str) -> list[str]:
+    named = {f"{name}.py": text for name, text in files.items()} | {"requirements.txt": "transformers==4.46.3\n"}
+    return [str(one.place) for one in audited(folder, named, select=("PAD004",)).findings]
+
+
+def test_rows_whose_lengths_nobody_has_yet(tmp_path: Path) -> None:
+    rows = ROWS.format(TOKENS)
+    hf = HF.format(made="Rows", epochs=3, workers=4).replace("seed=1", "seed=1, group_by_length=True")
+    transformed = TRANSFORM.format("", "set_transform", "")
+    made = HF.format(made="load", epochs=1, workers=2).replace("seed=1", "seed=1, group_by_length=True")
+    assert grouped(tmp_path / "rows", data=rows, train=hf)
+    assert grouped(tmp_path / "transform", data=transformed, train=made)
+    held = made.replace("group_by_length=True", 'group_by_length=True, length_column_name="n"')
+    for number, files in enumerate(
+        (
+            {"data": ROWS.format("return self.tokens[i]"), "train": hf},
+            {"data": TRANSFORM.format("", "map", ", batched=True"), "train": made},
+            {"data": rows, "train": hf.replace("group_by_length=True", "group_by_length=False")},
+            {"data": transformed, "train": held},
+        )
+    ):
+        assert not grouped(tmp_path / f"{number}", **files)

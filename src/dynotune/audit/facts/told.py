@@ -76,8 +76,8 @@ def _figures(project: Project) -> Iterator[Told]:
 
 def _products(project: Project) -> Iterator[Told]:
     """`1,200 short dialogs (150 tokens each on average)`: a number of rows and their usual length in one sentence."""
-    for file, text in project.documents.items():
-        for number, line in enumerate(text.split("\n"), 1):
+    for place, line in _lines(project):
+        if "token" in line:
             for part in re.split(r"(?<=[a-z)])[.;] ", line):
                 for each in _EACH.finditer(part):
                     length = next(group for group in each.groups() if group)
@@ -88,11 +88,22 @@ def _products(project: Project) -> Iterator[Told]:
                         continue
                     rows = counts[-1][1].lower().replace(" ", "").replace(",", "")
                     many = float(rows.rstrip("k")) * (1e3 if rows.endswith("k") else 1)
-                    yield Told(many * float(length.replace(",", "")), Place(file, number))
+                    yield Told(many * float(length.replace(",", "")), place)
+
+
+def _lines(project: Project) -> Iterator[tuple[Place, str]]:
+    """Of documents, of notebooks' texts, and comments of scripts and configurations."""
+    for file, text in (*project.documents.items(), *project.notes.items()):
+        whole = file in project.documents
+        yield from ((Place(file, number if whole else 0), line) for number, line in enumerate(text.split("\n"), 1))
+    for script in project.scripts:
+        yield from ((Place(script.file, number), comment) for number, comment in script.comments.items())
+    for config in project.configs:
+        yield from ((Place(config.file, number), comment) for number, comment in config.comments.items())
 
 
 _NOT_TRAINED_ON = re.compile(
-    r"\b(?:batch|step|update|test|eval\w*|valid\w*|held|pre-?train\w*|was|had|were|old|planned|todo|generat\w*|every|per"
+    r"\b(?:batch\w*|steps?|updates?|test|eval\w*|valid\w*|held|pre-?train\w*|was|had|were|old|planned|todo|generat\w*|every|per"
     r"|limit|cache|up to|at most|max\w*|buffer)\b",
     re.IGNORECASE,
 )

@@ -8,6 +8,7 @@ from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.marks_of_another_family import marks_of_another_family
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\nstage: sft\nfinetuning_type: lora\ndataset: a\noutput_dir: out\n"
 
@@ -57,6 +58,7 @@ _GROWS = (
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
+    yield from marks_of_another_family(job, project)
     key, names = TEMPLATES.get(job.trainer, ("", {}))
     found, model = given(job, key), job.get("model_name_or_path")
     if found is None or not isinstance(found.value, str) or not isinstance(model, str):
@@ -94,7 +96,8 @@ RULE = Rule(
         why="What the model has learned of conversations is given up, and who serves it with its tokenizer's template"
         " asks it in another form than it was trained in.",
         detected="E0: LLaMA-Factory's `template` or Axolotl's `chat_template`, against the model's name, by a table of"
-        " well-known families and their official names. Base models, and configurations that add tokens, are not asked.",
+        " well-known families and their official names. Base models, and configurations that add tokens, are not asked."
+        " Texts of a script with another family's marks, where it renders nothing by its template and adds no tokens.",
         proven="`dynotune prepare --config sft.yaml --show 3` prints rendered rows with the tokens that they become.",
         deliberate=("A template that all of one's models share, with tokens that are added and trained elsewhere.",),
         sources=("LLaMA-Factory 0.9.5, README's table of models and templates", "Axolotl 0.19, `ChatTemplate`"),

@@ -1,11 +1,14 @@
 """PAD004: rows are sorted by length although they are all equally long."""
 
+import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.blocks import cut_into_blocks
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.padded import padded_to_a_limit
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.row_work import called, heavy_calls, work_of_trainer
+from dynotune.audit.facts.together import imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -20,6 +23,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         name, shown = "train_sampling_strategy", "group_by_length"
     else:
         return
+    yield from _of_lazy_rows(job, name, shown, project)
     why, also = _equally_long(job, project)
     if not why:
         return
@@ -41,6 +45,33 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     )
 
 
+def _of_lazy_rows(job: Job, name: str, shown: str, project: Project) -> Iterator[Said]:
+    """Rows are tokenised when they are asked for, and lengths are known of tokenised ones alone."""
+    if job.is_given("length_column_name"):
+        return
+    for script in project.scripts:
+        if script.file not in job.files:
+            continue
+        heavy = {key: work for one in (*imported(script, project), script) for key, work in heavy_calls(one).items()}
+        work = next((found for call in script.calls if (found := work_of_trainer(script, call, heavy))), None)
+        if work is None or re.search(r"image|audio|Image|feature_extractor", work.name):
+            continue
+        yield Finding(
+            f"`{job.called(name)}: {shown}` asks for the length of each row before the first step, and rows are tokenised"
+            f" when they are asked for (`{called(work)}(...)`): all of them are, in every process, and again in training.",
+            place=job.place(name),
+            also=(work.place,),
+            evidence=Evidence(Level.RESOLVED, {name: shown, "tokenised by": work.name}),
+            stake=Stake(AtStake.TIME, 0.0, None),
+            remedy=Remedy(
+                Risk.SAFE,
+                "Tokenise once with `map`, with a column `length`, or take the key out.",
+                measure="The time from the start to the first step.",
+            ),
+        )
+        return
+
+
 def _equally_long(job: Job, project: Project) -> tuple[str, tuple[Place, ...]]:
     """Why all rows have one length, and where; empty where they may not."""
     if job.get("packing") is True:
@@ -55,7 +86,7 @@ def _equally_long(job: Job, project: Project) -> tuple[str, tuple[Place, ...]]:
 RULE = Rule(
     code="PAD004",
     name="grouped-by-length",
-    summary="Rows that are equally long are grouped by length.",
+    summary="Rows are grouped by length that are equally long, or whose lengths nobody has yet.",
     group=Group.CORRECTNESS,
     subject=Subject.JOB,
     check=check,
@@ -64,7 +95,8 @@ RULE = Rule(
         why='That saves padding where rows differ in length. Where packing or `padding="max_length"` has made them equal,'
         " it saves nothing, and the order is less random than it was.",
         detected="E1: `group_by_length`, or `train_sampling_strategy: group_by_length` (transformers 5), with packing or"
-        " with rows that the job's own code pads to a limit. Grouping rows that differ is a choice, and not reported.",
+        " with rows that the job's own code pads to a limit. Grouping rows that differ is a choice, and not reported, but"
+        " where they are tokenised when they are asked for (`set_transform`, `__getitem__`), since lengths come first.",
         proven="Print the lengths of a few batches.",
         deliberate=("Padding is to be taken out next.",),
         sources=("transformers' `LengthGroupedSampler`",),

@@ -26,11 +26,13 @@ def rank_variable_of_no_launcher(script: Script, project: Project) -> Iterator[S
     variable = ast.unparse(node.slice).strip("'\"")
     for started, place in _started_alone(project, variable):
         loaded = {one.file for one in reached(started, project)}
-        if started is script or script.file not in loaded or _sets(started, variable):
+        launched = any(one.launcher and one.script == started.file for one in project.launches)
+        if script.file not in loaded or _sets(started, variable) or (started is script and launched):
             continue
         yield Finding(
-            f"`{variable}` is read when `{script.file}` is loaded, and `{started.file}`, which loads it, is started without"
-            " a launcher: there is no such variable, and it stops with a KeyError.",
+            f"`{variable}` is read when `{script.file}` is loaded, and "
+            + ("it" if started is script else f"`{started.file}`, which loads it,")
+            + " is started without a launcher: there is no such variable, and it stops with a KeyError.",
             place=place_of(script, node),
             also=(place, Place(started.file, 1)),
             evidence=Evidence(Level.TEXT, {"variable": variable, "started alone": started.file}),

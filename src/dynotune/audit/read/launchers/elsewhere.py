@@ -9,12 +9,17 @@ _SHELLS = frozenset({"", "bash", "sh", "shell", "zsh", "console", "text"})
 _PLACEHOLDER = re.compile(r"<[A-Za-z][\w ./-]*>|\.\.\.|\s\[-|\{[a-z_]+\}|path/to|/your/|YOUR_|your_")
 """Of a command that shows how one is made, and is none."""
 
+_BEGINS = re.compile(
+    r"(?:\$ )?(?:[A-Z_]+=\S* )*(?:python3? \S+\.py|python3? -m \S+|torchrun|accelerate launch|deepspeed)\s"
+)
+"""A line that is a command without being set apart."""
+
 _RUNS = re.compile(r"^\s*(CMD|ENTRYPOINT)\s+(\S.*)$", re.IGNORECASE)
 
 
 def commands_of_document(text: str) -> str:
-    """The text with everything but its commands left empty, line by line: blocks of a shell, and lines that stand in by
-    four."""
+    """The text with everything but its commands left empty, line by line: blocks of a shell, lines that stand in by four,
+    and those that begin as commands do."""
     kept: list[str] = []
     fence: str | None = None
     for line in text.split("\n"):
@@ -23,7 +28,8 @@ def commands_of_document(text: str) -> str:
             fence = found[1].lower() if fence is None else None
             kept.append("")
             continue
-        code = fence in _SHELLS if fence is not None else line.startswith(("    ", "\t"))
+        alone = line.startswith(("    ", "\t")) or _BEGINS.match(line) is not None
+        code = fence in _SHELLS if fence is not None else alone
         bare = re.sub(r"^\s*(?:[$>]\s)?", "", line)
         kept.append("" if not code or _PLACEHOLDER.search(line) else bare)
     return "\n".join(kept)
