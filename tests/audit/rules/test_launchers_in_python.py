@@ -147,3 +147,66 @@ def test_flags_that_a_function_takes_and_drops(
 ) -> None:
     files = {"train.py": FIRE.format(before, more), "run.sh": f"{command}\n"}
     assert bool(audited(tmp_path, files, select=("CFG009",)).findings) is fires
+
+
+TYPER = """import typer
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+
+def main(lr: float = 1e-5, warmup: float = 0.03):
+    model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+    args = TrainingArguments("out", learning_rate=lr, seed=1{})
+    Trainer(model=model, args=args, train_dataset=rows).train()
+
+
+typer.run(main)
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "command", "fires"),
+    [
+        ("", "python train.py --lr 2e-5 --warmup 0.1", True),
+        (", warmup_steps=warmup", "python train.py --lr 2e-5 --warmup 0.1", False),
+        ("", "python train.py --lr 2e-5", False),
+        (", **locals()", "python train.py --warmup 0.1", False),
+    ],
+)
+def test_a_parameter_that_a_command_gives_and_nothing_uses(
+    tmp_path: Path, more: str, command: str, fires: bool
+) -> None:
+    files = {"train.py": TYPER.format(more), "run.sh": f"{command}\n"}
+    assert bool(audited(tmp_path, files, select=("CFG009",)).findings) is fires
+
+
+SAVES = """import torch
+from accelerate import Accelerator
+from transformers import AutoModelForCausalLM
+
+acc = Accelerator()
+torch.manual_seed(0)
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+opt = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+model, opt, loader = acc.prepare(model, opt, loader)
+for batch in loader:
+    acc.backward(model(**batch).loss)
+    opt.step()
+    opt.zero_grad()
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("save", "fires"),
+    [
+        ('acc.save(acc.unwrap_model(model).state_dict(), "out/pytorch_model.bin")', True),
+        ('acc.save(acc.get_state_dict(model), "out/weights.pt")', True),
+        ('torch.save(acc.unwrap_model(model).state_dict(), "out/weights.pt")', True),
+        ('acc.save(acc.get_state_dict(model), "out/model.safetensors", safe_serialization=True)', False),
+        ('acc.unwrap_model(model).save_pretrained("out", save_function=acc.save)', False),
+        ('acc.save({"step": 3}, "out/step.pt")', False),
+    ],
+)
+def test_weights_that_accelerate_pickles(tmp_path: Path, save: str, fires: bool) -> None:
+    found = audited(tmp_path, {"train.py": SAVES.format(save)}, select=("CKP051",)).findings
+    assert bool(found) is fires

@@ -48,6 +48,7 @@ MERGED = {
     "cfg = OmegaConf.merge(cfg, OmegaConf.from_cli(sys.argv[2:]))\nprint(cfg.train.lr, cfg.train.get('steps'))\n",
 }
 LAUNCHED = "accelerate launch --config_file {} train.py\n"
+WARM = "python train.py --lr 1 --warm-up 3\n"
 CLICK = (
     "import click\n\n\n@click.command()\n@click.option('--lr', default=1e-5)\n@click.option('--warm-up', default=0)\n"
     "def main(lr, warm_up):\n    print(lr, warm_up)\n    run(%s)\n\n\nmain()\n"
@@ -206,6 +207,11 @@ EXPORT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ntemplate: qwen\nfinetuning_type
             False,
         ),
         ("CFG009", {"train.py": CLICK % "lr", "r.sh": "python train.py --lr 1 --warm-up 3\n"}, True),
+        (
+            "CFG009",
+            {"train.py": (CLICK % "lr").replace("(lr, warm_up)\n    run", "(run(warm_up))\n    run"), "r.sh": WARM},
+            False,
+        ),
         ("CFG009", {"train.py": CLICK % "lr, warm_up", "r.sh": "python train.py --lr 1 --warm-up 3\n"}, False),
         ("CFG005", {"lf.yaml": FACTORY % "sft"}, True),
         ("CFG005", {"lf.yaml": FACTORY % "dpo"}, False),

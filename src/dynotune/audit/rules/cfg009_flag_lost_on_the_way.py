@@ -16,7 +16,7 @@ from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
 from dynotune.audit.shapes.flags_that_fire_drops import flags_that_fire_drops
 from dynotune.audit.shapes.overrides_of_nothing import overrides_of_nothing
-from dynotune.audit.shapes.swallowed_by_a_function import swallowed_by_a_function
+from dynotune.audit.shapes.swallowed_by_a_function import swallowed_by_a_function, unread_parameters
 from dynotune.audit.shapes.values_that_stay_behind import values_that_stay_behind
 from dynotune.audit.shapes.variables_that_nothing_gets import variables_that_nothing_gets
 
@@ -96,6 +96,9 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
             f"OmegaConf adds what the file lacks, and `{launch.script}` reads no key of this name",
             "Give it the file's own name, or take it out.",
         )
+        unread_ones, function = unread_parameters(launch, script)
+        why = f"`{function}` of `{launch.script}` has a parameter of this name and never uses it"
+        yield from _finding(unread_ones, why, "Use it where it was meant to work, or take it out of both.")
     taken = accepts(script, scripts, Schemas.of()) if script is not None else None
     if taken is None or script is None:
         return
@@ -104,9 +107,7 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
         why = f"`{launch.script}` takes the flags that it knows (`parse_known_args`) and drops the rest without a word"
         yield from _finding(lost, why, "Add the flag to the script's parser, or take it out of the command.")
     yield from values_that_stay_behind(launch, script, taken, project)
-    of_a_command = taken.parser in ("click", "typer")
-    names = _unused_parameters(script, taken, launch) if of_a_command else _unread(script, taken, launch, project)
-    unread = [launch.flags[name] for name in names]
+    unread = [launch.flags[name] for name in _unread(script, taken, launch, project)]
     why = f"`{launch.script}` has a flag of this name and no line that reads it"
     yield from _finding(unread, why, "Use it where it was meant to work, or take it out of the parser and the command.")
 
@@ -142,38 +143,6 @@ def _unread(script: Script, taken: Accepts, launch: Launch, project: Project) ->
     for name in given:
         word = re.escape(name)
         if not re.search(rf"\.{word}\b|(?<!--)['\"]{word}['\"]|\b{word}\s*=(?!=)[^=\n]*\bargs?\b", text):
-            yield name
-
-
-_HANDS_ALL = re.compile(r"\blocals\(\)|\bctx\.params\b|\bget_current_context\b|\*\*kwargs\b")
-
-
-def _unused_parameters(script: Script, taken: Accepts, launch: Launch) -> Iterator[str]:
-    """Flags that are parameters of a command's function, and that no line uses but to show them."""
-    if _HANDS_ALL.search(script.source):
-        return
-    shown = {
-        one
-        for node in ast.walk(script.tree)
-        if isinstance(node, ast.Call)
-        and re.search(r"(?:^|\.)(?:print|pprint|echo|info|debug)$", ast.unparse(node.func))
-        for one in ast.walk(node)
-    }
-    used = {
-        node.id
-        for node in ast.walk(script.tree)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node not in shown
-    }
-    parameters = {
-        one.arg
-        for node in script.tree.body
-        if isinstance(node, ast.FunctionDef) and node.decorator_list
-        for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-    }
-    skipped = _LAUNCHERS | (_OF_PRECISION | {"precision"} if script.calls_of("Accelerator") else frozenset())
-    for name in launch.flags:
-        unused = name in taken.flags & parameters and name not in used | skipped
-        if unused and (name != "seed" or SEEDS.search(script.source)):
             yield name
 
 

@@ -97,7 +97,14 @@ def _by_a_call(script: Script, project: Project) -> Iterator[Said]:
 
 def _saved(script: Script, call: Call) -> tuple[str, bool] | None:
     """The model that a call pickles, and whether only its weights; also by a name that was given them before."""
-    if call.name not in ("torch.save", "pickle.dump", "joblib.dump", "cloudpickle.dump", "dill.dump"):
+    by_accelerate = call.name == "accelerate.Accelerator.save" and "safe_serialization" not in call.arguments
+    if not by_accelerate and call.name not in (
+        "torch.save",
+        "pickle.dump",
+        "joblib.dump",
+        "cloudpickle.dump",
+        "dill.dump",
+    ):
         return None
     first = re.match(r"[\w.]*(?:save|dump)\(\s*((?:[^(),{}]|\([^()]{0,80}\)){1,120})", text_at(script, call.place))
     if first is None:
@@ -112,8 +119,11 @@ def _saved(script: Script, call: Call) -> tuple[str, bool] | None:
     weights = re.fullmatch(rf"({_MODEL})\.state_dict\(\)", what) or re.fullmatch(
         rf"\{{.{{0,60}}\bfor\b.{{0,30}}\bin\s+({_MODEL})\.state_dict\(\)\.items\(\).{{0,60}}\}}", what
     )
-    if weights:
-        return weights[1], True
+    unwrapped = re.fullmatch(
+        r"[\w.]*(?:unwrap_model\(\s*(\w+)\s*\)\.state_dict\(\)|get_state_dict\(\s*(\w+)\s*\))", what
+    )
+    if weights or unwrapped:
+        return (weights[1], True) if weights else (unwrapped[1] or unwrapped[2], True) if unwrapped else None
     whole = re.fullmatch(rf"({_MODEL})(?:\.cpu\(\)|\.eval\(\)|\.to\([^()]*\))?", what)
     return (whole[1], False) if whole else None
 
