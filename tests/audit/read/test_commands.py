@@ -53,7 +53,7 @@ def test_defaults_and_what_a_launcher_gives(tmp_path: Path, library: str) -> Non
     given = job(tmp_path / "given", train, f"python train.py {dash} 32 {off} --steps 60")
     assert (given.get("per_device_train_batch_size"), given.get("bf16")) == (32, False)
     assert given.place("per_device_train_batch_size").file == "run.sh"
-    assert given.get("max_steps") is None, "it is worked out from the flag"
+    assert given.get("max_steps") == 30  # worked out from the flag
 
 
 @pytest.mark.parametrize(
@@ -154,17 +154,19 @@ Trainer(model=AutoModelForCausalLM.from_pretrained("gpt2"), args=args, train_dat
 
 
 @pytest.mark.parametrize(
-    ("readme", "run", "batch"),
+    ("readme", "run", "batches"),
     [
-        ("# x\n\n    python train.py small.yaml\n", "", 4),
-        ("```bash\n$ python train.py large.yaml\n```\n", "", 64),
-        ("Start `train.py` with a configuration.\n", "", None),
-        ("    python train.py small.yaml\n    python train.py large.yaml\n", "", None),
-        ("    python train.py small.yaml\n", "python train.py large.yaml\n", 64),  # a launcher goes before a document
+        ("# x\n\n    python train.py small.yaml\n", "", [4]),
+        ("```bash\n$ python train.py large.yaml\n```\n", "", [64]),
+        ("Start `train.py` with a configuration.\n", "", [None]),
+        ("    python train.py small.yaml\n    python train.py large.yaml\n", "", [4, 64]),  # two runs
+        ("    python train.py small.yaml\n", "python train.py large.yaml\n", [64]),  # a launcher goes before a document
     ],
 )
-def test_a_configuration_that_a_document_names(tmp_path: Path, readme: str, run: str, batch: int | None) -> None:
+def test_a_configuration_that_a_document_names(
+    tmp_path: Path, readme: str, run: str, batches: list[int | None]
+) -> None:
     files = {"train.py": NAMED, "small.yaml": "batch: 4\n", "large.yaml": "batch: 64\n", "README.md": readme}
     files |= {"run.sh": run} if run else {}
     jobs = read_project(write(tmp_path, files), schemas=Schemas.of()).jobs
-    assert [one.get("per_device_train_batch_size") for one in jobs] == [batch]
+    assert [one.get("per_device_train_batch_size") for one in jobs] == batches

@@ -153,7 +153,7 @@ def test_a_commands_flags_reach_the_scripts_settings(tmp_path: Path) -> None:
     assert found.get("learning_rate") == 3e-4
     assert found.place("learning_rate").file == "run.sh"
     assert found.get("max_length") == 512
-    assert not found.settings["per_device_train_batch_size"].is_known
+    assert found.get("per_device_train_batch_size") == 16  # worked out from the flag
     assert (found.get("num_processes"), found.get("distributed_type")) == (4, "MULTI_GPU")
     assert set(found.files) == {"run.sh", "train.py"}
 

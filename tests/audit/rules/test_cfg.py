@@ -67,6 +67,10 @@ FACTORY_PIN = {"requirements.txt": "llamafactory==0.9.3\n"}
 AXOLOTL_PIN = {"requirements.txt": "axolotl==0.12.2\n"}
 
 
+OLDER_PIN = {"requirements.txt": "axolotl==0.8.1\n"}
+"""A release whose keys are not known, which may have had any."""
+
+
 @pytest.mark.parametrize(
     ("pins", "configuration", "line", "instead"),
     [
@@ -79,6 +83,8 @@ AXOLOTL_PIN = {"requirements.txt": "axolotl==0.12.2\n"}
         ({}, AXOLOTL, "context_parapllel_size: 2\n", "context_parallel_size"),
         (AXOLOTL_PIN, AXOLOTL, "per_device_train_batch_size: 4\n", "micro_batch_size"),
         (AXOLOTL_PIN, AXOLOTL, "num_train_epochs: 4\n", "num_epochs"),
+        (AXOLOTL_PIN, AXOLOTL, "warmup_step: 50\n", "warmup_step"),  # near several, and in no release
+        ({"requirements.txt": "trl==0.19.1\ntransformers==4.53.2\n"}, TRL, "use_flash_attn: true\n", "use_flash_attn"),
     ],
 )
 def test_slips_and_the_librarys_names_under_any_pin(
@@ -94,8 +100,8 @@ def test_slips_and_the_librarys_names_under_any_pin(
     [
         (FACTORY_PIN, FACTORY, "visual_inputs: true\n"),  # a key of an older release
         (FACTORY_PIN, FACTORY, "max_length: 512\nper_device_train_batch_size: 4\n"),  # LLaMA-Factory has them
-        (AXOLOTL_PIN, AXOLOTL, "rope_scaling_factors: 2\nreasoning_parts: 3\n"),
-        (AXOLOTL_PIN, AXOLOTL, "lr_scheduler: cosine\nlogging_steps: 5\nweight_decay: 0.0\ntorch_dtype: x\n"),
+        (OLDER_PIN, AXOLOTL, "rope_scaling_factors: 2\nreasoning_parts: 3\n"),
+        (OLDER_PIN, AXOLOTL, "lr_scheduler: cosine\nlogging_steps: 5\nweight_decay: 0.0\ntorch_dtype: x\n"),
     ],
 )
 def test_keys_of_another_release_are_no_slips(

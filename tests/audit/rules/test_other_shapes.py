@@ -242,8 +242,13 @@ LARGE = "base_model: meta-llama/Llama-3.1-8B\ndatasets: [{path: x, type: alpaca}
         ("DST002", {"t.py": SPREAD % ("Qwen/Qwen2.5-0.5B", False), "r.sh": "python t.py\n"}, False),
         ("DST002", {"t.py": SPREAD % ("org/some-moe-8x7B", True), "r.sh": "python t.py\n"}, False),
         ("CFG001", {**OLD_AXOLOTL, "a.yml": f"{SHORT}cutoff_len: 4096\n"}, True),
-        ("CFG001", {**OLD_AXOLOTL, "a.yml": f"{SHORT}cutoff_len: 4096\nsequence_len: 4096\n"}, False),
-        ("CFG001", {**OLD_AXOLOTL, "a.yml": f"{SHORT}some_old_key: 4096\n"}, False),
+        ("CFG001", {**OLD_AXOLOTL, "a.yml": f"{SHORT}cutoff_len: 4096\nsequence_len: 4096\n"}, True),
+        (
+            "CFG001",
+            {**OLD_AXOLOTL, "a.yml": f"{SHORT}some_old_key: 4096\n"},
+            True,
+        ),  # no release that was looked at has it
+        ("CFG001", {"requirements.txt": "axolotl==0.8.1\n", "a.yml": f"{SHORT}some_old_key: 4096\n"}, False),
         ("CFG001", {"t.py": OF_PAIRS % ("Reward", "beta=0.1")}, True),
         ("CFG001", {"t.py": OF_PAIRS % ("Reward", "center_rewards_coefficient=0.01")}, False),
         ("CFG001", {"t.py": OF_PAIRS % ("KTO", "beta=0.1")}, False),

@@ -55,7 +55,10 @@ def test_every_rename_leads_to_a_key_that_is_there() -> None:
 def test_a_pinned_older_version_is_believed(tmp_path: Path) -> None:
     keys = Schemas.of().beside({}, {"trl": "0.11.4"}).keys(Trainer.TRL, Method.SFT)
     assert keys.fate("max_seq_length").fate is Fate.KNOWN
-    assert keys.fate("whatever").fate is Fate.KNOWN
+    assert keys.fate("whatever").fate is Fate.UNKNOWN  # in no release that was looked at
+    assert keys.fate("num_of_sequences").fate is Fate.KNOWN
+    before = Schemas.of().beside({}, {"trl": "0.7.0"}).keys(Trainer.TRL, Method.SFT)
+    assert before.fate("whatever").fate is Fate.KNOWN  # a release that was not
     assert Schemas.of().keys(Trainer.TRL, Method.SFT).fate("max_seq_length").fate is Fate.RENAMED
 
 

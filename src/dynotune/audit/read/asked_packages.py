@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 
 from dynotune.audit.facts.project import Asked
@@ -27,8 +27,11 @@ _INSTALLS = re.compile(r"\b(?:pip3?|uv pip)\s+install\b(.*)")
 _WITH_VALUE = frozenset({"-r", "-c", "-i", "-f", "-t", "--index-url", "--extra-index-url", "--find-links", "--target"})
 
 
-def asked_packages(root: Path, texts: MutableMapping[str, str]) -> list[Asked]:
-    """In the order of files. `texts`: what was read of the project, whose commands install too; gets what is read here."""
+def asked_packages(
+    root: Path, texts: MutableMapping[str, str], documents: Mapping[str, str] | None = None
+) -> list[Asked]:
+    """In the order of files. `texts`: what was read of the project, whose commands install too; gets what is read here.
+    `documents`: the same of what tells people how to install it."""
     found: list[Asked] = []
     read: dict[str, str] = {}
     for pattern in _FILES:
@@ -46,6 +49,8 @@ def asked_packages(root: Path, texts: MutableMapping[str, str]) -> list[Asked]:
     for file, text in texts.items():
         if "install" in text and not file.endswith((".json", ".yaml", ".yml")):
             found += _installed(file, text)
+    for file, text in (documents or {}).items():
+        found += _installed(file, text)
     for file, text in read.items():
         texts.setdefault(file, text)
     return found
@@ -90,7 +95,7 @@ def _installed(file: str, text: str) -> Iterator[Asked]:
         going = rest.rstrip().endswith("\\")
         skip = False
         rest = re.split(r"(?:^|\s)#", rest)[0]  # what a comment says is asked for by nobody
-        for word in re.split(r"&&|;|\|", rest)[0].rstrip().removesuffix("\\").split():
+        for word in re.split(r"&&|;|\||`", rest)[0].rstrip().removesuffix("\\").split():
             one = _ONE.fullmatch(word.strip("'\""))
             if not skip and one is not None:
                 yield _asked(one, Place(file, number))

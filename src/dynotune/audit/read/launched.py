@@ -21,7 +21,7 @@ from dynotune.audit.read.launchers.distribution import distribution
 from dynotune.audit.read.python.declared import COMMAND_LINE
 from dynotune.audit.read.python.recognised import FROM_A_COMMAND_LINE
 from dynotune.audit.read.python.value import Value
-from dynotune.audit.schema import Schemas
+from dynotune.audit.schema import Keys, Schemas
 
 PROGRAMS: Mapping[str, tuple[Trainer, Method | None]] = {
     "trl sft": (Trainer.TRL, Method.SFT),
@@ -57,6 +57,8 @@ class Sources:
 
     schemas: Schemas
     allocations: Sequence[Allocation] = ()
+    followed: str = ""
+    """The script whose jobs were made with the flags of the command that is looked at."""
 
 
 def whose(launch: Launch, sources: Sources) -> tuple[Trainer, Method | None] | None:
@@ -82,7 +84,8 @@ def jobs_of_launch(launch: Launch, sources: Sources) -> list[Job]:
     made = whose(launch, sources)
     own = sources.jobs.get(launch.script, ()) or (_of_imported(launch, sources) if made is None else ())
     if made is None or own:
-        jobs = [_with_flags(job, launch, sources.scripts.get(launch.script)) for job in own]
+        followed = sources.followed == launch.script
+        jobs = [_with_flags(job, launch, sources.scripts.get(launch.script), followed) for job in own]
         if launch.script and primary_of(sources.scripts[launch.script]) is not None:
             jobs = [_with_overrides(job, launch) for job in jobs]
         if made is not None:
@@ -151,11 +154,15 @@ def _of_trainer(launch: Launch, made: tuple[Trainer, Method | None], sources: So
     given = [one for config in configs for one in given_in(config)]
     if not all_are_keys:
         mine = flat.flags if flat is not None else frozenset[str]()
-        given = [one for one in given if one.name in keys.keys or (flat is not None and one.name not in mine)]
+        given = [
+            one
+            for one in given
+            if one.name in keys.keys or _was_key(one.name, keys) or (flat is not None and one.name not in mine)
+        ]
     given += [
         Given(setting.name, setting.value, setting.place)
         for setting in launch.flags.values()
-        if setting.name not in _NOT_KEYS and (all_are_keys or setting.name in keys.keys)
+        if setting.name not in _NOT_KEYS and (all_are_keys or setting.name in keys.keys or _was_key(setting.name, keys))
     ]
     home = configs[0].places.get(ROOT, launch.place) if configs else launch.place
     files = tuple(dict.fromkeys((launch.file, launch.script, *launch.configs)))
@@ -168,8 +175,14 @@ def _of_trainer(launch: Launch, made: tuple[Trainer, Method | None], sources: So
     )
 
 
-def _with_flags(job: Job, launch: Launch, script: Script | None) -> Job:
-    """A script's job with the command's flags: each setting that comes from a flag gets the flag's value."""
+def _was_key(name: str, keys: Keys) -> bool:
+    """A name that the trainer's arguments had in another release, and the script has not for something of its own."""
+    return name in keys.moved and name not in keys.own
+
+
+def _with_flags(job: Job, launch: Launch, script: Script | None, followed: bool = False) -> Job:
+    """A script's job with the command's flags: each setting that comes from a flag gets the flag's value, unless it was
+    made with them (`followed`)."""
     settings = dict(job.settings)
     for name, setting in job.settings.items():
         key = next((place.key for place in setting.via if place.key.startswith("-")), "")
@@ -181,7 +194,11 @@ def _with_flags(job: Job, launch: Launch, script: Script | None) -> Job:
             continue
         given = launch.flags[flag]
         held = script.constants.get(key) if script is not None else None
-        straight = held is None or held.value == setting.value or isinstance(setting.value, Unknown)
+        reached = followed and given.place in setting.via
+        if reached and setting.value != given.value:
+            settings[name] = replace(setting, known=Known.FOLLOWED)
+            continue
+        straight = reached or held is None or held.value == setting.value or isinstance(setting.value, Unknown)
         value: Any = given.value if straight else Unknown(f"it is worked out from `--{flag}`")
         if straight and given.value is True and held is not None and isinstance(held.given_value, bool):
             value = held.given_value  # `--no-bf16`, which stores False
@@ -235,9 +252,13 @@ def _with_overrides(job: Job, launch: Launch) -> Job:
     return replace(job, settings=settings)
 
 
-def files_that_it_names(launch: Launch, configs: Mapping[str, ConfigFile]) -> Mapping[str, Value]:
-    """Configurations that a command gives its script: by flag, and by number where a word stands alone."""
+def given_by(launch: Launch, configs: Mapping[str, ConfigFile], flags: bool = True) -> Mapping[str, Value]:
+    """What a command gives its script: values by flag, and configurations by number where a word stands alone. Without
+    `flags`: configurations alone."""
     found: dict[str, Value] = {}
+    for flag, setting in launch.flags.items() if flags else ():
+        if not isinstance(setting.value, list | dict | tuple):
+            found[flag] = Value(setting.value, (setting.place,))
     for name in launch.configs:
         if name not in configs or configs[name].kind in _LAUNCHERS_OWN:
             continue

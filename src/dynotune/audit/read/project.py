@@ -3,6 +3,7 @@
 import functools
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -18,7 +19,7 @@ from dynotune.audit.place import Place
 from dynotune.audit.read.asked_packages import asked_packages
 from dynotune.audit.read.configs import PERHAPS_JSON, SUFFIXES, NotReadableError, job_of, read_config
 from dynotune.audit.read.extended import leniently, own_fields, reads_configurations
-from dynotune.audit.read.launched import Sources, each_of, files_that_it_names, jobs_of_launch
+from dynotune.audit.read.launched import Sources, each_of, given_by, jobs_of_launch
 from dynotune.audit.read.launchers.distribution import distribution_of_config
 from dynotune.audit.read.python.jobs import jobs_of
 from dynotune.audit.read.python.modules import Modules
@@ -31,6 +32,9 @@ MAX_BYTES = 1 << 20
 """Of a file that is read. Configurations and scripts are shorter; data and models are longer."""
 
 MAX_FILES = 5_000
+MOST_FOLLOWED = 12
+"""Commands that start one script, up to which it is gone through with the flags of each."""
+
 MAX_NAMED = 20
 """So many files that were left out are named, the rest are counted."""
 
@@ -44,6 +48,9 @@ _SHELL_NAMES = frozenset({"makefile", "gnumakefile", "justfile"})
 _DOCUMENTS = frozenset({".md"})
 _PYTHON = frozenset({".py", ".ipynb"})
 _LIGHTNING = "Lightning takes the steps of this trainer: its settings are not read, and no rule was asked about them"
+_OF_OTHERS = re.compile(r"change|history|news|todo|contribut|(?:^|/)docs?/", re.IGNORECASE)
+"""Documents whose commands are of another time, or of another project."""
+
 _OUTSIDE = "it is a link to outside of the project: name it by itself to have it read"
 
 
@@ -81,15 +88,17 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
         elif place not in there:
             found.not_read = [one for one in found.not_read if one.place != place]
             _read(path, root, found)
-    schemas = schemas.beside(sources_in(root), versions_asked(root, found.texts))
+    asked = asked_packages(root, found.texts, found.documents)
+    found.launches += _told(root, found)
+    schemas = schemas.beside(sources_in(root), versions_asked(root, {**found.texts, **found.documents}))
     return Project(
         str(root),
-        jobs=_jobs(found, schemas, root),
+        jobs=_jobs(found, schemas),
         scripts=list(found.scripts.values()),
         launches=found.launches,
         allocations=found.allocations,
         configs=list(found.configs.values()),
-        asked=asked_packages(root, found.texts),
+        asked=asked,
         not_read=_shortened(found.not_read),
         texts=found.texts,
         documents=found.documents,
@@ -97,43 +106,35 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
     )
 
 
-_COMMAND = re.compile(r"^\s*(?:\$ )?((?:[A-Z_]+=\S* )*(?:python3?|torchrun|accelerate launch|deepspeed)\b.*)$")
+def _told(root: Path, found: _Found) -> list[Launch]:
+    """Commands of images, and of documents, that start what no launcher of the project does."""
+    read_launches = _reader("launchers", "read_launches")
+    of_document, of_image = (_reader("launchers.elsewhere", f"commands_of_{kind}") for kind in ("document", "image"))
+    texts = {file: of_image(text) for file, text in found.texts.items() if "Dockerfile" in file}
+    texts |= {file: of_document(text) for file, text in found.documents.items() if not _OF_OTHERS.search(file)}
+    told: list[Launch] = []
+    for file, text in texts.items():
+        started = {launch.script or launch.program for launch in (*found.launches, *told) if launch.file != file}
+        own = (
+            [one for one in read_launches(root / file, text, root) if one.script or one.configs] if text.strip() else []
+        )
+        told += [one for one in own if (one.script or one.program) not in started]
+    return told
 
 
-def _told(found: _Found, root: Path) -> list[Launch]:
-    """Commands that documents show: by them it is known which configuration a script is started with, where no launcher
-    says so."""
-    read_launches = _reader("launchers", "read_launches") if found.documents else None
-    if read_launches is None:
-        return []
-    return [
-        launch
-        for file, text in found.documents.items()
-        if any(_COMMAND.match(line) for line in text.split("\n"))
-        for launch in read_launches(root / file, "\n".join(_bare(line) for line in text.split("\n")), root)
-    ]
-
-
-def _bare(line: str) -> str:
-    command = _COMMAND.match(line)
-    return command[1].rstrip("\\") if command is not None else ""
-
-
-def _jobs(found: _Found, schemas: Schemas, root: Path) -> list[Job]:
+def _jobs(found: _Found, schemas: Schemas) -> list[Job]:
     """Of commands first; then of configurations and scripts that no command names."""
     schemas = schemas.with_fields(own_fields(found.scripts))
     own_reader = any(reads_configurations(script) for script in found.scripts.values())
     of_scripts: dict[str, list[Job]] = {}
-    started = {launch.place: files_that_it_names(launch, found.configs) for launch in found.launches}
+    often = Counter(launch.script for launch in found.launches)
+    started = {
+        launch.place: given_by(launch, found.configs, flags=often[launch.script] <= MOST_FOLLOWED)
+        for launch in found.launches
+    }
     by_script = {
         launch.script: [started[one.place] for one in found.launches if one.script == launch.script]
         for launch in found.launches
-    }
-    told = _told(found, root)
-    by_script |= {
-        launch.script: [files_that_it_names(one, found.configs) for one in told if one.script == launch.script]
-        for launch in told
-        if launch.script not in by_script
     }
     found.modules.takes = functools.partial(takes, schemas)
     found.modules.started_with = {
@@ -149,6 +150,8 @@ def _jobs(found: _Found, schemas: Schemas, root: Path) -> list[Job]:
             modules = found.modules.started(launch.script, with_)
             own = jobs_of(found.scripts[launch.script], found.scripts, schemas, found.configs, modules)
             here = replace(sources, jobs={**of_scripts, launch.script: own})
+        if often[launch.script] <= MOST_FOLLOWED:
+            here = replace(here, followed=launch.script)
         jobs += [job for one in each_of(launch, found.configs) for job in jobs_of_launch(one, here)]
     covered = {file for job in jobs for file in job.files}
     read_by_scripts = {file for own in of_scripts.values() for job in own for file in job.files}

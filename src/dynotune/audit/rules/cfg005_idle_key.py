@@ -12,9 +12,14 @@ from dynotune.audit.facts.script import Call
 from dynotune.audit.facts.steps import text_at
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.keys_of_a_plugin import keys_of_a_plugin
 from dynotune.audit.shapes.options_of_the_model import options_of_the_model
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
+_AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-0.5B\ndatasets:\n  - path: data.jsonl\n    type: chat_template\nsequence_len: 4096\n"
+    "micro_batch_size: 4\n"
+)
 _DPO = "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\ndataset_name: pairs.jsonl\nbeta: 0.1\n"
 
 
@@ -62,12 +67,26 @@ IDLE: Mapping[str, tuple[Callable[[Job], bool], str]] = {
 """When a key does nothing, and why, in TRL's words. What belongs to adapters and to loader workers has rules of its own."""
 
 
+_SWITCHES = {
+    "gradient_checkpointing_kwargs": "gradient_checkpointing",
+    "bnb_4bit_quant_type": "load_in_4bit",
+    "use_bnb_nested_quant": "load_in_4bit",
+}
+"""Options that a script gives once and for all, and what they belong to."""
+
+
+def _by_a_flag(job: Job, switch: str) -> bool:
+    """A script leaves the switch to whoever starts it: its option stands there for the times when it is on."""
+    setting = job.setting(switch)
+    return setting is not None and any(place.key.startswith("-") for place in (setting.place, *setting.via))
+
+
 def check(job: Job, project: Project) -> Iterator[Said]:
     for name, (idle, why) in [*IDLE.items(), ("warmup_ratio", (_steps_warm_up, "`warmup_steps` wins"))]:
         setting = job.setting(name)
         if setting is None or not job.is_given(name) or not setting.is_known or setting.value in (None, False):
             continue
-        if not idle(job):
+        if not idle(job) or (name in _SWITCHES and _by_a_flag(job, _SWITCHES[name])):
             continue
         yield Finding(
             f"`{job.called(name)}` does nothing here: {why}.",
@@ -79,6 +98,40 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     yield from _padding_free(job)
     yield from _of_a_made_model(job, project)
     yield from options_of_the_model(job, project)
+    yield from keys_of_a_plugin(job)
+    yield from _of_another_stage(job)
+
+
+_STAGES: Mapping[str, tuple[str, ...]] = {
+    "pref_": ("dpo", "kto"),
+    "dpo_label_smoothing": ("dpo",),
+    "simpo_gamma": ("dpo",),
+    "kto_": ("kto",),
+    "ppo_": ("ppo",),
+    "reward_model": ("ppo",),
+}
+"""Keys of LLaMA-Factory, by how they begin, and the stages that read them: `FinetuningArguments` of 0.9.1 to 0.9.5."""
+
+
+def _of_another_stage(job: Job) -> Iterator[Said]:
+    stage = given(job, "stage")
+    if (
+        job.trainer is not Trainer.LLAMA_FACTORY
+        or stage is None
+        or stage.value not in ("sft", "pt", "dpo", "kto", "ppo")
+    ):
+        return
+    for start, stages in _STAGES.items():
+        keys = [key for key in job.given if key.name.startswith(start) and key.value not in (None, False, 0)]
+        if keys and stage.value not in stages:
+            yield Finding(
+                f"`{keys[0].name}` does nothing here: it belongs to `stage: {stages[0]}`, and this one is `{stage.value}`.",
+                place=keys[0].place,
+                also=(*(key.place for key in keys[1:]), stage.place),
+                evidence=Evidence(Level.RESOLVED, {"key": keys[0].name, "stage": stage.value}),
+                stake=Stake(AtStake.CLARITY),
+                remedy=Remedy(Risk.SAFE, "Remove it, or set the stage that was meant.", (job.remove(keys[0].name),)),
+            )
 
 
 def _of_a_made_model(job: Job, project: Project) -> Iterator[Said]:
@@ -160,8 +213,8 @@ RULE = Rule(
     page=Page(
         what="A key that belongs to something that is switched off: `packing_strategy` without packing, `eval_steps`"
         " without evaluation, `save_total_limit` where nothing is saved, `warmup_ratio` with `lr_scheduler_type: constant`,"
-        " an option of TRL's `ModelConfig` where the script loads the model without it, `padding_free` in TRL's"
-        " DPO since 1.0.",
+        " keys of a plugin of Axolotl's that `plugins` does not list, an option of TRL's `ModelConfig` where the script"
+        " loads the model without it, `padding_free` in TRL's DPO since 1.0.",
         why="Who reads the file believes that it happens.",
         detected="E1: the key is given, and what it belongs to is off, by what is given or by the version's default.",
         proven="Take it out: the losses of the first steps are the same to the last digit.",
@@ -170,7 +223,10 @@ RULE = Rule(
     ),
     bad=Example({"sft.yaml": f"{_SFT}packing: false\npacking_strategy: wrapped\n"}, says="rows are not packed"),
     good=Example({"sft.yaml": f"{_SFT}packing: true\npacking_strategy: bfd\n"}),
-    also_bad=(Example({"dpo.yaml": f"{_DPO}padding_free: true\n"}, says="does nothing"),),
+    also_bad=(
+        Example({"dpo.yaml": f"{_DPO}padding_free: true\n"}, says="does nothing"),
+        Example({"run.yml": f"{_AXOLOTL}liger_rms_norm: true\nliger_rope: true\n"}, says="`plugins` does not list"),
+    ),
     formerly=("DPO003",),
     former_names=("no-padding-free-dpo",),
 )

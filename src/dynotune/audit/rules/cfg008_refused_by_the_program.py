@@ -19,6 +19,8 @@ from dynotune.audit.read.launched import overrides
 from dynotune.audit.read.launchers.accepts import accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
+from dynotune.audit.shapes.files_that_are_not_there import files_that_are_not_there
+from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
 
 _SCRIPT = (
     "import argparse\n\nparser = argparse.ArgumentParser()\nparser.add_argument('--lr', type=float, default=1e-5)\n"
@@ -36,15 +38,33 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     for launch in project.launches:
         yield from _of_a_command(launch, project)
         yield from _of_hydra(launch, project)
+        yield from files_that_are_not_there(launch, project)
     for script in project.scripts:
         if _STARTS.search(script.source):
             yield from _of_a_program(script, project)
+    yield from _by_its_class(project)
+
+
+def _by_its_class(project: Project) -> Iterator[Said]:
+    """Keys of a configuration that the script's class of options does not take."""
+    for lost in keys_of_own_classes(project):
+        if lost.filtered:
+            continue
+        shown = ", ".join(f"`{key}`" for key, _ in lost.keys[:4])
+        yield Finding(
+            f"`{lost.name}` has no field {shown} of `{lost.config.file}`: `{lost.name}(**...)` stops with a TypeError.",
+            place=lost.keys[0][1],
+            also=(*(place for _, place in lost.keys[1:]), lost.made),
+            evidence=Evidence(Level.RESOLVED, {"keys": [key for key, _ in lost.keys], "class": lost.name}),
+            stake=Stake(AtStake.STOPS),
+            remedy=Remedy(Risk.BEHAVIOURAL, "Give the key its right name, or add the field to the class."),
+        )
 
 
 def _of_a_program(launcher: Script, project: Project) -> Iterator[Said]:
     """A Python file that starts another of the project, with flags that stand in its text."""
     scripts = {script.file: script for script in project.scripts}
-    flags: list[tuple[ast.Constant, str]] = []
+    flags: list[tuple[ast.expr, str]] = []
     targets: set[str] = set()
     above = {child: node for node in ast.walk(launcher.tree) for child in ast.iter_child_nodes(node)}
     for node in ast.walk(launcher.tree):
@@ -56,6 +76,9 @@ def _of_a_program(launcher: Script, project: Project) -> Iterator[Said]:
         listed = isinstance(holder, ast.List | ast.Tuple) and not _LAUNCHERS.search(ast.unparse(holder))
         if re.fullmatch(r"--[A-Za-z][\w-]*", node.value) and (listed or isinstance(holder, ast.Dict)):
             flags.append((node, node.value))
+    for node, text in _written_out(launcher, scripts):
+        targets |= {file for file in scripts if file != launcher.file and file.rpartition("/")[2] in text.split(" ")[0]}
+        flags += [(node, flag) for flag in re.findall(r"(?<=\s)--[A-Za-z][\w-]*", text)]
     taken = accepts(scripts[targets.pop()], scripts, Schemas.of()) if len(targets) == 1 else None
     if taken is None or not taken.closed:
         return
@@ -74,6 +97,24 @@ def _of_a_program(launcher: Script, project: Project) -> Iterator[Said]:
                 Risk.BEHAVIOURAL, f"Call it `--{close}`." if close else "Take it out, or add it to the parser."
             ),
         )
+
+
+def _written_out(launcher: Script, scripts: Mapping[str, Script]) -> Iterator[tuple[ast.expr, str]]:
+    """Commands in one text (`os.system(f"python train.py --lr {lr}")`), from the name of the program on."""
+    names = "|".join(re.escape(file.rpartition("/")[2]) for file in scripts if file != launcher.file)
+    found = re.compile(rf"(?:^|[\s/])((?:{names})\s.*)", re.DOTALL) if names else None
+    for node in ast.walk(launcher.tree) if found is not None else ():
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(str(one.value) if isinstance(one, ast.Constant) else "{}" for one in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+        else:
+            continue
+        if found is not None and (said := found.search(text)) is not None and _COMMAND.match(text):
+            yield node, re.split(r"[|;&>]", said[1])[0]
+
+
+_COMMAND = re.compile(r"\s*(?:[A-Z_]+=\S+\s+)*(?:python\d?|torchrun|accelerate|deepspeed|srun|uv run|nohup|sbatch)\s")
 
 
 def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
@@ -225,10 +266,13 @@ RULE = Rule(
         what="The flags of a command are compared with those that the script's own parser takes: `argparse`, or the"
         " dataclasses behind `HfArgumentParser` and `TrlParser`, whose fields are read from the installed version. Words"
         " like `optim.lr=1e-5` replace keys of the configuration that `@hydra.main` names, composed of its defaults and the"
-        " groups that the command chooses.",
+        " groups that the command chooses. Keys of a file that a command names are compared with the fields of the dataclass"
+        " that the script makes of it (`Options(**yaml.safe_load(f))`).",
         why="The job waits for its machines, starts, and ends at once, in a sweep every run: Hydra closes its configuration"
         " for new keys.",
-        detected="E0: the parser's flags are read from the script: of several, those that a run asks, together, and"
+        detected="E0: commands of shell files, of what a program starts, and of documents and images where no launcher"
+        " starts the same; a configuration that they name and the project lacks, where one of its folder is called nearly"
+        " so. The parser's flags are read from the script: of several, those that a run asks, together, and"
         " of sub-commands the one that the command names; of a function or class that Typer, Click or tyro makes a command"
         " of, its parameters. A parser that could not be read whole is not judged. E1:"
         " Hydra's files are composed as it does, for defaults that name plain files and groups of the project. Nothing is"

@@ -14,8 +14,11 @@ from dynotune.audit.place import Place
 from dynotune.audit.read.launchers.accepts import Accepts, accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
+from dynotune.audit.shapes.flags_that_fire_drops import flags_that_fire_drops
+from dynotune.audit.shapes.overrides_of_nothing import overrides_of_nothing
 from dynotune.audit.shapes.swallowed_by_a_function import swallowed_by_a_function, unread_parameters
 from dynotune.audit.shapes.values_that_stay_behind import values_that_stay_behind
+from dynotune.audit.shapes.variables_that_nothing_gets import variables_that_nothing_gets
 
 WHOLE = re.compile(r"\bvars\(|\basdict\(|__dict__|\bfields\(|_get_kwargs|sys\.argv|namespace=")
 SHOWN = re.compile(r"(\bconfig\s*=\s*|print\(|dumps?\([^()\n]{0,80}|log\w*\.\w+\([^()\n]{0,80})(vars|asdict)\([\w.]*\)")
@@ -79,12 +82,20 @@ def _not_handed_on(launch: Launch, project: Project) -> Iterator[Said]:
 
 def check(launch: Launch, project: Project) -> Iterator[Said]:
     yield from _not_handed_on(launch, project)
+    yield from variables_that_nothing_gets(launch, project)
     scripts = {script.file: script for script in project.scripts}
     script = scripts.get(launch.script)
     if script is not None:
+        lost, why = flags_that_fire_drops(launch, script, project.scripts)
+        yield from _finding(lost, why, "Give the function such a parameter and use it, or take the flag out.")
         swallowed, function = swallowed_by_a_function(launch, script)
         why = f"`{function}` of `{launch.script}` takes every flag in its `**` argument and does nothing with them"
         yield from _finding(swallowed, why, "Name them among its parameters and use them, or take them out.")
+        yield from _finding(
+            overrides_of_nothing(launch, script, project),
+            f"OmegaConf adds what the file lacks, and `{launch.script}` reads no key of this name",
+            "Give it the file's own name, or take it out.",
+        )
         unread_ones, function = unread_parameters(launch, script)
         why = f"`{function}` of `{launch.script}` has a parameter of this name and never uses it"
         yield from _finding(unread_ones, why, "Use it where it was meant to work, or take it out of both.")
@@ -162,7 +173,8 @@ RULE = Rule(
         what="A flag that is parsed and never read does nothing. `parse_known_args` takes what it knows; where the rest is"
         " thrown away, a misspelled or forgotten flag is neither used nor refused.",
         why="The command asks for bf16, a length or a rate, and the run has the default.",
-        detected="E0: flags that a shell script's usage line or a document gives it, where it hands on its first argument at"
+        detected="E0: flags, or its own argument, that a shell script keeps in a variable which no command gets; flags that"
+        " a shell script's usage line or a document gives it, where it hands on its first argument at"
         " most; values that the launcher sources under a flag's name, beside others that it passes, and does not pass; its"
         " own variables of a flag's name, with another value than the flag's default, that no command gets; keys of a"
         " configuration that it takes apart one by one (`yq`, `yaml.safe_load`) and leaves out; the flags of the command"

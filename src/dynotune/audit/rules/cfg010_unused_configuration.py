@@ -14,6 +14,7 @@ from dynotune.audit.read.configs.hydra import composed, primary_of
 from dynotune.audit.read.configs.job import TRAINERS
 from dynotune.audit.read.extended import reads_configurations
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.launchers_file_left_out import launchers_file_left_out
 from dynotune.audit.shapes.run_of_another_configuration import run_of_another_configuration
 
 _CONFIGURED = re.compile(r"TrlParser|parse_args_and_config|configargparse|jsonargparse|OmegaConf|[\"']--config")
@@ -34,6 +35,7 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     yield from _siblings(project)
     yield from _sharding(project)
     yield from run_of_another_configuration(project)
+    yield from launchers_file_left_out(project)
 
 
 _IN_USE = re.compile(r"\b(?:use[sd]?|using|shard\w*|train\w*|runs?|with)\b", re.IGNORECASE)
@@ -206,12 +208,12 @@ RULE = Rule(
     page=Page(
         what="The project's commands start training, and a configuration of the same trainer is named nowhere.",
         why="Changes to it do nothing; a stale copy is taken for the one that ran.",
-        detected="E0: a DeepSpeed file that a document says is used, and nothing names; a configuration that a document"
-        " calls the run's, where every command names another of its folder with the same keys; no word of a file of Hydra's "
-        "group in any other file; no shell script, Makefile, Python file,"
-        " Markdown file or configuration has its name. Not where its own head says that it is started by hand or why it is"
-        " kept, nor where a command takes its configuration as an argument, or, where none is named at all, where a script"
-        " reads any.",
+        detected="E0: a file of accelerate's, where every `accelerate launch` goes without; a DeepSpeed file that a document"
+        " says is used, and nothing names; a configuration that a document calls the run's, where every command names"
+        " another of its folder with the same keys; no word of a file of Hydra's group in any other file; no shell"
+        " script, Makefile, Python file, Markdown file or configuration has its name. Not where its own head says that"
+        " it is started by hand or why it is kept, nor where a command takes its configuration as an argument, or,"
+        " where none is named at all, where a script reads any.",
         proven="Search the project for its name.",
         deliberate=("It is started by hand, or by a scheduler that is configured elsewhere.",),
         sources=(),

@@ -17,6 +17,8 @@ from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.rules.cfg009_flag_lost_on_the_way import SEEDS, SHOWN, WHOLE
 from dynotune.audit.shapes.chains_of_hydra import CALLS_THAT_SHOW
 from dynotune.audit.shapes.falsy_values_dropped import falsy_values_dropped
+from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
+from dynotune.audit.shapes.misspelt_of_deepspeed import misspelt_of_deepspeed
 from dynotune.audit.shapes.unread_of_hydra import unread_of_hydra
 
 _LOADING = (
@@ -34,7 +36,28 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
         yield _finding(unread)
     yield from _of_a_file(project)
     yield from _of_a_class(project)
+    yield from _filtered(project)
+    yield from misspelt_of_deepspeed(project)
     yield from falsy_values_dropped(project)
+
+
+def _filtered(project: Project) -> Iterator[Said]:
+    """Keys of a file that a script's class of options has not, and that the script leaves out without a word."""
+    for lost in keys_of_own_classes(project):
+        if not lost.filtered:
+            continue
+        shown = ", ".join(f"`{key}`" for key, _ in lost.keys[:4])
+        yield Finding(
+            f"{shown} of `{lost.config.file}` {'are' if len(lost.keys) > 1 else 'is'} dropped without a word: `{lost.name}`"
+            " has no such field, and only what it has is handed on.",
+            place=lost.keys[0][1],
+            also=(*(place for _, place in lost.keys[1:]), lost.made),
+            evidence=Evidence(Level.RESOLVED, {"dropped": [key for key, _ in lost.keys], "class": lost.name}),
+            stake=Stake(AtStake.RESULT),
+            remedy=Remedy(
+                Risk.BEHAVIOURAL, "Give the class these fields and use them, or stop at keys that it has not."
+            ),
+        )
 
 
 def _of_a_class(project: Project) -> Iterator[Said]:
@@ -231,7 +254,9 @@ RULE = Rule(
         " functions of the project that take it under the same name. A mapping that is used whole counts as read, and so do"
         " keys that `${...}` or a quoted name mentions. Where the configuration goes elsewhere, nothing is said. Of a file"
         " that a command names and its script loads: the keys of its first level, where the script takes each by its name"
-        " (`cfg['lr']`, `{key: cfg[key] for key in KEYS}`). Fields of a dataclass of options that no file reads."
+        " (`cfg['lr']`, `{key: cfg[key] for key in KEYS}`). Fields of a dataclass of options that no file reads; keys that"
+        " such a class has not, where the script filters by its fields."
+        " Keys of a DeepSpeed file that are known ones but for a slip."
         " Keys that are false or zero, where a launcher in Python makes flags of a configuration and leaves such ones out,"
         " and the script has another default.",
         proven="Search the scripts for its name.",

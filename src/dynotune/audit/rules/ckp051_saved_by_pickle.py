@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from dynotune.audit.change import Change
+from dynotune.audit.change import Change, Edit
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
@@ -28,6 +28,20 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from _by_a_trainer(job)
     for script in project.scripts:
         yield from _by_a_call(script, project)
+    yield from _by_an_export(project)
+
+
+def _by_an_export(project: Project) -> Iterator[Said]:
+    """LLaMA-Factory's `export_legacy_format`, of a file or a command."""
+    name = "export_legacy_format"
+    for config in project.configs:
+        if config.values.get(name) is True and "export_dir" in config.values:
+            place = config.places.get(name, Place(config.file))
+            yield _by_pickle(f"`{name}: true`", place, f"Set `{name}: false`.", (Change(Edit.SET, place, name, False),))
+    for launch in project.launches:
+        flag = launch.flags.get(name)
+        if flag is not None and flag.value is True and launch.program.startswith("llamafactory-cli"):
+            yield _by_pickle(f"`--{name} true`", flag.place, "Leave it out.")
 
 
 def _by_a_trainer(job: Job) -> Iterator[Said]:
@@ -162,7 +176,8 @@ RULE = Rule(
         why="After an update of a package the first may not load any more. Neither is what other programs read, and"
         " both are"
         " formats that can carry code.",
-        detected="E1: `save_safetensors: false`, given. E0: `safe_serialization=False`; `torch.save` of a model;"
+        detected="E1: `save_safetensors: false`, or LLaMA-Factory's `export_legacy_format: true`, given."
+        " E0: `safe_serialization=False`; `torch.save` of a model;"
         " of its weights alone only for models of transformers or PEFT in a"
         " program that saves"
         " them in no other way. Checkpoints that hold an optimizer as well are not reported.",

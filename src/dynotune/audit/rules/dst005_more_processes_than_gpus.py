@@ -1,4 +1,4 @@
-"""DST005: a command starts more processes on a node than the job file asks for GPUs."""
+"""DST005: a command starts other processes than the job file asks for: more on a node than GPUs, or on one node alone."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,6 +11,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.read.launchers.distribution import processes_of_a_node
 from dynotune.audit.read.launchers.makefile import rows_of_goals
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.nodes_that_do_not_join import nodes_that_do_not_join
 
 _JOB = "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --gres=gpu:{}\n"
 _JOB += "srun torchrun --nproc_per_node=8 -m trl.scripts.sft --config sft.yaml\n"
@@ -21,8 +22,14 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     configs = {config.file: config for config in project.configs}
     yield from _hidden(project, configs)
     for allocation in project.allocations:
+        found = (
+            nodes_that_do_not_join(one, allocation.place.file, project, configs)
+            for one in _started(allocation, project)
+        )
+        yield from (one for one in found if one is not None)
         if _asked_otherwise(allocation, project):
             continue
+        yield from _fewer(allocation, project, configs)
         said = set()
         for launch in _started(allocation, project):
             count = processes_of_a_node(launch, configs)
@@ -31,6 +38,36 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
             if count.place not in said:
                 said.add(count.place)
                 yield _finding(allocation, count)
+
+
+_OTHERS = re.compile(
+    r"CUDA_VISIBLE_DEVICES|\bvllm\b|\bserve\b|\bwait\b|[^&>|]&\s*$|--array|max_memory|device_map", re.MULTILINE
+)
+"""Of a job whose other GPUs may have something to do."""
+
+
+def _fewer(allocation: Allocation, project: Project, configs: Mapping[str, ConfigFile]) -> Iterator[Said]:
+    """One command, of several processes, leaves GPUs of the node to nobody."""
+    starts = list(_started(allocation, project))
+    count = processes_of_a_node(starts[0], configs) if len(starts) == 1 else None
+    if count is None or not 1 < count.value < allocation.gpus:
+        return
+    files = {allocation.place.file, starts[0].file}
+    if any(_OTHERS.search(project.texts.get(file, "")) for file in files) or "gres" in starts[0].launcher_flags:
+        return
+    yield Finding(
+        f"{count.value} processes are started on a node, and `{allocation.place}` asks for {allocation.gpus} GPUs:"
+        f" {allocation.gpus - count.value} of them have nothing to do.",
+        place=count.place,
+        also=(allocation.place, starts[0].place),
+        evidence=Evidence(Level.RESOLVED, {"processes on a node": count.value, "GPUs of a node": allocation.gpus}),
+        stake=Stake(AtStake.TIME, 0.0, 1 - count.value / allocation.gpus, "the share of GPUs that idle"),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"Start {allocation.gpus} processes, with less accumulation for the same batch, or ask for {count.value} GPUs.",
+            accuracy="With as many rows a step, none.",
+        ),
+    )
 
 
 def _hidden(project: Project, configs: Mapping[str, ConfigFile]) -> Iterator[Said]:
@@ -103,15 +140,17 @@ def _finding(allocation: Allocation, count: Setting) -> Finding:
 RULE = Rule(
     code="DST005",
     name="more-processes-than-gpus",
-    summary="More processes are started on a node than the job asks for GPUs.",
+    summary="More processes are started on a node than the job asks for GPUs, or GPUs or nodes of it are left idle.",
     group=Group.CORRECTNESS,
     subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="`torchrun --nproc_per_node`, accelerate's `num_processes` or `deepspeed --num_gpus`, against `--gres=gpu:N`,"
-        " `--gpus-per-node` or `--gpus` of the `#SBATCH` lines under which they run.",
+        " `--gpus-per-node` or `--gpus` of the `#SBATCH` lines under which they run; and `--nodes` against what torchrun or"
+        " accelerate are told of other machines (`--nnodes` and a rendezvous, `num_machines`).",
         why="Each process takes the GPU of its own number. Those that find none stop with an error, and the others after"
-        " them, once the job has waited for its machines.",
+        " them, once the job has waited for its machines. A launcher that knows of no other node starts a run of its own on"
+        " each under `srun`, and they write over one another's checkpoints; without `srun` all nodes but one idle.",
         detected="E1: the job file's lines, and the commands that it runs itself, through `make` or through other scripts of"
         " the project. Nothing is said where a file submits it with GPUs of its own choice.",
         proven='The run ends with "invalid device ordinal".',
@@ -120,4 +159,9 @@ RULE = Rule(
     ),
     bad=Example({"job.sbatch": _JOB.format(4), "sft.yaml": _SFT}, says="8 processes are started on a node"),
     good=Example({"job.sbatch": _JOB.format(8), "sft.yaml": _SFT}),
+    also_bad=(
+        Example(
+            {"job.sbatch": _JOB.format(8).replace("nodes=1", "nodes=2"), "sft.yaml": _SFT}, says="asks for 2 nodes"
+        ),
+    ),
 )

@@ -1,4 +1,4 @@
-"""ENV007: the versions that a project asks for cannot be installed, or used, together."""
+"""ENV007: the versions that a project asks for cannot be installed or used together, or lack what its scripts import."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,8 @@ from dynotune.audit.shapes.imports_that_are_gone import imports_that_are_gone
 
 NEED_LATER: tuple[tuple[str, str, str, str, str, str], ...] = (
     ("torch", "0", "2.3", "numpy", "2.0", "it is built against NumPy 1 and cannot hand arrays over"),
-    ("accelerate", "0", "0.26", "transformers", "4.46", "its Trainer refuses to start"),
+    ("accelerate", "0", "0.26", "transformers", "4.45", "its Trainer refuses to start"),
+    ("accelerate", "0", "0.21", "transformers", "4.41", "its Trainer refuses to start"),
     ("accelerate", "0", "1.1", "transformers", "5.0", "its Trainer refuses to start"),
     ("transformers", "0", "4.56.2", "trl", "1.0", "TRL's metadata asks for a later one"),
     ("accelerate", "0", "1.10.1", "trl", "1.16", "TRL's metadata asks for a later one"),
@@ -25,8 +26,8 @@ together.
 
 The first row of a pair that fits counts. Seen in the releases themselves:
 - torch: libtorch_python.so of 2.2.2 (Linux) loads `numpy.core._multiarray_umath` alone, that of 2.3.0 `numpy._core` too
-- accelerate beside transformers: ACCELERATE_MIN_VERSION in utils/import_utils.py (0.26.0 in 4.45.2 to 4.57.6,
-  1.1.0 in 5.0.0), which TrainingArguments asks for
+- accelerate beside transformers: ACCELERATE_MIN_VERSION in utils/import_utils.py (0.21.0 in 4.41.2 and 4.44.2,
+  0.26.0 in 4.45.0 to 4.57.6, 1.1.0 in 5.0.0), which TrainingArguments asks for
 - trl: METADATA of 1.0.0, 1.15.0 and 1.16.0 (accelerate 1.4.0, 1.4.0, 1.10.1; transformers 4.56.2)
 - huggingface-hub: METADATA of transformers, uncapped in 4.10.0, below 1.0 in
   4.20.0 to 4.57.6 (29 releases looked at), from 1.3.0 in 5.0.0"""
@@ -205,7 +206,7 @@ def _filled(numbers: tuple[int, ...], width: int) -> tuple[int, ...]:
 RULE = Rule(
     code="ENV007",
     name="pins-that-exclude-each-other",
-    summary="Versions that a project asks for cannot be used together.",
+    summary="Versions that a project asks for cannot be used together, or lack what its scripts import.",
     group=Group.ENVIRONMENT,
     subject=Subject.PROJECT,
     check=check,
@@ -214,8 +215,8 @@ RULE = Rule(
         why="The installation fails, or the trainer refuses to start on a machine that has been set up for it.",
         detected="E0: exact versions in one file of requirements, one image or one command, against a table of what"
         " releases"
-        " want; and names that scripts import against a table of what left the pinned release. ENV004 asks the environment"
-        " itself.",
+        " want; and names that scripts import, and nothing catches, against a table of those that releases brought and took"
+        " away. ENV004 asks the environment itself.",
         proven="`pip install --dry-run -r requirements.txt`.",
         deliberate=("The check is switched off (`DISABLE_VERSION_CHECK=1`), and the pair was tried.",),
         sources=(
@@ -229,4 +230,10 @@ RULE = Rule(
         {"requirements.txt": "axolotl==0.19.0\ntrl==1.16.0\n", "a.yml": "base_model: a/b\n"}, says="wants trl==1.9.0"
     ),
     good=Example({"requirements.txt": "axolotl==0.19.0\ntrl==1.9.0\n", "a.yml": "base_model: a/b\n"}),
+    also_bad=(
+        Example(
+            {"train.py": "from peft import prepare_model_for_int8_training\n", "requirements.txt": "peft==0.13.2\n"},
+            says="is gone from peft 0.10",
+        ),
+    ),
 )

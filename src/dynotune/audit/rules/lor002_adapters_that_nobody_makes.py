@@ -24,6 +24,10 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         return
     if any(file.endswith(".py") for file in job.files):
         return  # a script may hand over a `peft_config` of its own
+    if job.trainer is Trainer.TRL and any(
+        script.calls_of("LoraConfig", "get_peft_model") for script in project.scripts
+    ):
+        return  # the same, of a script whose way to this file was not followed
     setting = job.setting("use_peft")
     if setting is not None and setting.given_value not in (None, False, "", "full", "freeze"):
         return  # an adapter of another kind

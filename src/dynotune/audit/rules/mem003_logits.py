@@ -155,7 +155,8 @@ def _small(script: Script, project: Project) -> bool:
         length = max_length(job) or (told[0] if len(set(told)) == 1 else None)
         if model is None or rows is None or length is None:
             return False
-        found.append(rows * length * model.vocabulary * 4 / 2**30)
+        each = 2 if "chosen" in script.source else 1  # both answers of a pair go through the model
+        found.append(each * rows * length * model.vocabulary * 4 / 2**30)
     return bool(found) and max(found) < COPY
 
 

@@ -22,7 +22,7 @@ LAUNCHES = 90
 """Kernels a layer and micro-batch, forwards and backwards, at least: 2,524 of 28 layers with fused adapters."""
 
 UNDER_PEFT = 240
-"""The same with adapters of PEFT under autocast, as TRL and transformers train them: 6,974 of 28 layers."""
+"""The same with adapters of PEFT under autocast, as TRL, transformers and LLaMA-Factory train them: 6,974 of 28 layers."""
 
 SMALLEST_CARD = 16 << 30
 """Bytes that the larger micro-batch must fit into where the card is not known."""
@@ -44,7 +44,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     data = project.data_of(job)
     if data is not None and data.lengths:
         length = min(length, round(sum(data.lengths) / len(data.lengths) * 2))  # of padded rows, about
-    by_peft = bool(lora) and job.trainer in (Trainer.TRL, Trainer.TRANSFORMERS)
+    by_peft = bool(lora) and job.trainer in (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.LLAMA_FACTORY)
     worked, launched = _seconds(model, rows * length, lora, UNDER_PEFT if by_peft else LAUNCHES)
     if worked > launched / 2:
         return

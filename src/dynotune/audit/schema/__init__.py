@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dynotune.audit.facts.job import Method, Trainer
+from dynotune.audit.schema.came import DPO_KEYS, SFT_KEYS, Came
+from dynotune.audit.schema.came import KEYS as LATER_KEYS
 from dynotune.audit.schema.classes import Key, Packages
 from dynotune.audit.schema.keys import Keys, Moved, Verdict
 from dynotune.audit.schema.moved import AXOLOTL, OF_PAIRS, TRANSFORMERS, TRL, WITHOUT_PAIRS
@@ -189,6 +191,7 @@ class Schemas:
             trainer not in _DROPS_UNKNOWN,
             self.own if like in _EXTENDED else frozenset(),
             _FAMILIES.get(trainer, ()),
+            came=_came(trainer, method),
         )
 
     def lora(self) -> Mapping[str, Key]:
@@ -222,6 +225,15 @@ def names_of(schemas: "Schemas", classes: tuple[_Class, ...], config: str) -> fr
     """The fields of one class, and of those that hold beside any: the model's and the script's."""
     mine = [one for one in classes if one[2] == config or one in _TRL_SCRIPT]
     return frozenset(name for one in mine for name in schemas.fields(*one))
+
+
+def _came(trainer: Trainer, method: Method | None) -> Mapping[str, Came]:
+    """Keys that releases brought, of the classes that a trainer makes."""
+    if trainer not in (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.UNSLOTH):
+        return {}
+    if trainer is Trainer.TRANSFORMERS:
+        return LATER_KEYS
+    return {**LATER_KEYS, **{Method.SFT: SFT_KEYS, Method.DPO: DPO_KEYS}.get(method or Method.SFT, {})}
 
 
 @functools.cache

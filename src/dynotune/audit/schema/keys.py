@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from packaging.version import InvalidVersion, Version
 
 from dynotune.audit.facts.job import Fate, Method, Trainer
+from dynotune.audit.schema.came import Came
 from dynotune.audit.schema.classes import Key
+from dynotune.audit.schema.once import FIRST, ONCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,9 @@ class Keys:
     others: frozenset[str] = frozenset()
     """Keys of other classes of the same trainer, which the class that is made has had in no release."""
 
+    came: Mapping[str, Came] = field(default_factory=dict)
+    """Keys that a release brought which the project may ask for less than."""
+
     @property
     def known(self) -> bool:
         return bool(self.keys)
@@ -78,6 +83,8 @@ class Keys:
         key = self.keys.get(name)
         if key is None and name in self.others:
             return Verdict(Fate.ANOTHERS, "it is a key of `DPOConfig` and its like")
+        if (not_yet := self._not_yet(name)) is not None:
+            return not_yet
         moved = self.moved.get(name)
         if moved is not None and not self.before(moved):
             if key is not None:  # taken still
@@ -88,10 +95,33 @@ class Keys:
             return Verdict(Fate.REMOVED, f"it is gone since {moved.package} {moved.since}{text}")
         if key is not None or not self.known or moved is not None or name.startswith(self.prefixes):
             return Verdict(Fate.KNOWN)
-        return Verdict(Fate.KNOWN if self.pinned else Fate.UNKNOWN)
+        return Verdict(Fate.KNOWN if self.pinned and not self._in_no_release(name) else Fate.UNKNOWN)
+
+    def _in_no_release(self, name: str) -> bool:
+        """Whether the releases that the project asks for are among those whose names are known, and none had this key."""
+        if any(name in ONCE.get(package, ()) for package in self.versions):
+            return False
+        return all(
+            package in FIRST and _at_most(FIRST[package], asked) and _at_most(asked, self.versions.get(package, "0"))
+            for package, asked in self.pinned.items()
+        )
+
+    def _not_yet(self, name: str) -> Verdict | None:
+        """Of a key that came after the version which the project asks for."""
+        came = self.came.get(name)
+        asked = self.pinned.get(came.package, "") if came is not None else ""
+        if came is None or not asked or not _at_most(asked, came.last):
+            return None
+        if came.before:
+            return Verdict(Fate.RENAMED, f"{came.package} {asked} calls it `{came.before}`", came.before)
+        return Verdict(Fate.REMOVED, f"it came after {came.package} {came.last}, and {asked} is asked for")
 
     def before(self, moved: Moved) -> bool:
-        """Whether the version that the project asks for, else the one that was read, is older than the change."""
+        """Whether the version that the project asks for, else the one that was read, is older than the change. One that asks
+        for an older TRL and any transformers has an older one of these, too, for all that is known.
+        """
+        if moved.package == "transformers" and "trl" in self.pinned and moved.package not in self.pinned:
+            return True
         version = self.pinned.get(moved.package) or self.versions.get(moved.package, "")
         return bool(version) and earlier(version, moved.since)
 
@@ -102,3 +132,12 @@ def earlier(version: str, than: str) -> bool:
         return Version(version.partition(" ")[0]) < Version(than)
     except InvalidVersion:
         return False
+
+
+def _at_most(version: str, than: str) -> bool:
+    """Of a version with fewer numbers (`4.40`) any that begins so may be meant."""
+    try:
+        found, limit = Version(version.partition(" ")[0]), Version(than)
+    except InvalidVersion:
+        return False
+    return found <= limit

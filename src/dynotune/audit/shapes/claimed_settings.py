@@ -131,6 +131,32 @@ CLAIMS: Sequence[Claim] = (
     _claim("seed", rf"\bseed{_OF}(\d{{1,6}})\b"),
 )
 
+BESIDE: Sequence[Claim] = (
+    _claim("lora_r", rf"\b(?:rank|r){_OF}(\d{{1,4}})\b"),
+    _claim(
+        "max_length",
+        r"\b(\d{1,3}k|\d{1,3},?\d{3})[- ](?:token )?(?:context|sequences?)\b|^\W*(\d{1,3}k|\d{3,6}) tokens\b",
+    ),
+    _claim("num_train_epochs", r"^\W*(\d|one|two|three|four|five) (?:full )?epochs?\b"),
+    _claim("learning_rate", rf"^\W*{_RATE}"),
+    _claim(
+        "bf16",
+        r"\b(?:train|run|compute|use|mixed)\w*\b[^.;]{0,20}\b(?:bf16|bfloat16)\b|\b(?:bf16|bfloat16) training\b",
+        _on,
+    ),
+    _claim(
+        "packing",
+        r"^\W*pack (?:\w+ ){0,2}(?:rows|sequences|samples|examples|documents|conversations|chats|texts)\b",
+        _on,
+    ),
+    _claim("gradient_checkpointing", r"\bcheckpointing (?:is )?(?:on|enabled)\b", _on),
+    _claim("lr_scheduler_type", r"^\W*(cosine|linear|constant)\b", _in),
+)
+"""What a comment at the key itself says in fewer words."""
+
+_IS_CODE = re.compile(r"\W*\w+\s*[:=]\s*\S+\s*,?\s*")
+"""A comment that is a setting taken out."""
+
 
 def claimed_settings(project: Project) -> Iterator[Said]:
     for file, text in project.documents.items():
@@ -138,7 +164,10 @@ def claimed_settings(project: Project) -> Iterator[Said]:
             yield from _of_a_document(file, text, project)
     for job in project.jobs:
         for file, line, text in comments_of(job, project):
-            yield from _of_a_line(Place(file, line), text, [job], line <= _HEAD, project)
+            wrong = list(_of_a_line(Place(file, line), text, [job], line <= _HEAD, project))
+            if not wrong and not _IS_CODE.fullmatch(text):
+                wrong = list(_of_a_line(Place(file, line), text, [job], False, project, BESIDE))
+            yield from wrong
 
 
 def _of_a_document(file: str, text: str, project: Project) -> Iterator[Said]:
@@ -152,11 +181,13 @@ def _of_a_document(file: str, text: str, project: Project) -> Iterator[Said]:
             yield from _of_a_line(Place(file, number), line, jobs, True, project)
 
 
-def _of_a_line(place: Place, text: str, jobs: Sequence[Job], of_all: bool, project: Project) -> Iterator[Said]:
+def _of_a_line(
+    place: Place, text: str, jobs: Sequence[Job], of_all: bool, project: Project, claims: Sequence[Claim] = CLAIMS
+) -> Iterator[Said]:
     for sentence in re.split(r"(?<=[a-z)\d])[.;] |, (?:so|because|since|which) ", text[:400]):
         if _OTHERWISE.search(sentence):
             continue
-        for claim in CLAIMS:
+        for claim in claims:
             found = claim.said.search(sentence)
             if found is None or (claim.beside is not None and not claim.beside.search(sentence)):
                 continue

@@ -71,12 +71,23 @@ def claims_of_comments(job: Job, project: Project) -> Iterator[Said]:
             )
 
 
+_OF_A_STEP = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_processes")
+
+
+def _speaks_of(job: Job, file: str, project: Project) -> bool:
+    """A file's comments speak of its only job, or of the first of several that have the same batch (one script, started
+    with other rates)."""
+    jobs = [one for one in project.jobs if file in one.files]
+    batches = {tuple(repr(one.get(name)) for name in _OF_A_STEP) for one in jobs}
+    return jobs[0] is job and len(batches) == 1 and len({one.files for one in jobs}) == 1
+
+
 def comments_of(job: Job, project: Project) -> Iterator[tuple[str, int, str]]:
     """File, line and text of comments in the files that are this job's alone."""
     held: list[tuple[str, Mapping[int, str]]] = [(one.file, one.comments) for one in project.configs]
     held += [(one.file, one.comments) for one in project.scripts]
     for file, comments in held:
-        if file in job.files and len([one for one in project.jobs if file in one.files]) == 1:
+        if file in job.files and _speaks_of(job, file, project):
             for line, text in comments.items():
                 yield file, line, text
     yield from _in_launchers(job, project, {file for file, _ in held})
@@ -99,21 +110,32 @@ def _arithmetic(job: Job, text: str, place: Place) -> Iterator[Said]:
         )
 
 
+_OF_THE_LOSS: Mapping[str, bool] = {
+    "train_on_inputs": True,
+    "train_on_prompt": True,
+    "assistant_only_loss": False,
+    "completion_only_loss": False,
+}
+"""Switches by which prompts come into the loss, and how they stand where they do."""
+
+
 def _of_the_loss(job: Job, file: str, line: int, text: str) -> Iterator[Said]:
     """The comment above or behind a key wants the loss on answers alone, and the key puts it on everything."""
     text = text[:300]
     if not ANSWERS.search(text) or NOT_SO.search(ANSWERS.sub("", text)):
         return
-    for name in ("train_on_inputs", "train_on_prompt"):
+    for name, wrong in _OF_THE_LOSS.items():
         key = given(job, name)
-        if key is not None and key.value is True and key.place.file == file and 0 <= key.place.line - line <= 1:
+        if key is not None and key.value is wrong and key.place.file == file and 0 <= key.place.line - line <= 1:
             yield Finding(
-                f"The comment says loss on the answers alone, and `{name}: true` trains on the prompts as well.",
+                f"The comment says loss on the answers alone, and `{name}: {str(wrong).lower()}` trains on the rest too.",
                 place=key.place,
-                evidence=Evidence(Level.RESOLVED, {"comment": text, name: True}),
+                evidence=Evidence(Level.RESOLVED, {"comment": text, name: wrong}),
                 stake=Stake(AtStake.RESULT),
                 remedy=Remedy(
-                    Risk.BEHAVIOURAL, f"Set `{name}: false`, or mend the comment.", accuracy="Loss on answers alone."
+                    Risk.BEHAVIOURAL,
+                    f"Set `{name}: {str(not wrong).lower()}`, or mend the comment.",
+                    accuracy="Loss on answers alone.",
                 ),
                 also=(Place(file, line),),
             )

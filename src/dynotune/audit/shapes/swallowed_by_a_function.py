@@ -35,13 +35,20 @@ def swallowed_by_a_function(launch: Launch, script: Script) -> tuple[list[Settin
 
 def _uses(function: ast.FunctionDef, name: str) -> bool:
     """It reads the rest for more than to show it."""
-    shown = {
+    shown = _shown(function)
+    return any(isinstance(one, ast.Name) and one.id == name and id(one) not in shown for one in ast.walk(function))
+
+
+def _shown(function: ast.FunctionDef) -> set[int]:
+    """Parts of calls that print or log; not of what they call for it (`print(train(lr))`)."""
+    return {
         id(part)
         for node in ast.walk(function)
         if isinstance(node, ast.Call) and _SHOWS.search(ast.unparse(node.func))
-        for part in ast.walk(node)
+        for given in (*node.args, *(keyword.value for keyword in node.keywords))
+        if not any(isinstance(one, ast.Call) for one in ast.walk(given))
+        for part in ast.walk(given)
     }
-    return any(isinstance(one, ast.Name) and one.id == name and id(one) not in shown for one in ast.walk(function))
 
 
 _STARTS = frozenset({"typer.run", "fire.Fire", "Fire", "tyro.cli"})
@@ -49,7 +56,7 @@ _STARTS = frozenset({"typer.run", "fire.Fire", "Fire", "tyro.cli"})
 
 def unread_parameters(launch: Launch, script: Script) -> tuple[list[Setting], str]:
     """Flags of the command that are parameters of a function which click, typer, fire or tyro starts, and which it never
-    names; and the function."""
+    uses but to show them; and the function."""
     if not re.search(r"\b(?:click|typer|fire|tyro)\b", script.source) or "locals()" in script.source:
         return [], ""
     started = {
@@ -65,7 +72,8 @@ def unread_parameters(launch: Launch, script: Script) -> tuple[list[Setting], st
         if function.name not in started and not any(one.endswith((".command", ".option")) for one in marks):
             continue
         options = {one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)}
-        used = {one.id for one in ast.walk(function) if isinstance(one, ast.Name)}
+        shown = _shown(function)
+        used = {one.id for one in ast.walk(function) if isinstance(one, ast.Name) and id(one) not in shown}
         lost = [one for name, one in launch.flags.items() if name in options - used and name not in _SAID_ELSEWHERE]
         if lost:
             return lost, function.name

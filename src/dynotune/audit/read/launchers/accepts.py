@@ -10,6 +10,8 @@ from dynotune.audit.read.launchers.accepts_of_functions import flags_of_a_comman
 from dynotune.audit.read.python.bindings import dotted
 from dynotune.audit.read.python.parsers import DATACLASSES, Parser, parsers_of
 from dynotune.audit.schema import Schemas
+from dynotune.audit.schema.moved import TRANSFORMERS as TRANSFORMERS_KEYS
+from dynotune.audit.schema.moved import TRL as TRL_KEYS
 
 LIBRARY: Mapping[str, tuple[str, str, str]] = {
     "SFTConfig": ("trl", "trainer.sft_config", "SFTConfig"),
@@ -98,7 +100,7 @@ def accepts(
     return Accepts(
         flags,
         closed=closed and strict and handed and not changed,
-        drops=closed and not strict and not classes and not changed and _throws_rest_away(script.tree),
+        drops=closed and not strict and not changed and _throws_rest_away(script.tree),
         parser=classes[0].parser if classes else "argparse",
         reads_config=any(one.reads_config for one in classes),
         whose=next((one.whose for one in classes if one.whose), None),
@@ -202,12 +204,14 @@ def _names_argv(*targets: ast.expr) -> bool:
 
 
 def _throws_rest_away(tree: ast.Module) -> bool:
-    """`args, _ = parser.parse_known_args()`, or `parse_known_args()[0]`."""
+    """`args, _ = parser.parse_known_args()`, or `parse_known_args()[0]`; the same of a parser of dataclasses that returns
+    the strings which remain."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and _is_known(node.value):
             target = node.targets[0]
-            if isinstance(target, ast.Tuple) and len(target.elts) == 2 and isinstance(target.elts[1], ast.Name):
-                name = target.elts[1].id
+            last = target.elts[-1] if isinstance(target, ast.Tuple) and len(target.elts) > 1 else None
+            if isinstance(last, ast.Name):
+                name = last.id
                 used = sum(isinstance(other, ast.Name) and other.id == name for other in ast.walk(tree))
                 return name.startswith("_") or used == 1
         if isinstance(node, ast.Subscript) and _is_known(node.value):
@@ -216,7 +220,11 @@ def _throws_rest_away(tree: ast.Module) -> bool:
 
 
 def _is_known(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and _last(node.func) == "parse_known_args"
+    if not isinstance(node, ast.Call):
+        return False
+    given = {keyword.arg: keyword.value for keyword in node.keywords}
+    rest = given.get("return_remaining_strings")
+    return _last(node.func) == "parse_known_args" or (rest is not None and _is_true(rest))
 
 
 def _is_true(node: ast.expr) -> bool:
@@ -264,8 +272,11 @@ def _fields(
     held = _class(name, tree, others)
     if held is None or depth > 8:
         if name in LIBRARY:
+            package = LIBRARY[name][0]
             fields = schemas.fields(*LIBRARY[name]) or schemas.keys(*TRAINERS.get(name, (Trainer.UNKNOWN, None))).keys
             yield from ((field, True) for field in fields)
+            # What other releases took is a matter of the version that runs, which CFG002 knows.
+            yield from ((field, True) for field in {**TRANSFORMERS_KEYS, **(TRL_KEYS if package == "trl" else {})})
             if not fields:
                 yield "?", False
         elif name not in ("object", "Generic", "ABC", ""):

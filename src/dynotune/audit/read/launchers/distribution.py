@@ -33,7 +33,7 @@ def distribution(
     found |= _of_flags(launch)
     shown = None
     if launch.program in _ONE_EACH and not launch.launcher:
-        shown = _shown(launch) or _allocated(launch, allocations)
+        shown = _asked_by_variable(launch) or _shown(launch) or _allocated(launch, allocations)
     if shown is not None and "num_processes" not in found:
         found["num_processes"] = shown
     if "num_processes" not in found and not launch.launcher and launch.program.endswith(".py"):
@@ -53,6 +53,16 @@ def distribution(
 
 _ONE_EACH = frozenset({"llamafactory-cli train", "axolotl train"})
 """Commands that start a process for each GPU that they see."""
+
+
+def _asked_by_variable(launch: Launch) -> Setting | None:
+    """LLaMA-Factory starts torchrun with `NPROC_PER_NODE` and `NNODES` of the environment."""
+    each, nodes = launch.variables.get("NPROC_PER_NODE"), launch.variables.get("NNODES")
+    if not launch.program.startswith("llamafactory-cli") or each is None or type(each.value) is not int:
+        return None
+    many = nodes.value if nodes is not None else 1
+    value: Any = each.value * many if isinstance(many, int) else Unknown("it depends on the machine")
+    return replace(each, name="num_processes", value=value, known=Known.FOLLOWED)
 
 
 def _shown(launch: Launch) -> Setting | None:
@@ -167,6 +177,8 @@ def processes_of_a_node(launch: Launch, configs: Mapping[str, ConfigFile]) -> Se
         each, nodes = flags.get("nproc_per_node"), None
     elif launch.launcher.endswith("deepspeed"):
         each, nodes = flags.get("num_gpus"), None
+    elif launch.program == "llamafactory-cli train" and not launch.launcher:
+        each, nodes = launch.variables.get("NPROC_PER_NODE"), None
     elif "accelerate launch" in launch.launcher or launch.program.startswith("trl "):
         flags = flags if launch.launcher else launch.flags
         found: dict[str, Setting] = {}

@@ -1,6 +1,7 @@
 """What a command line may set, with its defaults: argparse, dataclasses, and the parsers of transformers and TRL."""
 
 import ast
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dynotune.audit.place import Place
@@ -29,10 +30,18 @@ def _adding(module: Module, parse: ast.Call | None) -> list[Site]:
     return [site for site in every if site.node not in of] + mine
 
 
+def started(evaluator: "Evaluator") -> Mapping[str, Value]:
+    """What the commands give that start this file; of a file that only parses for another, those of the only one started."""
+    every = evaluator.others.started_with
+    found = every.get(evaluator.module.file)
+    return found if found is not None else next(iter(every.values())) if len(every) == 1 else {}
+
+
 def flags(evaluator: "Evaluator", parse: ast.Call | None = None) -> dict[str, Value]:
     """Of the parser that `parse` asks, or of all of the file: defaults by destination. The trail has the flag as its key
     (`--lr`)."""
     module = evaluator.module
+    with_ = started(evaluator)
     found: dict[str, Value] = {}
     for site in _adding(module, parse):
         func = site.node.func
@@ -52,14 +61,16 @@ def flags(evaluator: "Evaluator", parse: ast.Call | None = None) -> dict[str, Va
         if isinstance(given.get("dest"), ast.Constant):
             destination = str(given["dest"].value)  # type: ignore[attr-defined]
         place = module.place(site.node, flag)
-        started = evaluator.others.started_with.get(module.file, {})
         keys = [name.lstrip("-").replace("-", "_") if name.startswith("-") else "1" for name in texts]
-        named = next((started[key] for key in keys if key in started), None)
-        if named is not None:
-            found[destination] = named.through(place)
-            continue
+        named = next((with_[key] for key in keys if key in with_), None)
         action = given.get("action")
         switch = action.value if isinstance(action, ast.Constant) else ""
+        if "Boolean" in ast.unparse(action or ast.Constant("")) and f"no_{destination}" in with_:
+            found[destination] = Value(False, with_[f"no_{destination}"].via).through(place)
+            continue
+        if named is not None:
+            found[destination] = (Value(False, named.via) if switch == "store_false" else named).through(place)
+            continue
         default = given.get("default")
         if default is not None:
             value = evaluator.value(default, site.scope)
@@ -149,14 +160,30 @@ def made_from_command_line(evaluator: "Evaluator", node: ast.expr, scope: Scope)
     bound = evaluator.module.bound(node.id, scope) if isinstance(node, ast.Name) else ()
     for binding in bound:
         if binding.kind == "class" and binding.node is not None:
-            return class_of(evaluator, evaluator.module.scopes[binding.node], {}, node)
+            held = evaluator.module.scopes[binding.node]
+            return class_of(evaluator, held, _given(evaluator, evaluator, held), node)
     found = evaluator.class_elsewhere(dotted) if dotted else None
     if found is not None:
         other, scope_there = found
-        return class_of(other, scope_there, {}, node)
+        return class_of(other, scope_there, _given(evaluator, other, scope_there), node)
     if not dotted:
         return unknown(COMMAND_LINE)
     return Value(Made(dotted, {}, evaluator.module.place(node), open=COMMAND_LINE))
+
+
+def _given(evaluator: "Evaluator", there: "Evaluator", scope: Scope) -> dict[str, Value]:
+    """What the command gives for the fields of a class of the project's own, `--no_field` as False."""
+    if library_base(there, scope):
+        return {}  # a trainer's own fields are read from the command with the rest of them
+    with_ = started(evaluator)
+    found: dict[str, Value] = {}
+    for name, held in fields(there, scope).items() if with_ else ():
+        given = with_.get(name)
+        if given is None and f"no_{name}" in with_:
+            given = Value(False, with_[f"no_{name}"].via)
+        if given is not None:
+            found[name] = Value(given.value, (*held.via, *given.via), (), held.place)
+    return found
 
 
 def class_of(evaluator: "Evaluator", scope: Scope, given: dict[str, Value], node: ast.AST) -> Value:

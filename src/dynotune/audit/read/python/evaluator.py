@@ -5,6 +5,7 @@ Longer than most files: expressions, names and functions ask one another for the
 
 import ast
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dynotune.audit.facts.config import ConfigFile
@@ -479,8 +480,14 @@ class Evaluator:
     def _conditional(self, node: ast.IfExp, scope: Scope, frame: Frame) -> Value:
         test = self.value(node.test, scope, frame)
         one, two = self.value(node.body, scope, frame), self.value(node.orelse, scope, frame)
-        if test.is_known and not test.others:
-            return (one if test.value else two).through(self.module.place(node))
+        if test.is_known and not test.others and not isinstance(test.value, Made):
+            chosen = (one if test.value else two).through(self.module.place(node))
+            flags = tuple(place for place in test.via if place.key.startswith("-") and place not in chosen.via)
+            return replace(chosen, via=(*chosen.via, *flags))
+        if one.is_known is not two.is_known:
+            known = one if one.is_known else two
+            why = "it depends on a condition"
+            return unknown(why, *known.via, others=() if isinstance(known.value, Made) else (known.value,))
         return _merged([one, two], False)
 
     # Collections

@@ -97,10 +97,13 @@ class Objects:
                 return annotated
         if not given:
             # A library that makes flags of parameters (fire, typer, click) may start it.
-            named = self.of.others.started_with.get(module.file, {}).get(name)
-            if named is not None:
-                return named
             flag = commands(module).get(node, {}).get(name)
+            with_ = self.of.others.started_with.get(module.file, {})
+            named = with_.get(flag.flag.lstrip("-").replace("-", "_") if flag is not None else name)
+            if named is None and f"no_{name}" in with_:
+                named = Value(False, with_[f"no_{name}"].via)
+            if named is not None:
+                return named.through(module.place(flag.at if flag is not None else node, f"--{name}"))
             if flag is not None:
                 said = self.of.value(flag.default, scope.parent or scope) if flag.default is not None else None
                 return (said or unknown(declared.COMMAND_LINE)).through(module.place(flag.at, flag.flag))

@@ -1,0 +1,110 @@
+"""Names of fields that earlier releases had, and that a package's tables in `schema/tables` have not, or not all of them.
+
+A key that is in none of them was in no release, whichever one a project asks for. Of the wheels and source archives of
+transformers 4.36.2 to 5.0.0 (11 releases; `training_args*.py`), TRL 0.7.11 to 1.0.0 (22 releases; its configurations,
+`utils.py` and scripts), LLaMA-Factory 0.8.3 to 0.9.4 (6 releases; `hparams/`) and Axolotl 0.9.2 and 0.12.2 (`utils/schemas`,
+`integrations/*/args.py`): every annotated name of any class in these files, so that what is missing here is missing there.
+"""
+
+from collections.abc import Mapping
+
+FIRST: Mapping[str, str] = {"transformers": "4.36.2", "trl": "0.8.6", "llamafactory": "0.9.0", "axolotl": "0.9.2"}
+"""The release from which on a package's names are known."""
+
+_TRANSFORMERS = """
+adafactor dispatch_batches evaluation_strategy fp16_backend fp16_opt_level fsdp_min_num_params
+fsdp_transformer_layer_cls_to_wrap group_by_length half_precision_backend include_inputs_for_metrics
+include_tokens_per_second jit_mode_eval logging_dir mp_parameters no_cuda overwrite_output_dir past_index
+per_gpu_eval_batch_size per_gpu_train_batch_size push_to_hub_model_id push_to_hub_organization push_to_hub_token
+ray_scope save_safetensors split_batches torchdynamo tp_size tpu_metrics_debug tpu_num_cores use_ipex
+use_legacy_prediction_loop use_mps_device warmup_ratio
+"""
+_TRL = """
+accelerator accelerator_kwargs adap_kl_ctrl allow_tf32 alpha assistant_only_loss async_reward_computation
+backward_batch_size base_model base_model_attribute_name batch_size beta bos_token cache_implementation callbacks
+cast_lm_head_to_fp32 center_rewards_coefficient chars_per_token chat_template_kwargs chat_template_path
+client_device_uuid clip_ratio_c cliprange cliprange_value columns compare_steps completion_ids completion_only_loss
+config count cpo_alpha data_dir data_files data_parallel_size dataclass_types dataset_batch_size dataset_kwargs
+dataset_test_name dataset_text_field dataset_train_name delta der_loss_weight1 der_loss_weight2 desirable_weight device
+diagnostics_flat_tolerance diagnostics_warning_interval disable_dropout discopop_tau distillation_add_tail
+distillation_alpha distillation_is_clip distillation_topk distillation_weight divergence_topk divergence_type do_sample
+dont_reprompt_on_self_success ds3_gather_for_generation early_stopping ema_update_rate enable_prefix_caching
+enforce_eager environment_feedback_only_without_solution eos_token eos_token_ids eos_tokens episode epsilon epsilon_high
+eval_packing examples examples_path exp_name f_alpha_divergence_coef f_divergence_type feedback_template flat_logits
+force_use_ref_model forward_batch_size full_logit_distillation gamma generate_during_eval generate_from_teacher
+generation_batch_size generation_kwargs global_backward_batch_size global_batch_size gpu_memory_utilization
+gradient_checkpointing_use_reentrant guided_decoding_regex horizon host hub_model_revision ignore_index images
+importance_sampling_level include_environment_feedback init_kl_coef is_encoder_decoder is_peft_model judge
+kd_temperature kl_coef kl_estimator kl_penalty kv_cache_dtype label_pad_token_id label_smoothing lam ld_alpha
+length_normalization lmbda local_batch_size local_mini_batch_size local_rollout_forward_batch_size log_completions
+log_completions_hub_repo log_completions_steps log_image_freq log_unique_prompts log_with logdir logprob_token_ids
+logprobs loss_weights mask_ratio mask_truncated_completions mask_type max_completion_length max_density_ratio
+max_inflight_tasks max_model_len max_new_tokens max_prompt_length max_reprompt_len max_seq_length max_staleness
+max_target_length max_tokens max_tool_calling_iterations max_workers mean messages messages_key micro_batch_size
+min_density_ratio min_p mini_batch_size missing_eos_penalty mixed_precision mixture_coef model model_adapter_name
+model_name multi_objective_aggregation n name negative_prompts non_eos_penalty normalize_advantage normalize_advantages
+normalize_reward num_beams num_checkpoint_limit num_completions_to_print num_epochs num_generations num_generations_eval
+num_iterations num_loss_tokens_to_skip num_mini_batches num_of_sequences num_ppo_epochs num_remains_in_group
+num_sample_generations num_total_batches num_updates off_policy_mask_threshold optimize_cuda_cache optimize_device_cache
+overwrite_hub_revision packing packing_strategy pad_token_id padding padding_free padding_value path
+penalty_reward_value per_prompt_stat_tracking per_prompt_stat_tracking_buffer_size per_prompt_stat_tracking_min_count
+perception_loss_weight port ppo_epochs precompute_ref_batch_size precompute_ref_log_probs project_kwargs prompt_ids
+prompt_key prompt_sample_size prompts push_to_hub_if_best_kwargs push_to_hub_revision query_dataset queue_maxsize
+ratio_threshold ref_adapter_name ref_model_init_kwargs ref_model_mixup_alpha ref_model_sync_steps reference_free
+remove_thinking_from_demonstration repetition_penalty replay_buffer_size reprompt_template request_timeout
+response_length resume_from return_tensors revision reward_clip_range reward_funcs reward_model
+reward_model_name_or_path reward_model_path reward_weights rkl_advantage rloo_k rpo_alpha sample_batch_size sample_eta
+sample_guidance_scale sample_num_batches_per_epoch sample_num_steps sanity_check sapo_temperature_neg
+sapo_temperature_pos save_folder save_freq scale_rewards score_clip sdpo_policy_loss_mode seq_kd sft_model_path shape
+shuffle_dataset simpo_gamma single_step_decomposition solution_template split std step_separator steps
+steps_per_generation stop_token stop_token_id structured_outputs_regex student_model_revision success_reward_threshold
+sync_ref_model system_prompt target target_kl task_name teacher_model_init_kwargs teacher_model_name_or_path
+teacher_model_revision teacher_prompt_template teacher_regularization teacher_tokenizer_name_or_path teacher_update_rate
+temperature tensor_parallel_size token_level_kl tokenizer tools top_entropy_quantile top_k top_p torch_dtype
+total_episodes tracker_kwargs tracker_project_name train_adam_beta1 train_adam_beta2 train_adam_epsilon
+train_adam_weight_decay train_adv_clip_max train_batch_size train_cfg train_clip_range train_gradient_accumulation_steps
+train_learning_rate train_max_grad_norm train_num_inner_epochs train_on_last_step_only train_timestep_fraction
+train_use_8bit_adam trl_project truncate_prompt_tokens truncated_backprop_rand truncated_backprop_timestep
+truncated_rand_backprop_minmax truncation_mode uld_crossentropy_weight uld_distillation_weight uld_hybrid_matched_weight
+uld_hybrid_unmatched_weight uld_skip_student_eos uld_skip_teacher_eos uld_student_temperature uld_teacher_temperature
+uld_use_hybrid_loss undesirable_weight use_bias_correction_kl use_extended_uld use_liger use_liger_loss
+use_logits_to_keep use_num_logits_to_keep use_score_norm use_score_scaling use_successful_as_teacher
+use_transformers_paged use_uld_loss use_vllm use_weighting user var vespo_k_neg vespo_k_pos vespo_lambda_neg
+vespo_lambda_pos vf_coef vllm_device vllm_dtype vllm_enable_prefix_caching vllm_enable_sleep_mode
+vllm_gpu_memory_utilization vllm_group_port vllm_guided_decoding_regex vllm_importance_sampling_cap
+vllm_importance_sampling_correction vllm_importance_sampling_mode vllm_max_model_len vllm_max_model_length vllm_mode
+vllm_model_impl vllm_server_base_url vllm_server_host vllm_server_port vllm_server_timeout vllm_structured_outputs_regex
+vllm_sync_frequency vllm_tensor_parallel_size wandb_entity wandb_log_unique_prompts wandb_project wandb_run_group
+weight_sync_steps whiten_rewards world_size
+"""
+_LLAMAFACTORY = """
+batch_size chunk_size cpu_infer download_mode image_dir image_resolution kt_force_think kt_maxlen kt_mode
+kt_optimize_rule kt_use_cuda_graph lang mode n_shot new_special_tokens placement_strategy ray_run_name
+ray_storage_filesystem ray_storage_path resources_per_worker save_dir task task_dir train_mm_proj_only video_resolution
+visual_inputs
+"""
+_AXOLOTL = """
+activation_dtype additional_special_tokens beta bos_token capabilities chosen_format completion_format
+compute_capability conversation data_files data_parallel_size drop_system_message ds_type dtype enable_prefix_caching
+enable_reasoning env_capabilities eos_token epsilon epsilon_high fake_quant_after_n_steps field field_chosen
+field_completion field_human field_input field_instruction field_label field_messages field_model field_output
+field_prompt field_rejected field_system field_thinking field_tools flash_attn_fuse_qkv format gpu_memory_utilization
+group_size host importance_sampling_level input_format input_transform kd_top_k_before_softmax kd_zscore_base_temp
+loftq_bits loftq_config log_completions logprobs_field loss_type lr mask_truncated_completions max_completion_length
+max_model_len message_field_content message_field_role message_field_training message_field_training_detail
+message_property_mappings min_p modules n_gpu n_node name no_input_format num_completions_to_print num_generations
+num_iterations pad_token path port preprocess_shards prompt_format quantize_embedding reasoning_parser recipe
+ref_model_mixup_alpha ref_model_sync_steps rejected_format relora_anneal_steps relora_steps relora_warmup_steps
+repetition_penalty revision reward_funcs reward_weights roles roles_to_train save_compressed scale_rewards shards
+shards_idx skip split split_thinking step_separator sync_ref_model system_format system_prompt temperature
+template_thinking_key text_column top_k top_p torch_version train_on_eos train_on_last_step_only type unk_token
+unsloth_cross_entropy_loss unsloth_lora_mlp unsloth_lora_o unsloth_lora_qkv unsloth_rms_norm unsloth_rope use_liger_loss
+use_vllm vllm_guided_decoding_regex vllm_mode vllm_server_host vllm_server_port vllm_server_timeout weight_dtype
+"""
+
+ONCE: Mapping[str, frozenset[str]] = {
+    "transformers": frozenset(_TRANSFORMERS.split()),
+    "trl": frozenset(_TRL.split()),
+    "llamafactory": frozenset(_LLAMAFACTORY.split()),
+    "axolotl": frozenset(_AXOLOTL.split()),
+}

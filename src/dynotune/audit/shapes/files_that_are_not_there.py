@@ -1,0 +1,54 @@
+"""A command gives a configuration that is not in the project, beside others of the same folder that are."""
+
+import difflib
+import posixpath
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.launch import Launch
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.read.launchers.command import named_configs
+
+_LIKE = 0.6
+"""Of names, by `difflib`: another file of the folder that may be meant."""
+
+
+def files_that_are_not_there(launch: Launch, project: Project) -> Iterator[Said]:
+    there = {config.file for config in project.configs}
+    names = {posixpath.basename(file) for file in (*there, *project.texts)}
+    for name in dict.fromkeys(named_configs(launch.words)):
+        last, folder = posixpath.basename(name), posixpath.normpath(posixpath.dirname(name))
+        if (
+            re.search(r"[${}*?]", name)
+            or name.startswith(("/", "~", ".."))
+            or last in names
+            or _is_made(last, launch, project)
+        ):
+            continue
+        beside = sorted(
+            posixpath.basename(file) for file in there if posixpath.normpath(posixpath.dirname(file)) == folder
+        )
+        beside = [one for one in beside if one.rpartition(".")[2] == last.rpartition(".")[2]]
+        close = difflib.get_close_matches(last, beside, 1, _LIKE)
+        if not close:
+            continue
+        meant = posixpath.join(posixpath.dirname(name), close[0])
+        yield Finding(
+            f"`{name}` is not in the project: the command stops, or starts without it. Did you mean `{meant}`?",
+            place=launch.place,
+            evidence=Evidence(Level.TEXT, {"asked for": name, "there": beside[:8]}),
+            stake=Stake(AtStake.STOPS),
+            remedy=Remedy(Risk.BEHAVIOURAL, f"Write `{meant}`, or add the file."),
+        )
+
+
+def _is_made(name: str, launch: Launch, project: Project) -> bool:
+    """A line of the project writes it, or gets it from elsewhere."""
+    makes = re.compile(
+        rf"(?:>|\bcp\b|\bmv\b|\bwget\b|\bcurl\b|\btee\b|\bdump\(|\bopen\(|\bwrite)[^\n]*{re.escape(name)}"
+    )
+    stem = re.escape(name.rpartition(".")[0])
+    return any(
+        makes.search(text) or re.search(rf"f[\"'][^\"'\n]*{stem}", text) for text in project.texts.values()
+    ) or bool(re.search(r"\bgit clone\b|\bcd\s+[\"']?\$", project.texts.get(launch.file, "")))
