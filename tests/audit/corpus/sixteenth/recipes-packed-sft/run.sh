@@ -1,0 +1,3 @@
+#!/bin/bash
+set -euo pipefail
+accelerate launch --multi_gpu --num_processes 2 --mixed_precision bf16 sft.py --config sft.yaml "$@"
