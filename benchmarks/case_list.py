@@ -31,6 +31,9 @@ class Case:
     layers: int | None = None
     """Of the model, all by default."""
 
+    withdrawn: str = ""
+    """In `benchmarks/results`, what this case or one like it left and was withdrawn: its page keeps the reason."""
+
     beside: str = ""
     """The case that measures the other half of the same changes: its gains stand beside these."""
 
@@ -80,12 +83,11 @@ CASES: dict[str, Case] = {
     ),
     "ladder_dpo": Case(
         "Each speed-up on top of those before it, with preferences",
-        "The same ladder of DPO: 8 pairs a step (of 32 the plain path takes 20 s a step). The reference's log-probabilities"
-        " are computed before the first step, of the pairs that 80 steps meet, and are in no step. The plain path computes"
-        " both answers of each pair by themselves.",
+        "The same ladder of DPO: 8 pairs a step. The reference's log-probabilities are computed before the blocks that meet"
+        " their pairs, and are in no step. The plain path computes both answers of each pair by themselves.",
         (
-            "--method", "dpo", "--per_device_train_batch_size", "8", "--max_steps", "80", *FIXED, "--ladder", *SHORT,
-            "--steps", "1", "--pairs", "6", "--most_pairs", "12", "--budget", "380",
+            "--method", "dpo", "--per_device_train_batch_size", "8", *FIXED, "--ladder", *SHORT, "--steps", "1", "--pairs",
+            "6", "--most_pairs", "12", "--budget", "380",
         ),
         440,
         "seven-b-dpo",
@@ -94,19 +96,18 @@ CASES: dict[str, Case] = {
         "Each speed-up alone",
         "A gain that is large alone may be nothing beside the others. Each speed-up of a LoRA run of a 7B shape, all 28"
         " layers, is added to packed execution and to nothing else than what it needs: all but two need it, and what it does"
-        " alone is the first step of [the ladder](ladder.md). (Beside the plain path itself, whose steps take 8 s, three"
-        " rounds fitted into ten minutes.) Steps are of 32 conversations, as there: of 16 the host had a part in them.",
+        " itself is the first step of [the ladder](ladder.md). (On the plain path three rounds fitted into ten minutes, of"
+        " 16 conversations a step.) Steps are of 32, as there.",
         (
             *THIRTY_TWO, *FIXED, "--attribute_only", "alone", "--on_top_of", "packed_execution", *SHORT, "--steps", "1",
             "--pairs", "6", "--most_pairs", "16", "--budget", "470",
         ),
         520,
-        earlier="case_attribute_h200.json",
+        withdrawn="case_attribute_h200.json",
     ),
     "attribute_last": Case(
         "Each speed-up added last",
-        "The other half: what each adds where all others are there, which is what leaving it out costs. Who needs it is left"
-        " out with it.",
+        "The other half: what each adds where all others are there, which is what leaving it out costs.",
         (
             *THIRTY_TWO, *FIXED, "--attribute_only", "last", *SHORT, "--steps", "1", "--pairs", "6", "--most_pairs", "16",
             "--budget", "470",

@@ -18,6 +18,7 @@ from benchmarks.pages import RESULTS, ROOT, filled
 from dynotune.bench.showing.grids import speed_cell
 from dynotune.bench.showing.markdown import markdown
 from dynotune.results import phrases
+from dynotune.results.comparable import leave_with
 from dynotune.results.result import Interval, Result
 
 PAGES = ROOT / "docs" / "cases"
@@ -27,7 +28,9 @@ BY = "<!-- Written by `python -m benchmarks.case_pages`: change benchmarks/case_
 def pages(results: Path) -> dict[str, str]:
     """By the name of its file, each page."""
     found = {name: results_of(name, results) for name in CASES}
-    made = {f"{name}.md": page(name, case, found[name], found.get(case.beside, ())) for name, case in CASES.items()}
+    made = {
+        f"{name}.md": page(name, case, found[name], found.get(case.beside, ()), results) for name, case in CASES.items()
+    }
     return {"index.md": index(found), **made}
 
 
@@ -48,15 +51,26 @@ def index(found: dict[str, list[Path]]) -> str:
     return "\n".join([BY, "# Case studies", "", text, "", *lines]) + "\n"
 
 
-def page(name: str, case: Case, found: Sequence[Path], other_half: Sequence[Path] = ()) -> str:
-    """other_half: results of the case that stands beside it."""
+def page(name: str, case: Case, found: Sequence[Path], other_half: Sequence[Path], results: Path) -> str:
+    """found: its results. other_half: those of the case that stands beside it. results: the folder of all."""
     parts = [f"{BY}\n# {case.title}", filled(case.asks), "\n".join(command(name, case))]
     halves = [(one, other) for one in found for other in other_half if _are_halves(one, other)]
     parts += [side_by_side(case, *(Result.read(path) for path in both)) for both in halves]
     parts += [measured(path) for path in found] or [
         filled("No result of it is in `benchmarks/results/` yet: nothing is claimed. The command above makes one.")
     ]
+    if case.withdrawn and (results / case.withdrawn).is_file():
+        parts.append(withdrawn(results / case.withdrawn))
     return "\n\n".join(parts) + "\n"
+
+
+def withdrawn(path: Path) -> str:
+    """What was withdrawn, in a paragraph: its figures are in the file alone."""
+    result = Result.read(path)
+    assert result.withdrawn is not None, path
+    where = path.relative_to(path.parents[2])
+    text = f"{where}, {result.operating_point}, was withdrawn on {result.withdrawn.date[:10]}: {result.withdrawn.why}."
+    return "## Withdrawn\n\n" + filled(text)
 
 
 def command(name: str, case: Case) -> list[str]:
@@ -89,21 +103,29 @@ def _are_halves(one: Path, other: Path) -> bool:
     """Of the same work on the same kind of machine, both of them valid."""
     last, alone = Result.read(one), Result.read(other)
     same = (last.work, last.operating_point, last.definitions) == (alone.work, alone.operating_point, alone.definitions)
-    return same and last.withdrawn is None and alone.withdrawn is None
+    valid = all(each.withdrawn is None and not each.cut_off for each in (last, alone))
+    return same and valid and any(each.role == "alone" for each in alone.comparisons)
 
 
 def side_by_side(case: Case, last: Result, alone: Result) -> str:
     """What each change does by itself, what it adds as the last one, and the second over the first."""
-    lines = ["| change | alone | added last | last over alone |", "|---|---:|---:|---:|"]
+    base = alone.arms[0].name
+    lines = [f"| change | alone, on {base} | added last | last over alone |", "|---|---:|---:|---:|"]
     first = {one.label: one for one in alone.comparisons if one.role == "alone"}
     for one in last.comparisons:
         if one.role == "last":
-            mine = first.get(one.label)
-            both = (speed_cell(alone, mine).text, _over(mine.ratio, one.ratio)) if mine else ("", "")
-            lines.append(f"| {one.label} | {both[0]} | {speed_cell(last, one).text} | {both[1]} |")
+            mine, others = first.get(one.label), leave_with(last, one)
+            with_them = f", with {others[0]}" if len(others) == 1 else f", with the {len(others)} that need it"
+            cells = (
+                speed_cell(alone, mine).text if mine else "",
+                speed_cell(last, one).text + (with_them if others else ""),
+                _over(mine.ratio, one.ratio) if mine and not others else "",
+            )
+            lines.append(f"| {one.label} | {' | '.join(cells)} |")
     text = filled(
         f"Two benches of the same operating point, so the last column, which is of one against the other, has the doubt of"
-        f" both (commits {alone.commit} and {last.commit}). [The other half]({case.beside}.md)."
+        f" both (commits {alone.commit} and {last.commit}); it is empty where others, which need a change, were left out"
+        f" with it. [The other half]({case.beside}.md)."
     )
     return "\n".join([f"## Both halves on {_hardware(last)}", "", *lines, "", text])
 

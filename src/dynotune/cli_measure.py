@@ -180,7 +180,7 @@ def measure(
         ladder=ladder,
         attribute=attribute,
         attribute_only=attribute_only,
-        on_top_of=tuple(on_top_of or ()),
+        on_top_of=on_top_of,
         sweep=sweep,
         quick=quick,
         steps=steps,

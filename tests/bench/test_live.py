@@ -3,13 +3,15 @@ but its result; what did not engage, or makes other updates, is named and has no
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from dynotune.bench.asking.arms import Arm
-from dynotune.bench.command import Options, bench
+from dynotune.bench.command import Options, _asked, bench
 from dynotune.bench.keep import keep
 from dynotune.bench.running.cast import Cast, thread_settings
 from dynotune.bench.showing.markdown import markdown
@@ -17,7 +19,7 @@ from dynotune.bench.showing.terminal import screen
 from dynotune.bench.workers.hand import ArmFailedError, Hand
 from dynotune.config.sft import SFTConfig
 from dynotune.errors import ConfigError
-from dynotune.results.result import Result, Tier, Verdict
+from dynotune.results.result import Parity, Result, Tier, Verdict
 from tests.bench.plant import LATE, OUT_OF_MEMORY, plant
 from tests.tiny import chats, tiny_model, tiny_tokenizer
 
@@ -165,6 +167,49 @@ def test_the_speed_ups_of_a_run_are_its_ladder(config: SFTConfig) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("how", [{"ladder": True}, {"attribute_only": "alone"}, {"attribute_only": "last"}], ids=str)
+def test_a_base_has_what_it_is_asked_to_have(config: SFTConfig, how: dict[str, Any], tmp_path: Path) -> None:
+    """And that is no change. Controls: without `--on_top_of` it is; what the run does not take, and what it needs."""
+    options = Options(config, "base", on_top_of=["packed_execution", "packed_execution"], **how)
+    asked = _asked(options, tmp_path / "out", tmp_path, lambda line: None)
+    labels = {one.label for one in asked.pairings} - {"all"}
+    assert "packed_execution" not in labels
+    assert labels
+    for arm in asked.arms:
+        assert arm.config.speedups["packed_execution"] == "auto"
+    if how != {"attribute_only": "last"}:
+        assert asked.arms[0].name == "plain path + packed_execution"
+        assert all(
+            value == "off" for name, value in asked.arms[0].config.speedups.items() if name != "packed_execution"
+        )
+    plain = _asked(replace(options, on_top_of=None), tmp_path / "out", tmp_path, lambda line: None)
+    assert "packed_execution" in {one.label for one in plain.pairings}
+    for names, said in (
+        ([*labels, "packed_execution"], "takes no other speed-up here"),
+        (["attention_fa3"], "not take it"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            _asked(replace(options, on_top_of=names), tmp_path / "out", tmp_path, lambda line: None)
+
+
+def test_the_half_without_a_base_has_its_updates_compared(config: SFTConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each arm that leaves a change out, against what it is measured against. Control: where a change is looked at alone,
+    its figure as the last one needs no look of its own."""
+    checked: list[tuple[str, str]] = []
+
+    def check(first: Arm, other: Arm, *_: Any, **__: Any) -> Parity:
+        checked.append((first.name, other.name))
+        return Parity(arm=other.name, against=first.name, kind="exact", state="same")
+
+    monkeypatch.setattr("dynotune.bench.parity.gate.check", check)
+    changes = ["speedups.prefetch=off", "speedups.fused_optimizer=off"]
+    both: dict[str, Any] = {"attribute": True, "changes": changes}
+    for how, pairs in (({"attribute_only": "last", "changes": changes}, 2), (both, 3)):
+        checked.clear()
+        run(config, parity="gate", memory=False, pairs=2, most_pairs=2, **how)
+        assert len(checked) == pairs, checked
+
+
 def test_of_several_ranks_the_slowest_counts(
     config: SFTConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,6 +267,11 @@ def test_a_process_that_dies_is_told_of_with_what_it_printed(config: SFTConfig, 
         ({"versus": ("b", SFTConfig()), "ladder": True, "attribute": True}, "Only `--attribute` goes with `--ladder`"),
         ({"attribute_only": "last", "ladder": True}, "leave `--ladder` out"),
         ({"attribute_only": "last", "sweep": "seed=1,2"}, "Give one of"),
+        ({"attribute_only": "last", "attribute": True}, "leave one of them out"),
+        ({"ladder": True, "on_top_of": []}, "names no speed-up"),
+        ({"ladder": True, "on_top_of": ["nothing"]}, "there is no speed-up `nothing`"),
+        ({"ladder": True, "on_top_of": ["prefetch"], "changes": ["seed=3"]}, "without `--set`"),
+        ({"on_top_of": ["prefetch"], "changes": ["seed=3"]}, "it goes with `--ladder`"),
         ({"changes": ["seed=3"], "expect": "speed"}, "does not understand"),
         ({"changes": ["seed=3"], "pairs": 1}, "at least 2"),
         ({"changes": ["seed=3"], "pairs": 0}, "at least 2"),

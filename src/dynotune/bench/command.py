@@ -60,8 +60,8 @@ class Options(How):
     attribute_only: Half | None = None
     """Half of an attribution."""
 
-    on_top_of: Sequence[str] = ()
-    """Speed-ups that are in the base of a walk through speed-ups."""
+    on_top_of: Sequence[str] | None = None
+    """Speed-ups that are in the base of a walk through speed-ups; None: the plain path is."""
 
     sweep: str | None = None
     quick: bool = False
@@ -140,18 +140,12 @@ def _asked(options: Options, out: Path, work: Path, say: Callable[[str], None]) 
     """The arms and pairings of what was typed. Without any change, the speed-ups that the run takes are the changes."""
     first = Arm(options.named, options.config)
     kind: asking.Kind = "ab"
-    if options.attribute_only and options.ladder:
-        raise ConfigError("`--attribute_only` is half of an attribution and has arms of its own: leave `--ladder` out.")
-    if options.on_top_of and (options.changes or not (options.ladder or options.attribute or options.attribute_only)):
-        raise ConfigError(
-            "`--on_top_of` names what is in the base where speed-ups are the changes: it goes with `--ladder` or"
-            " `--attribute`, without `--set`."
-        )
     attributes = options.attribute or options.attribute_only is not None
     walks = options.ladder or attributes
+    _refuse_halves_and_bases(options, walks)
     if sum((bool(options.sweep), options.versus is not None, walks)) > 1:
         raise ConfigError(
-            "Give one of `--vs`, `--sweep` and `--ladder`: each is a bench of its own."
+            "Give one of `--vs`, `--sweep`, `--attribute_only` and `--ladder`: each is a bench of its own."
             " Only `--attribute` goes with `--ladder`."
         )
     if options.sweep:
@@ -165,7 +159,7 @@ def _asked(options: Options, out: Path, work: Path, say: Callable[[str], None]) 
         changes: dict[str, Change] = {word: changes_of(options.config, [word]) for word in options.changes}
         needs: Needs = {}
         if not changes:
-            first, changes, needs = _of_speedups(first, options.on_top_of, work, say)
+            first, changes, needs = _of_speedups(first, [*dict.fromkeys(options.on_top_of or ())], work, say)
         kind = "attribute" if attributes else "ladder"
         if not attributes:
             arms, pairings = asking.ladder(first, changes)
@@ -203,6 +197,23 @@ def _asked(options: Options, out: Path, work: Path, say: Callable[[str], None]) 
         memory=options.memory,
         seconds_a_block=0.0 if options.steps else SECONDS_A_BLOCK,
     )
+
+
+def _refuse_halves_and_bases(options: Options, walks: bool) -> None:
+    """Raises `ConfigError` where half of an attribution, or what lies beneath one, cannot be what is meant."""
+    if options.attribute_only and options.ladder:
+        raise ConfigError("`--attribute_only` is half of an attribution and has arms of its own: leave `--ladder` out.")
+    if options.attribute_only and options.attribute:
+        raise ConfigError("`--attribute` is both halves, `--attribute_only` is one: leave one of them out.")
+    if options.on_top_of is None:
+        return
+    if not options.on_top_of:
+        raise ConfigError("`--on_top_of` names no speed-up: write `--on_top_of packed_execution`.")
+    if options.changes or not walks:
+        raise ConfigError(
+            "`--on_top_of` names what is in the base where speed-ups are the changes: it goes with `--ladder` or"
+            " `--attribute`, without `--set`."
+        )
 
 
 def _rules(options: Options, fresh: bool) -> Rules:
@@ -273,7 +284,8 @@ def _of_speedups(
     plain = first.config.replace(speedups={**first.config.speedups, **every, **dict.fromkeys(beneath, "auto")})
     changes: dict[str, Change] = {name: {f"{ONE_SPEEDUP}{name}": "auto"} for name in ordered}
     if not changes:
-        raise ConfigError("This configuration takes no speed-up here: there is nothing to attribute.")
+        none = "no other speed-up" if beneath else "no speed-up"
+        raise ConfigError(f"This configuration takes {none} here: there is nothing to attribute.")
     return Arm(" + ".join(["plain path", *beneath]), plain), changes, needs
 
 

@@ -47,6 +47,17 @@ def asked_about(result: Result, one: Comparison) -> tuple[str, str]:
     return one.arm, one.against
 
 
+def leave_with(result: Result, one: Comparison) -> tuple[str, ...]:
+    """The speed-ups that a comparison `last` leaves out besides the one that it is called after: those that need it."""
+    arms = {arm.name: arm.settings for arm in result.arms}
+    if one.role != "last" or not {one.arm, one.against} <= arms.keys():
+        return ()
+    mine, theirs = arms[one.arm], arms[one.against]
+    differ = {key for key in (*mine, *theirs) if mine.get(key) != theirs.get(key)}
+    named = {key.removeprefix("speedups.") for key in differ if key.startswith("speedups.")}
+    return tuple(sorted(named - {one.label.removeprefix("speedups.").partition("=")[0]}))
+
+
 def label_of_kind(result: Result, arm: str, against: str | None = None) -> str:
     """`behavioural` or `numeric`, which stand on every line that quotes such a speed; else nothing."""
     parity = parity_of(result, arm, against)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from dynotune.measure.words import DEFINITIONS
-from dynotune.results.comparable import asked_about, parity_of, why_not
+from dynotune.results.comparable import asked_about, leave_with, parity_of, why_not
 from dynotune.results.history import History
 from dynotune.results.result import Comparison, Result, Verdict
 from dynotune.speedups.machine import Machine
@@ -55,6 +55,8 @@ def _effect(result: Result, one: Comparison) -> tuple[str, Effect] | None:
     measured = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
     if one.ratio is None or one.ratio.low <= 0 or one.verdict not in measured or why_not(result, one) is not None:
         return None
+    if leave_with(result, one):
+        return None  # what the others gain is in it
     parity = parity_of(result, *asked_about(result, one))
     if parity is None or parity.state == "not checked" or len(one.log_ratios) < PAIRS:
         return None

@@ -78,7 +78,6 @@ class DPORecipe:
         told, self._bringing = bring_reference(self.config, self.objective, start)
         return told
 
-    def before_steps(self, rows: NDArray[np.int64]) -> None:
+    def before_steps(self, rows: NDArray[np.int64]) -> bool:
         """The reference of these pairs. Under an adapter the model without it is still there while it trains."""
-        if self._bringing is not None:
-            self._bringing.more(rows)
+        return self._bringing is not None and self._bringing.more(rows)

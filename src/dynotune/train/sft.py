@@ -70,5 +70,5 @@ class SFTRecipe:
     def before_first_step(self, start: Start) -> list[str]:
         return []  # a step needs its documents only
 
-    def before_steps(self, rows: NDArray[np.int64]) -> None:
-        pass
+    def before_steps(self, rows: NDArray[np.int64]) -> bool:
+        return False

@@ -57,14 +57,19 @@ def test_of_two_changes_all_but_one_is_the_other_alone() -> None:
     assert (ALL, "fused_optimizer", "prefetch", "last") in [tuple(one) for one in pairings]
 
 
-def test_a_change_that_needs_another_stands_beside_it_and_leaves_with_it() -> None:
+def test_a_change_that_needs_another_stands_beside_it_and_is_not_in_its_figure() -> None:
+    """Neither alone nor as the last one: both arms of a pair differ in one change."""
     changes = {name: OFF[name] for name in ("packed_execution", "fused_lora", "prefetch")}
     arms, pairings = attributed(BASE, changes, {"fused_lora": ["packed_execution"]})
     alone = {one.label: (one.arm, one.against) for one in pairings if one.role == "alone"}
     assert alone["fused_lora"] == ("packed_execution + fused_lora", "packed_execution")
     by_name = {arm.name: arm.config.speedups for arm in arms}
-    without = {one.label: one.against for one in pairings if one.role == "last"}
-    assert by_name[without["packed_execution"]] == {"prefetch": "off"}
+    last = {one.label: (by_name[one.arm], by_name[one.against]) for one in pairings if one.role == "last"}
+    assert last["packed_execution"] == ({"packed_execution": "off", "prefetch": "off"}, {"prefetch": "off"})
+    assert last["fused_lora"] == (dict.fromkeys(changes, "off"), {"packed_execution": "off", "prefetch": "off"})
+    for one in pairings:
+        if one.role != "whole":
+            assert {*by_name[one.arm]} - {*by_name[one.against]} == {one.label}
 
 
 def test_the_halves_of_an_attribution_are_all_of_it_and_the_second_leaves_the_base_out() -> None:

@@ -302,9 +302,29 @@ def closings() -> list[Any]:
         (made.attribute(), "all 3 changes together train 2.43x [2.39, 2.47] as fast as base with the same updates"),
         (halved(), "Of 3 changes 2 gain as the last one, most of all packed_execution: 2.190x [2.186, 2.194]; 1 SAME."),
         (halved(parity=()), "; 1 SAME; whether the updates are the same was not checked."),
-        (halved("flash_attention"), "Of 1 changes none is seen to gain anything as the last one; 1 SAME."),
+        (
+            halved("flash_attention", "fused_lora"),
+            "Of 2 changes 1 gains as the last one, most of all fused_lora: 1.049x",
+        ),
         (made.sweep(), "`--parity full` measures it), of 3 arms that could be measured; 1 ran out of memory."),
     ]
+
+
+def test_who_leaves_with_a_change_is_said_of_its_figure() -> None:
+    """Of results in which a change was left out with those that need it. Control: where arms differ in one speed-up."""
+    both = made.attribute()
+
+    def with_settings(out: dict[str, list[str]]) -> Result:
+        settings = {f"all but {name}": {f"speedups.{one}": "off" for one in names} for name, names in out.items()}
+        return halved(arms=tuple(arm.model_copy(update={"settings": settings.get(arm.name, {})}) for arm in both.arms))
+
+    alone = {name: [name] for name, *_ in made.CHANGES}
+    several = with_settings({**alone, "packed_execution": ["packed_execution", "fused_lora", "flash_attention"]})
+    said = "Added last, a change has with it those that need it: packed_execution (flash_attention, fused_lora)."
+    assert said in shown(several).notes
+    assert "most of all packed_execution with the 2 that need it: 2.190x" in closing(several)
+    assert not any("has with it" in note for note in shown(with_settings(alone)).notes)
+    assert "packed_execution: 2.190x" in closing(with_settings(alone))
 
 
 @pytest.mark.parametrize(("result", "words"), closings(), ids=range(9))

@@ -2,6 +2,7 @@
 arm before them has trained; and nothing trained goes into the reference cache."""
 
 import json
+import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
@@ -95,6 +96,19 @@ def test_under_an_adapter_a_bench_computes_the_reference_of_the_pairs_that_it_me
     with stage(lora, tmp_path / "next") as on:
         stand_and_train(on, "a", lora, tmp_path / "next")
         assert np.abs(more[known] / reference(on)[known] - 1).max() < 1e-5
+
+
+@pytest.mark.parametrize("lora", [True, False])
+def test_what_an_arm_holds_goes_with_it(config: DPOConfig, tmp_path: Path, lora: bool) -> None:
+    """Its optimizer's states above all: two arms' at once may not fit. Control: while it stands they are there."""
+    config = config.replace(use_peft=lora)
+    with stage(config, tmp_path / "run") as on:
+        stand_and_train(on, "a", config, tmp_path / "run")
+        optimizer, plan = weakref.ref(on.run.trainee.optimizer), weakref.ref(on.run.plan)
+        assert optimizer() is not None
+        on.stand("b", quiet(config, tmp_path / "run"))
+        assert optimizer() is None
+        assert plan() is None
 
 
 def test_what_an_arm_trained_is_no_reference_of_a_run_to_come(config: DPOConfig, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 
 from dynotune.cli import run
@@ -84,6 +85,15 @@ def test_all_micro_batches_of_a_step_are_traced(folder: Path, monkeypatch: pytes
     assert all(one.facts["traced_micro_batches"] == [0, 1, 2, 3] for one in record.traced)
     for one in record.traced:
         assert set(one.where.micro_batch.tolist()) == {-1, 0, 1, 2, 3}
+
+
+def test_beside_another_profiler_nothing_is_traced_and_it_ends(folder: Path) -> None:
+    """It went on until somebody ended it. Control: the fixture's, which is alone, has traces."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        record = observe(config(folder), Asked(2, warm_up=1), Console(quiet=True))
+    assert not record.traced
+    assert len(record.timed) == 2
+    assert any("another profiler ran in this process" in note for note in record.notes)
 
 
 def test_the_classes_add_up_to_the_step(observed: Record) -> None:

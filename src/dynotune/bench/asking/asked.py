@@ -96,7 +96,8 @@ def attributed(
     """The base, everything, each change alone and each left out: what a change does by itself, and what it adds as the last
     one. Their difference is its interaction with the others.
 
-    A change that needs others stands beside them when it is alone, and is compared with them; who needs it leaves with it.
+    A change that needs others stands beside them when it is alone, and is compared with them; where it is added last, who
+    needs it is not there yet.
 
     only: one half, where both do not fit into one budget. Of the second one everything is the baseline: the base, which may
     take several times as long as all other arms, is in none of its comparisons.
@@ -107,7 +108,8 @@ def attributed(
     made = _Made(first, changes)
     if only == "last":
         lead, pairings = made.of(changes, ALL), _last(made, needs)
-        return (lead, *(made.named(name) for name in dict.fromkeys(one.against for one in pairings))), pairings
+        used = dict.fromkeys([lead.name, *(name for one in pairings for name in (one.arm, one.against))])
+        return tuple(made.named(name) for name in used), pairings
     whole = made.whole
     return made.arms_of((whole, *_alone(made, needs), *(_last(made, needs) if only is None else ())))
 
@@ -169,11 +171,19 @@ def _alone(made: _Made, needs: Needs) -> tuple[Pairing, ...]:
 
 
 def _last(made: _Made, needs: Needs) -> tuple[Pairing, ...]:
-    whole, pairings = made.of(made.changes, ALL), list[Pairing]()
-    for name in made.changes:
-        left = [other for other in made.changes if other != name and name not in needs.get(other, ())]
-        pairings.append(Pairing(whole.name, made.of(left, f"all but {name}").name, name, "last"))
-    return tuple(pairings)
+    """Each behind all others but those that need it, which would be in its figure."""
+    made.of(made.changes, ALL)
+    pairings = list[Pairing]()
+    for name in sorted(made.changes, key=lambda name: _needed_by(name, made, needs) != []):
+        with_it = [other for other in made.changes if name not in needs.get(other, ())]
+        mine = made.of(with_it, f"all but those that need {name}")
+        left = made.of([other for other in with_it if other != name], f"all but {name}")
+        pairings.append(Pairing(mine.name, left.name, name, "last"))
+    return tuple(sorted(pairings, key=lambda one: [*made.changes].index(one.label)))
+
+
+def _needed_by(name: str, made: _Made, needs: Needs) -> list[str]:
+    return [other for other in made.changes if name in needs.get(other, ())]
 
 
 def _steps(made: _Made) -> tuple[Pairing, ...]:

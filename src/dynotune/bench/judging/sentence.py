@@ -2,7 +2,7 @@
 
 from dynotune.printable import printable
 from dynotune.results import phrases
-from dynotune.results.comparable import hidden, kind_in_words, label_of_kind, parity_of, why_not
+from dynotune.results.comparable import hidden, kind_in_words, label_of_kind, leave_with, parity_of, why_not
 from dynotune.results.result import OUT_OF_MEMORY, Arm, Comparison, MemoryVerdict, Result, Verdict
 
 NAME = 60
@@ -28,7 +28,8 @@ def _of_one(result: Result, one: Comparison) -> str:
     arm, other, trains = name(one.arm), name(one.against), "trains"
     if result.kind in ("ladder", "attribute"):
         count = len({each.label for each in result.comparisons if each.role in ("alone", "last", "step")})
-        arm, trains = "both changes together" if count == 2 else f"all {count} changes together", "train"
+        if count > 1:  # of a single change there is nothing but the whole
+            arm, trains = "both changes together" if count == 2 else f"all {count} changes together", "train"
     failed = next((a for a in result.arms if a.name in (one.arm, one.against) and a.failed), None)
     if failed is not None:
         return f"{name(failed.name)} could not be measured: {printable(failed.failed or '', 100)}."
@@ -77,6 +78,10 @@ def _of_changes(result: Result) -> str:
         kind = kind_in_words(result, best.arm, best.against)
         gain = "gains" if len(by_gain) == 1 else "gain"
         text = f"Of {count} changes {len(by_gain)} {gain} as the last one, most of all {name(best.label)}"
+        with_it = leave_with(result, best)
+        text += (
+            f" with the {len(with_it)} that need it" if len(with_it) > 1 else f" with {with_it[0]}" if with_it else ""
+        )
         text += f": {phrases.ratio(best.ratio)}" + (f" ({kind})" if kind else "")
     text += f"; {', '.join(rest)}" if rest else ""
     return f"{text}{'' if result.parity else '; whether the updates are the same was not checked'}."

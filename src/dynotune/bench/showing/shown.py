@@ -9,7 +9,7 @@ from dynotune.bench.judging.sentence import closing, name, of_change
 from dynotune.bench.showing.grids import MOST, arms, changes, count
 from dynotune.printable import printable
 from dynotune.results import phrases
-from dynotune.results.comparable import hidden, kind_in_words, why_not
+from dynotune.results.comparable import hidden, kind_in_words, leave_with, why_not
 from dynotune.results.result import Comparison, Expectation, MemoryVerdict, Result, Verdict
 from dynotune.show.grids import Grid, Line, Tone
 
@@ -51,11 +51,25 @@ def shown(result: Result) -> Shown:
         said=tuple(_said(result))[:MOST],
         of_the_whole=len(_of_the_whole(result)),
         differences=_texts(result.differences),
-        notes=_texts(((result.noise.note,) if result.noise is not None and result.noise.note else ()) + result.notes),
+        notes=_texts(
+            (
+                *((result.noise.note,) if result.noise is not None and result.noise.note else ()),
+                *_who_leaves(result),
+                *result.notes,
+            )
+        ),
         sample="" if result.sample is None else printable(result.sample.sentence, TEXT),
         expectations=tuple(_expected(one, shut=bool(hidden(result))) for one in result.expectations[:MOST]),
         sentence=closing(result),
     )
+
+
+def _who_leaves(result: Result) -> list[str]:
+    """Of changes that are added last, which others are in the same figure."""
+    told = [(one.label, leave_with(result, one)) for one in result.comparisons if one.role == "last"]
+    named = [(name(label), [*map(name, others)]) for label, others in told if others]
+    each = [f"{label} ({', '.join(others) if len(others) < 4 else f'{len(others)} others'})" for label, others in named]
+    return [f"Added last, a change has with it those that need it: {'; '.join(each)}."] if each else []
 
 
 def _texts(texts: tuple[str, ...]) -> tuple[str, ...]:

@@ -39,8 +39,8 @@ from dynotune.train.start.stand import Standing, stand
 from dynotune.train.telling.journal import Row
 
 FIRST_STEPS = 16
-"""Whose reference is computed before the first of them: about those of a warm-up. Of 12,800 pairs it took 80 s of an H200
-packed, and ten minutes where one sequence is computed at a time."""
+"""Whose reference is computed before the first of them: about those of a warm-up. Of 12,800 pairs of a 7B it took 80 s of an
+H200 packed, and had not ended after six minutes where one sequence is computed at a time."""
 
 
 class Stage:
@@ -147,6 +147,7 @@ class Stage:
         self.standing.run.display.stop()
         self.standing = None
         self.it.run = None
+        self.recipe = recipe_of(self.it.config)  # that of the arm holds its run
         self.out.close()
         gc.collect()  # the optimizer's states and the plan of the arm that left
 
@@ -157,7 +158,8 @@ class Stage:
         """
         run, last = self.run, first + steps - 1
         begin = max(0, first - 1 - discarded)
-        self.recipe.before_steps(np.concatenate([one.rows for one in islice(run.plan.steps(begin), last - begin)]))
+        if self._prepared(max(0, begin - 1), last):
+            begin = max(0, begin - 1)  # the device comes from other work: one step more that does not count
         run.trainee.progress.step = begin
         self.rows.clear()
         self.watch.arm(first, last, watches_counters)
@@ -192,6 +194,11 @@ class Stage:
             "counters": self.watch.counted,
         }
 
+    def _prepared(self, begin: int, last: int) -> bool:
+        """Compute what the steps behind `begin` and up to `last` need besides their documents. Whether something was."""
+        steps = islice(self.run.plan.steps(begin), last - begin)
+        return self.recipe.before_steps(np.concatenate([one.rows for one in steps]))
+
     def compiled(self) -> float:
         """Seconds for which the arm that stands has compiled, since it was put in."""
         return compile_seconds() - self.compiled_before
@@ -211,9 +218,10 @@ class Stage:
         run, device = self.run, self.it.device
         tokens = largest(run.plan).tokens
         say(f"the largest micro-batch holds {tokens:,} tokens")
-        self.recipe.before_steps(largest(run.plan).rows)
         if device.type != "cuda":
             return {"tokens": tokens}
+        if self.recipe.before_steps(largest(run.plan).rows):
+            torch.cuda.reset_peak_memory_stats(device)
         from dynotune.bench.workers.worst import measured
 
         return {"tokens": tokens, **measured(run, device)}

@@ -59,6 +59,8 @@ class Observer(TrainerCallback):
         self._graphs = self._limits_met = 0
         self._open = ExitStack()
         self._tracing: tuple[Step, TracedStep] | None = None
+        self._traces = 0
+        """Steps for which a trace was begun and ended, whether or not it has events."""
 
     @property
     def most_steps(self) -> int:
@@ -88,10 +90,10 @@ class Observer(TrainerCallback):
             self._warm(step)
             return
         if len(self.timed) >= self.steps:
-            if len(self.traced) == TRACED:
+            if self._traces == TRACED:
                 control.should_training_stop = True
                 return
-            if not self.traced:
+            if not self._traces:
                 self._timed_out()
             self._begin_trace(next(iter(self.run.plan.steps(state.global_step))))
 
@@ -165,10 +167,11 @@ class Observer(TrainerCallback):
         assert self._tracing is not None
         step, traced = self._tracing
         self._tracing = None
+        self._traces += 1
         self.run.engagement.marks = NOT_TRACING
         self._open.close()
         if traced.events is None or traced.where is None or traced.evidence is None:
-            return  # another profiler was running
+            return  # another profiler was running: it saw this step, and would see the next one
         own = np.concatenate([np.zeros(0, np.int64), *(batch.rows for batch in step.micro_batches)])
         lengths, _ = self.run.plan.spans.attention_of(own)
         self.traced.append(

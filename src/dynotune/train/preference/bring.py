@@ -79,7 +79,7 @@ def bring_reference(
 
 
 class Bringing:
-    """The reference of one run, before its first step."""
+    """The reference of one run: before its first step, and of a run that is only measured what further steps need."""
 
     def __init__(self, config: DPOConfig, start: Start, tails: bool, tell: Callable[[str], None]) -> None:
         """tails: whether the losses need them. tell: for what is to be known of the run afterwards."""
@@ -108,7 +108,7 @@ class Bringing:
         return key_here(self.model, self.files, self.site, keep_adapter=self.keep_adapter, tails=self.tails)
 
     def known(self) -> Known:
-        """The reference, of all pairs that the run meets where it is not computed in each step."""
+        """The reference of the pairs of `rows`, or of the first step where each step computes it."""
         if self.config.precompute_ref_log_probs is False:
             why = why_not_in_step(self.model, self.keep_adapter)
             if why is None:
@@ -133,19 +133,27 @@ class Bringing:
         self.train.reference_PC = known.values_PC
         return known
 
-    def more(self, rows: NDArray[np.int64]) -> None:
-        """The reference of these pairs, too, where it is not there yet and no step computes it. All ranks call it together.
+    def more(self, rows: NDArray[np.int64]) -> bool:
+        """The reference of these pairs of the training data, too, where it is not there yet and no step computes it. Whether
+        something was computed. All ranks call it together.
 
-        Not of held-out pairs. The adapter may have been trained meanwhile: nothing else has (`why_not_in_step`).
+        The adapter may have been trained meanwhile, and nothing else: where anything else may have, `rows` was all of them.
+        Raises `TrainingError` where it was not.
         """
         values_PC = self.train.reference_PC
         if self.path.in_step.context is not None or not values_PC.shape[1]:
-            return
+            return False
         rows = np.unique(rows)
         lacking = rows[np.isnan(values_PC[rows]).any(1)]
-        if len(lacking):
-            found = self._obtained(self._cache(), self.train, lacking, self.score)
-            self.train.reference_PC = np.where(np.isnan(values_PC), found.values_PC, values_PC)
+        if not len(lacking):
+            return False
+        if why := why_not_in_step(self.model, self.keep_adapter):
+            raise TrainingError(f"The reference of {len(lacking):,} pairs is gone: {why}, and they were trained.")
+        found = self._obtained(self._cache(), self.train, lacking, self.score)
+        self.train.reference_PC = np.where(np.isnan(values_PC), found.values_PC, values_PC)
+        if self.start.device.type == "cuda":
+            torch.cuda.empty_cache()  # as behind those before the first step
+        return True
 
     def rows(self) -> NDArray[np.int64]:
         """Numbers of the pairs whose reference must be there before the first step, ascending."""
@@ -217,7 +225,7 @@ class Bringing:
         return Known.of(self.train, rows, self.score(rows), pair_digests(self.train.pairs.taken(rows)))
 
     def _kept(self) -> Known:
-        """Of all pairs, those of held-out data (which get it here) among them, from the cache as far as it is there."""
+        """Of the pairs of `rows`, and of held-out data where it is evaluated, from the cache as far as it is there."""
         cache = self._cache()
         known = self._obtained(cache, self.train, self.rows(), self.score)
         held_out = self.start.material.held_out if self.start.measured is None else {}  # nothing is evaluated there

@@ -80,6 +80,7 @@ class Recipe(Protocol):
         is not sound."""
         ...
 
-    def before_steps(self, rows: NDArray[np.int64]) -> None:
-        """Of a run that is only measured: compute what steps with these documents need, as far as it is not there."""
+    def before_steps(self, rows: NDArray[np.int64]) -> bool:
+        """Of a run that is only measured: compute what steps with these documents need, as far as it is not there. Whether
+        something was computed."""
         ...
