@@ -107,10 +107,14 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
 
 
 def _told(root: Path, found: _Found) -> list[Launch]:
-    """Commands of images, and of documents, that start what no launcher of the project does."""
+    """Commands of images, services and documents, that start what no launcher of the project does."""
     read_launches = _reader("launchers", "read_launches")
     of_document, of_image = (_reader("launchers.elsewhere", f"commands_of_{kind}") for kind in ("document", "image"))
     texts = {file: of_image(text) for file, text in found.texts.items() if "Dockerfile" in file}
+    is_service, of_service = (
+        _reader("launchers.elsewhere", name) for name in ("is_of_services", "commands_of_services")
+    )
+    texts |= {file: of_service(text) for file, text in found.texts.items() if is_service(file, text)}
     texts |= {file: of_document(text) for file, text in found.documents.items() if not _OF_OTHERS.search(file)}
     told: list[Launch] = []
     for file, text in texts.items():
