@@ -17,6 +17,7 @@ from dynotune.audit.facts.project import NotRead, Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.place import Place
 from dynotune.audit.read.asked_packages import asked_packages
+from dynotune.audit.read.columns import columns_named
 from dynotune.audit.read.configs import PERHAPS_JSON, SUFFIXES, NotReadableError, job_of, read_config
 from dynotune.audit.read.extended import leniently, own_fields, reads_configurations
 from dynotune.audit.read.launched import Sources, each_of, given_by, jobs_of_launch
@@ -91,9 +92,10 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
     asked = asked_packages(root, found.texts, found.documents)
     found.launches += _told(root, found)
     schemas = schemas.beside(sources_in(root), versions_asked(root, {**found.texts, **found.documents}))
+    jobs = _jobs(found, schemas)
     return Project(
         str(root),
-        jobs=_jobs(found, schemas),
+        jobs=jobs,
         scripts=list(found.scripts.values()),
         launches=found.launches,
         allocations=found.allocations,
@@ -103,6 +105,7 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
         texts=found.texts,
         documents=found.documents,
         notes=found.notes,
+        columns=columns_named(root, list(found.configs.values()), jobs),
     )
 
 

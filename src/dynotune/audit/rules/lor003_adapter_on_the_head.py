@@ -73,7 +73,8 @@ RULE = Rule(
         what="Fused losses take the head's weight and the hidden states, and never call the head. An adapter on it is not"
         " part of what they compute.",
         why="It gets no gradient, and the model that is saved has an adapter of zeros there.",
-        detected="E1: the targets, the trainer's version, Liger's key and Axolotl's plugin of Cut Cross Entropy; for a loop, calls that put Liger's loss in.",
+        detected="E1: the targets, the trainer's version, Liger's key and Axolotl's plugin of Cut Cross Entropy; for"
+        " a loop, calls that put Liger's loss in.",
         proven="`lora_B` of the head is zero in a checkpoint.",
         deliberate=("None is known.",),
         sources=("TRL issue 4612; TRL 1.16's `sft_trainer.py` refuses it",),

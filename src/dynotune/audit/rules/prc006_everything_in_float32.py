@@ -34,7 +34,9 @@ def _throughout(job: Job, project: Project) -> Iterator[Said]:
     if job.trainer is Trainer.TORCH:
         yield from _of_a_loop(job, project)
         return
-    if not is_false(job, "bf16") or not is_false(job, "fp16") or not on_gpu(job):
+    # Axolotl has no default of `fp16`: not given, it is off.
+    no_fp16 = is_false(job, "fp16") or (job.trainer is Trainer.AXOLOTL and not job.is_given("fp16"))
+    if not is_false(job, "bf16") or not no_fp16 or not on_gpu(job):
         return
     if job.trainer not in (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.AXOLOTL, Trainer.LLAMA_FACTORY):
         return
@@ -49,9 +51,12 @@ def _throughout(job: Job, project: Project) -> Iterator[Said]:
     pinned = project.pinned("transformers")
     # Without a type it is the checkpoint's in transformers 5, and float32 before: only a pin tells.
     untyped = job.get("dtype") is None and meant is not None and pinned is not None and pinned < (5,)
-    if job.get("mixed_precision") not in (None, "no") or not (job.get("dtype") in ("float32", "fp32") or untyped):
+    # Axolotl loads in float32 by itself, where both switches are off.
+    switched = job.trainer is Trainer.AXOLOTL and job.is_given("bf16") and job.get("dtype") is None
+    typed = job.get("dtype") in ("float32", "fp32") or switched
+    if job.get("mixed_precision") not in (None, "no") or not (typed or untyped):
         return
-    if untyped and _types_elsewhere(job, project):
+    if untyped and not typed and _types_elsewhere(job, project):
         return
     if known(job.get("model_name_or_path")) is None and not job.is_given("bf16") and meant is None:
         return

@@ -116,7 +116,10 @@ def _in_use(package: _Package, project: Project) -> bool:
         if package.uses.search(kept):
             return True
     # A document that names the key or the flag says how it is asked for.
-    return any(re.search(r"attn_implementation|--\w*(?:flash|xformers|bit|liger|deepspeed)", text) for text in project.documents.values())
+    return any(
+        re.search(r"attn_implementation|--\w*(?:flash|xformers|bit|liger|deepspeed)", text)
+        for text in project.documents.values()
+    )
 
 
 def _finding(name: str, package: _Package, place: Place) -> Finding:

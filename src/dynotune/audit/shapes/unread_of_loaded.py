@@ -34,9 +34,9 @@ def unread_of_loaded(project: Project) -> Iterator[tuple[str, Unread]]:
         if any(True for one in program for _ in started_by_hydra(one)):
             continue
         held = [one for each in program for one in _held(each, program)]
-        files = {
-            file for launch in project.launches if launch.script == script.file for file in launch.configs
-        } & set(configs)
+        files = {file for launch in project.launches if launch.script == script.file for file in launch.configs} & set(
+            configs
+        )
         if not held or not files or any(configs[file].kind != "unknown" for file in files):
             continue
         used = chains_read(program, held)
