@@ -1,5 +1,5 @@
-"""Promise: what services and job files start is read, columns that data lacks and keys that nothing reads are said, and so are
-packages installed for nothing; each with its neighbour on which nothing is said."""
+"""Promise: what services start is read; columns that data lacks, keys that nothing reads and packages installed for nothing
+are said, each with its neighbour on which nothing is."""
 
 from pathlib import Path
 
@@ -166,6 +166,7 @@ def test_nested_keys_of_plain_yaml_and_of_what_is_taken_whole(tmp_path: Path) ->
             False,
         ),
         ({"train.py": PLAIN, "README.md": "`pip install accelerate`\n"}, False),
+        ({"train.py": PLAIN, "README.md": "For fast installs: `uv pip install trl bitsandbytes`\n"}, False),
     ],
 )
 def test_installed_for_nothing(files: dict[str, str], found: bool, tmp_path: Path) -> None:
@@ -242,3 +243,41 @@ def test_a_command_before_the_name_does_not_start_it(tmp_path: Path) -> None:
     assert audited(tmp_path, {**files, "README.md": readme}, select=("CFG010",)).findings
     starts = "The released model was trained with `bash run.sh v2.yaml`.\n"
     assert not audited(tmp_path / "starts", {**files, "README.md": starts}, select=("CFG010",)).findings
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("python train.py --rows 8\n", True),
+        ("srun python train.py --rows 8\n", False),
+        ("torchrun --nproc_per_node 8 train.py --rows 8\n", False),
+        ("CUDA_VISIBLE_DEVICES=0 python train.py --rows 8\n", False),
+        ("python train.py --rows 8 &\npython train.py --rows 4 &\nwait\n", False),
+    ],
+)
+def test_a_job_file_of_many_gpus_and_one_process(command: str, found: bool, tmp_path: Path) -> None:
+    files = {"train.py": PLAIN, "job.sbatch": f"#!/bin/bash\n#SBATCH --gres=gpu:h100:8\n{command}"}
+    assert bool(audited(tmp_path, files, select=("DST004",)).findings) is found
+
+
+@pytest.mark.parametrize(
+    ("said", "key", "found"),
+    [
+        ("The loss is only on the answers.", "train_on_inputs: true", True),
+        ("It trains on the responses only.", "train_on_inputs: true", True),
+        ("The loss is only on the answers.", "train_on_inputs: false", False),
+        ("The loss is on all tokens.", "train_on_inputs: true", False),
+    ],
+)
+def test_a_loss_that_a_document_claims(said: str, key: str, found: bool, tmp_path: Path) -> None:
+    files = {"a.yml": f"{ADAPTERS}{key}\n", "README.md": f"# x\n\n{said}\n"}
+    codes = {one.code for one in audited(tmp_path, files).findings}
+    assert bool(codes & {"CFG011", "MSK001"}) is found
+
+
+def test_an_entry_point_is_its_own_services(tmp_path: Path) -> None:
+    text = (
+        'services:\n  train:\n    entrypoint: ["python", "train.py"]\n    command: ["--rows", "2"]\n  serve:\n'
+        '    command: ["python", "serve.py", "--port", "1"]\n'
+    )
+    assert not audited(tmp_path, {"train.py": PLAIN, "compose.yaml": text}, select=("CFG008",)).findings

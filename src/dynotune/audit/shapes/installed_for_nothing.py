@@ -68,6 +68,9 @@ _OTHERWISE = re.compile(
 """Of a sentence that says how the package is asked for, or that it is for something else."""
 
 _READ_BY = (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.TORCH, Trainer.AXOLOTL, Trainer.LLAMA_FACTORY)
+_BESIDE = frozenset({"ninja", "packaging", "wheel", "setuptools", "triton", "-U"})
+"""What builds another."""
+
 _LISTS = re.compile(r"(?:^|/)(?:requirements[^/]*\.txt|environment[^/]*\.ya?ml|pyproject\.toml|setup\.(?:py|cfg))$")
 
 
@@ -78,6 +81,9 @@ def installed_for_nothing(project: Project) -> Iterator[Said]:
     for file, number, text in _sentences(project):
         for found in _INSTALL.finditer(text):
             words = re.split(r"\s(?:for|to|and|if|as|which|it)\s", found[1])[0]
+            listed = [one for one in words.split() if not one.startswith("-") and one not in _BESIDE]
+            if not all(any(one.name.search(word) for one in _PACKAGES) for word in listed):
+                continue  # an installation of everything: no sentence is about one of them
             rest = text[: found.start()] + " " + text[found.end() - len(found[1]) + len(words) :]
             if not _FOR_SPEED.search(rest) or _OTHERWISE.search(rest):
                 continue

@@ -71,8 +71,10 @@ def commands_of_services(text: str) -> str:
     `command` or `args` behind a list of `entrypoint` or `command` is its arguments."""
     lines = text.split("\n")
     kept = ["" for _ in lines]
-    entry, entry_key = "", ""
+    entry, entry_key, entry_indent = "", "", 0
     for number, line in enumerate(lines):
+        if line.strip() and len(line) - len(line.lstrip()) < entry_indent:
+            entry = ""  # another service
         found = _KEY.match(line)
         if found is None:
             continue
@@ -91,7 +93,7 @@ def commands_of_services(text: str) -> str:
             command = words[-1] if inner is not None and len(words) == 3 else command
         if key == "entrypoint" or (key == "command" and words is not None):
             before = entry if entry_key == "entrypoint" and key == "command" else ""
-            entry, entry_key = (command if words is not None else ""), key
+            entry, entry_key, entry_indent = (command if words is not None else ""), key, indent
         else:
             before = entry if (entry_key, key) in (("entrypoint", "command"), ("command", "args")) else ""
         for line_of_it, part in enumerate(f"{before} {command}".strip().split("\n")):
