@@ -281,3 +281,64 @@ def test_an_entry_point_is_its_own_services(tmp_path: Path) -> None:
         '    command: ["python", "serve.py", "--port", "1"]\n'
     )
     assert not audited(tmp_path, {"train.py": PLAIN, "compose.yaml": text}, select=("CFG008",)).findings
+
+
+ENTRY = "trl sft --config a.yaml --gradient_accumulation_steps $GA\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "command", "found"),
+    [
+        ("GA=$(expr 16 / $WORLD_SIZE)\n", f"accelerate launch -m {ENTRY}", True),
+        ("let GA=16/WORLD_SIZE\n", f"accelerate launch -m {ENTRY}", True),
+        ('GA=$(echo "16 / $WORLD_SIZE" | bc)\n', f"accelerate launch -m {ENTRY}", True),
+        (
+            "GA=$(python -c \"import os; print(16 // int(os.environ['WORLD_SIZE']))\")\n",
+            f"accelerate launch -m {ENTRY}",
+            True,
+        ),
+        ("GA=$((16 / WORLD_SIZE))\n", "axolotl train a.yml --gradient-accumulation-steps $GA\n", True),
+        ("GA=$((16 / WORLD_SIZE))\n", "llamafactory-cli train a.yaml gradient_accumulation_steps=$GA\n", True),
+        ("WORLD_SIZE=4\nGA=$(expr 16 / $WORLD_SIZE)\n", f"accelerate launch -m {ENTRY}", False),
+        ("GA=$(expr 16 / $GPUS)\n", f"accelerate launch -m {ENTRY}", False),
+        ("echo $WORLD_SIZE\n", f"accelerate launch -m {ENTRY}", False),
+    ],
+)
+def test_ranks_that_are_counted_before_there_are_any(before: str, command: str, found: bool, tmp_path: Path) -> None:
+    assert (
+        bool(audited(tmp_path, {"run.sh": before + command, "a.yaml": FACTORY}, select=("DST051",)).findings) is found
+    )
+
+
+def test_a_precision_that_a_comment_of_the_launcher_claims(tmp_path: Path) -> None:
+    run = "# {}training on 4 GPUs\naccelerate launch --config_file a.yaml train.py\n"
+    files = {"train.py": LOOP, "a.yaml": NONE.format("'no'")}
+    assert audited(tmp_path, {**files, "run.sh": run.format("bf16 ")}, select=("PRC006",)).findings
+    assert not audited(tmp_path / "plain", {**files, "run.sh": run.format("")}, select=("PRC006",)).findings
+
+
+@pytest.mark.parametrize(
+    ("said", "run", "found"),
+    [
+        (
+            "ZeRO-2 keeps the optimizer sharded.",
+            "accelerate launch --num_processes 4 -m trl.scripts.sft --config a.yaml\n",
+            True,
+        ),
+        ("It is trained on 4 GPUs.", "accelerate launch --num_processes 4 -m trl.scripts.sft --config a.yaml\n", False),
+        ("ZeRO-2 can be used if memory is short.", "accelerate launch -m trl.scripts.sft --config a.yaml\n", False),
+        (
+            "ZeRO-2 keeps the optimizer sharded.",
+            "accelerate launch -m trl.scripts.sft --config a.yaml --deepspeed ds.json\n",
+            False,
+        ),
+    ],
+)
+def test_a_deepspeed_file_that_nothing_names(said: str, run: str, found: bool, tmp_path: Path) -> None:
+    files = {
+        "a.yaml": "model_name_or_path: a/b\ndataset_name: d.jsonl\noutput_dir: o\nmax_length: 512\n",
+        "ds.json": '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}',
+        "README.md": f"# x\n\n{said}\n",
+        "run.sh": run,
+    }
+    assert bool(audited(tmp_path, files, select=("CFG010",)).findings) is found

@@ -102,7 +102,9 @@ def _meant(job: Job, project: Project) -> Place | None:
             here = config.at(path)
             if key in _PRECISIONS and here in _PRECISIONS[key] and here is not None:
                 return place
-    for file, text in project.documents.items():
+    starts = {one.file for one in project.launches if {one.file, one.script} & set(job.files)} - set(project.documents)
+    comments = {file: re.sub(r"(?m)^(?!\s*#).*$", "", project.texts.get(file, "")) for file in starts}
+    for file, text in (*project.documents.items(), *comments.items()):
         for number, line in enumerate(text.split("\n"), 1):
             if _SAID.search(line) and not _BUT.search(line):
                 return Place(file, number, 1, number, len(line) + 1)
