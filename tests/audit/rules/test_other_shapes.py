@@ -280,7 +280,7 @@ LARGE = "base_model: meta-llama/Llama-3.1-8B\ndatasets: [{path: x, type: alpaca}
         ),
         ("MEM003", {"a.yml": LARGE, "run.sh": "axolotl train a.yml\n"}, True),
         ("MEM003", {"a.yml": LARGE, "run.sh": "# 4 x A100 80GB\naxolotl train a.yml\n"}, False),
-        ("MEM003", {"a.yml": LARGE, "run.sh": "# one L40S\naxolotl train a.yml\n"}, True),
+        ("MEM003", {"a.yml": LARGE, "run.sh": "# one A100 40GB\naxolotl train a.yml\n"}, True),
         ("MEM003", {"a.yml": LARGE, "run.sh": "# L40S today, H100 later\naxolotl train a.yml\n"}, True),  # not known
     ],
 )

@@ -70,6 +70,10 @@ class Project:
     notes: Mapping[str, str] = field(default_factory=dict)
     """Text cells of notebooks, by the notebook's file."""
 
+    columns: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    """Of data files that configurations name, by the file: each column of the first rows, with the keys of its first entry
+    where it has lists of mappings."""
+
     imports: Imports = field(init=False, repr=False, compare=False)
     """Between its scripts."""
 

@@ -17,6 +17,7 @@ from dynotune.audit.facts.project import NotRead, Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.place import Place
 from dynotune.audit.read.asked_packages import asked_packages
+from dynotune.audit.read.columns import columns_named
 from dynotune.audit.read.configs import PERHAPS_JSON, SUFFIXES, NotReadableError, job_of, read_config
 from dynotune.audit.read.extended import leniently, own_fields, reads_configurations
 from dynotune.audit.read.launched import Sources, each_of, given_by, jobs_of_launch
@@ -91,9 +92,10 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
     asked = asked_packages(root, found.texts, found.documents)
     found.launches += _told(root, found)
     schemas = schemas.beside(sources_in(root), versions_asked(root, {**found.texts, **found.documents}))
+    jobs = _jobs(found, schemas)
     return Project(
         str(root),
-        jobs=_jobs(found, schemas),
+        jobs=jobs,
         scripts=list(found.scripts.values()),
         launches=found.launches,
         allocations=found.allocations,
@@ -103,14 +105,19 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
         texts=found.texts,
         documents=found.documents,
         notes=found.notes,
+        columns=columns_named(root, list(found.configs.values()), jobs),
     )
 
 
 def _told(root: Path, found: _Found) -> list[Launch]:
-    """Commands of images, and of documents, that start what no launcher of the project does."""
+    """Commands of images, services and documents, that start what no launcher of the project does."""
     read_launches = _reader("launchers", "read_launches")
     of_document, of_image = (_reader("launchers.elsewhere", f"commands_of_{kind}") for kind in ("document", "image"))
     texts = {file: of_image(text) for file, text in found.texts.items() if "Dockerfile" in file}
+    is_service, of_service = (
+        _reader("launchers.elsewhere", name) for name in ("is_of_services", "commands_of_services")
+    )
+    texts |= {file: of_service(text) for file, text in found.texts.items() if is_service(file, text)}
     texts |= {file: of_document(text) for file, text in found.documents.items() if not _OF_OTHERS.search(file)}
     told: list[Launch] = []
     for file, text in texts.items():

@@ -38,6 +38,7 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     yield from launchers_file_left_out(project)
 
 
+_ZERO = re.compile(r"\bZeRO\b|\bdeepspeed\b", re.IGNORECASE)
 _IN_USE = re.compile(r"\b(?:use[sd]?|using|shard\w*|train\w*|runs?|with)\b", re.IGNORECASE)
 _NOT_IN_USE = re.compile(r"\b(?:not|no|without|unused|instead|if|or|optional\w*|can|could|may)\b|n't\b", re.IGNORECASE)
 
@@ -57,6 +58,9 @@ def _sharding(project: Project) -> Iterator[Said]:
         for document, text in project.documents.items():
             at = text.find(name)
             around = re.split(r"\n\s*\n|\.\s", text[max(0, at - 200) : at])[-1] if at >= 0 else ""
+            if at < 0 and (found := _ZERO.search(text)) is not None:
+                at = found.start()  # it names what the file is for
+                around = next(one for one in re.split(r"\n\s*\n|\.\s", text) if _ZERO.search(one))
             if not _IN_USE.search(around) or _NOT_IN_USE.search(around):
                 continue
             yield Finding(

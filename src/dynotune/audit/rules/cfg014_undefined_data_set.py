@@ -1,4 +1,4 @@
-"""CFG014: a data set of LLaMA-Factory's that its `dataset_info.json` does not define, or not as the stage needs it."""
+"""CFG014: a data set that is not defined, not as the stage needs it, or by columns that its rows do not have."""
 
 import difflib
 import posixpath
@@ -13,6 +13,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.columns_that_data_lacks import columns_that_data_lacks
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\nstage: sft\nfinetuning_type: lora\ntemplate: qwen\noutput_dir: out\n"
 _INFO = '{"tickets_2024": {"file_name": "tickets.json"}}\n'
@@ -22,6 +23,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     if job.trainer is Trainer.LLAMA_FACTORY:
         yield from _undefined(job, project)
         yield from _not_pairs(job, project)
+    yield from columns_that_data_lacks(job, project)
 
 
 def _undefined(job: Job, project: Project) -> Iterator[Said]:
@@ -106,18 +108,20 @@ _PAIRS = '{{"pairs": {{"file_name": "pairs.json"{}, "columns": {{"chosen": "chos
 RULE = Rule(
     code="CFG014",
     name="undefined-data-set",
-    summary="A configuration of LLaMA-Factory names a data set that is not defined, or for DPO not as pairs.",
+    summary="A configuration names a data set that is not defined, not as pairs, or by columns that it lacks.",
     group=Group.CONFIGURATION,
     subject=Subject.JOB,
     check=check,
     page=Page(
         what="LLaMA-Factory looks each name of `dataset` and `eval_dataset` up in `dataset_info.json` of `dataset_dir`,"
-        " which also says of a data set whether its rows are pairs: `ranking: true`.",
+        " which also says of a data set whether its rows are pairs (`ranking: true`) and what their columns are called."
+        " Axolotl's `type` and `field_messages` say the same of its data sets.",
         why="A name that is not there, or for a preference stage not marked so, ends the run while data is loaded, which may"
         " be after waiting for machines.",
         detected="E0: the names, and the keys of the project's own `dataset_info.json`. Nothing is said where that file is"
         " not in the project, or `dataset_dir` is not known. E1: the data sets of a job with `stage: dpo`, as the file"
-        " defines them.",
+        " defines them; columns that a configuration names, or that its format takes by their usual names, against those of"
+        " the data file's first rows, where it is in the project.",
         proven='The run ends with "Undefined dataset ... in dataset_info.json".',
         deliberate=("The file is completed before the run starts.", "A data set of the hub whose loader marks it."),
         sources=(

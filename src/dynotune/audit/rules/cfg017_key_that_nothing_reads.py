@@ -20,6 +20,7 @@ from dynotune.audit.shapes.falsy_values_dropped import falsy_values_dropped
 from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
 from dynotune.audit.shapes.misspelt_of_deepspeed import misspelt_of_deepspeed
 from dynotune.audit.shapes.unread_of_hydra import unread_of_hydra
+from dynotune.audit.shapes.unread_of_loaded import unread_of_loaded
 
 _LOADING = (
     "import sys\n\nimport yaml\n\nKEYS = ('model', 'lr')\nwith open(sys.argv[1]) as file:\n    cfg = yaml.safe_load(file)\n"
@@ -34,7 +35,12 @@ _SCRIPT = (
 def check(project: Project, whole: Project) -> Iterator[Said]:
     for unread in unread_of_hydra(project):
         yield _finding(unread)
-    yield from _of_a_file(project)
+    flat = list(_of_a_file(project))
+    yield from flat
+    said = {place.file for one in flat if isinstance(one, Finding) for place in (one.place, *one.also)}
+    for file, nested in unread_of_loaded(project):
+        if file not in said:
+            yield _finding(nested, f"of `{file}`")
     yield from _of_a_class(project)
     yield from _filtered(project)
     yield from misspelt_of_deepspeed(project)

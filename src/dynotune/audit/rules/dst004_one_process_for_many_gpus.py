@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dynotune.audit.facts.asked import adapters, number
 from dynotune.audit.facts.cards import named_card, several_cards
 from dynotune.audit.facts.job import Job, Trainer
-from dynotune.audit.facts.launch import Launch
+from dynotune.audit.facts.launch import Allocation, Launch
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import loops
@@ -37,10 +38,40 @@ def _started_so(project: Project) -> Iterator[Said]:
         job = next((job for job in project.jobs if launch.script in job.files and job.trainer in WHAT_THEN), None)
         if job is None or job.get("device_map"):
             continue
-        if project.environment is None:
+        asked = _allocated(launch, project)
+        if asked is not None:
+            yield _asked_for(launch, job, asked)
+        elif project.environment is None:
             yield NotChecked(NONE_OF[Subject.ENVIRONMENT])
         elif len(project.environment.gpus) > 1:
             yield _finding(launch, job, len(project.environment.gpus))
+
+
+def _allocated(launch: Launch, project: Project) -> Allocation | None:
+    """Several GPUs that the command's own job file asks for, where it starts this one program and no tasks by `srun`."""
+    text = project.texts.get(launch.file, "")
+    asked = [one for one in project.allocations if one.place.file == launch.file and one.gpus > 1]
+    alone = sum(one.file == launch.file for one in project.launches) == 1
+    tasks = re.search(r"^#SBATCH\s+(?:--ntasks\S*|-n)[= ]\s*(?!1\b)", text, re.MULTILINE)
+    if (
+        len(asked) != 1
+        or not alone
+        or tasks
+        or re.search(r"\bsrun\b|\bmpirun\b|CUDA_VISIBLE_DEVICES|&\s*$", text, re.MULTILINE)
+    ):
+        return None
+    return asked[0]
+
+
+def _asked_for(launch: Launch, job: Job, asked: Allocation) -> Finding:
+    found = _finding(launch, job, asked.gpus)
+    return replace(
+        found,
+        message=f"`{launch.script}` is started as one process, and its job file asks for {asked.gpus} GPUs:"
+        f" {WHAT_THEN[job.trainer]}.",
+        evidence=Evidence(Level.TEXT, {"GPUs": asked.gpus, "launcher": None}),
+        also=(*found.also, asked.place),
+    )
 
 
 def _finding(launch: Launch, job: Job, gpus: int) -> Finding:

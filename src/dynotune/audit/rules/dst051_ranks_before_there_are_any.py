@@ -5,6 +5,7 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
+from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.rank_variables import read_with_default, setters
 from dynotune.audit.facts.script import Call, Script
@@ -26,7 +27,19 @@ _SPAWNS = frozenset(
 )
 
 
-_IN_SHELL = re.compile(r"\$\(\([^\n]{0,200}?\$?\{?\b(WORLD_SIZE|LOCAL_WORLD_SIZE)\b")
+_IN_SHELL = re.compile(
+    r"(?:\$\(\([^\n]{0,200}?\$?\{?|\bexpr\s[^\n)`]{0,100}\$\{?|\blet\s[^\n;]{0,100}[/*]\s?\$?\{?"
+    r"|\$\(echo\s[^\n]{0,100}?\$\{?(?=\w+\}?[^\n]{0,60}\|\s?bc)|\$\(python3? -c [^\n]{0,200}?environ(?:\.get\()?\[?[\"'])"
+    r"\b(WORLD_SIZE|LOCAL_WORLD_SIZE)\b"
+)
+"""Arithmetic of the shell's own, by `expr`, `let` or `bc`, or by a line of Python."""
+
+_START_THEM = ("axolotl ", "llamafactory-cli")
+"""Programs that start the processes themselves."""
+
+
+def _makes_ranks(launch: Launch) -> bool:
+    return bool(launch.launcher) or launch.program.startswith(_START_THEM)
 
 
 def check(project: Project, _: Project) -> Iterator[Said]:
@@ -39,14 +52,14 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from _asked_at_import(script)
         yield from _set_afterwards(script, project)
         yield from rank_variable_of_no_launcher(script, project)
-    for file in sorted({launch.file for launch in project.launches if launch.launcher}):
+    for file in sorted({launch.file for launch in project.launches if _makes_ranks(launch)}):
         yield from _in_shell(file, project)
 
 
 def _in_shell(file: str, project: Project) -> Iterator[Said]:
     """Arithmetic with the number of ranks, in the file whose command is yet to make them."""
     text = project.texts.get(file, "")
-    first = min(launch.place.line for launch in project.launches if launch.file == file and launch.launcher)
+    first = min(launch.place.line for launch in project.launches if launch.file == file and _makes_ranks(launch))
     if re.search(r"(^|\s)(export\s+)?(LOCAL_)?WORLD_SIZE=", text):
         return
     if "#SBATCH" not in text and re.search(r"^\s*srun\b|mpirun", text, re.MULTILINE):

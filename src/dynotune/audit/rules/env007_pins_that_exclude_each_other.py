@@ -17,8 +17,15 @@ NEED_LATER: tuple[tuple[str, str, str, str, str, str], ...] = (
     ("accelerate", "0", "0.21", "transformers", "4.41", "its Trainer refuses to start"),
     ("accelerate", "0", "1.1", "transformers", "5.0", "its Trainer refuses to start"),
     ("transformers", "0", "4.56.2", "trl", "1.0", "TRL's metadata asks for a later one"),
+    ("transformers", "0", "4.56.1", "trl", "0.23", "TRL's metadata asks for a later one"),
+    ("transformers", "0", "4.55", "trl", "0.21", "TRL's metadata asks for a later one"),
+    ("transformers", "0", "4.53.2", "trl", "0.20", "TRL's metadata asks for a later one"),
+    ("transformers", "0", "4.51", "trl", "0.19", "TRL's metadata asks for a later one"),
+    ("transformers", "0", "4.50", "trl", "0.18", "TRL's metadata asks for a later one"),
+    ("transformers", "0", "4.46", "trl", "0.12", "TRL's metadata asks for a later one"),
     ("accelerate", "0", "1.10.1", "trl", "1.16", "TRL's metadata asks for a later one"),
-    ("accelerate", "0", "1.4", "trl", "1.0", "TRL's metadata asks for a later one"),
+    ("accelerate", "0", "1.4", "trl", "0.19", "TRL's metadata asks for a later one"),
+    ("accelerate", "0", "0.34", "trl", "0.12", "TRL's metadata asks for a later one"),
     ("transformers", "4.20", "5.0", "huggingface-hub", "1.0", "transformers 4 wants it below 1.0"),
 )
 """Releases from one to before another, with another package from a release on: they do not work, or cannot be installed,
@@ -28,7 +35,9 @@ The first row of a pair that fits counts. Seen in the releases themselves:
 - torch: libtorch_python.so of 2.2.2 (Linux) loads `numpy.core._multiarray_umath` alone, that of 2.3.0 `numpy._core` too
 - accelerate beside transformers: ACCELERATE_MIN_VERSION in utils/import_utils.py (0.21.0 in 4.41.2 and 4.44.2,
   0.26.0 in 4.45.0 to 4.57.6, 1.1.0 in 5.0.0), which TrainingArguments asks for
-- trl: METADATA of 1.0.0, 1.15.0 and 1.16.0 (accelerate 1.4.0, 1.4.0, 1.10.1; transformers 4.56.2)
+- trl: METADATA of 1.0.0, 1.15.0 and 1.16.0 (accelerate 1.4.0, 1.4.0, 1.10.1; transformers 4.56.2), and of 0.12.0, 0.15.0,
+  0.18.0, 0.19.0, 0.20.0, 0.21.0 and 0.23.0 (transformers 4.46.0, 4.46.0, 4.50.0, 4.51.0, 4.53.2, 4.55.0 and 4.56.1;
+  accelerate 0.34.0 before 0.19.0, 1.4.0 from it on)
 - huggingface-hub: METADATA of transformers, uncapped in 4.10.0, below 1.0 in
   4.20.0 to 4.57.6 (29 releases looked at), from 1.3.0 in 5.0.0"""
 

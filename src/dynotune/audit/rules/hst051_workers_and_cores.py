@@ -15,6 +15,7 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import text_at
 from dynotune.audit.facts.together import imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
+from dynotune.audit.read.launchers.slurm import directives
 from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
 
 _WSL = re.compile(r"/usr/lib/wsl|\bwsl(\.exe)?\b[^\n]{0,20}\s-d\b|WSL_DISTRO_NAME|\bcd /mnt/[a-z]/")
@@ -61,14 +62,35 @@ def _cores_said(job: Job, project: Project) -> int | None:
 
 
 def _more_than_said(job: Job, project: Project) -> Iterator[Finding]:
-    """Several times as many workers as the project says that there are cores."""
-    workers, cores = number(job, "dataloader_num_workers"), _cores_said(job, project)
-    if not workers or not cores or not job.is_given("dataloader_num_workers") or not on_gpu(job):
+    """Several times as many workers as the project says that there are cores, or as its job file asks for."""
+    workers, cores, processes = number(job, "dataloader_num_workers"), _cores_said(job, project), 1
+    if not workers or not job.is_given("dataloader_num_workers") or not on_gpu(job):
         return
-    if workers >= 2 * cores:
+    if (asked := _cores_of_slurm(job, project)) is not None:
+        cores, processes = asked
+    if cores and workers * processes >= 2 * cores:
         yield replace(
-            _too_many(job, int(workers), 1, cores), evidence=Evidence(Level.TEXT, {"workers": workers, "cores": cores})
+            _too_many(job, int(workers), processes, cores),
+            evidence=Evidence(Level.TEXT, {"workers": workers, "processes": processes, "cores": cores}),
         )
+
+
+def _cores_of_slurm(job: Job, project: Project) -> tuple[int, int] | None:
+    """Cores of one task, and the processes that its launcher starts in it, where the only job file says how many."""
+    files = {one.file for one in project.launches if set(job.files) & {one.file, one.script, *one.configs}}
+    texts = [text for file in files if "#SBATCH" in (text := project.texts.get(file, ""))]
+    if len(texts) != 1 or len(files) != 1:
+        return None
+    asked = directives(texts[0])
+    each = next((asked[name][0] for name in ("--cpus-per-task", "-c") if name in asked), "")
+    tasks = [asked[name][0] for name in ("--ntasks-per-node", "--ntasks", "-n") if name in asked]
+    if not each.isdigit() or any(one != "1" for one in tasks) or "--cpus-per-gpu" in asked:
+        return None
+    nodes = asked.get("--nodes", ("1", 0))[0]
+    ranks = number(job, "num_processes") or 1
+    if not nodes.isdigit() or int(nodes) < 1:
+        return None
+    return int(each), max(1, int(ranks) // int(nodes))
 
 
 def _says_wsl(job: Job, project: Project) -> bool:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from dynotune.audit.facts.asked import adapters, at_least
+from dynotune.audit.facts.asked import adapters, at_least, given
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.together import code
@@ -26,6 +26,8 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             "so that adapter is never trained, and nothing says so",
             AtStake.RESULT,
         )
+    elif _cut(job):
+        what, then, stake = "Cut Cross Entropy", "so that adapter is never trained, and nothing says so", AtStake.RESULT
     else:
         return
     yield Finding(
@@ -38,7 +40,16 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             "Take `lm_head` out of the targets, or train the head whole (`lora_modules_to_save`).",
             accuracy="The head stays as it is, or is trained with all its weights.",
         ),
+        also=(job.place("use_liger_kernel"),) if job.is_given("use_liger_kernel") else (),
     )
+
+
+def _cut(job: Job) -> bool:
+    """Axolotl's other fused loss: on wherever its plugin is listed, unless the key takes it out."""
+    if job.trainer is not Trainer.AXOLOTL:
+        return False
+    plugins, key = given(job, "plugins"), given(job, "cut_cross_entropy")
+    return "CutCrossEntropyPlugin" in str(plugins.value if plugins else "") and (key is None or key.value is True)
 
 
 _LIGER = re.compile(r"AutoLigerKernelForCausalLM|apply_liger_kernel_to_\w+\(|LigerFusedLinearCrossEntropy")
@@ -62,7 +73,8 @@ RULE = Rule(
         what="Fused losses take the head's weight and the hidden states, and never call the head. An adapter on it is not"
         " part of what they compute.",
         why="It gets no gradient, and the model that is saved has an adapter of zeros there.",
-        detected="E1: the targets, the trainer's version and Liger's key; for a loop, calls that put Liger's loss in.",
+        detected="E1: the targets, the trainer's version, Liger's key and Axolotl's plugin of Cut Cross Entropy; for"
+        " a loop, calls that put Liger's loss in.",
         proven="`lora_B` of the head is zero in a checkpoint.",
         deliberate=("None is known.",),
         sources=("TRL issue 4612; TRL 1.16's `sft_trainer.py` refuses it",),

@@ -22,8 +22,10 @@ GIB = 16.0
 """From here on it is said where the card is not known: a fifth of 80 GiB."""
 
 SHARE = 0.4
-"""Of the card, where it is known: below, the batch is decided by something else. Rows are as long as the limit in the bound
-alone, so that a third of a card of 16 GiB is a tenth of it with rows as they are."""
+"""Of the card, where it is known and rows fill the limit: below, the batch is decided by something else."""
+
+SHARE_OF_A_BOUND = 0.45
+"""The same where rows are padded to the longest of a batch, and are as long as the limit in the bound alone."""
 
 FUSED = ("liger_fused_linear_cross_entropy", "cut_cross_entropy", "chunked_cross_entropy", "liger_cross_entropy")
 
@@ -49,15 +51,16 @@ def _of_a_job(job: Job, project: Project) -> Iterator[Said]:
     if model is None or rows is None or length is None:
         return
     data = project.data_of(job)
-    if data is not None and data.lengths and not data.sampled and job.get("packing") is not True:
-        length = min(length, max(data.lengths))
+    filled = job.get("packing") is True
+    if data is not None and data.lengths and not data.sampled and not filled:
+        length, filled = min(length, max(data.lengths)), True
     tokens = rows * length * (2 if job.method is Method.DPO else 1)
     gib = tokens * model.vocabulary * BYTES / 2**30
     gpus = project.environment.gpus if project.environment else ()
     card = min((int(gpu["memory"]) / 2**30 for gpu in gpus), default=None) or named_card(job, project)
     if card is None and job.trainer is Trainer.TRANSFORMERS and job.method is None:
         return
-    if gib < (SHARE * card if card else GIB):
+    if gib < ((SHARE if filled else SHARE_OF_A_BOUND) * card if card else GIB):
         return
     of = f" of the card's {card:.0f}" if card else ""
     fused = {

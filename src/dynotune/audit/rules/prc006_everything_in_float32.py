@@ -34,7 +34,9 @@ def _throughout(job: Job, project: Project) -> Iterator[Said]:
     if job.trainer is Trainer.TORCH:
         yield from _of_a_loop(job, project)
         return
-    if not is_false(job, "bf16") or not is_false(job, "fp16") or not on_gpu(job):
+    # Axolotl has no default of `fp16`: not given, it is off.
+    no_fp16 = is_false(job, "fp16") or (job.trainer is Trainer.AXOLOTL and not job.is_given("fp16"))
+    if not is_false(job, "bf16") or not no_fp16 or not on_gpu(job):
         return
     if job.trainer not in (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.AXOLOTL, Trainer.LLAMA_FACTORY):
         return
@@ -45,9 +47,17 @@ def _throughout(job: Job, project: Project) -> Iterator[Said]:
         or job.get("tf32") is True
     ):
         return
-    if job.get("mixed_precision") not in (None, "no") or job.get("dtype") not in ("float32", "fp32"):
-        return  # the type of the weights must be known: without one it is the checkpoint's, in transformers 5
     meant = _meant(job, project)
+    pinned = project.pinned("transformers")
+    # Without a type it is the checkpoint's in transformers 5, and float32 before: only a pin tells.
+    untyped = job.get("dtype") is None and meant is not None and pinned is not None and pinned < (5,)
+    # Axolotl loads in float32 by itself, where both switches are off.
+    switched = job.trainer is Trainer.AXOLOTL and job.is_given("bf16") and job.get("dtype") is None
+    typed = job.get("dtype") in ("float32", "fp32") or switched
+    if job.get("mixed_precision") not in (None, "no") or not (typed or untyped):
+        return
+    if untyped and not typed and _types_elsewhere(job, project):
+        return
     if known(job.get("model_name_or_path")) is None and not job.is_given("bf16") and meant is None:
         return
     bf16, fp16 = job.called("bf16"), job.called("fp16")
@@ -92,11 +102,23 @@ def _meant(job: Job, project: Project) -> Place | None:
             here = config.at(path)
             if key in _PRECISIONS and here in _PRECISIONS[key] and here is not None:
                 return place
-    for file, text in project.documents.items():
+    starts = {one.file for one in project.launches if {one.file, one.script} & set(job.files)} - set(project.documents)
+    comments = {file: re.sub(r"(?m)^(?!\s*#).*$", "", project.texts.get(file, "")) for file in starts}
+    for file, text in (*project.documents.items(), *comments.items()):
         for number, line in enumerate(text.split("\n"), 1):
             if _SAID.search(line) and not _BUT.search(line):
                 return Place(file, number, 1, number, len(line) + 1)
     return None
+
+
+_CAST = re.compile(r"autocast|bfloat16|float16|\.half\(|\bfp16|getattr\(torch|FastLanguageModel")
+
+
+def _types_elsewhere(job: Job, project: Project) -> bool:
+    """The program's files may load or compute in 16 bits past the settings that were read, or were not all read."""
+    scripts = [one for one in project.scripts if one.file in job.files]
+    every = {one.file: one for script in scripts for one in connected(script, project)}
+    return not every or bool(job.holes) or any(_CAST.search(code(one)) for one in every.values())
 
 
 def _none_of_accelerate(job: Job, project: Project) -> Place | None:
@@ -167,15 +189,18 @@ def _of_no_type(job: Job, project: Project) -> Iterator[Said]:
     """A loop that says nothing of types, over all weights of a model that is published in bfloat16."""
     model = known(job.get("model_name_or_path"))
     name = job.setting("model_name_or_path")
-    if model is None or name is None or job.get("use_peft") or job.get("load_in_4bit") or job.get("load_in_8bit"):
+    refused = job.get("mixed_precision") == "no" and job.is_given("mixed_precision")
+    none = job.place("mixed_precision") if refused else _none_of_accelerate(job, project)
+    # A document that says 16 bits tells what was meant of any model, with adapters too.
+    meant = _meant(job, project) if none is not None else None
+    if name is None or job.get("load_in_4bit") or job.get("load_in_8bit"):
         return
-    if model.model_type not in PUBLISHED_IN_BFLOAT16:
+    published = model is not None and model.model_type in PUBLISHED_IN_BFLOAT16 and not job.get("use_peft")
+    if not published and meant is None:
         return
     scripts = [one for one in project.scripts if one.file in job.files]
     every = {one.file: one for script in scripts for one in connected(script, project)}
     text = "\n".join(_switched(one) for one in every.values())
-    refused = job.get("mixed_precision") == "no" and job.is_given("mixed_precision")
-    none = job.place("mixed_precision") if refused else _none_of_accelerate(job, project)
     if none is not None or (job.is_given("num_processes") and not job.is_given("mixed_precision")):
         text = re.sub("[aA]ccelerat", "", text)
     if not any(on_device(one) for one in every.values()) or _TYPES.search(text):
@@ -189,7 +214,7 @@ def _of_no_type(job: Job, project: Project) -> Iterator[Said]:
         " it, past the GPU's"
         " matrix units; from 5 on it loads the checkpoint's bfloat16, and an optimizer's small steps round to nothing.",
         place=none or name.place,
-        also=(name.place,) if none is not None else (),
+        also=tuple(one for one in (name.place, meant) if none is not None and one is not None),
         evidence=Evidence(Level.RESOLVED, {"model": name.value, "dtype": None}),
         stake=Stake(AtStake.TIME),
         remedy=Remedy(

@@ -1,4 +1,4 @@
-"""Every chain of keys by which scripts read a configuration of Hydra's, followed through short names and functions."""
+"""Every chain of keys by which scripts read a configuration, followed through short names and functions."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +16,12 @@ _KEPT_BY = frozenset({"init", "log_hyperparams", "log_params", "update", "init_t
 
 
 @dataclass(frozen=True)
-class _Holds:
-    """In this function, a name means what stands in the configuration under `at`."""
+class Holds:
+    """In this function, or file, a name means what stands in the configuration under `at`."""
 
-    function: ast.FunctionDef
+    function: ast.FunctionDef | ast.Module
     name: str
-    at: Chain
+    at: Chain = ()
 
 
 def started_by_hydra(script: Script) -> Iterator[ast.FunctionDef]:
@@ -34,14 +34,16 @@ def started_by_hydra(script: Script) -> Iterator[ast.FunctionDef]:
             yield node
 
 
-def chains_read(scripts: Sequence[Script]) -> list[Chain] | None:
-    """A chain that ends at a mapping reads all of it. None: the configuration goes where it cannot be followed."""
+def chains_read(scripts: Sequence[Script], loaded: Sequence[Holds] = ()) -> list[Chain] | None:
+    """A chain that ends at a mapping reads all of it. None: the configuration goes where it cannot be followed. `loaded`:
+    names that have it at first, where it is not Hydra that gives it."""
     above = {
         child: node for script in scripts for node in ast.walk(script.tree) for child in ast.iter_child_nodes(node)
     }
     once = _defined_once(scripts)
-    pending = [_Holds(node, node.args.args[0].arg, ()) for script in scripts for node in started_by_hydra(script)]
-    seen: set[_Holds] = set()
+    pending = [Holds(node, node.args.args[0].arg, ()) for script in scripts for node in started_by_hydra(script)]
+    pending += loaded
+    seen: set[Holds] = set()
     found: list[Chain] = []
     while pending:
         held = pending.pop()
@@ -61,7 +63,7 @@ def chains_read(scripts: Sequence[Script]) -> list[Chain] | None:
     return found
 
 
-def _uses(held: _Holds, above: Mapping[ast.AST, ast.AST]) -> Iterator[ast.Name]:
+def _uses(held: Holds, above: Mapping[ast.AST, ast.AST]) -> Iterator[ast.Name]:
     for node in ast.walk(held.function):
         if not isinstance(node, ast.Name) or node.id != held.name or not isinstance(node.ctx, ast.Load):
             continue
@@ -102,18 +104,18 @@ def _is_key(nodes: Sequence[ast.expr]) -> bool:
 
 def _given_on(
     here: ast.AST,
-    function: ast.FunctionDef,
+    function: ast.FunctionDef | ast.Module,
     whole: Chain,
     a_part: bool,
     above: Mapping[ast.AST, ast.AST],
     once: Mapping[str, ast.FunctionDef],
-) -> _Holds | None:
+) -> Holds | None:
     """What else means the expression: a variable given only this, or a parameter of the project's own function."""
     parent = above[here]
     if isinstance(parent, ast.Assign) and a_part and len(parent.targets) == 1:
         target = parent.targets[0]
         if isinstance(target, ast.Name) and _given_once(target.id, function):
-            return _Holds(function, target.id, whole)
+            return Holds(function, target.id, whole)
         return None
     call = above[parent] if isinstance(parent, ast.keyword) else parent
     if not isinstance(call, ast.Call) or here is call.func or any(isinstance(one, ast.Starred) for one in call.args):
@@ -127,12 +129,12 @@ def _given_on(
     takes = [one.arg for one in (*taker.args.posonlyargs, *taker.args.args)]
     if isinstance(parent, ast.keyword):
         takes += [one.arg for one in taker.args.kwonlyargs]
-        return _Holds(taker, parent.arg, whole) if parent.arg in takes else None
+        return Holds(taker, parent.arg, whole) if parent.arg in takes else None
     at = call.args.index(here)  # type: ignore[arg-type]
-    return _Holds(taker, takes[at], whole) if at < len(takes) else None
+    return Holds(taker, takes[at], whole) if at < len(takes) else None
 
 
-def _given_once(name: str, function: ast.FunctionDef) -> bool:
+def _given_once(name: str, function: ast.FunctionDef | ast.Module) -> bool:
     inside = list(ast.walk(function))
     stores = [
         one for one in inside if isinstance(one, ast.Name) and one.id == name and not isinstance(one.ctx, ast.Load)
@@ -157,7 +159,8 @@ def _is_shown(here: ast.AST, above: Mapping[ast.AST, ast.AST]) -> bool:
     """It is printed, kept, or goes into a record of the run as plain values."""
     call = _call_of(here, above)
     if call is None:
-        return False
+        parent = above[here]
+        return isinstance(parent, ast.Compare) and _is_key([parent.left])  # `"lr" in cfg`
     last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if last == "to_container":
         outer = _call_of(call, above)

@@ -128,6 +128,13 @@ CLAIMS: Sequence[Claim] = (
         "load_in_4bit", r"\bqlora\b|\b4[- ]bit (?:base|weights|nf4)|\bnf4\b", _on, beside=r"train|tun|base|lora|load"
     ),
     _claim("use_peft", r"\bfull(?:[- ]parameter)?[- ]fine-?tun\w*|\ball (?:weights|parameters) are trained\b", _off),
+    _claim(
+        "completion_only_loss",
+        r"\b(?:loss|trains?|trained)\b[^.]{0,40}\b(?:only on (?:the )?|on (?:the )?)(?:answers?|responses?|completions?"
+        r"|assistant(?: turns?)?|outputs?)\b(?: (?:only|alone))?",
+        _on,
+        beside=r"\b(?:only|alone)\b",
+    ),
     _claim("seed", rf"\bseed{_OF}(\d{{1,6}})\b"),
 )
 
@@ -229,11 +236,13 @@ def _differs(
         return
     job, setting = jobs[0], settings[0]
     assert setting is not None
+    # By the trainer's own name, which may mean the opposite (`train_on_inputs`).
+    held = setting.given_value if setting.given_as and setting.given_value is not None else setting.value
     beside = setting.place.file == place.file and 0 <= setting.place.line - place.line <= 1
     if not of_all and not beside:
         return
     yield Finding(
-        f"`{said}`, says `{place.file}`, and `{job.called(claim.setting)}` is `{setting.value}`"
+        f"`{said}`, says `{place.file}`, and `{job.called(claim.setting)}` is `{held}`"
         f"{'' if job.is_given(claim.setting) else ' by default'}.",
         place=place,
         evidence=Evidence(Level.RESOLVED, {"claimed": said, claim.setting: setting.value}),

@@ -24,9 +24,9 @@ _ANOTHER = re.compile(
     re.IGNORECASE,
 )
 _COMMAND = re.compile(
-    r"(?:^|[`\s])(?:bash|sh|sbatch|python3?|torchrun|accelerate|axolotl|trl|llamafactory-cli|make|\./)\S*\s"
+    r"(?:^|[`\s])(?:bash|sh|sbatch|python3?|torchrun|accelerate|axolotl|trl|llamafactory-cli|make|\./)\S*\s[^`]*"
 )
-"""The document's line starts it itself."""
+"""What the document's line starts itself, to the end of its code: `bash run.sh` names nothing that stands behind it."""
 
 
 def run_of_another_configuration(project: Project) -> Iterator[Said]:
@@ -62,7 +62,7 @@ def _said_to_run(text: str, file: str) -> int:
     """The line of a sentence that says so; 0: there is none. Where a command of the document names the file, it is used."""
     name = re.escape(PurePosixPath(file).name)
     lines = text.split("\n")
-    if any(_COMMAND.search(line) and re.search(name, line) for line in lines):
+    if any(re.search(name, command) for line in lines for command in _COMMAND.findall(line)):
         return 0
     for sentence in re.finditer(r"[^\n|](?:[^.;|\n]|\.(?=\S)|\n(?!\s*(?:\n|[-*#|])))*", text):
         found = re.search(rf"[^,()]*(?<![\w-]){name}", sentence[0])

@@ -37,7 +37,7 @@ def unread_of_hydra(project: Project) -> Iterator[Unread]:
     }
     unread = []
     for package, config in found.parts:
-        for path, place in _leaves(config):
+        for path, place in leaves_of(config):
             parts = (*package.split("."), *path) if package else path
             if path[-1] not in named and not any(_reads(one, parts, found.values) for one in used):
                 unread.append((".".join(parts), place))
@@ -62,7 +62,7 @@ def _without_a_word(project: Project, found: Composed) -> Iterator[Unread]:
     named = {name.lstrip(".").rpartition(".")[2] for one in project.texts.values() for name in _REFERENCE.findall(one)}
     unread = []
     for package, config in found.parts:
-        for path, place in _leaves(config):
+        for path, place in leaves_of(config):
             parts = (*package.split("."), *path) if package else path
             whole = any(re.search(rf"\.{re.escape(part)}\b(?!\s*\.\s*\w)", text) for part in parts[:-1])
             reached = len(parts) > 1 and re.search(rf"\.{re.escape(parts[-2])}\.\w", text)
@@ -97,7 +97,7 @@ def _goes_out(scripts: Sequence[Script]) -> bool:
     return False
 
 
-def _leaves(config: ConfigFile) -> Iterator[tuple[tuple[str, ...], Place]]:
+def leaves_of(config: ConfigFile) -> Iterator[tuple[tuple[str, ...], Place]]:
     pending: list[tuple[tuple[str, ...], Any]] = [
         ((str(key),), value) for key, value in config.values.items() if key not in ("defaults", "hydra")
     ]

@@ -1,4 +1,5 @@
-"""Commands outside of shell scripts: in documents that tell people what to type, and in images that run one."""
+"""Commands outside of shell scripts: in documents that tell people what to type, in images that run one, and in YAML files
+of services and jobs (Compose, Kubernetes, SkyPilot)."""
 
 import json
 import re
@@ -53,6 +54,80 @@ def commands_of_image(text: str) -> str:
             kept = ["" for _ in lines] if entry else kept
             kept[number] = f"{entry} {command}".strip()
     return "\n".join(kept)
+
+
+_KEY = re.compile(r"^(\s*)(?:- )?(command|entrypoint|args|run|script|cmd):\s*(.*?)\s*$")
+_SHELL_OF_A_STRING = re.compile(r"^(?:/\S*/)?(?:ba|z)?sh\s+-\w*c\w*\s+(.*)$", re.DOTALL)
+_OF_SERVICES = re.compile(r"^(?:services|apiVersion|resources):", re.MULTILINE)
+
+
+def is_of_services(name: str, text: str) -> bool:
+    """A Compose file, a manifest of Kubernetes, or a task of SkyPilot."""
+    return bool(name.lower().endswith((".yml", ".yaml")) and _OF_SERVICES.search(text))
+
+
+def commands_of_services(text: str) -> str:
+    """The text with everything but what its services run left empty, line by line. Of a list each entry stays in its line;
+    `command` or `args` behind a list of `entrypoint` or `command` is its arguments."""
+    lines = text.split("\n")
+    kept = ["" for _ in lines]
+    entry, entry_key, entry_indent = "", "", 0
+    for number, line in enumerate(lines):
+        if line.strip() and len(line) - len(line.lstrip()) < entry_indent:
+            entry = ""  # another service
+        found = _KEY.match(line)
+        if found is None:
+            continue
+        indent, key, value = len(found[1]), found[2], found[3].partition(" #")[0].strip()
+        block = _block(lines, number + 1, indent)
+        words = _entries(value, [lines[one].strip() for one in block])
+        if value[:1] in ("|", ">"):
+            for one in block:
+                kept[one] = lines[one].strip() + (" \\" if value[0] == ">" and one != block[-1] else "")
+            continue
+        if words is None:
+            command = _unquoted(value)
+        else:
+            command = shlex.join(words)
+            inner = _SHELL_OF_A_STRING.match(command)
+            command = words[-1] if inner is not None and len(words) == 3 else command
+        if key == "entrypoint" or (key == "command" and words is not None):
+            before = entry if entry_key == "entrypoint" and key == "command" else ""
+            entry, entry_key, entry_indent = (command if words is not None else ""), key, indent
+        else:
+            before = entry if (entry_key, key) in (("entrypoint", "command"), ("command", "args")) else ""
+        for line_of_it, part in enumerate(f"{before} {command}".strip().split("\n")):
+            at = number + line_of_it
+            if at < len(kept):
+                kept[at] = part
+    return "\n".join(kept)
+
+
+def _block(lines: list[str], start: int, indent: int) -> list[int]:
+    """Lines that stand further in, or are entries of a list at the key's own indentation."""
+    found: list[int] = []
+    for number in range(start, len(lines)):
+        line = lines[number]
+        deeper = len(line) - len(line.lstrip())
+        if line.strip() and deeper <= indent and not (deeper == indent and line.lstrip().startswith("- ")):
+            break
+        if line.strip():
+            found.append(number)
+    return found
+
+
+def _entries(value: str, block: list[str]) -> list[str] | None:
+    """Of a list, in brackets or an entry a line; None: it is no list."""
+    if value.startswith("["):
+        whole = " ".join([value, *block]) if not value.endswith("]") else value
+        return [_unquoted(one.strip()) for one in re.findall(r"\"[^\"]*\"|'[^']*'|[^,\[\]]+", whole) if one.strip()]
+    if value or not block or not all(one.startswith("- ") for one in block):
+        return None
+    return [_unquoted(one[2:].strip()) for one in block]
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
 def _listed(text: str) -> list[str] | None:

@@ -1,0 +1,138 @@
+"""A text tells people to install a package for speed or memory that nothing of the project asks for."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dynotune.audit.facts.job import Trainer
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class _Package:
+    name: re.Pattern[str]
+    """As commands install it."""
+
+    uses: re.Pattern[str]
+    """What uses it, or may, anywhere in code, configurations and commands."""
+
+    why: str
+
+
+def _package(name: str, uses: str, why: str) -> _Package:
+    return _Package(re.compile(rf"(?<![\w/-])({name})(?![\w/-])", re.IGNORECASE), re.compile(uses, re.IGNORECASE), why)
+
+
+# Unsloth, vLLM and models with code of their own take what they find installed: where one stands, nothing is said.
+_MAY_TAKE_ANY = r"|unsloth|vllm|diffusers|trust_remote_code\W+True|trust[-_]remote[-_]code: true|open_clip|audiocraft"
+_PACKAGES = (
+    _package(
+        "xformers",
+        rf"xformers|memory_efficient_attention{_MAY_TAKE_ANY}",
+        "transformers has no attention of xformers, and runs SDPA or flash attention",
+    ),
+    _package(
+        "flash[-_]attn",
+        rf"flash[-_ ]?att|flash_attn|\bfa[23]\b|attn_impl\w*\W+args|padding_free{_MAY_TAKE_ANY}|modernbert",
+        "transformers takes flash attention where `attn_implementation` names it, and never by itself",
+    ),
+    _package(
+        "bitsandbytes",
+        rf"bitsandbytes|\bbnb|[48][-_]?bit|quantiz|qlora|paged_|int8|nf4|fp4{_MAY_TAKE_ANY}",
+        "it is used for weights of 4 or 8 bits and for optimizers of 8 bits, and none is asked for",
+    ),
+    _package(
+        "liger[-_]kernel",
+        rf"liger{_MAY_TAKE_ANY}",
+        "its kernels are put in where `use_liger_kernel` or a call asks for them, and never by themselves",
+    ),
+    _package(
+        "deepspeed",
+        rf"deepspeed|\bzero[-_]?[123]\b|HfArgumentParser|TrlParser{_MAY_TAKE_ANY}",
+        "it shards and offloads where a configuration or a launcher asks for it, and never by itself",
+    ),
+)
+_INSTALL = re.compile(r"\b(?:pip3?|uv|conda|mamba|poetry)\s+(?:pip\s+)?(?:install|add)((?:\s+[\w.\[\],=<>~:/-]+)+)")
+_FOR_SPEED = re.compile(
+    r"\b(?:fast\w*|quick\w*|speed\w*|slow\w*|accelerat(?:es|ed|ing|ion)|throughput|boost\w*|memory|vram|out of memory|oom"
+    r"|automatic\w*|picks? (?:it )?up|picked up|detect\w*|efficien\w*)\b",
+    re.IGNORECASE,
+)
+_OTHERWISE = re.compile(
+    r"\b(?:not|never|no need|don't|doesn't|without|instead|inference|serv(?:e|ing)|generat\w+|demo|eval\w*|set|pass|flag"
+    r"|then|--\w+)\b",
+    re.IGNORECASE,
+)
+"""Of a sentence that says how the package is asked for, or that it is for something else."""
+
+_READ_BY = (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.TORCH, Trainer.AXOLOTL, Trainer.LLAMA_FACTORY)
+_BESIDE = frozenset({"ninja", "packaging", "wheel", "setuptools", "triton", "-U"})
+"""What builds another."""
+
+_LISTS = re.compile(r"(?:^|/)(?:requirements[^/]*\.txt|environment[^/]*\.ya?ml|pyproject\.toml|setup\.(?:py|cfg))$")
+
+
+def installed_for_nothing(project: Project) -> Iterator[Said]:
+    jobs = [job for job in project.jobs if job.trainer in _READ_BY]
+    if not jobs or len(jobs) < len(project.jobs) or any(job.holes for job in jobs):
+        return
+    for file, number, text in _sentences(project):
+        for found in _INSTALL.finditer(text):
+            words = re.split(r"\s(?:for|to|and|if|as|which|it)\s", found[1])[0]
+            listed = [one for one in words.split() if not one.startswith("-") and one not in _BESIDE]
+            if not all(any(one.name.search(word) for one in _PACKAGES) for word in listed):
+                continue  # an installation of everything: no sentence is about one of them
+            rest = text[: found.start()] + " " + text[found.end() - len(found[1]) + len(words) :]
+            if not _FOR_SPEED.search(rest) or _OTHERWISE.search(rest):
+                continue
+            for package in _PACKAGES:
+                named = package.name.search(words)
+                if named is not None and not _in_use(package, project):
+                    yield _finding(named[1], package, Place(file, number))
+
+
+def _sentences(project: Project) -> Iterator[tuple[str, int, str]]:
+    """Sentences with a command that installs: of documents, of notebooks' texts, and of what scripts print or say. A
+    command alone in a line takes the line of words before it."""
+    sources = {**project.documents, **project.notes, **{k: v for k, v in project.texts.items() if not _LISTS.search(k)}}
+    for file, text in sources.items():
+        if "install" not in text or re.search(r"change|history|news", file.rpartition("/")[2], re.IGNORECASE):
+            continue
+        lines = text.split("\n")
+        for at, line in enumerate(lines):
+            if not _INSTALL.search(line):
+                continue
+            before = next((one for one in reversed(lines[max(0, at - 3) : at]) if re.search(r"\w{3}.*\s", one)), "")
+            alone = _INSTALL.search(line)
+            if alone is not None and not re.search(r"\w{3}", line[: alone.start()] + line[alone.end() :]):
+                line = f"{before.rsplit('. ', 1)[-1]} {line}"
+            line = f"{line} {lines[at + 1]}" if at + 1 < len(lines) and file in project.documents else line
+            for sentence in re.split(r"(?<=[a-z)`])[.;] (?=[A-Z])", line):
+                yield file, at + 1 if file not in project.notes else 0, sentence
+
+
+def _in_use(package: _Package, project: Project) -> bool:
+    """Anything beside lists and commands that install may use it."""
+    for file, text in project.texts.items():
+        if _LISTS.search(file):
+            continue
+        kept = "\n".join(line for line in text.split("\n") if not _INSTALL.search(line))
+        if package.uses.search(kept):
+            return True
+    # A document that names the key or the flag says how it is asked for.
+    return any(
+        re.search(r"attn_implementation|--\w*(?:flash|xformers|bit|liger|deepspeed)", text)
+        for text in project.documents.values()
+    )
+
+
+def _finding(name: str, package: _Package, place: Place) -> Finding:
+    return Finding(
+        f"`{place.file}` tells to install {name} for training, and nothing of this project asks for it: {package.why}.",
+        place=place,
+        evidence=Evidence(Level.TEXT, {"installed": name, "asked for by": None}),
+        stake=Stake(AtStake.CLARITY),
+        remedy=Remedy(Risk.SAFE, "Take the sentence out, or ask for it in the settings after measuring it."),
+    )
