@@ -59,9 +59,9 @@ RULE = Rule(
         " PyTorch's fused"
         " kernels.",
         why="Scores take memory and traffic with the square of the length, forwards and backwards.",
-        detected="E1: `attn_implementation: eager`, given; not for models whose scores are soft-capped or that have sinks. E0:"
-        " a module that multiplies queries by keys, takes the softmax of it and multiplies by values, in a program that trains"
-        " and names no fused kernel.",
+        detected="E1: `attn_implementation: eager`, given; not for models whose scores are soft-capped or that have sinks."
+        " E0: a module that multiplies queries by keys, takes the softmax of it and multiplies by values, in a program that"
+        " trains and names no fused kernel.",
         proven="`dynotune profile -- python train.py` shows `softmax` and batched products instead of a fused kernel.",
         deliberate=(
             "Attention weights are wanted as an output.",

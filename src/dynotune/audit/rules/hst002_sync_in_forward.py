@@ -100,7 +100,8 @@ _SHOWN = re.compile(r"\b[a-z]\w*(?:\.\w+\(\))*\.(?:max|min|amax|amin|mean|sum|no
 def _is_tensor(name: str, script: Script) -> bool:
     """A parameter or a buffer of the module's own, of one number."""
     word = re.escape(name)
-    made = rf"self\.{word}\s*=\s*(?:torch\.)?nn\.Parameter\(|self\.{word}\s*=\s*Parameter\(|register_buffer\(\s*['\"]{word}['\"]"
+    parameter = rf"self\.{word}\s*=\s*(?:(?:torch\.)?nn\.)?Parameter\("
+    made = rf"{parameter}|register_buffer\(\s*['\"]{word}['\"]"
     return bool(re.search(made, script.source))
 
 

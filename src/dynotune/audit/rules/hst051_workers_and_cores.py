@@ -46,7 +46,9 @@ def check(project: Project, _: Project) -> Iterator[Said]:
 _MACHINE = re.compile(r"\bWSL ?2?\b")
 _PERHAPS = re.compile(r"\b(?:if|or|not|unless|also|should|may|can|untested|support\w*)\b|n't\b", re.IGNORECASE)
 _TESTED = re.compile(r"\btested\b", re.IGNORECASE)
-_ELSEWHERE = re.compile(r"\b(?:linux|mac ?os|osx|native\w*|a100s?|h100s?|cluster|cloud|colab|and (?:on )?wsl\w*|wsl ?2? and)\b", re.IGNORECASE)
+_ELSEWHERE = re.compile(
+    r"\b(?:linux|mac ?os|osx|native\w*|a100s?|h100s?|cluster|cloud|colab|and (?:on )?wsl\w*)\b", re.IGNORECASE
+)
 """What a sentence names beside WSL that was tested on both."""
 
 

@@ -69,7 +69,7 @@ _REPORTS = (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.UNSLOTH)
 
 
 def _tracker(job: Job) -> str:
-    """What writes each log to a disk or a service, where the job names one; empty: none. Axolotl logs each step by itself."""
+    """What writes each log to a disk or a service, where the job names one; empty: none. Axolotl logs each by itself."""
     setting = job.setting("report_to")
     if setting is None or not job.is_given("report_to") or job.trainer not in _REPORTS:
         return ""
@@ -98,7 +98,8 @@ RULE = Rule(
         " what takes the time, and each wait empties the queue. With several ranks the loss is gathered first, so that each"
         " step ends with a wait for the slowest.",
         detected=f"E1: `logging_steps: 1`, given, for models below {SMALL:g} billion parameters and runs of 500 steps"
-        f" or more, or below {SMALL_WITH_A_TRACKER:g} billion where `report_to` names a tracker; with several processes for models below {SMALL_OF_SEVERAL:g} billion, where no comment stands beside"
+        f" or more, or below {SMALL_WITH_A_TRACKER:g} billion where `report_to` names a tracker;"
+        f" with several processes for models below {SMALL_OF_SEVERAL:g} billion, where no comment stands beside"
         " it and a step generates no text.",
         proven="`dynotune profile -- python train.py`: the device's idle time after each step.",
         deliberate=("The loss of each step is compared with another run's.",),

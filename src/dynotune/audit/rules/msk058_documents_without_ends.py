@@ -125,8 +125,8 @@ RULE = Rule(
         " it generation does not end, and the first words of each document are predicted from another one.",
         detected="E0: a loop over documents that adds ids of a tokenizer called with `add_special_tokens=False` (or"
         " tiktoken's `encode_ordinary`) to what it has, in a function or class that cuts blocks and names no end or"
-        " beginning token, in a program that trains. Loops over the turns of one conversation are not reported. The same of a"
-        " function that tokenises columns of text so (or by a tokenizer that is known to add nothing), where another one"
+        " beginning token, in a program that trains. Loops over the turns of one conversation are not reported. The same of"
+        " a function that tokenises columns of text so (or by a tokenizer that is known to add nothing), where another one"
         " joins a batch of them and cuts it.",
         proven="Decode one block and look for the places where documents meet.",
         deliberate=("The texts are lines or chapters of one document.",),

@@ -96,7 +96,7 @@ def _rows_times_limit(value: ast.expr, limits: Set[str]) -> str:
                 )
             ]
         texts = [ast.unparse(one).strip("\"']") for one in factors]
-        cut = limits.intersection(texts) or any(_LIMIT.search(re.sub(r"\[['\"]", ".", one)) for one in texts)
+        cut = limits & set(texts) or any(_LIMIT.search(re.sub(r"\[['\"]", ".", one)) for one in texts)
         if cut and any(map(_ROWS.search, texts)):
             return ast.unparse(node)
     return ""
@@ -116,7 +116,9 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
             continue
         counted = ast.unparse(node.value)
         shows = isinstance(node, ast.Expr)  # `print(f"{len(rows) * 2048 / seconds:.0f} tokens/s")`
-        if shows and not (_SPEED.search(counted) and _BY_A_CLOCK.search(counted) and _rows_times_limit(node.value, limits)):
+        if shows and not (
+            _SPEED.search(counted) and _BY_A_CLOCK.search(counted) and _rows_times_limit(node.value, limits)
+        ):
             continue
         target = _target(node)
         whole = _WHOLE.search(counted)

@@ -274,7 +274,8 @@ RULE = Rule(
         detected="E1: `bf16`, `fp16`, `dtype`, `tf32` and the launcher's precision as they resolve; for a loop of one's own,"
         " a `dtype` of float32 and no other type in its files. E0: `load_in_4bit=True` without `bnb_4bit_compute_dtype`;"
         " where that is given by another object (`**options`), nothing is said; an autocast context that is made in a"
-        " program with a loop of its own and that no `with` enters; a frozen model that is loaded without a type beside a trained"
+        " program with a loop of its own and that no `with` enters; a frozen model that is loaded without a type beside a"
+        " trained"
         " one in 16 bits, under a transformers before 5.",
         proven="`dynotune profile -- python train.py` names the operand types of the matrix products.",
         deliberate=(

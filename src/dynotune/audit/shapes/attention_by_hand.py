@@ -11,7 +11,9 @@ from dynotune.audit.facts.steps import on_device, place_of
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 
-_FUSED = re.compile(r"scaled_dot_product_attention|flash_?attn|xformers|flex_attention|memory_efficient_attention|MultiheadAttention")
+_FUSED = re.compile(
+    r"scaled_dot_product_attention|flash_?attn|xformers|flex_attention|memory_efficient_attention|MultiheadAttention"
+)
 _OTHER_SCORES = re.compile(
     r"tanh|sigmoid|relu\(|topk|sparsemax|entmax|logsumexp|sinkhorn|\bsinks?\b|softcap|soft_cap|gumbel|distance|cdist"
     r"|dist(?:s|ance)?\b|talking|(?:torch\.)?cat\(\s*\[\s*(?:att|scores|sink|logits)",
@@ -24,7 +26,6 @@ _QUERY = re.compile(r"(?:^|[._])(?:q|qs|query|queries|xq|q_\w+|query_\w+)$", re.
 _KEY = re.compile(r"(?:^|[._])(?:k|ks|key|keys|xk|k_\w+|key_\w+)$", re.IGNORECASE)
 _VALUE = re.compile(r"(?:^|[._])(?:v|vs|value|values|xv|v_\w+|value_\w+)$", re.IGNORECASE)
 _TURNS = re.compile(r"\.(?:transpose|permute|mT\b|swapaxes|T\b)|\.t\(\)|rearrange\(")
-
 
 
 def attention_by_hand(script: Script, project: Project) -> Iterator[Said]:
@@ -66,18 +67,20 @@ def _operands(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
     return None
 
 
+def _is_own(node: ast.expr) -> bool:
+    return ast.unparse(node).startswith("self")
+
+
 def _bare(node: ast.expr) -> str:
     """`k` of `k.transpose(-2, -1)`, `self.k(x)` and `(k * scale)`."""
     while True:
         if isinstance(node, ast.BinOp) and not isinstance(node.op, ast.MatMult):
             node = node.left
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not ast.unparse(node.func.value).startswith("self"):
-            if ast.unparse(node.func.value) in ("torch", "F", "einops"):
-                if not node.args:
-                    return ""
-                node = node.args[0]
-            else:
-                node = node.func.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not _is_own(node.func.value):
+            theirs = ast.unparse(node.func.value) in ("torch", "F", "einops")
+            if theirs and not node.args:
+                return ""
+            node = node.args[0] if theirs else node.func.value
         elif isinstance(node, ast.Attribute) and node.attr in ("mT", "T"):
             node = node.value
         else:
@@ -112,12 +115,13 @@ def _keeps_weights(room: ast.FunctionDef) -> bool:
         and any(_is_softmax(part) for part in ast.walk(one.value))
     }
     for node in own_nodes(room):
-        if isinstance(node, ast.Return) and node.value is not None and isinstance(node.value, ast.Tuple | ast.Dict):
-            if any(isinstance(one, ast.Name) and one.id in weights for one in ast.walk(node.value)):
-                return True
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
-            if any((isinstance(one, ast.Name) and one.id in weights) or _is_softmax(one) for one in ast.walk(node.value)):
-                return True
+        given_out = isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple | ast.Dict)
+        if given_out and any(isinstance(one, ast.Name) and one.id in weights for one in ast.walk(node)):
+            return True
+        stored = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute)
+        held = ((isinstance(one, ast.Name) and one.id in weights) or _is_softmax(one) for one in ast.walk(node))
+        if stored and any(held):
+            return True
     return False
 
 

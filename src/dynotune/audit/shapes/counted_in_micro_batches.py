@@ -18,7 +18,7 @@ _OF_OTHERS = re.compile(r"accelerat|deepspeed|LightningModule|Fabric")
 
 
 def counted_in_micro_batches(script: Script) -> Iterator[Said]:
-    """`get_scheduler(..., num_training_steps=epochs * len(loader))` beside `if (step + 1) % accum == 0: scheduler.step()`."""
+    """`num_training_steps=epochs * len(loader)` beside `if (step + 1) % accum == 0: scheduler.step()`."""
     if "%" not in script.source or _OF_OTHERS.search(code(script)):
         return
     values = None
@@ -80,5 +80,9 @@ def _followed(node: ast.expr, values: Values, depth: int = 0) -> str:
             if len(given) > 1:
                 return ""
             if not isinstance(given[0], ast.Call) or ast.unparse(given[0].func) in ("int", "max", "len", "math.ceil"):
-                text = re.sub(rf"(?<![\w.]){re.escape(ast.unparse(one))}\b(?!\()", f"({_followed(given[0], values, depth + 1)})", text)
+                text = re.sub(
+                    rf"(?<![\w.]){re.escape(ast.unparse(one))}\b(?!\()",
+                    f"({_followed(given[0], values, depth + 1)})",
+                    text,
+                )
     return text

@@ -16,11 +16,12 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.place import Place
 
 _ACCUMULATION = re.compile(r"accum|grad_acc|\bgas\b", re.IGNORECASE)
-_EACH = re.compile(r"^(per_device_(train_)?|micro_|mini_|train_)?(batch_size|batch|bsz?)$|^(micro_batch|mbs)$", re.IGNORECASE)
-_PRODUCT = re.compile(
-    r"\d+(?:\s+[a-zA-Z][\w-]{0,14}){0,3}(?:\s*(?:[*x×]|times)\s*\d+(?:\s+[a-zA-Z][\w-]{0,14}){0,3}){1,4}\s*(?:=|is|->)\s*(\d+)\b"
-    r"|\b(\d+)\s*(?:=|\()\s*\d+(?:\s+[a-zA-Z][\w-]{0,14}){0,3}(?:\s*[*x×]\s*\d+(?:\s+[a-zA-Z][\w-]{0,14}){0,3}){1,4}"
+_EACH = re.compile(
+    r"^(per_device_(train_)?|micro_|mini_|train_)?(batch_size|batch|bsz?)$|^(micro_batch|mbs)$", re.IGNORECASE
 )
+_TERM = r"\d+(?:\s+(?!x\b)[a-zA-Z][\w-]{0,14}){0,3}"
+_TERMS = rf"{_TERM}(?:\s*(?:[*x\u00d7]|times)\s*{_TERM}){{1,4}}"
+_PRODUCT = re.compile(rf"{_TERMS}\s*(?:=|is|->)\s*(\d+)\b|\b(\d+)\s*[=(]\s*{_TERMS}")
 
 
 def divided_though_counted(launch: Launch, project: Project) -> Iterator[Said]:
@@ -55,7 +56,8 @@ def _divided(script: Script) -> Iterator[tuple[ast.AST, str]]:
         name = last_part(left)
         if not _ACCUMULATION.search(name) or not _is_ranks(right):
             continue
-        if isinstance(left, ast.Name) and any(isinstance(one, ast.BinOp) for one in (values or {}).get(name, ())):
+        given = values.get(name, []) if values is not None else []
+        if isinstance(left, ast.Name) and any(isinstance(one, ast.BinOp) for one in given):
             continue  # worked out from a total before
         yield node, name
 

@@ -15,7 +15,9 @@ _ROWS = re.compile(
     r"^\w+\[['\"]?(?:text|content|document|doc|article|body|page|passage|raw|code|story|text_col\w*|column\w*|TEXT\w*)s?['\"]?\]$"
     r"|^(?:texts?|documents?|docs?)$"
 )
-_TOKENIZES = re.compile(r"(?:^|\.)\w*tok\w*$|(?:tok|enc)\w*\.(?:encode|encode_batch|encode_ordinary|encode_ordinary_batch|batch_encode_plus)$")
+_TOKENIZES = re.compile(
+    r"(?:^|\.)\w*tok\w*$|(?:tok|enc)\w*\.(?:encode|encode_batch|encode_ordinary|encode_ordinary_batch|batch_encode_plus)$"
+)
 _CHATS = re.compile(r"chat_template|messages|-100|IGNORE_INDEX|\brole\b")
 _ADDS_NOTHING = re.compile(r"qwen|smollm|gpt2|gpt-neo|pythia|olmo|phi-[1-4]|starcoder|falcon", re.IGNORECASE)
 """Models whose tokenizers put nothing around a text, whatever they are asked."""
@@ -73,12 +75,13 @@ def _joined_and_cut(script: Script, block: re.Pattern[str]) -> ast.expr | None:
         for one in ast.walk(room) if cuts else ():
             if isinstance(one, ast.Call) and one.args and _FLATTENS.search(ast.unparse(one.func)):
                 return one
-            if isinstance(one, ast.Call) and ast.unparse(one.func) == "sum" and len(one.args) == 2:
-                if isinstance(one.args[1], ast.List) and not one.args[1].elts:
-                    return one
+            if isinstance(one, ast.Call) and re.match(r"sum\(.*, \[\]\)$", ast.unparse(one)):
+                return one
             if isinstance(one, ast.ListComp) and len(one.generators) == 2 and isinstance(one.elt, ast.Name):
                 inner = one.generators[1]
-                if ast.unparse(inner.target) == one.elt.id and ast.unparse(inner.iter) == ast.unparse(one.generators[0].target):
+                if ast.unparse(inner.target) == one.elt.id and ast.unparse(inner.iter) == ast.unparse(
+                    one.generators[0].target
+                ):
                     return one
     return None
 
@@ -94,7 +97,11 @@ def _tokenised(script: Script, project: Project) -> Iterator[ast.Call]:
         if None in words:
             continue
         told = words.get("add_special_tokens")
-        if told == "False" or "encode_ordinary" in ast.unparse(node.func) or (told != "True" and _adds_nothing(project)):
+        if (
+            told == "False"
+            or "encode_ordinary" in ast.unparse(node.func)
+            or (told != "True" and _adds_nothing(project))
+        ):
             yield node
 
 

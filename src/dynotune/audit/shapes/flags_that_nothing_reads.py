@@ -17,7 +17,9 @@ _WHOLE = re.compile(
     r"\bvars\(|\basdict\(|__dict__|\bfields\(|_get_kwargs|sys\.argv|namespace=|getattr\(\s*(?:self\.)?(?:args|opts?|cfg|config|hparams)\b,"
     r"\s*(?!['\"])|set_defaults\(|parse_known_args|model_dump|replace\(\s*args"
 )
-_SHOWN = re.compile(r"(?:print|dumps?|info|update|init_trackers)\([^()\n]{0,80}(?:vars|asdict)\([\w.]*\)|config\s*=\s*(?:vars|asdict)\([\w.]*\)")
+_SHOWN = re.compile(
+    r"(?:print|dumps?|info|update|init_trackers)\([^()\n]{0,80}(?:vars|asdict)\([\w.]*\)|config\s*=\s*(?:vars|asdict)\([\w.]*\)"
+)
 _LAUNCHERS = frozenset({"local_rank", "deepspeed", "deepspeed_config", "config", "help", "local-rank", "seed"})
 """What launchers put there, and what MSR003 says more of."""
 
@@ -28,7 +30,9 @@ _SHOWS = re.compile(r"(?:^|\.)(?:print|pprint|info|debug|log|init|str|repr|forma
 def flags_that_nothing_reads(project: Project) -> Iterator[Said]:
     scripts = {script.file: script for script in project.scripts}
     sources = [code(one) for one in project.scripts]
-    if not any("ArgumentParser(" in one for one in sources) or any(_WHOLE.search(_SHOWN.sub("", one)) for one in sources):
+    if not any("ArgumentParser(" in one for one in sources) or any(
+        _WHOLE.search(_SHOWN.sub("", one)) for one in sources
+    ):
         return
     text = "\n".join(sources)
     for script in project.scripts:
@@ -41,7 +45,9 @@ def flags_that_nothing_reads(project: Project) -> Iterator[Said]:
         if taken is None or taken.parser != "argparse" or taken.drops:
             continue
         given = {name for launch in project.launches if launch.script == script.file for name in launch.flags}
-        unread = [(name, at) for name in sorted(taken.stored - _LAUNCHERS - given) if (at := _asked(name, script, text))]
+        unread = [
+            (name, at) for name in sorted(taken.stored - _LAUNCHERS - given) if (at := _asked(name, script, text))
+        ]
         if 0 < len(unread) <= max(3, len(taken.stored) // 3):
             yield _finding(sorted(unread, key=lambda one: one[1].line))
 
@@ -70,7 +76,9 @@ def _goes_out(near: Sequence[Script], project: Project) -> bool:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     }
     for script in near:
-        names = set(re.findall(r"(\w+)(?:\s*:\s*[\w.]+)?\s*=\s*[\w.]*\bpars\w*(?:\(\))?\.parse_args\(|", script.source)) - {""}
+        names = set(
+            re.findall(r"(\w+)(?:\s*:\s*[\w.]+)?\s*=\s*[\w.]*\bpars\w*(?:\(\))?\.parse_args\(|", script.source)
+        ) - {""}
         names |= {"args", "opt", "opts"}
         for node in ast.walk(script.tree):
             if not isinstance(node, ast.Call):

@@ -31,7 +31,9 @@ def opened_again(script: Script, project: Project) -> Iterator[Said]:
         if not isinstance(node, ast.Call) or not _opens(node):
             continue
         room = _room(node, above)
-        told = node.args[0] if node.args else next((one.value for one in node.keywords if one.arg == "conversation"), None)
+        told = (
+            node.args[0] if node.args else next((one.value for one in node.keywords if one.arg == "conversation"), None)
+        )
         if told is None or _is_added_to(node, above):
             continue
         if _ends_with_answer(told, room) or (_is_whole(told, room) and _is_row(node, room, script)):
@@ -72,7 +74,9 @@ def _ends_with_answer(told: ast.expr, room: ast.AST) -> bool:
             for one in own_nodes(room)
             if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name) and one.targets[0].id == told.id
         ]
-        touched = re.search(rf"\b{told.id}\.(append|extend|insert|pop)\(|\b{told.id}\s*\+=|\bdel {told.id}\b", ast.unparse(room))
+        touched = re.search(
+            rf"\b{told.id}\.(append|extend|insert|pop)\(|\b{told.id}\s*\+=|\bdel {told.id}\b", ast.unparse(room)
+        )
         if len(given) != 1 or touched:
             return False
         told = given[0]
@@ -95,7 +99,11 @@ def _is_whole(told: ast.expr, room: ast.AST) -> bool:
     if not isinstance(told, ast.Name):
         return False
     for one in ast.walk(room):
-        if isinstance(one, ast.comprehension | ast.For) and isinstance(one.target, ast.Name) and one.target.id == told.id:
+        if (
+            isinstance(one, ast.comprehension | ast.For)
+            and isinstance(one.target, ast.Name)
+            and one.target.id == told.id
+        ):
             return bool(_COLUMN.fullmatch(ast.unparse(one.iter))) or _named(one.iter, room)
         if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name) and one.targets[0].id == told.id:
             return bool(_COLUMN.fullmatch(ast.unparse(one.value)))
@@ -128,11 +136,12 @@ def _is_row(node: ast.AST, room: ast.AST, script: Script) -> bool:
             if key in ("labels", "input_ids") and held and not any(isinstance(part, ast.BinOp) for part in inside):
                 return "labels" in ast.unparse(room)
     return _is_formatting(room, script) and any(
-        isinstance(one, ast.Return) and one.value is not None and _holds(one.value, node, names) for one in ast.walk(room)
+        isinstance(one, ast.Return) and one.value is not None and _holds(one.value, node, names)
+        for one in ast.walk(room)
     )
 
 
-def _holds(value: ast.expr, node: ast.AST, names: set[str]) -> bool:
+def _holds(value: ast.AST, node: ast.AST, names: set[str]) -> bool:
     return any(part is node or (isinstance(part, ast.Name) and part.id in names) for part in ast.walk(value))
 
 
@@ -145,12 +154,12 @@ def _carried(node: ast.AST, room: ast.AST) -> set[str]:
     """Names that hold it: given it, or lists to which it is appended."""
     names: set[str] = set()
     for one in [*own_nodes(room), *own_nodes(room)]:  # twice: `text = ...`, then `texts.append(text)`
-        if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name):
-            if _holds(one.value, node, names):
-                names.add(one.targets[0].id)
-        elif isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in ("append", "extend"):
-            if isinstance(one.func.value, ast.Name) and any(_holds(part, node, names) for part in one.args):
-                names.add(one.func.value.id)
+        if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name) and _holds(one.value, node, names):
+            names.add(one.targets[0].id)
+        func = one.func if isinstance(one, ast.Call) else None
+        adds = isinstance(func, ast.Attribute) and func.attr in ("append", "extend")
+        if adds and isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and _holds(one, node, names):
+            names.add(func.value.id)
     return names
 
 

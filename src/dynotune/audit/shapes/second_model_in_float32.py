@@ -12,7 +12,9 @@ from dynotune.audit.facts.together import connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 
 _MODELS = re.compile(r"\bAuto(?:Model\w*|LigerKernelForCausalLM)\.from_pretrained$|ForCausalLM\.from_pretrained$")
-_FROZEN = re.compile(r"(?:^|_)(?:ref|reference|teacher|frozen|anchor|sft_model|old_policy)(?:$|_)|^ref\w*model", re.IGNORECASE)
+_FROZEN = re.compile(
+    r"(?:^|_)(?:ref|reference|teacher|frozen|anchor|sft_model|old_policy)(?:$|_)|^ref\w*model", re.IGNORECASE
+)
 _TYPED = {"torch_dtype", "dtype", "quantization_config", "load_in_4bit", "load_in_8bit", "**"}
 _HALF = frozenset({"bfloat16", "float16", "torch.bfloat16", "torch.float16", "auto", "bf16", "fp16"})
 _SETS_TYPE = re.compile(r"set_default_dtype|set_default_tensor_type|zero\.Init|deepspeed\.initialize|init_inference")
@@ -61,10 +63,12 @@ def _result(script: Script, call: Call) -> str:
     for node in ast.walk(script.tree):
         if isinstance(node, ast.Assign) and node.lineno <= call.place.line <= (node.end_lineno or 0):
             target = node.targets[0]
-            return target.id if isinstance(target, ast.Name) else target.attr if isinstance(target, ast.Attribute) else ""
-        if isinstance(node, ast.keyword) and node.arg and node.lineno <= call.place.line <= (node.end_lineno or 0):
-            if isinstance(node.value, ast.Call) and node.value.lineno == call.place.line:
-                return node.arg
+            return (
+                target.id if isinstance(target, ast.Name) else target.attr if isinstance(target, ast.Attribute) else ""
+            )
+        given = isinstance(node, ast.keyword) and isinstance(node.value, ast.Call)
+        if given and isinstance(node, ast.keyword) and node.arg and node.value.lineno == call.place.line:
+            return node.arg
     return ""
 
 
