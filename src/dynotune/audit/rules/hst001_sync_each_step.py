@@ -195,7 +195,7 @@ def _is_of_device(script: Script, on: str) -> bool:
     if name is None:
         return False
     word = re.escape(name[0])
-    norm = rf"\b{word}\s*=\s*[\w.]*(?:clip_grad_norm_|get_total_norm|cross_entropy)\("
+    norm = rf"\b{word}\s*=\s*[\w.]*(?:clip_grad_norm_|get_total_norm|cross_entropy|gather|gather_for_metrics)\("
     return bool(re.search(rf"{norm}|\b{word}\.backward\(|\.backward\({word}[,)]", script.source))
 
 
