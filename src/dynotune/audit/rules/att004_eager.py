@@ -7,6 +7,7 @@ from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.attention_by_hand import attention_by_hand
 
 NEEDED = ("gemma-2", "gemma2", "gemma-3", "gemma3", "gpt-oss", "gpt_oss", "t5", "falcon-rw", "mpt")
 """Parts of names of models with soft-capped or biased scores or sinks, for which eager is or was the recommended way."""
@@ -14,7 +15,14 @@ NEEDED = ("gemma-2", "gemma2", "gemma-3", "gemma3", "gpt-oss", "gpt_oss", "t5", 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\nmax_length: 4096\n"
 
 
-def check(job: Job, project: Project) -> Iterator[Said]:
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for job in project.jobs:
+        yield from _asked_for(job)
+    for script in project.scripts:
+        yield from attention_by_hand(script, project)
+
+
+def _asked_for(job: Job) -> Iterator[Said]:
     if job.get("attn_implementation") != "eager" or not job.is_given("attn_implementation") or not on_gpu(job):
         return
     model = job.get("model_name_or_path")
@@ -44,14 +52,16 @@ RULE = Rule(
     name="eager-attention",
     summary="Eager attention is asked for where `sdpa` computes the same.",
     group=Group.PERFORMANCE,
-    subject=Subject.JOB,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="`eager` is transformers' attention written out in separate operations. `sdpa` hands the same to"
         " PyTorch's fused"
         " kernels.",
         why="Scores take memory and traffic with the square of the length, forwards and backwards.",
-        detected="E1: `attn_implementation: eager`, given; not for models whose scores are soft-capped or that have sinks.",
+        detected="E1: `attn_implementation: eager`, given; not for models whose scores are soft-capped or that have sinks."
+        " E0: a module that multiplies queries by keys, takes the softmax of it and multiplies by values, in a program that"
+        " trains and names no fused kernel.",
         proven="`dynotune profile -- python train.py` shows `softmax` and batched products instead of a fused kernel.",
         deliberate=(
             "Attention weights are wanted as an output.",

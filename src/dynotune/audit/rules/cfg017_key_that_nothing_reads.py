@@ -17,6 +17,7 @@ from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.rules.cfg009_flag_lost_on_the_way import SEEDS, SHOWN, WHOLE
 from dynotune.audit.shapes.chains_of_hydra import CALLS_THAT_SHOW
 from dynotune.audit.shapes.falsy_values_dropped import falsy_values_dropped
+from dynotune.audit.shapes.flags_that_nothing_reads import flags_that_nothing_reads
 from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
 from dynotune.audit.shapes.misspelt_of_deepspeed import misspelt_of_deepspeed
 from dynotune.audit.shapes.unread_of_hydra import unread_of_hydra
@@ -45,6 +46,7 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     yield from _filtered(project)
     yield from misspelt_of_deepspeed(project)
     yield from falsy_values_dropped(project)
+    yield from flags_that_nothing_reads(project)
 
 
 def _filtered(project: Project) -> Iterator[Said]:
@@ -262,6 +264,7 @@ RULE = Rule(
         " that a command names and its script loads: the keys of its first level, where the script takes each by its name"
         " (`cfg['lr']`, `{key: cfg[key] for key in KEYS}`). Fields of a dataclass of options that no file reads; keys that"
         " such a class has not, where the script filters by its fields."
+        " Flags of a training script's own parser that no file reads."
         " Keys of a DeepSpeed file that are known ones but for a slip."
         " Keys that are false or zero, where a launcher in Python makes flags of a configuration and leaves such ones out,"
         " and the script has another default.",

@@ -14,6 +14,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.counted_for_other_processes import counted_for_other_processes
 from dynotune.audit.shapes.divided_by_both import divided_by_both
+from dynotune.audit.shapes.divided_though_counted import divided_though_counted
 
 _ACCUMULATION = re.compile(r"accum|grad_acc|gas\b|micro_?steps|num_micro", re.IGNORECASE)
 _TOTAL = re.compile(
@@ -42,6 +43,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     for launch in project.launches:
         yield from counted_for_other_processes(launch, project)
         yield from divided_by_both(launch, project)
+        yield from divided_though_counted(launch, project)
 
 
 def worked_out_wrongly(script: Script, project: Project) -> Iterator[Said]:

@@ -177,7 +177,7 @@ def _inner(script: Script, call: Call) -> str:
 def _waits(script: Script, call: Call) -> bool:
     last = call.name.rpartition(".")[2]
     if last in _READS and call.on:
-        return bool(_OF_THE_MODEL.search(call.on)) and not _HOST.search(call.on)
+        return (bool(_OF_THE_MODEL.search(call.on)) or _is_of_device(script, call.on)) and not _HOST.search(call.on)
     if (call.name in ("float", "print") and not call.on) or _shows(call, last):
         if re.search(r"\bloss\s*=.*(\.item\(|float\(|\.tolist\()", script.source):
             return False  # it may be a number already
@@ -187,6 +187,16 @@ def _waits(script: Script, call: Call) -> bool:
             return bool(re.fullmatch(r"(\w+\.)*loss(\.detach\(\))?", inner))
         return bool(re.search(r"(?<![\w.'\"])(\w+\.)*loss\b(?![\w.(\[=]|['\"])", _expressions(inner)))
     return False
+
+
+def _is_of_device(script: Script, on: str) -> bool:
+    """By what its name is given: the norm of the gradients, or what is propagated back."""
+    name = re.match(r"\w+", on)
+    if name is None:
+        return False
+    word = re.escape(name[0])
+    norm = rf"\b{word}\s*=\s*[\w.]*(?:clip_grad_norm_|get_total_norm|cross_entropy|gather|gather_for_metrics)\("
+    return bool(re.search(rf"{norm}|\b{word}\.backward\(|\.backward\({word}[,)]", script.source))
 
 
 _SHOWN_BY = re.compile(

@@ -82,10 +82,27 @@ def _reads(script: Script, call: Call) -> bool:
     """A read of a tensor: `x.max().item()`, `float(x.abs().max())`."""
     if call.name in ("float", "int", "bool") and not call.on:
         inner = text_at(script, call.place).partition("(")[2]
+        if call.name != "bool" and (own := re.fullmatch(r"self\.(\w+)\)", inner)):
+            return _is_tensor(own[1], script)
         return bool(_REDUCED.search(inner)) and not _HOST.search(inner)
+    if call.name == "print" and not call.on:
+        return bool(_SHOWN.search(text_at(script, call.place))) and not _HOST.search(text_at(script, call.place))
+    if call.name in ("torch.unique", "torch.unique_consecutive", "torch.masked_select"):
+        return True
     if call.name.rpartition(".")[2] == "nonzero" or (call.name == "torch.where" and "1" not in call.arguments):
         return "input" not in call.arguments and not _HOST.search(call.on)  # how many there are, the host must know
     return call.name.rpartition(".")[2] in _READS and bool(call.on) and not _HOST.search(call.on)
+
+
+_SHOWN = re.compile(r"\b[a-z]\w*(?:\.\w+\(\))*\.(?:max|min|amax|amin|mean|sum|norm|std)\(\)")
+
+
+def _is_tensor(name: str, script: Script) -> bool:
+    """A parameter or a buffer of the module's own, of one number."""
+    word = re.escape(name)
+    parameter = rf"self\.{word}\s*=\s*(?:(?:torch\.)?nn\.)?Parameter\("
+    made = rf"{parameter}|register_buffer\(\s*['\"]{word}['\"]"
+    return bool(re.search(made, script.source))
 
 
 def _tests(node: ast.ClassDef) -> Iterator[ast.expr]:
@@ -109,10 +126,12 @@ def _tests(node: ast.ClassDef) -> Iterator[ast.expr]:
 _TRAINING = re.compile(r"self\.training( and .*)?")
 
 
-def _always(body: Sequence[ast.stmt]) -> Iterator[ast.If]:
+def _always(body: Sequence[ast.stmt]) -> Iterator[ast.If | ast.Assert]:
     """Branches that every training step comes to: under no other, or under `if self.training:` alone."""
     for statement in body:
-        if isinstance(statement, ast.If):
+        if isinstance(statement, ast.Assert):
+            yield statement
+        elif isinstance(statement, ast.If):
             yield statement
             if _TRAINING.fullmatch(ast.unparse(statement.test)):
                 yield from _always(statement.body)

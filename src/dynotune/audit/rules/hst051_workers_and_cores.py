@@ -45,7 +45,12 @@ def check(project: Project, _: Project) -> Iterator[Said]:
 
 
 _MACHINE = re.compile(r"\bWSL ?2?\b")
-_PERHAPS = re.compile(r"\b(?:if|or|not|unless|also|tested|should|may|can|untested|support\w*)\b|n't\b", re.IGNORECASE)
+_PERHAPS = re.compile(r"\b(?:if|or|not|unless|also|should|may|can|untested|support\w*)\b|n't\b", re.IGNORECASE)
+_TESTED = re.compile(r"\btested\b", re.IGNORECASE)
+_ELSEWHERE = re.compile(
+    r"\b(?:linux|mac ?os|osx|native\w*|a100s?|h100s?|cluster|cloud|colab|and (?:on )?wsl\w*)\b", re.IGNORECASE
+)
+"""What a sentence names beside WSL that was tested on both."""
 
 
 _CORES = re.compile(r"(?<![\d.,-])(\d{1,3}) ?(?:v?CPU |CPU-)?(?:cores?\b(?! hours?)|v?CPUs\b)", re.IGNORECASE)
@@ -100,7 +105,9 @@ def _says_wsl(job: Job, project: Project) -> bool:
     comments = ["\n\n".join(re.findall(r"^\s*#.*|\s#\s.*", project.texts.get(file, ""), re.MULTILINE)) for file in own]
     for text in (*project.documents.values(), *(project.notes.get(file, "") for file in own), *comments):
         for sentence in re.split(r"(?<=[.;!?])\s|\n\s*\n", text):
-            if _MACHINE.search(sentence) and CARD.search(sentence) and not _PERHAPS.search(sentence):
+            if not _MACHINE.search(sentence) or not CARD.search(sentence) or _PERHAPS.search(sentence):
+                continue
+            if not _TESTED.search(sentence) or not _ELSEWHERE.search(sentence):
                 return True
     return False
 

@@ -16,6 +16,9 @@ SMALL = 0.4
 SMALL_OF_SEVERAL = 9.0
 """The same where several ranks wait for each other, too."""
 
+SMALL_WITH_A_TRACKER = 4.0
+"""The same on one GPU where a tracker, asked for by name, is written to at each step as well."""
+
 _SFT = "model_name_or_path: HuggingFaceTB/SmolLM2-135M\ndataset_name: data.jsonl\nmax_length: 512\n"
 
 
@@ -26,15 +29,20 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     if job.trainer is Trainer.DYNOTUNE or not job.is_given("logging_steps") or (steps is not None and 0 < steps < 500):
         return
     ranks = int(number(job, "num_processes") or 1)
-    if model is None or model.billions is None or model.billions > (SMALL_OF_SEVERAL if ranks > 1 else SMALL):
+    tracker = _tracker(job)
+    limit = SMALL_OF_SEVERAL if ranks > 1 else SMALL_WITH_A_TRACKER if tracker else SMALL
+    if model is None or model.billions is None or model.billions > limit:
         return
-    if ranks > 1 and (job.method not in _SHORT_STEPS or _explained(job, project)):
+    if (ranks > 1 or model.billions > SMALL) and (job.method not in _SHORT_STEPS or _explained(job, project)):
         return
     rows, length = micro_batch(job), max_length(job)
     yield Finding(
         f"`{job.called('logging_steps')}: 1` gathers the loss over {ranks} ranks and reads it at every step of a"
         f" {model.billions:g}B model: all wait for the slowest, and no host can run ahead."
         if ranks > 1
+        else f"`{job.called('logging_steps')}: 1` reads the loss from the device and writes to {tracker} at every step of a"
+        f" {model.billions:g}B model: the host waits each time, before it launches the next step."
+        if model.billions > SMALL
         else f"`{job.called('logging_steps')}: 1` reads the loss from the device at every step of a {model.billions:g}B"
         " model, whose steps are short: the host cannot run ahead.",
         place=job.place("logging_steps"),
@@ -55,6 +63,18 @@ def check(job: Job, project: Project) -> Iterator[Said]:
 
 _SHORT_STEPS = (Method.SFT, Method.DPO, Method.PRETRAINING, None)
 """Where no text is generated within a step."""
+
+
+_REPORTS = (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.UNSLOTH)
+
+
+def _tracker(job: Job) -> str:
+    """What writes each log to a disk or a service, where the job names one; empty: none. Axolotl logs each by itself."""
+    setting = job.setting("report_to")
+    if setting is None or not job.is_given("report_to") or job.trainer not in _REPORTS:
+        return ""
+    named = setting.value[0] if isinstance(setting.value, list | tuple) and setting.value else setting.value
+    return named if isinstance(named, str) and named not in ("none", "all", "") else ""
 
 
 def _explained(job: Job, project: Project) -> bool:
@@ -78,7 +98,8 @@ RULE = Rule(
         " what takes the time, and each wait empties the queue. With several ranks the loss is gathered first, so that each"
         " step ends with a wait for the slowest.",
         detected=f"E1: `logging_steps: 1`, given, for models below {SMALL:g} billion parameters and runs of 500 steps"
-        f" or more; with several processes for models below {SMALL_OF_SEVERAL:g} billion, where no comment stands beside"
+        f" or more, or below {SMALL_WITH_A_TRACKER:g} billion where `report_to` names a tracker;"
+        f" with several processes for models below {SMALL_OF_SEVERAL:g} billion, where no comment stands beside"
         " it and a step generates no text.",
         proven="`dynotune profile -- python train.py`: the device's idle time after each step.",
         deliberate=("The loss of each step is compared with another run's.",),

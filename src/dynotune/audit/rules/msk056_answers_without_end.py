@@ -10,6 +10,7 @@ from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.opened_again import opened_again
 from dynotune.audit.shapes.text_without_end import text_without_end
 
 _ENDS = re.compile(
@@ -30,7 +31,7 @@ _ANSWER = re.compile(r"respon|answer|output|completion|target|reply|summary|tran
 
 def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _without_end(script, project)
-    yield from _opened_again(script, project)
+    yield from opened_again(script, project)
     yield from text_without_end(script, project, _ENDS)
 
 
@@ -149,55 +150,6 @@ Trainer(model=model, args=TrainingArguments(output_dir="out", bf16=True), train_
 """
 
 
-_WHOLE = re.compile(r"\w+\[['\"](messages|conversations?)['\"]\]")
-_TRAINS = re.compile(r"SFTTrainer\(|\bTrainer\(|\.backward\(")
-
-
-def _opened_again(script: Script, project: Project) -> Iterator[Said]:
-    if "add_generation_prompt" not in script.source or not any(
-        _TRAINS.search(code(one)) for one in together(script, project)
-    ):
-        return
-    for node in ast.walk(script.tree):
-        for key, value in _items(node):
-            if key == "text" and _opens(value):
-                yield Finding(
-                    "Whole conversations are rendered with `add_generation_prompt=True` and trained on: each row ends with"
-                    " the beginning of another answer, which the model learns to open and never to give.",
-                    place=place_of(script, value),
-                    evidence=Evidence(Level.TEXT, {"rendered": ast.unparse(value)[:80]}),
-                    stake=Stake(AtStake.RESULT),
-                    remedy=Remedy(
-                        Risk.BEHAVIOURAL,
-                        "Render training rows with `add_generation_prompt=False`; it is for prompts.",
-                        effort=Effort.LINE,
-                        accuracy="Rows end where answers end.",
-                        measure="Print the last twenty characters of a row.",
-                    ),
-                )
-                return
-
-
-def _items(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    if isinstance(node, ast.Dict):
-        for key, value in zip(node.keys, node.values, strict=True):
-            if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                yield key.value, value
-    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-        key = node.targets[0].slice
-        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            yield key.value, node.value
-
-
-def _opens(value: ast.expr) -> bool:
-    """A call of the template on a whole conversation, to which nothing is added."""
-    if not isinstance(value, ast.Call) or not ast.unparse(value.func).endswith("apply_chat_template") or not value.args:
-        return False
-    words = {word.arg: ast.unparse(word.value) for word in value.keywords}
-    whole = _WHOLE.fullmatch(ast.unparse(value.args[0])) is not None
-    return whole and words.get("add_generation_prompt") == "True" and words.get("tokenize") == "False"
-
-
 _RENDERED = """from transformers import AutoTokenizer
 from trl import SFTConfig, SFTTrainer
 
@@ -226,8 +178,9 @@ RULE = Rule(
         why="The model learns what answers say and not where they end, and generation runs on to its limit; or each row ends"
         " with the header of an answer that never comes, and what follows it is the end token.",
         detected="E0: a function that masks prompts with -100 and tokenises an answer, in files that name no end token, no"
-        " chat template and no trainer that adds one; a column `text` that is the template of a row's whole conversation"
-        " with `add_generation_prompt=True`, in a program that trains; a text that ends with a column of the row, for"
+        " chat template and no trainer that adds one; a column of text (or ids with labels) that is the template of"
+        " a row's whole conversation, or of turns whose last one is the assistant's, with `add_generation_prompt=True`, in a"
+        " program that trains; a text that ends with a column of the row, for"
         " the trainer of a TRL before 0.16, which adds no end.",
         proven="Print `tokenizer.decode(row['labels'][-1])`, or the end of a rendered row.",
         deliberate=(

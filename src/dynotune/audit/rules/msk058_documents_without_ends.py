@@ -10,6 +10,7 @@ from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.documents_joined_later import documents_joined_later
 
 _ENDS = re.compile(
     r"\b\w*(eos|eot|bos)\w*|endoftext|end_of_text|sep_token|\bsep\b|separator|</s>|delimiter|build_inputs_with_special"
@@ -23,6 +24,7 @@ _TRAINS = re.compile(r"Trainer\(|\.backward\(")
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
+    yield from documents_joined_later(script, project, _ENDS, _BLOCK, _TRAINS)
     if "add_special_tokens" not in script.source and "encode_ordinary" not in script.source:
         return
     if not any(_TRAINS.search(code(one)) for one in connected(script, project)):
@@ -123,7 +125,9 @@ RULE = Rule(
         " it generation does not end, and the first words of each document are predicted from another one.",
         detected="E0: a loop over documents that adds ids of a tokenizer called with `add_special_tokens=False` (or"
         " tiktoken's `encode_ordinary`) to what it has, in a function or class that cuts blocks and names no end or"
-        " beginning token, in a program that trains. Loops over the turns of one conversation are not reported.",
+        " beginning token, in a program that trains. Loops over the turns of one conversation are not reported. The same of"
+        " a function that tokenises columns of text so (or by a tokenizer that is known to add nothing), where another one"
+        " joins a batch of them and cuts it.",
         proven="Decode one block and look for the places where documents meet.",
         deliberate=("The texts are lines or chapters of one document.",),
         sources=("GPT-2 and GPT-3's reports: documents in a context are delimited with an end-of-text token",),

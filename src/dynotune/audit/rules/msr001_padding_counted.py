@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from dynotune.audit.facts.asked import max_length
 from dynotune.audit.facts.job import Job
@@ -72,13 +72,17 @@ _LIMIT = re.compile(
     r"(?:^|[._])(?:max_?(?:seq_?|sequence_)?len(?:gth)?|max_seq|cutoff_len|model_max_length|block_size)$", re.IGNORECASE
 )
 _ROWS = re.compile(
-    r"batch|\bbs\b|bsz|steps?$|accum|rows$|examples$|samples$|pairs$|^len\(|num_update|world_size|epochs?$",
+    r"batch|\bbs\b|bsz|steps?$|accum|rows$|examples$|samples$|pairs$|^len\(|num_update|world_size|epochs?$|(?:samples|steps)_per_second",
     re.IGNORECASE,
 )
 
 
-def _rows_times_limit(value: ast.expr) -> str:
-    """A product of a number of rows and the length at which they are cut, in whatever order; empty: there is none."""
+_GIVEN = re.compile(r"\b(?:max_(?:seq_)?length|max_seq_len|cutoff_len|model_max_length)\s*=\s*(\d{3,6})\b")
+
+
+def _rows_times_limit(value: ast.expr, limits: Set[str]) -> str:
+    """A product of a number of rows and the length at which they are cut, in whatever order; empty: there is none.
+    limits: numbers that the file gives as such a length."""
     for node in ast.walk(value):
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
             continue
@@ -92,7 +96,8 @@ def _rows_times_limit(value: ast.expr) -> str:
                 )
             ]
         texts = [ast.unparse(one).strip("\"']") for one in factors]
-        if any(_LIMIT.search(re.sub(r"\[['\"]", ".", one)) for one in texts) and any(map(_ROWS.search, texts)):
+        cut = limits & set(texts) or any(_LIMIT.search(re.sub(r"\[['\"]", ".", one)) for one in texts)
+        if cut and any(map(_ROWS.search, texts)):
             return ast.unparse(node)
     return ""
 
@@ -105,16 +110,19 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
         return  # it makes no speed, or knows which tokens are real
     if _MADE_UP.search(script.source) and not any(_LOADED.search(one.source) for one in near):
         return  # rows of one length, made for the measurement
+    limits = set(_GIVEN.findall(script.source))
     for node in ast.walk(script.tree):
         if not isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)) or node.value is None:
             continue
         counted = ast.unparse(node.value)
         shows = isinstance(node, ast.Expr)  # `print(f"{len(rows) * 2048 / seconds:.0f} tokens/s")`
-        if shows and not (_SPEED.search(counted) and _BY_A_CLOCK.search(counted) and _rows_times_limit(node.value)):
+        if shows and not (
+            _SPEED.search(counted) and _BY_A_CLOCK.search(counted) and _rows_times_limit(node.value, limits)
+        ):
             continue
         target = _target(node)
         whole = _WHOLE.search(counted)
-        found = whole[0] if whole is not None else _rows_times_limit(node.value)
+        found = whole[0] if whole is not None else _rows_times_limit(node.value, limits)
         if not found or not (shows or _is_a_speed(target, script) or _BY_A_CLOCK.search(counted)):
             continue
         bound = not re.search(r"numel|nelement|size\(0|shape\[0", found)
@@ -154,6 +162,7 @@ def _target(node: ast.Assign | ast.AugAssign | ast.Expr) -> str:
 
 _BY_A_CLOCK = re.compile(
     r"/ \(?[\w.]*\b(time|perf_counter|monotonic|elapsed|seconds|duration|dt)\b|/ [\w.]*\[?['\"]?(train_)?runtime\b"
+    r"|(?:samples|steps)_per_second"
 )
 
 

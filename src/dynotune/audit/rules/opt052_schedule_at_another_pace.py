@@ -5,13 +5,14 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.ranks import RANKS, last_part, on_several
+from dynotune.audit.facts.ranks import RANKS, last_part, on_several, values_of
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import is_scheduler, loops, place_of
 from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.counted_in_micro_batches import counted, counted_in_micro_batches
 from dynotune.audit.shapes.shared_out_twice import shared_out_twice
 
 _MADE = re.compile(r"get_(\w+_)?(schedule|scheduler)(_\w+)?|\w+LR|CosineAnnealing\w+|SequentialLR|ReduceLROnPlateau")
@@ -19,6 +20,7 @@ _MADE = re.compile(r"get_(\w+_)?(schedule|scheduler)(_\w+)?|\w+LR|CosineAnnealin
 
 def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _too_often(script)
+    yield from counted_in_micro_batches(script)
     yield from _never(script, project)
     yield from _for_every_process(script, project)
     yield from shared_out_twice(script, project)
@@ -71,6 +73,8 @@ def _too_often(script: Script) -> Iterator[Said]:
         conditional = bool(steps) and not any(call.each_step for call in steps)
         if not rates or not conditional or not re.search(r"%", loop.text):
             continue
+        if counted(rates[0].on.rpartition(".")[2], values_of(script))[0] is not None:
+            continue  # it is made for as many
         yield Finding(
             f"`{rates[0].on}.step()` runs at every micro-batch, `{steps[0].on}.step()` only at some: the learning"
             f" rate is through"
@@ -198,8 +202,9 @@ RULE = Rule(
         " Accelerate has prepared takes as many at each update as there are processes, since it is meant to be counted"
         " before the loader was split among them.",
         why="With 8 micro-batches a step, or 8 processes, a cosine reaches zero after an eighth of the run, or rises.",
-        detected="E0: a loop where the optimizer steps under `%` and the scheduler under no condition; or a schedule that is"
-        " made, and neither advanced nor given to anybody; or a prepared one whose number of steps comes from `len` of a"
+        detected="E0: a loop where the optimizer steps under `%` and the scheduler under no condition; or the other way"
+        " round, where its number of steps is `len` of a loader with nothing that divides it; or a schedule that is made,"
+        " and neither advanced nor given to anybody; or a prepared one whose number of steps comes from `len` of a"
         " loader that `prepare` has returned, without the number of processes; or a number of steps that divides the length"
         " of a loader which a sampler or `prepare` has shared out by the number of processes again.",
         proven="Print `scheduler.get_last_lr()` at the last step.",

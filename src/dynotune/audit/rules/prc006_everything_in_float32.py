@@ -14,6 +14,8 @@ from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Re
 from dynotune.audit.models import known
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.autocast_never_entered import autocast_never_entered
+from dynotune.audit.shapes.second_model_in_float32 import second_model_in_float32
 
 _TYPES = re.compile(
     r"autocast|bfloat16|float16|\.half\(|\bbf16|\bfp16|\bamp\b|[aA]ccelerat|deepspeed|allow_tf32|matmul_precision|fp32_precision"
@@ -28,6 +30,8 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from _throughout(job, project)
     for script in project.scripts:
         yield from _of_four_bits(script)
+        yield from autocast_never_entered(script, project)
+        yield from second_model_in_float32(script, project)
 
 
 def _throughout(job: Job, project: Project) -> Iterator[Said]:
@@ -294,7 +298,10 @@ RULE = Rule(
         " float32 writes twice as many bytes.",
         detected="E1: `bf16`, `fp16`, `dtype`, `tf32` and the launcher's precision as they resolve; for a loop of one's own,"
         " a `dtype` of float32 and no other type in its files. E0: `load_in_4bit=True` without `bnb_4bit_compute_dtype`;"
-        " where that is given by another object (`**options`), nothing is said.",
+        " where that is given by another object (`**options`), nothing is said; an autocast context that is made in a"
+        " program with a loop of its own and that no `with` enters; a frozen model that is loaded without a type beside a"
+        " trained"
+        " one in 16 bits, under a transformers before 5.",
         proven="`dynotune profile -- python train.py` names the operand types of the matrix products.",
         deliberate=(
             "A parity study, where rounding is to be excluded.",
