@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from dynotune.bench.asking.arms import Arm
+from dynotune.bench.asking.asked import Asked
 from dynotune.bench.command import Options, _asked, bench
 from dynotune.bench.keep import keep
 from dynotune.bench.running.cast import Cast, thread_settings
@@ -171,7 +172,13 @@ def test_the_speed_ups_of_a_run_are_its_ladder(config: SFTConfig) -> None:
 def test_a_base_has_what_it_is_asked_to_have(config: SFTConfig, how: dict[str, Any], tmp_path: Path) -> None:
     """And that is no change. Controls: without `--on_top_of` it is; what the run does not take, and what it needs."""
     options = Options(config, "base", on_top_of=["packed_execution", "packed_execution"], **how)
-    asked = _asked(options, tmp_path / "out", tmp_path, lambda line: None)
+
+    def asked_of(**more: Any) -> Asked:
+        work = tmp_path / str(len([*tmp_path.iterdir()]))
+        work.mkdir()
+        return _asked(replace(options, **more), tmp_path / "out", work, lambda line: None)
+
+    asked = asked_of()
     labels = {one.label for one in asked.pairings} - {"all"}
     assert "packed_execution" not in labels
     assert labels
@@ -182,16 +189,17 @@ def test_a_base_has_what_it_is_asked_to_have(config: SFTConfig, how: dict[str, A
         assert all(
             value == "off" for name, value in asked.arms[0].config.speedups.items() if name != "packed_execution"
         )
-    plain = _asked(replace(options, on_top_of=None), tmp_path / "out", tmp_path, lambda line: None)
+    plain = asked_of(on_top_of=None)
     assert "packed_execution" in {one.label for one in plain.pairings}
     for names, said in (
         ([*labels, "packed_execution"], "takes no other speed-up here"),
         (["attention_fa3"], "not take it"),
     ):
         with pytest.raises(ConfigError, match=said):
-            _asked(replace(options, on_top_of=names), tmp_path / "out", tmp_path, lambda line: None)
+            asked_of(on_top_of=names)
 
 
+@pytest.mark.long
 def test_the_half_without_a_base_has_its_updates_compared(config: SFTConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each arm that leaves a change out, against what it is measured against. Control: where a change is looked at alone,
     its figure as the last one needs no look of its own."""
@@ -210,6 +218,7 @@ def test_the_half_without_a_base_has_its_updates_compared(config: SFTConfig, mon
         assert len(checked) == pairs, checked
 
 
+@pytest.mark.long
 def test_of_several_ranks_the_slowest_counts(
     config: SFTConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,8 @@
 """The GPU that a project's own files name: its memory, and whether it is older than Ampere."""
 
+import functools
 import re
+from collections.abc import Sequence
 
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
@@ -85,10 +87,11 @@ def _naming(job: Job, project: Project) -> tuple[list[str], list[str]]:
     return own, list(project.documents.values())
 
 
-def _sentences(text: str) -> list[str]:
+@functools.lru_cache(256)
+def _sentences(text: str) -> Sequence[str]:
     """Lines that speak of a GPU, in their sentences."""
     lines = [line for line in text.split("\n") if _OLDER.search(line) or _SINCE.search(line)]
-    return [part for line in lines for part in re.split(r"[.;:]\s|[.;:]$", line)]
+    return tuple(part for line in lines for part in re.split(r"[.;:]\s|[.;:]$", line))
 
 
 _CARD = (

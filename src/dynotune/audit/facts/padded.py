@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
-from dynotune.audit.facts.steps import place_of
+from dynotune.audit.facts.steps import place_of, text_at
 from dynotune.audit.facts.together import code, imported
 from dynotune.audit.place import Place
 
@@ -59,10 +59,23 @@ def padded_to_a_limit(job: Job, project: Project) -> Iterator[Padded]:
                 length = limit if isinstance(limit, int) and not isinstance(limit, bool) else None
                 said = call.arguments["padding"].place
                 here = said.file == script.file and call.place.line <= said.line <= call.place.end_line
+                if length is None and _of_the_batch(script, call):
+                    continue
                 if length is None or length > SHORT:
                     yield Padded(said if here else call.place, 'padding="max_length"', length)
         yield from _collators(script)
         yield from by_hand(script)
+
+
+def _of_the_batch(script: Script, call: Call) -> bool:
+    """Whether the limit is worked out from the longest of the rows at hand."""
+    words = set(re.findall(r"[A-Za-z_]\w*", text_at(script, call.arguments["max_length"].place)))
+    return any(
+        isinstance(node, ast.Assign)
+        and any(isinstance(one, ast.Name) and one.id in words for one in node.targets)
+        and re.search(r"\bmax\(.*\blen\(", ast.unparse(node.value), re.DOTALL)
+        for node in ast.walk(script.tree)
+    )
 
 
 def _to_max_length(call: Call) -> bool:

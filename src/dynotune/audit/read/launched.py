@@ -86,7 +86,8 @@ def jobs_of_launch(launch: Launch, sources: Sources) -> list[Job]:
     if made is None or own:
         followed = sources.followed == launch.script
         jobs = [_with_flags(job, launch, sources.scripts.get(launch.script), followed) for job in own]
-        if launch.script and primary_of(sources.scripts[launch.script]) is not None:
+        script = sources.scripts.get(launch.script)
+        if script is not None and primary_of(script) is not None:
             jobs = [_with_overrides(job, launch) for job in jobs]
         if made is not None:
             jobs = [

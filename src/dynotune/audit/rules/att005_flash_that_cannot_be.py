@@ -87,6 +87,7 @@ def _not_asked_for(job: Job, used: str, project: Project) -> Iterator[Said]:
     names = {one.name for one in project.asked}
     if (
         not names & _LIST
+        or names & {"kernels", "axolotl"}  # transformers takes the hub's kernel where `kernels` is; axolotl asks for it
         or any("flash" in name for one in project.asked for name in (one.name, *one.extras))
         or any(_mentions(text) for text in project.texts.values())
         or any(_INSTALLED.search(text) for text in project.documents.values())

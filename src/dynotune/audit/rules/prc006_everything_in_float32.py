@@ -49,6 +49,7 @@ def _throughout(job: Job, project: Project) -> Iterator[Said]:
         or job.get("load_in_8bit") is True
         or job.get("deepspeed")
         or job.get("tf32") is True
+        or any(job.get(name) is True for name in ("float16", "bfloat16"))  # Axolotl's: the weights' type
     ):
         return
     meant = _meant(job, project)

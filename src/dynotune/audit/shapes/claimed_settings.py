@@ -145,7 +145,7 @@ BESIDE: Sequence[Claim] = (
         r"\b(\d{1,3}k|\d{1,3},?\d{3})[- ](?:token )?(?:context|sequences?)\b|^\W*(\d{1,3}k|\d{3,6}) tokens\b",
     ),
     _claim("num_train_epochs", r"^\W*(\d|one|two|three|four|five) (?:full )?epochs?\b"),
-    _claim("learning_rate", rf"^\W*{_RATE}"),
+    _claim("learning_rate", rf"^\W*{_RATE}(?!\s+(?:for|if|when|with|on)\b)"),
     _claim(
         "bf16",
         r"\b(?:train|run|compute|use|mixed)\w*\b[^.;]{0,20}\b(?:bf16|bfloat16)\b|\b(?:bf16|bfloat16) training\b",

@@ -25,6 +25,13 @@ stage3_model_persistence_threshold stage3_max_live_parameters stage3_max_reuse_d
 stage3_gather_16bit_weights_on_model_save stage3_gather_fp16_weights_on_model_save ignore_unused_parameters
 round_robin_gradients zero_hpz_partition_size zero_quantized_weights zero_quantized_gradients mics_shard_size
 memory_efficient_linear
+prefetch_bucket_size param_persistence_threshold model_persistence_threshold max_live_parameters max_reuse_distance
+gather_16bit_weights_on_model_save module_granularity_threshold stage3_module_granularity_threshold
+use_all_reduce_for_fetch_params stage3_use_all_reduce_for_fetch_params allgather_sequential stage3_allgather_sequential
+partition_stream_chunk_size stage3_partition_stream_chunk_size use_multi_rank_bucket_allreduce cpu_offload_param
+legacy_stage1 zero_quantized_nontrainable_weights zeropp_loco_param mics_hierarchical_params_gather
+pipeline_loading_checkpoint override_module_apply log_trace_cache_warnings enable_sanity_checks
+save_muon_momentum_buffer_in_memory leaf_module zenflow
 """
 KNOWN: Mapping[str, frozenset[str]] = {"": frozenset(_WHOLE.split()), "zero_optimization": frozenset(_ZERO.split())}
 """Keys of a file, and of its `zero_optimization`, that DeepSpeed's page on its configuration has. What is near none of them

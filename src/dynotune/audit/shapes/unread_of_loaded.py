@@ -30,14 +30,17 @@ def unread_of_loaded(project: Project) -> Iterator[tuple[str, Unread]]:
     """By file. Nothing where the configuration goes where it cannot be followed, or where its keys' names stand in code."""
     configs = {config.file: config for config in project.configs}
     for script in project.scripts:
-        program = connected(script, project)
-        if any(True for one in program for _ in started_by_hydra(one)):
-            continue
-        held = [one for each in program for one in _held(each, program)]
         files = {file for launch in project.launches if launch.script == script.file for file in launch.configs} & set(
             configs
         )
-        if not held or not files or any(configs[file].kind != "unknown" for file in files):
+        if not files or any(configs[file].kind != "unknown" for file in files):
+            continue
+        program = connected(script, project)
+        if any(True for one in program for _ in started_by_hydra(one)):
+            continue
+        loaders = {name for one in program for name in _loaders(one)}
+        held = [one for each in program for one in _held(each, loaders)]
+        if not held:
             continue
         used = chains_read(program, held)
         if not used:
@@ -74,9 +77,8 @@ def _reads(used: Chain, path: Chain, values: Mapping[str, object]) -> bool:
     return path[: len(used)] == used
 
 
-def _held(script: Script, program: Sequence[Script]) -> Iterator[Holds]:
+def _held(script: Script, loaders: set[str]) -> Iterator[Holds]:
     """Names that hold the content of a file, but those that are only merged into another or returned by what loads it."""
-    loaders = {name for one in program for name in _loaders(one)}
     rooms: list[_Room] = [script.tree, *(one for one in ast.walk(script.tree) if isinstance(one, ast.FunctionDef))]
     for room in rooms:
         if isinstance(room, ast.FunctionDef) and room.name in loaders:

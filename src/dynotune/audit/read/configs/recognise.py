@@ -85,10 +85,10 @@ def kind_of(file: str, values: Mapping[str, Any]) -> str:
         return "hydra"
     if "base_model" in keys and len(keys & AXOLOTL) >= 2:
         return "axolotl"
+    if keys & LLAMA_FACTORY_V1 and not keys & {"stage", "finetuning_type"}:
+        return UNKNOWN  # the keys of its new engine are in no released version that we know
     if (keys & {"stage", "finetuning_type"} or len(keys & LLAMA_FACTORY) >= 3) and len(keys & LLAMA_FACTORY) >= 2:
         return "llama-factory"
-    if keys & LLAMA_FACTORY_V1:
-        return UNKNOWN  # the keys of its new engine are in no released version that we know
     if keys & {"dataset_mixer_list", "dataset_mixer_dict"}:
         return "open-instruct"
     if len(keys & OPEN_INSTRUCT) >= (4 if keys & {"dataset_name", "use_peft"} else 3):

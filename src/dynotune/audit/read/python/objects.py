@@ -27,6 +27,9 @@ _OF_LAUNCHERS = frozenset({"WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "LOCAL_RANK
 _SAME = frozenset(
     {"to", "cuda", "cpu", "eval", "train", "bfloat16", "half", "float", "requires_grad_", "copy", "resolve", "unload"}
 )
+_OTHER_DEVICES = frozenset(
+    f"torch.{kind}.is_available" for kind in ("xpu", "npu", "mlu", "hpu", "musa", "mps", "backends.mps")
+)
 _OPENS = frozenset(
     {
         *("json.load", "json.loads", "json5.load", "json5.loads", "yaml.safe_load", "yaml.load", "yaml.full_load"),
@@ -394,6 +397,8 @@ class Objects:
             return self._environment(self.arguments(node, scope, frame), node)
         if dotted == "torch.cuda.is_available":
             return Value(True, (self.of.module.place(node),))  # an audit is of training on a GPU
+        if dotted in _OTHER_DEVICES:
+            return Value(False, (self.of.module.place(node),))
         if dotted in ASKED_BY and len(node.args) == 1:
             names = names_of(self.of, node.args[0], scope, frame)
             if names is not None:
