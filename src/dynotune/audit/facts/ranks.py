@@ -111,3 +111,15 @@ def power_of_ranks(node: ast.expr, values: Values, depth: int = 0) -> int | None
 def _of_call(node: ast.Call) -> int | None:
     """`os.environ.get("X", 1)` and the like are no ranks; what a function of the project returns is not looked at."""
     return 0 if re.match(r"(os\.|config|cfg|args)", ast.unparse(node)) else None
+
+
+def factors(node: ast.expr) -> list[ast.expr]:
+    """Of a product, as it is written; of anything else itself."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return [*factors(node.left), *factors(node.right)]
+    return [node]
+
+
+def is_ranks(node: ast.expr) -> bool:
+    """It is the number of processes, by its name, and nothing that is worked out from it."""
+    return isinstance(node, ast.Name | ast.Attribute | ast.Call) and bool(RANKS.search(ast.unparse(node)))

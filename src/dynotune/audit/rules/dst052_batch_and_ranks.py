@@ -5,7 +5,16 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.ranks import RANKS, Values, last_part, on_several, power_of_ranks, values_of
+from dynotune.audit.facts.ranks import (
+    RANKS,
+    Values,
+    factors,
+    is_ranks,
+    last_part,
+    on_several,
+    power_of_ranks,
+    values_of,
+)
 from dynotune.audit.facts.rooms import own_nodes
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
@@ -129,7 +138,7 @@ def _quotient(value: ast.expr, values: Values, *, gives: bool = False) -> tuple[
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Div):
         divisors.append(node.right)
         node = node.left
-    each = [ast.unparse(one) for one in divisors if _EACH.search(ast.unparse(one)) and not _is_ranks(one)]
+    each = [ast.unparse(one) for one in divisors if _EACH.search(ast.unparse(one)) and not is_ranks(one)]
     if not each:
         return "", ""
     total = last_part(node)
@@ -151,10 +160,6 @@ def _is_total(name: str, values: Values) -> bool:
     given = values.get(name, [])
     number = len(given) == 1 and isinstance(given[0], ast.Constant) and type(given[0].value) is int
     return bool(_TOTAL.search(name)) and (number or bool(_ROWS.search(name)))
-
-
-def _is_ranks(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name | ast.Attribute | ast.Call) and bool(RANKS.search(ast.unparse(node)))
 
 
 def _divided_elsewhere(script: Script) -> set[str]:
@@ -179,10 +184,10 @@ def _batch(script: Script, name: str, value: ast.BinOp, at: ast.AST, project: Pr
     whole: ast.expr = value
     divisors: list[ast.expr] = []
     while isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.FloorDiv | ast.Div):
-        divisors += _factors(whole.right)
+        divisors += factors(whole.right)
         whole = whole.left
     held = last_part(whole)
-    if not held or not any(map(_is_ranks, divisors)):
+    if not held or not any(map(is_ranks, divisors)):
         return
     if not _ALREADY_EACH.search(held) and not _is_said_to_be(held, script, project):
         return
@@ -198,12 +203,6 @@ def _batch(script: Script, name: str, value: ast.BinOp, at: ast.AST, project: Pr
             measure="Print the rows of a step: micro-batch x accumulation x processes.",
         ),
     )
-
-
-def _factors(node: ast.expr) -> list[ast.expr]:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        return [*_factors(node.left), *_factors(node.right)]
-    return [node]
 
 
 def _is_said_to_be(name: str, script: Script, project: Project) -> bool:

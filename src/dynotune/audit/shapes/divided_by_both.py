@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.ranks import RANKS, last_part
+from dynotune.audit.facts.ranks import RANKS, factors, last_part
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import reached
@@ -29,7 +29,7 @@ def divided_by_both(launch: Launch, project: Project) -> Iterator[Said]:
             if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.FloorDiv | ast.Div):
                 continue
             name = _name(node.left)
-            if name in divided and any(RANKS.search(ast.unparse(part)) for part in _factors(node.right)):
+            if name in divided and any(RANKS.search(ast.unparse(part)) for part in factors(node.right)):
                 yield _finding(one, node, name, divided[name])
                 return
 
@@ -68,12 +68,6 @@ def _name(node: ast.expr) -> str:
     if isinstance(node, ast.Call) and ast.unparse(node.func) in ("os.environ.get", "os.getenv") and node.args:
         return str(node.args[0].value) if isinstance(node.args[0], ast.Constant) else ""
     return last_part(node)
-
-
-def _factors(node: ast.expr) -> list[ast.expr]:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        return [*_factors(node.left), *_factors(node.right)]
-    return [node]
 
 
 def _finding(script: Script, node: ast.BinOp, name: str, at: Place) -> Finding:

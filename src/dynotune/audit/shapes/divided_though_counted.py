@@ -8,7 +8,7 @@ from typing import Any
 
 from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.ranks import RANKS, last_part, values_of
+from dynotune.audit.facts.ranks import is_ranks, last_part, values_of
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import reached
@@ -54,16 +54,12 @@ def _divided(script: Script) -> Iterator[tuple[ast.AST, str]]:
         else:
             continue
         name = last_part(left)
-        if not _ACCUMULATION.search(name) or not _is_ranks(right):
+        if not _ACCUMULATION.search(name) or not is_ranks(right):
             continue
         given = values.get(name, []) if values is not None else []
         if isinstance(left, ast.Name) and any(isinstance(one, ast.BinOp) for one in given):
             continue  # worked out from a total before
         yield node, name
-
-
-def _is_ranks(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name | ast.Attribute | ast.Call) and bool(RANKS.search(ast.unparse(node)))
 
 
 def _value(name: str, launch: Launch, script: Script, project: Project) -> Any:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.ranks import RANKS, last_part
+from dynotune.audit.facts.ranks import RANKS, factors, is_ranks, last_part
 from dynotune.audit.facts.rooms import own_nodes
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
@@ -81,7 +81,7 @@ def _quotient(value: ast.expr) -> tuple[str, str]:
                 break
             value = parts[0]
         elif isinstance(value.op, ast.FloorDiv | ast.Div):
-            named = [one for one in _factors(value.right) if RANKS.search(ast.unparse(one)) and not _is_product(one)]
+            named = [one for one in factors(value.right) if is_ranks(one)]
             ranks = ranks or next((ast.unparse(one) for one in named), "")
             value = value.left
         elif isinstance(value.op, ast.Mult) and not RANKS.search(ast.unparse(value.right)):
@@ -89,13 +89,3 @@ def _quotient(value: ast.expr) -> tuple[str, str]:
         else:
             break
     return length, ranks
-
-
-def _factors(node: ast.expr) -> list[ast.expr]:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        return [*_factors(node.left), *_factors(node.right)]
-    return [node]
-
-
-def _is_product(node: ast.expr) -> bool:
-    return not isinstance(node, ast.Name | ast.Attribute | ast.Call)
