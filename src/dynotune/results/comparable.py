@@ -7,6 +7,9 @@ from dynotune.results.result import Comparison, Parity, Result, Verdict
 LONGEST = 200
 """Characters of a reason that are shown."""
 
+SETTING = "speedups."
+"""Begins the name of a speed-up in an arm's settings."""
+
 
 def parity_of(result: Result, arm: str, against: str | None = None) -> Parity | None:
     """What the gate said of an arm: against this other one, else against any."""
@@ -54,8 +57,8 @@ def leave_with(result: Result, one: Comparison) -> tuple[str, ...]:
         return ()
     mine, theirs = arms[one.arm], arms[one.against]
     differ = {key for key in (*mine, *theirs) if mine.get(key) != theirs.get(key)}
-    named = {key.removeprefix("speedups.") for key in differ if key.startswith("speedups.")}
-    return tuple(sorted(named - {one.label.removeprefix("speedups.").partition("=")[0]}))
+    named = {key.removeprefix(SETTING) for key in differ if key.startswith(SETTING)}
+    return tuple(sorted(named - {one.label.removeprefix(SETTING).partition("=")[0]}))
 
 
 def label_of_kind(result: Result, arm: str, against: str | None = None) -> str:

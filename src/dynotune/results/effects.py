@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from dynotune.measure.words import DEFINITIONS
-from dynotune.results.comparable import asked_about, leave_with, parity_of, why_not
+from dynotune.results.comparable import SETTING, asked_about, leave_with, parity_of, why_not
 from dynotune.results.history import History
 from dynotune.results.result import Comparison, Result, Verdict
 from dynotune.speedups.machine import Machine
@@ -23,9 +23,6 @@ PAIRS = 6
 
 _ROLES = ("last", "step", "alone", "whole")
 """What adding it to all others gains comes first: that is how runs use it."""
-
-_SETTING = "speedups."
-"""Begins the name of a speed-up in an arm's settings."""
 
 
 def effects_of(machine: Machine, work: str, history: History | None = None) -> EffectOf:
@@ -60,7 +57,7 @@ def _effect(result: Result, one: Comparison) -> tuple[str, Effect] | None:
     parity = parity_of(result, *asked_about(result, one))
     if parity is None or parity.state == "not checked" or len(one.log_ratios) < PAIRS:
         return None
-    name, inverted = one.label.removeprefix(_SETTING), False
+    name, inverted = one.label.removeprefix(SETTING), False
     if one.role == "whole":
         settled = _single_setting(result, one)
         if settled is None:
@@ -84,7 +81,7 @@ def _single_setting(result: Result, one: Comparison) -> tuple[str, bool] | None:
     if one.against != first.name or len(arm.settings) != 1:
         return None
     [(key, value)] = arm.settings.items()
-    name, own = key.removeprefix(_SETTING), first.config.get("speedups")
+    name, own = key.removeprefix(SETTING), first.config.get("speedups")
     before = own.get(name, "auto") if key != name and isinstance(own, dict) else first.config.get(key, "auto")
     if (value == "off") == (before == "off"):
         return None

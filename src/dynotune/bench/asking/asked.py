@@ -173,17 +173,14 @@ def _alone(made: _Made, needs: Needs) -> tuple[Pairing, ...]:
 def _last(made: _Made, needs: Needs) -> tuple[Pairing, ...]:
     """Each behind all others but those that need it, which would be in its figure."""
     made.of(made.changes, ALL)
-    pairings = list[Pairing]()
-    for name in sorted(made.changes, key=lambda name: _needed_by(name, made, needs) != []):
-        with_it = [other for other in made.changes if name not in needs.get(other, ())]
-        mine = made.of(with_it, f"all but those that need {name}")
-        left = made.of([other for other in with_it if other != name], f"all but {name}")
-        pairings.append(Pairing(mine.name, left.name, name, "last"))
-    return tuple(sorted(pairings, key=lambda one: [*made.changes].index(one.label)))
-
-
-def _needed_by(name: str, made: _Made, needs: Needs) -> list[str]:
-    return [other for other in made.changes if name in needs.get(other, ())]
+    with_it = {name: [one for one in made.changes if name not in needs.get(one, ())] for name in made.changes}
+    left = {
+        name: made.of([one for one in kept if one != name], f"all but {name}").name for name, kept in with_it.items()
+    }
+    return tuple(
+        Pairing(made.of(kept, f"all but those that need {name}").name, left[name], name, "last")
+        for name, kept in with_it.items()
+    )
 
 
 def _steps(made: _Made) -> tuple[Pairing, ...]:
