@@ -31,6 +31,9 @@ CORPUS = Path(__file__).parent / "corpus"
         ("fourteenth", 14, 0.99, 0.98),
         ("fifteenth", 14, 0.99, 0.88),
         ("sixteenth", 14, 0.99, 0.98),
+        ("seventeenth", 14, 0.95, 0.75),
+        ("nineteenth", 14, 0.97, 0.87),
+        ("twentieth", 14, 0.97, 0.96),
     ],
 )
 def test_a_part_of_the_corpus(part: str, projects: int, precision: float, recall: float) -> None:
