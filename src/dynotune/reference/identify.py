@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from dynotune.model.base import base_of
 from dynotune.reference.adapter_start import start_changes_base, trained_under_adapter
 from dynotune.reference.key import Key
-from dynotune.reference.weights import config_digest, files_digest, tensors_digest
+from dynotune.reference.tensors import tensors_digest
+from dynotune.reference.weights import config_digest, files_digest
 
 _NO_ARITHMETIC = frozenset({"base_model_name_or_path", "inference_mode", "lora_dropout", "peft_version", "revision"})
 """Of an adapter's configuration."""

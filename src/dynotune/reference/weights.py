@@ -1,16 +1,14 @@
-"""A digest of a model's weights: of its files, many threads at once and remembered; or of its tensors, where it has none."""
+"""A digest of the files of a model's weights, many threads at once and remembered, and one of its configuration."""
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import torch
 import xxhash
-from torch import Tensor
 
 from dynotune.cache_folder import cache_folder
 from dynotune.data.sources.contents import FileState
@@ -54,19 +52,6 @@ def files_digest(files: Sequence[Path], memory: Path | None = None) -> str:
     for name, one in sorted((path.name, one) for path, one in zip(files, hashes, strict=True)):
         whole.update(f"{name}\0{one}\0".encode(errors="surrogateescape"))
     return whole.hexdigest()
-
-
-def tensors_digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """The same of named tensors, in any order: for weights that are in memory alone. Waits for the device.
-
-    Each travels to the host once, in its own precision. It is another digest than that of a file of the same weights.
-    """
-    parts = []
-    for name, tensor in tensors:
-        flat = tensor.detach().contiguous().cpu().reshape(-1)
-        digest = xxhash.xxh3_128(flat.view(torch.uint8).numpy().data if len(flat) else b"").hexdigest()
-        parts.append(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0{digest}\0")
-    return blake2b("".join(sorted(parts)).encode(), digest_size=16).hexdigest()
 
 
 def config_digest(config: Mapping[str, Any]) -> str:
