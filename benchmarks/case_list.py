@@ -87,9 +87,9 @@ CASES: dict[str, Case] = {
         " their pairs, and are in no step. The plain path computes both answers of each pair by themselves.",
         (
             "--method", "dpo", "--per_device_train_batch_size", "8", *FIXED, "--ladder", *SHORT, "--steps", "1", "--pairs",
-            "6", "--most_pairs", "12", "--budget", "380",
+            "6", "--most_pairs", "12", "--budget", "462",
         ),
-        440,
+        530,
         "seven-b-dpo",
     ),
     "attribute_alone": Case(

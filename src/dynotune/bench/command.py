@@ -32,6 +32,7 @@ from dynotune.environment import PACKAGES, installed
 from dynotune.errors import ConfigError
 from dynotune.results.result import Parity, Result, Tier
 from dynotune.say import sayer
+from dynotune.speedups.attention import AttentionBackend
 from dynotune.speedups.registry import speedups
 
 TIERS = {"switch": Tier.SWITCH, "resident": Tier.RESIDENT, "fresh": Tier.FRESH}
@@ -277,9 +278,7 @@ def _of_speedups(
         if lacking := [other for other in _needs(name, standing) if other not in beneath]:
             raise ConfigError(f"`--on_top_of {name}`: it needs {lacking[0]}, too. Name both.")
     needs = {name: [other for other in _needs(name, standing) if other not in beneath] for name in standing}
-    ordered: list[str] = []
-    while left := [name for name in standing if name not in (*ordered, *beneath)]:
-        ordered.append(next(name for name in left if set(needs[name]) <= set(ordered)))
+    ordered = in_an_order([name for name in standing if name not in beneath], needs)
     every = dict.fromkeys(speedups(), "off")
     plain = first.config.replace(speedups={**first.config.speedups, **every, **dict.fromkeys(beneath, "auto")})
     changes: dict[str, Change] = {name: {f"{ONE_SPEEDUP}{name}": "auto"} for name in ordered}
@@ -287,6 +286,18 @@ def _of_speedups(
         none = "no other speed-up" if beneath else "no speed-up"
         raise ConfigError(f"This configuration takes {none} here: there is nothing to attribute.")
     return Arm(" + ".join(["plain path", *beneath]), plain), changes, needs
+
+
+def in_an_order(names: Sequence[str], needs: Needs) -> list[str]:
+    """Names of speed-ups as they came, each behind those that it needs. What computes attention goes first, with its needs:
+    a layout that is made for a kernel costs time without one (shared prompts on an H200: 0.73 s a step, not 0.43)."""
+    attention = [name for name in names if isinstance(speedups()[name], AttentionBackend)]
+    first = {*attention, *(other for name in attention for other in needs.get(name, ()))}
+    waiting = sorted(names, key=lambda name: name not in first)
+    ordered: list[str] = []
+    while left := [name for name in waiting if name not in ordered]:
+        ordered.append(next(name for name in left if set(needs.get(name, ())) <= set(ordered)))
+    return ordered
 
 
 def _needs(name: str, standing: Sequence[str]) -> list[str]:
