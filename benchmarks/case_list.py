@@ -86,7 +86,7 @@ CASES: dict[str, Case] = {
         "The same ladder of DPO: 8 pairs a step. The reference's log-probabilities are computed before the blocks that meet"
         " their pairs, and are in no step. The plain path computes both answers of each pair by themselves.",
         (
-            "--method", "dpo", "--per_device_train_batch_size", "8", *FIXED, "--ladder", *SHORT, "--steps", "1", "--pairs",
+            "--method", "dpo", "--per_device_train_batch_size", "8", *FIXED, "--ladder", *SHORT, "--steps", "2", "--pairs",
             "6", "--most_pairs", "12", "--budget", "462",
         ),
         530,

@@ -73,7 +73,7 @@ def table(result: Result) -> str:
 
 def _cells(result: Result, arm: Arm, shut: bool, memory: bool) -> Iterator[str]:
     yield arm.name.replace("|", "\\|")
-    rate, step = arm.per_second("real_tokens"), arm.seconds_a_step
+    rate, step = arm.per_second("tokens"), arm.seconds_a_step
     if arm.failed is not None or shut or rate is None or step is None:
         yield from (arm.failed or "not comparable", *[""] * (5 if memory else 4))
         return

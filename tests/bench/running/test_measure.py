@@ -62,7 +62,9 @@ class Cast(SimpleNamespace):
         if name in self.late and self.__dict__.setdefault("once", set()) & {name}:
             raise ArmFailedError(f"CUDA out of memory in {name}", "memory", Path("log"))
         self.__dict__.setdefault("once", set()).add(name)
-        counts = dict.fromkeys(("examples", "documents", "real_tokens", "label_tokens", "processed_tokens"), 20)
+        counts = dict.fromkeys(
+            ("examples", "documents", "real_tokens", "label_tokens", "processed_tokens", "sequence_tokens"), 20
+        )
         device = 1 / 1.1 if name == "b" else 1.0
         rest = {
             "available_flops_a_second": None,

@@ -121,7 +121,7 @@ def _not_resolved(result: Result, best: Arm) -> str:
 
 def _rate(result: Result, arm: Arm) -> float | None:
     """Of one of its devices."""
-    value = None if arm.failed else arm.per_second("real_tokens")
+    value = None if arm.failed else arm.per_second("tokens")
     return None if value is None else value / result.devices_of(arm)
 
 

@@ -18,7 +18,7 @@ def notes_of_totals(comparisons: Sequence[Comparison], arms: Sequence[Arm]) -> l
         arm, other = every.get(one.arm), every.get(one.against)
         if arm is None or other is None or one.ratio is None or one.role == "interaction":
             continue
-        mine, theirs = arm.per_second("real_tokens"), other.per_second("real_tokens")
+        mine, theirs = arm.per_second("tokens"), other.per_second("tokens")
         if not mine or not theirs or one.ratio.low <= mine / theirs <= one.ratio.high:
             continue
         worst = max((arm, other), key=_longest)
@@ -31,5 +31,5 @@ def notes_of_totals(comparisons: Sequence[Comparison], arms: Sequence[Arm]) -> l
 
 def _longest(arm: Arm) -> float:
     """The longest block, in medians."""
-    seconds = [block.seconds / block.real_tokens for block in arm.counted if block.real_tokens]
+    seconds = [block.seconds / block.tokens for block in arm.counted if block.tokens]
     return max(seconds) / median(seconds) if seconds else 0.0

@@ -74,7 +74,7 @@ def _by_pair(arm: Arm) -> dict[int, tuple[tuple[tuple[int, int], ...], float]]:
     """What was run of each pair (steps and tokens of its blocks), and at what rate."""
     found: dict[int, list[tuple[int, int, float]]] = {}
     for block in arm.counted:
-        found.setdefault(block.pair, []).append((block.first_step, block.real_tokens, block.seconds))
+        found.setdefault(block.pair, []).append((block.first_step, block.tokens, block.seconds))
     return {
         pair: (
             tuple(sorted((step, tokens) for step, tokens, _ in blocks)),

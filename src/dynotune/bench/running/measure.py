@@ -224,6 +224,7 @@ def _block(found: Measured, guard: Guard, spans: Spans, round_: Round, name: str
         real_tokens=taken["real_tokens"],
         label_tokens=taken["label_tokens"],
         processed_tokens=taken["processed_tokens"],
+        sequence_tokens=taken["sequence_tokens"],
         seconds=taken["seconds"],
         step_seconds=tuple(taken["step_seconds"]),
         device_seconds=taken["device_seconds"],

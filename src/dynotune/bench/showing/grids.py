@@ -60,7 +60,7 @@ def _arm_row(result: Result, arm: Arm, why: str | None, *, first: bool) -> tuple
             Line(""),
             word,
         )
-    value = arm.per_second("real_tokens")
+    value = arm.per_second("tokens")
     return (
         Line(name(arm.name)),
         Line(phrases.rate(None if value is None else value / result.devices_of(arm))),

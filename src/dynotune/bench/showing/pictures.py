@@ -107,7 +107,7 @@ def _rates(result: Result) -> Iterator[Part]:
         return
     shut, rows = hidden(result), []
     for arm in (rungs or result.arms)[:MOST]:
-        value = arm.per_second("real_tokens")
+        value = arm.per_second("tokens")
         if arm.failed is not None:
             rows.append(pictures.Bar(name(arm.name), None, arm.failure or "not measured"))
         elif arm.name in shut or value is None:

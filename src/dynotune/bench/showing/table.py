@@ -41,7 +41,7 @@ def _row(
     one: Result, number: int, arm: str, mine: Arm | None, first: Arm | None, change: Change | None
 ) -> tuple[Line, ...]:
     shut = hidden(one)
-    value = None if mine is None or mine.failed else mine.per_second("real_tokens")
+    value = None if mine is None or mine.failed else mine.per_second("tokens")
     if mine is None:
         speed = Line("no such arm", Tone.DOUBT)
     elif mine.failed is not None:

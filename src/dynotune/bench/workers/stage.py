@@ -227,4 +227,4 @@ class Stage:
         return {"tokens": tokens, **measured(run, device)}
 
 
-WANTED: Sequence[str] = ("examples", "documents", "real_tokens", "label_tokens", "processed_tokens")
+WANTED: Sequence[str] = ("examples", "documents", "real_tokens", "label_tokens", "processed_tokens", "sequence_tokens")
