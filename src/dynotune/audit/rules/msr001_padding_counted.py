@@ -18,6 +18,9 @@ from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 _SPEED = re.compile(r"tok\w*[_/ ]*(per|/|p)[_ ]*s(ec(ond)?)?\b|\btps\b|throughput|tokens?/s", re.IGNORECASE)
 _COLLATORS = ("DataCollatorWithPadding", "DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq", "pad_sequence")
 _RECTANGLE = re.compile(r"\.(new_)?(full|zeros|ones)\(\(?\[?len\(\w+\),")
+_FILLED_UP = re.compile(r"\] \* \(\w+ - len\(|\bpad\(\w[^\n]*\b\w+ - (?:len\(|\w+\.(?:size|shape|numel))")
+"""`ids + [pad] * (width - len(ids))`."""
+
 _WHOLE = re.compile(
     r"(?:input_ids|\bids|tokens)(\"\]|'\])?\.(numel\(\)|nelement\(\)|size\(0\)\s*\*|shape\[0\]\s*\*)|"
     r"\blen\([^()]*\)\s*\*\s*[\w.]*(max_?(seq_?)?len(gth)?)\b|"
@@ -126,14 +129,7 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
         if not found or not (shows or _is_a_speed(target, script) or _BY_A_CLOCK.search(counted)):
             continue
         bound = not re.search(r"numel|nelement|size\(0|shape\[0", found)
-        limit = bound and not any(
-            re.search(
-                r"pack|group_texts|block|memmap|fromfile|np\.load|view\(-1, |reshape\(-1, |chunk",
-                code(one),
-                re.IGNORECASE,
-            )
-            for one in near
-        )
+        limit = bound and not any(_FULL.search(_NOT_PACKED.sub("", code(one))) for one in near)
         if not limit and not any(_pads(one, project) for one in near):
             continue
         shown = counted if len(counted) <= 70 else found
@@ -152,6 +148,14 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
             also=tuple(_shown(script)),
         )
         return
+
+
+_FULL = re.compile(
+    r"pack|group_texts|block|memmap|fromfile|np\.load|view\(-1, |reshape\(-1, |chunk|position_ids|cu_seq", re.IGNORECASE
+)
+"""Where rows may be as long as the limit, all of them."""
+
+_NOT_PACKED = re.compile(r"\bpacking[\"']?\s*[=:]\s*(?:bool\s*=\s*)?False\b")
 
 
 def _target(node: ast.Assign | ast.AugAssign | ast.Expr) -> str:
@@ -189,7 +193,10 @@ def _pads(script: Script, project: Project) -> bool:
         or any(_is_padding(script, call) for call in script.calls)
     ):
         return True
-    return any(_collates(one) or one.calls_of(*_COLLATORS) for one in imported(script, project))
+    return any(
+        _collates(one) or one.calls_of(*_COLLATORS) or any(True for _ in by_hand(one))
+        for one in imported(script, project)
+    )
 
 
 def _is_padding(script: Script, call: Call) -> bool:
@@ -216,7 +223,8 @@ def _collates(script: Script) -> bool:
         if not isinstance(node, ast.FunctionDef):
             continue
         text = ast.unparse(node)
-        if _RECTANGLE.search(text) and re.search(r"""['"]attention_mask['"]|attention_mask=""", text):
+        shaped = _RECTANGLE.search(text) or _FILLED_UP.search(text)
+        if shaped and re.search(r"""['"]attention_mask['"]|attention_mask=""", text):
             return True
     return False
 

@@ -26,9 +26,7 @@ _ELSEWHERE = re.compile(r"eval|test_|infer|predict|generat|demo|plot", re.IGNORE
 
 def check(script: Script, project: Project) -> Iterator[Said]:
     trained = any(loops(script))
-    handed = any(
-        job.home.file == script.file and job.trainer in (Trainer.TRANSFORMERS, Trainer.TRL) for job in project.jobs
-    )
+    handed = any(job.home.file == script.file and job.trainer in _TRAINERS for job in project.jobs)
     if not trained and not handed:
         return
     near = connected(script, project)
@@ -40,6 +38,8 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         return  # which sets one; whether before or behind is not looked at
     rows = [call for one in near if not _ELSEWHERE.search(one.file) for call in one.calls if _draws_rows(call, trained)]
     adapters = [call for one in near for call in one.calls if trained and call.name == "peft.get_peft_model"]
+    if any("unsloth" in one.source for one in near):
+        rows = _before_unsloth_seeds(rows, near)
     drawn = [*rows, *adapters]
     if not drawn:
         return
@@ -61,6 +61,24 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         ),
         also=(*(call.place for call in drawn[1:]), *_asked(near), *_begins(drawn[0], near)),
     )
+
+
+_TRAINERS = (Trainer.TRANSFORMERS, Trainer.TRL, Trainer.UNSLOTH)
+
+
+def _before_unsloth_seeds(rows: Sequence[Call], near: Sequence[Script]) -> list[Call]:
+    """Unsloth's `get_peft_model` seeds everything, numpy too: rows that are drawn behind it are the same each time."""
+    seeds = [call for one in near for call in one.calls_of("get_peft_model")]
+    if not seeds:
+        return list(rows)
+    return [
+        call
+        for call in rows
+        if not call.around
+        and all(
+            call.place.file == one.place.file and not one.around and call.place.line < one.place.line for one in seeds
+        )
+    ]
 
 
 def _begins(call: Call, near: Sequence[Script]) -> Iterator[Place]:
