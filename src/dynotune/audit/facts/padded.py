@@ -143,8 +143,8 @@ def _filled(script: Script, function: ast.FunctionDef, whole: str) -> Iterator[P
 
 
 def by_hand(script: Script) -> Iterator[Padded]:
-    """`ids + [pad] * (max_length - len(ids))` in a function that gives a row an attention mask or masked labels, and `F.pad(ids, (0, gap))`
-    with such a gap."""
+    """`ids + [pad] * (max_length - len(ids))` in a function that gives a row an attention mask or masked labels, and
+    `F.pad(ids, (0, gap))` with such a gap."""
     for function in ast.walk(script.tree):
         if not isinstance(function, ast.FunctionDef) or _NOT_TRAINING.search(function.name):
             continue

@@ -20,6 +20,7 @@ from dynotune.audit.shapes.falsy_values_dropped import falsy_values_dropped
 from dynotune.audit.shapes.flags_that_nothing_reads import flags_that_nothing_reads
 from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
 from dynotune.audit.shapes.misspelt_of_deepspeed import misspelt_of_deepspeed
+from dynotune.audit.shapes.options_that_nothing_reads import options_that_nothing_reads
 from dynotune.audit.shapes.unread_of_hydra import unread_of_hydra
 from dynotune.audit.shapes.unread_of_loaded import unread_of_loaded
 
@@ -47,6 +48,7 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     yield from misspelt_of_deepspeed(project)
     yield from falsy_values_dropped(project)
     yield from flags_that_nothing_reads(project)
+    yield from options_that_nothing_reads(project)
 
 
 def _filtered(project: Project) -> Iterator[Said]:

@@ -45,7 +45,8 @@ def check(project: Project, _: Project) -> Iterator[Said]:
 
 
 _OWN_CARD = re.compile(
-    rf"{CARD.pattern}|\b(?:RTX|GTX) ?\d{{3,4}}|\bGeForce\b|\b(?:my|our|I|we)\b[^.;]{{0,60}}\bWSL|\bWSL[^.;]{{0,60}}\b(?:my|our)\b",
+    rf"{CARD.pattern}|\b(?:RTX|GTX) ?\d{{3,4}}|\bGeForce\b"
+    r"|\b(?:my|our|I|we)\b[^.;]{0,60}\bWSL|\bWSL[^.;]{0,60}\b(?:my|our)\b",
     re.IGNORECASE,
 )
 """The card, or whose machine it is: the sentence speaks of where this runs."""

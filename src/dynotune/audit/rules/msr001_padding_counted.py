@@ -23,6 +23,7 @@ _FILLED_UP = re.compile(r"\] \* \(\w+ - len\(|\bpad\(\w[^\n]*\b\w+ - (?:len\(|\w
 
 _WHOLE = re.compile(
     r"(?:input_ids|\bids|tokens)(\"\]|'\])?\.(numel\(\)|nelement\(\)|size\(0\)\s*\*|shape\[0\]\s*\*)|"
+    r"(?:torch\.numel|(?:np|math|numpy)\.prod)\([^()]*(?:input_ids|\bids|tokens)\b[^()]*\)|"
     r"\blen\([^()]*\)\s*\*\s*[\w.]*(max_?(seq_?)?len(gth)?)\b|"
     r"\b\w*(pairs|rows|examples|samples|batch\w*|steps)\b\s*\*\s*(\d+\s*\*\s*)?[\w.]*\bmax_(seq_)?len(gth)?\b|"
     r"(batch_size|bsz|\bbs\b)\w*\s*\*\s*[\w.]*(max_(seq_)?len(gth)?|seq_?len(gth)?|block_size|cutoff_len)\b",
@@ -83,6 +84,19 @@ _ROWS = re.compile(
 _GIVEN = re.compile(r"\b(?:max_(?:seq_)?length|max_seq_len|cutoff_len|model_max_length)\s*=\s*(\d{3,6})\b")
 
 
+_SIDES = re.compile(
+    r"^\s*\(?(\w+), *(\w+)\)? *= *[\w.\[\"']*(?:input_ids|\bids|tokens)[\"'\]]*\.(?:shape|size\(\))\s*$", re.MULTILINE
+)
+"""`rows, width = batch["input_ids"].shape`."""
+
+
+def _by_its_sides(node: ast.Assign | ast.AugAssign | ast.Expr, sides: Set[tuple[str, str]]) -> str:
+    """The product of both."""
+    text = ast.unparse(node.value) if node.value is not None else ""
+    found = (re.search(rf"\b{a} \* {b}\b|\b{b} \* {a}\b", text) for a, b in sides)
+    return next((one[0] for one in found if one), "")
+
+
 def _rows_times_limit(value: ast.expr, limits: Set[str]) -> str:
     """A product of a number of rows and the length at which they are cut, in whatever order; empty: there is none.
     limits: numbers that the file gives as such a length."""
@@ -113,7 +127,7 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
         return  # it makes no speed, or knows which tokens are real
     if _MADE_UP.search(script.source) and not any(_LOADED.search(one.source) for one in near):
         return  # rows of one length, made for the measurement
-    limits = set(_GIVEN.findall(script.source))
+    limits, sides = set(_GIVEN.findall(script.source)), set(_SIDES.findall(script.source))
     for node in ast.walk(script.tree):
         if not isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)) or node.value is None:
             continue
@@ -125,10 +139,10 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
             continue
         target = _target(node)
         whole = _WHOLE.search(counted)
-        found = whole[0] if whole is not None else _rows_times_limit(node.value, limits)
+        found = whole[0] if whole is not None else _rows_times_limit(node.value, limits) or _by_its_sides(node, sides)
         if not found or not (shows or _is_a_speed(target, script) or _BY_A_CLOCK.search(counted)):
             continue
-        bound = not re.search(r"numel|nelement|size\(0|shape\[0", found)
+        bound = not re.search(r"numel|nelement|size\(0|shape\[0|prod\(", found) and not _by_its_sides(node, sides)
         limit = bound and not any(_FULL.search(_NOT_PACKED.sub("", code(one))) for one in near)
         if not limit and not any(_pads(one, project) for one in near):
             continue
