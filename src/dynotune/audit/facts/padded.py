@@ -124,12 +124,17 @@ _ROOM = re.compile(rf"(?:(\w+) = )?(?:max\(0, )?\(?\b({_LIMIT}) - (?:len\(|[\w.\
 _MASKED = re.compile(r"attention_mask|-100\b|IGNORE|\bpad\b|pad_|\bPAD")
 """A row that is told where it ends."""
 
+_ADDS = re.compile(r"\w+\.append\([^()]*\)$|\w+ (?:\+= |= \w+ \+ )\[[^\]]*\]$")
 _FILL = rf"(?:torch|np|numpy)\.(?:zeros|ones|full)\([(\[]?({_LIMIT})[,)\]]"
 
 
 def _filled(script: Script, function: ast.FunctionDef, whole: str) -> Iterator[Padded]:
-    """`x = torch.full((self.block_size,), -100)`, and `x[:n] = ids` after it."""
+    """`x = torch.full((self.block_size,), -100)`, and `x[:n] = ids` after it; `while len(ids) < limit: ids.append(pad)`."""
     for node in ast.walk(function):
+        short = isinstance(node, ast.While) and re.fullmatch(rf"len\(\w+\) < {_LIMIT}", ast.unparse(node.test))
+        if short and isinstance(node, ast.While) and all(_ADDS.match(ast.unparse(one)) for one in node.body):
+            yield Padded(place_of(script, node), f"while {ast.unparse(node.test)}", None)
+            return
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
             continue
         found = re.match(_FILL, ast.unparse(node.value))

@@ -140,4 +140,7 @@ def work_of_trainer(script: Script, trainer: Call, heavy: Mapping[str, Call]) ->
     name = data[1].rpartition(".")[2]
     makers = {name} | {last(one.name) for one in script.calls if one.result == data[1]}
     makers |= set(re.findall(rf"\b{name}\b[\w.\[\]'\"= ]*\.(?:set|with)_transform\(\s*(\w+)", script.source))
+    makers |= set(
+        re.findall(rf"^\s*{name}\s*=[^=\n][^\n]*\.(?:set|with)_transform\(\s*(\w+)", script.source, re.MULTILINE)
+    )
     return next((heavy[name] for name in sorted(makers) if name in heavy), None)

@@ -195,7 +195,7 @@ def _shown(script: Script) -> Iterator[Place]:
 def _is_a_speed(target: str, script: Script) -> bool:
     """By its name, or divided by what a clock says."""
     named = re.search(r"tok|tps|throughput", target, re.IGNORECASE)
-    divided = rf"\b{re.escape(target)}\s*/\s*\(?\s*[\w.]*(time|perf_counter|elapsed|spent|seconds|duration)"
+    divided = rf"\b{re.escape(target)}\s*/\s*\(?\s*[\w.\[\"']*(time|perf_counter|elapsed|spent|seconds|duration)"
     return bool(named or re.search(divided, script.source))
 
 
