@@ -588,3 +588,21 @@ def test_a_collator_of_another_file_without_workers(tmp_path: Path) -> None:
     assert "HST005" not in codes(tmp_path, files)
     files["train.py"] = files["train.py"].replace("num_workers=2", "num_workers=0")
     assert "HST005" in codes(tmp_path, files)
+
+
+OWN = """from torch.utils.data import DataLoader
+from {whence} import Trainer
+
+loader = DataLoader(rows, batch_size=8, shuffle=True)
+Trainer(model, loader).train()
+for batch in loader:
+    model(**batch).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(("whence", "said"), [("trainer", True), ("transformers", False)])
+def test_a_trainer_of_ones_own_seeds_nothing(tmp_path: Path, whence: str, said: bool) -> None:
+    files = {"train.py": OWN.format(whence=whence), "trainer.py": "class Trainer:\n    pass\n"}
+    assert ("MSR003" in codes(tmp_path, files)) is said

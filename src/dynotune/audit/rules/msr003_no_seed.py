@@ -32,9 +32,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     near = connected(script, project)
     if leads_out(near, project) or any(_SEEDED.search(_without_definitions(one)) for one in near):
         return
-    if trained and any(
-        one.calls_of("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "TrainingArguments") for one in near
-    ):
+    if trained and any(_LIBRARYS.match(call.name) for one in near for call in one.calls):
         return  # which sets one; whether before or behind is not looked at
     rows = [call for one in near if not _ELSEWHERE.search(one.file) for call in one.calls if _draws_rows(call, trained)]
     adapters = [call for one in near for call in one.calls if trained and call.name == "peft.get_peft_model"]
@@ -62,6 +60,11 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         also=(*(call.place for call in drawn[1:]), *_asked(near), *_begins(drawn[0], near)),
     )
 
+
+_LIBRARYS = re.compile(
+    r"(?:transformers|trl|unsloth|sentence_transformers)\b.*\.(?:\w*Trainer|\w*TrainingArguments|SFTConfig|DPOConfig)$"
+)
+"""A trainer of a library's, which seeds; a project's own class may be called the same."""
 
 _TRAINERS = (Trainer.TRANSFORMERS, Trainer.TRL, Trainer.UNSLOTH)
 
