@@ -36,8 +36,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         return  # which sets one; whether before or behind is not looked at
     rows = [call for one in near if not _ELSEWHERE.search(one.file) for call in one.calls if _draws_rows(call, trained)]
     adapters = [call for one in near for call in one.calls if trained and call.name == "peft.get_peft_model"]
-    if any("unsloth" in one.source for one in near):
-        rows = _before_unsloth_seeds(rows, near)
+    rows = _before_unsloth_seeds(rows, near)
     drawn = [*rows, *adapters]
     if not drawn:
         return
@@ -71,7 +70,7 @@ _TRAINERS = (Trainer.TRANSFORMERS, Trainer.TRL, Trainer.UNSLOTH)
 
 def _before_unsloth_seeds(rows: Sequence[Call], near: Sequence[Script]) -> list[Call]:
     """Unsloth's `get_peft_model` seeds everything, numpy too: rows that are drawn behind it are the same each time."""
-    seeds = [call for one in near for call in one.calls_of("get_peft_model")]
+    seeds = [call for one in near for call in one.calls_of("get_peft_model") if call.name.startswith("unsloth.")]
     if not seeds:
         return list(rows)
     return [
