@@ -266,7 +266,8 @@ RULE = Rule(
         " that a command names and its script loads: the keys of its first level, where the script takes each by its name"
         " (`cfg['lr']`, `{key: cfg[key] for key in KEYS}`). Fields of a dataclass of options that no file reads; keys that"
         " such a class has not, where the script filters by its fields."
-        " Flags of a training script's own parser that no file reads."
+        " Flags of a training script's own parser that no file reads; parameters of a function that click, typer, fire or"
+        " tyro starts, and that it does not use; fields of a class that a parser of classes fills."
         " Keys of a DeepSpeed file that are known ones but for a slip."
         " Keys that are false or zero, where a launcher in Python makes flags of a configuration and leaves such ones out,"
         " and the script has another default.",
