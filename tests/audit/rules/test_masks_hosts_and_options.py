@@ -200,6 +200,8 @@ def test_options_that_nothing_reads(tmp_path: Path, head: str) -> None:
         "import click\n\n\n@click.command()\n@click.option('--lr', default=1e-5)\n"
         "@click.option('--old', default=8, help='unused')\n"
         "def main(lr, old):  # old is deprecated\n    run(lr)\n",
+        "import typer\n\n\ndef main(lr: float = 1e-5, about: bool = typer.Option(False, callback=show)):\n    run(lr)\n\n\n"
+        "typer.run(main)",
         "import fire\n\n\ndef main(lr: float = 1e-5, warmup: float = 0.1):\n    run(**locals())\n\n\nfire.Fire(main)",
         f"import tyro\n{CLASS}    packing: bool = True\n\n\na = tyro.cli(Options)\nrun(pack=a.packing)",
     ],

@@ -20,6 +20,9 @@ _PARSED = re.compile(
 )
 """How a class of options gets its values from a command."""
 
+_ACTS = re.compile(r"\bcallback\s*=|is_eager|expose_value|hidden\s*=\s*True")
+"""An option that does something itself, or is kept for old commands."""
+
 MOST = 3
 """Names up to which it is said: of more, something reads them in a way that was not followed."""
 
@@ -40,6 +43,8 @@ def _of_functions(script: Script) -> Iterator[tuple[str, Place]]:
     if "locals()" in script.source:
         return
     for function in started_functions(script):
+        if any(_ACTS.search(ast.unparse(one)) for one in (*function.decorator_list, function.args)):
+            continue
         shown = shown_in(function)
         used = {one.id for one in ast.walk(function) if isinstance(one, ast.Name) and id(one) not in shown}
         for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
