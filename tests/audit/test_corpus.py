@@ -31,8 +31,8 @@ CORPUS = Path(__file__).parent / "corpus"
         ("fourteenth", 14, 0.99, 0.98),
         ("fifteenth", 14, 0.99, 0.88),
         ("sixteenth", 14, 0.99, 0.98),
-        ("seventeenth", 14, 0.95, 0.75),
-        ("nineteenth", 14, 0.97, 0.87),
+        ("seventeenth", 14, 0.96, 0.9),
+        ("nineteenth", 14, 0.99, 0.98),
         ("twentieth", 14, 0.97, 0.96),
     ],
 )

@@ -121,15 +121,42 @@ _LIMIT = (
 _ROOM = re.compile(rf"(?:(\w+) = )?(?:max\(0, )?\(?\b({_LIMIT}) - (?:len\(|[\w.\[\]'\"]+\.(?:size\(|shape\[|numel\())")
 
 
+_MASKED = re.compile(r"attention_mask|-100\b|IGNORE|\bpad\b|pad_|\bPAD")
+"""A row that is told where it ends."""
+
+_ADDS = re.compile(r"\w+\.append\([^()]*\)$|\w+ (?:\+= |= \w+ \+ )\[[^\]]*\]$")
+_FILL = rf"(?:torch|np|numpy)\.(?:zeros|ones|full)\([(\[]?({_LIMIT})[,)\]]"
+
+
+def _filled(script: Script, function: ast.FunctionDef, whole: str) -> Iterator[Padded]:
+    """`x = torch.full((self.block_size,), -100)`, and `x[:n] = ids` after it; `while len(ids) < limit: ids.append(pad)`."""
+    for node in ast.walk(function):
+        short = isinstance(node, ast.While) and re.fullmatch(rf"len\(\w+\) < {_LIMIT}", ast.unparse(node.test))
+        if short and isinstance(node, ast.While) and all(_ADDS.match(ast.unparse(one)) for one in node.body):
+            yield Padded(place_of(script, node), f"while {ast.unparse(node.test)}", None)
+            return
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+            continue
+        found = re.match(_FILL, ast.unparse(node.value))
+        name = node.targets[0].id
+        part = found and re.search(rf"\b{name}\[(?:0)?:(\w+|len\([\w.]+\))\] = ", whole)
+        if not found or not part or re.search(rf"\* {re.escape(found[1])}\b|\b{re.escape(found[1])} \*", whole):
+            continue  # a piece of a stream that is cut every so many tokens
+        if not re.search(rf"\b{re.escape(found[1])} = [^\n]*\bmax\(", script.source):
+            yield Padded(place_of(script, node), ast.unparse(node.value), None)
+            return
+
+
 def by_hand(script: Script) -> Iterator[Padded]:
-    """`ids + [pad] * (max_length - len(ids))` in a function that gives a row an attention mask, and `F.pad(ids, (0, gap))`
-    with such a gap."""
+    """`ids + [pad] * (max_length - len(ids))` in a function that gives a row an attention mask or masked labels, and
+    `F.pad(ids, (0, gap))` with such a gap."""
     for function in ast.walk(script.tree):
         if not isinstance(function, ast.FunctionDef) or _NOT_TRAINING.search(function.name):
             continue
         whole = ast.unparse(function)
-        if "attention_mask" not in whole or _PACKS.search(whole):
+        if not _MASKED.search(whole) or _PACKS.search(whole):
             continue
+        yield from _filled(script, function, whole)
         for node in ast.walk(function):
             text = ast.unparse(node) if isinstance(node, ast.Assign | ast.BinOp) else ""
             found = _ROOM.match(text) if isinstance(node, ast.Assign) else _ROOM.search(text)

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import text_at
@@ -28,10 +28,11 @@ _EACH_ROW = ("__getitem__", "__getitems__", "__call__", "__iter__")
 _READS = frozenset({"PIL.Image.open", "torchaudio.load", "librosa.load", "json.load"})
 
 
-def heavy_calls(script: Script) -> Mapping[str, Call]:
+def heavy_calls(script: Script, users: Sequence[Script] = ()) -> Mapping[str, Call]:
     """Calls that take long, by what makes them for each row or batch: a class with `__getitem__`, `__iter__` or `__call__`,
     and what these call of its methods; a collating function; or a function that hands out rows one by one. What a function
-    does to all rows before it returns them is done once, and so is what `map` does."""
+    does to all rows before it returns them is done once, and so is what `map` does. users: files that may hand such a
+    function to a loader."""
     heavy: dict[str, Call] = {}
     tokenizers = {call.result for call in script.calls if call.name.endswith(_MAKES_TOKENIZERS)} - {""}
     of_rows = _methods_of_rows(script)
@@ -47,7 +48,13 @@ def heavy_calls(script: Script) -> Mapping[str, Call]:
         elif not holder:
             outer, inner = functions[0], functions[-1]
             if (outer, inner) not in names:  # once for each function: both go through the file
-                names[outer, inner] = inner if _is_given(inner, script) else outer if _hands_out(outer, script) else ""
+                names[outer, inner] = (
+                    inner
+                    if any(_is_given(inner, one) for one in (script, *users))
+                    else outer
+                    if _hands_out(outer, script)
+                    else ""
+                )
             if names[outer, inner]:
                 heavy.setdefault(names[outer, inner], call)
     for maker, function in _with_a_transform(script):
@@ -133,4 +140,7 @@ def work_of_trainer(script: Script, trainer: Call, heavy: Mapping[str, Call]) ->
     name = data[1].rpartition(".")[2]
     makers = {name} | {last(one.name) for one in script.calls if one.result == data[1]}
     makers |= set(re.findall(rf"\b{name}\b[\w.\[\]'\"= ]*\.(?:set|with)_transform\(\s*(\w+)", script.source))
+    makers |= set(
+        re.findall(rf"^\s*{name}\s*=[^=\n][^\n]*\.(?:set|with)_transform\(\s*(\w+)", script.source, re.MULTILINE)
+    )
     return next((heavy[name] for name in sorted(makers) if name in heavy), None)

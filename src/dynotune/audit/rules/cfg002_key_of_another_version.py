@@ -22,7 +22,10 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
+    carried = job.trainer is Trainer.UNSLOTH and not job.pinned
     for key in job.given:
+        if carried and key.fate in (Fate.RENAMED, Fate.REMOVED):
+            continue  # Unsloth's newest takes older names over, or leaves them out with a warning
         if key.fate is Fate.RENAMED:
             yield _renamed(job, key)
         elif key.fate is Fate.REMOVED:
@@ -102,10 +105,14 @@ RULE = Rule(
         why="The run stops where its arguments are made, or, in a script that filters its arguments, the value is lost.",
         detected="E0: a table of renames and removals (and of formats of data sets that Axolotl took once), each checked"
         " against the releases before and after, and the fields of the version that is installed or given. A project that"
-        " asks for an older version (`trl==0.11` in its requirements) is believed.",
+        " asks for an older version (`trl==0.11` in its requirements) is believed; one of Unsloth that asks for none is left"
+        " alone.",
         proven="`trl.SFTConfig(max_seq_length=1)` raises an error: the class has no field of the old name.",
         deliberate=("The run uses an older release than the one that was looked at.",),
-        sources=("the sources of transformers 4.40 to 5.23, TRL 0.9 to 1.16, and Axolotl 0.9.2 and 0.12.2",),
+        sources=(
+            "the sources of transformers 4.40 to 5.23, TRL 0.9 to 1.16, and Axolotl 0.9.2 and 0.12.2",
+            "Unsloth 2026.10.9, `models/rl_config_compat.py`: renamed keys are taken over, removed ones left out",
+        ),
     ),
     bad=Example({"sft.yaml": f"{_SFT}max_seq_length: 2048\n"}, says="calls it `max_length`"),
     good=Example({"sft.yaml": f"{_SFT}max_length: 2048\n"}),

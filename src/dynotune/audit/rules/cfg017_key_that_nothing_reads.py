@@ -20,6 +20,7 @@ from dynotune.audit.shapes.falsy_values_dropped import falsy_values_dropped
 from dynotune.audit.shapes.flags_that_nothing_reads import flags_that_nothing_reads
 from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
 from dynotune.audit.shapes.misspelt_of_deepspeed import misspelt_of_deepspeed
+from dynotune.audit.shapes.options_that_nothing_reads import options_that_nothing_reads
 from dynotune.audit.shapes.unread_of_hydra import unread_of_hydra
 from dynotune.audit.shapes.unread_of_loaded import unread_of_loaded
 
@@ -47,6 +48,7 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     yield from misspelt_of_deepspeed(project)
     yield from falsy_values_dropped(project)
     yield from flags_that_nothing_reads(project)
+    yield from options_that_nothing_reads(project)
 
 
 def _filtered(project: Project) -> Iterator[Said]:
@@ -264,7 +266,8 @@ RULE = Rule(
         " that a command names and its script loads: the keys of its first level, where the script takes each by its name"
         " (`cfg['lr']`, `{key: cfg[key] for key in KEYS}`). Fields of a dataclass of options that no file reads; keys that"
         " such a class has not, where the script filters by its fields."
-        " Flags of a training script's own parser that no file reads."
+        " Flags of a training script's own parser that no file reads; parameters of a function that click, typer, fire or"
+        " tyro starts, and that it does not use; fields of a class that a parser of classes fills."
         " Keys of a DeepSpeed file that are known ones but for a slip."
         " Keys that are false or zero, where a launcher in Python makes flags of a configuration and leaves such ones out,"
         " and the script has another default.",

@@ -188,6 +188,8 @@ def _happens(
         if isinstance(node, ast.If | ast.IfExp | ast.Try) and _GUARDS.search(
             ast.unparse(node.test) if not isinstance(node, ast.Try) else "ddp"
         ):
+            if isinstance(node, ast.If) and isinstance(node.body[-1], ast.Return):
+                return  # `if not dist.is_initialized(): return 1`, and the rest only where there is a group
             continue
         inner = list(ast.iter_child_nodes(node))
         if isinstance(node, ast.Call):
@@ -419,21 +421,30 @@ def _asked_at_import(script: Script) -> Iterator[Said]:
         call.name.endswith(("init_process_group", "init_distributed")) and not _function(call) for call in script.calls
     ):
         return
+    helpers = {
+        node.name: node
+        for node in script.tree.body
+        if isinstance(node, ast.FunctionDef) and (found := _guarded(node)) and len(found) == 1
+    }
+    starts = [call for call in script.calls if _STARTS.search(call.name)]
     for node in script.tree.body:
-        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-        if not isinstance(value, ast.IfExp) or "is_initialized()" not in ast.unparse(value.test):
+        given = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        if given is None or isinstance(given, ast.Lambda):
             continue
-        if not re.search(r"get_(world_size|rank)\(\)", ast.unparse(value.body)):
+        called = [
+            helpers[one.func.id]
+            for one in ast.walk(given)
+            if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id in helpers
+        ]
+        pairs = [one for held in (given, *called) for one in _guarded(held)]
+        if not pairs or any(start.place.line < node.lineno and not _function(start) for start in starts):
             continue
-        starts = [call for call in script.calls if _STARTS.search(call.name)]
-        if any(start.place.line < node.lineno and not _function(start) for start in starts):
-            continue
+        asked, otherwise = pairs[0]
         yield Finding(
-            f"`{ast.unparse(value.body)}` is asked for when the file is loaded, before anything has made the"
-            f" group: it is always"
-            f" `{ast.unparse(value.orelse)}`.",
+            f"`{asked}` is asked for when the file is loaded, before anything has made the group: it is always"
+            f" `{otherwise}`.",
             place=place_of(script, node),
-            evidence=Evidence(Level.TEXT, {"default": ast.unparse(value.orelse)}),
+            evidence=Evidence(Level.TEXT, {"default": otherwise}),
             stake=Stake(AtStake.RESULT),
             remedy=Remedy(
                 Risk.BEHAVIOURAL,
@@ -442,6 +453,28 @@ def _asked_at_import(script: Script) -> Iterator[Said]:
             ),
         )
         return
+
+
+def _guarded(node: ast.AST) -> list[tuple[str, str]]:
+    """What is asked of the group where there is one, and what is taken where there is none: of an expression, or of a
+    function that only gives it back."""
+    pairs = [
+        (one.body, one.orelse)
+        for one in ast.walk(node)
+        if isinstance(one, ast.IfExp) and "is_initialized()" in ast.unparse(one.test)
+    ]
+    body = node.body if isinstance(node, ast.FunctionDef) else []
+    test, last = (body[-2], body[-1]) if len(body) > 1 else (None, None)
+    if isinstance(test, ast.If) and isinstance(last, ast.Return) and "is_initialized()" in ast.unparse(test.test):
+        inner = test.body[0].value if isinstance(test.body[0], ast.Return) else None
+        pair = (last.value, inner) if "not " in ast.unparse(test.test) else (inner, last.value)
+        if pair[0] is not None and pair[1] is not None and not test.orelse:
+            pairs.append((pair[0], pair[1]))
+    return [
+        (ast.unparse(asked), ast.unparse(otherwise))
+        for asked, otherwise in pairs
+        if re.search(r"get_(world_size|rank)\(\)", ast.unparse(asked)) and isinstance(otherwise, ast.Constant)
+    ]
 
 
 def _function(call: Call) -> str:

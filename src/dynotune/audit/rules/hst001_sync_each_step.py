@@ -196,6 +196,9 @@ def _is_of_device(script: Script, on: str) -> bool:
         return False
     word = re.escape(name[0])
     norm = rf"\b{word}\s*=\s*[\w.]*(?:clip_grad_norm_|get_total_norm|cross_entropy|gather|gather_for_metrics)\("
+    of_loss = rf"\b{word}\s*=\s*(?:\w+\.)*loss(?:\.(?:detach|clone|mean|float)\(\))*\s*(?:[#;]|$)"
+    if re.search(of_loss, script.source, re.MULTILINE):
+        return True
     return bool(re.search(rf"{norm}|\b{word}\.backward\(|\.backward\({word}[,)]", script.source))
 
 

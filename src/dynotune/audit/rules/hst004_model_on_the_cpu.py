@@ -247,7 +247,8 @@ RULE = Rule(
         " one's own must.",
         why="Everything works, and takes tens of times as long. Where batches are moved and the model is not, it"
         " stops.",
-        detected="E0: a model generates that no call moves, in a file that speaks of a GPU; or"
+        detected="E0: a model generates that no call moves, in a file that speaks of a GPU, or for row after row beside a"
+        " program that trains on one (unless a document speaks of the CPU); or"
         " one model is loaded, a loop trains, and no call of the program's files moves, prepares or shards anything"
         " (`batch.to(model.device)` moves batches to where the model is).",
         proven="`nvidia-smi` shows no process; `next(model.parameters()).device` says `cpu`.",

@@ -16,7 +16,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     if not any(call.name.endswith(("DataLoader", "Trainer")) for call in script.calls):
         return
     heavy = {
-        **{name: work for one in imported(script, project) for name, work in heavy_calls(one).items()},
+        **{name: work for one in imported(script, project) for name, work in heavy_calls(one, [script]).items()},
         **heavy_calls(script),
     }
     yield from _by_a_loader(script, heavy)

@@ -44,6 +44,13 @@ def check(project: Project, _: Project) -> Iterator[Said]:
             yield from _more_than_said(job, project)
 
 
+_OWN_CARD = re.compile(
+    rf"{CARD.pattern}|\b(?:RTX|GTX) ?\d{{3,4}}|\bGeForce\b"
+    r"|\b(?:my|our|I|we)\b[^.;]{0,60}\bWSL|\bWSL[^.;]{0,60}\b(?:my|our)\b",
+    re.IGNORECASE,
+)
+"""The card, or whose machine it is: the sentence speaks of where this runs."""
+
 _MACHINE = re.compile(r"\bWSL ?2?\b")
 _PERHAPS = re.compile(r"\b(?:if|or|not|unless|also|should|may|can|untested|support\w*)\b|n't\b", re.IGNORECASE)
 _TESTED = re.compile(r"\btested\b", re.IGNORECASE)
@@ -105,7 +112,7 @@ def _says_wsl(job: Job, project: Project) -> bool:
     comments = ["\n\n".join(re.findall(r"^\s*#.*|\s#\s.*", project.texts.get(file, ""), re.MULTILINE)) for file in own]
     for text in (*project.documents.values(), *(project.notes.get(file, "") for file in own), *comments):
         for sentence in re.split(r"(?<=[.;!?])\s|\n\s*\n", text):
-            if not _MACHINE.search(sentence) or not CARD.search(sentence) or _PERHAPS.search(sentence):
+            if not _MACHINE.search(sentence) or not _OWN_CARD.search(sentence) or _PERHAPS.search(sentence):
                 continue
             if not _TESTED.search(sentence) or not _ELSEWHERE.search(sentence):
                 return True

@@ -124,12 +124,40 @@ def _masked(script: Script, project: Project) -> Iterator[Place]:
         return
     of_a_tokenizer = any("pad_token_id" in one.source for one in together(script, project))
     for function in ast.walk(script.tree):
-        if not isinstance(function, ast.FunctionDef) or re.search(r"\beos|_eos", ast.unparse(function)):
+        if not isinstance(function, ast.FunctionDef):
             continue
+        if re.search(r"\beos|_eos", _BEHIND_TEXT.sub("", ast.unparse(function))):
+            continue
+        real = _told_by_the_token(function)
         for node in ast.walk(function):
-            found = _MASKED.search(ast.unparse(node)) if isinstance(node, ast.Assign) else None
+            text = ast.unparse(node) if isinstance(node, ast.Assign) else ""
+            found = _MASKED.search(text)
+            if not found and real and (how := _BY_A_MASK.search(text)) and real & set(how.groups()):
+                yield place_of(script, node)
+                continue
             if found and (of_a_tokenizer or "pad_token_id" in found[0]):
                 yield place_of(script, node)
+
+
+_BEHIND_TEXT = re.compile(r"\+ (?:self\.)?\w+\.eos_token\b|\{(?:self\.)?\w+\.eos_token\}")
+"""Where the end token's text is added to a row, which puts no label back."""
+
+_BY_A_MASK = re.compile(
+    rf"labels?\w*(?:['\"]\])? = .*\.masked_fill\(~?(\w+)(?:\.bool\(\)| == 0)?, {_OUT}\)"
+    rf"|\w*labels?\w*(?:\['labels'\])?\[(?:~|torch\.logical_not\()?(\w+)(?:\.bool\(\))?(?: == 0|\))?\] = {_OUT}"
+    rf"|labels?\w*(?:['\"]\])? = .*where\((\w+)(?:\.bool\(\)| == 1)?, .*{_OUT}"
+)
+_TOLD = re.compile(
+    r"(\w+) = \(?\(?[\w.\[\]'\"]+(?:\.(?:ne|eq)\(| [!=]= )"
+    r"((?:self\.)?\w*tok\w*\.pad_token_id|(?:self\.)?(?:pad|pad_?(?:token)?_?(?:id|idx|index)))\)?\)?"
+    r"(?:\.(?:long|int|bool|float)\(\)|\.to\([\w.]+\))?$"
+)
+
+
+def _told_by_the_token(function: ast.FunctionDef) -> set[str]:
+    """Masks that say where the token is padding, or is not."""
+    found = (_TOLD.match(ast.unparse(node)) for node in ast.walk(function) if isinstance(node, ast.Assign))
+    return {one[1] for one in found if one}
 
 
 RULE = Rule(

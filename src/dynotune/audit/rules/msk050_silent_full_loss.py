@@ -91,6 +91,9 @@ def check(script: Script, project: Project) -> Iterator[Said]:
 _SPEAKS_OF_ANSWERS = re.compile(r"respon|answer|assistant|marker|template|prompt|sep", re.IGNORECASE)
 
 
+_SPEAKS = re.compile(r"\b(?:print|warn|warning|info|error|debug)\(")
+
+
 def _not_found(script: Script) -> Iterator[Said]:
     """Functions that mask the prompt where they find the answer, and return the labels whole where they do not."""
     if "-100" not in script.source and "IGNORE" not in script.source:
@@ -103,10 +106,10 @@ def _not_found(script: Script) -> Iterator[Said]:
         where = left_whole(function)
         if where is None:
             continue
+        silent = "" if _SPEAKS.search(ast.unparse(function)) else ", and nothing is said"
         yield Finding(
             f"Where `{function.name}` does not find the answer in a row, nothing is masked: the loss is on the"
-            f" prompt as well, and"
-            " nothing is said.",
+            f" prompt as well{silent}.",
             place=place_of(script, where),
             evidence=Evidence(Level.TEXT, {"function": function.name}),
             stake=Stake(AtStake.RESULT),
@@ -189,7 +192,8 @@ RULE = Rule(
         why="The run succeeds, its loss even looks better, and the model has learned to write questions.",
         detected="E0: a `try` makes or applies the masking, and a handler replaces it by a plain collator, by"
         " nothing, or only"
-        " prints. Handlers that stop, and those that mask in another way, are not reported.",
+        " prints; or a function that masks leaves a row's labels whole where it finds no answer. Handlers and branches that"
+        " stop, and those that mask in another way, are not reported.",
         proven="Print how many labels of a batch are not -100.",
         deliberate=("Loss on everything is wanted where there are no answers to tell.",),
         sources=("TRL 0.20's release notes: `DataCollatorForCompletionOnlyLM` is gone",),

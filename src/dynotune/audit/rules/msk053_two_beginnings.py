@@ -1,4 +1,4 @@
-"""MSK053: rendered conversations are tokenised with a second beginning token."""
+"""MSK053: texts that begin with the beginning token are tokenised with a second one."""
 
 import ast
 import re
@@ -22,7 +22,7 @@ _NONE = re.compile(r"smollm|tinyllama", re.IGNORECASE)  # of type `llama`, with 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
     near = imported(script, project)
-    if not any("apply_chat_template" in one.source for one in (script, *near)) or not _begins(script, project):
+    if not any(_WRITTEN.search(one.source) for one in (script, *near)) or not _begins(script, project):
         return
     functions = _functions(script)
     imports = {dotted.rpartition(".")[2] for dotted in script.imports.values()}
@@ -30,6 +30,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     writers |= {
         one.name for other in near for one in _functions(other) if one.name in imports and _returns_rendered(one)
     }
+    writers |= {name for one in (script, *near) for name in _templates(one)}
     columns = {key for room in (*functions, script.tree) for key in _columns(room, _rendered(room, writers), writers)}
     for other in near if _trains_on_text(script) else ():
         makers = [one for one in _functions(other) if one.name in imports]
@@ -60,6 +61,30 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 continue
             yield _finding(script, call, f"`{ast.unparse(call.func)}(...)`")
             return
+
+
+_MARKS = ("<|begin_of_text|>", "<s>", "<bos>")
+_WRITTEN = re.compile(rf"apply_chat_template|\.bos_token\b|[\"'](?:{'|'.join(map(re.escape, _MARKS))})")
+_BY_HAND = re.compile(r"\w+\.bos_token\s*\+|\{\w+\.bos_token\}")
+
+
+def _templates(script: Script) -> Iterator[str]:
+    """Constants of the file that are text with a beginning token in front."""
+    for node in script.tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _starts(node.value):
+            yield node.targets[0].id
+
+
+def _starts(node: ast.expr) -> bool:
+    """A text that begins with the token itself: `tok.bos_token + ...`, `f"<s>{...}"`."""
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        node = node.left
+    if isinstance(node, ast.JoinedStr) and node.values:
+        first = node.values[0]
+        node = first.value if isinstance(first, ast.FormattedValue) else first
+    if isinstance(node, ast.Attribute):
+        return node.attr == "bos_token"
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(_MARKS)
 
 
 _WRITES = re.compile(r"save_to_disk|to_json|to_parquet|to_csv|push_to_hub|json\.dumps?\(|\.write\(|jsonlines")
@@ -117,14 +142,15 @@ def _trains_on_text(script: Script) -> bool:
     if not script.calls_of("SFTTrainer") or "unsloth" in script.source:
         return False
     return not re.search(
-        r"add_bos_token|removeprefix|bos_token|lstrip|add_special_tokens|skip_prepare_dataset", script.source
+        r"add_bos_token|removeprefix|bos_token|lstrip|add_special_tokens|skip_prepare_dataset",
+        _BY_HAND.sub("", script.source),
     )
 
 
 def _finding(script: Script, call: ast.expr, what: str) -> Finding:
     return Finding(
-        f"{what} tokenises what the chat template has rendered, and adds a beginning token in front of"
-        " the one that the template wrote: rows begin with two.",
+        f"{what} tokenises a text that begins with the beginning token already (by the chat template, or by hand), and adds"
+        " another in front: rows begin with two.",
         place=place_of(script, call),
         evidence=Evidence(Level.TEXT, {"call": ast.unparse(call)[:80]}),
         stake=Stake(AtStake.RESULT),
@@ -153,11 +179,16 @@ def _begins(script: Script, project: Project) -> bool:
 
 
 def _is_rendered(node: ast.AST, writers: set[str]) -> bool:
-    """A call that gives text by a template, one for each of several, or a function of the file that returns one."""
+    """Text by a template, or with the token in front; one for each of several, or of a function that returns one."""
     if isinstance(node, ast.ListComp):
         return _is_rendered(node.elt, writers)
+    if isinstance(node, ast.BinOp | ast.JoinedStr):
+        return _starts(node) or (isinstance(node, ast.BinOp) and _is_rendered(node.left, writers))
     if not isinstance(node, ast.Call):
         return False
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        held = node.func.value
+        return (isinstance(held, ast.Name) and held.id in writers) or _starts(held)
     if isinstance(node.func, ast.Name) and node.func.id in writers:
         return True
     if not isinstance(node.func, ast.Attribute) or node.func.attr != "apply_chat_template":
@@ -206,7 +237,7 @@ def encode(row):
 RULE = Rule(
     code="MSK053",
     name="two-beginnings",
-    summary="Rendered conversations are tokenised with a second beginning token.",
+    summary="Texts that begin with the beginning token are tokenised with a second one.",
     group=Group.CORRECTNESS,
     subject=Subject.SCRIPT,
     check=check,
@@ -215,7 +246,8 @@ RULE = Rule(
         " unless told not"
         " to.",
         why="The model is trained on rows that begin with two, and is asked with one (or the other way round).",
-        detected="E0: a text from `apply_chat_template(..., tokenize=False)` goes into a tokenizer without"
+        detected="E0: a text from `apply_chat_template(..., tokenize=False)`, or one with the beginning token in front, goes"
+        " into a tokenizer without"
         " `add_special_tokens=False`, and every model that is named belongs to such a family.",
         proven="`dynotune prepare --config sft.yaml --show 3`, or the first ids of a row.",
         deliberate=("A tokenizer that was loaded with `add_bos_token=False`.",),

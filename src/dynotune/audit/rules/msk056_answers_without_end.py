@@ -181,7 +181,7 @@ RULE = Rule(
         " chat template and no trainer that adds one; a column of text (or ids with labels) that is the template of"
         " a row's whole conversation, or of turns whose last one is the assistant's, with `add_generation_prompt=True`, in a"
         " program that trains; a text that ends with a column of the row, for"
-        " the trainer of a TRL before 0.16, which adds no end.",
+        " the trainer of a TRL before 0.16, or Unsloth's, which add no end.",
         proven="Print `tokenizer.decode(row['labels'][-1])`, or the end of a rendered row.",
         deliberate=(
             "The rows themselves end with the end token's text.",
@@ -191,6 +191,7 @@ RULE = Rule(
             "transformers' tokenizers of Llama, Qwen, Mistral, Gemma and GPT-2: none adds an end token by default",
             "transformers' documentation of chat templates: what generation prompts are for",
             "TRL 0.12.1 and 0.15.2, `sft_trainer.py`: text is tokenised as it is; 0.16.1 adds the end token",
+            "Unsloth 2024.12.4, 2025.3.1, 2025.9.1 and 2026.10.9: none adds one (`sft_prepare_dataset` of `unsloth_zoo`)",
         ),
     ),
     bad=Example({"train.py": _SCRIPT % ""}, says="never taught to stop"),

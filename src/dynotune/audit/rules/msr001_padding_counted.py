@@ -18,8 +18,12 @@ from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 _SPEED = re.compile(r"tok\w*[_/ ]*(per|/|p)[_ ]*s(ec(ond)?)?\b|\btps\b|throughput|tokens?/s", re.IGNORECASE)
 _COLLATORS = ("DataCollatorWithPadding", "DataCollatorForLanguageModeling", "DataCollatorForSeq2Seq", "pad_sequence")
 _RECTANGLE = re.compile(r"\.(new_)?(full|zeros|ones)\(\(?\[?len\(\w+\),")
+_FILLED_UP = re.compile(r"\] \* \(\w+ - len\(|\bpad\(\w[^\n]*\b\w+ - (?:len\(|\w+\.(?:size|shape|numel))")
+"""`ids + [pad] * (width - len(ids))`."""
+
 _WHOLE = re.compile(
     r"(?:input_ids|\bids|tokens)(\"\]|'\])?\.(numel\(\)|nelement\(\)|size\(0\)\s*\*|shape\[0\]\s*\*)|"
+    r"(?:torch\.numel|(?:np|math|numpy)\.prod)\([^()]*(?:input_ids|\bids|tokens)\b[^()]*\)|"
     r"\blen\([^()]*\)\s*\*\s*[\w.]*(max_?(seq_?)?len(gth)?)\b|"
     r"\b\w*(pairs|rows|examples|samples|batch\w*|steps)\b\s*\*\s*(\d+\s*\*\s*)?[\w.]*\bmax_(seq_)?len(gth)?\b|"
     r"(batch_size|bsz|\bbs\b)\w*\s*\*\s*[\w.]*(max_(seq_)?len(gth)?|seq_?len(gth)?|block_size|cutoff_len)\b",
@@ -80,6 +84,19 @@ _ROWS = re.compile(
 _GIVEN = re.compile(r"\b(?:max_(?:seq_)?length|max_seq_len|cutoff_len|model_max_length)\s*=\s*(\d{3,6})\b")
 
 
+_SIDES = re.compile(
+    r"^\s*\(?(\w+), *(\w+)\)? *= *[\w.\[\"']*(?:input_ids|\bids|tokens)[\"'\]]*\.(?:shape|size\(\))\s*$", re.MULTILINE
+)
+"""`rows, width = batch["input_ids"].shape`."""
+
+
+def _by_its_sides(node: ast.Assign | ast.AugAssign | ast.Expr, sides: Set[tuple[str, str]]) -> str:
+    """The product of both."""
+    text = ast.unparse(node.value) if node.value is not None else ""
+    found = (re.search(rf"\b{a} \* {b}\b|\b{b} \* {a}\b", text) for a, b in sides)
+    return next((one[0] for one in found if one), "")
+
+
 def _rows_times_limit(value: ast.expr, limits: Set[str]) -> str:
     """A product of a number of rows and the length at which they are cut, in whatever order; empty: there is none.
     limits: numbers that the file gives as such a length."""
@@ -110,7 +127,7 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
         return  # it makes no speed, or knows which tokens are real
     if _MADE_UP.search(script.source) and not any(_LOADED.search(one.source) for one in near):
         return  # rows of one length, made for the measurement
-    limits = set(_GIVEN.findall(script.source))
+    limits, sides = set(_GIVEN.findall(script.source)), set(_SIDES.findall(script.source))
     for node in ast.walk(script.tree):
         if not isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)) or node.value is None:
             continue
@@ -122,18 +139,11 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
             continue
         target = _target(node)
         whole = _WHOLE.search(counted)
-        found = whole[0] if whole is not None else _rows_times_limit(node.value, limits)
+        found = whole[0] if whole is not None else _rows_times_limit(node.value, limits) or _by_its_sides(node, sides)
         if not found or not (shows or _is_a_speed(target, script) or _BY_A_CLOCK.search(counted)):
             continue
-        bound = not re.search(r"numel|nelement|size\(0|shape\[0", found)
-        limit = bound and not any(
-            re.search(
-                r"pack|group_texts|block|memmap|fromfile|np\.load|view\(-1, |reshape\(-1, |chunk",
-                code(one),
-                re.IGNORECASE,
-            )
-            for one in near
-        )
+        bound = not re.search(r"numel|nelement|size\(0|shape\[0|prod\(", found) and not _by_its_sides(node, sides)
+        limit = bound and not any(_FULL.search(_NOT_PACKED.sub("", code(one))) for one in near)
         if not limit and not any(_pads(one, project) for one in near):
             continue
         shown = counted if len(counted) <= 70 else found
@@ -152,6 +162,14 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
             also=tuple(_shown(script)),
         )
         return
+
+
+_FULL = re.compile(
+    r"pack|group_texts|block|memmap|fromfile|np\.load|view\(-1, |reshape\(-1, |chunk|position_ids|cu_seq", re.IGNORECASE
+)
+"""Where rows may be as long as the limit, all of them."""
+
+_NOT_PACKED = re.compile(r"\bpacking[\"']?\s*[=:]\s*(?:bool\s*=\s*)?False\b")
 
 
 def _target(node: ast.Assign | ast.AugAssign | ast.Expr) -> str:
@@ -177,7 +195,7 @@ def _shown(script: Script) -> Iterator[Place]:
 def _is_a_speed(target: str, script: Script) -> bool:
     """By its name, or divided by what a clock says."""
     named = re.search(r"tok|tps|throughput", target, re.IGNORECASE)
-    divided = rf"\b{re.escape(target)}\s*/\s*\(?\s*[\w.]*(time|perf_counter|elapsed|spent|seconds|duration)"
+    divided = rf"\b{re.escape(target)}\s*/\s*\(?\s*[\w.\[\"']*(time|perf_counter|elapsed|spent|seconds|duration)"
     return bool(named or re.search(divided, script.source))
 
 
@@ -189,7 +207,10 @@ def _pads(script: Script, project: Project) -> bool:
         or any(_is_padding(script, call) for call in script.calls)
     ):
         return True
-    return any(_collates(one) or one.calls_of(*_COLLATORS) for one in imported(script, project))
+    return any(
+        _collates(one) or one.calls_of(*_COLLATORS) or any(True for _ in by_hand(one))
+        for one in imported(script, project)
+    )
 
 
 def _is_padding(script: Script, call: Call) -> bool:
@@ -216,7 +237,8 @@ def _collates(script: Script) -> bool:
         if not isinstance(node, ast.FunctionDef):
             continue
         text = ast.unparse(node)
-        if _RECTANGLE.search(text) and re.search(r"""['"]attention_mask['"]|attention_mask=""", text):
+        shaped = _RECTANGLE.search(text) or _FILLED_UP.search(text)
+        if shaped and re.search(r"""['"]attention_mask['"]|attention_mask=""", text):
             return True
     return False
 

@@ -26,20 +26,17 @@ _ELSEWHERE = re.compile(r"eval|test_|infer|predict|generat|demo|plot", re.IGNORE
 
 def check(script: Script, project: Project) -> Iterator[Said]:
     trained = any(loops(script))
-    handed = any(
-        job.home.file == script.file and job.trainer in (Trainer.TRANSFORMERS, Trainer.TRL) for job in project.jobs
-    )
+    handed = any(job.home.file == script.file and job.trainer in _TRAINERS for job in project.jobs)
     if not trained and not handed:
         return
     near = connected(script, project)
     if leads_out(near, project) or any(_SEEDED.search(_without_definitions(one)) for one in near):
         return
-    if trained and any(
-        one.calls_of("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "TrainingArguments") for one in near
-    ):
+    if trained and any(_LIBRARYS.match(call.name) for one in near for call in one.calls):
         return  # which sets one; whether before or behind is not looked at
     rows = [call for one in near if not _ELSEWHERE.search(one.file) for call in one.calls if _draws_rows(call, trained)]
     adapters = [call for one in near for call in one.calls if trained and call.name == "peft.get_peft_model"]
+    rows = _before_unsloth_seeds(rows, near)
     drawn = [*rows, *adapters]
     if not drawn:
         return
@@ -61,6 +58,29 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         ),
         also=(*(call.place for call in drawn[1:]), *_asked(near), *_begins(drawn[0], near)),
     )
+
+
+_LIBRARYS = re.compile(
+    r"(?:transformers|trl|unsloth|sentence_transformers)\b.*\.(?:\w*Trainer|\w*TrainingArguments|SFTConfig|DPOConfig)$"
+)
+"""A trainer of a library's, which seeds; a project's own class may be called the same."""
+
+_TRAINERS = (Trainer.TRANSFORMERS, Trainer.TRL, Trainer.UNSLOTH)
+
+
+def _before_unsloth_seeds(rows: Sequence[Call], near: Sequence[Script]) -> list[Call]:
+    """Unsloth's `get_peft_model` seeds everything, numpy too: rows that are drawn behind it are the same each time."""
+    seeds = [call for one in near for call in one.calls_of("get_peft_model") if call.name.startswith("unsloth.")]
+    if not seeds:
+        return list(rows)
+    return [
+        call
+        for call in rows
+        if not call.around
+        and all(
+            call.place.file == one.place.file and not one.around and call.place.line < one.place.line for one in seeds
+        )
+    ]
 
 
 def _begins(call: Call, near: Sequence[Script]) -> Iterator[Place]:

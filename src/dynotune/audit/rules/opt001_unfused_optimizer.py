@@ -77,9 +77,17 @@ def _made(job: Job, project: Project) -> Iterator[Finding]:
             handed = _within(call) == "create_optimizer" or (
                 call.result and re.search(rf"optimizers\s*=\s*\(?\s*{re.escape(call.result)}\b", script.source)
             )
-            if of_loop or handed:
+            if of_loop or handed or _stands_in_optimizers(script, call):
                 yield _finding(call)
                 return
+
+
+def _stands_in_optimizers(script: Script, call: Call) -> bool:
+    """`optimizers=(AdamW(...), None)`, in the call itself."""
+    before = "\n".join(script.source.split("\n")[: call.place.line])
+    lines = before.split("\n")
+    lines[-1] = lines[-1][: call.place.column - 1]
+    return re.search(r"\boptimizers\s*=\s*\(?\s*$", "\n".join(lines[-3:])) is not None
 
 
 def _others_update(scripts: Sequence[Script]) -> bool:

@@ -203,7 +203,8 @@ RULE = Rule(
         " before the loader was split among them.",
         why="With 8 micro-batches a step, or 8 processes, a cosine reaches zero after an eighth of the run, or rises.",
         detected="E0: a loop where the optimizer steps under `%` and the scheduler under no condition; or the other way"
-        " round, where its number of steps is `len` of a loader with nothing that divides it; or a schedule that is made,"
+        " round, where its number of steps is `len` of a loader with nothing that divides it, also under"
+        " Accelerate's `accumulate`; or a schedule that is made,"
         " and neither advanced nor given to anybody; or a prepared one whose number of steps comes from `len` of a"
         " loader that `prepare` has returned, without the number of processes; or a number of steps that divides the length"
         " of a loader which a sampler or `prepare` has shared out by the number of processes again.",

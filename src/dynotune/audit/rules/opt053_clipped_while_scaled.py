@@ -10,6 +10,7 @@ from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
+    yield from _by_accelerate(script)
     scaled = [call for call in script.calls if call.name.endswith(".GradScaler") and call.name.startswith("torch.")]
     if not scaled or "unscale_" in script.source or "ShardedGradScaler" in script.source:
         return
@@ -37,6 +38,39 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         )
 
 
+def _by_accelerate(script: Script) -> Iterator[Said]:
+    """Accelerate scales the loss under fp16, and takes the scale out in its own clipping alone."""
+    made = [
+        call
+        for call in script.calls_of("Accelerator")
+        if (precision := call.arguments.get("mixed_precision")) is not None
+        and precision.value == "fp16"
+        and not precision.others
+        and not any(place.key.startswith("-") for place in precision.via)
+    ]
+    if not made or "unscale" in script.source:
+        return
+    for loop in loops(script):
+        scales = [call for call in loop.has("backward") if "accelerat" in call.on or call.on == made[0].result]
+        clips = [one for one in loop.has("clip_grad_norm_", "clip_grad_value_") if one.name.startswith("torch.")]
+        if scales and clips:
+            yield Finding(
+                "Gradients are clipped by PyTorch while they are still multiplied by Accelerate's loss scale"
+                " (65,536 at first): the limit cuts every step to almost nothing.",
+                place=clips[0].place,
+                evidence=Evidence(Level.TEXT, {"clipped": clips[0].name, "unscaled": False}),
+                stake=Stake(AtStake.RESULT),
+                remedy=Remedy(
+                    Risk.BEHAVIOURAL,
+                    f"Call `{scales[0].on}.clip_grad_norm_` under `{scales[0].on}.sync_gradients`: it takes the scale out.",
+                    accuracy="The updates that were meant.",
+                    measure="Print what `clip_grad_norm_` returns.",
+                ),
+                also=(made[0].place, scales[0].place),
+            )
+            return
+
+
 _LOOP = """import torch
 
 scaler = torch.amp.GradScaler("cuda")
@@ -60,7 +94,8 @@ RULE = Rule(
         what="`GradScaler` multiplies the loss, so gradients are too large by the same factor until `unscale_` or"
         " `step`.",
         why="A norm limit of 1 on gradients that are 65,536 times too large divides every update by their norm.",
-        detected="E0: a `GradScaler` scales the loss, gradients are clipped in the loop, and nothing calls `unscale_`.",
+        detected="E0: a `GradScaler` scales the loss, gradients are clipped in the loop, and nothing calls `unscale_`; or"
+        " Accelerate is made for fp16 and PyTorch's own function clips.",
         proven="`clip_grad_norm_` returns norms of thousands.",
         deliberate=("The limit was chosen for scaled gradients.",),
         sources=("PyTorch's examples of automatic mixed precision, gradient clipping",),

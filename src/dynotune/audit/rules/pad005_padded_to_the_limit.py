@@ -83,7 +83,7 @@ RULE = Rule(
         why="Padding is computed like text.",
         detected="E1: `pad_to_sequence_len` with packing off; with data, the share of real tokens. E0: a tokenizer that is"
         " called with `padding='max_length'` in a file of the training job, outside of what evaluates or generates; a"
-        " collator whose rectangle is as wide as a number that it was given.",
+        " collator whose rectangle, or a row whose tensor or list, is filled up to a number that it was given.",
         proven="`dynotune plan --config sft.yaml` prints the real lengths.",
         deliberate=("One shape for compiled code, or memory that must be known in advance.",),
         sources=("Axolotl's documentation of `pad_to_sequence_len`",),

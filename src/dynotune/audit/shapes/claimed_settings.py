@@ -1,5 +1,6 @@
 """A document or a comment names a setting that no job has."""
 
+import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,9 @@ from dynotune.audit.shapes.claims_of_comments import claimed_batch, comments_of
 
 _OF = r"\s{0,3}(?:of|is|=|:|at|to)?\s{0,3}"
 _WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "ten": 10}
-_USES = r"\b(?:with|use[sd]?|using|enable[sd]?|turn(?:s|ed)? on)\s(?:[\w-]{1,12}\s){0,2}"
+_USES = r"\b(?:with|use[sd]?|using|enable[sd]?|turn(?:s|ed)? on)\s(?:[\w'-]{1,12}\s){0,2}"
 _OTHERWISE = re.compile(
-    r"\b(?:not?|never|without|un\w+|instead|unlike|unless|if|when|could|would|should|might|may|can|try|tried|tries|was|were|had|previous\w*"
+    r"\b(?:not?|never|without|un(?!sloth)\w+|instead|unlike|unless|if|when|could|would|should|might|may|can|try|tried|tries|was|were|had|previous\w*"
     r"|earlier|before|old\w*|former\w*|originally?|paper|baseline|compared?|vs|than|increas\w*|lower\w*|rais\w*|reduc\w*|larger"
     r"|smaller|more|less|up to|at least|at most|default\w*|example|e\.g|recommend\w*|todo|todos|fixme|later|next|plan\w*|or"
     r"|after"
@@ -239,7 +240,8 @@ def _differs(
     # By the trainer's own name, which may mean the opposite (`train_on_inputs`).
     held = setting.given_value if setting.given_as and setting.given_value is not None else setting.value
     beside = setting.place.file == place.file and 0 <= setting.place.line - place.line <= 1
-    if not of_all and not beside:
+    where = setting.place if setting.place.file else job.home
+    if not of_all and not beside and not _heads(place, where, project):
         return
     yield Finding(
         f"`{said}`, says `{place.file}`, and `{job.called(claim.setting)}` is `{held}`"
@@ -249,6 +251,18 @@ def _differs(
         stake=Stake(AtStake.CLARITY),
         remedy=Remedy(Risk.BEHAVIOURAL, "Set what was meant, or mend the text."),
         also=(job.place(claim.setting),),
+    )
+
+
+def _heads(comment: Place, setting: Place, project: Project) -> bool:
+    """The comment stands above the statement, and the setting in it."""
+    return comment.file == setting.file and any(
+        isinstance(node, ast.Assign | ast.Expr | ast.AnnAssign | ast.Return)
+        and node.lineno == comment.line + 1
+        and node.lineno <= setting.line <= (node.end_lineno or node.lineno)
+        for script in project.scripts
+        if script.file == comment.file
+        for node in ast.walk(script.tree)
     )
 
 

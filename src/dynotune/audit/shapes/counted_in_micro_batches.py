@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.ranks import Values, last_part, values_of
-from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import accumulation, is_scheduler, loops, place_of
 from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -19,6 +19,8 @@ _OF_OTHERS = re.compile(r"accelerat|deepspeed|LightningModule|Fabric")
 
 def counted_in_micro_batches(script: Script) -> Iterator[Said]:
     """`num_training_steps=epochs * len(loader)` beside `if (step + 1) % accum == 0: scheduler.step()`."""
+    if script.calls_of("Accelerator"):
+        yield from _by_accelerate(script)
     if "%" not in script.source or _OF_OTHERS.search(code(script)):
         return
     values = None
@@ -33,21 +35,70 @@ def counted_in_micro_batches(script: Script) -> Iterator[Said]:
         made, total = counted(name, values)
         if made is None:
             continue
-        yield Finding(
-            f"`{name}` is made for `{total[:60]}` steps, which counts micro-batches, and advanced once in `{every}` of them:"
-            " the learning rate falls over a part of its schedule alone, and a warm-up lasts as many times longer.",
-            place=place_of(script, made),
-            evidence=Evidence(Level.TEXT, {"counted": total[:80], "advanced once in": every}),
-            stake=Stake(AtStake.RESULT),
-            remedy=Remedy(
-                Risk.BEHAVIOURAL,
-                f"Divide its steps by `{every}`.",
-                accuracy="The learning rate falls to its end.",
-                measure="Print the learning rate of the last step.",
-            ),
-            also=(beside[0].place,),
-        )
+        yield _finding(script, made, name, total, every, beside[0])
         return
+
+
+def _by_accelerate(script: Script) -> Iterator[Said]:
+    """A prepared schedule that is advanced under `accumulate`: Accelerate passes over all but one call in so many."""
+    every = next(
+        (
+            one
+            for call in script.calls_of("Accelerator")
+            if (one := call.arguments.get("gradient_accumulation_steps")) is not None
+            and isinstance(one.value, int)
+            and (one.value > 1 or any(place.key.startswith("-") for place in one.via))
+        ),
+        None,
+    )
+    if every is None or "step_scheduler_with_optimizer" in script.source:
+        return
+    values = values_of(script)
+    for loop in loops(script):
+        for call in loop.has("step"):
+            under = any(around.kind == "with" and ".accumulate(" in around.name for around in call.around)
+            name = call.on.rpartition(".")[2]
+            if not is_scheduler(call) or not under or not re.search(rf"prepare\([^)]*\b{name}\b", script.source):
+                continue
+            made, total = _made(name, values)
+            if made is not None:
+                shown = str(every.value) if every.value > 1 else "gradient_accumulation_steps"
+                yield _finding(script, made, name, total, shown, call)
+                return
+
+
+def _made(name: str, values: Values) -> tuple[ast.Call | None, str]:
+    """Where a schedule is made that `prepare` has given back under the same name."""
+    held = Values()
+    held.update(values)
+    held[name] = [
+        one for one in values.get(name, ()) if not (isinstance(one, ast.Call) and _PREPARES.search(_func(one)))
+    ]
+    return counted(name, held) if len(held[name]) == 1 else (None, "")
+
+
+def _func(call: ast.Call) -> str:
+    return ast.unparse(call.func)
+
+
+_PREPARES = re.compile(r"\.prepare$")
+
+
+def _finding(script: Script, made: ast.Call, name: str, total: str, every: str, advanced: Call) -> Finding:
+    return Finding(
+        f"`{name}` is made for `{total[:60]}` steps, which counts micro-batches, and advanced once in `{every}` of them:"
+        " the learning rate falls over a part of its schedule alone, and a warm-up lasts as many times longer.",
+        place=place_of(script, made),
+        evidence=Evidence(Level.TEXT, {"counted": total[:80], "advanced once in": every}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"Divide its steps by `{every}`.",
+            accuracy="The learning rate falls to its end.",
+            measure="Print the learning rate of the last step.",
+        ),
+        also=(advanced.place,),
+    )
 
 
 def counted(name: str, values: Values) -> tuple[ast.Call | None, str]:

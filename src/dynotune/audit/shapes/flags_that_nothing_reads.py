@@ -12,18 +12,18 @@ from dynotune.audit.place import Place
 from dynotune.audit.read.launchers.accepts import accepts
 from dynotune.audit.schema import Schemas
 
-_TRAINS = re.compile(r"Trainer\(|\.backward\(")
-_WHOLE = re.compile(
+TRAINS = re.compile(r"Trainer\(|\.backward\(")
+WHOLE = re.compile(
     r"\bvars\(|\basdict\(|__dict__|\bfields\(|_get_kwargs|sys\.argv|namespace=|getattr\(\s*(?:self\.)?(?:args|opts?|cfg|config|hparams)\b,"
     r"\s*(?!['\"])|set_defaults\(|parse_known_args|model_dump|replace\(\s*args"
 )
 _SHOWN = re.compile(
     r"(?:print|dumps?|info|update|init_trackers)\([^()\n]{0,80}(?:vars|asdict)\([\w.]*\)|config\s*=\s*(?:vars|asdict)\([\w.]*\)"
 )
-_LAUNCHERS = frozenset({"local_rank", "deepspeed", "deepspeed_config", "config", "help", "local-rank", "seed"})
+LAUNCHERS = frozenset({"local_rank", "deepspeed", "deepspeed_config", "config", "help", "local-rank", "seed"})
 """What launchers put there, and what MSR003 says more of."""
 
-_ADMITTED = re.compile(r"deprecat|unused|ignored|compat|not used|no effect|todo|placeholder", re.IGNORECASE)
+ADMITTED = re.compile(r"deprecat|unused|ignored|compat|not used|no effect|todo|placeholder", re.IGNORECASE)
 _SHOWS = re.compile(r"(?:^|\.)(?:print|pprint|info|debug|log|init|str|repr|format|Namespace)$")
 
 
@@ -31,7 +31,7 @@ def flags_that_nothing_reads(project: Project) -> Iterator[Said]:
     scripts = {script.file: script for script in project.scripts}
     sources = [code(one) for one in project.scripts]
     if not any("ArgumentParser(" in one for one in sources) or any(
-        _WHOLE.search(_SHOWN.sub("", one)) for one in sources
+        WHOLE.search(_SHOWN.sub("", one)) for one in sources
     ):
         return
     text = "\n".join(sources)
@@ -39,17 +39,15 @@ def flags_that_nothing_reads(project: Project) -> Iterator[Said]:
         near = together(script, project)
         if "ArgumentParser(" not in script.source or leads_out(near, project):
             continue
-        if not any(_TRAINS.search(code(one)) for one in near) or _goes_out(near, project):
+        if not any(TRAINS.search(code(one)) for one in near) or goes_out(near, project):
             continue
         taken = accepts(script, scripts, Schemas.of())
         if taken is None or taken.parser != "argparse" or taken.drops:
             continue
         given = {name for launch in project.launches if launch.script == script.file for name in launch.flags}
-        unread = [
-            (name, at) for name in sorted(taken.stored - _LAUNCHERS - given) if (at := _asked(name, script, text))
-        ]
+        unread = [(name, at) for name in sorted(taken.stored - LAUNCHERS - given) if (at := _asked(name, script, text))]
         if 0 < len(unread) <= max(3, len(taken.stored) // 3):
-            yield _finding(sorted(unread, key=lambda one: one[1].line))
+            yield finding_of(sorted(unread, key=lambda one: one[1].line))
 
 
 def _asked(name: str, script: Script, text: str) -> Place | None:
@@ -58,7 +56,7 @@ def _asked(name: str, script: Script, text: str) -> Place | None:
     if re.search(rf"\.{word}\b|(?<!--)['\"]{word}['\"]|\b{word}\s*=(?!=)[^=\n]*\bargs?\b", text):
         return None
     found = script.constants.get(f"--{name}") or script.constants.get(f"--{name.replace('_', '-')}")
-    if found is None or found.place.file != script.file or _ADMITTED.search(_line(script, found.place)):
+    if found is None or found.place.file != script.file or ADMITTED.search(_line(script, found.place)):
         return None
     return found.place
 
@@ -67,7 +65,14 @@ def _line(script: Script, place: Place) -> str:
     return "\n".join(script.source.split("\n")[max(0, place.line - 1) : place.end_line + 1])
 
 
-def _goes_out(near: Sequence[Script], project: Project) -> bool:
+_PARSED = re.compile(
+    r"(\w+)(?:\s*:\s*[\w.]+)?,?\)?\s*=\s*[\w.]*\b(?:pars|\w+Parser)\w*(?:\([^\n]*\))?\.parse_args\w*\("
+)
+_A_LIBRARYS = re.compile(r"\b(\w+)\s*=\s*[\w.]*(?:Arguments|Config)\(")
+"""`args = TrainingArguments(...)`, which is no option of the command."""
+
+
+def goes_out(near: Sequence[Script], project: Project) -> bool:
     """The parsed options as a whole are handed to something that is not of the project."""
     own = {
         node.name
@@ -76,10 +81,8 @@ def _goes_out(near: Sequence[Script], project: Project) -> bool:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     }
     for script in near:
-        names = set(
-            re.findall(r"(\w+)(?:\s*:\s*[\w.]+)?\s*=\s*[\w.]*\bpars\w*(?:\(\))?\.parse_args\(|", script.source)
-        ) - {""}
-        names |= {"args", "opt", "opts"}
+        names = set(_PARSED.findall(script.source)) | {"args", "opt", "opts"}
+        names -= set(_A_LIBRARYS.findall(script.source)) - set(_PARSED.findall(script.source))
         for node in ast.walk(script.tree):
             if not isinstance(node, ast.Call):
                 continue
@@ -92,7 +95,7 @@ def _goes_out(near: Sequence[Script], project: Project) -> bool:
     return False
 
 
-def _finding(unread: Sequence[tuple[str, Place]]) -> Finding:
+def finding_of(unread: Sequence[tuple[str, Place]]) -> Finding:
     names = ", ".join(f"`--{name}`" for name, _ in unread[:4])
     return Finding(
         f"{names} {'are' if len(unread) > 1 else 'is'} parsed and read by no line of the project: whoever sets"

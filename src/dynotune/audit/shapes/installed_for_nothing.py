@@ -67,6 +67,16 @@ _OTHERWISE = re.compile(
 )
 """Of a sentence that says how the package is asked for, or that it is for something else."""
 
+_LOOKS = re.compile(
+    r"\s*(?:import (?:xformers|flash_attn|bitsandbytes|deepspeed|liger_kernel)(?: as _)?\s*(?:#.*)?$"
+    r"|.*\bfind_spec\(|.*\bis_(?:flash_attn_2|bitsandbytes|deepspeed|liger_kernel|xformers)_available\(\))"
+)
+"""A line that only sees whether a package is there."""
+
+_MISSING = re.compile(
+    r"\b(?:is |was |could )?not (?:be )?(?:found|installed|available|present|imported)\b", re.IGNORECASE
+)
+
 _READ_BY = (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.TORCH, Trainer.AXOLOTL, Trainer.LLAMA_FACTORY)
 _BESIDE = frozenset({"ninja", "packaging", "wheel", "setuptools", "triton", "-U"})
 """What builds another."""
@@ -85,7 +95,7 @@ def installed_for_nothing(project: Project) -> Iterator[Said]:
             if not all(any(one.name.search(word) for one in _PACKAGES) for word in listed):
                 continue  # an installation of everything: no sentence is about one of them
             rest = text[: found.start()] + " " + text[found.end() - len(found[1]) + len(words) :]
-            if not _FOR_SPEED.search(rest) or _OTHERWISE.search(rest):
+            if not _FOR_SPEED.search(rest) or _OTHERWISE.search(_MISSING.sub("", rest)):
                 continue
             for package in _PACKAGES:
                 named = package.name.search(words)
@@ -109,7 +119,8 @@ def _sentences(project: Project) -> Iterator[tuple[str, int, str]]:
             if alone is not None and not re.search(r"\w{3}", line[: alone.start()] + line[alone.end() :]):
                 line = f"{before.rsplit('. ', 1)[-1]} {line}"
             line = f"{line} {lines[at + 1]}" if at + 1 < len(lines) and file in project.documents else line
-            for sentence in re.split(r"(?<=[a-z)`])[.;] (?=[A-Z])", line):
+            told = file in project.documents or file in project.notes  # else a message, which is about one thing
+            for sentence in re.split(r"(?<=[a-z)`])[.;] (?=[A-Z])", line) if told else [line]:
                 yield file, at + 1 if file not in project.notes else 0, sentence
 
 
@@ -118,7 +129,7 @@ def _in_use(package: _Package, project: Project) -> bool:
     for file, text in project.texts.items():
         if _LISTS.search(file):
             continue
-        kept = "\n".join(line for line in text.split("\n") if not _INSTALL.search(line))
+        kept = "\n".join(line for line in text.split("\n") if not _INSTALL.search(line) and not _LOOKS.match(line))
         if package.uses.search(kept):
             return True
     # A document that names the key or the flag says how it is asked for.

@@ -10,6 +10,14 @@ LONGEST = 5_000
 """Characters of a function that is looked at: what follows goes back and forth over a line, and nobody masks in more."""
 
 _NOT_THERE = re.compile(r"== *-1|< *0|is None|\bnot in\b|^not \w+$|len\(\w+\) *== *0")
+_NOTHING_LABELLED = re.compile(
+    r"\ball\(.*-100|-100.*\.all\(\)|^not any\(.*!= -100|== \{-100\}|^not \(?.*!= -100\)?\.any\(\)|\.count\(-100\) == len\("
+)
+"""What a branch asks of labels that are all taken out."""
+
+_WHOLE = re.compile(
+    r"(?:list\(|torch\.tensor\()?[\w.\[\]'\"]*(?:ids|tokens)\b[\w\]'\"]*\)?(?:\.(?:copy|clone)\(\))?(?:\[:\])?"
+)
 _COPIED = re.compile(
     r"labels?\w* = (list\()?[\w.\[\]'\"]*(ids|input_ids|tokens)[\w.\[\]'\"]*(\.(copy|clone)\(\))?(\[:\])?\)?$",
     re.MULTILINE,
@@ -20,7 +28,13 @@ def left_whole(function: ast.FunctionDef) -> ast.AST | None:
     """Where the function leaves a row's labels as they are, since no answer was found in it."""
     if len(ast.unparse(function)) > LONGEST:
         return None
-    return _handled(function) or _falls_through(function) or _takes_everything(function) or _only_where_found(function)
+    return (
+        _handled(function)
+        or _falls_through(function)
+        or _takes_everything(function)
+        or _only_where_found(function)
+        or _in_one_expression(function)
+    )
 
 
 def _masking(node: ast.AST) -> bool:
@@ -119,8 +133,12 @@ def _takes_everything(function: ast.FunctionDef) -> ast.AST | None:
     for node in ast.walk(function):
         if not isinstance(node, ast.If):
             continue
-        missing = node.body if _NOT_THERE.search(ast.unparse(node.test)) else []
+        test = ast.unparse(node.test)
+        nothing = _NOTHING_LABELLED.search(test)
+        missing = node.body if nothing or _NOT_THERE.search(test) else []
         found = node.orelse if missing else node.body
+        if test.endswith("is None") and test.partition(" ")[0] in {one.arg for one in function.args.args}:
+            continue  # an option of the caller's
         if not missing and node.orelse and re.search(r"!= *-1|>= *0|> *-1|is not None|\bin\b", ast.unparse(node.test)):
             missing, found = node.orelse, node.body
         text = "\n".join(ast.unparse(one) for one in missing)
@@ -130,16 +148,64 @@ def _takes_everything(function: ast.FunctionDef) -> ast.AST | None:
             r"\b(start|idx|index|pos|position|cut|end|prompt_len|offset|split)\w* = 0$", text, re.MULTILINE
         )
         whole = re.search(
-            r"labels?\w*['\"\]]* ?[=:] ?(list\()?[\w.\[\]'\"]*(ids|tokens)\b[\w\]'\"]*(\.(copy|clone)\(\))?(\[:\])?\)?",
+            r"labels?\w*['\"\]]*(?:\[:\])? ?[=:] ?(list\(|torch\.tensor\()?[\w.\[\]'\"]*(ids|tokens)\b[\w\]'\"]*"
+            r"(\.(copy|clone)\(\))?(\[:\])?\)?",
             text,
         )
         as_it_is = re.search(r"return (list\()?[\w.]*(ids|tokens)(\.(copy|clone)\(\))?(\[:\])?\)?$", text)
         whole = whole or (as_it_is if "label" in function.name else None)
         back = whole is None and _hands_back(node, missing[-1], function)
         masks = "-100" in ast.unparse(function) or "IGNORE" in ast.unparse(function)
-        if masks and (zero or whole or back) and (found or zero or "return" in text):
+        late = whole and (nothing or _searched_in_a_loop(node, function))
+        if masks and (zero or whole or back) and (found or zero or "return" in text or late):
             return missing[0]
     return None
+
+
+def _in_one_expression(function: ast.FunctionDef) -> ast.AST | None:
+    """`list(ids) if start is None else [-100] * start + ids[start:]`, and a place that is 0 where nothing was found."""
+    text = ast.unparse(function)
+    if "label" not in text or not re.search(r"-100|IGNORE", text):
+        return None
+    options = {one.arg for one in function.args.args}
+    for node in ast.walk(function):
+        if (
+            isinstance(node, ast.IfExp)
+            and {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)} - options
+        ):
+            test, chosen, other = (ast.unparse(one) for one in (node.test, node.body, node.orelse))
+            if not _NOT_THERE.search(test):
+                chosen, other = other, chosen
+                if not re.search(r"!= *-1|>= *0|> *-1|is not None", test):
+                    continue
+            if _WHOLE.fullmatch(chosen) and re.search(r"-100|IGNORE", other):
+                return node
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            value, name = ast.unparse(node.value), node.targets[0].id
+            searched = re.search(
+                r"^max\((?:0, )?[^\n]*\b\w*(?:find|index|search|locate)\w*\([^\n]*\)(?:, 0)?\)$", value
+            )
+            none = re.match(r"0 if (\w+) (?:== -1|< 0|is None) else", value)
+            found = none and re.search(rf"\b{none[1]} = [^\n]*(?:find|index|search|locate)\w*\(", text)
+            masked = rf"-100\] \* {name}\b|\[(?:0)?:{name}\] = |range\({name}\)"
+            if (searched or found) and re.search(masked, text) and not re.search(rf"if (?:not )?{name}\b", text):
+                return node
+    return None
+
+
+def _searched_in_a_loop(branch: ast.If, function: ast.FunctionDef) -> bool:
+    """`while pos != -1:` labels what is found, and so does nothing for a row in which nothing was."""
+    tested = {one.id for one in ast.walk(branch.test) if isinstance(one, ast.Name)} - {"len"}
+    return any(
+        isinstance(node, ast.While | ast.For)
+        and tested & {one.id for one in ast.walk(_heard(node)) if isinstance(one, ast.Name)}
+        and "label" in ast.unparse(node)
+        for node in ast.walk(function)
+    )
+
+
+def _heard(loop: ast.While | ast.For) -> ast.expr:
+    return loop.test if isinstance(loop, ast.While) else loop.iter
 
 
 def _hands_back(branch: ast.If, last: ast.stmt, function: ast.FunctionDef) -> bool:

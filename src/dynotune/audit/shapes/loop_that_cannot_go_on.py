@@ -79,6 +79,13 @@ LONG, SHORT = 12.0, 0.5
 """Hours from which on a run is too much to lose, and up to which nobody goes on with one."""
 
 
+_OPTIONS = re.compile(
+    r"\.add_argument\(|\bfire\.Fire\(|\bFire\(|@click\.option|\btyper\.|\btyro\.cli\(|HfArgumentParser\(|@hydra\.main|\bsimple_parsing\b"
+    r"|@draccus\.wrap|absl\.flags|\bflags\.DEFINE|\bjsonargparse\b|\bdocopt\(|\bCLI\("
+)
+"""A program with options, by whatever library."""
+
+
 def _at_the_end_alone(script: Script, project: Project) -> Iterator[Said]:
     """Several epochs, or hours that the project itself speaks of, one save behind them, and nothing to begin from."""
     near = connected(script, project)
@@ -90,8 +97,8 @@ def _at_the_end_alone(script: Script, project: Project) -> Iterator[Said]:
         for one in near
     ):
         return
-    long = _long(script, project)
-    if long is None and not script.calls_of("add_argument"):
+    long, again = _long(script, project), tuple(restarted(project))
+    if long is None and not again and not _OPTIONS.search(code(script)):
         return  # without options it is an example, not a program that somebody goes on with
     saving = {
         around.name
@@ -101,6 +108,9 @@ def _at_the_end_alone(script: Script, project: Project) -> Iterator[Said]:
         if around.kind == "function"
     }
     saves = [call for call in script.calls if _saves(call) or call.name.rpartition(".")[2] in saving]
+    training = {around.name for loop in loops(script) for one in loop.calls for around in one.around}
+    helping = saving - training  # what such a function does counts where it is called
+    saves = [call for call in saves if not helping & {one.name for one in call.around if one.kind == "function"}]
     for loop in loops(script):
         turns = next((one for call in loop.calls for one in call.around if one.kind in ("for", "while")), None)
         epochs = next(
@@ -125,7 +135,11 @@ def _at_the_end_alone(script: Script, project: Project) -> Iterator[Said]:
                 effort=Effort.MINUTES,
                 measure="Kill it and start it again; compare the next losses.",
             ),
-            also=(loop.place if long is not None else later[0].place, *((long[1],) if long is not None else ())),
+            also=(
+                loop.place if long is not None else later[0].place,
+                *((long[1],) if long is not None else ()),
+                *again,
+            ),
         )
         return
 

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from dynotune.audit.facts.over_rows import lines_over_rows
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.put_on import MOVES, is_given_on, is_moved_at_once, name_of
 from dynotune.audit.facts.script import Call, Script
@@ -19,9 +20,40 @@ _SAYS = re.compile(r"\b(?:on|with|the|a|one) (?:GPU|cuda)\b|\bcuda\b(?!\.is_avai
 """What the file says of where it runs."""
 
 
+_GPU = re.compile(
+    r"\.cuda\(|[\"']cuda\b|\bAccelerator\(|\bnccl\b|autocast\(|gres=gpu|--gpus|CUDA_VISIBLE_DEVICES|--nproc[_-]per[_-]node"
+    r"|\baccelerate launch\b|\b(?:bf16|fp16)\s*[=:]\s*[Tt]rue|--(?:bf16|fp16)\b"
+    r"|mixed_precision[\"']?\s*[=:]\s*[\"']?(?:bf16|fp16)"
+)
+"""What a program that trains says where it does so on a GPU."""
+
+
+_ASKS = re.compile(
+    r"\binput\(|set_num_threads|gradio|streamlit|fastapi|flask|uvicorn|onnx|openvino|add_argument\([\"']--device|\bpytest\b"
+)
+"""Of a program for one question at a time, or for a host on purpose."""
+
+_ON_THE_HOST = re.compile(r"\b(?:on|without|no|a|the) (?:a |the |any )?(?:laptop|CPU|GPU-less)\b", re.IGNORECASE)
+
+
+def _trained_on_a_gpu(script: Script, project: Project) -> bool:
+    """Another program of the project trains, and the project's code, launchers or configurations have a GPU for it."""
+    others = [one for one in project.scripts if one.file != script.file]
+    trains = any(any(loops(one)) or re.search(r"Trainer\(|\btrainer\.train\(", one.source) for one in others)
+    sources = [code(one) for one in others]
+    sources += [
+        re.sub(r"(?m)(^|\s)#(?!SBATCH).*$", "", text)
+        for file, text in project.texts.items()
+        if not file.endswith((".py", ".ipynb", ".md"))
+    ]
+    if _ASKS.search(code(script)) or any(_ON_THE_HOST.search(text) for text in project.documents.values()):
+        return False
+    return trains and any(_GPU.search(one) for one in sources)
+
+
 def scored_on_the_cpu(script: Script, project: Project) -> Iterator[Said]:
-    """A program without training that runs one model where it was loaded: in 16 bits, a large one, or in a file that speaks
-    of the GPU."""
+    """A program without training that runs one model where it was loaded: in 16 bits, a large one, in a file that speaks
+    of the GPU, or over rows in a project that trains on one."""
     yield from _of_ones_own(script, project)
     source = code(script)
     if (
@@ -48,9 +80,10 @@ def scored_on_the_cpu(script: Script, project: Project) -> Iterator[Said]:
     named = call.arguments.get("pretrained_model_name_or_path") or call.arguments.get("0")
     model = known(named.value) if named is not None else None
     large = model is not None and (model.billions or 0) >= LARGE
+    says = bool(_SAYS.search(script.source))
     if {"device_map", "quantization_config", "load_in_4bit", "load_in_8bit", "**", "device"} & set(
         call.arguments
-    ) or not (half or large or _SAYS.search(script.source)):
+    ) or not (half or large or says or _trained_on_a_gpu(script, project)):
         return
     names = "|".join(re.escape(one) for one in {name, *(one.result for one in wraps if one.result)})
     follows = rf"\.to\(\s*(device\s*=\s*)?({names})\.device\b"
@@ -59,9 +92,11 @@ def scored_on_the_cpu(script: Script, project: Project) -> Iterator[Said]:
         return
     if any({"device_map", "**"} & set(one.arguments) or is_moved_at_once(script, one) for one in wraps):
         return
-    rows = [one for one in script.calls if any(around.kind in ("for", "while") for around in one.around)]
-    asked = [one for one in rows if re.match(rf"({names})(\.generate)?\(", text_at(script, one.place))]
-    asked = asked or [one for one in script.calls if re.match(rf"({names})\.generate\(", text_at(script, one.place))]
+    runs = [one for one in script.calls if re.match(rf"({names})(\.generate)?\(", text_at(script, one.place))]
+    repeated = lines_over_rows(script)
+    asked = [one for one in runs if one.place.line in repeated]
+    if half or large or says:
+        asked = asked or [one for one in runs if text_at(script, one.place).partition("(")[0].endswith(".generate")]
     if asked:
         yield Finding(
             f"`{name}` is loaded to the CPU and nothing moves it: all rows are computed there"

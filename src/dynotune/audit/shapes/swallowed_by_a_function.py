@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Iterator
 
 from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.script import Script
@@ -35,11 +36,11 @@ def swallowed_by_a_function(launch: Launch, script: Script) -> tuple[list[Settin
 
 def _uses(function: ast.FunctionDef, name: str) -> bool:
     """It reads the rest for more than to show it."""
-    shown = _shown(function)
+    shown = shown_in(function)
     return any(isinstance(one, ast.Name) and one.id == name and id(one) not in shown for one in ast.walk(function))
 
 
-def _shown(function: ast.FunctionDef) -> set[int]:
+def shown_in(function: ast.FunctionDef) -> set[int]:
     """Parts of calls that print or log; not of what they call for it (`print(train(lr))`)."""
     return {
         id(part)
@@ -57,8 +58,22 @@ _STARTS = frozenset({"typer.run", "fire.Fire", "Fire", "tyro.cli"})
 def unread_parameters(launch: Launch, script: Script) -> tuple[list[Setting], str]:
     """Flags of the command that are parameters of a function which click, typer, fire or tyro starts, and which it never
     uses but to show them; and the function."""
-    if not re.search(r"\b(?:click|typer|fire|tyro)\b", script.source) or "locals()" in script.source:
+    if "locals()" in script.source:
         return [], ""
+    for function in started_functions(script):
+        options = {one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)}
+        shown = shown_in(function)
+        used = {one.id for one in ast.walk(function) if isinstance(one, ast.Name) and id(one) not in shown}
+        lost = [one for name, one in launch.flags.items() if name in options - used and name not in SAID_ELSEWHERE]
+        if lost:
+            return lost, function.name
+    return [], ""
+
+
+def started_functions(script: Script) -> Iterator[ast.FunctionDef]:
+    """Functions of the file that click, typer, fire or tyro makes commands of."""
+    if not re.search(r"\b(?:click|typer|fire|tyro)\b", script.source):
+        return
     started = {
         node.args[0].id
         for node in ast.walk(script.tree)
@@ -69,16 +84,9 @@ def unread_parameters(launch: Launch, script: Script) -> tuple[list[Setting], st
         if not isinstance(function, ast.FunctionDef):
             continue
         marks = [dotted(one.func if isinstance(one, ast.Call) else one) for one in function.decorator_list]
-        if function.name not in started and not any(one.endswith((".command", ".option")) for one in marks):
-            continue
-        options = {one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)}
-        shown = _shown(function)
-        used = {one.id for one in ast.walk(function) if isinstance(one, ast.Name) and id(one) not in shown}
-        lost = [one for name, one in launch.flags.items() if name in options - used and name not in _SAID_ELSEWHERE]
-        if lost:
-            return lost, function.name
-    return [], ""
+        if function.name in started or any(one.endswith((".command", ".option")) for one in marks):
+            yield function
 
 
-_SAID_ELSEWHERE = frozenset({"seed", "precision", "mixed_precision", "bf16", "fp16", "local_rank"})
+SAID_ELSEWHERE = frozenset({"seed", "precision", "mixed_precision", "bf16", "fp16", "local_rank"})
 """MSR003 and PRC002 say what comes of them."""

@@ -1,4 +1,4 @@
-"""Rows of text for a release of TRL that adds no end token, made without one."""
+"""Rows of text for Unsloth, or for a release of TRL that adds no end token, made without one."""
 
 import re
 from collections.abc import Iterator
@@ -12,10 +12,12 @@ from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Re
 from dynotune.audit.models import known
 
 ADDS_END = (0, 16)
-"""The release of TRL from which on its trainer puts an end token behind text that has none."""
+"""The release of TRL from which on its trainer puts an end token behind text that has none. Unsloth makes rows with code of
+its own, which adds none in any release."""
 
 _ADDS = re.compile(
-    r"add_eos|\+=?\s*[\w.]*eos|\{[\w.]*eos|post_processor|TemplateProcessing|eos_token\s*=|skip_prepare_dataset|unsloth",
+    r"add_eos|\+=?\s*[\w.]*eos|\{[\w.]*eos|post_processor|TemplateProcessing|(?<!bos_token, )eos_token\s*=(?!=)"
+    r"|skip_prepare_dataset|append_eos|\beos\b",
     re.IGNORECASE,
 )
 """What may add one elsewhere: behind a row's text, in a tokenizer, in a library that does so."""
@@ -24,10 +26,11 @@ _ADDS = re.compile(
 def text_without_end(script: Script, project: Project, ends: re.Pattern[str]) -> Iterator[Said]:
     """ends: what may be the end of an answer, in code that renders one."""
     version = project.pinned("trl")
-    calls = script.calls_of("SFTTrainer")
-    if not calls or version is None or version >= ADDS_END:
+    calls = script.calls_of("SFTTrainer", "UnslothTrainer")
+    jobs = [job for job in project.jobs if script.file in job.files and job.trainer in (Trainer.TRL, Trainer.UNSLOTH)]
+    under = any(job.trainer is Trainer.UNSLOTH for job in jobs)
+    if not calls or not (under or (version is not None and version < ADDS_END)):
         return
-    jobs = [job for job in project.jobs if script.file in job.files and job.trainer is Trainer.TRL]
     if not jobs or any(job.method is not Method.SFT or _packs(job.setting("packing")) for job in jobs):
         return  # packing puts one between rows
     if any(known(job.get("model_name_or_path")) is None for job in jobs):
@@ -38,12 +41,12 @@ def text_without_end(script: Script, project: Project, ends: re.Pattern[str]) ->
     if not texts or not all(one.known and one.ends_with_data and not ends.search(one.source) for one in texts):
         return
     first = texts[0]
-    shown = ".".join(map(str, version))
+    shown = "Unsloth" if under else f"TRL {'.'.join(map(str, version or ()))}"
     yield Finding(
-        f"Rows end with the answer's own text, and neither the tokenizer nor TRL {shown} puts an end token behind it: the"
+        f"Rows end with the answer's own text, and neither the tokenizer nor {shown} puts an end token behind it: the"
         " model is never taught to stop.",
         place=first.place,
-        evidence=Evidence(Level.TEXT, {"trl": shown, "end token": None}),
+        evidence=Evidence(Level.TEXT, {"trainer": shown, "end token": None}),
         stake=Stake(AtStake.RESULT),
         remedy=Remedy(
             Risk.BEHAVIOURAL,

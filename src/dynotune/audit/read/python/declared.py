@@ -55,6 +55,7 @@ def flags(evaluator: "Evaluator", parse: ast.Call | None = None) -> dict[str, Va
         names = [argument.value for argument in site.node.args if isinstance(argument, ast.Constant)]
         texts = [name for name in names if isinstance(name, str)]
         if not texts:
+            found |= _in_rounds(evaluator, site, given, with_)
             continue
         flag = next((name for name in texts if name.startswith("--")), texts[0])
         destination = flag.lstrip("-").replace("-", "_")
@@ -82,6 +83,86 @@ def flags(evaluator: "Evaluator", parse: ast.Call | None = None) -> dict[str, Va
             value = Value(None)
         found[destination] = _typed(value, given.get("type")).through(place)
     return found
+
+
+def _in_rounds(
+    evaluator: "Evaluator", site: Site, given: Mapping[str, ast.expr], with_: Mapping[str, Value]
+) -> dict[str, Value]:
+    """`for name, value in DEFAULTS.items(): parser.add_argument(f"--{name}", default=value)`: the flags of all rounds."""
+    loop = site.loops[-1] if site.loops else None
+    default, first = given.get("default"), site.node.args[0] if site.node.args else None
+    if not isinstance(loop, ast.For) or first is None or not isinstance(default, ast.Name):
+        return {}
+    targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else []
+    names = [one.id for one in targets if isinstance(one, ast.Name)]
+    over, pairs = loop.iter, False
+    if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr == "items":
+        over, pairs = over.func.value, True
+    held = evaluator.value(over, site.scope).value
+    if pairs:
+        rows: list[object] = [list(one) for one in held.items()] if isinstance(held, dict) else []
+    else:
+        rows = list(held) if isinstance(held, list | tuple) else []
+    found: dict[str, Value] = {}
+    for row in rows if len(names) == len(targets) > 1 else ():
+        row = row.value if isinstance(row, Value) else row
+        if not isinstance(row, list | tuple) or len(row) != len(names):
+            return {}
+        bound = dict(zip(names, row, strict=True))
+        flag = _text(first, bound)
+        if flag is None or default.id not in bound:
+            return {}
+        name = flag.lstrip("-").replace("-", "_")
+        value = bound[default.id]
+        value = value if isinstance(value, Value) else Value(value)
+        found[name] = with_.get(name, value).through(evaluator.module.place(site.node, flag))
+    return found
+
+
+def _text(node: ast.expr, bound: Mapping[str, object]) -> str | None:
+    """Of a text that is put together of constants and names."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.Name):
+        held = bound.get(node.id)
+        held = held.value if isinstance(held, Value) else held
+        return held if isinstance(held, str) else None
+    parts = (
+        [one.value if isinstance(one, ast.FormattedValue) else one for one in node.values]
+        if isinstance(node, ast.JoinedStr)
+        else [node.left, node.right]
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
+        else []
+    )
+    texts = [_text(one, bound) for one in parts]
+    return "".join(one for one in texts if one is not None) if texts and None not in texts else None
+
+
+ABSL = "absl.flags.FLAGS"
+
+
+def absl_flags(evaluator: "Evaluator") -> dict[str, Value]:
+    """Of `flags.DEFINE_float("lr", 1e-5, "...")`, by name."""
+    found: dict[str, Value] = {}
+    for site in evaluator.module.sites:
+        if evaluator.module.dotted(site.node.func).startswith("absl.flags.DEFINE_"):
+            found |= absl_flag(evaluator, site.node, site.scope)
+    return found
+
+
+def absl_flag(evaluator: "Evaluator", node: ast.Call, scope: Scope) -> dict[str, Value]:
+    """The one that a call defines, with what a command gives for it."""
+    given = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
+    name = node.args[0] if node.args else given.get("name")
+    default = node.args[1] if len(node.args) > 1 else given.get("default")
+    if not isinstance(name, ast.Constant) or not isinstance(name.value, str) or default is None:
+        return {}
+    with_ = started(evaluator)
+    value = evaluator.value(default, scope)
+    if f"no{name.value}" in with_:
+        value = Value(False, with_[f"no{name.value}"].via)
+    place = evaluator.module.place(node, f"--{name.value}")
+    return {name.value: with_.get(name.value, value).through(place)}
 
 
 def switches(module: Module) -> dict[str, bool]:

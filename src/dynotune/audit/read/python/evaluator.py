@@ -548,6 +548,10 @@ class Evaluator:
             names = names_of(self, node.value, scope, frame)
             if names is not None:
                 return names
+        if dotted == declared.ABSL:
+            return Value(Made("argparse.Namespace", {}, self.module.place(node), declared.absl_flags(self)))
+        if dotted == f"{declared.ABSL}.{node.attr}":
+            return declared.absl_flags(self).get(node.attr, unknown(declared.COMMAND_LINE))
         if dotted:
             return self._imported_part(dotted)
         if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):

@@ -414,6 +414,9 @@ class Objects:
             "torch.dtype",
         ):
             return self._path(dotted, self.arguments(node, scope, frame))
+        if dotted.startswith("absl.flags.DEFINE_"):
+            flag = next(iter(declared.absl_flag(self.of, node, scope).values()), unknown(_RUNS))
+            return Value(Made("absl.flags.FlagHolder", {}, self.of.module.place(node), {"value": flag}))
         if last == "parse_args" or (
             isinstance(func, ast.Attribute) and func.attr in ("parse_args", "parse_known_args")
         ):

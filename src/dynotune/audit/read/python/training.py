@@ -11,8 +11,24 @@ PER_STEP = frozenset({"compute_loss", "training_step", "get_batch_loss_metrics",
 """Methods that a trainer calls once a micro-batch or step."""
 
 _ONE_RANK = re.compile(
-    r"is_main_process|is_local_main_process|is_world_process_zero|\brank\b *== *0|is_master|is_rank_?(0|zero)"
+    r"(is_|is_local_|^|\.|_)(main|master)_process|is_world_process_zero|is_master"
+    r"|\b(local_|global_)?rank *(== *0|in [\[({] *-1, *0)"
+    r"|\bget_(global_|local_)?rank\(\w*\) *== *0|\b(LOCAL_)?RANK['\"](, *['\"]?-?\d['\"]?)?[\])]+ *(== *0|in [\[({] *-1, *0)"
+    r"|is_rank_?(0|zero)|\bis_main\b|^not (\w+\.)?(local_|global_)?rank$",
+    re.IGNORECASE,
 )
+_OF_THE_RUN = re.compile(
+    r"(\w+\.)*(args|cfg|config|conf|opts?|hparams)\.\w+|[\w.]+ is not None|(self\.)?use_\w+|[\w.]*(wandb|writer)\w*"
+)
+"""Parts of a condition that are the same at all steps."""
+
+
+def _is_for_one_rank(test: str) -> bool:
+    parts = test.split(" and ")
+    of_ranks = [part for part in parts if _ONE_RANK.search(part)]
+    return bool(of_ranks) and all(part in of_ranks or _OF_THE_RUN.fullmatch(part.strip("() ")) for part in parts)
+
+
 _PASSES_OVER = re.compile(
     r"(?=.*(skip|resum|start|done|first|begin|offset|already|seen|restore|consumed|trained))(?=.*[<>=]=?)"
     r"|\bis None$|^not \w*(batch|rows|data|loss|inputs|labels|ids)\w*$|is_?(nan|inf|finite)\("
@@ -136,6 +152,6 @@ def _unconditional(module: Module, site: Site, within: ast.AST, always: Always) 
                 continue
             if part == "rest" and _PASSES_OVER.search(test) and "%" not in test and "sync" not in test:
                 continue
-            if part != "body" or not _ONE_RANK.search(test) or "%" in test:
+            if part != "body" or not _is_for_one_rank(test) or "%" in test:
                 return False
     return seen
