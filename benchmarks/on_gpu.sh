@@ -12,7 +12,7 @@
 # On an H200, by estimate: noise 60 s; floor 150, ladder 530, each half of an attribution 520 (measured: 500, 480),
 # ladder_dpo 530, liger 180, batch 105 (measured), packing 240; rows of peers 80 to 200 each. In calls of 590 s: each of the four
 # long ones; `liger,packing`; then peers, with FLASH_ATTN.
-# Of an H200 all are there but `ladder_dpo`.
+# Of an H200 all are there.
 # REHEARSE=1 runs the commands of `bench` and `peers` on a CPU, of tiny models.
 set -uo pipefail
 what=$1 out=$2 shared=$3 commit=$4
