@@ -274,7 +274,8 @@ RULE = Rule(
         " starts the same; a configuration that they name and the project lacks, where one of its folder is called nearly"
         " so. The parser's flags are read from the script: of several, those that a run asks, together, and"
         " of sub-commands the one that the command names; of a function or class that Typer, Click or tyro makes a command"
-        " of, its parameters. A parser that could not be read whole is not judged. E1:"
+        " of, its parameters; of absl, what the project's files define. What stands in a file that the script imports counts"
+        " as its own. A parser that could not be read whole is not judged. E1:"
         " Hydra's files are composed as it does, for defaults that name plain files and groups of the project. Nothing is"
         " said where more takes part: a `ConfigStore`, other packages, another configuration by a flag.",
         proven="`python train.py --help` does not list the flag; Hydra's run ends with"

@@ -175,7 +175,8 @@ RULE = Rule(
         why="The command asks for bf16, a length or a rate, and the run has the default.",
         detected="E0: flags, or its own argument, that a shell script keeps in a variable which no command gets; flags that"
         " a shell script's usage line or a document gives it, where it hands on its first argument at"
-        " most; values that the launcher sources under a flag's name, beside others that it passes, and does not pass; its"
+        " most; a word or a variable with which a document starts a launcher that reads no argument, or sets the variable"
+        " itself; values that the launcher sources under a flag's name, beside others that it passes, and does not pass; its"
         " own variables of a flag's name, with another value than the flag's default, that no command gets; keys of a"
         " configuration that it takes apart one by one (`yq`, `yaml.safe_load`) and leaves out; the flags of the command"
         " against those of the script's parser, where nothing else uses the rest; and flags that the parser takes and no"

@@ -14,6 +14,7 @@ from dynotune.audit.read.configs.hydra import composed, primary_of
 from dynotune.audit.read.configs.job import TRAINERS
 from dynotune.audit.read.extended import reads_configurations
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.described_launcher_file import described_launcher_file
 from dynotune.audit.shapes.launchers_file_left_out import launchers_file_left_out
 from dynotune.audit.shapes.run_of_another_configuration import run_of_another_configuration
 
@@ -36,6 +37,7 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     yield from _sharding(project)
     yield from run_of_another_configuration(project)
     yield from launchers_file_left_out(project)
+    yield from described_launcher_file(project)
 
 
 _ZERO = re.compile(r"\bZeRO\b|\bdeepspeed\b", re.IGNORECASE)
@@ -212,7 +214,8 @@ RULE = Rule(
     page=Page(
         what="The project's commands start training, and a configuration of the same trainer is named nowhere.",
         why="Changes to it do nothing; a stale copy is taken for the one that ran.",
-        detected="E0: a file of accelerate's, where every `accelerate launch` goes without; a DeepSpeed file that a document"
+        detected="E0: a file of accelerate's, where every `accelerate launch` goes without, or that a"
+        " document says training is by, where every one has another; a DeepSpeed file that a document"
         " says is used, and nothing names; a configuration that a document calls the run's, where every command names"
         " another of its folder with the same keys; no word of a file of Hydra's group in any other file; no shell"
         " script, Makefile, Python file, Markdown file or configuration has its name. Not where its own head says that"

@@ -6,6 +6,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import Said
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.claimed_settings import claimed_settings
+from dynotune.audit.shapes.claims_of_all_rows import claims_of_all_rows
 from dynotune.audit.shapes.claims_of_comments import claims_of_comments
 from dynotune.audit.shapes.claims_of_sharding import claims_of_sharding
 from dynotune.audit.shapes.installed_for_nothing import installed_for_nothing
@@ -16,6 +17,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from claims_of_comments(job, project)
     yield from claimed_settings(project)
     yield from claims_of_sharding(project)
+    yield from claims_of_all_rows(project)
     yield from installed_for_nothing(project)
 
 
@@ -43,8 +45,9 @@ RULE = Rule(
         " of documents (change logs, notes and code blocks left out) and of comments at the head of a file or beside the"
         " key, of ranks, lengths, epochs, rates, schedules, packing, checkpointing, 4 bits and rows a step, against the"
         " settings of every job that they may mean: said only where all are known and none is as claimed. Sentences that"
-        " compare, suggest or look back are left out. Sentences that tell to install a package for speed or memory, where"
-        " nothing of the project asks for it and no library takes it by itself.",
+        " compare, suggest or look back are left out. A document that says that a run takes all of its data, where every"
+        " command gives a number of rows (`max_samples`). Sentences that tell to install a package for speed or memory,"
+        " where nothing of the project asks for it and no library takes it by itself.",
         proven="`dynotune plan --config sft.yaml` prints examples a step, `dynotune audit --config FILE --all` settings.",
         deliberate=(
             "The text speaks of another machine, of a run with other flags, or of one that is not in this project.",

@@ -9,6 +9,7 @@ from dynotune.audit.facts.launch import SHELL, Launch
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
+from dynotune.audit.shapes.asked_in_vain import variables_in_vain, words_in_vain
 
 _SETS = re.compile(
     r"^[ \t]*(?:local[ \t]+|readonly[ \t]+|declare[ \t]+-a[ \t]+)?([A-Za-z_]\w*)="
@@ -48,7 +49,8 @@ def variables_that_nothing_gets(launch: Launch, project: Project) -> Iterator[Sa
         elif _ARGUMENT.fullmatch(kept.value):
             yield _of_an_argument(launch, kept, project)
     if not _HEARS.search(_without_comments(text)):
-        yield from _of_no_argument(launch, project)
+        yield from words_in_vain(launch, project)
+    yield from variables_in_vain(launch, project, text)
 
 
 def _unused(text: str) -> Iterator[_Kept]:
@@ -100,23 +102,6 @@ def _of_an_argument(launch: Launch, kept: _Kept, project: Project) -> Finding:
         evidence=Evidence(Level.TEXT, {"variable": kept.name, "value": kept.value}),
         stake=Stake(AtStake.RESULT),
         remedy=Remedy(Risk.BEHAVIOURAL, f'Write `"${kept.name}"` where the command has a value of its own.'),
-    )
-
-
-def _of_no_argument(launch: Launch, project: Project) -> Iterator[Said]:
-    """A document gives it a configuration of the project, and it looks at no argument."""
-    configs = {PurePosixPath(config.file).name for config in project.configs}
-    given = [(place, name) for place, name in _calls_of(launch.file, project) if PurePosixPath(name).name in configs]
-    other = [(place, name) for place, name in given if name.removeprefix("./") not in launch.configs]
-    if not other:
-        return
-    yield Finding(
-        f"`{launch.file}` is given `{other[0][1]}`, and reads none of its arguments: the same runs as without.",
-        place=launch.place,
-        also=tuple(place for place, _ in other),
-        evidence=Evidence(Level.TEXT, {"given": [name for _, name in other], "started": list(launch.configs)}),
-        stake=Stake(AtStake.RESULT),
-        remedy=Remedy(Risk.BEHAVIOURAL, 'Give the command `"$1"` in place of its own file, or mend the text.'),
     )
 
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 
 from dynotune.audit.facts.job import Method, Trainer
 from dynotune.audit.facts.script import Script
+from dynotune.audit.read.launchers.accepts_of_absl import flags_of_absl
 from dynotune.audit.read.launchers.accepts_of_functions import flags_of_a_command
+from dynotune.audit.read.launchers.parser_elsewhere import with_its_parser
 from dynotune.audit.read.python.bindings import dotted
 from dynotune.audit.read.python.parsers import DATACLASSES, Parser, parsers_of
 from dynotune.audit.schema import Schemas
@@ -75,15 +77,17 @@ class Accepts:
 def accepts(
     script: Script, others: Mapping[str, Script], schemas: Schemas, words: tuple[str, ...] = ()
 ) -> Accepts | None:
-    """Of all parsers that the file asks when it runs, together; of sub-commands the one that stands among `words`, the
-    command's own. None: the file has no parser that could be read."""
-    if "Parser" not in script.source:
-        command = flags_of_a_command(script)
+    """Of all parsers that the file asks when it runs, those of files that it imports too, together; of sub-commands the one
+    that stands among `words`, the command's own. None: the file has no parser that could be read."""
+    tree = with_its_parser(script, others)
+    if "Parser" not in script.source and tree is script.tree:
+        of_absl = flags_of_absl(script, others)
+        command = ("absl", of_absl) if of_absl is not None else flags_of_a_command(script)
         return Accepts(command[1], closed=True, parser=command[0], prefixes=False) if command is not None else None
-    parsers = parsers_of(script.tree)
+    parsers = parsers_of(tree)
     asked = parsers.asked()
     made = [
-        _of_dataclasses(one, script.tree, others, schemas) if one.kind in DATACLASSES else _of_argparse(one, words)
+        _of_dataclasses(one, tree, others, schemas) if one.kind in DATACLASSES else _of_argparse(one, words)
         for one in asked
     ]
     stray = _added(parsers.stray)
@@ -93,14 +97,14 @@ def accepts(
     closed = all(one.closed for one in (*made, stray)) and not parsers.unknown_parses
     parses = [call for one in asked for call in one.parses]
     strict = any(not _leaves_rest(call) for call in parses)
-    handed = _rests_are_handed_on(parses, script.tree)
-    changed = _changes_the_command_line(script.tree)
+    handed = _rests_are_handed_on(parses, tree)
+    changed = _changes_the_command_line(tree)
     classes = [one for one in made if one.parser != "argparse"]
     chosen = (one.command for one in made if one.command)
     return Accepts(
         flags,
         closed=closed and strict and handed and not changed,
-        drops=closed and not strict and not changed and _throws_rest_away(script.tree),
+        drops=closed and not strict and not changed and _throws_rest_away(tree),
         parser=classes[0].parser if classes else "argparse",
         reads_config=any(one.reads_config for one in classes),
         whose=next((one.whose for one in classes if one.whose), None),

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dynotune.audit.place import Place
@@ -235,30 +236,37 @@ def _field(evaluator: "Evaluator", node: ast.expr, scope: Scope) -> Value:
     return evaluator.value(node, scope)
 
 
-def made_from_command_line(evaluator: "Evaluator", node: ast.expr, scope: Scope) -> Value:
-    """What a parser of dataclasses gives for one class."""
+def made_from_command_line(
+    evaluator: "Evaluator", node: ast.expr, scope: Scope, file: Mapping[str, Value] | None = None
+) -> Value:
+    """What a parser of dataclasses gives for one class. file: the configuration that it reads, flags counting before it."""
     dotted = evaluator.module.dotted(node)
     bound = evaluator.module.bound(node.id, scope) if isinstance(node, ast.Name) else ()
     for binding in bound:
         if binding.kind == "class" and binding.node is not None:
             held = evaluator.module.scopes[binding.node]
-            return class_of(evaluator, held, _given(evaluator, evaluator, held), node)
+            return class_of(evaluator, held, _given(evaluator, evaluator, held, file), node)
     found = evaluator.class_elsewhere(dotted) if dotted else None
     if found is not None:
         other, scope_there = found
-        return class_of(other, scope_there, _given(evaluator, other, scope_there), node)
+        return class_of(other, scope_there, _given(evaluator, other, scope_there, file), node)
     if not dotted:
         return unknown(COMMAND_LINE)
     return Value(Made(dotted, {}, evaluator.module.place(node), open=COMMAND_LINE))
 
 
-def _given(evaluator: "Evaluator", there: "Evaluator", scope: Scope) -> dict[str, Value]:
-    """What the command gives for the fields of a class of the project's own, `--no_field` as False."""
+def _given(
+    evaluator: "Evaluator", there: "Evaluator", scope: Scope, file: Mapping[str, Value] | None = None
+) -> dict[str, Value]:
+    """What the command, and the file that it names, give for the fields of a class of the project's own, `--no_field` as
+    False."""
     if library_base(there, scope):
         return {}  # a trainer's own fields are read from the command with the rest of them
-    with_ = started(evaluator)
+    with_, file = started(evaluator), file or {}
     found: dict[str, Value] = {}
-    for name, held in fields(there, scope).items() if with_ else ():
+    for name, held in fields(there, scope).items() if with_ or file else ():
+        if name in file:
+            found[name] = replace(file[name], via=(*held.via, *file[name].via))
         given = with_.get(name)
         if given is None and f"no_{name}" in with_:
             given = Value(False, with_[f"no_{name}"].via)

@@ -426,7 +426,7 @@ class Objects:
         if isinstance(func, ast.Attribute) and func.attr.startswith(
             ("parse_args_", "parse_json", "parse_yaml", "parse_dict")
         ):
-            parsed_classes = self._dataclasses(func, scope)
+            parsed_classes = self._dataclasses(node, func, scope, frame)
             if parsed_classes is not None:
                 return parsed_classes
         if isinstance(func, ast.Name) and not dotted:
@@ -478,7 +478,7 @@ class Objects:
             return Value(posixpath.dirname(parts[0]), via)
         return Value(parts[0] if dotted.startswith("torch") else files.joined(*parts), via)
 
-    def _dataclasses(self, func: ast.Attribute, scope: Scope) -> Value | None:
+    def _dataclasses(self, node: ast.Call, func: ast.Attribute, scope: Scope, frame: "Frame") -> Value | None:
         """What `HfArgumentParser((A, B)).parse_args_into_dataclasses()` gives."""
         made: ast.expr | None = func.value
         where = scope
@@ -495,7 +495,23 @@ class Objects:
             return None
         listed = made.args[0] if made.args else made.keywords[0].value
         classes = listed.elts if isinstance(listed, (ast.Tuple, ast.List)) else [listed]
-        return Value([declared.made_from_command_line(self.of, node, where) for node in classes])
+        file = self._parsed_file(node, func.attr, scope, frame)
+        return Value([declared.made_from_command_line(self.of, one, where, file) for one in classes])
+
+    def _parsed_file(self, node: ast.Call, way: str, scope: Scope, frame: "Frame") -> dict[str, Value]:
+        """The configuration that a parser of dataclasses reads: the one that the call names, else the command's: its first
+        word, or `--config` of a parser that knows it."""
+        given = self.arguments(node, scope, frame)
+        named = next(iter(given.values()), None) if way.startswith(("parse_json", "parse_yaml", "parse_dict")) else None
+        if named is not None and isinstance(named.value, dict):
+            return {str(key): one for key, one in named.value.items() if isinstance(one, Value)}
+        with_ = declared.started(self.of)
+        if named is None or not isinstance(named.value, str):
+            named = with_.get("config" if way == "parse_args_and_config" else "1")
+        path = named.value if named is not None else None
+        config = files.config_of(path, self.of.module, self.of.configs) if isinstance(path, str) else None
+        held = files.content(config).value if config is not None else {}
+        return {str(key): one for key, one in held.items()} if isinstance(held, dict) else {}
 
     def _named(self, func: ast.Name, node: ast.Call, scope: Scope, frame: "Frame") -> Value:
         given = self.arguments(node, scope, frame)

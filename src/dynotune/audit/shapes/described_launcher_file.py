@@ -1,0 +1,70 @@
+"""A document says that training is as a file of accelerate's has it, and every command gives accelerate another file."""
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from dynotune.audit.facts.config import ConfigFile
+from dynotune.audit.facts.project import Project
+from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
+
+_SO_IT_IS = re.compile(
+    r"\b(?:shards|(?:is|are) (?:fully )?(?:sharded|trained|run|launched|split|distributed|started)|uses|trains|runs|goes"
+    r"|(?:we|training) (?:train|use|run|shard|is|launch)\w*|launched (?:with|by)|(?:configured|set|described|defined) in)\b",
+    re.IGNORECASE,
+)
+"""What a sentence says of the run, and does not tell the reader to do."""
+
+_OR_NOT = re.compile(
+    r"\b(?:not?|never|without|unused|instead|if|or|optional\w*|can|could|may|might|when|unless|alternativ\w*|also|both|another"
+    r"|to (?:use|run|train|switch)|need\w*|want|switch|other|larger|smaller|bigger|fewer|more|earlier|previous\w*|old"
+    r"|template|example|copy|edit|pass|give|first|then|plan\w*|todo|later|tests?|debug\w*|smoke)\b|n't\b|\?",
+    re.IGNORECASE,
+)
+_COMMAND = re.compile(r"--config[_-]file|accelerate launch|ACCELERATE_CONFIG|\bcp\b|\bln\b|^(?: {4}|\t)|^\s*[$>]")
+
+
+def described_launcher_file(project: Project) -> Iterator[Said]:
+    starts = [launch for launch in project.launches if launch.launcher.endswith("accelerate launch")]
+    if not starts or any("config_file" not in launch.launcher_flags for launch in starts):
+        return  # without any: a finding of its own
+    kinds = {config.file: config for config in project.configs if config.kind == "accelerate"}
+    used = {file for launch in starts for file in launch.configs if file in kinds}
+    if not used or any("${" in " ".join(launch.words) and not used & set(launch.configs) for launch in starts):
+        return
+    for file, config in kinds.items():
+        name = PurePosixPath(file).name
+        if file in used or any(name in text for where, text in project.texts.items() if where != file):
+            continue
+        for document, text in project.documents.items():
+            line = _said(text, name)
+            if line:
+                yield _finding(config, sorted(used)[0], Place(document, line), project)
+                break
+
+
+def _said(text: str, name: str) -> int:
+    """The line of a sentence that says that it is so; 0: none, or a command takes the file."""
+    word = re.compile(rf"(?<![\w-]){re.escape(name)}")
+    if any(word.search(line) and _COMMAND.search(line) for line in text.replace("\\\n", " ").split("\n")):
+        return 0
+    for sentence in re.finditer(r"[^\n](?:[^.;\n]|\.(?=\S)|\n(?!\s*(?:\n|[-*#|])))*", text):
+        if word.search(sentence[0]) and _SO_IT_IS.search(sentence[0]) and not _OR_NOT.search(sentence[0]):
+            return text.count("\n", 0, sentence.start() + sentence[0].index(name)) + 1
+    return 0
+
+
+def _finding(config: ConfigFile, other: str, said: Place, project: Project) -> Finding:
+    launch = next(one for one in project.launches if other in one.configs)
+    kind = config.values.get("distributed_type")
+    return Finding(
+        f"`{said.file}` says that training is as `{config.file}` has it"
+        f"{f' (`distributed_type: {kind}`)' if isinstance(kind, str) else ''}, and every command gives accelerate"
+        f" `{other}`.",
+        place=Place(config.file, 1),
+        also=(said, launch.place),
+        evidence=Evidence(Level.TEXT, {"described": config.file, "started": other}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(Risk.BEHAVIOURAL, f"Start it with `--config_file {config.file}`, or mend the text."),
+    )
