@@ -48,3 +48,12 @@ def test_look_ups_grow_with_scripts_and_not_with_their_pairs() -> None:
         return Counted.asked
 
     assert 0 < asked(80) <= 4 * 80
+
+
+def test_modules_of_libraries_are_nobodys_files() -> None:
+    """`from torch.utils.data import DataLoader` loads neither `utils.py` nor `data.py`. Control: the project's own are."""
+    theirs, own = {"DataLoader": "torch.utils.data.DataLoader"}, {"rows": "lib.utils.rows"}
+    for imports, loaded in ((theirs, []), (own, ["lib/utils.py"]), ({"rows": ".utils.rows"}, ["lib/utils.py"])):
+        files = {"train.py": imports, "lib/utils.py": {}, "data.py": {}}
+        project = Project(".", scripts=[a_script(file, imports) for file, imports in files.items()])
+        assert names(imported(project.scripts[0], project)) == loaded

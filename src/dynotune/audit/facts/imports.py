@@ -8,6 +8,9 @@ from dynotune.audit.facts.script import Script
 MOST = 200
 """Scripts that belong to one program; a repository of more is many programs that share a library."""
 
+_LIBRARIES = frozenset({"torch", "torchvision", "transformers", "datasets", "numpy", "tqdm", "xformers"})
+"""Whose modules are in no project: `torch.utils.data` is neither its `utils.py` nor its `data.py`."""
+
 
 class Imports:
     """By the names that imports are made of: `from .data import rows` may lead to each `data.py`. Nothing is looked up until
@@ -65,7 +68,8 @@ def parts(script: Script) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=4096)
 def _parts(imports: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(part for dotted in imports for part in dotted.lstrip(".").split("."))
+    split = (dotted.lstrip(".").split(".") for dotted in imports if dotted.partition(".")[0] not in _LIBRARIES)
+    return frozenset(part for parts_of_one in split for part in parts_of_one)
 
 
 def _index(names: Sequence[Set[str]]) -> dict[str, list[int]]:
