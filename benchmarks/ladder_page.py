@@ -19,7 +19,9 @@ from dynotune.bench.showing.pictures import bench_pictures
 from dynotune.errors import DataError
 from dynotune.results import phrases
 from dynotune.results.comparable import hidden
+from dynotune.results.effects import PAIRS
 from dynotune.results.result import Arm, Result, Verdict
+from dynotune.say import amount
 from dynotune.show.colours import variables
 from dynotune.show.page import Heading, Picture
 
@@ -59,7 +61,9 @@ def table(result: Result) -> str:
     """A row a rung."""
     memory = any(arm.memory for arm in result.rungs)
     peak, line = ("peak GiB | ", "---:|") if memory else ("", "")
-    lines = [f"| rung | real tokens/s | ms a step | this step | | {peak}MFU |", f"|---|---:|---:|---:|---|{line}---:|"]
+    shared = any(block.tokens > block.real_tokens for arm in result.rungs for block in arm.counted)
+    unit = "tokens of documents/s" if shared else "real tokens/s"
+    lines = [f"| rung | {unit} | ms a step | this step | | {peak}MFU |", f"|---|---:|---:|---:|---|{line}---:|"]
     shut = hidden(result)
     lines += [f"| {' | '.join(_cells(result, arm, arm.name in shut, memory))} |" for arm in result.rungs]
     whole = next((one for one in result.comparisons if one.role == "whole"), None)
@@ -68,7 +72,15 @@ def table(result: Result) -> str:
     gate = "" if result.parity else " Whether the rungs make the same updates was not checked in this bench."
     open_ = any(one.role == "step" and one.verdict is Verdict.UNRESOLVED for one in result.comparisons)
     doubt = " UNRESOLVED: by the bench's own rule such a step could be noise." if open_ else ""
-    return "\n".join([*lines, "", f"{said}{result.operating_point}.{floor}{doubt}{gate}"])
+    pairs = min((len(one.log_ratios) for one in result.comparisons if one.ratio is not None), default=0)
+    few = "" if pairs >= PAIRS else f", fewer than the {PAIRS} that an effect is told by"
+    seen = f" {amount(pairs, 'round')} of {amount(result.steps_a_block, 'step')}{few}." if pairs else ""
+    once = (
+        " What both answers of a pair begin with counts for each, and in MFU as often as it is computed."
+        if shared
+        else ""
+    )
+    return "\n".join([*lines, "", f"{said}{result.operating_point}.{seen}{floor}{doubt}{once}{gate}"])
 
 
 def _cells(result: Result, arm: Arm, shut: bool, memory: bool) -> Iterator[str]:

@@ -54,7 +54,7 @@ def _sums(tensor: Tensor, numbers: Tensor) -> Tensor:
 
 def _words(tensor: Tensor) -> Tensor:
     """Its bits as one row of int32, with zeros behind it up to whole words."""
-    flat = tensor.detach().contiguous().reshape(-1)
+    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
     if flat.is_complex():
         flat = torch.view_as_real(flat).reshape(-1)
     flat = flat.view(_WORD_OF[flat.element_size()])

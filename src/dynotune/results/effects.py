@@ -21,6 +21,8 @@ MOST = 10
 PAIRS = 6
 """That an effect is made of at least: the interval of fewer rests on noise being normal (`dynotune.bench.statistics`)."""
 
+SHARED = "shared_prompt"
+
 _ROLES = ("last", "step", "alone", "whole")
 """What adding it to all others gains comes first: that is how runs use it."""
 
@@ -64,6 +66,8 @@ def _effect(result: Result, one: Comparison) -> tuple[str, Effect] | None:
             return None
         name, inverted = settled
     with_it = result.arm(one.against if inverted else one.arm)
+    if name == SHARED and not all(block.sequence_tokens for block in with_it.counted):
+        return None  # by tokens that were computed, of which it has fewer for the same work
     if any(seen.name == name and seen.state not in ("engaged", "partial") for seen in with_it.engaged):
         return None
     low, middle, high = one.ratio.low, one.ratio.estimate, one.ratio.high

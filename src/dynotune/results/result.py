@@ -1,8 +1,8 @@
 """What a bench leaves behind, as it stands in its JSON: everything that its table, its page and its verdicts are made of.
 
 Times are in seconds, memory in bytes, shares between 0 and 1. An *arm* is one configuration. A *block* is a few steps of one
-arm on documents that the other arm of its pair gets too. A ratio is that of real tokens a second, arm over baseline, unless
-it says otherwise.
+arm on documents that the other arm of its pair gets too. A ratio is that of tokens of documents a second, arm over baseline,
+unless it says otherwise.
 """
 
 from enum import StrEnum

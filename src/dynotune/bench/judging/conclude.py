@@ -12,7 +12,7 @@ from dynotune.bench.judging.ceiling import Ceiling, ceiling
 from dynotune.bench.judging.comparison import comparison, noise_of
 from dynotune.bench.judging.describe import differences, operating_point, sample_of
 from dynotune.bench.judging.judged import judged
-from dynotune.bench.judging.totals import notes_of_totals
+from dynotune.bench.judging.totals import notes_of_shared, notes_of_totals
 from dynotune.bench.judging.verdict import judge, why_not_comparable
 from dynotune.bench.running.disturbed import note_of_length
 from dynotune.bench.running.measure import Measured
@@ -62,7 +62,7 @@ def conclude(
         comparisons=(*comparisons, *interactions(found, comparisons, noise, asked.seed)),
         parity=tuple(parity),
         differences=tuple(differences(found)),
-        notes=(*notes, *notes_of_totals(comparisons, arms), *_notes(found)),
+        notes=(*notes, *notes_of_totals(comparisons, arms), *notes_of_shared(arms), *_notes(found)),
         sentence="",
         gpu_seconds=found.spent,
         budget_seconds=asked.rules.budget_seconds,

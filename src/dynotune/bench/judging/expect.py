@@ -16,7 +16,7 @@ from dynotune.results.comparable import why_not
 from dynotune.results.result import Comparison, Expectation, Interval, Result, Verdict
 
 QUANTITIES = {
-    "speed": "real tokens a second, as a ratio to the baseline",
+    "speed": "tokens of documents a second, as a ratio to the baseline",
     "peak": "peak memory allocated, as a ratio to the baseline",
     "mfu": "strict MFU of the arm",
     "fill": "real of processed tokens of the arm",

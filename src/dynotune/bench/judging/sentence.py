@@ -97,7 +97,7 @@ def _of_arms(result: Result) -> str:
         return "No arm could be measured." if failed else "No speed is shown: no arm is comparable."
     best, value = max(measured, key=lambda pair: pair[1])
     kind = kind_in_words(result, best.name)
-    text = f"{name(best.name)} had the most real tokens a second, {phrases.rate(value)} a device"
+    text = f"{name(best.name)} had the most tokens a second, {phrases.rate(value)} a device"
     text += f" ({kind})" if kind else ""
     if len(measured) > 1:
         text += f", of {len(measured)} arms that could be measured{_not_resolved(result, best)}"

@@ -29,6 +29,23 @@ def notes_of_totals(comparisons: Sequence[Comparison], arms: Sequence[Arm]) -> l
     return list(dict.fromkeys(said))
 
 
+def notes_of_shared(arms: Sequence[Arm]) -> list[str]:
+    """Where arms compute fewer tokens than their documents have, since what two begin with is computed once."""
+    shares = {
+        arm.name: sum(b.tokens for b in arm.counted) / sum(b.real_tokens for b in arm.counted)
+        for arm in arms
+        if any(block.tokens > block.real_tokens > 0 for block in arm.counted)
+    }
+    if not shares:
+        return []
+    first = next(iter(shares))
+    others = f" and {len(shares) - 1} more" if len(shares) > 1 else ""
+    return [
+        f"{name(first)}{others}: tokens/s are of documents, {shares[first]:.2f} times the real tokens that it computes,"
+        " since what both answers of a pair begin with is computed once; MFU and fill are of what is computed"
+    ]
+
+
 def _longest(arm: Arm) -> float:
     """The longest block, in medians."""
     seconds = [block.seconds / block.tokens for block in arm.counted if block.tokens]

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from dynotune.bench.judging.sentence import name
 from dynotune.bench.keeping.same_work import other_work
@@ -27,7 +28,7 @@ class Change:
 
     arm: str
     ratio: Interval | None
-    """Of real tokens a second a device, new over old. None where there is none, and `why` says why."""
+    """Of tokens of documents a second a device, new over old. None where there is none, and `why` says why."""
 
     why: str = ""
     paired: bool = True
@@ -53,7 +54,8 @@ def _change(old: Result, new: Result, before: Arm, after: Arm | None) -> Change:
             return Change(arm.name, None, f"{printable(arm.failed, 100)} in {name(result.name)}")
         if (why := hidden(result).get(arm.name)) is not None:
             return Change(arm.name, None, f"not comparable in {name(result.name)}: {why}")
-    first, second = _by_pair(before), _by_pair(after)
+    told = all(block.sequence_tokens for arm in (before, after) for block in arm.counted)
+    first, second = (_by_pair(arm, "tokens" if told else "real_tokens") for arm in (before, after))
     if min(len(first), len(second)) < 2:
         return Change(before.name, None, "fewer than two blocks count")
     common = [pair for pair in first if pair in second]
@@ -70,11 +72,12 @@ def _change(old: Result, new: Result, before: Arm, after: Arm | None) -> Change:
     return Change(before.name, ratio, paired=paired)
 
 
-def _by_pair(arm: Arm) -> dict[int, tuple[tuple[tuple[int, int], ...], float]]:
-    """What was run of each pair (steps and tokens of its blocks), and at what rate."""
+def _by_pair(arm: Arm, count: Literal["tokens", "real_tokens"]) -> dict[int, tuple[tuple[tuple[int, int], ...], float]]:
+    """What was run of each pair (steps and tokens of its blocks), and at what rate. count: results of before do not tell
+    tokens of documents, and two are held against each other by the same."""
     found: dict[int, list[tuple[int, int, float]]] = {}
     for block in arm.counted:
-        found.setdefault(block.pair, []).append((block.first_step, block.tokens, block.seconds))
+        found.setdefault(block.pair, []).append((block.first_step, getattr(block, count), block.seconds))
     return {
         pair: (
             tuple(sorted((step, tokens) for step, tokens, _ in blocks)),

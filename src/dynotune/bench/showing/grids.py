@@ -33,7 +33,7 @@ def arms(result: Result) -> Grid:
 
     The ratio never gives way: of a sweep it stands nowhere else.
     """
-    head = ("arm", "real tok/s/device", "MFU", "fill", "s/step", PEAK, "against first", "maths")
+    head = ("arm", "tok/s/device", "MFU", "fill", "s/step", PEAK, "against first", "maths")
     shut = hidden(result)
     rows = tuple(_arm_row(result, arm, shut.get(arm.name), first=i == 0) for i, arm in enumerate(result.arms))
     return Grid("arms", head, rows[:MOST], spare=(4, 3, 2, 5))

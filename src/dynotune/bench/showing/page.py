@@ -220,7 +220,7 @@ def _blocks(result: Result) -> Iterator[Part]:
     every = [(arm, block) for arm in result.arms for block in arm.blocks]
     told = tuple(_block_row(arm, block, arm.name in shut) for arm, block in every[:MOST])
     head = (
-        "arm", "pair", "of noise", "steps", "real tokens", "label tokens", "fill", "seconds", "host-bound",
+        "arm", "pair", "of noise", "steps", "tokens", "real tokens", "label tokens", "fill", "seconds", "host-bound",
         "clock MHz", "watts", "°C", "throttled", "recompiles", "loss",
     )  # fmt: skip
     more = f", the first {MOST} of {len(every):,}" if len(every) > MOST else ""
@@ -238,6 +238,7 @@ def _block_row(arm: Arm, block: Block, shut: bool) -> tuple[Line, ...]:
             f"{block.pair}",
             "yes" if block.of_noise else "",
             f"{block.steps}",
+            f"{block.tokens:,}",
             f"{block.real_tokens:,}",
             f"{block.label_tokens:,}",
             phrases.share(block.real_tokens / block.processed_tokens if block.processed_tokens else None),

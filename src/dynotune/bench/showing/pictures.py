@@ -51,7 +51,7 @@ def bench_pictures(result: Result) -> Iterator[Part]:
         ]
         yield Picture(
             pictures.intervals(spans, "Ratios with their 95 % intervals", floor),
-            "Ratio of real tokens a second with its 95 % interval. Triangle up: FASTER; down: SLOWER or SUSPECT; circle:"
+            "Ratio of tokens a second with its 95 % interval. Triangle up: FASTER; down: SLOWER or SUSPECT; circle:"
             " SAME; square: not resolved. Grey band: noise floor.",
         )
     rows = [(_label(result, one), one.log_ratios) for one in compared if len(one.log_ratios) > 1]
@@ -117,7 +117,7 @@ def _rates(result: Result) -> Iterator[Part]:
             rows.append(pictures.Bar(name(arm.name), value, _with_step(result, arm, phrases.rate(value))))
     yield Heading("The ladder" if rungs else "The sweep")
     yield Picture(
-        pictures.bars(rows, "Real tokens a second of each arm", "real tokens/s of a device"),
+        pictures.bars(rows, "Tokens of documents a second of each arm", "tokens of documents/s of a device"),
         "Real tokens a second over all blocks that count"
         + (", with what each rung adds to the one before." if rungs else "."),
     )

@@ -33,7 +33,7 @@ def beside(results: Sequence[Result]) -> Grid:
             mine = next((each for each in one.arms if each.name == arm), None)
             theirs = next((each for each in first.arms if each.name == arm), None)
             rows.append(_row(one, number, arm, mine, theirs, since.get(id(one), {}).get(arm)))
-    head = ("arm", "result", "real tok/s/device", "since the first", "peak GiB", "since")
+    head = ("arm", "result", "tok/s/device", "since the first", "peak GiB", "since")
     return Grid("results beside one another", head, tuple(rows), spare=(5, 4))
 
 

@@ -17,11 +17,12 @@ def tell_bench(run: Run) -> None:
         return
     progress = run.trainee.progress
     totals = progress.steady if progress.steady.steps else progress.totals
+    tokens = max(totals.sequence_tokens, totals.real_tokens)  # of documents, as others count them who share nothing
     told = {
-        "tokens": totals.real_tokens,
+        "tokens": tokens,
         "seconds": totals.seconds,
         "label_tokens": totals.label_tokens,
-        "processed_tokens": totals.processed_tokens,
+        "processed_tokens": tokens + totals.processed_tokens - totals.real_tokens,
         "steps": totals.steps,
         "examples": totals.examples,
         "devices": run.ranks.world,
