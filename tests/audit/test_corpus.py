@@ -30,10 +30,10 @@ CORPUS = Path(__file__).parent / "corpus"
         ("thirteenth", 14, 0.99, 0.98),
         ("fourteenth", 14, 0.99, 0.98),
         ("fifteenth", 14, 0.99, 0.88),
-        ("sixteenth", 14, 0.99, 0.98),
-        ("seventeenth", 14, 0.99, 0.98),
+        ("sixteenth", 14, 0.99, 0.94),
+        ("seventeenth", 14, 0.98, 0.92),
         ("eighteenth", 14, 0.97, 0.92),
-        ("nineteenth", 14, 0.99, 0.98),
+        ("nineteenth", 14, 0.99, 0.94),
         ("twentieth", 14, 0.99, 0.97),
     ],
 )
