@@ -97,9 +97,14 @@ def test_a_part_of_another_tensor_counts_as_itself(begins: int) -> None:
     assert tensors_digest([("a", turned)]) != tensors_digest([("a", part.view(8, 8))])
 
 
-def test_the_numbers_are_the_same_in_every_process_and_version() -> None:
-    """A cache of references outlives both."""
-    assert tensors_digest([("a", torch.arange(10, dtype=torch.float32))]) == "c0331b639e54311c598bb4e30094f60b"
+@pytest.mark.parametrize(
+    ("words", "digest"),
+    [(10, "bdb9e093516f37b1f6b0ea24e5b4eb21"), (5 * 16384 * 4 + 7, "9d7cd668be3227d8095ba34bc0bbcc33")],
+)
+def test_the_numbers_are_the_same_in_every_process_and_version(words: int, digest: str) -> None:
+    """A cache of references outlives both. Of less than a part, and of many at once with a rest, half of them negative."""
+    content = (torch.arange(words) * 40503 % 2**31 - 2**30).int()
+    assert tensors_digest([("a", content)]) == digest
 
 
 @pytest.mark.gpu

@@ -148,6 +148,25 @@ def test_a_speed_up_that_has_a_key_of_its_own(history: History) -> None:
     assert found.ratio == pytest.approx(1 / 1.07)
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_shared_prompts_have_no_effect_by_tokens_that_were_computed(history: History, told: bool) -> None:
+    """Of which they have fewer for the same documents: results of before do not tell these. Control: today's do."""
+    result = made.attribute()
+    named = [
+        one.model_copy(update={"label": "shared_prompt"}) if one.label == "fused_lora" else one
+        for one in result.comparisons
+    ]
+    arms = [
+        arm.model_copy(
+            update={"blocks": tuple(b.model_copy(update={"sequence_tokens": told * b.real_tokens}) for b in arm.blocks)}
+        )
+        for arm in result.arms
+    ]
+    history.keep(result.model_copy(update={"comparisons": tuple(named), "arms": tuple(arms)}))
+    assert (effect(history, "shared_prompt") is not None) is told
+    assert effect(history, "packed_execution") is not None
+
+
 def test_two_configurations_that_differ_in_more_are_no_effect_of_one(history: History) -> None:
     settings = {"speedups.fused_lora": "off", "learning_rate": 1.0}
     history.keep(made.ab(arms=(made.arm("a.yaml", 14_000), made.arm("b.yaml", 15_000, settings=settings))))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dynotune.bench.judging.totals import notes_of_totals
+from dynotune.bench.judging.totals import notes_of_shared, notes_of_totals
 from dynotune.results.result import Arm, Comparison, Interval, Verdict
 from tests.bench.made import blocks
 
@@ -29,3 +29,16 @@ def test_rates_that_contradict_the_ratio_are_explained(held_up: float, said: boo
         assert len(f"note: {notes[0]}") <= 160, "two lines of a terminal"
     nothing = whole.model_copy(update={"ratio": None})
     assert notes_of_totals([nothing], arms_of(held_up)) == []
+
+
+def test_fewer_tokens_for_the_same_documents_are_said() -> None:
+    """Once, with the arms that it is true of. Control: of arms that share nothing there is no note."""
+    plain = Arm(name="a", settings={}, blocks=blocks("a", 20_000))
+    once = tuple(
+        block.model_copy(update={"sequence_tokens": block.real_tokens, "real_tokens": block.real_tokens // 2})
+        for block in blocks("b", 20_000)
+    )
+    shared = [Arm(name=name, settings={}, blocks=once) for name in ("b", "c")]
+    [note] = notes_of_shared([plain, *shared])
+    assert note.startswith("b and 1 more: tokens/s are of documents, 2.00 times")
+    assert not notes_of_shared([plain])

@@ -62,6 +62,32 @@ def test_other_documents_are_not_paired_and_cost_width() -> None:
         assert change.ratio.high - change.ratio.low > 0.005
 
 
+def once(result: Result, told: bool) -> Result:
+    """Every arm computes 0.7 of its documents' tokens. told: whether these stand beside them, as they do today."""
+    arms = []
+    for arm in result.arms:
+        blocks = [
+            block.model_copy(
+                update={
+                    "real_tokens": int(0.7 * block.real_tokens),
+                    "sequence_tokens": block.real_tokens if told else 0,
+                }
+            )
+            for block in arm.blocks
+        ]
+        arms.append(arm.model_copy(update={"blocks": tuple(blocks)}))
+    return result.model_copy(update={"arms": tuple(arms)})
+
+
+@pytest.mark.parametrize("old_tells", [True, False])
+def test_a_result_of_before_is_held_against_a_new_one_by_the_same_count(old_tells: bool) -> None:
+    """By documents on one side and computed tokens on the other, an arm that is 23 % slower was 10 % faster."""
+    for change in changes(once(BASE, old_tells), once(faster(0.77), told=True)):
+        assert change.ratio is not None
+        assert change.paired
+        assert change.ratio.low <= 0.77 <= change.ratio.high
+
+
 def test_rates_are_a_device() -> None:
     """Twice the devices and the same rate in all is half the speed of one."""
     for change in changes(BASE, BASE.model_copy(update={"devices": 2})):

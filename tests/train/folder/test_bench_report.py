@@ -1,11 +1,14 @@
 """Promise: a run that a bench of commands has started tells it what it trained on, by the bench's own protocol."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from dynotune.bench.foreign import protocol
+from dynotune.measure.words import Counts
+from dynotune.plan.plan import Step
 from dynotune.train.folder import bench_report
 from tests.train.conftest import Runner
 
@@ -31,6 +34,27 @@ def test_the_first_steps_are_left_out_where_there_are_others(
     assert told.steps is not None
     assert 0 < told.steps <= 5
     assert told.tokens < result.summary["real_tokens"]
+
+
+def test_what_two_documents_begin_with_counts_for_each(
+    run_tiny: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a trainer counts it that shares nothing; what is processed is that and padding."""
+    file = tmp_path / "report.json"
+    monkeypatch.setenv("DYNOTUNE_BENCH_REPORT", str(file))
+    of = Counts.of_steps
+
+    def shared(steps: Sequence[Step]) -> Counts:
+        counts = of(steps)
+        counts.sequence_tokens = 2 * counts.real_tokens
+        return counts
+
+    monkeypatch.setattr(Counts, "of_steps", shared)
+    result = run_tiny()
+    told = protocol.told(json.loads(file.read_text()), wall=1e6)
+    assert told.tokens == 2 * result.summary["real_tokens"]
+    assert told.processed_tokens is not None
+    assert told.processed_tokens >= told.tokens
 
 
 def test_nothing_is_written_where_nobody_asks(run_tiny: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
