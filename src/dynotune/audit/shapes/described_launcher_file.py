@@ -8,6 +8,7 @@ from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
+from dynotune.audit.shapes.run_of_another_configuration import run_of_another_configuration
 
 _SO_IT_IS = re.compile(
     r"\b(?:shards|(?:is|are) (?:fully )?(?:sharded|trained|run|launched|split|distributed|started)|uses|trains|runs|goes"
@@ -16,12 +17,17 @@ _SO_IT_IS = re.compile(
 )
 """What a sentence says of the run, and does not tell the reader to do."""
 
+_OF_THE_RUN = re.compile(r"\b(?:training|we|the (?:training )?run)\b", re.IGNORECASE)
 _OR_NOT = re.compile(
     r"\b(?:not?|never|without|unused|instead|if|or|optional\w*|can|could|may|might|when|unless|alternativ\w*|also|both|another"
     r"|to (?:use|run|train|switch)|need\w*|want|switch|other|larger|smaller|bigger|fewer|more|earlier|previous\w*|old"
-    r"|template|example|copy|edit|pass|give|first|then|plan\w*|todo|later|tests?|debug\w*|smoke)\b|n't\b|\?",
+    r"|template|example|copy|edit|pass|give|first|then|plan\w*|todo|later|tests?|debug\w*|smoke|for|nodes"
+    r"|on (?:the|an?|our) (?:\w+ )?(?:cluster|server|node|machine|pod))\b"
+    r"|n't\b|\?",
     re.IGNORECASE,
 )
+"""Words of a sentence that tells of another run than the usual one, or of a condition."""
+
 _COMMAND = re.compile(r"--config[_-]file|accelerate launch|ACCELERATE_CONFIG|\bcp\b|\bln\b|^(?: {4}|\t)|^\s*[$>]")
 
 
@@ -33,13 +39,14 @@ def described_launcher_file(project: Project) -> Iterator[Said]:
     used = {file for launch in starts for file in launch.configs if file in kinds}
     if not used or any("${" in " ".join(launch.words) and not used & set(launch.configs) for launch in starts):
         return
+    spoken = {said.place.file for said in run_of_another_configuration(project) if isinstance(said, Finding)}
     for file, config in kinds.items():
         name = PurePosixPath(file).name
-        if file in used or any(name in text for where, text in project.texts.items() if where != file):
+        if file in used | spoken or any(name in text for where, text in project.texts.items() if where != file):
             continue
         for document, text in project.documents.items():
             line = _said(text, name)
-            if line:
+            if line and not any(PurePosixPath(one).name in text for one in used):  # it tells of both: which, it knows
                 yield _finding(config, sorted(used)[0], Place(document, line), project)
                 break
 
@@ -49,10 +56,27 @@ def _said(text: str, name: str) -> int:
     word = re.compile(rf"(?<![\w-]){re.escape(name)}")
     if any(word.search(line) and _COMMAND.search(line) for line in text.replace("\\\n", " ").split("\n")):
         return 0
-    for sentence in re.finditer(r"[^\n](?:[^.;\n]|\.(?=\S)|\n(?!\s*(?:\n|[-*#|])))*", text):
-        if word.search(sentence[0]) and _SO_IT_IS.search(sentence[0]) and not _OR_NOT.search(sentence[0]):
+    prose = _prose(text, name)
+    for sentence in re.finditer(r"[^\n](?:[^.;\n]|\.(?=\S)|\n(?!\s*(?:\n|[-*#|])))*", prose):
+        said = sentence[0]
+        if not word.search(said) or not _SO_IT_IS.search(said) or _OR_NOT.search(said):
+            continue
+        if _OF_THE_RUN.search(said):
             return text.count("\n", 0, sentence.start() + sentence[0].index(name)) + 1
     return 0
+
+
+def _prose(text: str, name: str) -> str:
+    """The text with its fences, its tables and the entries of its lists that begin with the file's name left empty: they say
+    what a file is, and not what runs."""
+    entry = re.compile(rf"\s*(?:[-*+]|\d+[.)])\s+\W*(?:[\w.-]+/)*{re.escape(name)}")
+    kept: list[str] = []
+    fenced = False
+    for line in text.split("\n"):
+        mark = re.match(r"\s*(?:```|~~~)", line) is not None
+        fenced = fenced is not mark
+        kept.append("" if fenced or mark or line.lstrip().startswith("|") or entry.match(line) else line)
+    return "\n".join(kept)
 
 
 def _finding(config: ConfigFile, other: str, said: Place, project: Project) -> Finding:

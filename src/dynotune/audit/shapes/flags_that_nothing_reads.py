@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
@@ -95,11 +95,15 @@ def goes_out(near: Sequence[Script], project: Project) -> bool:
     return False
 
 
-def finding_of(unread: Sequence[tuple[str, Place]]) -> Finding:
+def finding_of(unread: Sequence[tuple[str, Place]], shown: Set[str] = frozenset()) -> Finding:
+    """Of these flags; some of them may be printed or logged, and no more."""
     names = ", ".join(f"`--{name}`" for name, _ in unread[:4])
+    read = "read by no line of the project"
+    if shown:
+        read = "only shown" if all(name in shown for name, _ in unread) else "at most shown"
     return Finding(
-        f"{names} {'are' if len(unread) > 1 else 'is'} parsed and read by no line of the project: whoever sets"
-        f" {'them' if len(unread) > 1 else 'it'} changes nothing.",
+        f"{names} {'are' if len(unread) > 1 else 'is'} parsed and {read}: whoever sets"
+        f" {'them' if len(unread) > 1 else 'it'} changes nothing{' else' if shown else ''}.",
         place=unread[0][1],
         also=tuple(place for _, place in unread[1:]),
         evidence=Evidence(Level.TEXT, {"flags": [name for name, _ in unread]}),

@@ -9,7 +9,7 @@ from dynotune.audit.facts.launch import SHELL, Launch
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
-from dynotune.audit.shapes.asked_in_vain import variables_in_vain, words_in_vain
+from dynotune.audit.shapes.asked_in_vain import leads_to, variables_in_vain, words_in_vain
 
 _SETS = re.compile(
     r"^[ \t]*(?:local[ \t]+|readonly[ \t]+|declare[ \t]+-a[ \t]+)?([A-Za-z_]\w*)="
@@ -25,7 +25,10 @@ _NAMES_UNSEEN = re.compile(r"\$\{!|(?:^|[\s;&|(])eval\s+[\"'$]|\bcompgen\b|\benv
 """Ways in which a variable may be used whose name does not stand there."""
 
 _TAKES_IN = re.compile(r"^\s*(?:source|\.)\s+\S*?([\w.-]+)[\"']?\s*$", re.MULTILINE)
-_HEARS = re.compile(r"\$[@*1-9]|\$\{[@*1-9]|\bgetopts?\b|\bshift\b|\$\{?(?:BASH_ARGV|argv)")
+_HEARS = re.compile(
+    r"\$[@*#1-9]|\$\{[@*#1-9]|\bgetopts?\b|\bshift\b|\$\{?(?:BASH_ARGV|argv)|\bfor[ \t]+\w+[ \t]*(?:;|do\b|$)",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +111,11 @@ def _of_an_argument(launch: Launch, kept: _Kept, project: Project) -> Finding:
 def _calls_of(file: str, project: Project) -> list[tuple[Place, str]]:
     """Where documents start this file with an argument, and the argument."""
     name = re.escape(PurePosixPath(file).name)
-    command = re.compile(rf"(?:^|[\s`/])(?:(?:bash|sh|sbatch|source)\s+|\./)(?:[\w./-]*/)?{name}\s+([\w./-]+)")
+    command = re.compile(rf"(?:^|[\s`/])(?:(?:bash|sh|sbatch|source)\s+|\./)((?:[\w./-]*/)?{name})\s+([\w./-]+)")
     return [
-        (Place(document, number), found[1])
+        (Place(document, number), found[2])
         for document, text in project.documents.items()
         for number, line in enumerate(text.split("\n"), 1)
-        if (found := command.search(line)) is not None and not found[1].startswith("-")
+        if (found := command.search(line)) is not None and not found[2].startswith("-")
+        if leads_to(found[1], file, project)
     ]
