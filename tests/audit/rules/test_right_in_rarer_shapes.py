@@ -60,6 +60,7 @@ def test_documents_end_where_they_end(tmp_path: Path, text: str, found: bool) ->
 MASK = """import torch
 from transformers import Trainer
 def mask(row, tok):
+    # The loss is on the answer.
     ids = tok(row["text"], truncation=True)["input_ids"]
     labels = list(ids)
     n = {given}

@@ -421,7 +421,7 @@ def _asked_at_import(script: Script, project: Project) -> Iterator[Said]:
         call.name.endswith(("init_process_group", "init_distributed")) and not _function(call) for call in script.calls
     ):
         return
-    if _is_loaded_late(script, connected(script, project)) or _is_started_before(script, project):
+    if _is_loaded_late(script, connected(script, project)):
         return
     helpers = {
         node.name: node
@@ -441,6 +441,8 @@ def _asked_at_import(script: Script, project: Project) -> Iterator[Said]:
         pairs = [one for held in (given, *called) for one in _guarded(held)]
         if not pairs or any(start.place.line < node.lineno and not _function(start) for start in starts):
             continue
+        if _is_started_before(script, project, node.lineno):
+            return
         asked, otherwise = pairs[0]
         yield Finding(
             f"`{asked}` is asked for when the file is loaded, before anything has made the group: it is always"
@@ -457,13 +459,16 @@ def _asked_at_import(script: Script, project: Project) -> Iterator[Said]:
         return
 
 
-def _is_started_before(script: Script, project: Project) -> bool:
+def _is_started_before(script: Script, project: Project, line: int) -> bool:
     """A file that it imports makes the group where that is loaded, or it calls a function that does where it is."""
     near = reached(script, project)
     starts = [(one, call) for one in near for call in one.calls if _STARTS.search(call.name)]
     if any(one is not script and not _room(call) for one, call in starts):
         return True
-    return _runs_at_import(script, {_function(call) for _, call in starts} - {""})
+    makers = {_function(call) for _, call in starts} - {""}
+    return any(
+        call.name.rpartition(".")[2] in makers and not _room(call) and call.place.line < line for call in script.calls
+    )
 
 
 def _evaluated(node: ast.AST) -> Iterator[ast.AST]:

@@ -25,7 +25,7 @@ _ADDS = re.compile(
 
 _ANSWER = re.compile(
     r"respon|answer|output|completion|target|reply|summary|translation|assistant|\[/INST\]|chosen|\b(?:bot|gpt|model)\b"
-    r"|\bA:|\[[\"'](?:a|ans|y)[\"']\]",
+    r"|\bA:|\[[\"'](?:a|ans|y)[\"']\]|#{2,} (?!text|body|content|article|abstract|title)\w+:?\s",
     re.IGNORECASE,
 )
 """Of what stands last in a row: a document's title and body end where the document does, and teach nobody to answer."""
