@@ -6,6 +6,9 @@ import re
 from dynotune.audit.facts.script import Script
 
 _ROUNDS = ast.For | ast.While | ast.AsyncFor | ast.ListComp | ast.GeneratorExp | ast.DictComp | ast.SetComp
+FEW = 16
+"""What is written down in a literal of fewer is a check, not a data set."""
+
 _MAPPED = re.compile(r"(?:\.map|\.apply|\bmap|\.progress_apply)$")
 
 
@@ -15,7 +18,7 @@ def lines_over_rows(script: Script) -> set[int]:
     held: set[int] = set()
     called: list[str] = []
     for node in ast.walk(script.tree):
-        if isinstance(node, _ROUNDS):
+        if isinstance(node, _ROUNDS) and not _is_over_a_few(node):
             held |= _lines(node)
             called += _calls(node)
         elif isinstance(node, ast.Call) and _MAPPED.search(ast.unparse(node.func)):
@@ -28,6 +31,17 @@ def lines_over_rows(script: Script) -> set[int]:
             held |= _lines(functions[name])
             called += _calls(functions[name])
     return held
+
+
+def _is_over_a_few(node: ast.AST) -> bool:
+    """`for text in ["one", "two"]:`."""
+    rounds = [one.iter for one in getattr(node, "generators", ())] or [getattr(node, "iter", None)]
+    return all(
+        isinstance(one, ast.List | ast.Tuple | ast.Set)
+        and len(one.elts) < FEW
+        and not any(isinstance(held, ast.Starred) for held in one.elts)
+        for one in rounds
+    )
 
 
 def _lines(node: ast.expr | ast.stmt) -> set[int]:

@@ -124,7 +124,11 @@ _ROOM = re.compile(rf"(?:(\w+) = )?(?:max\(0, )?\(?\b({_LIMIT}) - (?:len\(|[\w.\
 _MASKED = re.compile(r"attention_mask|-100\b|IGNORE|\bpad\b|pad_|\bPAD")
 """A row that is told where it ends."""
 
-_ADDS = re.compile(r"\w+\.append\([^()]*\)$|\w+ (?:\+= |= \w+ \+ )\[[^\]]*\]$")
+_FILLER = r"(?:[\w.]*(?:pad|eos|ignore)[\w.]*|-100|[01])"
+_ADDS = re.compile(rf"\w+\.append\({_FILLER}\)$|\w+ (?:\+= |= \w+ \+ )\[{_FILLER}\]$", re.IGNORECASE)
+"""What adds nothing but padding: a stream's next token, or another row's, fills a row with text."""
+
+_OF_TOKENS = re.compile(r"ids|tok|label|target|input", re.IGNORECASE)
 _FILL = rf"(?:torch|np|numpy)\.(?:zeros|ones|full)\([(\[]?({_LIMIT})[,)\]]"
 
 
@@ -139,7 +143,10 @@ def _filled(script: Script, function: ast.FunctionDef, whole: str) -> Iterator[P
             continue
         found = re.match(_FILL, ast.unparse(node.value))
         name = node.targets[0].id
-        part = found and re.search(rf"\b{name}\[(?:0)?:(\w+|len\([\w.]+\))\] = ", whole)
+        part = found and re.search(rf"\b{name}\[(?:0)?:(\w+|len\([\w.]+\))\] = ([^\n]*)", whole)
+        given = re.search(rf"(?:input_ids|labels)['\"]?\]?(?::|\s?=) ?(?:\w+\.)*{name}\b", whole)
+        if part and not given and not _OF_TOKENS.search(f"{name} {part[2]}"):
+            continue  # weights, or a mask of a prefix
         if not found or not part or re.search(rf"\* {re.escape(found[1])}\b|\b{re.escape(found[1])} \*", whole):
             continue  # a piece of a stream that is cut every so many tokens
         if not re.search(rf"\b{re.escape(found[1])} = [^\n]*\bmax\(", script.source):

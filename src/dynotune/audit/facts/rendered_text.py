@@ -51,6 +51,9 @@ class RenderedText:
     also: tuple[Place, ...] = ()
     """Of templates that it is made by."""
 
+    last: str = ""
+    """What stands last, as it is written: the column, with the words in front of it where they belong to one string."""
+
 
 def rendered_texts(script: Script, project: Project) -> list[RenderedText]:
     """In the script and the files that it works with."""
@@ -100,18 +103,21 @@ class _Reader:
         self.sources: list[str] = []
         self.literals: list[str] = []
         self.places: list[Place] = []
+        self.last: list[str] = []
         self.known = True
         self._seen: set[int] = set()
 
     def read(self, value: ast.expr) -> RenderedText:
         self._function(self.room, self.script)
+        ends = self._ends_with_data(value, self.room, self.script)
         return RenderedText(
             place_of(self.script, value),
             "\n".join(self.sources),
             tuple(self.literals),
-            self._ends_with_data(value, self.room, self.script),
+            ends,
             self.known,
             tuple(self.places),
+            " ".join(self.last),
         )
 
     def _function(self, room: Room, script: Script) -> None:
@@ -196,18 +202,26 @@ class _Reader:
         if depth > 8:
             return False
         if isinstance(node, ast.Constant):
+            self.last.append(str(node.value)[-60:])
             return isinstance(node.value, str) and node.value.rstrip().endswith("}")
         if isinstance(node, ast.JoinedStr):
             parts = [one for one in node.values if not (isinstance(one, ast.Constant) and not str(one.value).strip())]
+            self.last += [
+                str(one.value)[-40:] if isinstance(one, ast.Constant) else ast.unparse(one) for one in parts[-2:]
+            ]
             return bool(parts) and isinstance(parts[-1], ast.FormattedValue)
         if isinstance(node, ast.BinOp):
+            before = node.left.right if isinstance(node.left, ast.BinOp) else node.left
+            self.last += [str(before.value)[-40:]] if isinstance(before, ast.Constant) else []
             return self._ends_with_data(node.right, room, script, depth + 1)
         if isinstance(node, ast.ListComp):
             return self._ends_with_data(node.elt, room, script, depth + 1)
         if isinstance(node, ast.Subscript):
+            self.last.append(ast.unparse(node))
             return True
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute) and node.func.attr in ("format", "format_map", "strip", "rstrip"):
+                self.last += [ast.unparse(one) for one in node.args[-1:]]
                 return self._ends_with_data(node.func.value, room, script, depth + 1)
             found = self._find(node.func.id, script) if isinstance(node.func, ast.Name) else None
             returned = (

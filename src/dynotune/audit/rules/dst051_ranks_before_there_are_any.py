@@ -49,7 +49,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from early or _asked_on_the_way(script, project)
         yield from _read_by_the_parent(script, project)
         yield from _read_before_the_launcher(script, project)
-        yield from _asked_at_import(script)
+        yield from _asked_at_import(script, project)
         yield from _set_afterwards(script, project)
         yield from rank_variable_of_no_launcher(script, project)
     for file in sorted({launch.file for launch in project.launches if _makes_ranks(launch)}):
@@ -415,11 +415,13 @@ def _is_launched(near: Sequence[Script], project: Project) -> bool:
     return any(_LAUNCHERS.search(text) for text in texts)
 
 
-def _asked_at_import(script: Script) -> Iterator[Said]:
+def _asked_at_import(script: Script, project: Project) -> Iterator[Said]:
     """`get_world_size() if is_initialized() else 1` at the top of a file, where there can be no group yet."""
     if any(
         call.name.endswith(("init_process_group", "init_distributed")) and not _function(call) for call in script.calls
     ):
+        return
+    if _is_loaded_late(script, connected(script, project)):
         return
     helpers = {
         node.name: node
@@ -429,16 +431,18 @@ def _asked_at_import(script: Script) -> Iterator[Said]:
     starts = [call for call in script.calls if _STARTS.search(call.name)]
     for node in script.tree.body:
         given = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-        if given is None or isinstance(given, ast.Lambda):
+        if given is None:
             continue
         called = [
             helpers[one.func.id]
-            for one in ast.walk(given)
+            for one in _evaluated(given)
             if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id in helpers
         ]
         pairs = [one for held in (given, *called) for one in _guarded(held)]
         if not pairs or any(start.place.line < node.lineno and not _function(start) for start in starts):
             continue
+        if _is_started_before(script, project, node.lineno):
+            return
         asked, otherwise = pairs[0]
         yield Finding(
             f"`{asked}` is asked for when the file is loaded, before anything has made the group: it is always"
@@ -455,12 +459,33 @@ def _asked_at_import(script: Script) -> Iterator[Said]:
         return
 
 
+def _is_started_before(script: Script, project: Project, line: int) -> bool:
+    """A file that it imports makes the group where that is loaded, or it calls a function that does where it is."""
+    near = reached(script, project)
+    starts = [(one, call) for one in near for call in one.calls if _STARTS.search(call.name)]
+    if any(one is not script and not _room(call) for one, call in starts):
+        return True
+    makers = {_function(call) for _, call in starts} - {""}
+    return any(
+        call.name.rpartition(".")[2] in makers and not _room(call) and call.place.line < line for call in script.calls
+    )
+
+
+def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
+    """What of it runs where it stands: not what a `lambda` holds for later."""
+    if isinstance(node, ast.Lambda):
+        return
+    yield node
+    for one in ast.iter_child_nodes(node):
+        yield from _evaluated(one)
+
+
 def _guarded(node: ast.AST) -> list[tuple[str, str]]:
     """What is asked of the group where there is one, and what is taken where there is none: of an expression, or of a
     function that only gives it back."""
     pairs = [
         (one.body, one.orelse)
-        for one in ast.walk(node)
+        for one in _evaluated(node)
         if isinstance(one, ast.IfExp) and "is_initialized()" in ast.unparse(one.test)
     ]
     body = node.body if isinstance(node, ast.FunctionDef) else []

@@ -46,13 +46,17 @@ def check(project: Project, _: Project) -> Iterator[Said]:
 
 _OWN_CARD = re.compile(
     rf"{CARD.pattern}|\b(?:RTX|GTX) ?\d{{3,4}}|\bGeForce\b"
-    r"|\b(?:my|our|I|we)\b[^.;]{0,60}\bWSL|\bWSL[^.;]{0,60}\b(?:my|our)\b",
+    r"|\b(?:I|we|my|our)\b[^.;]{0,60}\b(?:on|under|in|inside|within|via|through|runs?|running|uses?|using|is|has)\b"
+    r"[^.;]{0,30}\bWSL|\bWSL[^.;]{0,30}\b(?:on|of) (?:my|our)\b",
     re.IGNORECASE,
 )
 """The card, or whose machine it is: the sentence speaks of where this runs."""
 
 _MACHINE = re.compile(r"\bWSL ?2?\b")
-_PERHAPS = re.compile(r"\b(?:if|or|not|unless|also|should|may|can|untested|support\w*)\b|n't\b", re.IGNORECASE)
+_PERHAPS = re.compile(
+    r"\b(?:if|or|not|unless|also|should|may|can|untested|support\w*|report\w*|users?|see|guide|blog)\b|n't\b",
+    re.IGNORECASE,
+)
 _TESTED = re.compile(r"\btested\b", re.IGNORECASE)
 _ELSEWHERE = re.compile(
     r"\b(?:linux|mac ?os|osx|native\w*|a100s?|h100s?|cluster|cloud|colab|and (?:on )?wsl\w*)\b", re.IGNORECASE

@@ -11,7 +11,7 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
-from dynotune.audit.models import known
+from dynotune.audit.models import Known, known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _BEGINS = frozenset({"llama", "mistral", "gemma", "gemma2", "gemma3_text"})
@@ -23,6 +23,8 @@ _NONE = re.compile(r"smollm|tinyllama", re.IGNORECASE)  # of type `llama`, with 
 def check(script: Script, project: Project) -> Iterator[Said]:
     near = imported(script, project)
     if not any(_WRITTEN.search(one.source) for one in (script, *near)) or not _begins(script, project):
+        return
+    if any(_ADDS_NONE.search(one.source) or _of_another(one, _marks(script, project)) for one in (script, *near)):
         return
     functions = _functions(script)
     imports = {dotted.rpartition(".")[2] for dotted in script.imports.values()}
@@ -65,7 +67,26 @@ def check(script: Script, project: Project) -> Iterator[Said]:
 
 _MARKS = ("<|begin_of_text|>", "<s>", "<bos>")
 _WRITTEN = re.compile(rf"apply_chat_template|\.bos_token\b|[\"'](?:{'|'.join(map(re.escape, _MARKS))})")
+_ADDS_NONE = re.compile(r"add_bos_token[\"']?\s{0,4}[=:]\s{0,4}False")
+_LLAMA_3 = re.compile(r"llama-?3", re.IGNORECASE)
 _BY_HAND = re.compile(r"\w+\.bos_token\s*\+|\{\w+\.bos_token\}")
+
+
+def _marks(script: Script, project: Project) -> set[str]:
+    """The beginning tokens of the models that are named."""
+    return {
+        "<bos>"
+        if one.model_type.startswith("gemma")
+        else "<|begin_of_text|>"
+        if one.model_type == "llama" and _LLAMA_3.search(name)
+        else "<s>"
+        for name, one in _models(script, project)
+    }
+
+
+def _of_another(script: Script, marks: set[str]) -> bool:
+    """A text begins with another family's mark, which is plain characters to this one's tokenizer."""
+    return any(re.search(rf"[\"']{re.escape(one)}", script.source) for one in _MARKS if one not in marks)
 
 
 def _templates(script: Script) -> Iterator[str]:
@@ -165,6 +186,11 @@ def _finding(script: Script, call: ast.expr, what: str) -> Finding:
 
 
 def _begins(script: Script, project: Project) -> bool:
+    models = _models(script, project)
+    return bool(models) and all(one.model_type in _BEGINS and not _NONE.search(name) for name, one in models)
+
+
+def _models(script: Script, project: Project) -> list[tuple[str, Known]]:
     names = [job.get("model_name_or_path") for job in project.jobs if script.file in job.files]
     names += [
         node.value
@@ -174,8 +200,7 @@ def _begins(script: Script, project: Project) -> bool:
         and "/" in node.value
         and len(node.value) < 100
     ]
-    models = [(name, found) for name in names if (found := known(name)) is not None]
-    return bool(models) and all(one.model_type in _BEGINS and not _NONE.search(str(name)) for name, one in models)
+    return [(str(name), found) for name in names if (found := known(name)) is not None]
 
 
 def _is_rendered(node: ast.AST, writers: set[str]) -> bool:

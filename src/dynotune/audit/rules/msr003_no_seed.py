@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from dynotune.audit.facts.job import Trainer
 from dynotune.audit.facts.project import Project
@@ -32,7 +32,8 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     near = connected(script, project)
     if leads_out(near, project) or any(_SEEDED.search(_without_definitions(one)) for one in near):
         return
-    if trained and any(_LIBRARYS.match(call.name) for one in near for call in one.calls):
+    own = {node.name for one in project.scripts for node in ast.walk(one.tree) if isinstance(node, ast.ClassDef)}
+    if trained and any(_is_a_librarys(call, own) for one in near for call in one.calls):
         return  # which sets one; whether before or behind is not looked at
     rows = [call for one in near if not _ELSEWHERE.search(one.file) for call in one.calls if _draws_rows(call, trained)]
     adapters = [call for one in near for call in one.calls if trained and call.name == "peft.get_peft_model"]
@@ -64,6 +65,21 @@ _LIBRARYS = re.compile(
     r"(?:transformers|trl|unsloth|sentence_transformers)\b.*\.(?:\w*Trainer|\w*TrainingArguments|SFTConfig|DPOConfig)$"
 )
 """A trainer of a library's, which seeds; a project's own class may be called the same."""
+
+_TRAINS = re.compile(r"\w[\w.]*\.\w*(?:Trainer|Arguments)$")
+_SEEDABLE = re.compile(r"\w[\w.]*\.(?!\w*(?:Sampler|Loader|Dataset)$)[A-Z]\w*$")
+
+
+def _is_a_librarys(call: Call, own: Collection[str]) -> bool:
+    """Also of a library that nothing is known of; and a class of one that is handed a seed."""
+    if _LIBRARYS.match(call.name):
+        return True
+    if call.name.rpartition(".")[2] in own:
+        return False
+    seed = call.arguments.get("seed")
+    seeded = seed is not None and type(seed.value) is int and _SEEDABLE.match(call.name) is not None
+    return seeded or _TRAINS.match(call.name) is not None
+
 
 _TRAINERS = (Trainer.TRANSFORMERS, Trainer.TRL, Trainer.UNSLOTH)
 

@@ -1,10 +1,11 @@
 """OPT053: gradients are clipped while they still carry the loss scale."""
 
+import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.script import Script
-from dynotune.audit.facts.steps import loops
+from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.steps import loops, text_at
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -17,7 +18,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     if any((enabled := call.arguments.get("enabled")) is not None and enabled.value is not True for call in scaled):
         return
     for loop in loops(script):
-        clips = loop.has("clip_grad_norm_", "clip_grad_value_")
+        clips = [one for one in loop.has("clip_grad_norm_", "clip_grad_value_") if not _measures(script, one)]
         scales = [call for call in loop.has("scale") if call.on]
         if not clips or not scales:
             continue
@@ -48,11 +49,15 @@ def _by_accelerate(script: Script) -> Iterator[Said]:
         and not precision.others
         and not any(place.key.startswith("-") for place in precision.via)
     ]
-    if not made or "unscale" in script.source:
-        return
+    if not made or "unscale" in script.source or "GradScalerKwargs" in script.source:
+        return  # whose scale may be 1, or none
     for loop in loops(script):
         scales = [call for call in loop.has("backward") if "accelerat" in call.on or call.on == made[0].result]
-        clips = [one for one in loop.has("clip_grad_norm_", "clip_grad_value_") if one.name.startswith("torch.")]
+        clips = [
+            one
+            for one in loop.has("clip_grad_norm_", "clip_grad_value_")
+            if one.name.startswith("torch.") and not _measures(script, one)
+        ]
         if scales and clips:
             yield Finding(
                 "Gradients are clipped by PyTorch while they are still multiplied by Accelerate's loss scale"
@@ -69,6 +74,13 @@ def _by_accelerate(script: Script) -> Iterator[Said]:
                 also=(made[0].place, scales[0].place),
             )
             return
+
+
+def _measures(script: Script, clips: Call) -> bool:
+    """A limit of `inf` cuts nothing: the norm is asked for alone."""
+    limit = clips.arguments.get("max_norm") or clips.arguments.get("1")
+    infinite = limit is not None and str(limit.value) in ("inf", "nan")
+    return infinite or re.search(r"\binf\b", text_at(script, clips.place)) is not None
 
 
 _LOOP = """import torch

@@ -27,6 +27,7 @@ def counted_in_micro_batches(script: Script) -> Iterator[Said]:
     for loop in loops(script):
         every, updates = accumulation(script, loop)
         rates = [call for call in loop.has("step") if is_scheduler(call) and not call.each_step]
+        rates = [call for call in rates if not _repeated(script, call)]
         beside = [one for one in rates if any(one.around == update.around for update in updates)]
         if not every or not beside or every == "1":
             continue
@@ -58,13 +59,30 @@ def _by_accelerate(script: Script) -> Iterator[Said]:
         for call in loop.has("step"):
             under = any(around.kind == "with" and ".accumulate(" in around.name for around in call.around)
             name = call.on.rpartition(".")[2]
-            if not is_scheduler(call) or not under or not re.search(rf"prepare\([^)]*\b{name}\b", script.source):
+            if (
+                not is_scheduler(call)
+                or not under
+                or _repeated(script, call)
+                or not re.search(rf"prepare\([^)]*\b{name}\b", script.source)
+            ):
                 continue
             made, total = _made(name, values)
             if made is not None:
                 shown = str(every.value) if every.value > 1 else "gradient_accumulation_steps"
                 yield _finding(script, made, name, total, shown, call)
                 return
+
+
+def _repeated(script: Script, call: Call) -> bool:
+    """It stands in a loop of its own, which makes up for the steps that are passed over."""
+    rounds = ast.For | ast.While | ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp
+    around = [
+        node
+        for node in ast.walk(script.tree)
+        if isinstance(node, rounds) and node.lineno <= call.place.line <= (node.end_lineno or node.lineno)
+    ]
+    last = max(around, key=lambda one: (one.lineno, one.col_offset), default=None)
+    return last is not None and not re.search(r"backward|loss", ast.unparse(last))
 
 
 def _made(name: str, values: Values) -> tuple[ast.Call | None, str]:

@@ -137,8 +137,9 @@ def _takes_everything(function: ast.FunctionDef) -> ast.AST | None:
         nothing = _NOTHING_LABELLED.search(test)
         missing = node.body if nothing or _NOT_THERE.search(test) else []
         found = node.orelse if missing else node.body
-        if test.endswith("is None") and test.partition(" ")[0] in {one.arg for one in function.args.args}:
-            continue  # an option of the caller's
+        options = {one.arg for one in function.args.args} | _columns(function)
+        if test.endswith("is None") and test.partition(" ")[0] in options:
+            continue  # an option of the caller's, or a column that not every row has
         if not missing and node.orelse and re.search(r"!= *-1|>= *0|> *-1|is not None|\bin\b", ast.unparse(node.test)):
             missing, found = node.orelse, node.body
         text = "\n".join(ast.unparse(one) for one in missing)
@@ -162,17 +163,28 @@ def _takes_everything(function: ast.FunctionDef) -> ast.AST | None:
     return None
 
 
+def _columns(function: ast.FunctionDef) -> set[str]:
+    """Names that stand for a part of an argument (`row.get("prompt")`), which nobody searched for."""
+    of = "|".join(re.escape(one.arg) for one in function.args.args)
+    part = re.compile(rf"(?:{of})(?:\.get\([^()]*\)|\[[^\[\]]*\])|getattr\((?:{of}), [^()]*\)")
+    return {
+        node.targets[0].id
+        for node in ast.walk(function)
+        if of and isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        if part.fullmatch(ast.unparse(node.value))
+    }
+
+
 def _in_one_expression(function: ast.FunctionDef) -> ast.AST | None:
     """`list(ids) if start is None else [-100] * start + ids[start:]`, and a place that is 0 where nothing was found."""
     text = ast.unparse(function)
     if "label" not in text or not re.search(r"-100|IGNORE", text):
         return None
     options = {one.arg for one in function.args.args}
+    columns = options | _columns(function)
     for node in ast.walk(function):
-        if (
-            isinstance(node, ast.IfExp)
-            and {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)} - options
-        ):
+        given = columns if isinstance(node, ast.IfExp) and " in " not in ast.unparse(node.test) else options
+        if isinstance(node, ast.IfExp) and {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)} - given:
             test, chosen, other = (ast.unparse(one) for one in (node.test, node.body, node.orelse))
             if not _NOT_THERE.search(test):
                 chosen, other = other, chosen

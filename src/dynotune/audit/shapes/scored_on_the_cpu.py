@@ -33,6 +33,7 @@ _ASKS = re.compile(
 )
 """Of a program for one question at a time, or for a host on purpose."""
 
+_TEST = re.compile(r"(?:^|/)tests?/|(?:^|/)test_[^/]*$|_test\.py$|(?:^|/)conftest\.py$")
 _ON_THE_HOST = re.compile(r"\b(?:on|without|no|a|the) (?:a |the |any )?(?:laptop|CPU|GPU-less)\b", re.IGNORECASE)
 
 
@@ -54,6 +55,8 @@ def _trained_on_a_gpu(script: Script, project: Project) -> bool:
 def scored_on_the_cpu(script: Script, project: Project) -> Iterator[Said]:
     """A program without training that runs one model where it was loaded: in 16 bits, a large one, in a file that speaks
     of the GPU, or over rows in a project that trains on one."""
+    if _TEST.search(script.file):
+        return  # a few rows, where nobody waits for them
     yield from _of_ones_own(script, project)
     source = code(script)
     if (

@@ -23,6 +23,14 @@ _ADDS = re.compile(
 """What may add one elsewhere: behind a row's text, in a tokenizer, in a library that does so."""
 
 
+_ANSWER = re.compile(
+    r"respon|answer|output|completion|target|reply|summary|translation|assistant|\[/INST\]|chosen|\b(?:bot|gpt|model)\b"
+    r"|\bA:|\[[\"'](?:a|ans|y)[\"']\]|#{2,} (?!text|body|content|article|abstract|title)\w+:?\s",
+    re.IGNORECASE,
+)
+"""Of what stands last in a row: a document's title and body end where the document does, and teach nobody to answer."""
+
+
 def text_without_end(script: Script, project: Project, ends: re.Pattern[str]) -> Iterator[Said]:
     """ends: what may be the end of an answer, in code that renders one."""
     version = project.pinned("trl")
@@ -39,6 +47,8 @@ def text_without_end(script: Script, project: Project, ends: re.Pattern[str]) ->
         return
     texts = rendered_texts(script, project)
     if not texts or not all(one.known and one.ends_with_data and not ends.search(one.source) for one in texts):
+        return
+    if not all(_ANSWER.search(one.last) for one in texts):
         return
     first = texts[0]
     shown = "Unsloth" if under else f"TRL {'.'.join(map(str, version or ()))}"
