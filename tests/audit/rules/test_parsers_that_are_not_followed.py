@@ -79,6 +79,10 @@ def test_files_that_import_a_name_from_each_other(tmp_path: Path, files: dict[st
         ({"run.sh": RUN.format(""), "train.py": EITHER, "args.py": ARGS, "args2.py": ARGS}, False),
         ({"run.sh": RUN.format(""), "train.py": EITHER, "args.py": ARGS}, False),
         ({"run.sh": RUN.format(""), "train.py": TRIES, "args.py": ARGS}, False),
+        (
+            {"run.sh": RUN.format(""), "train.py": PLAIN + "from absl.flags import argparse_flags\n", "args.py": ARGS},
+            False,
+        ),
         ({"run.sh": "python train.py --lr 1 -- --epochs 3\n", "train.py": PLAIN, "args.py": ARGS}, False),
     ],
 )
