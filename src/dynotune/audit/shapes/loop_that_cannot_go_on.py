@@ -81,9 +81,18 @@ LONG, SHORT = 12.0, 0.5
 
 _OPTIONS = re.compile(
     r"\.add_argument\(|\bfire\.Fire\(|\bFire\(|@click\.option|\btyper\.|\btyro\.cli\(|HfArgumentParser\(|@hydra\.main|\bsimple_parsing\b"
-    r"|@draccus\.wrap|absl\.flags|\bflags\.DEFINE|\bjsonargparse\b|\bdocopt\(|\bCLI\("
+    r"|@draccus\.wrap|absl\.flags|\bflags\.DEFINE|\bjsonargparse\b|\bdocopt\("
 )
 """A program with options, by whatever library."""
+
+
+def _has_options(script: Script) -> bool:
+    """`CLI` is a common name: it counts where it is the library's own."""
+    of_lightning = any(
+        one.partition(".")[0] in ("lightning", "pytorch_lightning") and one.endswith("CLI")
+        for one in script.imports.values()
+    )
+    return of_lightning or _OPTIONS.search(code(script)) is not None
 
 
 def _at_the_end_alone(script: Script, project: Project) -> Iterator[Said]:
@@ -98,7 +107,7 @@ def _at_the_end_alone(script: Script, project: Project) -> Iterator[Said]:
     ):
         return
     long, again = _long(script, project), tuple(restarted(project))
-    if long is None and not again and not _OPTIONS.search(code(script)):
+    if long is None and not again and not _has_options(script):
         return  # without options it is an example, not a program that somebody goes on with
     saving = {
         around.name

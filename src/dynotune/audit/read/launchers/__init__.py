@@ -45,7 +45,9 @@ def _launch(command: Command, file: str, root: Path) -> Iterator[Launch]:
         # `axolotl train run.yml --launcher torchrun -- --nproc_per_node 8`: the rest is the launcher's.
         started.launcher_flags.update(flags_of(rest[marks[0] + 1 :])[0])
         rest = rest[: marks[0]]
-    flags, positional = flags_of(rest)
+    ends = marks[0] if marks and started.script else len(rest)
+    flags, positional = flags_of(rest[:ends])
+    positional += rest[ends + 1 :]  # behind `--` nothing is a flag
     own = started.program.split(" ")[0] in ("trl", "axolotl", "llamafactory-cli", "dynotune")
     for word in positional if own else ():
         name, equals, value = word.text.partition("=")

@@ -98,7 +98,8 @@ def accepts(
     parses = [call for one in asked for call in one.parses]
     strict = any(not _leaves_rest(call) for call in parses)
     handed = _rests_are_handed_on(parses, tree)
-    changed = _changes_the_command_line(tree)
+    # `absl.flags.argparse_flags` takes absl's flags too, whoever defines them.
+    changed = _changes_the_command_line(tree) or "argparse_flags" in script.source
     classes = [one for one in made if one.parser != "argparse"]
     chosen = (one.command for one in made if one.command)
     return Accepts(

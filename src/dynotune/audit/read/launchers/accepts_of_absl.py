@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from collections.abc import Iterator, Mapping
 
 from dynotune.audit.facts.script import Script
@@ -37,21 +38,83 @@ _OWN = frozenset(
     ]
 )
 _RUNS = re.compile(r"\bapp\.run\(")
-_OTHERS_DEFINE = re.compile(
-    r"^\s*(?:import|from)\s+(?:jax|tensorflow|flax|ml_collections|seqio|t5\w*|clu)\b", re.MULTILINE
+_OPEN = re.compile(r"\bflags_parser\s*=|\bknown_only\b|[\"']DEFINE_")
+"""The command line is read in another way, or flags are defined by a name that is worked out."""
+
+_QUIET = frozenset(
+    [
+        "absl",
+        "numpy",
+        "scipy",
+        "pandas",
+        "torch",
+        "torchvision",
+        "torchaudio",
+        "transformers",
+        "datasets",
+        "accelerate",
+        "peft",
+        "trl",
+        "tokenizers",
+        "safetensors",
+        "huggingface_hub",
+        "tqdm",
+        "yaml",
+        "omegaconf",
+        "matplotlib",
+        "sklearn",
+        "PIL",
+        "cv2",
+        "wandb",
+        "einops",
+        "sentencepiece",
+        "requests",
+        "rich",
+        "bitsandbytes",
+        "evaluate",
+        "deepspeed",
+        "psutil",
+        "sacrebleu",
+        "nltk",
+        "pytest",
+        "jsonlines",
+        "tiktoken",
+        "flash_attn",
+        "liger_kernel",
+        "triton",
+        "mlflow",
+    ]
 )
-"""Libraries that define flags of their own."""
+"""Libraries that define no flags of absl; any other may."""
 
 
 def flags_of_absl(script: Script, others: Mapping[str, Script]) -> frozenset[str] | None:
     """By destination; None: absl does not read the command line here, or other flags may be defined."""
     if not _RUNS.search(script.source) or not any(one.startswith("absl") for one in script.imports.values()):
         return None
-    defining = [one for one in {script.file: script, **others}.values() if "DEFINE_" in one.source]
-    if not defining or any(_OTHERS_DEFINE.search(one.source) for one in (script, *defining)):
+    files = {script.file: script, **others}
+    defining = [one for one in files.values() if "DEFINE_" in one.source]
+    if not defining or any(_OPEN.search(one.source) for one in files.values()) or _foreign(files):
         return None
     found = [name for one in defining for name in _defined(one.tree)]
     return None if None in found else _OWN.union(name for name in found if name is not None)
+
+
+def _foreign(files: Mapping[str, Script]) -> bool:
+    """A file imports a library of which it is not known whether it defines flags."""
+    own = {part for file in files for part in file.removesuffix(".py").split("/")}
+    known = _QUIET | sys.stdlib_module_names | own
+    names = (name for one in files.values() for name in _imported_by(one.tree))
+    return any(name not in known for name in names)
+
+
+def _imported_by(tree: ast.Module) -> Iterator[str]:
+    """The first parts of absolute names, those of `from x import *` too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (one.name.partition(".")[0] for one in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module.partition(".")[0]
 
 
 def _defined(tree: ast.Module) -> Iterator[str | None]:
