@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from benchmarks import case_pages, case_studies
 from benchmarks.case_list import CASES, kept_of
 
@@ -130,9 +131,11 @@ def test_what_does_not_fit_is_not_begun(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_case_is_a_bench_that_can_be_asked(name: str, tmp_path: Path) -> None:
+def test_every_case_is_a_bench_that_can_be_asked(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of its words as the command line reads them, and of its configuration with each change."""
     config, _ = case_studies.config_of(CASES[name].config, CASES[name].layers, None, tmp_path)
+    for variable in yaml.safe_load(config.read_text()).get("env") or {}:
+        monkeypatch.setenv(variable, "")  # what is loaded sets it; it is put back
     words = case_studies.words_of(name, config, [], tmp_path / "out", tmp_path)
     _, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
     given = bound.arguments
