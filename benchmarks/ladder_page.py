@@ -61,7 +61,7 @@ def table(result: Result) -> str:
     """A row a rung."""
     memory = any(arm.memory for arm in result.rungs)
     peak, line = ("peak GiB | ", "---:|") if memory else ("", "")
-    shared = any(block.tokens > block.real_tokens for arm in result.rungs for block in arm.counted)
+    shared = any(arm.shares for arm in result.rungs)
     unit = "tokens of documents/s" if shared else "real tokens/s"
     lines = [f"| rung | {unit} | ms a step | this step | | {peak}MFU |", f"|---|---:|---:|---:|---|{line}---:|"]
     shut = hidden(result)

@@ -275,6 +275,11 @@ class Arm(Part):
         processed = sum(block.processed_tokens for block in self.counted)
         return sum(block.real_tokens for block in self.counted) / processed if processed else None
 
+    @property
+    def shares(self) -> bool:
+        """Whether it computes once what several documents begin with."""
+        return any(block.tokens > block.real_tokens > 0 for block in self.counted)
+
     def per_second(
         self, name: Literal["tokens", "label_tokens", "processed_tokens", "documents", "examples"]
     ) -> float | None:

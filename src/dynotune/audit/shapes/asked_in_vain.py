@@ -1,7 +1,8 @@
 """A document starts a launcher with a word, or a variable, that the launcher does not look at."""
 
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from dynotune.audit.facts.launch import Launch
@@ -103,12 +104,12 @@ def calls_of(file: str, project: Project) -> Iterator[tuple[Place, dict[str, str
         rf"(?:(?:(?:bash|sh|zsh)(?:\s+-\w+)*|sbatch(?:\s+-\S+)*)\s+(?P<given>{path})|\./(?P<started>{path}))"
         rf"(?P<words>(?:[ \t]{_WORD})*)[ \t]*(?:$|#|[>|&;\\]|2>)"
     )
+    files = frozenset(
+        PurePosixPath(one).name for one in (*project.texts, *project.documents) if not one.endswith(".sh")
+    )
     for document, written in project.documents.items():
-        text = _without_listings(written, project)
         folder: str | None = None
-        for number, (line, whole) in enumerate(
-            zip(commands_of_document(text).split("\n"), text.split("\n"), strict=False), 1
-        ):
+        for number, (line, whole) in enumerate(_lines(written, files), 1):
             spans = [line.strip()] if line.strip() else re.findall(r"`([^`\n]+)`", whole)
             for span in spans:
                 found = command.match(span)
@@ -138,9 +139,15 @@ def leads_to(path: str, file: str, project: Project, folder: str | None = None) 
     return sum(PurePosixPath(one).name == own.name for one in project.texts) <= 1
 
 
-def _without_listings(text: str, project: Project) -> str:
+@functools.lru_cache(256)
+def _lines(written: str, files: frozenset[str]) -> Sequence[tuple[str, str]]:
+    """Of a document, each line's command and the line: asked twice for each launcher."""
+    text = _without_listings(written, files)
+    return tuple(zip(commands_of_document(text).split("\n"), text.split("\n"), strict=False))
+
+
+def _without_listings(text: str, files: frozenset[str]) -> str:
     """The text with blocks that are no commands left empty: those marked as text, and unmarked ones that list files."""
-    files = {PurePosixPath(one).name for one in (*project.texts, *project.documents) if not one.endswith(".sh")}
     lines = text.split("\n")
     opened: tuple[int, str] | None = None
     for number, line in enumerate(text.split("\n")):

@@ -34,7 +34,7 @@ def notes_of_shared(arms: Sequence[Arm]) -> list[str]:
     shares = {
         arm.name: sum(b.tokens for b in arm.counted) / sum(b.real_tokens for b in arm.counted)
         for arm in arms
-        if any(block.tokens > block.real_tokens > 0 for block in arm.counted)
+        if arm.shares
     }
     if not shares:
         return []
