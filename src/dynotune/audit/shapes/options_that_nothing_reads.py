@@ -12,7 +12,7 @@ from dynotune.audit.finding import Said
 from dynotune.audit.place import Place
 from dynotune.audit.read.python.bindings import dotted
 from dynotune.audit.shapes.flags_that_nothing_reads import ADMITTED, LAUNCHERS, TRAINS, WHOLE, finding_of, goes_out
-from dynotune.audit.shapes.swallowed_by_a_function import SAID_ELSEWHERE, shown_in, started_functions
+from dynotune.audit.shapes.swallowed_by_a_function import SAID_ELSEWHERE, started_functions, unused_parameters
 
 _PARSED = re.compile(
     r"(?:HfArgumentParser|tyro\.cli|simple_parsing\.parse|draccus\.parse|pyrallis\.parse|(?<![.\w])parse)"
@@ -57,13 +57,12 @@ def _of_functions(script: Script) -> Iterator[tuple[str, Place, bool]]:
             continue
         if not all(_reads_nothing(one, script) for one in function.decorator_list):
             continue
-        shown = shown_in(function)
-        seen = {one.id for one in ast.walk(function) if isinstance(one, ast.Name) and id(one) in shown}
-        used = {one.id for one in ast.walk(function) if isinstance(one, ast.Name) and id(one) not in shown}
-        for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
+        # An unused one stands only where it is shown.
+        shown = {one.id for one in ast.walk(function) if isinstance(one, ast.Name)}
+        for one in unused_parameters(function):
             silent = one.arg.startswith("_") or one.arg in SAID_ELSEWHERE | LAUNCHERS | {"ctx", "self", "cls"}
-            if one.arg not in used and not silent and not _admitted(one.arg, script, function, one):
-                yield one.arg, place_of(script, one), one.arg in seen
+            if not silent and not _admitted(one.arg, script, function, one):
+                yield one.arg, place_of(script, one), one.arg in shown
 
 
 def _reads_nothing(decorator: ast.expr, script: Script) -> bool:

@@ -61,13 +61,19 @@ def unread_parameters(launch: Launch, script: Script) -> tuple[list[Setting], st
     if "locals()" in script.source:
         return [], ""
     for function in started_functions(script):
-        options = {one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)}
-        shown = shown_in(function)
-        used = {one.id for one in ast.walk(function) if isinstance(one, ast.Name) and id(one) not in shown}
-        lost = [one for name, one in launch.flags.items() if name in options - used and name not in SAID_ELSEWHERE]
+        unused = {one.arg for one in unused_parameters(function)}
+        lost = [one for name, one in launch.flags.items() if name in unused and name not in SAID_ELSEWHERE]
         if lost:
             return lost, function.name
     return [], ""
+
+
+def unused_parameters(function: ast.FunctionDef) -> list[ast.arg]:
+    """Those that the function uses for nothing but to show them."""
+    shown = shown_in(function)
+    used = {one.id for one in ast.walk(function) if isinstance(one, ast.Name) and id(one) not in shown}
+    every = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+    return [one for one in every if one.arg not in used]
 
 
 def started_functions(script: Script) -> Iterator[ast.FunctionDef]:
