@@ -31,7 +31,7 @@ def test_small_steps_on_one_gpu_are_replayed(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"tokens": 5000.0}, "a step holds 5,000 tokens on average"),
+        ({"tokens": 150000.0}, "a step holds 150,000 tokens on average, and above 131,072"),
         ({"world": 2}, "one GPU only so far: write `speedups: {step_graphs: on}`"),
         ({"gradient_checkpointing": True}, "`gradient_checkpointing: true` computes activations again"),
         ({"activation_memory": "selective"}, "`activation_memory: selective` computes activations again"),
@@ -43,7 +43,7 @@ def test_why_not_is_said(monkeypatch: pytest.MonkeyPatch, settings: dict[str, An
     assert reason in found
 
 
-@pytest.mark.parametrize("settings", [{"tokens": 5000.0}, {"world": 2}])
+@pytest.mark.parametrize("settings", [{"tokens": 150000.0}, {"world": 2}])
 def test_who_asks_gets_them_all_the_same(monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]) -> None:
     assert why(monkeypatch, speedups={"step_graphs": "on"}, **settings) is None
 

@@ -19,6 +19,7 @@ from dynotune.estimate.memory_curve import DOCUMENT_BY_DOCUMENT, ON_CPU, curve, 
 from dynotune.estimate.memory_curve import lines as curve_lines
 from dynotune.estimate.show import show
 from dynotune.estimate.speedups import as_laid_out
+from dynotune.measure.busy import useful_tokens
 from dynotune.measure.document_cost import document_cost
 from dynotune.model.arguments import check_arguments
 from dynotune.model.positions import check_positions
@@ -194,7 +195,7 @@ def memory_question(
     def needed(policy: str, size: int) -> int:
         return memory.under(policy).needed(size, share)
 
-    return question(free or 0, needed, costs, longest, tokens, most_useful(plan))
+    return question(free or 0, needed, costs, longest, tokens, most_useful(plan, useful_tokens(memory.model)))
 
 
 def capacity_of(choice: Question, chosen: Setting, asked: int | str | None) -> Capacity:

@@ -15,7 +15,6 @@ import numpy as np
 from dynotune.estimate.capacity import SPARED
 from dynotune.plan.ladder import MICRO_BATCH_COST, possible_rungs, round_down, round_up
 from dynotune.plan.plan import Plan
-from dynotune.plan.summary import DEFAULT_TOKENS
 
 CHEAP_AGAIN = 1.03
 """Time of a token where cheap results are made again, estimated: three elementwise passes over a layer's activations are 19
@@ -147,10 +146,11 @@ def largest_step(plan: Plan) -> int:
     return math.ceil(int(totals.max()) / plan.world)
 
 
-def most_useful(plan: Plan) -> int:
-    """Tokens beyond which a micro-batch is not made: larger ones are hardly faster, or no step has them. A rung."""
+def most_useful(plan: Plan, useful: int) -> int:
+    """Tokens beyond which a micro-batch is not made: larger ones are hardly faster, or no step has them. A rung. useful: of
+    `useful_tokens`."""
     uneven = plan.longest if plan.world > 1 else 0
-    return min(DEFAULT_TOKENS, round_up(largest_step(plan) + uneven))
+    return min(useful, round_up(largest_step(plan) + uneven))
 
 
 def try_out(asked: Question, run: Callable[[Setting], Measured | None], most: int = 5) -> Setting | None:

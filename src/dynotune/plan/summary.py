@@ -24,7 +24,8 @@ ENDLESS = 1_000_003
 """Steps of a plan that whoever watches leaves long before, as a bench or a profile does: a number that nobody asks for."""
 
 DEFAULT_TOKENS = 16_384
-"""Tokens of the largest micro-batch where nothing else is asked for and there is memory for it."""
+"""Tokens of the largest micro-batch where nothing else is asked for, there is memory for it, and no layers so small that
+more are of use (`dynotune.measure.busy`)."""
 
 DEFAULT_EXAMPLES = 64
 """Examples a step for the figures of data that no run is planned for yet."""

@@ -319,6 +319,31 @@ def test_adapters_are_compared_where_their_b_is_zero(liar: type[Launched] | None
     assert all(not p.count_nonzero() for name, p in model.named_parameters() if "lora_B" in name), "zeros again"
 
 
+@pytest.mark.parametrize(("replay", "used"), [(1.0033, True), (1.01, False)])
+def test_a_replay_in_doubt_is_held_against_several_launched_passes(
+    replay: float, used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of kernels that add up in any order: one draw of what two launched passes are apart may come out small."""
+
+    class Off(Launched):
+        def __init__(self, factors: list[float], *args: Any) -> None:
+            super().__init__(*args)
+            self.factors = factors
+
+        def backward(self) -> None:
+            super().backward()
+            torch._foreach_mul_(list(self.sums), self.factors.pop(0) if len(self.factors) > 1 else self.factors[0])
+
+    monkeypatch.setattr(
+        "dynotune.model.step_graphs.graphs.Launched", lambda *args: Off([1.0, 1.0016, 1.001, 1.0018, 1.0012], *args)
+    )
+    model = model_of("llama")
+    with packed_attention(model, "reference"):
+        graphs = StepGraphs(model, lambda *args: Off([replay], *args))
+        gradients_of(model, [batch_of([30, 21], TOKENS)], graphs.hidden_states)
+    assert bool(graphs.shapes) == used, graphs.failed
+
+
 @pytest.mark.parametrize("liar", [KeepsTheFirst, ForgetsOne, AddsTwice])
 def test_a_replay_that_does_otherwise_is_not_used(liar: type[Launched]) -> None:
     model = model_of("llama")

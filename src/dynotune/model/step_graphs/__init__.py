@@ -1,7 +1,7 @@
 """Step graphs: the layers of a small micro-batch replayed as two CUDA graphs, forward and backward."""
 
 from dynotune.model.step_graphs.captured import Captured, Pool
-from dynotune.model.step_graphs.graphs import MOST_TOKENS, StepGraphs, graphs_made
+from dynotune.model.step_graphs.graphs import StepGraphs, graphs_made
 from dynotune.model.step_graphs.passes import Launched
 
-__all__ = ["MOST_TOKENS", "Captured", "Launched", "Pool", "StepGraphs", "graphs_made"]
+__all__ = ["Captured", "Launched", "Pool", "StepGraphs", "graphs_made"]

@@ -29,11 +29,6 @@ from dynotune.model.step_graphs.passes import Inputs, Launched, Passes, Run, Sha
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-MOST_TOKENS = 4096
-"""Above that the device is busy for longer than the host needs to launch, and memory of a graph's own would be missed. 7B
-under LoRA on an H200: 16 documents a step (2,187 tokens on average, up to 3,712) 154 ms launched and 120 replayed (LOG.md,
-2026-11-23); on a faster host 128 to 133 and 130 (`benchmarks/results/h200_step_graphs.json`)."""
-
 MOST_GRAPHS = 48
 
 MOST_MOVES = 4
@@ -45,6 +40,9 @@ model's own mark inputs as such that need a gradient."""
 
 ROOM = 2.0
 """How often the distance of two launched passes a replay may be off: attention of some backends adds up in any order."""
+
+LAUNCHED = 4
+"""Launched passes, at most, that a replay is held against."""
 
 LEAST = 1e-6
 """Relative: what is not held against a replay where launched passes agree to the bit."""
@@ -69,7 +67,11 @@ Make = Callable[[Run, Inputs, Sequence[Tensor], Sequence[Tensor]], Passes]
 class StepGraphs:
     """Of one model. `hidden_states` stands in for that of `model.attention`."""
 
-    def __init__(self, model: "PreTrainedModel", make: Make, most_tokens: int = MOST_TOKENS) -> None:
+    def __init__(self, model: "PreTrainedModel", make: Make, most_tokens: int | None = None) -> None:
+        """most_tokens: of a micro-batch that is replayed; None: of any. Where the device is busy for longer than the host
+        needs to launch nothing is gained, and memory of a graph's own would be missed. 7B under LoRA on an H200, 16
+        documents a step (2,187 tokens on average, up to 3,712): 154 ms launched and 120 replayed (LOG.md, 2026-11-23), on a
+        faster host 128 to 133 and 130 (`benchmarks/results/h200_step_graphs.json`)."""
         self.model, self.make, self.most_tokens = model, make, most_tokens
         self.why_not: dict[Shape, str] = {}
         """Shapes that are launched one by one, with the reason."""
@@ -135,7 +137,7 @@ class StepGraphs:
         installed: Any = installed_in(self.model)
         tokens = len(batch.ids_T)
         longest = grid_of_graphs(tokens, max(batch.lengths))
-        if tokens > self.most_tokens:  # asked first: what is launched anyway is not held up
+        if self.most_tokens is not None and tokens > self.most_tokens:  # asked first: what is launched anyway is not held up
             self.why_not[Shape(tokens, 0, longest, installed.backend)] = (
                 f"above {self.most_tokens:,} tokens a replay gains nothing"
             )
@@ -288,9 +290,14 @@ class StepGraphs:
         once = gradients(launched, list(launched.sums))
         # Twice: what the first replay leaves must not be in the second.
         _, found = (gradients(passes, self._sums) for _ in range(2))
-        off = _apart(found, once)
-        # Of this shape: what another one's passes are apart says nothing of it.
-        return off, 0.0 if off <= LEAST else _apart(gradients(launched, list(launched.sums)), once)
+        off, noise = _apart(found, once), 0.0
+        # Of this shape: what another one's passes are apart says nothing of it. One draw of what differs by chance may come
+        # out small (3.3e-3 of a replay, 1.6e-3 of two passes, seen on an H200), so a replay in doubt gets several.
+        for _ in range(LAUNCHED):
+            if off <= max(LEAST, ROOM * noise):
+                break
+            noise = max(noise, _apart(gradients(launched, list(launched.sums)), once))
+        return off, noise
 
     def take_over(self) -> None:
         """Let gradients be summed where graphs add them; sums that stand elsewhere move there."""

@@ -50,23 +50,24 @@ class StepGraphsSpeedup(Speedup):
         asked = asked_policy(context.config)
         if asked is not None and asked[0] != "none":
             return No(f"`{asked[1]}` computes activations again or moves them", "write `activation_memory: none`")
-        from dynotune.model.step_graphs import MOST_TOKENS
-
         plan = context.plan
         if plan is None or context.config.speedups.get(self.name) == "on":
             return None
         asking = f"write `speedups: {{{self.name}: on}}`"
         if plan.world > 1:
             return No("it has run on one GPU only so far", asking, expected=True)
-        if (tokens := plan.tokens_a_step) > MOST_TOKENS:
+        from dynotune.measure.busy import busy_tokens
+
+        if (tokens := plan.tokens_a_step) > (most := busy_tokens(context.model)):
             return No(
-                f"a step holds {tokens:,.0f} tokens on average, and above {MOST_TOKENS:,} a replay gains nothing",
+                f"a step holds {tokens:,.0f} tokens on average, and above {most:,} a replay gains nothing",
                 f"{asking} for the steps that hold less",
                 expected=True,
             )
         return None
 
     def install(self, site: Site) -> Installation | No:
+        from dynotune.measure.busy import busy_tokens
         from dynotune.model.step_graphs import Captured, Pool, StepGraphs
 
         pool = Pool()
@@ -74,7 +75,7 @@ class StepGraphsSpeedup(Speedup):
         def make(run: Any, inputs: Any, parameters: Any, sums: Any) -> Captured:
             return Captured(run, inputs, parameters, sums, pool, "all")
 
-        return put_in(site, StepGraphs(site.model, make))
+        return put_in(site, StepGraphs(site.model, make, busy_tokens(site.model)))
 
     def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
         graphs: StepGraphs = installed.detail

@@ -26,6 +26,7 @@ from dynotune.estimate.fastest import (
 from dynotune.estimate.memory import StepMemory
 from dynotune.estimate.memory_curve import ALL_ASKED, ON_CPU, Point, curve, lines, nothing_to_show
 from dynotune.execution.side_by_side import SideBySidePath
+from dynotune.measure.busy import useful_tokens
 from dynotune.measure.memory import GIB, optimizer_states
 from dynotune.model.activations.policy import policy_of
 from dynotune.parallel.ranks import Ranks
@@ -102,9 +103,8 @@ def choose_memory(
         out = _left_out(installed) if to_choose else {}
         policies = [one for one in POLICIES if one not in out] if to_choose else [policy_there]
         costs = relative_costs(policies, context.has_adapter)
-        of = question(
-            free, lambda policy, size: memory.under(policy).needed(size), costs, longest, tokens, most_useful(plan)
-        )
+        most = most_useful(plan, useful_tokens(installed.site.model))
+        of = question(free, lambda policy, size: memory.under(policy).needed(size), costs, longest, tokens, most)
         setting, why = _choose(config, plan, path, installed, of, longest, notebook, of_device)
         shared = _least(ranks.gather((setting.policy, setting.tokens)))
         if shared != setting:
