@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from dynotune.model.lora import install
-from dynotune.model.lora.shared import SharedInput
+from dynotune.model.lora.shared import LoraShared
 from tests.model.lora.adapted import IDS, adapted_model, gap, largest_gap, loss_and_gradients
 
 
-def places(shared: list[SharedInput]) -> list[list[str]]:
+def places(shared: list[LoraShared]) -> list[list[str]]:
     return [[linear.module.dynotune_name for linear in group.linears] for group in shared]
 
 
@@ -108,13 +108,13 @@ def test_exchanged_outputs_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     model = adapted_model()
     loss, theirs = loss_and_gradients(model)
     install(model, torch.float32)
-    compute = SharedInput._compute
+    compute = LoraShared._compute
 
-    def exchanged(self: SharedInput, x: Tensor, scale: float) -> tuple[Tensor, ...]:
+    def exchanged(self: LoraShared, x: Tensor, scale: float) -> tuple[Tensor, ...]:
         first, *others = compute(self, x, scale)
         return (first, *reversed(others))
 
-    monkeypatch.setattr(SharedInput, "_compute", exchanged)
+    monkeypatch.setattr(LoraShared, "_compute", exchanged)
     ours_loss, ours = loss_and_gradients(model)
     assert gap(ours_loss, loss) > 1e-6
     assert largest_gap(ours, theirs) > 1e-3

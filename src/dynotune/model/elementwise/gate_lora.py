@@ -20,7 +20,7 @@ from dynotune.model.elementwise.gate import reference as gated
 from dynotune.model.elementwise.proof import random, why_different
 from dynotune.model.lora.left_out import LeftOut
 from dynotune.model.lora.linear import KEPT, FusedLinear, hook_tables
-from dynotune.model.lora.shared import SharedInput
+from dynotune.model.lora.shared import LoraShared
 from dynotune.model.product_settings import under
 
 ROWS = 600
@@ -39,7 +39,7 @@ Function = Callable[..., Tensor]
 class AdaptersBetween:
     """What `fused` asks for its hidden values. Where it gives None in this call everything is as it would be without."""
 
-    def __init__(self, fused: FusedGate, linears: list[FusedLinear], shared: SharedInput, function: Function) -> None:
+    def __init__(self, fused: FusedGate, linears: list[FusedLinear], shared: LoraShared, function: Function) -> None:
         self.fused, self.shared, self.function = fused, shared, function
         self.gate, self.up, self.down = linears
         self.watched = [table for linear in linears for table in hook_tables(linear.module)]

@@ -7,42 +7,34 @@ through `.data` leave them as they are), so every forward casts, whoever changed
 
 from collections.abc import Iterable
 from operator import is_
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dynotune.model.lora.linear import FusedLinear
-from dynotune.model.lora.shared import SharedInput
+from dynotune.model.lora.shared import LoraShared
+from dynotune.model.shared_input import Passes
 
 ALIGN = 128
 """Elements: each weight begins at a multiple of 256 bytes, so that no product meets an unaligned operand."""
 
 
-class ComputeCopies:
+class ComputeCopies(Passes):
     """Low-precision copies of the float32 weights of `linears`, at addresses that stay (a captured graph may hold them)."""
 
     def __init__(self, linears: Iterable[FusedLinear], dtype: torch.dtype) -> None:
+        super().__init__()
         self.linears = [linear for linear in linears if linear.is_copied]
-        self.shared: list[SharedInput] = []
+        self.shared: list[LoraShared] = []
         self.dtype = dtype
-        self.depth = 0
-        """Forward passes under way of modules that refresh when they begin."""
-
         self._weights: list[Tensor] = []
         self._copies: list[Tensor] = []
-        self._handles: list[Any] = []
         self.refresh()
 
-    def share(self, shared: list[SharedInput]) -> None:
+    def share(self, shared: list[LoraShared]) -> None:
         """Lay the A of linears that share their input one below the other."""
         self.shared, self._weights = shared, []
         self.refresh()
-
-    @property
-    def in_a_pass(self) -> bool:
-        """Whether a forward pass of the model runs, or a checkpoint is recomputed: then the weights stay as they are."""
-        return self.depth > 0 or torch._C._current_graph_task_id() != -1
 
     @torch.no_grad()
     def refresh(self) -> None:
@@ -66,26 +58,9 @@ class ComputeCopies:
         else:
             torch._foreach_copy_([a.data, b.data], [A, B])
 
-    def watch(self, modules: Iterable[nn.Module]) -> None:
-        """Refresh whenever one of `modules` begins its forward pass."""
-        for module in modules:
-            self._handles.append(module.register_forward_pre_hook(self._begin))
-            self._handles.append(module.register_forward_hook(self._end, always_call=True))
-
-    def unwatch(self) -> None:
-        """Take the hooks back."""
-        while self._handles:
-            self._handles.pop().remove()
-
-    def _begin(self, module: nn.Module, args: Any) -> None:
-        if not self.depth:
-            self.refresh()
-        self.depth += 1
-
-    def _end(self, module: nn.Module, args: Any, output: Any) -> None:
-        self.depth = max(0, self.depth - 1)
-        for shared in self.shared:
-            shared.close()
+    def begins(self) -> None:
+        """Refresh whenever a pass begins."""
+        self.refresh()
 
     def _must_allocate(self, weights: list[Tensor]) -> bool:
         """New parameters came, or the model moved to another device."""

@@ -1,7 +1,6 @@
 """Putting the fused forward into a model's LoRA modules, and taking it out again; where it is, and why not elsewhere."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,8 @@ from dynotune.model.aside import Aside
 from dynotune.model.lora.copies import ComputeCopies
 from dynotune.model.lora.function import has_wide_products
 from dynotune.model.lora.linear import FusedLinear, why_not
-from dynotune.model.lora.shared import SharedInput, find_shared
+from dynotune.model.lora.shared import LoraShared
+from dynotune.model.shared_input import Once, entrances, find_shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +79,11 @@ class Engaged:
             linear.take_out()
 
 
-Shared = tuple[list[list[str]], str | None]
-"""Of `find_shared`."""
-
-
 def install(
     model: nn.Module,
     compute: torch.dtype,
     share_inputs: bool = True,
-    once: Callable[[Callable[[], Shared]], Shared] = lambda look: look(),
+    once: Once = lambda look: look(),
 ) -> Engaged:
     """Replace the forward of the LoRA linears of `model` (a PeftModel) that compute in `compute`, on these instances only.
 
@@ -115,33 +111,15 @@ def install(
     for linear in linears.values():
         linear.copies, linear.aside = copies, aside
         linear.put_in()
-    entrances = _entrances(model, linears)
-    copies.watch(entrances)
+    # A fused linear outside of any list of layers, such as the LM head, casts its own weights.
+    passes = entrances(model, linears)
+    copies.watch(passes)
     not_shared = None
     if share_inputs:
-        decoders = [module for module in entrances if getattr(module, "main_input_name", None) == "input_ids"]
+        decoders = [module for module in passes if getattr(module, "main_input_name", None) == "input_ids"]
         runs, not_shared = once(lambda: find_shared(model, decoders, linears, compute))
-        copies.share([SharedInput([linears[name] for name in names]) for names in runs])
+        copies.share([LoraShared([linears[name] for name in names]) for names in runs])
     return Engaged(linears, others, _needs_autocast(model, linears, compute), copies, not_shared, aside)
-
-
-def _entrances(model: nn.Module, linears: dict[str, FusedLinear]) -> list[nn.Module]:
-    """The modules that run through a list of layers holding fused linears: the decoder, and a vision tower if there is one.
-
-    Not the model itself, since the packed forward enters at the decoder. A fused linear outside any list, such as the LM
-    head, casts its own weights.
-    """
-    found: dict[int, nn.Module] = {}
-    for name in linears:
-        parts = name.split(".")
-        owner: Any = model
-        for part in parts:
-            child = owner.get_submodule(part)
-            if isinstance(child, nn.ModuleList):
-                found[id(owner)] = owner
-                break
-            owner = child
-    return list(found.values())
 
 
 def _needs_autocast(model: nn.Module, linears: dict[str, FusedLinear], compute: torch.dtype) -> bool:

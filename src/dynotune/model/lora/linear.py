@@ -13,7 +13,7 @@ from dynotune.model.lora.function import LoraLinears
 if TYPE_CHECKING:
     from dynotune.model.lora.copies import ComputeCopies
     from dynotune.model.lora.left_out import LeftOut
-    from dynotune.model.lora.shared import SharedInput
+    from dynotune.model.lora.shared import LoraShared
 
 
 KEPT = "_dynotune_fused_lora"
@@ -37,7 +37,7 @@ class FusedLinear:
         self.a: Tensor | None = None
         self.b: Tensor | None = None
         self.copies: ComputeCopies | None = None
-        self.shared: SharedInput | None = None
+        self.shared: LoraShared | None = None
         self.place = 0
         """Among the linears of `shared`."""
 

@@ -34,7 +34,7 @@ MOST_GRAPHS = 48
 MOST_MOVES = 4
 """How often weights may come to lie elsewhere, or others be trained: each time all graphs are made again."""
 
-THERE_ANYWAY = ("dynotune.model.lora.copies", "transformers.", "peft.")
+THERE_ANYWAY = ("dynotune.model.shared_input", "transformers.", "peft.")
 """Where hooks of modules come from that need no call in a replay: copies of weights are recorded with the layers, and a
 model's own mark inputs as such that need a gradient."""
 
@@ -137,7 +137,9 @@ class StepGraphs:
         installed: Any = installed_in(self.model)
         tokens = len(batch.ids_T)
         longest = grid_of_graphs(tokens, max(batch.lengths))
-        if self.most_tokens is not None and tokens > self.most_tokens:  # asked first: what is launched anyway is not held up
+        if (
+            self.most_tokens is not None and tokens > self.most_tokens
+        ):  # asked first: what is launched anyway is not held up
             self.why_not[Shape(tokens, 0, longest, installed.backend)] = (
                 f"above {self.most_tokens:,} tokens a replay gains nothing"
             )
