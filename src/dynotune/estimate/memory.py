@@ -211,6 +211,7 @@ def step_memory(config: WholeConfig, target: Target, longest: int = 0, plan: "Pl
     import torch
 
     from dynotune.estimate.speedups import PlannedSpeedups
+    from dynotune.model import linears
     from dynotune.model.kept_by_kernels import as_kernels_keep, cast_as_autocast
     from dynotune.model.lora import install
     from dynotune.model.skeleton import run_decoder, skeleton
@@ -231,6 +232,8 @@ def step_memory(config: WholeConfig, target: Target, longest: int = 0, plan: "Pl
     if fused:
         install(shaped, compute)
     elif precision.compute_bf16:
+        if planned.takes("fused_linears"):
+            linears.install(shaped, compute)
         cast_as_autocast(shaped, compute)
     shaped.train()
 

@@ -93,9 +93,10 @@ def as_kernels_keep(model: nn.Module, compute: torch.dtype, slots: Collection[st
 
 
 def cast_as_autocast(model: nn.Module, compute: torch.dtype) -> None:
-    """Let linear layers of `model`, a skeleton, cast their operands as autocast does: each its own copy of the input."""
+    """Let linear layers of `model`, a skeleton, cast their operands as autocast does: each its own copy of the input. Those
+    in whose place something stands are left alone."""
     for module in model.modules():
-        if isinstance(module, nn.Linear):
+        if isinstance(module, nn.Linear) and "forward" not in module.__dict__:
             _put_in(module, _cast(module, compute))
 
 

@@ -6,11 +6,12 @@ is seen in a forward pass of the model itself, never guessed from names.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+from dynotune.model.two_tokens import run_two_tokens
 
 
 class Linear(Protocol):
@@ -132,27 +133,14 @@ def find_shared(
     def note(name: str) -> Any:
         return lambda module, args: calls.append((name, args[0])) if args else None
 
-    training = {module: module.training for module in model.modules()}
     handles = [linear.module.register_forward_pre_hook(note(name)) for name, linear in linears.items()]
-    failed = None
     try:
-        model.eval()
-        for decoder in decoders:
-            device = next(decoder.parameters()).device
-            ids = torch.zeros(1, 2, dtype=torch.int64, device=device)
-            cast: AbstractContextManager[Any] = nullcontext()  # a skeleton has no autocast
-            if device.type != "meta":
-                cast = torch.autocast(device.type, compute, enabled=compute != torch.float32)
-            with torch.no_grad(), cast:
-                decoder(input_ids=ids, use_cache=False)
-    except (TypeError, ValueError, RuntimeError) as error:  # it wants other inputs than tokens
-        failed = f"{type(error).__name__}: {error}"
-        calls.clear()
+        _, failed = run_two_tokens(model, decoders, compute)
     finally:
         for handle in handles:
             handle.remove()
-        for module, was in training.items():
-            module.training = was
+    if failed:
+        calls.clear()
     return _runs(calls, linears), failed
 
 

@@ -14,7 +14,7 @@ PREFIX = "activation_"
 POLICIES = ("none", "selective", "full", "offload")
 """What `activation_memory` takes besides `auto`, from the most memory to the least. `none` is that no other is there."""
 
-PRODUCTS = (r"^aten::linear$", r"^LoraLinears$")
+PRODUCTS = (r"^aten::linear$", r"^LoraLinears$", r"^TrainedLinears$")
 LAYER_AGAIN = (*PRODUCTS, r"^aten::layer_norm$", r"^CompiledFunction$")
 """Operations that only a forward pass has: seen in the backward pass, a layer is computed again."""
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from dynotune.model.another_kind import OfAnotherKind
 from dynotune.model.aside import Aside
+from dynotune.model.autocast import computes_in
 from dynotune.model.lora.function import LoraLinears
 
 if TYPE_CHECKING:
@@ -127,18 +128,9 @@ class FusedLinear:
             or weight.dtype is not self.compute
             or weight.requires_grad
             or (bias is not None and bias.requires_grad)
-            or not self._computes(x)
+            or not computes_in(x, self.compute)
             or any(self.hooks)
         )
-
-    def _computes(self, x: Tensor) -> bool:
-        """Whether a product of `x` runs in the dtype that this was made for."""
-        if x.dtype is self.compute and self.compute is not torch.float32:
-            return True  # autocast or not: it leaves its own dtype alone
-        kind = x.device.type
-        if kind != "meta" and torch.is_autocast_enabled(kind):  # a skeleton has no autocast
-            return torch.get_autocast_dtype(kind) is self.compute
-        return x.dtype is self.compute
 
     def put_in(self) -> None:
         """Stand in for the module."""

@@ -39,7 +39,7 @@ class CompiledLayers(Speedup):
     requires = ("packed_execution",)
     # While it compiles, modules run as they are written: what these kernels compute is fused with what stands around it.
     conflicts = (
-        *("rms_norm_kernel", "gated_activation_kernel", "rotary_kernel"),
+        *("rms_norm_kernel", "gated_activation_kernel", "rotary_kernel", "fused_linears"),
         *("liger_rms_norm", "liger_swiglu", "liger_rope"),
     )
 

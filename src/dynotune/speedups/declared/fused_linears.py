@@ -1,0 +1,66 @@
+"""Trained linears as one autograd function each, or one for all that share their input."""
+
+from collections.abc import Sequence
+
+from dynotune.measure.evidence import Phase
+from dynotune.speedups.contract import Context, Installation, No, Order, Speedup
+from dynotune.speedups.expectation import Expectation, Expected
+from dynotune.speedups.left_out import excepted_of, left_out_of
+from dynotune.speedups.registry import register
+from dynotune.speedups.site import Site
+
+
+@register
+class FusedLinears(Speedup):
+    name = "fused_linears"
+    summary = (
+        "Computes linears that are trained in one function: shared input cast once, gradients from the product in the"
+        " precision of the weights."
+    )
+    touches = ("copies", "GEMM")
+    proof = "its function at every group of linears, forward and backward."
+    order = Order.LORA
+    requires = ("packed_execution",)
+    conflicts = ("compiled_layers",)  # which casts and adds in the kernels around products
+
+    def applicable(self, context: Context) -> No | None:
+        import torch
+
+        if not context.on_gpu:
+            return No("there is no GPU", expected=True)
+        if context.has_adapter:
+            return No("there is an adapter, and weights below it are not trained", expected=True)
+        if context.compute == torch.float32:
+            return No("products are in float32, and nothing is cast", expected=True)
+        if context.plan is not None and context.plan.world > 1 and context.config.speedups.get(self.name) != "on":
+            asking = f"write `speedups: {{{self.name}: on}}`"
+            return No("it has run on one GPU only so far", asking, expected=True)
+        return None
+
+    def install(self, site: Site) -> Installation | No:
+        from dynotune.model import linears
+
+        engaged = linears.install(
+            site.model, site.context.compute, once=lambda look: site.once("inputs that trained linears share", look)
+        )
+        if not engaged.linears:
+            engaged.uninstall()
+            reasons = sorted(set(engaged.others.values()))
+            return No("; ".join(reasons) or "its layers have no linear", expected=not reasons, no_place=True)
+        return Installation(
+            engaged.uninstall,
+            places=tuple(engaged.leaders()),  # linears that share an input are computed in the first one's call
+            left_out=left_out_of(engaged.others),
+            excepted=excepted_of(engaged.others),
+            lines=tuple(engaged.lines()),
+            aside=engaged.aside,
+            forwards=engaged.forwards,
+            detail=engaged,
+        )
+
+    def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
+        at = installed.places
+        return [
+            Expected("linear function", Phase.FORWARD, operators=("^TrainedLinears$",), at=at),
+            Expected("linear function", Phase.BACKWARD, operators=("^TrainedLinearsBackward$",), at=at),
+        ]
