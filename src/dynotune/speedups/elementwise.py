@@ -26,6 +26,9 @@ class ElementwiseKernel(Speedup):
     kernels: ClassVar[tuple[str, str]]
     """Names of the kernels of the forward and of the backward pass."""
 
+    may_round: ClassVar[bool] = False
+    """Whether its kernels can round what they write."""
+
     proof = "its kernels at every module where it stands, forward and backward."
     requires = ("packed_execution",)
     package = "triton"
@@ -42,9 +45,18 @@ class ElementwiseKernel(Speedup):
 
     def install(self, site: Site) -> Installation | No:
         from dynotune.model import elementwise
+        from dynotune.model.elementwise.only_cast import let_round
 
-        kinds, compared = (self.module_kind,), site.examined
-        return self.standing(elementwise.install(site.model, site.context.compute, kinds, compared=compared))
+        kinds, compute = (self.module_kind,), site.context.compute
+        engaged = elementwise.install(site.model, compute, kinds, compared=site.examined)
+        if self.may_round:
+            fused = engaged.fused[self.module_kind]
+            once = site.once(
+                ("results that are only rounded", self.name), lambda: let_round(site.model, fused, compute)
+            )
+            for name in once:
+                fused[name].low = compute
+        return self.standing(engaged)
 
     def standing(self, engaged: "Engaged") -> Installation | No:
         """What was put in, for the registry; No where that is nothing."""

@@ -154,6 +154,49 @@ def test_dtypes_of_the_norm_are_those_of_torch() -> None:
                 assert gap(ours, own) < 1.5e-2
 
 
+@settings(max_examples=15, deadline=None)
+@given(
+    low=st.sampled_from([torch.bfloat16, torch.float16]),
+    form=st.sampled_from(norm.FORMS),
+    d=st.integers(2, 300),
+    leading=st.sampled_from([(1,), (2, 5), (1, 70)]),
+)
+def test_a_norm_that_rounds_what_it_writes_gives_what_one_that_is_rounded_gives(
+    low: torch.dtype, form: Any, d: int, leading: tuple[int, ...]
+) -> None:
+    results = []
+    for rounded in (lambda y: y.to(low), None):
+        x, w = draw(0, *leading, d).requires_grad_(), (draw(1, d) + 2).requires_grad_()
+        y = RmsNorm.apply(x, w, 1e-6, *form, low) if rounded is None else rounded(RmsNorm.apply(x, w, 1e-6, *form))
+        assert y.dtype == low
+        results.append([y, *torch.autograd.grad(y, (x, w), draw(9, *y.shape).to(low))])
+    # Not to the bit: the interpreter cuts bits off, where a GPU rounds (`test_on_gpu`).
+    assert all(gap(a, b) <= LIMIT[low] for a, b in zip(*results, strict=True))
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    dtype=st.sampled_from([torch.float32, torch.bfloat16]),
+    low=st.sampled_from([torch.bfloat16, torch.float16]),
+    heads=st.tuples(st.integers(1, 5), st.integers(1, 3)),
+    half=st.sampled_from([1, 8, 40]),
+)
+def test_rotated_heads_that_are_rounded_as_they_are_written_are_the_same(
+    dtype: torch.dtype, low: torch.dtype, heads: tuple[int, int], half: int
+) -> None:
+    cos, sin = (draw(5 + i, 1, 4, 2 * half) for i in range(2))
+    results = []
+    for at_once in (True, False):
+        query, key = (
+            draw(i, 1, 4, h, 2 * half, dtype=dtype).transpose(1, 2).requires_grad_() for i, h in enumerate(heads)
+        )
+        rotated = Rotary.apply(query, key, cos, sin, *([low] if at_once else []))
+        rotated = tuple(x.to(low) for x in rotated)
+        cotangents = [draw(7 + i, *x.shape).to(low) for i, x in enumerate(rotated)]
+        results.append([*rotated, *torch.autograd.grad(rotated, (query, key), cotangents)])
+    assert all(gap(a, b) <= LIMIT[low] for a, b in zip(*results, strict=True))
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     dtype=DTYPES,

@@ -20,16 +20,23 @@ class Function:
         return self.function(*args)
 
 
-def rotate(query: Tensor, key: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
+def rotate(query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, low: torch.dtype | None = None) -> tuple[Tensor, ...]:
     cos, sin = cos[:, None], sin[:, None]
     halves = [x.chunk(2, dim=-1) for x in (query, key)]
-    return tuple(x * cos + torch.cat([-b, a], -1) * sin for x, (a, b) in zip((query, key), halves, strict=True))
+    found = [x * cos + torch.cat([-b, a], -1) * sin for x, (a, b) in zip((query, key), halves, strict=True)]
+    return tuple(x if low is None else x.to(low) for x in found)
+
+
+def normed(*given: Any) -> Tensor:
+    """`norm.reference`, and what it is rounded to."""
+    found = norm.reference(*given[:5])
+    return found.to(given[5]) if len(given) > 5 else found
 
 
 def stand_ins(**other: Any) -> Kernels:
     """`rms_norm`, `gated`, `gated_halves` or `rotary` may be given, to be wrong."""
     functions = {
-        "rms_norm": norm.reference,
+        "rms_norm": normed,
         "gated": lambda gates, ups, tanh: gate.reference(tanh, gates, ups),
         "gated_halves": lambda both, tanh: gate.reference(tanh, both),
         "rotary": rotate,

@@ -6,7 +6,9 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
+from dynotune.model import linears
 from dynotune.model.elementwise import gate_lora, install
+from dynotune.model.elementwise.only_cast import let_round
 from dynotune.model.lora import install as install_lora
 from tests.model.lora.adapted import IDS, fill, gap
 from tests.tiny import tiny_model
@@ -84,3 +86,32 @@ def test_adapters_that_the_kernel_adds_are_as_near_to_float32(kind: str, rank: i
         fused.adapters.function = without_gates_adapter
     wrong = trained(model)
     assert sum(gap(wrong[name], right[name]) for name in right) > 3 * errors[1], "the control: a part is not added"
+
+
+def under_autocast(model: Any) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    model.zero_grad()
+    ids = IDS.to("cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        loss = model(input_ids=ids, labels=ids).loss
+    loss.backward()
+    return loss.detach(), {name: p.grad.clone() for name, p in model.named_parameters()}
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3", "gemma3_text", "phi3"])
+def test_full_training_under_autocast(kind: str) -> None:
+    """Kernels, then rounded results, then fused linears: each as near to float32 as the model's own operations."""
+    model: Any = tiny_model(kind, **SHAPE).to("cuda").train()
+    right, (_, own) = gradients(model), under_autocast(model)
+    engaged = install(model, torch.bfloat16)
+    written, _ = under_autocast(model)
+    for of in ("RMSNorm", "rotary embedding"):
+        assert let_round(model, engaged.fused[of], torch.bfloat16)
+    loss, rounded = under_autocast(model)
+    assert torch.equal(loss, written), "a result that is rounded as it is written has the same bits"
+    fused = linears.install(model, torch.bfloat16)
+    assert not fused.others
+    _, found = under_autocast(model)
+    errors = [sum(gap(g[name], right[name]) for name in right) for g in (own, rounded, found)]
+    assert max(errors[1:]) < 1.5 * errors[0]
+    assert engaged.calls_to_own == fused.aside.calls == 0
+    assert all(linear.wide for linear in fused.linears.values())

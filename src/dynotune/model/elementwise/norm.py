@@ -8,6 +8,7 @@ from torch.func import functional_call
 
 from dynotune.model.another_kind import OfAnotherKind
 from dynotune.model.aside import Aside
+from dynotune.model.elementwise.only_cast import rounds
 from dynotune.model.elementwise.proof import random, why_different
 from dynotune.model.elementwise.usable import Kernels
 
@@ -31,6 +32,12 @@ class FusedNorm:
         self.proven: set[tuple[torch.dtype, torch.dtype]] = set()
         """Dtypes of input and weight for which kernel and module were compared."""
 
+        self.low: torch.dtype | None = None
+        """What results are rounded to under autocast, where whoever takes them rounds them anyway."""
+
+        self.seen: Any = None
+        """Called with each result, while somebody looks who takes them."""
+
         self.parameters = module._parameters
         weight = self.parameters["weight"]
         assert weight is not None
@@ -49,7 +56,11 @@ class FusedNorm:
         ):  # fmt: skip
             self.aside.calls += 1
             return type(self.module).forward(self.module, x, *args, **kwargs)  # type: ignore[no-any-return]
-        return self.apply(x, weight, *self.form)  # type: ignore[no-any-return]
+        low = rounds(self.low, x) if self.low is not None else None
+        result: Tensor = self.apply(x, weight, *self.form) if low is None else self.apply(x, weight, *self.form, low)
+        if self.seen is not None:
+            self.seen(result)
+        return result
 
 
 def is_candidate(module: nn.Module) -> bool:

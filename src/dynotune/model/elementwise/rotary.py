@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from dynotune.model.another_kind import OfAnotherKind
 from dynotune.model.aside import Aside
+from dynotune.model.elementwise.only_cast import rounds
 from dynotune.model.elementwise.proof import random, why_different
 from dynotune.model.elementwise.usable import Kernels
 
@@ -30,6 +31,12 @@ class FusedRotary:
         self.proven: set[tuple[torch.dtype, torch.dtype]] = set()
         """Dtypes of query and tables for which kernel and function were compared."""
 
+        self.low: torch.dtype | None = None
+        """What results are rounded to under autocast, where whoever takes them rounds them anyway."""
+
+        self.seen: Any = None
+        """Called with each pair of results, while somebody looks who takes them."""
+
         self.aside = Aside()
 
     def __call__(self, query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, *args: Any, **kwargs: Any) -> Pair:
@@ -37,7 +44,11 @@ class FusedRotary:
         if args or kwargs or not self.is_plain(query, key, cos, sin):
             self.aside.calls += 1
             return self.original(query, key, cos, sin, *args, **kwargs)
-        return self.apply(query, key, cos, sin)  # type: ignore[no-any-return]
+        low = rounds(self.low, cos) if self.low is not None else None
+        rotated: Pair = self.apply(query, key, cos, sin) if low is None else self.apply(query, key, cos, sin, low)
+        if self.seen is not None:
+            self.seen(*rotated)
+        return rotated
 
     def is_plain(self, query: Tensor, key: Tensor, cos: Tensor, sin: Tensor) -> bool:
         """Whether the kernel computes this call: the whole head is rotated, heads lie within tokens, tables are constant."""

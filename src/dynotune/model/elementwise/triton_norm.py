@@ -36,8 +36,16 @@ class RmsNorm(torch.autograd.Function):
     """`RmsNorm.apply(x, weight, eps, offset, round_first)`. A profile shows it under its name, forward and backward."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float, offset: float, round_first: bool) -> Tensor:
-        """`x` [..., D] and `weight` [D]; gives [..., D].
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        eps: float,
+        offset: float,
+        round_first: bool,
+        low: torch.dtype | None = None,
+    ) -> Tensor:
+        """`x` [..., D] and `weight` [D]; gives [..., D], rounded to `low` where that is given.
 
         With `round_first` the normalised x is rounded to its own dtype, then multiplied by the weight, which gives the
         dtype that torch promotes to. Without, x * (offset + weight) is float32 until it is rounded to the dtype of x.
@@ -45,7 +53,7 @@ class RmsNorm(torch.autograd.Function):
         x = _dense(x)
         d = weight.shape[0]
         n = x.numel() // d
-        out = torch.promote_types(x.dtype, weight.dtype) if round_first else x.dtype
+        out = low or (torch.promote_types(x.dtype, weight.dtype) if round_first else x.dtype)
         y = torch.empty_like(x, dtype=out)
         rstd_N = torch.empty(n, dtype=torch.float32, device=x.device)
         rows, block, warps = tile(d)
@@ -58,7 +66,7 @@ class RmsNorm(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None, None]:
         """What is not asked for is not computed; nothing saved is written to."""
         x, weight, rstd_N = ctx.saved_tensors
         needs_x, needs_weight = ctx.needs_input_grad[:2]
@@ -74,7 +82,7 @@ class RmsNorm(torch.autograd.Function):
             constants = d, ctx.offset, needs_x, needs_weight, rows, block
             _launch_backward(programs, (dy, x, weight, rstd_N, dx, partial), numbers, constants, warps)
         dweight = partial.sum(0).to(weight.dtype) if needs_weight else None
-        return dx if needs_x else None, dweight, None, None, None
+        return dx if needs_x else None, dweight, None, None, None, None
 
 
 def _dense(x: Tensor) -> Tensor:

@@ -25,12 +25,15 @@ class Rotary(torch.autograd.Function):
     """`Rotary.apply(query, key, cos, sin)` gives both rotated. Keeps cos and sin, which all layers share."""
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, low: torch.dtype | None = None
+    ) -> tuple[Tensor, Tensor]:
         """`query` [B, H, T, D] and `key` [B, K, T, D] that `fits` says yes to; `cos` and `sin` [B, T, D] or [1, T, D].
 
-        Gives both in the dtype that torch promotes to, the heads of a token beside each other in memory.
+        Gives both in the dtype that torch promotes to, rounded to `low` where that is given; the heads of a token lie beside
+        each other in memory.
         """
-        out = torch.promote_types(query.dtype, cos.dtype)
+        out = low or torch.promote_types(query.dtype, cos.dtype)
         cos, sin = cos.contiguous(), sin.contiguous()
         rotated = _rotate(query, key, cos, sin, out, False)
         ctx.save_for_backward(cos, sin)
@@ -39,10 +42,10 @@ class Rotary(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, dquery: Tensor, dkey: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, dquery: Tensor, dkey: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         cos, sin = ctx.saved_tensors
         dquery, dkey = (g if fits(g) else g.transpose(1, 2).contiguous().transpose(1, 2) for g in (dquery, dkey))
-        return *_rotate(dquery, dkey, cos, sin, ctx.dtype, True), None, None
+        return *_rotate(dquery, dkey, cos, sin, ctx.dtype, True), None, None, None
 
 
 def _rotate(

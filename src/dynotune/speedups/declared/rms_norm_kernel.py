@@ -10,5 +10,6 @@ class RmsNormKernel(ElementwiseKernel):
     summary = "Computes an RMSNorm in one kernel each way."
     slot = "rms_norm"
     module_kind = "RMSNorm"
+    may_round = True
     functions = "RmsNorm"
     kernels = ("dynotune_rms_norm_forward", "dynotune_rms_norm_backward")

@@ -10,5 +10,6 @@ class RotaryKernel(ElementwiseKernel):
     summary = "Rotates queries and keys in one kernel each way."
     slot = "rotary"
     module_kind = "rotary embedding"
+    may_round = True
     functions = "Rotary"
     kernels = ("dynotune_rotary", "dynotune_rotary")

@@ -75,7 +75,7 @@ class StepGraphsSpeedup(Speedup):
         def make(run: Any, inputs: Any, parameters: Any, sums: Any) -> Captured:
             return Captured(run, inputs, parameters, sums, pool, "all")
 
-        return put_in(site, StepGraphs(site.model, make, busy_tokens(site.model)))
+        return put_in(site, StepGraphs(site.model, make, busy_tokens(site.model), site.context.longest))
 
     def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
         graphs: StepGraphs = installed.detail
