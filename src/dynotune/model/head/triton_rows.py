@@ -1,7 +1,8 @@
 """Rows of logits to losses and gradients in one Triton kernel. Imported only where Triton is wanted.
 
 One program a row, two passes over it: the first finds the normaliser (the online softmax of Milakov and Gimelshein,
-arXiv 1805.02867, kept per lane), the second writes the gradient in the logits' place.
+arXiv 1805.02867, kept per lane), the second writes the gradient in the logits' place. It begins with what was read last, and
+lets go of what it has written, so that a part of the row is still in the cache: 972 us became 860 and 731 became 606.
 Legend of shapes: N rows, V vocabulary.
 """
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -19,7 +20,17 @@ from dynotune.objectives.row_loss import RowLoss
 FAILURES: tuple[type[Exception], ...] = (TritonError, OSError, RuntimeError, AttributeError, TypeError)
 """What a Triton that does not fit this machine raises: no compiler, no driver, another version's language."""
 
-BLOCK, WARPS, GROUP = 8192, 16, 8
+GROUP = 8
+LARGE = 65_536
+"""Words from which on a row is more than stays in the cache while it is read a second time."""
+
+
+def sizes(vocabulary: int) -> tuple[int, int]:
+    """Elements of a block and warps of a program, the fastest of eight each on an H200: 4,096 rows of 151,936 in 860 us
+    (16 warps: 901), 16,384 rows of 32,000 in 606 (blocks of 8,192 and 16 warps: 748)."""
+    return (8192, 32) if vocabulary >= LARGE else (4096, 8)
+
+
 PRECISIONS = (torch.bfloat16, torch.float16, torch.float32)
 
 _LOWEST: tl.constexpr = tl.constexpr(
@@ -35,8 +46,8 @@ def rows_in_triton(
     logits: LogitMap,
     form_gradient: bool,
     out_3N: Tensor,
-    block: int = BLOCK,
-    warps: int = WARPS,
+    block: int | None = None,
+    warps: int | None = None,
     group: int = GROUP,
 ) -> None:
     """As `Rows` says, for the precisions above. A target outside of the vocabulary gives NaN."""
@@ -46,7 +57,8 @@ def rows_in_triton(
     n, vocabulary = z_NV.shape
     if n == 0:
         return
-    block = min(block, triton.next_power_of_2(vocabulary))
+    fastest = sizes(vocabulary)
+    block = min(block or fastest[0], triton.next_power_of_2(vocabulary))
     dynotune_head_rows[(n,)](
         z_NV,
         z_NV.stride(0),
@@ -64,7 +76,7 @@ def rows_in_triton(
         FORM=form_gradient,
         BLOCK=block,
         GROUP=min(group, block),
-        num_warps=warps,
+        num_warps=warps or fastest[1],
     )
 
 
@@ -135,7 +147,9 @@ def dynotune_head_rows(
     tl.debug_barrier()  # every warp has read the row before any writes to it
     entropy = tl.zeros((LANES,), tl.float32)
     logps = tl.zeros((LANES,), tl.float32)
-    for first in range(0, V, BLOCK):
+    blocks = tl.cdiv(V, BLOCK)
+    for one in range(blocks):
+        first = (blocks - 1 - one) * BLOCK
         j = first + places
         x = _logits(tl.load(z + j, mask=j < V, other=0.0), scale, cap, SCALED, CAPPED)
         logp = tl.where(j < V, x - highest - log_total, float("-inf"))
@@ -153,7 +167,7 @@ def dynotune_head_rows(
                 gradient *= scale
             if CAPPED:
                 gradient *= 1.0 - (x / cap) * (x / cap)
-            tl.store(z + j, gradient.to(Z.dtype.element_ty), mask=j < V)
+            tl.store(z + j, gradient.to(Z.dtype.element_ty), mask=j < V, eviction_policy="evict_first")
 
     nll = -own_logp
     if SMOOTHED:
