@@ -45,6 +45,9 @@ class Row:
     warm_up: int = 1
     """Windows that do not: kernels are compiled, the allocator fills, and one step of ours is traced."""
 
+    epoch: int = 4000
+    """Documents of the probe: more where the steps take more. They begin with other words then, and have the same lengths."""
+
     @property
     def steps(self) -> int:
         return self.window * (self.warm_up + self.windows)
@@ -85,10 +88,12 @@ def _batch(size: int, **more: Any) -> dict[str, Any]:
     return {"max_length": 2048, "per_device_train_batch_size": size, **more}
 
 
-def _full(ours: int, default: int, tuned: int, low: int) -> dict[str, Arm]:
+def _full(ours: int, default: int, tuned: int, low: int, replayed: int = 0) -> dict[str, Arm]:
     """Arms of full training: TRL with float32 weights, as ours, and as the baseline had it."""
+    wide = {"weights": "float32"}
     return {
-        "dynotune": Arm(ours, {**OURS, "weights": "float32"}),
+        "dynotune": Arm(ours, {**OURS, **wide}),
+        **({GRAPHS: Arm(replayed, {**REPLAYED, **wide})} if replayed else {}),
         "trl default": Arm(default, {"weights": "float32"}),
         "trl tuned: fa2 + Liger": Arm(tuned, {**LIGER, "weights": "float32"}),
         "trl tuned: fa2 + Liger, bfloat16 weights": Arm(low, LIGER, BF16),
@@ -171,11 +176,11 @@ ROWS: dict[str, Row] = {
     ),
     "23m-full-32": Row(
         "23M in full, 32,768 packed tokens (32 x 1,024)", "23m", "probe", _batch(32, packing=True, max_length=1024),
-        _full(ours=20, default=22, tuned=18, low=18), window=5, windows=2,
+        _full(ours=20, default=60, tuned=22, low=22, replayed=24), window=10, windows=3, warm_up=6, epoch=24_000,
     ),
     "23m-full-8": Row(
         "23M in full, 8,192 packed tokens (8 x 1,024)", "23m", "probe", _batch(8, packing=True, max_length=1024),
-        _full(ours=20, default=22, tuned=18, low=18), window=20, windows=2,
+        _full(ours=20, default=30, tuned=20, low=20, replayed=24), window=20, windows=3, warm_up=6, epoch=12_000,
     ),
     "dpo-2": Row(
         "2 pairs of the probe", "qwen2.5-7b", "probe-pairs", {"max_length": 4096, "per_device_train_batch_size": 2},

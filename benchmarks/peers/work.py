@@ -13,9 +13,6 @@ from benchmarks.peers.rows import Row
 WORDS = 5000
 """Of the probe's vocabulary."""
 
-DOCUMENTS = 4000
-"""Of the probe: an epoch."""
-
 SPARE = 24
 """Pairs more than the steps take: `max_length` leaves some without a label, in both trainers."""
 
@@ -71,7 +68,7 @@ def rows_of(row: Row, shared: Path | None, tokenizer: Any) -> list[dict[str, Any
     examples = row.steps * examples_per_step(common(row))
     if row.documents in ("probe", "probe-129"):
         draw = random.Random(0)
-        lengths = [_length(draw, 105) if row.documents == "probe" else 129 for _ in range(DOCUMENTS)]
+        lengths = [_length(draw, 105) if row.documents == "probe" else 129 for _ in range(row.epoch)]
         return [{"input_ids": [draw.randrange(WORDS) for _ in range(n)]} for n in lengths]
     if row.documents == "probe-pairs":
         draw = random.Random(0)

@@ -128,10 +128,10 @@ def test_a_folder_within_a_folder_keeps_its_own_word() -> None:
 
 
 def test_pairs_and_documents_are_the_probes() -> None:
-    from benchmarks.peers.work import DOCUMENTS, rows_of
+    from benchmarks.peers.work import rows_of
 
     documents = rows_of(ROWS["2-documents"], None, None)
-    assert len(documents) == DOCUMENTS
+    assert len(documents) == 4000
     lengths = [len(one["input_ids"]) for one in documents]
     older = json.loads((peers.ROOT / "benchmarks" / "results" / "h200_beside_trl.json").read_text())
     counts = older["works"]["2-documents"]["arms"]["dynotune:packed"]["tokens"]
@@ -140,10 +140,13 @@ def test_pairs_and_documents_are_the_probes() -> None:
 
 
 def _steps_fit(row: Row) -> bool:
-    """Without packing, an epoch of the probe has the documents that the steps take."""
-    from benchmarks.peers.work import DOCUMENTS, common, examples_per_step
+    """An epoch of the probe has the documents that the steps take; packed, their tokens."""
+    from benchmarks.peers.work import common, examples_per_step, rows_of
 
-    return row.content.get("packing", False) or row.steps * examples_per_step(common(row)) <= DOCUMENTS
+    taken = row.steps * examples_per_step(common(row))
+    if not row.content.get("packing", False):
+        return taken <= row.epoch
+    return taken * row.content["max_length"] <= sum(len(one["input_ids"]) for one in rows_of(row, None, None))
 
 
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.documents == "probe"])

@@ -20,6 +20,7 @@ class Kernel:
     """The exact reference, spoiled by `wrong`."""
 
     WORDS = "a kernel"
+    ANY_SIZES = False
 
     def __init__(self, wrong: Callable[..., Any] | None = None) -> None:
         self.wrong = wrong or (lambda out, *_: out)

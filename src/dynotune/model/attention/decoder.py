@@ -34,9 +34,9 @@ def hidden_states(model: "PreTrainedModel", batch: PackedBatch | FamilyBatch, **
     Adapters are modules inside of the decoder, so they run. The device is not waited for.
     """
     decoder = text_decoder(model)
-    segments = _segments(batch)
     installed: Any = getattr(decoder, KEPT, None)
     backend = DEFAULT if installed is None else installed.backend
+    segments = _segments(batch, fine=backend in KERNELS and KERNELS[backend].ANY_SIZES and not _is_compiled(decoder))
     if backend in KERNELS and (plan := KERNELS[backend].prepare(segments, decoder)) is not None:
         more["attention_plan"] = plan
     out: Any = decoder(
@@ -51,9 +51,15 @@ def hidden_states(model: "PreTrainedModel", batch: PackedBatch | FamilyBatch, **
     return hidden_1TD.squeeze(0)
 
 
-def _segments(batch: PackedBatch | FamilyBatch) -> Segments:
+def _is_compiled(decoder: nn.Module) -> bool:
+    """Whether its layers are, or itself, so that each shape is compiled anew."""
+    lists = [part for part in decoder.children() if isinstance(part, nn.ModuleList)]
+    return any(one._compiled_call_impl is not None for one in (decoder, *(layer for part in lists for layer in part)))
+
+
+def _segments(batch: PackedBatch | FamilyBatch, fine: bool) -> Segments:
     if isinstance(batch, PackedBatch):
-        return segments_of(batch.boundaries_S1, batch.lengths)
+        return segments_of(batch.boundaries_S1, batch.lengths, fine)
     return segments_with_keys(
         batch.boundaries_S1, batch.lengths, batch.key_rows_K, batch.key_boundaries_S1, batch.key_lengths
     )

@@ -83,14 +83,21 @@ class Segments:
         return own if self.gathered is None else own | self.gathered.keywords()
 
 
-def segments_of(boundaries_S1: Tensor, lengths: Sequence[int]) -> Segments:
+BLOCK, SOME = 128, 16
+"""Tokens of a kernel's block; segments by which their number grows where it is not a power of two."""
+
+
+def segments_of(boundaries_S1: Tensor, lengths: Sequence[int], fine: bool = False) -> Segments:
     """Segments in few shapes: compiled code sees the count of boundaries and the longest length as powers of two.
 
-    A longest length above the true one launches some blocks that find nothing to do; an empty segment costs as little.
+    A longest length above the true one launches some blocks that find nothing to do; an empty segment costs as little, and
+    there may be as many as there are documents. fine: for kernels that are launched, in steps of a block: of 66 documents up
+    to 568 tokens FlashAttention-3's backward took 675 us with powers of two, 473 with what is there, of 127 in 16,384 tokens
+    945 and 915 (H200, 28 heads of 128; LOG.md, 2026-11-27).
     """
     return Segments(
-        boundaries_S1=_with_spare(boundaries_S1, sum(lengths)),
-        longest=grid_of(max(lengths)),
+        boundaries_S1=_with_spare(boundaries_S1, sum(lengths), fine),
+        longest=-(-max(lengths) // BLOCK) * BLOCK if fine else grid_of(max(lengths)),
         lengths=tuple(n for n in lengths if n),
     )
 
@@ -114,10 +121,10 @@ def segments_with_keys(
     return replace(segments_of(boundaries_S1, lengths), gathered=gathered)
 
 
-def _with_spare(boundaries_S1: Tensor, end: int) -> Tensor:
+def _with_spare(boundaries_S1: Tensor, end: int, fine: bool = False) -> Tensor:
     """Followed by empty segments. Always a tensor of its own: at another place in a buffer compiled code is made again."""
     segments = len(boundaries_S1) - 1
-    spare = _power_of_two(segments, least=8) - segments
+    spare = -segments % SOME if fine else _power_of_two(segments, least=8) - segments
     return F.pad(boundaries_S1, (0, spare), value=end) if spare else boundaries_S1.clone()
 
 
@@ -126,14 +133,22 @@ def grid_of(tokens: int) -> int:
     return _power_of_two(tokens, least=64)
 
 
-def grid_of_graphs(tokens: int, longest: int) -> int:
-    """`longest` of segments in graphs of a token count: one for most micro-batches, so that there are few graphs.
+def grid_of_graphs(tokens: int, longest: int, of_run: int | None = None) -> int:
+    """`longest` of segments in graphs of a token count: one for most micro-batches, so that there are few graphs. of_run:
+    tokens of the longest document that will come.
 
-    Of many tokens not the largest possible one: FlashAttention-3's backward of 16 documents in 2,112 tokens took 0.29 ms a
-    layer with a grid for documents of 4,096, of which nearly all blocks found nothing to do, and 0.59 ms of 16,384 tokens;
-    of 235 documents in 32,768 tokens and six heads 1.48 ms with one for 8,192, where 0.16 are its own.
+    Not the largest possible one: FlashAttention-3's backward of 16 documents in 2,112 tokens took 0.29 ms a layer with a
+    grid for documents of 4,096, of which nearly all blocks found nothing to do, 0.19 for 1,024 and 0.16 for 256; of 235
+    documents in 32,768 tokens and six heads 1.48 ms for 8,192, 0.29 for 1,024 and 0.16 for 512.
     """
-    return grid_of(tokens) if tokens <= 1024 else max(grid_of(longest), min(grid_of(tokens) // 4, 1024))
+    if tokens > FEW:  # of many documents the longest is much the same
+        return grid_of(longest)
+    most = grid_of(tokens) if tokens <= 1024 else min(grid_of(tokens) // 4, 1024)
+    return max(grid_of(longest), most if of_run is None else min(most, grid_of(of_run)))
+
+
+FEW = 4096
+"""Tokens of micro-batches with so few documents that the longest differs from one to the next."""
 
 
 def _power_of_two(n: int, least: int) -> int:

@@ -67,12 +67,15 @@ Make = Callable[[Run, Inputs, Sequence[Tensor], Sequence[Tensor]], Passes]
 class StepGraphs:
     """Of one model. `hidden_states` stands in for that of `model.attention`."""
 
-    def __init__(self, model: "PreTrainedModel", make: Make, most_tokens: int | None = None) -> None:
+    def __init__(
+        self, model: "PreTrainedModel", make: Make, most_tokens: int | None = None, longest: int | None = None
+    ) -> None:
         """most_tokens: of a micro-batch that is replayed; None: of any. Where the device is busy for longer than the host
         needs to launch nothing is gained, and memory of a graph's own would be missed. 7B under LoRA on an H200, 16
         documents a step (2,187 tokens on average, up to 3,712): 154 ms launched and 120 replayed (LOG.md, 2026-11-23), on a
-        faster host 128 to 133 and 130 (`benchmarks/results/h200_step_graphs.json`)."""
-        self.model, self.make, self.most_tokens = model, make, most_tokens
+        faster host 128 to 133 and 130 (`benchmarks/results/h200_step_graphs.json`). longest: tokens of the longest document
+        that will come; None: it is not known."""
+        self.model, self.make, self.most_tokens, self.longest = model, make, most_tokens, longest
         self.why_not: dict[Shape, str] = {}
         """Shapes that are launched one by one, with the reason."""
 
@@ -136,7 +139,7 @@ class StepGraphs:
             return None
         installed: Any = installed_in(self.model)
         tokens = len(batch.ids_T)
-        longest = grid_of_graphs(tokens, max(batch.lengths))
+        longest = grid_of_graphs(tokens, max(batch.lengths), self.longest)
         if (
             self.most_tokens is not None and tokens > self.most_tokens
         ):  # asked first: what is launched anyway is not held up

@@ -40,6 +40,9 @@ class Kernel(Protocol):
     WORDS: str
     """What it is called where it is named to a user."""
 
+    ANY_SIZES: bool
+    """Whether a number of segments and a longest length that it has not seen cost it nothing, where it is launched."""
+
     def limits(self, asked: Asked) -> str | None:
         """Why it is not made for such a call or device, as the end of a sentence; None where it is. Imports nothing."""
         ...

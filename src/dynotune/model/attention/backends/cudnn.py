@@ -19,6 +19,7 @@ from dynotune.model.attention.backends.backend import Asked, nothing_to_prepare,
 from dynotune.model.attention.segments import Keys
 
 WORDS = "cuDNN"
+ANY_SIZES = False
 
 _MODULE = "cudnn.sdpa.fwd.torch_op"
 _NEEDED = ("window_left", "cu_seqlens_q", "cu_seqlens_kv", "max_seqlen_q", "max_seqlen_kv", "return_lse")

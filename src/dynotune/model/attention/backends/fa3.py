@@ -23,6 +23,7 @@ from dynotune.model.attention.backends.operator import define
 from dynotune.model.attention.segments import Keys
 
 WORDS = "FlashAttention-3"
+ANY_SIZES = True
 VARIABLE = "DYNOTUNE_FLASH_ATTENTION_3"
 
 _MODULES = ("flash_attn_3._C", "flash_attn_interface")

@@ -20,6 +20,7 @@ from dynotune.model.attention.segments import Keys
 from dynotune.unmet import unmet
 
 WORDS = "FlashAttention-4"
+ANY_SIZES = False
 
 PACKAGES = ("flash-attn-4", "quack-kernels")
 """What is written in the CuTe DSL (nvidia-cutlass-dsl) and made for one version of it."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
 WORDS = "FlexAttention"
+ANY_SIZES = False
 BLOCK = 128
 """Tokens of a block. Compiled kernels need a multiple of their own tiles, which this is."""
 

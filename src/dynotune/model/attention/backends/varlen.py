@@ -13,6 +13,7 @@ from dynotune.model.attention.backends.backend import Asked, nothing_to_prepare,
 from dynotune.model.attention.segments import Keys
 
 WORDS = "PyTorch's variable-length kernel (FlashAttention-2)"
+ANY_SIZES = False
 
 # From torch 2.12 on, key heads that several query heads share have to be announced; before, they just work.
 _SHARED: dict[str, Any] = {"enable_gqa": True} if "enable_gqa" in inspect.signature(varlen_attn).parameters else {}
