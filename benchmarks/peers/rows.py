@@ -46,7 +46,7 @@ class Row:
     """Windows that do not: kernels are compiled, the allocator fills, and one step of ours is traced."""
 
     epoch: int = 4000
-    """Documents of the probe: more where the steps take more. They begin with other words then, and have the same lengths."""
+    """Documents of the probe: more where the steps take more. Their words are others then, their lengths the same."""
 
     @property
     def steps(self) -> int:
@@ -172,7 +172,7 @@ ROWS: dict[str, Row] = {
     ),
     "0.5b-full": Row(
         "0.5B in full, 32,768 packed tokens (16 x 2,048)", "qwen2.5-0.5b", "probe", _batch(16, packing=True),
-        _full(ours=26, default=38, tuned=27, low=24), window=5, windows=3,
+        _full(ours=30, default=48, tuned=34, low=30), window=5, windows=3, warm_up=2, epoch=7000,
     ),
     "23m-full-32": Row(
         "23M in full, 32,768 packed tokens (32 x 1,024)", "23m", "probe", _batch(32, packing=True, max_length=1024),
