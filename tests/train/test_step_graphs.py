@@ -77,7 +77,7 @@ def test_without_a_fault_nothing_stops_and_nothing_is_remembered(
     run_tiny: Any, tmp_path: Path, on_the_cpu: list[StepGraphs], monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     if case == "too large":
-        monkeypatch.setattr(StepGraphs.__init__, "__defaults__", (8,))
+        monkeypatch.setattr(StepGraphs.__init__, "__defaults__", (8, None))
     for setting in ("on", "auto"):
         steps = 1 if case == "one step" else 3
         losses(

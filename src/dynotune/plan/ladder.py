@@ -13,6 +13,10 @@ RUNGS = 16
 COMPILED_RUNGS = 8
 """The same where layers are compiled, for each rung anew: that takes seconds."""
 
+GRAPHS_SLACK = 0.01
+"""Of the tokens: what fewer rungs may pad more where each has a graph of its own, which takes 0.1 to 0.7 s. Steps of 32,000
+packed tokens had nine rungs for 0.8 % of them, and made graphs for 90 steps."""
+
 MICRO_BATCH_COST = 512
 """What a micro-batch costs beside its tokens, in tokens: launches, and weights that are read once more. One more than fit is
 used only where it saves more padding than this."""
@@ -119,10 +123,11 @@ def _cheapest(sums: NDArray[np.int64], costs: NDArray[np.int64], tokens: NDArray
     return least_from[np.searchsorted(sums[order], tokens)]
 
 
-def choose_ladder(loads: NDArray[np.int64], top: int, rungs: int = RUNGS) -> tuple[int, ...]:
+def choose_ladder(loads: NDArray[np.int64], top: int, rungs: int = RUNGS, slack: float = 0.0) -> tuple[int, ...]:
     """The `rungs` or fewer, `top` among them, that pad bins of `loads` [bins] least: exact, by dynamic programming.
 
-    `loads` are tokens of bins, each at most `top`, itself a possible rung.
+    `loads` are tokens of bins, each at most `top`, itself a possible rung. slack: the fewest are taken that process at most
+    this share more than those.
     """
     possible = possible_rungs(top)
     counts = np.bincount(np.searchsorted(possible, loads), minlength=len(possible))
@@ -134,6 +139,7 @@ def choose_ladder(loads: NDArray[np.int64], top: int, rungs: int = RUNGS) -> tup
     cost = upto[1:] * possible
     """[possible]: the least padded tokens of all loads up to this rung, the highest in use."""
     choices: list[NDArray[np.int64]] = []
+    costs = [int(cost[-1])]
     place = np.arange(len(possible))
     for _ in range(rungs - 1):
         with_lower = cost[:, None] + (upto[None, 1:] - upto[1:, None]) * possible[None, :]
@@ -142,8 +148,10 @@ def choose_ladder(loads: NDArray[np.int64], top: int, rungs: int = RUNGS) -> tup
         least = with_lower[lower, place]
         choices.append(np.where(least < cost, lower, -1))
         cost = np.minimum(cost, least)
+        costs.append(int(cost[-1]))
+    enough = next(more for more, one in enumerate(costs) if one <= (1 + slack) * costs[-1])
     chosen = [len(possible) - 1]
-    for choice in reversed(choices):
+    for choice in reversed(choices[:enough]):
         if choice[chosen[-1]] >= 0:
             chosen.append(int(choice[chosen[-1]]))
     return tuple(possible[sorted(chosen)].tolist())

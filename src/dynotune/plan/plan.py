@@ -125,19 +125,24 @@ class Plan:
             config.max_steps if config.max_steps > 0 else math.ceil(config.num_train_epochs * self.steps_per_epoch)
         )
         self._order: tuple[int, NDArray[np.int64]] | None = None
-        self._longest_elsewhere, self._rungs = 0, RUNGS
+        self._longest_elsewhere, self._rungs, self._slack = 0, RUNGS, 0.0
 
     def executed(
-        self, micro_batch_tokens: int | None, longest: int = 0, cost: Cost | None = None, rungs: int | None = None
+        self,
+        micro_batch_tokens: int | None,
+        longest: int = 0,
+        cost: Cost | None = None,
+        rungs: int | None = None,
+        slack: float = 0.0,
     ) -> Self:
         """The same steps in micro-batches of up to so many tokens; None: plainly, one document at a time.
 
         longest: tokens of the longest document outside the plan (an evaluation's) that its ladder must hold, too.
         cost: of a document, by which a step is spread over ranks; default the plan's own.
-        rungs: of the ladder, at most; default the plan's own.
+        rungs: of the ladder, at most; default the plan's own. slack: share of tokens that fewer may pad more.
         """
         other = copy(self)
-        other._rungs = rungs or self._rungs
+        other._rungs, other._slack = rungs or self._rungs, slack or self._slack
         other.micro_batch_tokens, other._longest_elsewhere = micro_batch_tokens, longest
         other.cost = cost or self.cost
         for known in ("ladder", "layout", "first_units"):
@@ -198,9 +203,9 @@ class Plan:
         longest = max(self.longest, self._longest_elsewhere)
         if self.world > 1:
             return ladder_on_ranks(
-                lengths, steps, self.micro_batch_tokens, most, longest, self.world, self.cost, self._rungs
+                lengths, steps, self.micro_batch_tokens, most, longest, self.world, self.cost, self._rungs, self._slack
             )
-        return ladder_of(lengths, steps, self.micro_batch_tokens, most, longest, self._rungs)
+        return ladder_of(lengths, steps, self.micro_batch_tokens, most, longest, self._rungs, self._slack)
 
     @cached_property
     def layout(self) -> Layout:

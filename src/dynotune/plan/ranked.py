@@ -65,6 +65,7 @@ def ladder_on_ranks(
     world: int,
     cost: Cost,
     rungs: int = RUNGS,
+    slack: float = 0.0,
 ) -> Ladder:
     """`ladder_of` for shares of steps instead of whole ones, those of steps spread evenly over the epoch."""
     count = len(steps) - 1
@@ -77,7 +78,7 @@ def ladder_on_ranks(
     ]
     bounds = np.concatenate([[0], np.cumsum([len(one) for one in parts])])
     share = min(most, most // world + longest)
-    return ladder_of(np.concatenate(parts), bounds, capacity, share, max(longest, int(lengths.max())), rungs)
+    return ladder_of(np.concatenate(parts), bounds, capacity, share, max(longest, int(lengths.max())), rungs, slack)
 
 
 def layout_on_ranks(

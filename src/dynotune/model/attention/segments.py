@@ -138,17 +138,11 @@ def grid_of_graphs(tokens: int, longest: int, of_run: int | None = None) -> int:
     tokens of the longest document that will come.
 
     Not the largest possible one: FlashAttention-3's backward of 16 documents in 2,112 tokens took 0.29 ms a layer with a
-    grid for documents of 4,096, of which nearly all blocks found nothing to do, 0.19 for 1,024 and 0.16 for 256; of 235
+    grid for documents of 4,096, of which nearly all blocks found nothing to do, 0.19 for 1,024 and 0.16 for 256, of 235
     documents in 32,768 tokens and six heads 1.48 ms for 8,192, 0.29 for 1,024 and 0.16 for 512.
     """
-    if tokens > FEW:  # of many documents the longest is much the same
-        return grid_of(longest)
-    most = grid_of(tokens) if tokens <= 1024 else min(grid_of(tokens) // 4, 1024)
-    return max(grid_of(longest), most if of_run is None else min(most, grid_of(of_run)))
-
-
-FEW = 4096
-"""Tokens of micro-batches with so few documents that the longest differs from one to the next."""
+    least = min(grid_of(tokens), 1024)
+    return max(grid_of(longest), least if of_run is None else min(least, grid_of(of_run)))
 
 
 def _power_of_two(n: int, least: int) -> int:
