@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from dynotune.foreign import FOREIGN
+
 
 def run_two_tokens(
     model: nn.Module, decoders: Iterable[nn.Module], compute: torch.dtype
@@ -25,7 +27,7 @@ def run_two_tokens(
                 cast = torch.autocast(device.type, compute, enabled=compute != torch.float32)
             with torch.no_grad(), cast:
                 given.append(decoder(input_ids=ids, use_cache=False))
-    except (TypeError, ValueError, RuntimeError) as error:  # it wants other inputs than tokens
+    except FOREIGN as error:  # it wants other inputs than tokens
         return [], f"{type(error).__name__}: {error}"
     finally:
         for module, was in training.items():

@@ -133,16 +133,17 @@ class Plan:
         longest: int = 0,
         cost: Cost | None = None,
         rungs: int | None = None,
-        slack: float = 0.0,
+        slack: float | None = None,
     ) -> Self:
         """The same steps in micro-batches of up to so many tokens; None: plainly, one document at a time.
 
         longest: tokens of the longest document outside the plan (an evaluation's) that its ladder must hold, too.
         cost: of a document, by which a step is spread over ranks; default the plan's own.
-        rungs: of the ladder, at most; default the plan's own. slack: share of tokens that fewer may pad more.
+        rungs: of the ladder, at most; default the plan's own. slack: share of tokens that fewer may pad more;
+        default the plan's own.
         """
         other = copy(self)
-        other._rungs, other._slack = rungs or self._rungs, slack or self._slack
+        other._rungs, other._slack = rungs or self._rungs, self._slack if slack is None else slack
         other.micro_batch_tokens, other._longest_elsewhere = micro_batch_tokens, longest
         other.cost = cost or self.cost
         for known in ("ladder", "layout", "first_units"):

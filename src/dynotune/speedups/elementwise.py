@@ -26,9 +26,6 @@ class ElementwiseKernel(Speedup):
     kernels: ClassVar[tuple[str, str]]
     """Names of the kernels of the forward and of the backward pass."""
 
-    may_round: ClassVar[bool] = False
-    """Whether its kernels can round what they write."""
-
     proof = "its kernels at every module where it stands, forward and backward."
     requires = ("packed_execution",)
     package = "triton"
@@ -43,13 +40,17 @@ class ElementwiseKernel(Speedup):
             return No("there is no GPU", expected=True)
         return No(found) if isinstance(found, str) else None
 
+    def may_round_in(self, context: Context) -> bool:
+        """Whether its kernels can round what they write, and whoever takes it takes it once."""
+        return False
+
     def install(self, site: Site) -> Installation | No:
         from dynotune.model import elementwise
         from dynotune.model.elementwise.only_cast import let_round
 
         kinds, compute = (self.module_kind,), site.context.compute
         engaged = elementwise.install(site.model, compute, kinds, compared=site.examined)
-        if self.may_round:
+        if self.may_round_in(site.context):
             fused = engaged.fused[self.module_kind]
             once = site.once(
                 ("results that are only rounded", self.name), lambda: let_round(site.model, fused, compute)

@@ -116,10 +116,13 @@ def test_a_model_that_drops_out_or_has_low_weights_or_takes_no_tokens_is_left_al
     drops: Any = tiny_model("llama")
     drops.model.layers[0].mlp.add_module("extra", nn.Dropout(0.1))
     assert rounded(drops, NORM) == []
+    jitters: Any = tiny_model("mixtral")
+    jitters.config.router_jitter_noise = 0.1
+    assert rounded(jitters, NORM) == []
     assert rounded(tiny_model("llama").to(LOW), NORM) == []
     model = tiny_model("llama")
     standing = engaged_kind(model, NORM)
-    model.model.forward = lambda **_: (_ for _ in ()).throw(ValueError("pixels, please"))
+    model.model.forward = lambda **_: (_ for _ in ()).throw(AttributeError("no pixels"))
     assert let_round(model, standing, LOW) == []
     assert all(one.low is None and one.seen is None for one in standing.values())
 

@@ -106,6 +106,29 @@ def test_what_is_not_asked_for_is_not_computed_and_nothing_saved_is_written_to()
     assert not TrainedLinears.apply(x.detach(), LOW, False, frozen[0], None)[0].requires_grad  # type: ignore[no-untyped-call]
 
 
+@pytest.mark.parametrize("outputs", [(24,), (24, 8)])
+def test_outputs_may_be_changed_in_place(outputs: tuple[int, ...]) -> None:
+    """As OLMo's `clip_qkv` does."""
+    given, x = parts(outputs, 24, True, torch.float32), torch.randn(2, 5, 24)
+
+    def clamped(call: Any) -> Any:
+        return lambda x, given: [y.clamp_(-1, 1) for y in call(x, given)]
+
+    found, right = (run(clamped(call), x, given, torch.float32) for call in (ours(torch.float32), torchs()))
+    assert all(gap(a, b) < 1e-6 for a, b in zip(found, right, strict=True))
+
+
+@pytest.mark.usefixtures("side_by_side")
+def test_an_output_that_nobody_uses_gives_its_weight_no_gradient() -> None:
+    given, x = parts((24, 8), 24, True, torch.float32), torch.randn(5, 24, requires_grad=True)
+    first, _ = TrainedLinears.apply(x, torch.float32, False, *given)  # type: ignore[no-untyped-call]
+    first.sum().backward()
+    one, other, bias, others_bias = given
+    assert one.grad is not None and bias.grad is not None  # type: ignore[union-attr]  # noqa: PT018
+    assert other.grad is None and others_bias.grad is None  # type: ignore[union-attr]  # noqa: PT018
+    assert gap(x.grad, torch.ones(5, 24) @ one) < 1e-6  # type: ignore[arg-type, operator]
+
+
 def test_weights_in_the_precision_of_products_may_not_change_before_the_backward_pass() -> None:
     given, x = parts((24,), 24, False, LOW), torch.randn(5, 24, dtype=LOW, requires_grad=True)
     (y,) = TrainedLinears.apply(x, LOW, False, *given)  # type: ignore[no-untyped-call]

@@ -136,3 +136,18 @@ def test_a_model_that_takes_no_tokens_is_computed_one_by_one() -> None:
     assert engaged.lines()[1].startswith("trained linears of one input are computed one by one: ValueError: pixels")
     assert torch.equal(loss_and_gradients(model, autocast=True)[0], loss)
     assert engaged.aside.calls == 0
+
+
+def test_without_gradients_or_under_another_autocast_the_modules_own_forward_answers() -> None:
+    model: Any = tiny_model("llama").train()
+    engaged = install(model, LOW)
+    linear = model.model.layers[0].mlp.down_proj
+    x = torch.randn(3, linear.in_features)
+    with torch.no_grad(), torch.autocast("cpu", LOW):
+        assert linear(x).dtype == LOW
+    assert engaged.aside.calls == 0, "nothing was left to be done"
+    with torch.autocast("cpu", torch.float16):
+        assert linear(x).dtype == linear(x.to(LOW)).dtype == torch.float16
+    assert engaged.aside.calls == 2
+    with pytest.raises(RuntimeError, match="dtype"):
+        linear(x.to(LOW))  # somebody forgot autocast

@@ -3,6 +3,9 @@
 Under autocast a model of float32 weights has norms and rotated queries in float32, and each product that takes them rounds
 them for itself. Where nobody else sees a result, a kernel that rounds it as it writes it gives the same values, with a third
 of the bytes. That nobody does is seen in a forward pass of two tokens, operation by operation, never guessed from names.
+
+The gradient comes in that precision as well: where one operation takes the result it is the same; linears that are computed
+together sum theirs within the products, rounded once each.
 """
 
 from collections.abc import Mapping
@@ -38,7 +41,7 @@ def let_round(model: Any, standing: Mapping[str, Rounds], compute: torch.dtype) 
     None of a model that drops out, whose training has operations that two tokens in evaluation do not show.
     """
     decoder = text_decoder(model)
-    if compute not in SIXTEEN_BITS or not standing or _drops_out(decoder):
+    if compute not in SIXTEEN_BITS or not standing or _draws(decoder):
         return []
     looking = _Looking(compute)
     for name, one in standing.items():
@@ -123,5 +126,12 @@ def _place(x: Tensor) -> int:
     return int(x.untyped_storage()._cdata)
 
 
-def _drops_out(decoder: nn.Module) -> bool:
-    return any(isinstance(module, nn.Dropout) and module.p > 0 for module in decoder.modules())
+def _draws(decoder: nn.Module) -> bool:
+    """Whether training drops out or adds noise somewhere, by its modules and by what its configuration says."""
+    config: Any = getattr(decoder, "config", None)
+    said = config.to_dict() if hasattr(config, "to_dict") else {}
+    asked = any(
+        isinstance(value, float) and value > 0 and any(word in key for word in ("dropout", "jitter", "noise"))
+        for key, value in said.items()
+    )
+    return asked or any("Dropout" in type(module).__name__ and getattr(module, "p", 1) for module in decoder.modules())

@@ -2,8 +2,8 @@
 
 Under autocast each linear casts the input for itself, and its gradients come in low precision and are cast and added up: of
 0.5B in full, casts and sums were a sixth of a step. Here the input is cast once, the input's gradient is summed within the
-products, and gradients of weights come from the product in the precision of the weights, so that nothing is rounded between
-a product and its sum.
+products, in the precision of the input (in float32 nothing is rounded on the way, in bfloat16 each sum is once), and
+gradients of weights come from the product in the precision of the weights.
 
 Legend of shapes: T tokens, I inputs, O outputs, S outputs of all linears side by side; leading dimensions are folded to T.
 """
@@ -37,8 +37,9 @@ class TrainedLinears(torch.autograd.Function):
         weights: Any = parts[:n]
         low_SI, lows, biases = lowered(weights, parts[n:], compute)
         x_TI = x.reshape(-1, x.shape[-1]).to(compute)
+        # No views: whoever takes an output may change it in place, as OLMo's `clip_qkv` does.
         ys = tuple(
-            F.linear(x_TI, low_OI, bias_O).view(*x.shape[:-1], low_OI.shape[0])
+            torch.ops.aten._unsafe_view(F.linear(x_TI, low_OI, bias_O), [*x.shape[:-1], low_OI.shape[0]])
             for low_OI, bias_O in zip(lows, biases, strict=True)
         )
         # Weights in `compute` are no copies: saved as they are, so that torch refuses a backward after they were changed.
@@ -46,27 +47,29 @@ class TrainedLinears(torch.autograd.Function):
         ctx.save_for_backward(x_TI if trained else None, low_SI, *([] if low_SI is not None else lows))
         ctx.outputs = [low_OI.shape[0] for low_OI in lows]
         ctx.like, ctx.shape, ctx.wide = (x.dtype, weights[0].dtype), x.shape, wide
+        ctx.set_materialize_grads(False)
         ctx.bias = next((bias.dtype for bias in parts[n:] if bias is not None), None)
         return ys
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """`grads` [..., O] of each linear. What is not asked for is not computed; nothing saved is written to."""
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        """`grads` [..., O] of each linear, None of one whose output nobody used: its weight and bias have none then. What is
+        not asked for is not computed; nothing saved is written to."""
         x_TI, low_SI, *lows = ctx.saved_tensors
         n, (of_x, of_weights) = len(grads), ctx.like
         needs = ctx.needs_input_grad
         needs_weight, needs_bias = needs[FIXED : FIXED + n], needs[FIXED + n :]
-        gs = [grad.reshape(-1, grad.shape[-1]) for grad in grads]
+        used = [(i, grad.reshape(-1, grad.shape[-1])) for i, grad in enumerate(grads) if grad is not None]
         sizes = ctx.outputs
         if low_SI is not None:
             lows = list(low_SI.split(sizes))
         dx = None
         dweights: list[Tensor | None] = [None] * n
         dbiases: list[Tensor | None] = [None] * n
-        all_weights = all(needs_weight)
-        if n > 1 and all_weights and needs[0] and pays_together(sizes, ctx.shape[-1], of_x.itemsize):
-            g_TS = torch.cat(gs, dim=1)
+        everything = len(used) == n and all(needs_weight) and needs[0]
+        if n > 1 and everything and pays_together(sizes, ctx.shape[-1], of_x.itemsize):
+            g_TS = torch.cat([g_TO for _, g_TO in used], dim=1)
             low_SI = low_SI if low_SI is not None else torch.cat(lows)
             dx = product(g_TS, low_SI, of_x, ctx.wide).view(ctx.shape)
             dweights = list(product(g_TS.t(), x_TI, of_weights, ctx.wide).split(sizes))
@@ -74,9 +77,9 @@ class TrainedLinears(torch.autograd.Function):
                 sums = column_sums(g_TS, ctx.bias, ctx.wide).split(sizes)
                 dbiases = [one if asked else None for one, asked in zip(sums, needs_bias, strict=True)]
             return dx, None, None, *dweights, *dbiases
-        if needs[0]:
-            dx = summed_products(gs, lows, of_x, ctx.wide).view(ctx.shape)
-        for i, g_TO in enumerate(gs):
+        if needs[0] and used:
+            dx = summed_products([g_TO for _, g_TO in used], [lows[i] for i, _ in used], of_x, ctx.wide).view(ctx.shape)
+        for i, g_TO in used:
             if needs_weight[i]:
                 dweights[i] = product(g_TO.t(), x_TI, of_weights, ctx.wide)
             if needs_bias[i]:

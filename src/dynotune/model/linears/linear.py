@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dynotune.model.another_kind import OfAnotherKind
 from dynotune.model.aside import Aside
-from dynotune.model.autocast import computes_in
+from dynotune.model.autocast import autocasts, computes_in
 from dynotune.model.linears.function import TrainedLinears
 from dynotune.model.shared_input import Passes, SharedInput
 
@@ -29,7 +29,9 @@ class TrainedLinear:
 
     def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """`x` [..., I]; gives [..., O]."""
-        if torch.compiler.is_compiling():  # the compiler casts and adds in the kernels around it
+        # The compiler casts and adds in the kernels around it; without gradients there are none to add, and autocast keeps
+        # its copies of weights from one call to the next, which sampling needs.
+        if torch.compiler.is_compiling() or not torch.is_grad_enabled():
             return self._own(x, *args, **kwargs)
         if args or kwargs or not self.is_plain(x):
             self.aside.calls += 1
@@ -62,7 +64,7 @@ class TrainedLinear:
             and weight.dtype is self.dtype
             and (bias is None or bias.dtype is self.dtype)
             and weight.device == x.device
-            and (x.device.type == "meta" or computes_in(x, self.compute))
+            and (x.is_meta or (computes_in(x, self.compute) and (weight.dtype is x.dtype or autocasts(x))))
         )
 
     def put_in(self) -> None:
