@@ -12,3 +12,8 @@ def autocasts(x: Tensor) -> bool:
 def computes_in(x: Tensor, compute: torch.dtype) -> bool:
     """Whether a product of `x` runs in `compute`, under autocast as it is now."""
     return (torch.get_autocast_dtype(x.device.type) if autocasts(x) else x.dtype) is compute
+
+
+def short(dtype: torch.dtype) -> str:
+    """As it is called where it is named to a user: `bfloat16`."""
+    return str(dtype).removeprefix("torch.")

@@ -5,6 +5,7 @@ is seen in a forward pass of the model itself, never guessed from names.
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -30,7 +31,7 @@ Stand = TypeVar("Stand", bound=Linear)
 
 
 class SharedInput(ABC, Generic[Stand]):
-    """Linears in the order in which they are called. Works within a forward pass of their model only (`open`)."""
+    """Linears in the order in which they are called. Works within a forward pass of their model only (`Passes`)."""
 
     def __init__(self, linears: list[Stand]) -> None:
         self.linears = linears
@@ -177,3 +178,16 @@ def entrances(model: nn.Module, linears: Iterable[str]) -> list[nn.Module]:
                 break
             owner = child
     return list(found.values())
+
+
+def leaders(linears: Mapping[str, Linear], together: Iterable[SharedInput[Any]]) -> list[str]:
+    """Names of those in whose call the work is done: of linears that are computed together the first."""
+    led = {id(other) for shared in together for other in shared.linears[1:]}
+    return [name for name, linear in linears.items() if id(linear) not in led]
+
+
+def groups_in_words(together: Iterable[SharedInput[Any]]) -> str:
+    """How many of which size, in brackets behind a blank; nothing where there are none."""
+    sizes = Counter(len(shared.linears) for shared in together)
+    words = ", ".join(f"{n} groups of {size} in one" for size, n in sorted(sizes.items(), reverse=True))
+    return f" ({words})" if words else ""

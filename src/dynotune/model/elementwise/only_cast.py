@@ -17,11 +17,10 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from dynotune.model.attention.backends.backend import SIXTEEN_BITS
 from dynotune.model.attention.decoder import text_decoder
 from dynotune.model.autocast import computes_in
 from dynotune.model.two_tokens import run_two_tokens
-
-SIXTEEN_BITS = (torch.bfloat16, torch.float16)
 
 _MOVES = ("clone", "_unsafe_view", "_reshape_alias", "contiguous")
 """Operations that copy values as they are, besides views."""

@@ -146,12 +146,7 @@ def has_wide_sums(device: torch.device, compute: torch.dtype) -> bool:
     left = torch.arange(256, device=device).remainder(13).to(compute).view(16, 16)
     try:
         found = summed_products([left, left], [left.t(), left], torch.float32, True)
-    except (
-        AttributeError,
-        NotImplementedError,
-        RuntimeError,
-        TypeError,
-    ):  # no kernel, one that refuses, no such argument
+    except (AttributeError, RuntimeError, TypeError):  # no kernel, one that refuses, no such argument
         return False
     right = left.double()
     return torch.equal(found.double(), right @ right.t() + right @ right)

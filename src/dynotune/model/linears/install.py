@@ -10,7 +10,7 @@ from torch import nn
 from dynotune.model.aside import Aside
 from dynotune.model.linears.function import has_wide_sums
 from dynotune.model.linears.linear import TrainedLinear, TrainedShared, why_not
-from dynotune.model.shared_input import Once, Passes, entrances, find_shared
+from dynotune.model.shared_input import Once, Passes, entrances, find_shared, groups_in_words, leaders
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,12 @@ class Engaged:
 
     def leaders(self) -> list[str]:
         """Names of those in whose call the work is done: of linears that are computed together the first."""
-        led = {id(other) for shared in self.passes.shared for other in shared.linears[1:]}
-        return [name for name, linear in self.linears.items() if id(linear) not in led]
+        return leaders(self.linears, self.passes.shared)
 
     def lines(self) -> list[str]:
         """What is to be said: n of N, and why not the others."""
         total = len(self.linears) + len(self.others)
-        groups = Counter(len(shared.linears) for shared in self.passes.shared)
-        together = ", ".join(f"{n} groups of {size} in one" for size, n in sorted(groups.items(), reverse=True))
-        lines = [f"fused linears: {len(self.linears)} of {total} modules{f' ({together})' if together else ''}"]
+        lines = [f"fused linears: {len(self.linears)} of {total} modules{groups_in_words(self.passes.shared)}"]
         if self.not_shared:
             lines.append(f"trained linears of one input are computed one by one: {self.not_shared}")
         for reason, n in Counter(self.others.values()).most_common():

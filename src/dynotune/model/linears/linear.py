@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dynotune.model.another_kind import OfAnotherKind
 from dynotune.model.aside import Aside
-from dynotune.model.autocast import autocasts, computes_in
+from dynotune.model.autocast import autocasts, computes_in, short
 from dynotune.model.linears.function import TrainedLinears
 from dynotune.model.shared_input import Passes, SharedInput
 
@@ -114,11 +114,7 @@ def why_not(module: nn.Linear, compute: torch.dtype) -> str | None:
     if type(weight) is not nn.Parameter:
         return f"its weight is a {type(weight).__name__}, not a plain parameter"
     if weight.dtype not in (compute, torch.float32):
-        return f"its weight is {_short(weight.dtype)} and products are in {_short(compute)}"
+        return f"its weight is {short(weight.dtype)} and products are in {short(compute)}"
     if bias is not None and bias.dtype != weight.dtype:
-        return f"its bias is {_short(bias.dtype)} and its weight {_short(weight.dtype)}"
+        return f"its bias is {short(bias.dtype)} and its weight {short(weight.dtype)}"
     return None
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

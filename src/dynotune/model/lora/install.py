@@ -12,7 +12,7 @@ from dynotune.model.lora.copies import ComputeCopies
 from dynotune.model.lora.function import has_wide_products
 from dynotune.model.lora.linear import FusedLinear, why_not
 from dynotune.model.lora.shared import LoraShared
-from dynotune.model.shared_input import Once, entrances, find_shared
+from dynotune.model.shared_input import Once, entrances, find_shared, groups_in_words, leaders
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,10 @@ class Engaged:
 
     def leaders(self) -> list[str]:
         """Names of those in whose call the work is done: of linears that are computed together the first."""
-        led = {id(other) for shared in self.copies.shared if not shared.why_apart() for other in shared.linears[1:]}
-        return [name for name, linear in self.linears.items() if id(linear) not in led]
+        return leaders(self.linears, self._together())
+
+    def _together(self) -> list[LoraShared]:
+        return [shared for shared in self.copies.shared if not shared.why_apart()]
 
     @property
     def calls_to_peft(self) -> int:
@@ -60,9 +62,7 @@ class Engaged:
         """What is to be said: n of N, and why not the others."""
         total = len(self.linears) + len(self.others)
         apart = Counter(why for shared in self.copies.shared if (why := shared.why_apart()))
-        groups = Counter(len(shared.linears) for shared in self.copies.shared if not shared.why_apart())
-        together = ", ".join(f"{n} groups of {size} in one" for size, n in sorted(groups.items(), reverse=True))
-        lines = [f"fused LoRA: {len(self.linears)} of {total} modules{f' ({together})' if together else ''}"]
+        lines = [f"fused LoRA: {len(self.linears)} of {total} modules{groups_in_words(self._together())}"]
         if self.not_shared:
             lines.append(f"linears of one input are computed one by one: {self.not_shared}")
         lines += [f"linears of one input are computed one by one in {n} groups: {why}" for why, n in apart.items()]

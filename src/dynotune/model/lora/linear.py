@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from dynotune.model.another_kind import OfAnotherKind
 from dynotune.model.aside import Aside
-from dynotune.model.autocast import computes_in
+from dynotune.model.autocast import computes_in, short
 from dynotune.model.lora.function import LoraLinears
 
 if TYPE_CHECKING:
@@ -190,15 +190,11 @@ def _why_not_weights(base: Any, A: Tensor, B: Tensor, compute: torch.dtype) -> s
     if any(type(p) is not nn.Parameter for p in (*frozen, A, B)):
         return "its weights are not plain parameters"
     if any(p.dtype != compute for p in frozen):
-        return f"its base is {_short(base.weight.dtype)} and products are in {_short(compute)}"
+        return f"its base is {short(base.weight.dtype)} and products are in {short(compute)}"
     if A.dtype != B.dtype or A.dtype not in (compute, torch.float32):
-        return f"its adapter is {_short(A.dtype)} and products are in {_short(compute)}"
+        return f"its adapter is {short(A.dtype)} and products are in {short(compute)}"
     return None
 
 
 def _why_not_hooks(*parts: nn.Module) -> str | None:
     return "a hook watches a part of it" if any(any(hook_tables(part)) for part in parts) else None
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dynotune.measure.evidence import Phase
 from dynotune.speedups.contract import Context, Installation, No, Order, Speedup
 from dynotune.speedups.expectation import Expectation, Expected
-from dynotune.speedups.left_out import excepted_of, left_out_of
+from dynotune.speedups.linears import standing
 from dynotune.speedups.registry import register
 from dynotune.speedups.site import Site
 
@@ -47,16 +47,7 @@ class FusedLinears(Speedup):
             engaged.uninstall()
             reasons = sorted(set(engaged.others.values()))
             return No("; ".join(reasons) or "its layers have no linear", expected=not reasons, no_place=True)
-        return Installation(
-            engaged.uninstall,
-            places=tuple(engaged.leaders()),  # linears that share an input are computed in the first one's call
-            left_out=left_out_of(engaged.others),
-            excepted=excepted_of(engaged.others),
-            lines=tuple(engaged.lines()),
-            aside=engaged.aside,
-            forwards=engaged.forwards,
-            detail=engaged,
-        )
+        return standing(engaged, engaged.uninstall)
 
     def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
         at = installed.places

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from dynotune.measure.evidence import Evidence, Phase
 from dynotune.speedups.contract import Context, Installation, No, Order, Speedup
 from dynotune.speedups.expectation import Expectation, Expected, Holds
-from dynotune.speedups.left_out import excepted_of, left_out_of
+from dynotune.speedups.linears import standing
 from dynotune.speedups.registry import register
 from dynotune.speedups.site import Site
 
@@ -43,16 +43,7 @@ class FusedLora(Speedup):
             adapters.uninstall()
             site.autocast = autocast
 
-        return Installation(
-            uninstall,
-            places=tuple(adapters.leaders()),  # linears that share an input are computed in the first one's call
-            left_out=left_out_of(adapters.others),
-            excepted=excepted_of(adapters.others),
-            lines=tuple(adapters.lines()),
-            aside=adapters.aside,
-            forwards=adapters.forwards,
-            detail=adapters,
-        )
+        return standing(adapters, uninstall)
 
     def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
         from dynotune.model.compiled.layers import compiled_layer_of
