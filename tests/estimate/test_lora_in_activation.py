@@ -32,7 +32,7 @@ from dynotune.speedups.contract import Context
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.registry import speedups
 from dynotune.speedups.site import Site
-from tests.model.elementwise.stand_ins import rotate, stand_ins
+from tests.model.elementwise.stand_ins import added_and_normed, rotate, stand_ins
 from tests.tiny import chats, tiny_model, tiny_tokenizer
 
 NAME = "lora_in_activation"
@@ -87,6 +87,10 @@ def as_kernels() -> Any:
     return stand_ins(
         rms_norm=keeping(
             norm.reference, lambda x, weight, *_: (x, weight, x.new_empty(x.shape[:-1], dtype=torch.float32))
+        ),
+        sum_rms_norm=keeping(
+            added_and_normed,
+            lambda a, b, weight, *_: (a + b, weight, a.new_empty(a.shape[:-1], dtype=torch.float32)),
         ),
         gated=keeping(lambda gates, ups, tanh: gate.reference(tanh, gates, ups), lambda gates, ups, _: (gates, ups)),
         rotary=keeping(rotate, lambda query, key, cos, sin: (cos, sin)),

@@ -164,7 +164,8 @@ def _counts(
     from dynotune.speedups.registry import speedups
 
     def gone(policy: str) -> "list[Decision]":
-        return [] if installed is None else installed.giving_way(speedups()[f"{PREFIX}{policy}"])
+        there = [] if installed is None else installed.giving_way(speedups()[f"{PREFIX}{policy}"])
+        return [one for one in there if one.speedup.in_skeletons]  # others keep what is kept without them
 
     @contextmanager
     def without(some: "list[Decision]") -> Iterator[None]:

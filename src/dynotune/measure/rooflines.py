@@ -30,7 +30,8 @@ FACTORS = {
 MOVED: Mapping[str, tuple[int | None, float]] = {
     "dynotune_gated_forward": (None, 1.5), "dynotune_gated_backward": (1, 5),
     "dynotune_gated_lora_forward": (2, 1.5), "dynotune_gated_lora_backward": (1, 5), "dynotune_rms_norm_forward": (None, 2),
-    "dynotune_rms_norm_backward": (1, 3), "dynotune_rotary": (2, 2),
+    "dynotune_rms_norm_backward": (1, 3), "dynotune_sum_rms_norm_forward": (2, 2), "dynotune_sum_rms_norm_backward": (2, 2),
+    "dynotune_rotary": (2, 2),
 }  # fmt: skip
 """Our own kernels: how many of their operator's first arguments (None: all of them) they move, and how many times. What was
 saved for a backward, or is written, is no argument: the gate's reads three tensors of the gradient's size and writes two."""

@@ -235,7 +235,7 @@ class Speedup(ABC):
 
     in_skeletons: ClassVar[bool] = False
     """Whether `install` can put it into a skeleton, too, whose linears and kernels keep what those of a run keep: there the
-    estimate of memory counts it as in a model that is loaded."""
+    estimate of memory counts it as in a model that is loaded. One that cannot keeps as much as is kept without it."""
 
     slot: ClassVar[str | None] = None
     """Of speed-ups with the same slot one is installed: the first by `rank` that can be."""

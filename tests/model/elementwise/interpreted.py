@@ -20,12 +20,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 from triton.errors import TritonError
 
-from dynotune.model.elementwise import gate, gate_lora, install, norm, triton_gate_lora, triton_norm
+from dynotune.model import residual
+from dynotune.model.elementwise import gate, gate_lora, install, norm, triton_gate_lora, triton_norm, triton_sum_norm
 from dynotune.model.elementwise.launch import Launch
 from dynotune.model.elementwise.triton_gate import Gated, GatedHalves
 from dynotune.model.elementwise.triton_gate_lora import GatedLora
 from dynotune.model.elementwise.triton_norm import RmsNorm
 from dynotune.model.elementwise.triton_rotary import Rotary
+from dynotune.model.elementwise.triton_sum_norm import SumRmsNorm
 from dynotune.model.elementwise.usable import Kernels, kernels
 from dynotune.model.lora import install as install_lora
 from dynotune.model.lora.left_out import LeftOut
@@ -109,6 +111,92 @@ def test_norm(dtype: torch.dtype, form: Any, d: int, leading: tuple[int, ...], e
         # Where D is 2, hardly anything is left of dx: its error is measured by what it is the difference of.
         size = float(b.norm()) + (float(w.norm() / x.float().norm(dim=-1).min()) if b is right[1] else 0)
         assert float((a.double() - b).norm()) < 2 * LIMIT[dtype] * size
+
+
+PAIRS = [(torch.float32, torch.float32), (torch.float32, torch.float16), (torch.float16, torch.float32),
+         (torch.bfloat16, torch.bfloat16), (torch.float16, torch.float16)]  # fmt: skip
+"""Of a residual and a branch: one has the dtype of the sum."""
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    dtypes=st.sampled_from(PAIRS),
+    form=st.sampled_from(norm.FORMS),
+    d=st.integers(2, 300),
+    leading=st.sampled_from([(1,), (3,), (2, 5), (1, 70), (2, 3, 4)]),
+    wanted=st.sampled_from(["sum and norm", "norm"]),
+    needed=st.sets(st.sampled_from([0, 1, 2]), min_size=1),
+)
+def test_a_sum_and_its_norm(
+    dtypes: Any, form: Any, d: int, leading: tuple[int, ...], wanted: str, needed: set[int]
+) -> None:
+    a, b, w = draw(0, *leading, d, dtype=dtypes[0]), draw(1, *leading, d, dtype=dtypes[1]), draw(2, d) + 2
+    low = torch.promote_types(*dtypes)
+    wide = wide_norm(1e-6, form[0])
+
+    def ours(*given: Tensor) -> Any:
+        total, y = SumRmsNorm.apply(*given, 1e-6, *form)
+        right = given[0] + given[1]
+        assert torch.equal(total, right) or gap(total, right) < LIMIT[total.dtype], "bfloat16 is cut off here"
+        return (total, y) if wanted == "sum and norm" and needed != {2} else y
+
+    def theirs(a: Tensor, b: Tensor, w: Tensor) -> Any:
+        total = a + b
+        return (total, wide(total, w)) if wanted == "sum and norm" and needed != {2} else wide(total, w)
+
+    results = []
+    for function, dtype in ((ours, None), (theirs, torch.float64)):
+        leaves = [x.to(dtype or x.dtype).requires_grad_(i in needed) for i, x in enumerate((a, b, w))]
+        out = function(*leaves)
+        outputs = out if isinstance(out, tuple) else (out,)
+        cotangents = [draw(90 + i, *y.shape).to(y.dtype) for i, y in enumerate(outputs)]
+        results.append([*outputs, *torch.autograd.grad(outputs, [leaves[i] for i in sorted(needed)], cotangents)])
+    rest = float(
+        w.norm() / (a.float() + b.float()).norm(dim=-1).min()
+    )  # what dx is the difference of, where D is small
+    for i, (x, right) in enumerate(zip(*results, strict=True)):
+        of_leaf = i - len(results[0]) + len(needed)
+        if of_leaf >= 0:
+            assert x.dtype == [a, b, w][sorted(needed)[of_leaf]].dtype
+        size = float(right.detach().norm()) + (rest if of_leaf >= 0 else 0)
+        assert float((x.double() - right).detach().norm()) < 3 * max(LIMIT[low], LIMIT[x.dtype]) * size
+
+
+def test_a_sum_whose_norm_nobody_wants_and_a_norm_whose_sum_nobody_wants() -> None:
+    for wanted in (0, 1):
+        leaves = [draw(i, 5, 32).requires_grad_() for i in range(2)] + [(draw(2, 32) + 2).requires_grad_()]
+        out = SumRmsNorm.apply(*leaves, 1e-6, 0.0, True)[wanted]
+        out.sum().backward()
+        total = (leaves[0] + leaves[1]).detach().requires_grad_()
+        right = total if wanted == 0 else norm.reference(total, leaves[2].detach(), 1e-6, 0.0, True)
+        (expected,) = torch.autograd.grad(right.sum(), total)
+        for x in leaves[:2]:
+            assert x.grad is not None
+            assert gap(x.grad, expected) < 1e-5
+        assert (leaves[2].grad is None) is (wanted == 0)
+
+
+def test_gradient_of_the_weight_behind_a_sum_over_more_rows_than_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_sum_norm, "PARTIALS", 8)
+    a, b, w = draw(0, 8 * 4 * 3 + 5, 512), draw(1, 8 * 4 * 3 + 5, 512), draw(2, 512).requires_grad_()
+    g = draw(3, *a.shape)
+    first, second = (torch.autograd.grad(SumRmsNorm.apply(a, b, w, 1e-6, 0.0, True)[1], w, g)[0] for _ in range(2))
+    assert torch.equal(first, second)
+    right = (g.double() * wide_norm(1e-6, 0.0)((a + b).double(), 1.0)).sum(0)
+    assert gap(first, right) < 1e-6
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma2", "phi3"])
+def test_sums_in_norms_of_a_model(kind: str) -> None:
+    model = tiny_model(kind).train()
+    own = loss_and_gradients(model)
+    install(model, torch.float32)
+    sums = residual.install(model, torch.float32)
+    assert sums.lines() == ["sums in the RMSNorm behind them: 4 of 4 norms"]
+    found = loss_and_gradients(model)
+    assert torch.equal(found[0], own[0]) or gap(found[0], own[0]) < 1e-6
+    assert largest_gap(found[1], own[1]) < 1e-5
+    assert sums.aside.calls == 0
 
 
 @pytest.mark.parametrize("d", [896, 3584, 9000])

@@ -33,13 +33,18 @@ def normed(*given: Any) -> Tensor:
     return found.to(given[5]) if len(given) > 5 else found
 
 
+def added_and_normed(a: Tensor, b: Tensor, *given: Any) -> tuple[Tensor, Tensor]:
+    return a + b, normed(a + b, *given[:4], *(one for one in given[4:] if one is not None))
+
+
 def stand_ins(**other: Any) -> Kernels:
-    """`rms_norm`, `gated`, `gated_halves` or `rotary` may be given, to be wrong."""
+    """`rms_norm`, `gated`, `gated_halves`, `rotary` or `sum_rms_norm` may be given, to be wrong."""
     functions = {
         "rms_norm": normed,
         "gated": lambda gates, ups, tanh: gate.reference(tanh, gates, ups),
         "gated_halves": lambda both, tanh: gate.reference(tanh, both),
         "rotary": rotate,
+        "sum_rms_norm": added_and_normed,
         **other,
     }
     return Kernels(

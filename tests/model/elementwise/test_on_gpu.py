@@ -6,7 +6,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from dynotune.model import linears
+from dynotune.model import linears, residual
 from dynotune.model.elementwise import gate_lora, install
 from dynotune.model.elementwise.only_cast import let_round
 from dynotune.model.lora import install as install_lora
@@ -43,6 +43,23 @@ def test_a_model_in_bfloat16(kind: str) -> None:
     assert errors[0] < 1.5 * errors[1]
     engaged.uninstall()
     assert all(gap(g, own[name]) < 1e-2 for name, g in gradients(model).items())
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma3_text", "phi3"])
+def test_sums_in_norms_of_a_model_in_bfloat16(kind: str) -> None:
+    exact: Any = tiny_model(kind, **SHAPE).to("cuda").train()
+    model: Any = tiny_model(kind, **SHAPE).to("cuda", torch.bfloat16).train()
+    exact.load_state_dict({name: p.float() for name, p in model.state_dict().items()})
+    right = gradients(exact)
+    engaged = install(model, torch.bfloat16)
+    own = gradients(model)
+    sums = residual.install(model, torch.bfloat16)
+    assert len(sums.norms) == 4
+    found = gradients(model)
+    assert engaged.calls_to_own == sums.aside.calls == 0
+    assert not any(first.unclaimed for first in sums.norms.values())
+    errors = [sum(gap(g[name], right[name]) for name in right) for g in (found, own)]
+    assert errors[0] < 1.2 * errors[1], "the sum of gradients is rounded once and not twice"
 
 
 def adapted(kind: str, dtype: torch.dtype, rank: int) -> Any:
@@ -111,7 +128,11 @@ def test_full_training_under_autocast(kind: str) -> None:
     fused = linears.install(model, torch.bfloat16)
     assert not fused.others
     _, found = under_autocast(model)
-    errors = [sum(gap(g[name], right[name]) for name in right) for g in (own, rounded, found)]
+    sums = residual.install(model, torch.bfloat16)
+    loss, summed = under_autocast(model)
+    assert torch.equal(loss, written), "a sum in the norm behind it has the same bits, and so has the norm"
+    errors = [sum(gap(g[name], right[name]) for name in right) for g in (own, rounded, found, summed)]
     assert max(errors[1:]) < 1.5 * errors[0]
-    assert engaged.calls_to_own == fused.aside.calls == 0
+    assert engaged.calls_to_own == fused.aside.calls == sums.aside.calls == 0
+    assert len(sums.norms) == 4
     assert all(linear.wide for linear in fused.linears.values())

@@ -27,7 +27,7 @@ class FusedNorm:
     """Called as `forward` of `module`. What it was not made for goes to the module's own forward, and `aside` counts it."""
 
     def __init__(self, module: nn.Module, kernels: Kernels, eps: float, offset: float, round_first: bool) -> None:
-        self.module, self.apply = module, kernels.rms_norm.apply
+        self.module, self.kernels, self.apply = module, kernels, kernels.rms_norm.apply
         self.form = eps, offset, round_first
         self.proven: set[tuple[torch.dtype, torch.dtype]] = set()
         """Dtypes of input and weight for which kernel and module were compared."""
@@ -38,6 +38,9 @@ class FusedNorm:
         self.seen: Any = None
         """Called with each result, while somebody looks who takes them."""
 
+        self.adds: SumFirst | None = None
+        """What computes the sum before it as well, where the module that adds calls it with both terms."""
+
         self.parameters = module._parameters
         weight = self.parameters["weight"]
         assert weight is not None
@@ -45,7 +48,12 @@ class FusedNorm:
         self.aside = Aside()
 
     def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """`x` [..., D]; gives [..., D]."""
+        """`x` [..., D]; gives [..., D]. Where it `adds` and gets a second term: the sum, whose norm the next call gives."""
+        if self.adds is not None:
+            if len(args) == 1 and not kwargs:
+                return self.adds(x, args[0])
+            if not args and not kwargs and (waiting := self.adds.norm_of(x)) is not None:
+                return waiting
         if torch.compiler.is_compiling():  # the compiler fuses the module's own operations by itself
             return type(self.module).forward(self.module, x, *args, **kwargs)  # type: ignore[no-any-return]
         weight = self.parameters["weight"]
@@ -61,6 +69,52 @@ class FusedNorm:
         if self.seen is not None:
             self.seen(result)
         return result
+
+
+class SumFirst:
+    """The sum of two terms and its norm, for the module of `fused`: who calls it with both gets the sum, and the norm waits
+    for the call with that very tensor."""
+
+    def __init__(self, fused: FusedNorm, terms: tuple[torch.dtype, torch.dtype]) -> None:
+        self.fused, self.apply, self.terms = fused, fused.kernels.sum_rms_norm.apply, terms
+        self.waiting: tuple[Tensor, Tensor, int, bool] | None = None
+        """The sum, its norm, the sum's version, and whether gradients were recorded."""
+
+        self.unclaimed = 0
+        """Norms that were computed and not asked for."""
+
+    def takes(self, a: Tensor, b: Tensor) -> bool:
+        """Whether these are terms that it was compared for."""
+        weight: Any = self.fused.parameters["weight"]
+        return (
+            (a.dtype, b.dtype) == self.terms
+            and a.shape == b.shape
+            and a.shape[-1] == self.fused.d
+            and a.get_device() == b.get_device() == weight.get_device() == self.fused.place
+            and (torch.promote_types(a.dtype, b.dtype), weight.dtype) in self.fused.proven
+        )
+
+    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
+        """`a` and `b` [..., D] that it `takes`; gives a + b."""
+        fused = self.fused
+        self.unclaimed += self.waiting is not None
+        wide = a if a.dtype is torch.promote_types(a.dtype, b.dtype) else b
+        low = rounds(fused.low, wide) if fused.low is not None else None
+        total, normed = self.apply(a, b, fused.parameters["weight"], *fused.form, low)
+        self.waiting = total, normed, total._version, torch.is_grad_enabled()
+        if fused.seen is not None:
+            fused.seen(normed)
+        return total  # type: ignore[no-any-return]
+
+    def norm_of(self, x: Tensor) -> Tensor | None:
+        """The norm of `x` if that is the sum of the last call, unchanged; once."""
+        if self.waiting is None:
+            return None
+        (total, normed, version, with_grad), self.waiting = self.waiting, None
+        if total is x and x._version == version and with_grad == torch.is_grad_enabled():
+            return normed
+        self.unclaimed += 1
+        return None
 
 
 def is_candidate(module: nn.Module) -> bool:

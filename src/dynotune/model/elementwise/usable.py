@@ -26,6 +26,9 @@ class Kernels:
     on_cpu: bool
     """Triton's interpreter runs (TRITON_INTERPRET=1), which is for tests."""
 
+    sum_rms_norm: Any = None
+    """A sum and its RMSNorm in one; None where somebody else's kernels have none."""
+
     half_tables: bool = False
     """`rotary` reads the first half of each row of the tables only, and takes the second for the same."""
 
@@ -37,7 +40,7 @@ def kernels() -> Kernels | str:
         import triton
         from triton.errors import TritonError
 
-        from dynotune.model.elementwise import triton_gate, triton_norm, triton_rotary
+        from dynotune.model.elementwise import triton_gate, triton_norm, triton_rotary, triton_sum_norm
     except ImportError as error:
         return f"Triton cannot be imported ({error})"
     interpreted = not isinstance(triton_norm.dynotune_rms_norm_forward, triton.runtime.JITFunction)
@@ -48,6 +51,7 @@ def kernels() -> Kernels | str:
         triton_rotary.Rotary,
         (TritonError, OSError, RuntimeError, AttributeError, TypeError),
         interpreted,
+        sum_rms_norm=triton_sum_norm.SumRmsNorm,
     )
 
 

@@ -11,8 +11,8 @@ class RmsNormKernel(ElementwiseKernel):
     summary = "Computes an RMSNorm in one kernel each way."
     slot = "rms_norm"
     module_kind = "RMSNorm"
-    functions = "RmsNorm"
-    kernels = ("dynotune_rms_norm_forward", "dynotune_rms_norm_backward")
+    functions = "(Sum)?RmsNorm"
+    kernels = ("dynotune_(sum_)?rms_norm_forward", "dynotune_(sum_)?rms_norm_backward")
 
     def may_round_in(self, context: Context) -> bool:
         """Where linears of one input are one function: apart, their gradients would be added up in low precision."""

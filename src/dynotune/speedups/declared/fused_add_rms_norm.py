@@ -1,0 +1,63 @@
+"""The sum of a residual and a branch by the kernel of the RMSNorm that follows it."""
+
+from collections.abc import Sequence
+
+from dynotune.measure.evidence import Phase
+from dynotune.speedups.contract import Context, Installation, No, Order, Speedup
+from dynotune.speedups.expectation import Expectation, Expected
+from dynotune.speedups.left_out import excepted_of, left_out_of
+from dynotune.speedups.registry import register
+from dynotune.speedups.site import Site
+
+
+@register
+class FusedAddRmsNorm(Speedup):
+    name = "fused_add_rms_norm"
+    summary = (
+        "Adds a layer's branch to the residual inside the kernel of the RMSNorm that follows, of the next layer too, and"
+        " adds their gradients there."
+    )
+    touches = ("norms and elementwise", "copies")
+    proof = "its kernels at every norm where it stands, forward and backward."
+    order = Order.LORA  # the kernels of norms stand by then
+    requires = ("packed_execution", "rms_norm_kernel")
+    conflicts = (
+        "compiled_layers",
+        "activation_full",
+    )  # the first fuses by itself, the second repeats one layer at a time
+    gives_way = True
+
+    def applicable(self, context: Context) -> No | None:
+        if context.plan is not None and context.plan.world > 1 and context.config.speedups.get(self.name) != "on":
+            asking = f"write `speedups: {{{self.name}: on}}`"
+            return No("it has run on one GPU only so far", asking, expected=True)
+        return None
+
+    def install(self, site: Site) -> Installation | No:
+        from dynotune.model import residual
+
+        engaged = residual.install(
+            site.model, site.context.compute, once=lambda look: site.once("sums that norms take", look)
+        )
+        if not engaged.norms:
+            engaged.uninstall()
+            reasons = sorted({str(why) for why in engaged.others.values()})
+            return No("; ".join(reasons) or "the model has no RMSNorm", expected=not reasons, no_place=True)
+        return Installation(
+            engaged.uninstall,
+            places=tuple(engaged.norms),
+            left_out=left_out_of(engaged.others),
+            excepted=excepted_of(engaged.others),
+            lines=tuple(engaged.lines()),
+            aside=engaged.aside,
+            forwards=engaged.forwards,
+            detail=engaged,
+        )
+
+    def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
+        what, at = "sum in the RMSNorm kernel", installed.places
+        forward, backward = "^dynotune_sum_rms_norm_forward", "^dynotune_sum_rms_norm_backward"
+        return [
+            Expected(what, Phase.FORWARD, kernels=(forward,), operators=("^SumRmsNorm$",), at=at),
+            Expected(what, Phase.BACKWARD, kernels=(backward,), operators=("^SumRmsNormBackward$",), at=at),
+        ]
