@@ -16,6 +16,10 @@
 # REHEARSE=1 runs the commands of `bench` and `peers` on a CPU, of tiny models.
 set -uo pipefail
 what=$1 out=$2 shared=$3 commit=$4
+if [[ ! $commit =~ ^[0-9a-f]{7,40}$ ]]; then # an empty one would make the next argument the commit, and all rows the default
+  echo "COMMIT is a commit's number, not '$commit'" >&2
+  exit 2
+fi
 failed=0
 began=$SECONDS
 left() { echo $((${SECONDS_A_CALL:-590} - SECONDS + began)); }
