@@ -56,6 +56,27 @@ def _can_be_held(text: str) -> bool:
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
+_EXPORTED: dict[str, tuple[str | None, str]] = {}
+"""Variables that configurations set in this process: what there was before, None for nothing, and what was set last."""
+
+
 def export_env(env: Mapping[str, str]) -> None:
     """Set the variables of a checked configuration; before anything heavy is imported, as `HF_HOME` is read then."""
+    for name, value in env.items():
+        before, _ = _EXPORTED.get(name, (os.environ.get(name), value))
+        _EXPORTED[name] = before, value
     os.environ.update(env)
+
+
+def without_exported() -> dict[str, str]:
+    """The variables as if no configuration had set any, for a process that runs another one: of two arms of a bench neither
+    inherits from the other. What was changed since by someone else stays."""
+    found = dict(os.environ)
+    for name, (before, value) in _EXPORTED.items():
+        if found.get(name) != value:
+            continue
+        if before is None:
+            del found[name]
+        else:
+            found[name] = before
+    return found

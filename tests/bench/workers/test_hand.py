@@ -2,8 +2,10 @@
 it ended is told."""
 
 import stat
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,8 @@ from dynotune.bench.asking.arms import Arm
 from dynotune.bench.running.rounds import reason
 from dynotune.bench.workers.hand import Hand, short_line, write
 from dynotune.bench.workers.worker import config_at
+from dynotune.config import variables
+from dynotune.config.load import load_config
 from dynotune.config.sft import SFTConfig
 
 KEPT = {"token": "hf_" + "A1b2C3d4E5" * 3, "subfolder": "main"}
@@ -98,3 +102,28 @@ def test_words_about_memory_are_no_shortage() -> None:
         f'{TRACE}\n  File "a.py", line 1\n    raise MemoryError\nKeyError: 1',
     ):
         assert short_line(line) == ""
+
+
+def test_an_arm_does_not_inherit_variables_of_the_configuration_that_was_read_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of `bench --config a.yaml --vs b.yaml`, `a.yaml` has an `env:` and is read in the process that starts both."""
+    monkeypatch.setattr(variables, "_EXPORTED", {})
+    monkeypatch.setenv("DYNOTUNE_T_ARM", "x")  # put back behind the test
+    monkeypatch.delenv("DYNOTUNE_T_ARM")
+    first = tmp_path / "a.yaml"
+    first.write_text("model_name_or_path: m\ndataset_name: d.jsonl\nenv: {DYNOTUNE_T_ARM: of a}\n")
+    load_config(first)
+    started: list[dict[str, str]] = []
+
+    def start(*args: Any, env: dict[str, str], **kwargs: Any) -> Any:
+        started.append(env)
+        raise OSError("not started here")
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    config = SFTConfig(model_name_or_path="m", dataset_name="d.jsonl")
+    arms = Arm("a", config.replace(env={"DYNOTUNE_T_ARM": "of a"})), Arm("b", config)
+    for number, arm in enumerate(arms):
+        with pytest.raises(OSError, match="not started here"):
+            Hand(arm, tmp_path, number, {})
+    assert [env.get("DYNOTUNE_T_ARM") for env in started] == ["of a", None]

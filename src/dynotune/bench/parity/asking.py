@@ -14,6 +14,7 @@ from dynotune.bench.asking.arms import Arm, between
 from dynotune.bench.parity.probe import Request, answer
 from dynotune.bench.parity.question import Answer, Asked
 from dynotune.bench.workers.hand import PATIENCE, ArmFailedError, last_lines, short_line, write
+from dynotune.config.variables import without_exported
 from dynotune.speedups.contract import Scope
 from dynotune.speedups.registry import speedups
 
@@ -68,7 +69,7 @@ class _Process:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 pass_fds=(theirs,),
-                env={**os.environ, **environment},
+                env={**without_exported(), **environment},
             )
         os.close(theirs)
         self.answers = os.fdopen(answers, encoding="utf-8")

@@ -1,7 +1,6 @@
 """The other end of a worker: starts its process, gives orders, gets answers."""
 
 import json
-import os
 import re
 import signal
 import socket
@@ -13,6 +12,7 @@ from typing import Any, Self
 
 from dynotune.bench.asking.arms import Arm
 from dynotune.bench.workers.door import address
+from dynotune.config.variables import without_exported
 from dynotune.errors import DynotuneError, TrainingError
 
 PATIENCE = 30.0
@@ -75,7 +75,7 @@ class Hand:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **environment, **arm.config.env},
+                env={**without_exported(), **environment, **arm.config.env},
             )
             self._speaking = self._answered(door)
         self._orders = self._speaking.makefile("w", encoding="utf-8")
