@@ -15,6 +15,11 @@ def excepted_of(others: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"{name}: {why}" for name, why in others.items() if isinstance(why, OfAnotherKind))
 
 
+def faults_of(others: Mapping[str, str]) -> list[str]:
+    """Why those do not have it that one would expect to, each reason once. Empty where all are of another kind."""
+    return sorted({str(why) for why in others.values() if not isinstance(why, OfAnotherKind)})
+
+
 def modules_of(left_out: Iterable[str]) -> list[str]:
     """Their names."""
     return [one.partition(": ")[0] for one in left_out]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dynotune.measure.evidence import Phase
 from dynotune.speedups.contract import Context, Installation, No, Order, Speedup
 from dynotune.speedups.expectation import Expectation, Expected
-from dynotune.speedups.left_out import excepted_of, left_out_of
+from dynotune.speedups.left_out import excepted_of, faults_of, left_out_of
 from dynotune.speedups.registry import register
 from dynotune.speedups.site import Site
 
@@ -41,8 +41,9 @@ class FusedAddRmsNorm(Speedup):
         )
         if not engaged.norms:
             engaged.uninstall()
-            reasons = sorted({str(why) for why in engaged.others.values()})
-            return No("; ".join(reasons) or "the model has no RMSNorm", expected=not reasons, no_place=True)
+            faults = faults_of(engaged.others)
+            reason = "; ".join(faults) or "no RMSNorm of the model takes a sum in a layer's code"
+            return No(reason, expected=not faults, no_place=not faults)
         return Installation(
             engaged.uninstall,
             places=tuple(engaged.norms),

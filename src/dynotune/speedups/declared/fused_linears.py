@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dynotune.measure.evidence import Phase
 from dynotune.speedups.contract import Context, Installation, No, Order, Speedup
 from dynotune.speedups.expectation import Expectation, Expected
+from dynotune.speedups.left_out import faults_of
 from dynotune.speedups.linears import standing
 from dynotune.speedups.registry import register
 from dynotune.speedups.site import Site
@@ -45,8 +46,9 @@ class FusedLinears(Speedup):
         )
         if not engaged.linears:
             engaged.uninstall()
-            reasons = sorted(set(engaged.others.values()))
-            return No("; ".join(reasons) or "its layers have no linear", expected=not reasons, no_place=True)
+            faults = faults_of(engaged.others)
+            reason = "; ".join(faults) or "its layers have no linear that is trained"
+            return No(reason, expected=not faults, no_place=not faults)
         return standing(engaged, engaged.uninstall)
 
     def expect(self, context: Context, installed: Installation) -> Sequence[Expectation]:
