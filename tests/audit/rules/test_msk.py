@@ -171,3 +171,26 @@ def test_two_beginnings_in_a_file_that_names_no_model(
 ) -> None:
     files = {"templates__py": _ENCODES.format(call=call)}
     assert bool(said("MSK053", tmp_path, _STARTS.format(model=model, more=more), **files)) is found
+
+
+_MARKED = """
+from transformers import AutoTokenizer
+from trl import DataCollatorForCompletionOnlyLM, SFTConfig, SFTTrainer
+tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-1.5B-Instruct")
+RESPONSE = "{mark}"
+rows = rows.map(lambda row: {{"text": tok.apply_chat_template(row["messages"], tokenize=False)}})
+collator = DataCollatorForCompletionOnlyLM(RESPONSE, tokenizer=tok)
+"""
+
+
+@pytest.mark.parametrize(
+    ("mark", "found"),
+    [
+        ("### Response:", True),
+        ("<|start_header_id|>assistant<|end_header_id|>\\n\\n", True),
+        ("<|im_start|>assistant\\n", False),
+    ],
+)
+def test_marks_of_another_template_than_the_models_own(tmp_path: Path, mark: str, found: bool) -> None:
+    files = {"requirements__txt": "trl==0.15.2\n"}
+    assert bool(said("MSK055", tmp_path, _MARKED.format(mark=mark), **files)) is found
