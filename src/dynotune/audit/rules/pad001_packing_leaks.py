@@ -24,7 +24,8 @@ _APART = re.compile(
     re.IGNORECASE,
 )
 _ANSWERS = re.compile(
-    r"apply_chat_template|['\"](messages|conversations|response|instruction|completion|chosen)['\"]|### (Response|Answer)"
+    r"apply_chat_template|['\"](messages|conversations|response|instruction|completion|chosen|answer)['\"]"
+    r"|### (Response|Answer)|<\|assistant\|>|<\|im_start\|>|\[/INST\]"
 )
 _JOINS = re.compile(r"\bchain\(|\bchain\.from_iterable\(|\bsum\(.*, \[\]\)|np\.concatenate\(|torch\.cat\(")
 _CUTS = re.compile(r"\[(\w+):\1 \+ [\w.]+\]")

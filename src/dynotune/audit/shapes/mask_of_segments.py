@@ -25,6 +25,8 @@ _DIAGONAL = re.compile(r"\bblock_diag\(|\[[^\]\n]*\b(\w+):(\w+), \1:\2\] = ")
 
 _GIVEN = re.compile(
     r"['\"](?:attention|attn|block)_?mask['\"]|attn_mask=|attention_mask=|return [^\n]*\bmask\b|return \w*mask"
+    r"|\b(?:self\.)?\w*(?:bl(?:oc)?k|layer|attn|attention|decoder)\w*\([^()\n]*\b\w*mask\b"
+    r"|checkpoint\([^()\n]*\b\w*mask\b"
 )
 _PACKED = re.compile(r"seg|doc|pack|position_ids|boundar|cu_seqlens|lengths|sample_id|eos|bos", re.IGNORECASE)
 _SPARSE = re.compile(r"create_block_mask|flex_attention|varlen|flash_attn_func")
