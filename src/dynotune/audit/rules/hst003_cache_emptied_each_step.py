@@ -15,6 +15,7 @@ _COSTS = {
     "torch.cuda.ipc_collect": "looks through the memory that processes share",
     "gc.collect": "looks at every object of the process",
     "torch.cuda.synchronize": "waits until the device has nothing left to do",
+    "torch.distributed.barrier": "waits for the slowest rank, which the gradients' reduction does already",
 }
 
 
@@ -34,7 +35,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             seen.setdefault(call.name, []).append(call)
     for name, calls in seen.items():
         first, *more = calls
-        waits = name.endswith("synchronize")
+        waits = name.endswith(("synchronize", "barrier"))
         yield Finding(
             f"`{name}()` runs at every step: it {_COSTS[name]}"
             + (", and the host cannot launch the next step meanwhile." if waits else "."),
@@ -43,7 +44,9 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             stake=Stake(AtStake.TIME, 0.0, 0.15, "arithmetic: tens of milliseconds a step, whatever the step takes"),
             remedy=Remedy(
                 Risk.SAFE,
-                "Take it out of the step; a time over many steps needs one wait at each end."
+                "Take it out of the step."
+                if name.endswith("barrier")
+                else "Take it out of the step; a time over many steps needs one wait at each end."
                 if waits
                 else f"Take `{name}()` out of the step. Against fragmentation set"
                 f" `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.",

@@ -2,13 +2,14 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dynotune.audit.change import Change
 from dynotune.audit.facts.asked import at_least, attention, given, is_false, version
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.packed_rows import DENSE, READS_POSITIONS, TELLS_DOCUMENTS, leaks_without_flash
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -25,7 +26,7 @@ _APART = re.compile(
 )
 _ANSWERS = re.compile(
     r"apply_chat_template|['\"](messages|conversations|response|instruction|completion|chosen|answer)['\"]"
-    r"|### (Response|Answer)|<\|assistant\|>|<\|im_start\|>|\[/INST\]"
+    r"|### (Response|Answer)|(?:\\n|\b)(?:Answer|Assistant): ?[{\\\"']|<\|assistant\|>|<\|im_start\|>|\[/INST\]"
 )
 _JOINS = re.compile(r"\bchain\(|\bchain\.from_iterable\(|\bsum\(.*, \[\]\)|np\.concatenate\(|torch\.cat\(")
 _CUTS = re.compile(r"\[(\w+):\1 \+ [\w.]+\]")
@@ -34,11 +35,13 @@ _BUFFER = re.compile(r"\b([\w.]+) = \1\[[\w.]+:\]|\bdel ([\w.]+)\[:[\w.]+\]")
 
 def _by_hand(job: Job, project: Project) -> Iterator[Said]:
     """The job's own code joins conversations to one stream and cuts it into rows, and nothing tells documents apart."""
-    if job.trainer not in (Trainer.TRANSFORMERS, Trainer.TORCH) or not job.home.file:
+    if job.trainer not in (Trainer.TRANSFORMERS, Trainer.TORCH, Trainer.TRL, Trainer.UNSLOTH) or not job.home.file:
         return
     start = next((one for one in project.scripts if one.file in job.files), None)
     near = connected(start, project) if start is not None else ()
     sources = [code(one) for one in near]
+    if any(_ANSWERS.search(one) for one in sources):
+        yield from _of_constant_length(job, near)
     if any(_APART.search(one) for one in sources) or not any(_ANSWERS.search(one) for one in sources):
         return
     for script in near:
@@ -52,6 +55,22 @@ def _by_hand(job: Job, project: Project) -> Iterator[Said]:
                     place_of(script, where),
                     job,
                     "Pack whole documents with `position_ids` and flash attention (`DataCollatorWithFlattening`), or pad",
+                    None,
+                )
+                return
+
+
+def _of_constant_length(job: Job, near: Sequence[Script]) -> Iterator[Said]:
+    """TRL's `ConstantLengthDataset`, which joins what it is given and cuts it into rows."""
+    for script in near:
+        for call in script.calls_of("ConstantLengthDataset"):
+            if not re.search(r"eval|valid|test", call.result):
+                yield _finding(
+                    "`ConstantLengthDataset` joins conversations to rows, cuts them anywhere and tells them apart by"
+                    " nothing",
+                    call.place,
+                    job,
+                    "Take TRL 0.23 or later with `packing=True` and flash attention, or train without packing",
                     None,
                 )
                 return
@@ -124,6 +143,9 @@ def _flattened(job: Job, project: Project) -> Iterator[Said]:
             return
 
 
+_OF_TRL = (Trainer.TRL, Trainer.UNSLOTH)
+
+
 def check(job: Job, project: Project) -> Iterator[Said]:
     yield from _by_hand(job, project)
     yield from _flattened(job, project)
@@ -135,7 +157,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     if job.get("packing") is not True:
         return
     change: Change | None = None
-    if job.trainer is Trainer.TRL and at_least(job, "trl", *TELLS_DOCUMENTS) is False:
+    if job.trainer in _OF_TRL and at_least(job, "trl", *TELLS_DOCUMENTS) is False:
         shown = ".".join(map(str, version(job, "trl") or ()))
         why, key = (
             f"`packing: true` of TRL {shown} joins documents, cuts them anywhere and hands no boundaries on",
