@@ -200,3 +200,28 @@ for batch in loader:
 )
 def test_answers_that_are_joined_to_a_stream(tmp_path: Path, words: str, column: str, found: bool) -> None:
     assert bool(said("PAD001", tmp_path, _JOINS.format(words=words, column=column))) is found
+
+
+_SENT = """
+import torch
+{device}
+model.to(device)
+for x in loader:
+    model(x).mean().backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "found"),
+    [
+        ('device = torch.device("cpu")', True),
+        (
+            'if args.accel:\n    device = torch.accelerator.current_accelerator()\nelse:\n    device = torch.device("cpu")',
+            False,
+        ),
+    ],
+)
+def test_a_device_of_two_branches(tmp_path: Path, device: str, found: bool) -> None:
+    files = {"README__md": "On one A100.\n"}
+    assert bool(said("HST004", tmp_path, _SENT.format(device=device), **files)) is found

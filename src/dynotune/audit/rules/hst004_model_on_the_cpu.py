@@ -103,6 +103,8 @@ def _sent_there(script: Script, project: Project) -> Iterator[Said]:
         device = one.arguments.get("0") if one.name.endswith(".to") and "model" in one.on.lower() else None
         if device is None or device.value != "cpu" or device.others or one.in_training_loop:
             continue
+        if _is_given_another(text_at(script, one.place), script):
+            continue
         if not any(place.key.startswith("-") for place in device.via):  # else the command line decides
             asked.append((device.via[-1] if device.via else one.place, f"`{text_at(script, one.place)}`"))
     if not asked:
@@ -117,6 +119,13 @@ def _sent_there(script: Script, project: Project) -> Iterator[Said]:
             stake=Stake(AtStake.TIME, 0.8, 0.99, "a GPU multiplies matrices tens of times faster than a host's cores"),
             remedy=Remedy(Risk.NUMERIC, "Train on `cuda`.", measure="dynotune profile -- python train.py"),
         )
+
+
+def _is_given_another(text: str, script: Script) -> bool:
+    """The variable that says where (`model.to(device)`) is given something else than the CPU on another line."""
+    name = re.search(r"\.to\(\s*(?:device\s*=\s*)?([A-Za-z_]\w*)\s*\)$", text)
+    given = re.findall(rf"(?m)^\s*{name[1]}\s*=\s*([^=\n].*)$", script.source) if name is not None else []
+    return any("cpu" not in one for one in given)
 
 
 def _accelerated(script: Script, project: Project) -> Iterator[Said]:

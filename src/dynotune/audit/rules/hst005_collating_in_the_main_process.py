@@ -80,7 +80,10 @@ def _by_a_loader(script: Script, near: Sequence[Script], heavy: Mapping[str, Cal
         if workers is not None and workers.value != 0 and workers.value != 1:
             continue
         work = work_of(script, loader, heavy, near)
-        if work is None or (workers is not None and workers.value == 1 and not decodes(work)):
+        if work is None:
+            continue
+        by_flag = workers is not None and any(place.key.startswith("-") for place in workers.via)
+        if workers is not None and workers.value == 1 and (by_flag or not decodes(work)):
             continue
         lines.add(loader.place.line)
         count = int(workers.value) if workers is not None else 0
