@@ -2,7 +2,9 @@
 variables, parameters, attributes and what functions return."""
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 from dynotune.audit.facts.rooms import own_nodes
 from dynotune.audit.facts.script import Call, Script
@@ -70,7 +72,7 @@ class _Follower:
             if isinstance(given, ast.Name | ast.Attribute | ast.Subscript | ast.List | ast.Call):
                 self.follow(given, script, room, depth + 1)
         for one in (script, *self.near):
-            for function in _functions(one, called):
+            for function in _index(one.tree).functions.get(called, ()):
                 for node in own_nodes(function):
                     if isinstance(node, ast.Return) and node.value is not None:
                         self.follow(node.value, one, called, depth + 1)
@@ -78,8 +80,7 @@ class _Follower:
     def _name(self, value: ast.Name | ast.Attribute, script: Script, room: str, depth: int) -> None:
         text = ast.unparse(value)
         self.found.add(text.rpartition(".")[2])
-        held = list(_given_to(script, text))
-        for given, function in held:
+        for given, function in _index(script.tree).given.get(text, ()):
             if function in (room, "") or isinstance(value, ast.Attribute):
                 self.follow(given, script, function, depth + 1)
         if isinstance(value, ast.Name):
@@ -87,7 +88,7 @@ class _Follower:
 
     def _parameter(self, name: str, script: Script, room: str, depth: int) -> None:
         """What the callers of the function give it, where the name is one of its parameters."""
-        for function in _functions(script, room) if room else ():
+        for function in _index(script.tree).functions.get(room, ()) if room else ():
             names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
             if name not in names and name not in [one.arg for one in function.args.kwonlyargs]:
                 continue
@@ -95,7 +96,7 @@ class _Follower:
             position = names.index(name) - bound if name in names else None
             called = _class_of(function, script) if room == "__init__" else room
             for one in (script, *self.near):
-                for node, inside in _calls_of(one, called):
+                for node, inside in _index(one.tree).calls.get(called, ()) if called else ():
                     given = _argument(node, (name,), position)
                     if given is not None:
                         self.follow(given, one, inside, depth + 1)
@@ -126,19 +127,39 @@ def _names_in(value: ast.expr) -> set[str]:
     }
 
 
-def _rooms(script: Script) -> Iterator[tuple[str, ast.AST]]:
-    """The file and its functions, with their names."""
-    yield "", script.tree
-    for node in ast.walk(script.tree):
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """What a file gives and calls, each with the function that does it; "" outside of any."""
+
+    functions: Mapping[str, list[ast.FunctionDef | ast.AsyncFunctionDef]]
+    given: Mapping[str, list[tuple[ast.expr, str]]]
+    calls: Mapping[str, list[tuple[ast.Call, str]]]
+
+
+@lru_cache(maxsize=256)
+def _index(tree: ast.Module) -> _Index:
+    """By name: kept, since every loader of a project asks for it."""
+    functions: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
+    given: dict[str, list[tuple[ast.expr, str]]] = {}
+    calls: dict[str, list[tuple[ast.Call, str]]] = {}
+    rooms: list[tuple[str, ast.AST]] = [("", tree)]
+    for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node.name, node
-
-
-def _functions(script: Script, name: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    if f"def {name}" in script.source:
-        for room, node in _rooms(script):
-            if room == name and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield node
+            functions.setdefault(node.name, []).append(node)
+            rooms.append((node.name, node))
+    for room, held in rooms:
+        for one in own_nodes(held):
+            if isinstance(one, ast.Assign):
+                for target in one.targets:
+                    for text, value in _assigned(target, one.value):
+                        given.setdefault(text, []).append((value, room))
+            elif isinstance(one, ast.AnnAssign) and one.value is not None:
+                given.setdefault(ast.unparse(one.target), []).append((one.value, room))
+            elif isinstance(one, ast.Call):
+                calls.setdefault(ast.unparse(one.func).rpartition(".")[2], []).append((one, room))
+                if turned := _turns_rows_of(one):
+                    given.setdefault(turned, []).append((one, room))
+    return _Index(functions, given, calls)
 
 
 def _class_of(function: ast.AST, script: Script) -> str:
@@ -147,42 +168,17 @@ def _class_of(function: ast.AST, script: Script) -> str:
     )
 
 
-def _given_to(script: Script, text: str) -> Iterator[tuple[ast.expr, str]]:
-    """What a name or an attribute is assigned, each with the function that does it; what turns its rows, too."""
-    if text.rpartition(".")[2] not in script.source:
-        return
-    for room, node in _rooms(script):
-        for one in own_nodes(node):
-            if isinstance(one, ast.Assign):
-                for target in one.targets:
-                    yield from ((value, room) for value in _assigned(target, one.value, text))
-            elif isinstance(one, ast.AnnAssign) and one.value is not None and ast.unparse(one.target) == text:
-                yield one.value, room
-            elif isinstance(one, ast.Call) and _turns_rows_of(one) == text:
-                yield one, room
-
-
 def _turns_rows_of(call: ast.Call) -> str:
     """The data set whose rows a call of `set_transform` turns from then on."""
     is_method = isinstance(call.func, ast.Attribute) and call.func.attr in _TRANSFORMS
     return ast.unparse(call.func.value) if is_method and isinstance(call.func, ast.Attribute) else ""
 
 
-def _assigned(target: ast.expr, value: ast.expr, text: str) -> Iterator[ast.expr]:
-    if ast.unparse(target) == text:
-        yield value
-    elif isinstance(target, ast.Tuple | ast.List):
-        places = [ast.unparse(one) for one in target.elts]
-        if text in places:
-            same = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(places)
-            yield value.elts[places.index(text)] if same and isinstance(value, ast.Tuple | ast.List) else value
-
-
-def _calls_of(script: Script, name: str) -> Iterator[tuple[ast.Call, str]]:
-    """Calls of a function or a class by its name, each with the function that it stands in."""
-    if not name or name not in script.source:
-        return
-    for room, node in _rooms(script):
-        for one in own_nodes(node):
-            if isinstance(one, ast.Call) and ast.unparse(one.func).rpartition(".")[2] == name:
-                yield one, room
+def _assigned(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Names and attributes that an assignment gives a value, with the value: the whole one, where it is taken apart."""
+    if isinstance(target, ast.Tuple | ast.List):
+        parts = value.elts if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts) else ()
+        for number, one in enumerate(target.elts):
+            yield ast.unparse(one), parts[number] if parts else value
+    else:
+        yield ast.unparse(target), value

@@ -201,6 +201,8 @@ def work_of(script: Script, loader: Call, heavy: Mapping[str, Call], near: Seque
     collate = argument(script, loader, "collate_fn")
     if isinstance(collate, ast.Lambda) and (own := _within(loader, script)) is not None:
         return own
+    if not heavy:
+        return None
     return _first(_given_function(collate), heavy) or _first(
         _makers(argument(script, loader, "dataset", position=0), script, near, loader)
         | _makers(collate, script, near, loader),
@@ -212,7 +214,7 @@ def work_of_trainer(
     script: Script, trainer: Call, heavy: Mapping[str, Call], near: Sequence[Script] = ()
 ) -> Call | None:
     """The heavy call that a trainer's data set or collator makes for each row; None also where no trainer is made."""
-    if not trainer.name.endswith("Trainer"):
+    if not heavy or not trainer.name.endswith("Trainer"):
         return None
     data = argument(script, trainer, "train_dataset")
     collate = argument(script, trainer, "data_collator")
