@@ -203,11 +203,13 @@ def test_a_loss_that_accelerate_divides_again(tmp_path: Path, name: str, loss: s
     [
         ("trl==0.12.2", True, "PAD001", 1),
         ("trl==0.18.2", True, "PAD001", 1),
-        ("trl==0.20.0", True, "PAD001", 0),
+        ("trl==0.20.0", True, "PAD001", 1),  # flash attention alone gets positions
+        ("trl==0.23.0", True, "PAD001", 0),
         ("trl", True, "PAD001", 0),
         ("trl==0.12.2", False, "PAD001", 0),
         ("trl==0.12.2", True, "ATT001", 0),  # no mask tells documents apart
-        ("trl==0.20.0", True, "ATT001", 1),
+        ("trl==0.20.0", True, "ATT001", 0),
+        ("trl==0.23.0", True, "ATT001", 1),
     ],
 )
 def test_packing_of_old_releases(tmp_path: Path, trl: str, packing: bool, code: str, found: int) -> None:

@@ -140,3 +140,57 @@ def test_a_run_that_learns_nothing() -> None:
     assert findings("MSK004", run(2.0, grad="NaN"))
     for near in (run(2.0, 0.0, 0.0), run(0.0, 0.0, 0.0, grad=0.5), run(2.0, 1.0, grad=1.0), run()):
         assert not findings("MSK004", near)
+
+
+_ENCODES = """
+def encode(row, tok):
+    text = tok.apply_chat_template(row["messages"], tokenize=False)
+    return {call}
+"""
+_STARTS = """
+from transformers import AutoTokenizer, Trainer
+from templates import encode
+tok = AutoTokenizer.from_pretrained("{model}"{more})
+rows = rows.map(encode, fn_kwargs={{"tok": tok}})
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "model", "more", "found"),
+    [
+        ("tok(text, truncation=True)", "meta-llama/Llama-3.1-8B-Instruct", "", True),
+        ("tok(text=text)", "meta-llama/Llama-3.1-8B-Instruct", "", True),
+        ("tok.encode_plus(text)", "meta-llama/Llama-3.1-8B-Instruct", "", True),
+        ("tok(text, add_special_tokens=False)", "meta-llama/Llama-3.1-8B-Instruct", "", False),
+        ("tok(text)", "meta-llama/Llama-3.1-8B-Instruct", ", add_bos_token=False", False),
+        ("tok(text)", "Qwen/Qwen2.5-7B-Instruct", "", False),
+    ],
+)
+def test_two_beginnings_in_a_file_that_names_no_model(
+    tmp_path: Path, call: str, model: str, more: str, found: bool
+) -> None:
+    files = {"templates__py": _ENCODES.format(call=call)}
+    assert bool(said("MSK053", tmp_path, _STARTS.format(model=model, more=more), **files)) is found
+
+
+_MARKED = """
+from transformers import AutoTokenizer
+from trl import DataCollatorForCompletionOnlyLM, SFTConfig, SFTTrainer
+tok = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-1.5B-Instruct")
+RESPONSE = "{mark}"
+rows = rows.map(lambda row: {{"text": tok.apply_chat_template(row["messages"], tokenize=False)}})
+collator = DataCollatorForCompletionOnlyLM(RESPONSE, tokenizer=tok)
+"""
+
+
+@pytest.mark.parametrize(
+    ("mark", "found"),
+    [
+        ("### Response:", True),
+        ("<|start_header_id|>assistant<|end_header_id|>\\n\\n", True),
+        ("<|im_start|>assistant\\n", False),
+    ],
+)
+def test_marks_of_another_template_than_the_models_own(tmp_path: Path, mark: str, found: bool) -> None:
+    files = {"requirements__txt": "trl==0.15.2\n"}
+    assert bool(said("MSK055", tmp_path, _MARKED.format(mark=mark), **files)) is found

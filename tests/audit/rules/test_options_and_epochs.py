@@ -190,6 +190,7 @@ def test_text_that_is_tokenised_in_each_epoch(tmp_path: Path) -> None:
     for number, files in enumerate(
         (
             {"data": rows, "train": hf},
+            {"data": rows, "train": HF.format(made="Rows", epochs=3, workers=0)},
             {"data": rows, "train": DDP, "config": CONFIG.format(4)},
             {"data": transformed, "train": HF.format(made="load", epochs=2, workers=2)},
             {
@@ -217,7 +218,6 @@ def test_text_that_is_tokenised_once_or_anew(tmp_path: Path) -> None:
                 "data": TRANSFORM.format("", "map", ", batched=True"),
                 "train": HF.format(made="load", epochs=2, workers=2),
             },
-            {"data": rows, "train": HF.format(made="Rows", epochs=3, workers=0)},  # HST005 says it
         )
     ):
         assert not again(tmp_path / f"{number}", **files)

@@ -44,6 +44,55 @@ def test_packing_that_isolates(job: Any) -> None:
     assert not findings("PAD001", job)
 
 
+@pytest.mark.parametrize(
+    ("version", "other", "leaks"),
+    [
+        ("0.19.1", {"packing_strategy": "ffd"}, True),
+        ("0.21.0", {"attn_implementation": "sdpa"}, True),
+        ("0.22.2", {"packing": False, "padding_free": True}, True),
+        ("0.21.0", {"attn_implementation": "flex_attention"}, True),
+        ("0.21.0", {"attn_implementation": "flash_attention_2"}, False),
+        ("0.21.0", {"attn_implementation": UNKNOWN}, False),
+        ("0.21.0", {"packing": False}, False),
+        ("0.23.0", {"attn_implementation": "sdpa"}, False),
+        ("1.16.0", {}, False),
+    ],
+)
+def test_positions_that_only_flash_attention_gets(version: str, other: dict[str, Any], leaks: bool) -> None:
+    """What leaks has no mask, and the rule on masks is silent."""
+    values = {"packing": True, "max_length": 2048, "per_device_train_batch_size": 4, "model_name_or_path": "m"} | other
+    job = a_job(versions={"trl": version}, **values)
+    found = findings("PAD001", job)
+    assert bool(found) is leaks
+    assert not (found and findings("ATT001", job))
+    assert not found or f"TRL {version} hands their positions to flash attention alone" in found[0].message
+
+
+FLATTENED = """
+from transformers import AutoModelForCausalLM, DataCollatorWithFlattening, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.2-1B"{attention})
+arguments = TrainingArguments("out", per_device_train_batch_size=8, bf16=True{more})
+Trainer(model, arguments, train_dataset=rows, data_collator=DataCollatorWithFlattening()).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "attention", "more", "leaks"),
+    [
+        ("4.46.0", "", "", True),
+        ("4.46.0", ', attn_implementation="sdpa"', ", gradient_checkpointing=True", True),
+        ("4.57.1", "", "", True),
+        ("4.57.1", "", ", gradient_checkpointing=True", False),
+        ("4.57.1", ', attn_implementation="flash_attention_2"', "", False),
+        ("4.57.1", ", use_cache=False", "", False),
+        ("5.2.0", "", "", False),
+    ],
+)
+def test_batches_that_are_flattened(tmp_path: Path, version: str, attention: str, more: str, leaks: bool) -> None:
+    text = FLATTENED.format(attention=attention, more=more)
+    assert bool(said("PAD001", tmp_path, text, requirements__txt=f"transformers=={version}\n")) is leaks
+
+
 PACKED: dict[str, Any] = {
     "packing": True,
     "max_length": 2000,

@@ -95,11 +95,26 @@ def _lines(project: Project) -> Iterator[tuple[Place, str]]:
     """Of documents, of notebooks' texts, and comments of scripts and configurations."""
     for file, text in (*project.documents.items(), *project.notes.items()):
         whole = file in project.documents
-        yield from ((Place(file, number if whole else 0), line) for number, line in enumerate(text.split("\n"), 1))
+        yield from ((Place(file, number if whole else 0), line) for number, line in _paragraphs(text))
     for script in project.scripts:
         yield from ((Place(script.file, number), comment) for number, comment in script.comments.items())
     for config in project.configs:
         yield from ((Place(config.file, number), comment) for number, comment in config.comments.items())
+
+
+_APART = re.compile(r"\s*$|\s*(?:#|[-*+] |\||```|>|\d+\. )| {4}")
+"""A line that does not go on with what the one before it says."""
+
+
+def _paragraphs(text: str) -> Iterator[tuple[int, str]]:
+    """Lines that one sentence may run over, joined, each with the number of the line that first says `token`."""
+    held: list[tuple[int, str]] = []
+    for number, line in (*enumerate(text.split("\n"), 1), (0, "")):
+        if held and _APART.match(line):
+            yield next((at for at, one in held if "token" in one), held[0][0]), " ".join(one for _, one in held)
+            held = []
+        if line.strip():
+            held.append((number, line))
 
 
 _NOT_TRAINED_ON = re.compile(

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 
-from dynotune.audit.facts.asked import at_least, attention, given, max_length, micro_batch, on_gpu
+from dynotune.audit.facts.asked import attention, given, max_length, micro_batch, on_gpu
 from dynotune.audit.facts.job import Job, Method, Trainer
+from dynotune.audit.facts.packed_rows import DENSE, is_flat, leaks_without_flash
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-from dynotune.audit.shapes.mask_of_segments import DENSE, SHORT, mask_of_segments
-
-TELLS_DOCUMENTS = (0, 19)
-"""The release of TRL from which on packed rows have positions that begin anew: `pack_dataset` of 0.18.2 and 0.19.1."""
+from dynotune.audit.shapes.mask_of_segments import SHORT, mask_of_segments
 
 _PACKED = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\npacking: true\nmax_length: 2048\n"
 
@@ -26,9 +24,7 @@ def _of_a_trainer(job: Job, project: Project) -> Iterator[Said]:
     if job.trainer is Trainer.TRL:
         if job.method is Method.DPO:
             return  # its batches are padded, whatever the keys say (CFG005)
-        told = at_least(job, "trl", *TELLS_DOCUMENTS) is not False
-        isolated = told and job.get("packing") is True and job.get("packing_strategy", "bfd") in ("bfd", "bfd_split")
-        flat = isolated or job.get("padding_free") is True
+        flat = is_flat(job) and not leaks_without_flash(job)  # a row that leaks has no mask (PAD001)
     else:
         neat = given(job, "neat_packing")
         flat = neat is not None and neat.value is True
@@ -93,7 +89,8 @@ RULE = Rule(
     check=check,
     page=Page(
         what="TRL lays packed documents out in one long row and isolates them by their positions. Flash attention takes"
-        " that as it is; for `sdpa` and `eager`, transformers builds a mask of every token against every other.",
+        " that as it is; for `sdpa` and `eager`, transformers builds a mask of every token against every other. Before"
+        " TRL 0.23, these get no positions, and documents see each other (PAD001).",
         why="The mask grows with the square of the batch's tokens, no flash kernel takes it, and grouped heads are"
         " copied.",
         detected="E1: the resolved packing, batch, length and attention. E0: own code that compares each token's document"

@@ -8,6 +8,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.attention_by_hand import attention_by_hand
+from dynotune.audit.shapes.attention_off_the_fused_path import attention_off_the_fused_path
 
 NEEDED = ("gemma-2", "gemma2", "gemma-3", "gemma3", "gpt-oss", "gpt_oss", "t5", "falcon-rw", "mpt")
 """Parts of names of models with soft-capped or biased scores or sinks, for which eager is or was the recommended way."""
@@ -20,6 +21,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from _asked_for(job)
     for script in project.scripts:
         yield from attention_by_hand(script, project)
+        yield from attention_off_the_fused_path(script, project)
 
 
 def _asked_for(job: Job) -> Iterator[Said]:
@@ -61,7 +63,8 @@ RULE = Rule(
         why="Scores take memory and traffic with the square of the length, forwards and backwards.",
         detected="E1: `attn_implementation: eager`, given; not for models whose scores are soft-capped or that have sinks."
         " E0: a module that multiplies queries by keys, takes the softmax of it and multiplies by values, in a program that"
-        " trains and names no fused kernel.",
+        " trains and names no fused kernel; a configuration's attribute that says eager; both fused kernels of PyTorch"
+        " switched off; `nn.MultiheadAttention` whose weights nobody takes and nobody declines.",
         proven="`dynotune profile -- python train.py` shows `softmax` and batched products instead of a fused kernel.",
         deliberate=(
             "Attention weights are wanted as an output.",

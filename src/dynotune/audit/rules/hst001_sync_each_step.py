@@ -19,6 +19,7 @@ _HOST = re.compile(r"\bnp\.|numpy|\blen\(|_list\b|\bhost_|_cpu\b")
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
+    yield from _of_lightning(script)
     device = on_device(script) or any(on_device(one) for one in together(script, project))
     for calls in _each_step(script, device):
         yield from _reads(script, [call for call in calls if call.each_step])
@@ -30,6 +31,41 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         for other, calls in helpers(script, project):
             # What is printed there may be a number by then; what is read there is none.
             yield from _reads(other, [call for call in calls if call.name.rpartition(".")[2] in _READS])
+
+
+def _of_lightning(script: Script) -> Iterator[Finding]:
+    """Lightning's trainer hands what is logged to its logger at every step, as numbers."""
+    for call in script.calls_of("Trainer"):
+        every = call.arguments.get("log_every_n_steps")
+        if "lightning" not in call.name or every is None or every.value != 1 or every.others:
+            continue
+        logger, steps = call.arguments.get("logger"), call.arguments.get("max_steps")
+        short = steps is not None and isinstance(steps.value, int) and 0 < steps.value < 500
+        if (logger is not None and logger.value is False) or "fast_dev_run" in call.arguments or short:
+            continue
+        if any(place.key.startswith("-") for place in every.via) or _is_on_the_host(call):
+            continue
+        yield Finding(
+            "`log_every_n_steps=1` hands what is logged to the logger at every step, as numbers: the host waits for the"
+            " device each time, before it launches the next step.",
+            place=every.place if every.place.file == script.file else call.place,
+            evidence=Evidence(Level.TEXT, {"log_every_n_steps": 1}),
+            stake=Stake(
+                AtStake.TIME, 0.0, 0.05, "the gap until the next step's first kernel; hidden where steps are long"
+            ),
+            remedy=Remedy(
+                Risk.SAFE,
+                "Leave it at 50, its default, or set 10.",
+                effort=Effort.LINE,
+                measure="dynotune profile -- python train.py",
+            ),
+            also=(call.place,),
+        )
+
+
+def _is_on_the_host(call: Call) -> bool:
+    given = call.arguments.get("accelerator")
+    return given is not None and given.value == "cpu"
 
 
 def _reads(script: Script, calls: Sequence[Call]) -> Iterator[Finding]:
@@ -199,6 +235,8 @@ def _is_of_device(script: Script, on: str) -> bool:
     of_loss = rf"\b{word}\s*=\s*(?:\w+\.)*loss(?:\.(?:detach|clone|mean|float)\(\))*\s*(?:[#;]|$)"
     if re.search(of_loss, script.source, re.MULTILINE):
         return True
+    if re.search(rf"\ball_reduce\(\s*{word}\b", script.source) and "gloo" not in script.source:
+        return True
     return bool(re.search(rf"{norm}|\b{word}\.backward\(|\.backward\({word}[,)]", script.source))
 
 
@@ -210,6 +248,8 @@ _SHOWN_BY = re.compile(
 def _shows(call: Call, last: str) -> bool:
     """What writes a tensor as text or hands it to a tracker, which makes a number of it."""
     if last in ("set_postfix", "set_description", "set_postfix_str"):
+        return True
+    if last in ("add_scalar", "add_scalars"):
         return True
     shows = last in ("log", "log_metric", "log_metrics", "add_scalar", "info", "write")
     return shows and bool(_SHOWN_BY.search(call.on or call.name.rpartition(".")[0]))

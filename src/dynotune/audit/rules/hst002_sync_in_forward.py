@@ -106,9 +106,13 @@ def _is_tensor(name: str, script: Script) -> bool:
 
 
 def _tests(node: ast.ClassDef) -> Iterator[ast.expr]:
-    """`if mask.any():` and the like, at the top level of `forward`."""
+    """`if mask.any():` and the like, at the top level of `forward` and of methods that it always calls."""
+    methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
+    run = {"forward"} & methods.keys()
+    for _ in methods:
+        run |= {one for name in run for one in _calls_always(methods[name])} & methods.keys()
     for method in node.body:
-        if not isinstance(method, ast.FunctionDef) or method.name != "forward":
+        if not isinstance(method, ast.FunctionDef) or method.name not in run:
             continue
         for statement in _always(method.body):
             if isinstance(statement.test, ast.Compare) and _counted(statement.test):
@@ -123,6 +127,15 @@ def _tests(node: ast.ClassDef) -> Iterator[ast.expr]:
                     yield test
 
 
+def _calls_always(method: ast.FunctionDef) -> Iterator[str]:
+    """Methods of its own that it calls under no condition."""
+    for statement in method.body:
+        if isinstance(statement, ast.Assign | ast.Expr | ast.Return | ast.AugAssign) and statement.value is not None:
+            for one in ast.walk(statement.value):
+                if isinstance(one, ast.Call) and ast.unparse(one.func).startswith("self."):
+                    yield ast.unparse(one.func).removeprefix("self.")
+
+
 _TRAINING = re.compile(r"self\.training( and .*)?")
 
 
@@ -135,7 +148,7 @@ def _always(body: Sequence[ast.stmt]) -> Iterator[ast.If | ast.Assert]:
             yield statement
             if _TRAINING.fullmatch(ast.unparse(statement.test)):
                 yield from _always(statement.body)
-        elif isinstance(statement, ast.With):
+        elif isinstance(statement, ast.With | ast.For):  # a loop over experts or blocks
             yield from _always(statement.body)
 
 

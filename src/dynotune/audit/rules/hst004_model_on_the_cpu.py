@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from dynotune.audit.facts.asked import number
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.put_on import MOVES, is_given_on, is_moved_at_once, name_of
 from dynotune.audit.facts.script import Call, Script
@@ -96,10 +97,13 @@ def _sent_there(script: Script, project: Project) -> Iterator[Said]:
     """A loop's model goes to a device that is "cpu", in a project for a GPU. `use_cpu` is asked for, and is left alone."""
     if not any(_GPU.search(text) for text in (*project.texts.values(), *project.documents.values())):
         return
+    yield from _accelerated(script, project)
     asked: list[tuple[Place, str]] = []
     for one in script.calls if any(loops(script)) else ():
         device = one.arguments.get("0") if one.name.endswith(".to") and "model" in one.on.lower() else None
         if device is None or device.value != "cpu" or device.others or one.in_training_loop:
+            continue
+        if _is_given_another(text_at(script, one.place), script):
             continue
         if not any(place.key.startswith("-") for place in device.via):  # else the command line decides
             asked.append((device.via[-1] if device.via else one.place, f"`{text_at(script, one.place)}`"))
@@ -115,6 +119,40 @@ def _sent_there(script: Script, project: Project) -> Iterator[Said]:
             stake=Stake(AtStake.TIME, 0.8, 0.99, "a GPU multiplies matrices tens of times faster than a host's cores"),
             remedy=Remedy(Risk.NUMERIC, "Train on `cuda`.", measure="dynotune profile -- python train.py"),
         )
+
+
+def _is_given_another(text: str, script: Script) -> bool:
+    """The variable that says where (`model.to(device)`) is given something else than the CPU on another line."""
+    name = re.search(r"\.to\(\s*(?:device\s*=\s*)?([A-Za-z_]\w*)\s*\)$", text)
+    given = re.findall(rf"(?m)^\s*{name[1]}\s*=\s*([^=\n].*)$", script.source) if name is not None else []
+    return any("cpu" not in one for one in given)
+
+
+def _accelerated(script: Script, project: Project) -> Iterator[Said]:
+    """`Accelerator(cpu=True)`, though the launcher starts processes for several GPUs."""
+    for one in script.calls_of("Accelerator"):
+        asked = one.arguments.get("cpu") or one.arguments.get("3")
+        if asked is None or asked.value is not True or asked.others:
+            continue
+        if any(place.key.startswith("-") for place in asked.via):
+            continue  # the command line decides
+        jobs = [job for job in project.jobs if script.file in job.files]
+        several = [job for job in jobs if (number(job, "num_processes") or 1) > 1]
+        if jobs and len(several) == len(jobs):
+            yield Finding(
+                "`Accelerator(cpu=True)` trains on the CPU, and the launcher starts"
+                f" {number(several[0], 'num_processes'):g} processes as for GPUs: the cards are left idle, and nothing"
+                " says so.",
+                place=asked.place,
+                evidence=Evidence(Level.RESOLVED, {"cpu": True}),
+                stake=Stake(
+                    AtStake.TIME, 0.8, 0.99, "a GPU multiplies matrices tens of times faster than a host's cores"
+                ),
+                remedy=Remedy(
+                    Risk.NUMERIC, "Take `cpu` out, or set it to false.", measure="dynotune profile -- python train.py"
+                ),
+                also=(one.place, *asked.via),
+            )
 
 
 def _generates(script: Script) -> Iterator[Said]:

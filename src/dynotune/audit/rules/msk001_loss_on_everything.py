@@ -11,6 +11,7 @@ from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, No
 from dynotune.audit.place import Place
 from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.claims_of_comments import ANSWERS, NOT_SO
+from dynotune.audit.shapes.labels_the_wrong_way import labels_the_wrong_way
 from dynotune.audit.shapes.whole_labels_under_a_claim import whole_labels_under_a_claim
 
 CONVERSATIONS = ("messages", "ShareGPT", "sharegpt")
@@ -25,6 +26,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     for job in project.jobs:
         yield from _of_whole_texts(job, project)
     yield from whole_labels_under_a_claim(project)
+    yield from labels_the_wrong_way(project)
     for data in project.data:
         if data.per_example == 1:
             yield from _of_rows(data, project)

@@ -32,6 +32,73 @@ _PAD_ID = r"(?:[\w.]*\bpad(?:_?token)?(?:_?(?:id|idx|index|value))?|PAD\w*|0)"
 def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _copied(script)
     yield from _collated(script, project)
+    yield from _averaged(script)
+    yield from _of_pairs(script, project)
+
+
+_MEAN = re.compile(
+    r"\(\s*(\w*loss\w*)\s*\*\s*[\w.]*mask\w*(?:\[[^\]\n]*\])?(?:\.\w+\([^()\n]*\))*\s*\)\.mean\(\)"
+    r"|\bmean\(\s*(\w*loss\w*)\s*\*\s*[\w.]*mask\w*(?:\[[^\]\n]*\])?(?:\.\w+\([^()\n]*\))*\s*\)"
+)
+"""`(loss * mask).mean()`."""
+
+
+def _averaged(script: Script) -> Iterator[Said]:
+    """The loss of padding is made nothing, and is counted when the mean is taken."""
+    if not re.search(r"reduction\s*=\s*[\"']none", script.source) or "mask" not in script.source:
+        return
+    for node in ast.walk(script.tree):
+        if not isinstance(node, ast.Assign | ast.Return | ast.AugAssign) or node.value is None:
+            continue
+        found = _MEAN.search(ast.unparse(node.value))
+        if found is not None:
+            yield Finding(
+                f"`{found[0]}` divides by all tokens, padding too: the loss and its gradients shrink with the padding of the"
+                " batch, and rows that are padded most count least.",
+                place=place_of(script, node),
+                evidence=Evidence(Level.TEXT, {"mean": found[0]}),
+                stake=Stake(AtStake.RESULT),
+                remedy=Remedy(
+                    Risk.BEHAVIOURAL,
+                    "Divide by the mask's own sum: `(loss * mask).sum() / mask.sum()`.",
+                    accuracy="Each real token counts the same, whatever is padded.",
+                ),
+            )
+            return
+
+
+_WHOLE_LOSS = re.compile(r"CrossEntropyLoss\(\s*\)|cross_entropy\((?:[^()\n]|\((?:[^()\n]|\([^()\n]*\))*\))*\)")
+_TOLD_APART = re.compile(r"ignore_index|mask|\bpad_id\s*\)|!=\s*\w*pad|weight\s*=|-100|lengths|pack_padded")
+
+
+def _of_pairs(script: Script, project: Project) -> Iterator[Said]:
+    """A collator pads rows by `pad_sequence` and gives them out as input and as targets a token later."""
+    if "pad_sequence" not in script.source:
+        return
+    program = connected(script, project)
+    sources = [_IMPORTS.sub("", code(one)) for one in program]
+    if any(_TOLD_APART.search(one) for one in sources) or not any(_WHOLE_LOSS.search(one) for one in sources):
+        return
+    for function in ast.walk(script.tree):
+        if not isinstance(function, ast.FunctionDef) or "pad_sequence" not in (text := ast.unparse(function)):
+            continue
+        found = re.search(r"\breturn \(?(\w+)\[:, :-1\](?:\.contiguous\(\))?, \1\[:, 1:\]", text)
+        given = found and re.search(rf"\b{found[1]} = (?:[\w.]+\.)?pad_sequence\(", text)
+        node = next((one for one in ast.walk(function) if isinstance(one, ast.Return)), None)
+        if given and node is not None:
+            yield Finding(
+                "Rows are padded, their targets with them, and no `ignore_index` or mask takes the padding out: the loss is"
+                " taken on padding as well.",
+                place=place_of(script, node),
+                evidence=Evidence(Level.TEXT, {"targets": ast.unparse(node)[:120]}),
+                stake=Stake(AtStake.RESULT),
+                remedy=Remedy(
+                    Risk.BEHAVIOURAL,
+                    "Pad targets with -100, which cross entropy leaves out; or give it `ignore_index=pad_id`.",
+                    accuracy="The loss is on real tokens alone; printed losses rise, since padding is easy.",
+                ),
+            )
+            return
 
 
 def _collated(script: Script, project: Project) -> Iterator[Said]:

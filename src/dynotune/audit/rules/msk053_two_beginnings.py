@@ -9,7 +9,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.rooms import own_nodes
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
-from dynotune.audit.facts.together import imported
+from dynotune.audit.facts.together import connected, imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import Known, known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -24,7 +24,10 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     near = imported(script, project)
     if not any(_WRITTEN.search(one.source) for one in (script, *near)) or not _begins(script, project):
         return
-    if any(_ADDS_NONE.search(one.source) or _of_another(one, _marks(script, project)) for one in (script, *near)):
+    program = connected(script, project)
+    if any(_ADDS_NONE.search(one.source) for one in program):
+        return
+    if any(_of_another(one, _marks(script, project)) for one in (script, *near)):
         return
     functions = _functions(script)
     imports = {dotted.rpartition(".")[2] for dotted in script.imports.values()}
@@ -48,9 +51,9 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             yield _finding(script, text, "The trainer")
             return
         for call in own_nodes(room):
-            if not isinstance(call, ast.Call) or not call.args or not _tokenizes(call):
+            first = _text_of(call) if isinstance(call, ast.Call) and _tokenizes(call) else None
+            if first is None or not isinstance(call, ast.Call):
                 continue
-            first = call.args[0]
             column = (
                 first.slice.value
                 if isinstance(first, ast.Subscript) and isinstance(first.slice, ast.Constant)
@@ -191,10 +194,14 @@ def _begins(script: Script, project: Project) -> bool:
 
 
 def _models(script: Script, project: Project) -> list[tuple[str, Known]]:
-    names = [job.get("model_name_or_path") for job in project.jobs if script.file in job.files]
+    """Of the program that the script is a part of: a file of templates names none itself."""
+    program = connected(script, project)
+    files = {one.file for one in program}
+    names = [job.get("model_name_or_path") for job in project.jobs if files & set(job.files)]
     names += [
         node.value
-        for node in ast.walk(script.tree)
+        for one in program
+        for node in ast.walk(one.tree)
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and "/" in node.value
@@ -247,7 +254,14 @@ def _returns_rendered(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 def _tokenizes(call: ast.Call) -> bool:
     name = ast.unparse(call.func)
-    return bool(re.fullmatch(r"([\w.]*\.)?\w*tok(enizer)?(\.encode)?", name))
+    return bool(re.fullmatch(r"([\w.]*\.)?\w*tok(enizer)?(\.(batch_)?encode(_plus)?)?", name))
+
+
+def _text_of(call: ast.Call) -> ast.expr | None:
+    """What a tokenizer is given: the first argument, or `text=`."""
+    if call.args:
+        return call.args[0]
+    return next((word.value for word in call.keywords if word.arg == "text"), None)
 
 
 _SCRIPT = """from transformers import AutoTokenizer

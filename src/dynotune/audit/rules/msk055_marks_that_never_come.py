@@ -46,6 +46,7 @@ NAMED: Mapping[str, str] = {
 }
 """What Unsloth's `get_chat_template` calls them, by the beginnings of names, longest first."""
 
+_NAMED_BY = ("0", "model_name", "pretrained_model_name_or_path")
 _ARGUMENTS = ("response_template", "response_part", "instruction_part", "instruction_template")
 
 
@@ -131,7 +132,11 @@ def _written(mark: str, call: Call, script: Script, project: Project) -> bool:
     own = text_at(script, call.place).count(core)
     everywhere = sum(code(one).count(core) for one in together(script, project))
     definitions = len(
-        re.findall(r"(?i)\w*(template|part|marker|mark)\w*\s*=\s*[rf]?[\"'][^\"'\n]*" + re.escape(core), code(script))
+        re.findall(
+            rf"(?i)\w*(?:template|part|marker|mark)\w*\s*=\s*[rf]?[\"'][^\"'\n]*{re.escape(core)}"
+            rf"|\b\w+\s*=\s*[rf]?[\"'](?:\\n)*{re.escape(core)}(?:\\n)*[\"']",
+            code(script),
+        )
     )
     return everywhere > max(own, definitions)
 
@@ -152,7 +157,8 @@ def _rendered(near: Sequence[Script]) -> tuple[str, str]:
             if "chat_template =" in one.source or "chat_template=" in one.source:
                 return "", ""
             for call in one.calls_of("from_pretrained"):
-                setting = call.arguments.get("0") or call.arguments.get("model_name")
+                given = (call.arguments[name] for name in _NAMED_BY if name in call.arguments)
+                setting = next(given, None)
                 last = str(setting.value).rpartition("/")[2].lower() if setting is not None else ""
                 for pattern, name in MODELS:
                     if re.search(pattern, last):

@@ -10,6 +10,7 @@ from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.documents_in_a_file import documents_in_a_file
 from dynotune.audit.shapes.documents_joined_later import documents_joined_later
 
 _ENDS = re.compile(
@@ -24,6 +25,7 @@ _TRAINS = re.compile(r"Trainer\(|\.backward\(")
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
+    yield from documents_in_a_file(script, project, _ENDS)
     yield from documents_joined_later(script, project, _ENDS, _BLOCK, _TRAINS)
     if "add_special_tokens" not in script.source and "encode_ordinary" not in script.source:
         return
@@ -127,7 +129,8 @@ RULE = Rule(
         " tiktoken's `encode_ordinary`) to what it has, in a function or class that cuts blocks and names no end or"
         " beginning token, in a program that trains. Loops over the turns of one conversation are not reported. The same of"
         " a function that tokenises columns of text so (or by a tokenizer that is known to add nothing), where another one"
-        " joins a batch of them and cuts it.",
+        " joins a batch of them and cuts it; and of a program that"
+        " writes them to one file of tokens, which another trains on.",
         proven="Decode one block and look for the places where documents meet.",
         deliberate=("The texts are lines or chapters of one document.",),
         sources=("GPT-2 and GPT-3's reports: documents in a context are delimited with an end-of-text token",),

@@ -31,9 +31,14 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         if any(_WAITS.search(text_at(script, call.place)) for call in loop.calls):
             continue  # in a helper
         for start in starts:
-            stop = _stop(script, inside, start, loop)
-            if stop is None or not any(start.place.line < call.place.line < stop.place.line for call in backward):
+            stops = [
+                one
+                for one in _stops(script, inside, start, loop)
+                if any(start.place.line < call.place.line < one.place.line for call in backward)
+            ]
+            if not stops:
                 continue
+            stop = stops[0]
             if len(re.findall(rf"^\s*{start.result}\s*=", loop.text, re.MULTILINE)) != 1:
                 continue  # taken again at the end: from one end to the next all work is in
             yield _finding(start.result, "and read within a step", stop, start)
@@ -110,7 +115,7 @@ def _finding(name: str, how: str, stop: Call, start: Call) -> Finding:
     )
 
 
-def _stop(script: Script, clocks: list[Call], start: Call, loop: Loop) -> Call | None:
+def _stops(script: Script, clocks: list[Call], start: Call, loop: Loop) -> Iterator[Call]:
     """Where the clock is read against its start, later in the same round."""
     lines = script.source.split("\n")
     for call in clocks:
@@ -118,8 +123,7 @@ def _stop(script: Script, clocks: list[Call], start: Call, loop: Loop) -> Call |
         since = rf"-\s*{re.escape(start.result)}\b"
         named = rf"\b{re.escape(call.result)}\s*{since}" if re.fullmatch(r"\w+", call.result) else since
         if call.place.line > start.place.line and (re.search(since, text) or re.search(named, loop.text)):
-            return call
-    return None
+            yield call
 
 
 _LOOP = """import time

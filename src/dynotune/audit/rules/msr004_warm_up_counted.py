@@ -33,6 +33,7 @@ _QUOTED = re.compile(r"(?<!\[)\"[^\"]*\"|(?<!\[)'[^']*'")
 
 def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _by_a_callback(script)
+    yield from _around_a_trainer(script)
     if not on_device(script):
         return
     lines = [line.partition("  #")[0] for line in script.source.split("\n")]
@@ -152,7 +153,28 @@ def _counts(lines: list[str], number: int, column: int) -> bool:
     if not text.strip() and number > 1:
         text = lines[number - 2]
     over = re.split(r"[,={:]", _QUOTED.sub("", text[-300:]))[-1]
-    return bool(_COUNTED.search(over)) and not _TIME.search(over)
+    figures = re.fullmatch(r"[\s\d_.*)]*\d[\s\d_.*)]*", over.rpartition("(")[2]) and _A_SECOND.search(lines[number - 1])
+    return bool(figures or _COUNTED.search(over)) and not _TIME.search(over)
+
+
+_A_SECOND = re.compile(r"/ ?s(?:ec(?:ond)?)?\b|per[_ ]s(?:ec(?:ond)?)?\b|\w_s\b|throughput|speed", re.IGNORECASE)
+
+
+def _around_a_trainer(script: Script) -> Iterator[Said]:
+    """The clock is taken right before `trainer.train()`, and a speed is made of it right after."""
+    lines = [line.partition("  #")[0] for line in script.source.split("\n")]
+    for call in script.calls:
+        if not call.name.endswith(".train") or "rainer" not in f"{call.on}{call.name}" or call.name.endswith("Trainer"):
+            continue
+        line = call.place.line
+        for number in range(max(line - 4, 1), line):
+            start = _START.match(lines[number - 1])
+            if start is None or re.search(r"warm", "\n".join(lines[max(0, number - 12) : line]), re.IGNORECASE):
+                continue
+            read = _speed(lines, line, min(line + 12, len(lines)), re.escape(start["name"]))
+            if read:
+                yield _finding(script, Place(script.file, read, 1, read, len(lines[read - 1]) + 1), number)
+                return
 
 
 def _finding(script: Script, place: Place, start: int) -> Finding:

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dynotune.audit.facts.project import Project
@@ -95,6 +95,7 @@ def _chosen(script: Script) -> Iterator[Said]:
     """Code that goes over several batch sizes, or reads what was measured of them, and chooses by steps a second."""
     text = code(script)
     lines = text.split("\n")
+    yield from _divided(script, lines)
     if not _BATCH.search(text) or _ANOTHER.search(text):
         return
     kept = _kept(script)
@@ -117,6 +118,42 @@ def _chosen(script: Script) -> Iterator[Said]:
     for number, line in enumerate(lines, 1):
         if _PRINTS.search(line) and re.search(r"batch|fast|best", line, re.IGNORECASE):
             yield replace(_finding(Place(script.file, number), line.strip()), message=_CHOSEN)
+            return
+
+
+_NAMED = re.compile(
+    r"(?:^|[_.\"'])(?:its?|iters?|steps?)(?:_per_s(?:ec(?:ond)?)?|_s|ps)?(?:$|[_\"'\]])|(?:steps|iter\w*)_per_s",
+    re.IGNORECASE,
+)
+_FASTER_BY = re.compile(r"speed-?_?ups?\b|\bfaster\b|\bslower\b|\bgain\b|\bratio\b", re.IGNORECASE)
+
+
+def _divided(script: Script, lines: Sequence[str]) -> Iterator[Said]:
+    """`speedup = its / baseline_its`, where a comment or a name beside it says that the batch was another."""
+    if not _FASTER_BY.search(script.source):
+        return
+    rates = {
+        node.targets[0].id
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and _KEY.search(ast.unparse(node.value))
+    }
+    for node in ast.walk(script.tree):
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+            continue
+        sides = [ast.unparse(one) for one in (node.left, node.right)]
+        near = "\n".join(lines[max(0, node.lineno - 4) : node.lineno + 1])
+        beside = "\n".join([near, *(script.comments.get(one, "") for one in range(node.lineno - 3, node.lineno + 2))])
+        if not all(one in rates or _NAMED.search(one) for one in sides) or not any(one in rates for one in sides):
+            continue
+        if _FASTER_BY.search(near) and _BATCH.search(beside):
+            text = ast.unparse(node)
+            yield replace(
+                _finding(Place(script.file, node.lineno), text),
+                message=f"`{text}` compares steps a second of runs with other batches: what a step holds is not in it, and"
+                " fewer rows a step are always more steps a second.",
+            )
             return
 
 

@@ -12,7 +12,9 @@ from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Re
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
-_COUNTED = re.compile(r"tok|sample|row|example|step|seq|batch|iter|flop", re.IGNORECASE)
+_COUNTED = re.compile(
+    r"tok|sample|row|example|step|seq|batch|iter|flop|image|img|clip|frame|pair|^\d+$|\bbs\b|\b[BN]\b", re.IGNORECASE
+)
 _SPEED = re.compile(r"per[_ ]s|/s\b|a second|speed|throughput|tps\b|rate|tok_s|mfu", re.IGNORECASE)
 _CLOCK = re.compile(
     r"time\(\)|perf_counter|monotonic|elapsed|elapse_time|(?<![a-z])(dt|took|durations?|seconds)(?![a-z])|times?\b"

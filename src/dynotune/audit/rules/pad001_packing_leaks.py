@@ -2,18 +2,19 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dynotune.audit.change import Change
-from dynotune.audit.facts.asked import at_least, attention, given, version
+from dynotune.audit.facts.asked import at_least, attention, given, is_false, version
 from dynotune.audit.facts.job import Job, Method, Trainer
+from dynotune.audit.facts.packed_rows import DENSE, READS_POSITIONS, TELLS_DOCUMENTS, leaks_without_flash
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-from dynotune.audit.rules.att001_dense_mask import TELLS_DOCUMENTS
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\npacking: true\n"
 
@@ -24,7 +25,8 @@ _APART = re.compile(
     re.IGNORECASE,
 )
 _ANSWERS = re.compile(
-    r"apply_chat_template|['\"](messages|conversations|response|instruction|completion|chosen)['\"]|### (Response|Answer)"
+    r"apply_chat_template|['\"](messages|conversations|response|instruction|completion|chosen|answer)['\"]"
+    r"|### (Response|Answer)|(?:\\n|\b)(?:Answer|Assistant): ?[{\\\"']|<\|assistant\|>|<\|im_start\|>|\[/INST\]"
 )
 _JOINS = re.compile(r"\bchain\(|\bchain\.from_iterable\(|\bsum\(.*, \[\]\)|np\.concatenate\(|torch\.cat\(")
 _CUTS = re.compile(r"\[(\w+):\1 \+ [\w.]+\]")
@@ -33,11 +35,13 @@ _BUFFER = re.compile(r"\b([\w.]+) = \1\[[\w.]+:\]|\bdel ([\w.]+)\[:[\w.]+\]")
 
 def _by_hand(job: Job, project: Project) -> Iterator[Said]:
     """The job's own code joins conversations to one stream and cuts it into rows, and nothing tells documents apart."""
-    if job.trainer not in (Trainer.TRANSFORMERS, Trainer.TORCH) or not job.home.file:
+    if job.trainer not in (Trainer.TRANSFORMERS, Trainer.TORCH, Trainer.TRL, Trainer.UNSLOTH) or not job.home.file:
         return
     start = next((one for one in project.scripts if one.file in job.files), None)
     near = connected(start, project) if start is not None else ()
     sources = [code(one) for one in near]
+    if any(_ANSWERS.search(one) for one in sources):
+        yield from _of_constant_length(job, near)
     if any(_APART.search(one) for one in sources) or not any(_ANSWERS.search(one) for one in sources):
         return
     for script in near:
@@ -51,6 +55,22 @@ def _by_hand(job: Job, project: Project) -> Iterator[Said]:
                     place_of(script, where),
                     job,
                     "Pack whole documents with `position_ids` and flash attention (`DataCollatorWithFlattening`), or pad",
+                    None,
+                )
+                return
+
+
+def _of_constant_length(job: Job, near: Sequence[Script]) -> Iterator[Said]:
+    """TRL's `ConstantLengthDataset`, which joins what it is given and cuts it into rows."""
+    for script in near:
+        for call in script.calls_of("ConstantLengthDataset"):
+            if not re.search(r"eval|valid|test", call.result):
+                yield _finding(
+                    "`ConstantLengthDataset` joins conversations to rows, cuts them anywhere and tells them apart by"
+                    " nothing",
+                    call.place,
+                    job,
+                    "Take TRL 0.23 or later with `packing=True` and flash attention, or train without packing",
                     None,
                 )
                 return
@@ -70,12 +90,74 @@ def _joined(function: ast.FunctionDef) -> ast.AST | None:
     return None
 
 
+def _without_flash(job: Job) -> Finding:
+    """TRL lays rows end to end, and its release hands what tells them apart to flash attention alone."""
+    used = attention(job)
+    shown = ".".join(map(str, version(job, "trl") or ()))
+    named = f"`{job.called('attn_implementation')}: {used}`" if used else "the model's own attention (`sdpa`)"
+    key = "packing" if job.get("packing") is True else "padding_free"
+    return _finding(
+        f"`{key}: true` lays documents end to end in one row, and TRL {shown} hands their positions to flash attention"
+        f" alone: {named} sees no boundaries",
+        job.place(key),
+        job,
+        f"Set `{job.called('attn_implementation')}: flash_attention_2`, take TRL 0.23 or later, or train without `{key}`",
+        None,
+        also=(job.place("attn_implementation"),) if job.is_given("attn_implementation") else (),
+    )
+
+
+def _keeps_a_cache(job: Job) -> bool:
+    """Whether nothing takes the model's cache away in training; checkpointing does."""
+    checkpointing = job.setting("gradient_checkpointing")
+    return (checkpointing is None and not job.holes) or is_false(job, "gradient_checkpointing")
+
+
+_NO_CACHE = re.compile(r"use_cache\W{0,4}\s{0,3}=?:?\s{0,3}False")
+
+
+def _flattened(job: Job, project: Project) -> Iterator[Said]:
+    """`DataCollatorWithFlattening` of transformers, whose positions an attention with a dense mask does not read."""
+    if job.trainer is not Trainer.TRANSFORMERS or attention(job) not in DENSE:
+        return
+    reads = at_least(job, "transformers", *READS_POSITIONS)
+    if reads is not False and (at_least(job, "transformers", 5) is not False or not _keeps_a_cache(job)):
+        return  # later ones keep no cache in training, and read positions
+    start = next((one for one in project.scripts if one.file in job.files), None)
+    near = connected(start, project) if start is not None else ()
+    if reads and any(_NO_CACHE.search(one.source) for one in near):
+        return
+    for script in near:
+        for call in script.calls_of("DataCollatorWithFlattening"):
+            shown = ".".join(map(str, version(job, "transformers") or ()))
+            named = attention(job) or "the model's own attention"
+            reason = "makes no mask of positions" if not reads else "makes none while the model keeps a cache"
+            yield _finding(
+                f"`DataCollatorWithFlattening` lays a batch end to end and tells documents apart by positions alone, and"
+                f" under `{named}` transformers {shown} {reason}",
+                call.place,
+                job,
+                'Load the model with `attn_implementation="flash_attention_2"`, or pad',
+                None,
+            )
+            return
+
+
+_OF_TRL = (Trainer.TRL, Trainer.UNSLOTH)
+
+
 def check(job: Job, project: Project) -> Iterator[Said]:
     yield from _by_hand(job, project)
-    if job.get("packing") is not True or job.method is not Method.SFT:
+    yield from _flattened(job, project)
+    if job.method is not Method.SFT:
+        return
+    if job.trainer is Trainer.TRL and leaks_without_flash(job):
+        yield _without_flash(job)
+        return
+    if job.get("packing") is not True:
         return
     change: Change | None = None
-    if job.trainer is Trainer.TRL and at_least(job, "trl", *TELLS_DOCUMENTS) is False:
+    if job.trainer in _OF_TRL and at_least(job, "trl", *TELLS_DOCUMENTS) is False:
         shown = ".".join(map(str, version(job, "trl") or ()))
         why, key = (
             f"`packing: true` of TRL {shown} joins documents, cuts them anywhere and hands no boundaries on",
@@ -110,7 +192,9 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     yield _finding(why, job.place(key), job, text, change)
 
 
-def _finding(why: str, place: Place, job: Job, text: str, change: Change | None) -> Finding:
+def _finding(
+    why: str, place: Place, job: Job, text: str, change: Change | None, also: tuple[Place, ...] = ()
+) -> Finding:
     return Finding(
         f"{why}: the tokens of one document attend to those of the document before it in the row.",
         place=place,
@@ -123,6 +207,7 @@ def _finding(why: str, place: Place, job: Job, text: str, change: Change | None)
             accuracy="Each document is learned by itself, as it will be used.",
             measure="dynotune plan --config sft.yaml",
         ),
+        also=also,
     )
 
 
@@ -162,7 +247,10 @@ RULE = Rule(
         " those of its neighbours.",
         why="What is learned then depends on chance neighbours. In a study of 60 steps the loss was 0.3 to 0.9 off where"
         " documents leaked, and 3e-6 where they did not; resetting positions without isolating made it worse.",
-        detected="E1: the packing that resolves for each trainer: TRL's `wrapped`, and its packing before 0.19;"
+        detected="E1: the packing that resolves for each trainer: TRL's `wrapped`, its packing before 0.19, and until"
+        " 0.22 any packing or `padding_free` under another attention than flash;"
+        " `DataCollatorWithFlattening` without flash attention before transformers 4.53, and before 5 where the model keeps"
+        " a cache;"
         " LLaMA-Factory's `packing` without"
         " `neat_packing`, Axolotl's `sample_packing` under `sdpa` or `eager`, and without a key of any attention where the"
         " project asks for a release before 0.19. E0: a function that joins conversations"
@@ -171,6 +259,7 @@ RULE = Rule(
         deliberate=("Continued pretraining on plain text, where documents are joined as a rule.",),
         sources=(
             "TRL 1.16 run on the CPU: `wrapped` gives SDPA no mask and `is_causal=True`",
+            "TRL 0.19 to 0.22: `return_position_ids=use_flash_attention`; transformers 4.53: `_preprocess_mask_arguments`",
             "LLaMA-Factory 0.9.5's source; Axolotl pull request 3796",
         ),
     ),

@@ -99,6 +99,41 @@ def _replaced(job: Job, project: Project) -> Iterator[Said]:
         return
 
 
+def _read_by_no_launcher(job: Job, project: Project) -> Iterator[Said]:
+    """accelerate's file asks for a precision, and `torchrun` or `python` starts the script, which do not read it."""
+    files = [one for one in project.configs if one.kind == "accelerate"]
+    if job.setting("mixed_precision") is not None or len(files) != 1 or job.holes or job.get("dtype") is not None:
+        return
+    asked = files[0].values.get("mixed_precision")
+    launches = [one for one in project.launches if one.script in job.files]
+    others = [one for one in launches if one.launcher.startswith(("torchrun", "python")) or not one.launcher]
+    if asked not in ("bf16", "fp16") or not others or len(others) < len(launches):
+        return
+    if any("accelerate launch" in text for text in (*project.documents.values(), *project.texts.values())):
+        return
+    program = [one for start in project.scripts if start.file in job.files for one in together(start, project)]
+    made = [call for one in program for call in one.calls_of("Accelerator")]
+    given = any({"mixed_precision", "**", "*"} & set(call.arguments) for call in made)
+    if not made or given or any(_IN_16.search(code(one)) for one in program):
+        return
+    yield Finding(
+        f"`{others[0].launcher or 'python'}` does not read `{files[0].file}`: its `mixed_precision: {asked}` is nobody's,"
+        " `Accelerator()` is given none, and the run is float32.",
+        place=others[0].place,
+        evidence=Evidence(Level.RESOLVED, {"file": asked, "launcher": others[0].launcher}),
+        stake=Stake(AtStake.TIME, 0.5, 0.9, "float32 products run past the matrix units, or as TF32 at half the rate"),
+        remedy=Remedy(
+            Risk.NUMERIC,
+            f"Start by `accelerate launch --config_file {files[0].file}`, or write"
+            f' `Accelerator(mixed_precision="{asked}")`.',
+            accuracy="Products round to bfloat16; the weights stay float32.",
+        ),
+        also=(files[0].places.get("mixed_precision", Place(files[0].file)), made[0].place),
+    )
+
+
+_IN_16 = re.compile(r"autocast\(|\.bfloat16\(\)|\.half\(\)|torch\.b?float16|ACCELERATE_MIXED_PRECISION")
+
 _ACCELERATE = (
     "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: 2\n"
     "mixed_precision: {}\n"
@@ -136,6 +171,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         dropped = [*_parsed_and_dropped(job, project)]
         yield from dropped or precision_that_nobody_gets(job, project)
         yield from _replaced(job, project)
+        yield from _read_by_no_launcher(job, project)
     else:
         yield from precision_that_nobody_gets(job, project)
     if job.trainer not in ARGUMENTS:

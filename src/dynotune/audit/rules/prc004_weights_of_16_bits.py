@@ -8,6 +8,7 @@ from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.loops_in_float16 import loops_in_float16
 
 ADAM = ("adamw", "adam", "paged_adamw", "apollo", "lion")
 WEIGHT = 0.02
@@ -26,6 +27,7 @@ _HALF = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nbf16: 
 def check(job: Job, project: Project) -> Iterator[Said]:
     yield from _bfloat16(job)
     yield from _float16(job)
+    yield from loops_in_float16(job, project)
 
 
 def _bfloat16(job: Job) -> Iterator[Said]:
@@ -118,7 +120,8 @@ RULE = Rule(
         " move; the rest waits for chance. The loss still falls, more slowly than it would. In float16 the run stops, or"
         " learns from gradients of which many are zero.",
         detected="E1: `dtype: bfloat16` with all weights trained by an Adam without DeepSpeed or FSDP, and a learning rate"
-        f" at which more than {MOST:.0%} of normal weights stay; `dtype: float16` with all weights trained. Adapters are"
+        f" at which more than {MOST:.0%} of normal weights stay; `dtype: float16` with all weights trained, in a loop"
+        " of one's own too. Adapters are"
         " excepted, since PEFT keeps them in float32.",
         proven="Compare the weights of a checkpoint with the model's: count those that are bit-equal. float16: the run's"
         " first update.",

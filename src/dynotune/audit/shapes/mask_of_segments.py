@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import attention, max_length
 from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.packed_rows import DENSE
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
@@ -24,10 +25,11 @@ _DIAGONAL = re.compile(r"\bblock_diag\(|\[[^\]\n]*\b(\w+):(\w+), \1:\2\] = ")
 
 _GIVEN = re.compile(
     r"['\"](?:attention|attn|block)_?mask['\"]|attn_mask=|attention_mask=|return [^\n]*\bmask\b|return \w*mask"
+    r"|\b(?:self\.)?\w*(?:bl(?:oc)?k|layer|attn|attention|decoder)\w*\([^()\n]*\b\w*mask\b"
+    r"|checkpoint\([^()\n]*\b\w*mask\b"
 )
 _PACKED = re.compile(r"seg|doc|pack|position_ids|boundar|cu_seqlens|lengths|sample_id|eos|bos", re.IGNORECASE)
 _SPARSE = re.compile(r"create_block_mask|flex_attention|varlen|flash_attn_func")
-DENSE = ("", "sdpa", "eager")
 SHORT = 2048
 """Tokens below which the mask is small beside the rest of the step."""
 

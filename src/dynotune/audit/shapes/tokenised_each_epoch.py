@@ -1,14 +1,22 @@
 """Rows are tokenised whenever they are asked for, so once in each of several epochs."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.asked import number, on_gpu
-from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.row_work import called, heavy_calls, work_of, work_of_trainer
+from dynotune.audit.facts.row_work import (
+    called,
+    decodes,
+    heavy_calls,
+    heavy_functions,
+    work_of,
+    work_of_loop,
+    work_of_trainer,
+)
 from dynotune.audit.facts.script import Call, Script
-from dynotune.audit.facts.together import imported
+from dynotune.audit.facts.steps import text_at
+from dynotune.audit.facts.together import together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 
 _ANEW = re.compile(
@@ -17,70 +25,77 @@ _ANEW = re.compile(
 """Words of what makes another row of the same text each time."""
 
 _KEEPS = re.compile(r"cache|memo|save_to_disk|memmap|torch\.load|load_from_disk")
+_ON_PURPOSE = re.compile(
+    r"\b(on[- ]the[- ]fly|lazily|lazy|one \w+ at a time|too (big|large)|does(n't| not) fit|full set|\d+ ?[GT]i?B)\b",
+    re.IGNORECASE,
+)
+"""What a file says of rows that are not prepared beforehand for a reason."""
+
 _NO_TEXT = re.compile(r"processor|image|audio|PIL|feature_extractor", re.IGNORECASE)
-_EACH_ROW = frozenset({"__getitem__", "__getitems__"})
 _NOT_TRAINING = re.compile(r"eval|valid|test|dev_", re.IGNORECASE)
 
 
 def tokenised_each_epoch(script: Script, project: Project) -> Iterator[Said]:
-    """Whatever the number of workers: where there are none, HST005 says it."""
-    if not any(call.name.endswith(("DataLoader", "Trainer")) for call in script.calls):
+    """Whatever the number of workers; that the device waits where there are none is HST005's."""
+    in_loop = work_of_loop(script)
+    if in_loop is None and not any(call.name.endswith(("DataLoader", "Trainer")) for call in script.calls):
         return
     jobs = [job for job in project.jobs if script.file in job.files and on_gpu(job)]
     told = [(number(job, "num_train_epochs") or 0, job) for job in jobs if (number(job, "max_steps") or -1) <= 0]
     if not told or len(told) < len(jobs) or min(epochs for epochs, _ in told) < 2:
         return
-    epochs, job = min(told, key=lambda one: one[0])
-    homes = [*imported(script, project), script]
-    heavy = {name: (work, one) for one in homes for name, work in heavy_calls(one).items()}
-    works = {name: work for name, (work, _) in heavy.items()}
+    epochs = min(epochs for epochs, _ in told)
+    if in_loop is not None:
+        if not _ANEW.search(text_at(script, in_loop.loop) if in_loop.loop else ""):
+            yield _finding(in_loop, in_loop, epochs)
+        return
+    near = together(script, project)
+    helpers = {name: work for one in near for name, work in heavy_functions(one).items()}
+    works = {name: work for one in near for name, work in heavy_calls(one, [script], helpers).items()}
     for call in script.calls:
-        work = _work(script, call, works, job)
-        home = next((one for found, one in heavy.values() if found is work), None)
+        work = _work(script, call, works, near)
+        home = next((one for one in near if work is not None and one.file == work.place.file), None)
         if work is None or home is None or not _same_each_time(work, home):
             continue
-        yield Finding(
-            f"`{called(work)}(...)` runs for every row whenever it is asked for: all rows are tokenised again in each of"
-            f" {epochs:g} epochs, and at every start.",
-            place=work.place,
-            also=(call.place,),
-            evidence=Evidence(Level.RESOLVED, {"epochs": epochs, "work": work.name}),
-            stake=Stake(AtStake.TIME, 0.0, None),
-            remedy=Remedy(
-                Risk.SAFE,
-                "Tokenise once: `Dataset.map` of `datasets` keeps what it makes on disk, for all epochs and starts.",
-                effort=Effort.MINUTES,
-                measure="dynotune profile -- python train.py",
-            ),
-        )
+        yield _finding(work, call, epochs)
         return
 
 
-def _work(script: Script, call: Call, works: dict[str, Call], job: Job) -> Call | None:
-    """What a loader's or a trainer's data set does for each row. Without workers it is another rule's."""
+def _finding(work: Call, user: Call, epochs: float) -> Finding:
+    return Finding(
+        f"`{called(work)}(...)` runs for every row whenever it is asked for: all rows are tokenised again in each of"
+        f" {epochs:g} epochs, and at every start.",
+        place=work.place,
+        also=(user.place,),
+        evidence=Evidence(Level.RESOLVED, {"epochs": epochs, "work": work.name}),
+        stake=Stake(AtStake.TIME, 0.0, None),
+        remedy=Remedy(
+            Risk.SAFE,
+            "Tokenise once: `Dataset.map` of `datasets` keeps what it makes on disk, for all epochs and starts.",
+            effort=Effort.MINUTES,
+            measure="dynotune profile -- python train.py",
+        ),
+    )
+
+
+def _work(script: Script, call: Call, works: dict[str, Call], near: Sequence[Script]) -> Call | None:
+    """What a loader's or a trainer's data set or collator does for each row."""
+    others = [one for one in near if one is not script]
     if call.name == "torch.utils.data.DataLoader":
-        workers = call.arguments.get("num_workers")
-        if workers is None or workers.value == 0 or _NOT_TRAINING.search(call.result):
-            return None
-        return work_of(script, call, works)
-    if number(job, "dataloader_num_workers") == 0:
-        return None
-    return work_of_trainer(script, call, works)
+        return None if _NOT_TRAINING.search(call.result) else work_of(script, call, works, others)
+    return work_of_trainer(script, call, works, others)
 
 
 def _same_each_time(work: Call, home: Script) -> bool:
-    """Text, made to the same tokens each time, by a data set and no collator, and not kept anywhere."""
+    """Text, made to the same tokens each time, and not kept anywhere."""
     functions = [around.name for around in work.around if around.kind == "function"]
     holder = next((around.name for around in work.around if around.kind == "class"), "")
-    turned = re.search(rf"_transform\(\s*(?:functools\.)?(?:partial\(\s*)?{re.escape(functions[-1])}\b", home.source)
-    if not (holder and _EACH_ROW & set(_methods(home, holder)) and "__call__" not in functions) and not turned:
+    if decodes(work):
         return False
-    inside = _source(home, holder or functions[0])
+    inside = _source(home, holder or functions[0]) if functions else text_at(home, work.place)
+    if _ON_PURPOSE.search(inside):
+        return False
     return not (_ANEW.search(inside) or _KEEPS.search(inside) or _NO_TEXT.search(inside) or "__iter__" in functions)
-
-
-def _methods(home: Script, name: str) -> list[str]:
-    return re.findall(r"def (\w+)\(", _source(home, name))
 
 
 def _source(home: Script, name: str) -> str:

@@ -75,8 +75,11 @@ def kind_of(file: str, values: Mapping[str, Any]) -> str:
     keys = {str(key) for key in values}
     if _is_deepspeed(values):
         return "deepspeed"
-    if keys & {"compute_environment", "main_training_function"} or (
-        len(keys & ACCELERATE) >= 2 and not keys & TRL_ONLY and "model_name_or_path" not in keys
+    by_hand = "distributed_type" in keys and keys & {"mixed_precision", "num_processes", "num_machines", "machine_rank"}
+    if (
+        by_hand
+        or keys & {"compute_environment", "main_training_function"}
+        or (len(keys & ACCELERATE) >= 2 and not keys & TRL_ONLY and "model_name_or_path" not in keys)
     ):
         return "accelerate"
     if PurePosixPath(file).name == "dataset_info.json" or _is_data_list(values):

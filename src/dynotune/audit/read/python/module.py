@@ -1,4 +1,8 @@
-"""The names of one Python file: what is bound where, under which conditions, and what calls stand in what."""
+"""The names of one Python file: what is bound where, under which conditions, and what calls stand in what.
+
+Longer than most files: one walk over statements keeps scopes, branches, loops and calls together, which none of them can
+be told without.
+"""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -422,12 +426,12 @@ class _Walk:
         loops: tuple[ast.AST, ...],
         result: str = "",
     ) -> None:
-        todo: list[ast.AST] = list(reversed(nodes))
+        todo: list[tuple[ast.AST, tuple[Branch, ...]]] = [(node, branches) for node in reversed(nodes)]
         whole = set(nodes)
         while todo:
-            node = todo.pop()
+            node, within = todo.pop()
             if isinstance(node, ast.Call):
-                self.module.sites.append(Site(node, scope, branches, around, loops, result if node in whole else ""))
+                self.module.sites.append(Site(node, scope, within, around, loops, result if node in whole else ""))
                 if (made := _started_by(node)) is not None:
                     site = Site(made, scope, branches, around, loops, "")
                     self.module.started.setdefault(_root(made.func), []).append(site)
@@ -445,9 +449,19 @@ class _Walk:
                 scope.bindings.setdefault(node.target.id, []).append(named)
             elif isinstance(node, ast.Lambda):
                 self.module.scopes.setdefault(node, Scope(node, scope))
-            todo.extend(
-                reversed([child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr_context)])
-            )
+            todo.extend(reversed(list(_inside(node, within))))
+
+
+def _inside(node: ast.AST, branches: tuple[Branch, ...]) -> Iterator[tuple[ast.AST, tuple[Branch, ...]]]:
+    """What stands in an expression, each with the branches that lead to it: a part of `a if test else b` and what follows
+    an `and` or `or` is not always asked."""
+    for child in ast.iter_child_nodes(node):
+        perhaps = (isinstance(node, ast.IfExp) and child is not node.test) or (
+            isinstance(node, ast.BoolOp) and child is not node.values[0]
+        )
+        if not isinstance(child, ast.expr_context):
+            part = "else" if isinstance(node, ast.IfExp) and child is node.orelse else "body"
+            yield child, (*branches, (node, part)) if perhaps else branches
 
 
 def _started_by(call: ast.Call) -> ast.Call | None:

@@ -39,6 +39,9 @@ _PASSES_OVER = re.compile(
 """Tests of an `if ...: continue` behind which nearly every step still comes: what a resumed run has seen, rows that are not
 there, losses that are no number, all ranks but one."""
 
+_OF_A_PARAMETER = re.compile(r"[\w.]+\.grad is not None|[\w.]+\.requires_grad")
+"""What holds for the weights that are trained, at every step."""
+
 _OPTIMIZER = re.compile(r"optim|\bopt\b|scaler|engine|accelerator", re.IGNORECASE)
 
 
@@ -147,7 +150,9 @@ def _unconditional(module: Module, site: Site, within: ast.AST, always: Always) 
         elif seen and part in ("body", "else", "rest", "except"):
             if part == "body" and isinstance(node, ast.If) and always(node.test, site.scope):
                 continue
-            test = module.source(node.test) if isinstance(node, ast.If) else ""
+            test = module.source(node.test) if isinstance(node, ast.If | ast.IfExp) else ""
+            if part == "body" and _OF_A_PARAMETER.fullmatch(test):
+                continue
             if part == "rest" and isinstance(node, ast.If) and _ends_the_loop(node):
                 continue
             if part == "rest" and _PASSES_OVER.search(test) and "%" not in test and "sync" not in test:

@@ -1,0 +1,118 @@
+"""Labels that keep the prompt and take the answer out of the loss, or that take everything out."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.steps import place_of
+from dynotune.audit.facts.together import connected
+from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+
+_PROMPT = re.compile(
+    r"^(?:p|src|q|x|user\w*|instr\w*|ctx|context\w*|\w*(?:prompt|source|question|query|input)\w*)$", re.IGNORECASE
+)
+_ANSWER = re.compile(
+    r"^(?:a|r|tgt|y|ans|\w*(?:answer|target|response|completion|output|chosen|reply|assistant)\w*)$", re.IGNORECASE
+)
+_OUT = re.compile(r"^\[(?:-100|IGNORE\w*|\w+\.IGNORE\w*|ignore_index|\w*IGNORE_INDEX)\] \* len\((.+)\)$")
+_TRAINS = re.compile(r"Trainer\(|\.backward\(")
+
+
+def labels_the_wrong_way(project: Project) -> Iterator[Said]:
+    for script in project.scripts:
+        if "labels" not in script.source or "len(" not in script.source:
+            continue
+        if not any(_TRAINS.search(one.source) for one in connected(script, project)):
+            continue
+        yield from _of_a_script(script)
+
+
+def _of_a_script(script: Script) -> Iterator[Said]:
+    for function in (one for one in ast.walk(script.tree) if isinstance(one, ast.FunctionDef)):
+        for node in ast.walk(function):
+            value = _labels(node)
+            if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+                kept, out = ast.unparse(value.left), _OUT.match(ast.unparse(value.right))
+                if out is not None and _PROMPT.match(kept) and _ANSWER.match(out[1]) and not _ANSWER.match(kept):
+                    yield _turned(script, value, kept, out[1])
+                    return
+            elif value is not None and (out := _OUT.match(ast.unparse(value))) and _IDS.match(out[1]):
+                if _filled(function, node) or not _is_the_only_one(function, node):
+                    continue
+                yield _nothing(script, value)
+                return
+
+
+def _labels(node: ast.AST) -> ast.expr | None:
+    """What labels are given."""
+    if isinstance(node, ast.Assign) and re.fullmatch(r"labels?|\w+\[['\"]labels['\"]\]", ast.unparse(node.targets[0])):
+        return node.value
+    if isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant) and key.value == "labels":
+                return value
+    return None
+
+
+_IDS = re.compile(r"^(?:\w*(?:ids|tokens)|\w+\[['\"]input_ids['\"]\]|\w+\.input_ids)$")
+
+
+def _is_the_only_one(function: ast.FunctionDef, node: ast.AST) -> bool:
+    """Every row gets these: no other statement gives labels, and this one stands under no condition."""
+    given = [one for one in ast.walk(function) if _labels(one) is not None]
+    passed_on = [one for one in given if isinstance(_labels(one), ast.Name)]
+    branches = [one for one in ast.walk(function) if isinstance(one, ast.If | ast.Try)]
+    return len(given) - len(passed_on) == 1 and not any(node in ast.walk(one) for one in branches)
+
+
+def _filled(function: ast.FunctionDef, node: ast.AST) -> bool:
+    """Something is put into the labels afterwards, or they are handed on to what may."""
+    name = ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else ""
+    if not name:
+        return False
+    for one in ast.walk(function):
+        text = ast.unparse(one) if isinstance(one, ast.Assign | ast.AugAssign | ast.Call | ast.Delete) else ""
+        if one is not node and (
+            (isinstance(one, ast.Assign | ast.AugAssign) and re.match(rf"{re.escape(name)}(?:\[| [-+|]?= )", text))
+            or (isinstance(one, ast.Call) and re.search(rf"\b{re.escape(name)}\b", text) and "len(" not in text)
+        ):
+            return True
+    return False
+
+
+def _turned(script: Script, value: ast.expr, kept: str, out: str) -> Finding:
+    return _finding(
+        script,
+        value,
+        f"Labels are `{ast.unparse(value)}`: they keep `{kept}` and take `{out}` out of the loss, which is the wrong way"
+        " round; the model learns the prompts and no answer.",
+        "Write `[-100] * len(prompt) + answer`.",
+    )
+
+
+def _nothing(script: Script, value: ast.expr) -> Finding:
+    return _finding(
+        script,
+        value,
+        f"Labels are `{ast.unparse(value)}`, and nothing is put into them: every token is out of the loss, which is no"
+        " number, and nothing is learned.",
+        "Give the answer's tokens their ids.",
+    )
+
+
+def _finding(script: Script, value: ast.expr, message: str, text: str) -> Finding:
+    return Finding(
+        message,
+        place=place_of(script, value),
+        evidence=Evidence(Level.TEXT, {"labels": ast.unparse(value)[:200]}),
+        stake=Stake(AtStake.RESULT),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            text,
+            effort=Effort.LINE,
+            accuracy="Answers are learned.",
+            measure="Print the labels of one row that are not -100, decoded.",
+        ),
+    )
