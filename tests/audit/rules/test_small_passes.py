@@ -1,4 +1,4 @@
-"""Promise: passes that are too small for their card, and checkpointing with memory to spare, are found in loops of one's own,
+"""Promise: too small passes for a card, and checkpointing with memory to spare, are found in loops of one's own,
 by the sizes of models of one's own."""
 
 from pathlib import Path
@@ -55,7 +55,8 @@ def test_windows_that_fill_the_card(tmp_path: Path, other: dict[str, object]) ->
     assert not audited(tmp_path, files, select=("OPT004",)).findings
 
 
-SFT = """from trl import SFTConfig, SFTTrainer
+SFT = """from peft import LoraConfig
+from trl import SFTConfig, SFTTrainer
 SFTTrainer(model='Qwen/Qwen2.5-7B', args=SFTConfig('out', per_device_train_batch_size=1, gradient_accumulation_steps=32,
            max_length=2048, gradient_checkpointing=False), train_dataset=rows, peft_config=LoraConfig(r=8)).train()
 """
