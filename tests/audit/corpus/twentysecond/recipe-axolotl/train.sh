@@ -1,0 +1,6 @@
+#!/bin/bash
+set -e
+CFG=configs/mistral-lora.yml
+
+axolotl preprocess "$CFG"
+axolotl train "$CFG"
