@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dynotune.audit.facts.asked import adapters, max_length, micro_batch, on_gpu
+from dynotune.audit.facts.asked import adapters, max_length, micro_batch, number, on_gpu
 from dynotune.audit.facts.cards import CARD, named_card
 from dynotune.audit.facts.environment import Environment
 from dynotune.audit.facts.job import Job, Trainer
@@ -79,7 +79,9 @@ def _by_its_own_figure(job: Job, project: Project) -> Iterator[Said]:
 
 
 _IN_USE = re.compile(
-    r"(?:\bGPU\b|\bVRAM\b|\bpeak\b|nvidia-smi|\bCUDA\b)[^.\n]{0,60}?(?<![\d.])(\d{1,3}(?:\.\d)?)\s?(?:GiB|GB)\b"
+    r"(?:\b(?:memory|us(?:es?|ing|age)|takes?|needs?)\b"
+    r"(?=[^.\n]{0,60}\bGi?B\s*(?:a|per|/|on each|each|on every)\s*(?:card|GPU|device)\b)"
+    r"|\bGPU\b|\bVRAM\b|\bpeak\b|nvidia-smi|\bCUDA\b)[^.\n]{0,60}?(?<![\d.])(\d{1,3}(?:\.\d)?)\s?(?:GiB|GB)\b"
     r"(?:\s*(?:of|/|out of)\s*(?:the\s*)?(\d{1,3})\b)?",
     re.IGNORECASE,
 )
@@ -142,6 +144,7 @@ def _on_the_named_card(job: Job, project: Project) -> Iterator[Said]:
     """The project names one kind of card, and what the step needs by itself would take little of it."""
     card, model = named_card(job, project), sized(job)
     rows, length = micro_batch(job), max_length(job) or (longest_row(project) if not job.get("packing") else None)
+    length = length or (int(number(job, "own_model_context") or 0) or None)
     if card is None or model is None or model.hidden is None or rows is None or length is None:
         return
     if job.trainer in (Trainer.DYNOTUNE, Trainer.UNSLOTH):

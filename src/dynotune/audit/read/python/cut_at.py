@@ -36,6 +36,8 @@ LEAST, MOST = 32, 1 << 20
 
 _CUT = re.compile(r"ids|token|prompt|answer|response|completion|chosen|labels", re.IGNORECASE)
 
+_CHARACTERS = re.compile(r"text|content|[\"']", re.IGNORECASE)
+
 
 def _cuts(evaluator: Evaluator, module: Module) -> list[Setting]:
     """`(prompt + answer)[:max_length]` in a function that makes rows."""
@@ -49,8 +51,9 @@ def _cuts(evaluator: Evaluator, module: Module) -> list[Setting]:
             end = node.slice.upper
             if not isinstance(end, ast.Name | ast.Attribute) or not _NAMED.search(ast.unparse(end)):
                 continue
-            if not _CUT.search(ast.unparse(node.value)):
-                continue
+            joined = isinstance(node.value, ast.BinOp) and not _CHARACTERS.search(ast.unparse(node.value))
+            if not joined and not _CUT.search(ast.unparse(node.value)):
+                continue  # which may be a text's characters
             value = evaluator.fresh().value(end, scope)
             if type(value.value) is not int or value.others or not LEAST <= value.value <= MOST:
                 return []

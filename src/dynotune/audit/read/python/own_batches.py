@@ -10,7 +10,7 @@ from dynotune.audit.read.python.model import Said
 from dynotune.audit.read.python.module import Module, Site
 from dynotune.audit.read.python.value import Value
 
-_STEPS = re.compile(r"(?:^|\.)(?:\w*optim\w*|opt|scaler)\.step$|optim\w*\.step$", re.IGNORECASE)
+_STEPS = re.compile(r"(?:optim\w{0,40}|(?:^|\.)(?:opt|scaler))\.step$", re.IGNORECASE)
 _COUNTS = re.compile(r"accum|grad_acc|\bgas\b|micro", re.IGNORECASE)
 _ROWS = re.compile(r"batch|\bbsz?\b|\bB\b", re.IGNORECASE)
 

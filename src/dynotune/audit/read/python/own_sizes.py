@@ -11,20 +11,24 @@ from dynotune.audit.read.python.module import FUNCTIONS, Scope, Site
 from dynotune.audit.read.python.value import Made, Value
 
 LAYERS, HIDDEN, VOCABULARY, CONTEXT = (f"own_model_{name}" for name in ("layers", "hidden", "vocabulary", "context"))
+CHECKPOINTED = "gradient_checkpointing"
 """Settings of a job."""
 
 _NAMES: Mapping[str, str] = {
     LAYERS: "n_layer n_layers num_layers num_hidden_layers layers depth nlayers num_blocks n_blocks nlayer",
     HIDDEN: "n_embd d_model dim hidden_size embed_dim hidden_dim n_embed width emb_dim model_dim emb_size dmodel embd",
     VOCABULARY: "vocab_size vocab n_vocab num_tokens nvocab ntoken padded_vocab_size vocabulary",
-    CONTEXT: "block_size window context context_length seq_len max_seq_len n_ctx ctx_len seq_length",
+    CHECKPOINTED: "ckpt checkpoint checkpointing grad_ckpt grad_checkpoint gradient_checkpointing activation_checkpointing"
+    " use_checkpoint use_checkpointing use_ckpt recompute act_ckpt remat checkpoint_activations grad_checkpointing",
+    CONTEXT: "block_size window context context_length seq_len max_seq_len n_ctx ctx ctx_len seq_length n_positions seqlen",
 }
 _CALLED = {name: frozenset(called.split()) for name, called in _NAMES.items()}
-_LENGTHS = _CALLED.pop(CONTEXT)
+_LENGTHS, _SWITCHES = _CALLED.pop(CONTEXT), _CALLED.pop(CHECKPOINTED)
 
 
 def own_sizes(reads: list[Evaluator]) -> list[Said]:
-    """All three, and the length of a row where the model has one, where the files agree on one model; else nothing."""
+    """All three, with the length of a row and a switch of checkpointing where the model has these. Nothing where the files
+    do not agree on one model."""
     found: dict[tuple[int, ...], list[Said]] = {}
     for reader in reads:
         for site in reader.module.sites:
@@ -48,7 +52,19 @@ def _of_call(reader: Evaluator, site: Site) -> list[Said]:
     key = next((one for one in sorted(_LENGTHS) if one in given), "")
     if key and type(given[key].value) is int and not given[key].others:
         said.append(Said(CONTEXT, key, given[key], given[key].place or reader.module.place(site.node)))
+    key = next((one for one in sorted(_SWITCHES) if one in given), "")
+    if key and given[key].value is True and not given[key].others and _checkpoints(reader, site):
+        said.append(Said(CHECKPOINTED, key, given[key], given[key].place or reader.module.place(site.node)))
     return said
+
+
+def _checkpoints(reader: Evaluator, site: Site) -> bool:
+    """The class stands in a file that calls PyTorch's checkpointing."""
+    held = _class_of(reader, site)
+    if held is None:
+        return False
+    module = held[0].module
+    return any(module.dotted(one.node.func).startswith("torch.utils.checkpoint") for one in module.sites)
 
 
 def _may_have_sizes(call: ast.Call) -> bool:
