@@ -1,4 +1,4 @@
-"""Promise: a fault that one trainer's configuration shows is found in the shapes that others have it in: launchers that count,
+"""Promise: a fault that one trainer shows is found in the shapes that others have it in: launchers that count,
 trainers' own arguments, keys of another class, files that only a document names."""
 
 from pathlib import Path
