@@ -133,3 +133,25 @@ def several_cards(job: Job, project: Project) -> tuple[int, str] | None:
                 word = (found["behind"] or found["before"]).lower()
                 told.setdefault(_WORDS.get(word) or int(word), line.strip())
     return next(iter(told.items())) if len(told) == 1 else None
+
+
+_ALONE = re.compile(
+    rf"(?<![\w.-])(?:one|single|1\s?[x\u00d7]?)[- ](?:[\w-]+ )?(?:{_CARD}|GPU\b|graphics card\b|card\b)", re.IGNORECASE
+)
+
+
+def gpus_told(job: Job, project: Project, text: str = "") -> int | None:
+    """GPUs of a run: those that its command starts; else those that this text names (`one A100`, `4x H100`), else those that
+    the job's own files and the project's documents name, where they agree. None: they do not, or name none."""
+    given = job.setting("num_processes")
+    if given is not None and job.is_given("num_processes"):
+        return given.value if type(given.value) is int else None
+    own, documents = _naming(job, project)
+    for texts in ([text], [*own, *documents]):
+        counts = {1 for one in texts if _ALONE.search(one)}
+        for line in (line for one in texts for line in one.split("\n") if len(line) < 2_000):
+            words = [(found["behind"] or found["before"]).lower() for found in _MANY.finditer(line)]
+            counts |= {_WORDS.get(word) or int(word) for word in words}
+        if counts:
+            return counts.pop() if len(counts) == 1 else None
+    return None

@@ -89,6 +89,8 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
         elif place not in there:
             found.not_read = [one for one in found.not_read if one.place != place]
             _read(path, root, found)
+    by_python = _reader("launchers.of_python", "commands_of_python")
+    found.launches += by_python(root, found.scripts, found.modules, found.configs)
     asked = asked_packages(root, found.texts, found.documents)
     found.launches += _told(root, found)
     schemas = schemas.beside(sources_in(root), versions_asked(root, {**found.texts, **found.documents}))

@@ -131,6 +131,8 @@ def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
     for name, setting in launch.flags.items():
         if taken.takes(name) or name in _OF_LAUNCHERS or len(name) == 1:
             continue
+        if launch.file.endswith(".py") and setting.place.file == launch.file:
+            continue  # said of the launcher's text
         close = next(iter(difflib.get_close_matches(name, sorted(taken.flags), 1, 0.8)), "")
         meant = f" Did you mean `--{close}`?" if close else ""
         rename = close and setting.place.key.startswith("--")

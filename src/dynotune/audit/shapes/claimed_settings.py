@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dynotune.audit.facts.cards import gpus_told
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.setting import Known, Setting
@@ -202,7 +203,7 @@ def _of_a_line(
             value = next((group for group in found.groups() if group), "")
             yield from _differs(claim, value, found[0].strip(), place, jobs, of_all, project)
         if place.file.endswith(".md") and (batch := claimed_batch(sentence)) is not None:
-            yield from _batch(batch, place, jobs, project)
+            yield from _batch(batch, place, jobs, project, sentence)
 
 
 _PACKS = re.compile(
@@ -266,14 +267,14 @@ def _heads(comment: Place, setting: Place, project: Project) -> bool:
     )
 
 
-def _batch(claimed: int, place: Place, jobs: Sequence[Job], project: Project) -> Iterator[Said]:
+def _batch(claimed: int, place: Place, jobs: Sequence[Job], project: Project, sentence: str) -> Iterator[Said]:
     """A document's rows a step, where every factor is given."""
     made: list[int] = []
     for job in jobs:
         parts = [
             job.get("per_device_train_batch_size"),
             job.get("gradient_accumulation_steps"),
-            job.get("num_processes"),
+            gpus_told(job, project, sentence),
         ]
         if job.get("packing") is True or any(type(part) is not int for part in parts):
             return

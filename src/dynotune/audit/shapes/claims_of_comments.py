@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from dynotune.audit.facts.asked import given, number
+from dynotune.audit.facts.cards import gpus_told
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -49,7 +50,7 @@ def claims_of_comments(job: Job, project: Project) -> Iterator[Said]:
     for file, line, text in comments_of(job, project):
         wrong = list(_arithmetic(job, text, Place(file, line)))
         if not wrong and (claimed := claimed_batch(text)) is not None:
-            wrong += _batch(job, claimed, Place(file, line))
+            wrong += _batch(job, claimed, Place(file, line), gpus_told(job, project, text))
         yield from wrong
         yield from _of_the_loss(job, file, line, text)
         yield from _of_the_end(job, file, line, text)
@@ -218,17 +219,19 @@ def claimed_batch(comment: str) -> int | None:
     return int(plain[1]) if plain else None
 
 
-def _batch(job: Job, claimed: int, place: Place) -> Iterator[Said]:
+def _batch(job: Job, claimed: int, place: Place, devices: int | None) -> Iterator[Said]:
+    """devices: processes of a step; None: that is not known."""
     rows, steps = number(job, "per_device_train_batch_size"), number(job, "gradient_accumulation_steps")
-    each, devices = int((rows or 0) * (steps or 0)), number(job, "num_processes")
-    known = devices is not None and job.is_given("num_processes")
+    each, known = int((rows or 0) * (steps or 0)), devices is not None
     if not rows or not steps or (job.get("packing") is True and (not known or each == claimed)):
         return  # of packed rows a comment may count the examples, or those of one process
     if known and devices is not None:
-        real = each * int(devices)
+        real = each * devices
         if real == claimed:
             return
-        comes_to = f"{int(rows)} rows x {int(steps)} accumulated x {int(devices)} processes are {real}"
+        comes_to = (
+            f"{int(rows)} rows x {int(steps)} accumulated x {devices} process{'es' if devices > 1 else ''} are {real}"
+        )
     elif each and claimed % each:
         comes_to = (
             f"{int(rows)} rows x {int(steps)} accumulated are {each} a process, and no number of processes makes it"
