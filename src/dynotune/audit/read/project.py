@@ -120,6 +120,8 @@ def _told(root: Path, found: _Found) -> list[Launch]:
         _reader("launchers.elsewhere", name) for name in ("is_of_services", "commands_of_services")
     )
     texts |= {file: of_service(text) for file, text in found.texts.items() if is_service(file, text)}
+    of_notebook, mark = _reader("launchers.elsewhere", "commands_of_notebook"), _reader("python.source", "MARK")
+    texts |= {file: of_notebook(found.texts[file], mark) for file in found.texts if file.endswith(".ipynb")}
     texts |= {file: of_document(text) for file, text in found.documents.items() if not _OF_OTHERS.search(file)}
     told: list[Launch] = []
     for file, text in texts.items():

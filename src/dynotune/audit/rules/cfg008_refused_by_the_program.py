@@ -11,7 +11,7 @@ from dynotune.audit.change import Change, Edit
 from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
-from dynotune.audit.facts.setting import Unknown
+from dynotune.audit.facts.setting import Setting, Unknown
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.read.configs.hydra import Composed, composed, primary_of
@@ -129,7 +129,12 @@ def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
         return
     program = f"{launch.script} {taken.command}".strip()
     for name, setting in launch.flags.items():
-        if taken.takes(name) or name in _OF_LAUNCHERS or len(name) == 1:
+        if name in _OF_LAUNCHERS or len(name) == 1:
+            continue
+        if taken.takes(name):
+            meant = taken.meant_by(setting.place.key)
+            if meant:
+                yield _spelled_otherwise(program, setting, meant, taken.parser)
             continue
         if launch.file.endswith(".py") and setting.place.file == launch.file:
             continue  # said of the launcher's text
@@ -148,6 +153,20 @@ def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
                 (Change(Edit.RENAME, setting.place, f"--{name}", to=f"--{close}"),) if rename else (),
             ),
         )
+
+
+def _spelled_otherwise(program: str, setting: Setting, meant: str, parser: str) -> Finding:
+    return Finding(
+        f"`{program}` calls it `{meant}`, and has no flag `{setting.place.key}`: its parser stops with an error.",
+        place=setting.place,
+        evidence=Evidence(Level.TEXT, {"flag": setting.place.key, "parser": parser}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"Call it `{meant}`.",
+            (Change(Edit.RENAME, setting.place, setting.place.key, to=meant),),
+        ),
+    )
 
 
 def _dashed(launch: Launch) -> Iterator[Said]:

@@ -31,6 +31,9 @@ _OTHERWISE = re.compile(
 )
 """Of a sentence that may speak of something else than this run."""
 
+_NO_ADAPTERS = re.compile(r"[,(]?\s*\b(?:no|without|not) (?:lora|q?lora|adapters?|peft)\b\)?", re.IGNORECASE)
+"""What a sentence says once more of full training."""
+
 _HEAD = 12
 """Lines at the beginning of a file whose comments speak of all of it."""
 
@@ -194,7 +197,7 @@ def _of_a_line(
     place: Place, text: str, jobs: Sequence[Job], of_all: bool, project: Project, claims: Sequence[Claim] = CLAIMS
 ) -> Iterator[Said]:
     for sentence in re.split(r"(?<=[a-z)\d])[.;] |, (?:so|because|since|which) ", text[:400]):
-        if _OTHERWISE.search(sentence):
+        if _OTHERWISE.search(_NO_ADAPTERS.sub("", sentence)):
             continue
         for claim in claims:
             found = claim.said.search(sentence)
