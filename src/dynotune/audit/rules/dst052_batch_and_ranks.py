@@ -250,7 +250,8 @@ RULE = Rule(
         detected="E0: a total batch divided by a micro-batch, in a file that runs on several processes by its text or by a"
         " command of the project; the power of the number of processes in the product is followed through names. E1: the"
         " variable that a shell script works its accumulation out with, against the launcher's flags, and against a script"
-        " that divides the flag once more.",
+        " that divides the flag once more; a shell script that divides a total by a micro-batch alone, and starts several"
+        " processes.",
         proven="Rows of the data over steps of an epoch.",
         deliberate=(
             "The total is meant for each process.",
