@@ -291,12 +291,14 @@ RULE = Rule(
         " that the script makes of it (`Options(**yaml.safe_load(f))`).",
         why="The job waits for its machines, starts, and ends at once, in a sweep every run: Hydra closes its configuration"
         " for new keys.",
-        detected="E0: commands of shell files, of what a program starts, of cells of notebooks, and of documents and images where no launcher"
+        detected="E0: commands of shell files, of what a program starts, of cells of notebooks, and of documents and"
+        " images where no launcher"
         " starts the same; a configuration that they name and the project lacks, where one of its folder is called nearly"
         " so. The parser's flags are read from the script: of several, those that a run asks, together, and"
         " of sub-commands the one that the command names; of a function or class that Typer, Click or tyro makes a command"
         " of, its parameters; of absl, what the project's files define. Flags that"
-        " differ in dashes and underscores alone are told apart as argparse, Typer and Click do. What stands in a file that the script imports counts"
+        " differ in dashes and underscores alone are told apart as argparse, Typer and Click do. What stands in a"
+        " file that the script imports counts"
         " as its own. A parser that could not be read whole is not judged. E1:"
         " Hydra's files are composed as it does, for defaults that name plain files and groups of the project. Nothing is"
         " said where more takes part: a `ConfigStore`, other packages, another configuration by a flag.",

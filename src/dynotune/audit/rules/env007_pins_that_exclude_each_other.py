@@ -227,7 +227,8 @@ RULE = Rule(
         detected="E0: exact versions in one file of requirements, one image or one command, against a table of what"
         " releases"
         " want; and names that scripts import, and nothing catches, against a table of those that releases brought and took"
-        " away; and models by their names, against the release of transformers that their kind came with. ENV004 asks the environment itself.",
+        " away; and models by their names, against the release of transformers that their kind came with. ENV004 asks"
+        " the environment itself.",
         proven="`pip install --dry-run -r requirements.txt`.",
         deliberate=("The check is switched off (`DISABLE_VERSION_CHECK=1`), and the pair was tried.",),
         sources=(

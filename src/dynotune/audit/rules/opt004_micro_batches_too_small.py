@@ -159,7 +159,8 @@ RULE = Rule(
         " the same rows a step, so the update is the same.",
         detected="E1: FLOPs of the micro-batch from the model's size, against launches from its layers; said where"
         " work is less"
-        " than half of launching, or where a pass has fewer tokens than the one card that the project names needs to multiply"
+        " than half of launching, or where a pass has fewer tokens than the one card that the project names needs to"
+        " multiply"
         " longer than it reads weights, and a larger micro-batch fits by an estimate on the high side. The model's size by"
         " its name, or by the arguments of a class of one's own",
         proven="`dynotune profile -- python train.py`: the GPU's idle time.",
