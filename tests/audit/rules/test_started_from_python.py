@@ -63,6 +63,23 @@ def test_keys_that_may_not_be_given(tmp_path: Path, words: str) -> None:
     assert not claims(tmp_path, PLAIN + words)
 
 
+BUILT = """FLAGS = {'model': '--model', 'batch_size': '--batch-size', 'accum': '--accum'}
+def build(recipe):
+    command = [sys.executable, 'train.py']
+    for key, flag in FLAGS.items():
+        if key in recipe:
+            command += [flag, str(recipe[key])]
+    return command
+cmd = build(cfg)"""
+
+
+def test_flags_by_a_table_in_a_function(tmp_path: Path) -> None:
+    (found,) = claims(tmp_path / "wrong", BUILT)
+    assert "1 rows x 16 accumulated x 1 process are 16" in found
+    assert not claims(tmp_path / "right", BUILT, config=CONFIG.format(16))
+    assert not claims(tmp_path / "left", BUILT.replace(", 'accum': '--accum'", ""))
+
+
 HEAD = "# effective batch 64\n"
 
 

@@ -136,7 +136,7 @@ def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
             if meant:
                 yield _spelled_otherwise(program, setting, meant, taken.parser)
             continue
-        if launch.file.endswith(".py") and setting.place.file == launch.file:
+        if launch.file.endswith(".py") and setting.place.key in project.texts.get(launch.file, ""):
             continue  # said of the launcher's text
         close = next(iter(difflib.get_close_matches(name, sorted(taken.flags), 1, 0.8)), "")
         meant = f" Did you mean `--{close}`?" if close else ""

@@ -42,16 +42,31 @@ def commands_of_python(
 def _of_call(
     root: Path, evaluator: Evaluator, site: Site, scripts: Mapping[str, Script], configs: Mapping[str, ConfigFile]
 ) -> Iterator[Launch]:
-    words = list(_words(evaluator, site.node.args[0], site.scope))
+    node, scope = _where_made(evaluator, site.node.args[0], site.scope)
+    words = list(_words(evaluator, node, scope))
     file, line = evaluator.module.file, site.node.lineno
     text = "\n" * (line - 1) + shlex.join(words).replace("'${", "${").replace("}'", "}")
     launches = read_launches(root / file, text, root) if words else []
     for launch in (one for one in launches if one.script in scripts and one.script != file):
-        loops = list(_over_keys(evaluator, site))
+        loops = list(_over_keys(evaluator, scope))
         if not loops:
             yield launch
         for keys in loops[:1]:
             yield from _with_keys(launch, keys, scripts, configs)
+
+
+def _where_made(evaluator: Evaluator, node: ast.expr, scope: Scope) -> tuple[ast.expr, Scope]:
+    """The list itself, or its name in the function of the file that gives it back (`command = build(recipe)`)."""
+    bound = evaluator.module.bound(node.id, scope) if isinstance(node, ast.Name) else ()
+    made = bound[0].value if len(bound) == 1 else node
+    name = made.func.id if isinstance(made, ast.Call) and isinstance(made.func, ast.Name) else ""
+    for binding in evaluator.module.bound(name, scope) if name else ():
+        inside = evaluator.module.scopes.get(binding.node) if binding.node is not None else None
+        if binding.kind == "function" and inside is not None and len(inside.returns) == 1:
+            given = inside.returns[0][0].value
+            if isinstance(given, ast.Name | ast.List):
+                return given, inside
+    return node, scope
 
 
 def _words(evaluator: Evaluator, node: ast.expr, scope: Scope) -> Iterator[str]:
@@ -78,32 +93,43 @@ def _words(evaluator: Evaluator, node: ast.expr, scope: Scope) -> Iterator[str]:
             yield "${UNKNOWN}"
 
 
-def _over_keys(evaluator: Evaluator, site: Site) -> Iterator[tuple[list[str] | None, bool]]:
-    """Loops of the call's function that make `--key` of a configuration's keys: which keys (None: all that there are), and
+Flags = Mapping[str, str]
+"""Flags without dashes, by the configuration's keys."""
+
+
+def _over_keys(evaluator: Evaluator, scope: Scope) -> Iterator[tuple[Flags | None, bool]]:
+    """Loops of a function that make flags of a configuration's keys: which (None: all that there are, by their names), and
     whether dashes stand for underscores."""
-    for node in ast.walk(site.scope.node):
+    for node in ast.walk(scope.node):
         if not isinstance(node, ast.For):
             continue
-        target = node.target.elts[0] if isinstance(node.target, ast.Tuple) else node.target
+        targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
+        names = [one.id for one in targets if isinstance(one, ast.Name)]
         body = "\n".join(ast.unparse(one) for one in node.body)
-        if not isinstance(target, ast.Name) or not re.search(rf"f['\"]--\{{{target.id}\b|'--' \+ {target.id}\b", body):
-            continue
-        over = node.iter
+        over, dashed = node.iter, bool(_DASHED.search(body))
         every = isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr == "items"
-        if every:
-            if re.search(rf"\bif\b[^\n]*\b{target.id}\b", body):
-                continue  # some are left out, by name
-            yield None, bool(_DASHED.search(body))
+        if every and isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and len(names) == 2:
+            held = evaluator.fresh().value(over.func.value, scope).value
+            named = {key: one.value for key, one in held.items()} if isinstance(held, dict) else {}
+            if named and all(isinstance(one, str) and one.startswith("--") for one in named.values()):
+                if re.search(rf"\[{names[1]}, ", body):
+                    yield {str(key): flag.lstrip("-") for key, flag in named.items()}, False
+                continue
+        if not names or not re.search(rf"f['\"]--\{{{names[0]}\b|'--' \+ {names[0]}\b", body):
             continue
-        held = evaluator.fresh().value(over, site.scope).value
-        names = [one.value if hasattr(one, "value") else one for one in held] if isinstance(held, list) else []
-        if names and all(isinstance(one, str) for one in names):
-            yield names, bool(_DASHED.search(body))
+        if every:
+            if not re.search(rf"\bif\b[^\n]*\b{names[0]}\b", body):  # else some are left out, by name
+                yield None, dashed
+            continue
+        held = evaluator.fresh().value(over, scope).value
+        keys = [one.value if hasattr(one, "value") else one for one in held] if isinstance(held, list) else []
+        if keys and all(isinstance(one, str) for one in keys):
+            yield {one: one for one in keys}, dashed
 
 
 def _with_keys(
     launch: Launch,
-    keys: tuple[list[str] | None, bool],
+    keys: tuple[Flags | None, bool],
     scripts: Mapping[str, Script],
     configs: Mapping[str, ConfigFile],
 ) -> Iterator[Launch]:
@@ -113,15 +139,15 @@ def _with_keys(
     flags |= _of_parameters(scripts[launch.script])
     for file, config in configs.items():
         given = {str(key): value for key, value in config.values.items() if names is None or key in names}
-        if config.kind not in ("unknown", "") or len(given.keys() & flags) < FEW:
+        called = {key: (names[key] if names is not None else key).replace("-", "_") for key in given}
+        if config.kind not in ("unknown", "") or len(set(called.values()) & flags) < FEW:
             continue
         said: dict[str, Setting] = dict(launch.flags)
         for key, value in given.items():
             place = config.places.get(key)
             if place is not None and not isinstance(value, dict | list) and value not in (None, False):
-                said[key.replace("-", "_")] = Setting(
-                    key, value, replace(place, key=f"--{key.replace('_', '-') if dashed else key}")
-                )
+                flag = (names[key] if names is not None else key) if not dashed else key.replace("_", "-")
+                said[called[key]] = Setting(called[key], value, replace(place, key=f"--{flag}"))
         yield replace(launch, flags=said, configs=(*launch.configs, file))
 
 
