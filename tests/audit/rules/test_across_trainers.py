@@ -219,3 +219,56 @@ def test_models_of_ones_own_by_their_sizes(tmp_path: Path) -> None:
     assert of_net(tmp_path / "read", "CFG017") == 0
     assert of_net(tmp_path / "wrapped", "MEM002", way="True", wrap="torch.nn.parallel.DistributedDataParallel") == 1
     assert of_net(tmp_path / "alone", "MEM002", way="True") == 0
+
+
+HYDRA = """import hydra, torch
+from hydra.utils import instantiate
+@hydra.main(config_path='conf', config_name='config', version_base=None)
+def main(cfg):
+    opt = instantiate(cfg.optim, params=net.parameters(){more})
+    for x in loader:
+        net(x.cuda()).backward()
+        opt.step()
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "keys", "more", "says"),
+    [
+        ("torch.optim.AdamW", "", "", True),
+        ("torch.optim.Adam", "", "", True),
+        ("torch.optim.AdamW", "  fused: true\n", "", False),
+        ("torch.optim.AdamW", "", ", fused=True", False),
+        ("torch.optim.SGD", "", "", False),
+        ("bitsandbytes.optim.AdamW8bit", "", "", False),
+    ],
+)
+def test_optimizers_that_hydra_makes(tmp_path: Path, target: str, keys: str, more: str, says: bool) -> None:
+    files = {
+        "train.py": HYDRA.format(more=more),
+        "conf/config.yaml": f"optim:\n  _target_: {target}\n  lr: 1.0e-4\n{keys}",
+    }
+    assert bool(audited(tmp_path, files, select=("OPT001",)).findings) == says
+
+
+AXOLOTL = """base_model: Qwen/Qwen2.5-7B-Instruct
+rl: dpo
+datasets:
+  - path: a/b
+    type: chat_template.default
+sequence_len: 2048
+micro_batch_size: 2
+gradient_accumulation_steps: 8
+num_epochs: 3
+output_dir: out
+learning_rate: 5e-7
+bf16: true
+{}"""
+
+
+@pytest.mark.parametrize(("more", "says"), [("", True), ("precompute_ref_log_probs: true\n", False)])
+def test_a_reference_of_axolotl(tmp_path: Path, more: str, says: bool) -> None:
+    assert bool(audited(tmp_path, {"dpo.yml": AXOLOTL.format(more)}, select=("DPO001",)).findings) == says
+    pinned = {"dpo.yml": AXOLOTL.format(""), "requirements.txt": "axolotl==0.8.0\n"}
+    assert not audited(tmp_path / "older", pinned, select=("DPO001",)).findings

@@ -33,7 +33,8 @@ def _of_a_trainer(job: Job, project: Project) -> Iterator[Said]:
         return
     yield from _second(job, project)
     setting = job.setting("precompute_ref_log_probs")
-    off = setting is not None and (setting.value is False or (job.trainer is Trainer.AXOLOTL and setting.value is None))
+    axolotl = job.trainer is Trainer.AXOLOTL and not job.pinned  # which has the key, off where nobody gives it
+    off = setting.value is False or (axolotl and setting.value is None) if setting is not None else axolotl
     if not off or job.get("sync_ref_model") is True:
         return
     lora, epochs, model = adapters(job), number(job, "num_train_epochs"), known(job.get("model_name_or_path"))

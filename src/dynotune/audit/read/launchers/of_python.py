@@ -11,7 +11,7 @@ from pathlib import Path
 from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.script import Script
-from dynotune.audit.facts.setting import Setting
+from dynotune.audit.facts.setting import Setting, Unknown
 from dynotune.audit.read.launchers import read_launches
 from dynotune.audit.read.python.evaluator import Evaluator
 from dynotune.audit.read.python.module import Scope, Site
@@ -145,7 +145,9 @@ def _with_keys(
         said: dict[str, Setting] = dict(launch.flags)
         for key, value in given.items():
             place = config.places.get(key)
-            if place is not None and not isinstance(value, dict | list) and value not in (None, False):
+            if value is None or value is False:
+                value = Unknown("the launcher may leave out what is not given, or false")
+            if place is not None and not isinstance(value, dict | list):
                 flag = (names[key] if names is not None else key) if not dashed else key.replace("_", "-")
                 said[called[key]] = Setting(called[key], value, replace(place, key=f"--{flag}"))
         yield replace(launch, flags=said, configs=(*launch.configs, file))
