@@ -105,6 +105,11 @@ def test_words_of_a_list(tmp_path: Path, cmd: str, says: bool) -> None:
         ("# effective batch 64 on 4x A100", False),
         ("# effective batch 64 on 2 GPUs", True),
         ("# effective batch 64", False),
+        ("# effective batch 32: 2 GPUs x 4 x 4", False),
+        ("# effective batch 32 = 2 GPUs x 4 rows x 4", False),
+        ("# effective batch: 2 GPUs x 4 x 4", False),
+        ("# effective batch: 2 GPUs x 8 x 4", True),
+        ("# effective batch 128 = 8 GPUs x 4 x 4", False),
     ],
 )
 def test_cards_that_the_comment_names(tmp_path: Path, text: str, says: bool) -> None:

@@ -13,9 +13,15 @@ from dynotune.audit.lines import lines_of
 from dynotune.audit.place import Place
 
 _CLAIM = re.compile(r"\b(?:effective|global|total)[\s_-]+(?:train[\s_-]+)?batch(?:[\s_-]*size)?\b(.*)", re.IGNORECASE)
-_PRODUCT = re.compile(r"(\d+(?:\s*[*x\u00d7]\s*\d+)+)")
+_WORDS = r"(?:\s{1,3}[A-Za-z][A-Za-z-]{1,14}){0,2}"
+_PRODUCT = re.compile(rf"(\d+{_WORDS}(?:\s*[*x\u00d7]\s*\d+{_WORDS})+)")
+"""`8 x 4`, `2 GPUs x 8 rows x 4`."""
+
 _RESULT = re.compile(r"=\s*(\d+)\s*(?:\)|$|[,.;]|examples|rows|samples|sequences)")
-_PLAIN = re.compile(r"^\s*(?:of|is|=|:|->|→|~)?\s*(\d+)(?!\d|[\d.]*[kKmM]|\s*[*x\u00d7]|\s*(?:tokens|per\b|/))")
+_PLAIN = re.compile(
+    r"^\s*(?:of|is|=|:|->|→|~)?\s*(\d+)(?!\d|[\d.]*[kKmM]|\s*[*x\u00d7]"
+    r"|\s*(?:tokens|per\b|/|GPUs?\b|cards?\b|devices\b|nodes\b|processes\b|ranks\b))"
+)
 _EACH = re.compile(
     r"(?<![\d.,])(\d+)\s+(?:pairs|examples|rows|sequences|samples|conversations|documents|prompts|threads)\s+(?:per|an|a|each|every)\s+"
     r"(?:optimi[sz]er\s+|global\s+)?(?:update|step)\b",
@@ -213,10 +219,10 @@ def claimed_batch(comment: str) -> int | None:
     if result := _RESULT.search(rest):
         # `4 x 8 = 32`, the last of several.
         return int(_RESULT.findall(rest)[-1]) if result else None
-    if product := _PRODUCT.search(rest):
-        return math.prod(int(part) for part in re.findall(r"\d+", product[1]))
-    plain = _PLAIN.search(rest)
-    return int(plain[1]) if plain else None
+    if plain := _PLAIN.search(rest):
+        return int(plain[1])
+    product = _PRODUCT.search(rest)
+    return math.prod(int(part) for part in re.findall(r"\d+", product[1])) if product else None
 
 
 def _batch(job: Job, claimed: int, place: Place, devices: int | None) -> Iterator[Said]:
