@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
@@ -23,15 +23,33 @@ CARD = re.compile(
 
 def named_card(job: Job, project: Project) -> float | None:
     """GiB of the card that the job's files, the project's launchers or its documents name. None: none, or several kinds."""
-    files = {*job.files, *(launch.file for launch in project.launches)}
-    texts = [f"{file}\n{project.texts.get(file, '')}\n{project.notes.get(file, '')}" for file in files]
-    texts += project.documents.values()
-    sizes: set[float] = set()
-    for text in texts:
-        for found in CARD.finditer(text):
-            sizes.add(float(found["size"] or GIB[found["name"].upper()]))
+    sizes = {float(size or GIB[name]) for name, size in _cards(job, project)}
     sizes.discard(0.0)
     return sizes.pop() if len(sizes) == 1 else None
+
+
+def _cards(job: Job, project: Project) -> Iterator[tuple[str, str]]:
+    """Names in capitals, with the memory where one is told."""
+    files = {*job.files, *(launch.file for launch in project.launches)}
+    texts = [f"{file}\n{project.texts.get(file, '')}\n{project.notes.get(file, '')}" for file in files]
+    for text in (*texts, *project.documents.values()):
+        for found in CARD.finditer(text):
+            yield found["name"].upper(), found["size"] or ""
+
+
+RIDGE = {
+    "H200": 206, "GH200": 247, "H100": 295, "B200": 281, "L40S": 419, "L4": 403, "A10G": 117, "A10": 208, "A30": 177,
+    "A40": 215, "A6000": 202, "4090": 164, "3090": 76, "5090": 117, "T4": 203, "V100": 139, "A100": 153,
+}  # fmt: skip
+"""Tokens of a pass up to which a card reads weights of 16 bits longer than it multiplies by them: dense products a second of
+the data sheet over bytes a second (H100 SXM 989e12 / 3.35e12)."""
+
+
+def bound_by_reading(job: Job, project: Project) -> tuple[str, int] | None:
+    """The one card that the project names, and its tokens of `RIDGE`. None: none is named, or several kinds."""
+    names = {name for name, _ in _cards(job, project)}
+    name = names.pop() if len(names) == 1 else ""
+    return (name, RIDGE[name]) if name in RIDGE else None
 
 
 _OLDER = re.compile(
@@ -115,3 +133,25 @@ def several_cards(job: Job, project: Project) -> tuple[int, str] | None:
                 word = (found["behind"] or found["before"]).lower()
                 told.setdefault(_WORDS.get(word) or int(word), line.strip())
     return next(iter(told.items())) if len(told) == 1 else None
+
+
+_ALONE = re.compile(
+    rf"(?<![\w.-])(?:one|single|1\s?[x\u00d7]?)[- ](?:[\w-]+ )?(?:{_CARD}|GPU\b|graphics card\b|card\b)", re.IGNORECASE
+)
+
+
+def gpus_told(job: Job, project: Project, text: str = "") -> int | None:
+    """GPUs of a run: those that its command starts; else those that this text names (`one A100`, `4x H100`), else those that
+    the job's own files and the project's documents name, where they agree. None: they do not, or name none."""
+    given = job.setting("num_processes")
+    if given is not None and job.is_given("num_processes"):
+        return given.value if type(given.value) is int else None
+    own, documents = _naming(job, project)
+    for texts in ([text], [*own, *documents]):
+        counts = {1 for one in texts if _ALONE.search(one)}
+        for line in (line for one in texts for line in one.split("\n") if len(line) < 2_000):
+            words = [(found["behind"] or found["before"]).lower() for found in _MANY.finditer(line)]
+            counts |= {_WORDS.get(word) or int(word) for word in words}
+        if counts:
+            return counts.pop() if len(counts) == 1 else None
+    return None

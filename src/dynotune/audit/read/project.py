@@ -89,6 +89,8 @@ def read_project(root: Path, *, only: Sequence[Path] = (), whole: bool = False, 
         elif place not in there:
             found.not_read = [one for one in found.not_read if one.place != place]
             _read(path, root, found)
+    by_python = _reader("launchers.of_python", "commands_of_python")
+    found.launches += by_python(root, found.scripts, found.modules, found.configs)
     asked = asked_packages(root, found.texts, found.documents)
     found.launches += _told(root, found)
     schemas = schemas.beside(sources_in(root), versions_asked(root, {**found.texts, **found.documents}))
@@ -118,6 +120,8 @@ def _told(root: Path, found: _Found) -> list[Launch]:
         _reader("launchers.elsewhere", name) for name in ("is_of_services", "commands_of_services")
     )
     texts |= {file: of_service(text) for file, text in found.texts.items() if is_service(file, text)}
+    of_notebook, mark = _reader("launchers.elsewhere", "commands_of_notebook"), _reader("python.source", "MARK")
+    texts |= {file: of_notebook(found.texts[file], mark) for file in found.texts if file.endswith(".ipynb")}
     texts |= {file: of_document(text) for file, text in found.documents.items() if not _OF_OTHERS.search(file)}
     told: list[Launch] = []
     for file, text in texts.items():

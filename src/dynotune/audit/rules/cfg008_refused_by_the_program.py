@@ -11,7 +11,7 @@ from dynotune.audit.change import Change, Edit
 from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
-from dynotune.audit.facts.setting import Unknown
+from dynotune.audit.facts.setting import Setting, Unknown
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.read.configs.hydra import Composed, composed, primary_of
@@ -129,8 +129,15 @@ def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
         return
     program = f"{launch.script} {taken.command}".strip()
     for name, setting in launch.flags.items():
-        if taken.takes(name) or name in _OF_LAUNCHERS or len(name) == 1:
+        if name in _OF_LAUNCHERS or len(name) == 1:
             continue
+        if taken.takes(name):
+            meant = taken.meant_by(setting.place.key)
+            if meant:
+                yield _spelled_otherwise(program, setting, meant, taken.parser)
+            continue
+        if launch.file.endswith(".py") and setting.place.key in project.texts.get(launch.file, ""):
+            continue  # said of the launcher's text
         close = next(iter(difflib.get_close_matches(name, sorted(taken.flags), 1, 0.8)), "")
         meant = f" Did you mean `--{close}`?" if close else ""
         rename = close and setting.place.key.startswith("--")
@@ -146,6 +153,20 @@ def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
                 (Change(Edit.RENAME, setting.place, f"--{name}", to=f"--{close}"),) if rename else (),
             ),
         )
+
+
+def _spelled_otherwise(program: str, setting: Setting, meant: str, parser: str) -> Finding:
+    return Finding(
+        f"`{program}` calls it `{meant}`, and has no flag `{setting.place.key}`: its parser stops with an error.",
+        place=setting.place,
+        evidence=Evidence(Level.TEXT, {"flag": setting.place.key, "parser": parser}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"Call it `{meant}`.",
+            (Change(Edit.RENAME, setting.place, setting.place.key, to=meant),),
+        ),
+    )
 
 
 def _dashed(launch: Launch) -> Iterator[Said]:
@@ -270,11 +291,14 @@ RULE = Rule(
         " that the script makes of it (`Options(**yaml.safe_load(f))`).",
         why="The job waits for its machines, starts, and ends at once, in a sweep every run: Hydra closes its configuration"
         " for new keys.",
-        detected="E0: commands of shell files, of what a program starts, and of documents and images where no launcher"
+        detected="E0: commands of shell files, of what a program starts, of cells of notebooks, and of documents and"
+        " images where no launcher"
         " starts the same; a configuration that they name and the project lacks, where one of its folder is called nearly"
         " so. The parser's flags are read from the script: of several, those that a run asks, together, and"
         " of sub-commands the one that the command names; of a function or class that Typer, Click or tyro makes a command"
-        " of, its parameters; of absl, what the project's files define. What stands in a file that the script imports counts"
+        " of, its parameters; of absl, what the project's files define. Flags that"
+        " differ in dashes and underscores alone are told apart as argparse, Typer and Click do. What stands in a"
+        " file that the script imports counts"
         " as its own. A parser that could not be read whole is not judged. E1:"
         " Hydra's files are composed as it does, for defaults that name plain files and groups of the project. Nothing is"
         " said where more takes part: a `ConfigStore`, other packages, another configuration by a flag.",

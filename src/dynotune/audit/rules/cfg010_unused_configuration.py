@@ -214,7 +214,7 @@ RULE = Rule(
     page=Page(
         what="The project's commands start training, and a configuration of the same trainer is named nowhere.",
         why="Changes to it do nothing; a stale copy is taken for the one that ran.",
-        detected="E0: a file of accelerate's, where every `accelerate launch` goes without, or that a"
+        detected="E0: a file of accelerate's (or of DeepSpeed's), where every `accelerate launch` goes without, or that a"
         " document says training is by, where every one has another; a DeepSpeed file that a document"
         " says is used, and nothing names; a configuration that a document calls the run's, where every command names"
         " another of its folder with the same keys; no word of a file of Hydra's group in any other file; no shell"

@@ -8,6 +8,7 @@ from dynotune.audit.facts.asked import LARGEST, micro_batch, number
 from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.setting import Known, Setting
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -40,7 +41,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     if job.trainer is Trainer.TORCH or not job.get("deepspeed"):
         return  # accelerate compares nothing else
     for path, name in PAIRS.items():
-        theirs, setting = _at(config.values, path), job.setting(name)
+        theirs, setting = _at(config.values, path), job.setting(name) or _left_off(job, name)
         if theirs in (None, "auto") or setting is None or not setting.is_known or setting.value is None:
             continue
         if _same(theirs, setting.value):
@@ -51,7 +52,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
             f"`{path}` is `{_shown(theirs)}` for DeepSpeed, and `{job.called(name)}` is `{_shown(setting.value)}`{given}:"
             " transformers stops at values that disagree.",
             place=place,
-            also=(job.place(name),),
+            also=(setting.place if setting.place.file else job.place(name),),
             evidence=Evidence(Level.RESOLVED, {path: theirs, name: setting.value}),
             stake=Stake(AtStake.STOPS),
             remedy=Remedy(
@@ -60,6 +61,15 @@ def check(job: Job, project: Project) -> Iterator[Said]:
                 (Change(Edit.SET, place, path.rpartition(".")[2], "auto"),),
             ),
         )
+
+
+def _left_off(job: Job, name: str) -> Setting | None:
+    """A precision of 16 bits that nobody names, where the job asks for the other one: it is off."""
+    other = {"bf16": "fp16", "fp16": "bf16"}.get(name, "")
+    asked = job.setting(other)
+    if asked is None or asked.value is not True or not job.is_given(other):
+        return None
+    return Setting(name, False, asked.place, Known.DEFAULT)
 
 
 def _whole_batch(job: Job, config: ConfigFile) -> Iterator[Said]:

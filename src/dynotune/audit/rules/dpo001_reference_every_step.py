@@ -11,6 +11,7 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of, text_at
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.models import known
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.reference_in_the_loop import reference_in_the_loop
 
@@ -32,7 +33,8 @@ def _of_a_trainer(job: Job, project: Project) -> Iterator[Said]:
         return
     yield from _second(job, project)
     setting = job.setting("precompute_ref_log_probs")
-    off = setting is not None and (setting.value is False or (job.trainer is Trainer.AXOLOTL and setting.value is None))
+    axolotl = job.trainer is Trainer.AXOLOTL and not job.pinned  # which has the key, off where nobody gives it
+    off = setting.value is False or (axolotl and setting.value is None) if setting is not None else axolotl
     if not off or job.get("sync_ref_model") is True:
         return
     lora, epochs, model = adapters(job), number(job, "num_train_epochs"), known(job.get("model_name_or_path"))
@@ -67,7 +69,19 @@ def _of_a_trainer(job: Job, project: Project) -> Iterator[Said]:
             accuracy="They come from other kernels than the policy's, within rounding.",
             measure="dynotune bench --config dpo.yaml",
         ),
+        also=tuple(_made(job, project)),
     )
+
+
+def _made(job: Job, project: Project) -> Iterator[Place]:
+    """Where the job's script makes the reference and hands it to the trainer."""
+    for script in (one for one in project.scripts if one.file in job.files):
+        for call in script.calls_of("DPOTrainer"):
+            named = re.search(r"\bref_model\s*=\s*(\w+)", text_at(script, call.place))
+            if named is None or named[1] == "None":
+                continue
+            yield call.place
+            yield from (place_of(script, node) for node in _assignments(script, named[1]))
 
 
 def _second(job: Job, project: Project) -> Iterator[Said]:

@@ -10,7 +10,13 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
-_RANKS = r"[\w.]*(world(?:_size)?|num_processes|get_world_size\(\)|n_?gpus?|num_gpus)\b(\(\))?"
+_CALLED = r"world(?:_size)?|num_processes|get_world_size\(\)|n_?gpus?|num_gpus"
+_RANKS = rf"[\w.]*({_CALLED})\b(\(\))?"
+_GIVEN = re.compile(
+    r"(?:^[ \t]*|;[ \t]*)(\w{1,30}) = [\w.()\"'\[\]]{0,40}(?:get_world_size\(|\.num_processes\b|WORLD_SIZE\b)",
+    re.MULTILINE,
+)
+"""A name for the number of ranks, whatever it is called."""
 _AVERAGED = re.compile(
     r"DistributedDataParallel\(|\bDDP\(|Accelerator\(|FullyShardedDataParallel\(|fully_shard\(|deepspeed\.init"
 )
@@ -30,13 +36,15 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     if not _AVERAGED.search(script.source) or _BY_HAND.search(script.source):
         return
     lines = script.source.split("\n")
+    names = "|".join(map(re.escape, dict.fromkeys(_GIVEN.findall(script.source))))
+    ranks = rf"(?<![\w.])[\w.]*?({_CALLED}{'|' + names if names else ''})\b(\(\))?"
     yield from _gradients(script, lines)
     for loop in loops(script):
         for back in loop.has("backward"):
             if back.place.line < loop.place.line or back.place.line > loop.place.end_line:
                 continue
             text = lines[back.place.line - 1]
-            found = re.search(rf"loss\w*\s*/\s*\(?({_RANKS})", text)
+            found = re.search(rf"loss\w*\s*/\s*\(?({ranks})", text)
             line = back.place.line
             if found is None:
                 named = re.search(r"(\w*loss\w*)\.backward\(|backward\((\w*loss\w*)", text)
@@ -44,13 +52,13 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                     continue
                 name = re.escape(named[1] or named[2])
                 divides = re.compile(
-                    rf"^\s*{name}\s*(=(?![^#\n]*/\s*\([^()\n]*/)[^#\n]*/|/=)\s*\(?\s*(?:[\w.]+\s*\*\s*)?({_RANKS})"
+                    rf"^\s*{name}\s*(=(?![^#\n]*/\s*\([^()\n]*/)[^#\n]*/|/=)\s*\(?\s*(?:[\w.]+\s*\*\s*)?({ranks})"
                 )
                 line, found = _before(lines, loop.place.line, back.place.line, divides)
                 summed = any(re.search(rf"all_reduce\(\s*{name}\b", one) for one in lines[loop.place.line : line])
                 if found is None or summed:
                     continue
-            by = re.search(_RANKS, found[0])
+            by = re.search(ranks, found[0])
             assert by is not None
             yield Finding(
                 f"The loss is divided by `{by[0]}` before `backward()`, and gradients are averaged over the ranks"

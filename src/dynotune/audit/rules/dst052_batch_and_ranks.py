@@ -21,6 +21,7 @@ from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.accumulation_without_ranks import accumulation_without_ranks
 from dynotune.audit.shapes.counted_for_other_processes import counted_for_other_processes
 from dynotune.audit.shapes.divided_by_both import divided_by_both
 from dynotune.audit.shapes.divided_though_counted import divided_though_counted
@@ -51,6 +52,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from worked_out_wrongly(script, project)
     for launch in project.launches:
         yield from counted_for_other_processes(launch, project)
+        yield from accumulation_without_ranks(launch, project)
         yield from divided_by_both(launch, project)
         yield from divided_though_counted(launch, project)
 
@@ -248,7 +250,8 @@ RULE = Rule(
         detected="E0: a total batch divided by a micro-batch, in a file that runs on several processes by its text or by a"
         " command of the project; the power of the number of processes in the product is followed through names. E1: the"
         " variable that a shell script works its accumulation out with, against the launcher's flags, and against a script"
-        " that divides the flag once more.",
+        " that divides the flag once more; a shell script that divides a total by a micro-batch alone, and starts several"
+        " processes.",
         proven="Rows of the data over steps of an epoch.",
         deliberate=(
             "The total is meant for each process.",

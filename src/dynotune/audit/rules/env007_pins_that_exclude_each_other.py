@@ -10,6 +10,7 @@ from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema.keys import earlier
 from dynotune.audit.schema.wants import OF_AN_EXTRA, fits, wanted
 from dynotune.audit.shapes.imports_that_are_gone import imports_that_are_gone
+from dynotune.audit.shapes.models_of_a_later_release import models_of_a_later_release
 
 NEED_LATER: tuple[tuple[str, str, str, str, str, str], ...] = (
     ("torch", "0", "2.3", "numpy", "2.0", "it is built against NumPy 1 and cannot hand arrays over"),
@@ -118,6 +119,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     )
     yield from _broken(pinned, (*STOPS, *(BREAKS if prefers else ())))
     yield from imports_that_are_gone(pinned, project)
+    yield from models_of_a_later_release(pinned, project)
 
 
 def _too_old(pinned: Sequence[Asked]) -> Iterator[Said]:
@@ -225,7 +227,8 @@ RULE = Rule(
         detected="E0: exact versions in one file of requirements, one image or one command, against a table of what"
         " releases"
         " want; and names that scripts import, and nothing catches, against a table of those that releases brought and took"
-        " away. ENV004 asks the environment itself.",
+        " away; and models by their names, against the release of transformers that their kind came with. ENV004 asks"
+        " the environment itself.",
         proven="`pip install --dry-run -r requirements.txt`.",
         deliberate=("The check is switched off (`DISABLE_VERSION_CHECK=1`), and the pair was tried.",),
         sources=(

@@ -57,8 +57,10 @@ _WITHOUT = re.compile(r"fused_linear_cross_entropy\s*=\s*False")
 
 
 def _by_hand(job: Job, project: Project) -> bool:
-    """A loop's own files put Liger's loss in."""
-    own = [code(one) for one in project.scripts if one.file in job.files and job.trainer is Trainer.TORCH]
+    """The job's own files put Liger's loss in, by a call that patches the model's classes or by its module."""
+    if job.trainer is Trainer.DYNOTUNE:
+        return False
+    own = [code(one) for one in project.scripts if one.file in job.files]
     return any(_LIGER.search(one) for one in own) and not any(_WITHOUT.search(one) for one in own)
 
 

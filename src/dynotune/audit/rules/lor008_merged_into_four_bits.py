@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
-from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -20,8 +20,10 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         return
     merges = [call for call in script.calls if call.name.rpartition(".")[2] == "merge_and_unload"]
     loads = [call for call in script.calls_of("from_pretrained") if re.search(r"Model", call.name)]
-    again = [call for call in loads if call.place.line > max(one.place.line for one in quantized) + 12]
-    if not merges or (len(loads) > 1 and (again or any("Peft" in call.name for call in loads))):
+    bases = [call for call in loads if "Peft" not in call.name]
+    again = [call for call in bases if call.place.line > max(one.place.line for one in quantized) + 12]
+    whole = [call for call in loads if "AutoPeft" in call.name and call not in quantized and not _quantizes(call)]
+    if not merges or again or whole or len(bases) > 1:
         return  # a base is loaded again, to merge into
     bits = "4" if "load_in_4bit" in quantized[0].arguments else "8"
     yield Finding(
@@ -38,6 +40,10 @@ def check(script: Script, project: Project) -> Iterator[Said]:
         ),
         also=(quantized[0].place,),
     )
+
+
+def _quantizes(call: Call) -> bool:
+    return bool({"quantization_config", "load_in_4bit", "load_in_8bit", "**"} & set(call.arguments))
 
 
 _SCRIPT = """from peft import LoraConfig, get_peft_model

@@ -5,14 +5,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dynotune.audit.facts.asked import adapters, max_length, micro_batch, on_gpu
+from dynotune.audit.facts.asked import adapters, max_length, micro_batch, number, on_gpu
 from dynotune.audit.facts.cards import CARD, named_card
 from dynotune.audit.facts.environment import Environment
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.lengths import longest_row
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.sized import sized
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
-from dynotune.audit.models import Known, known
+from dynotune.audit.models import Known
 from dynotune.audit.place import Place
 from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
 
@@ -78,7 +79,9 @@ def _by_its_own_figure(job: Job, project: Project) -> Iterator[Said]:
 
 
 _IN_USE = re.compile(
-    r"(?:\bGPU\b|\bVRAM\b|\bpeak\b|nvidia-smi|\bCUDA\b)[^.\n]{0,60}?(?<![\d.])(\d{1,3}(?:\.\d)?)\s?(?:GiB|GB)\b"
+    r"(?:\b(?:memory|us(?:es?|ing|age)|takes?|needs?)\b"
+    r"(?=[^.\n]{0,60}\bGi?B\s*(?:a|per|/|on each|each|on every)\s*(?:card|GPU|device)\b)"
+    r"|\bGPU\b|\bVRAM\b|\bpeak\b|nvidia-smi|\bCUDA\b)[^.\n]{0,60}?(?<![\d.])(\d{1,3}(?:\.\d)?)\s?(?:GiB|GB)\b"
     r"(?:\s*(?:of|/|out of)\s*(?:the\s*)?(\d{1,3})\b)?",
     re.IGNORECASE,
 )
@@ -139,8 +142,9 @@ def _switched_on(job: Job, project: Project) -> tuple[Place, str] | None:
 
 def _on_the_named_card(job: Job, project: Project) -> Iterator[Said]:
     """The project names one kind of card, and what the step needs by itself would take little of it."""
-    card, model = named_card(job, project), known(job.get("model_name_or_path"))
+    card, model = named_card(job, project), sized(job)
     rows, length = micro_batch(job), max_length(job) or (longest_row(project) if not job.get("packing") else None)
+    length = length or (int(number(job, "own_model_context") or 0) or None)
     if card is None or model is None or model.hidden is None or rows is None or length is None:
         return
     if job.trainer in (Trainer.DYNOTUNE, Trainer.UNSLOTH):
@@ -157,7 +161,7 @@ def _on_this_machine(environment: Environment, project: Project) -> Iterator[Sai
     for job in project.jobs:
         if job.get("gradient_checkpointing") is not True or job.trainer is Trainer.DYNOTUNE or not on_gpu(job):
             continue
-        model = known(job.get("model_name_or_path"))
+        model = sized(job)
         rows, length = micro_batch(job), max_length(job)
         if model is None or model.hidden is None or rows is None or length is None:
             yield NotChecked(

@@ -8,7 +8,7 @@ from dynotune.audit.facts.asked import adapters, number
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
-from dynotune.audit.facts.together import code, together
+from dynotune.audit.facts.together import code, connected, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -20,7 +20,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     for job in project.jobs:
         yield from _asked_for(job, project)
     for script in project.scripts:
-        yield from _by_default(script)
+        yield from _by_default(script, project)
         yield from _switched_on(script, project)
         yield from _under_adapters(script, project)
 
@@ -88,18 +88,20 @@ def _switched_on(script: Script, project: Project) -> Iterator[Said]:
             )
 
 
-def _by_default(script: Script) -> Iterator[Said]:
-    for call in script.calls:
-        if call.name not in ("torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint.checkpoint_sequential"):
-            continue
+def _by_default(script: Script, project: Project) -> Iterator[Said]:
+    calls = [call for call in script.calls if call.name.startswith("torch.utils.checkpoint.checkpoint")]
+    near = "\n".join(code(one) for one in connected(script, project)) if calls else ""
+    for call in calls:
         given = call.arguments.get("use_reentrant")
         if given is not None and given.value is True and (frozen := _frozen_beginning(script)):
             yield _no_gradient(call, frozen)
-        elif given is not None and given.value is True and not given.others and _OTHER_TROUBLES.search(code(script)):
+        elif given is not None and given.value is True and not given.others and _OTHER_TROUBLES.search(near):
+            unused = re.search(r"find_unused_parameters\s*=\s*True", near)
+            then = "; beside `find_unused_parameters=True` the run stops at `marked ready twice`" if unused else ""
             yield Finding(
                 "`use_reentrant=True` is checkpointing's old implementation, which PyTorch advises against: it replays the"
                 " forward pass inside the backward one, which compiled code, hooks and DistributedDataParallel do not"
-                " expect.",
+                f" expect{then}.",
                 place=call.place,
                 evidence=Evidence(Level.TEXT, {"use_reentrant": True}),
                 stake=Stake(AtStake.CLARITY),

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterator
 
-from dynotune.audit.facts.asked import at_least, given, max_length, micro_batch, on_gpu
+from dynotune.audit.facts.asked import at_least, given, max_length, micro_batch, number, on_gpu
 from dynotune.audit.facts.cards import named_card
 from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.sized import sized
 from dynotune.audit.facts.steps import loops, per_step, text_at
 from dynotune.audit.facts.together import together
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -116,13 +117,17 @@ def _copied(script: Script, project: Project) -> Iterator[Said]:
     calls += per_step(script, "compute_loss", "get_batch_loss_metrics")
     calls += [call for call in script.calls if _in_a_loss(call)]
     whole = [call for call in {call.place: call for call in calls}.values() if _copies(script, call)]
-    if not whole or _small(script, project):
+    size = _size(script, project)
+    if not whole and size is not None:
+        whole = [call for call in per_step(script, "forward") if _of_ones_own_head(script, call)]
+    if not whole or (size is not None and size < COPY):
         return
     first, *more = whole
+    here = f"{size:.1f} GiB here" if size is not None else "1.2 GiB for every 2,048 tokens of a vocabulary of 152,000"
     yield Finding(
         f"`{' '.join(text_at(script, first.place).split())}` makes a second copy of all logits (rows x tokens x"
         f" vocabulary) in"
-        " 4 bytes each: 1.2 GiB for every 2,048 tokens of a vocabulary of 152,000, and as much again for gradients.",
+        f" 4 bytes each: {here}, and as much again for gradients.",
         place=first.place,
         evidence=Evidence(Level.TEXT, {"copies": len(whole)}),
         stake=Stake(AtStake.MEMORY, 1.2, None, "arithmetic: 2,048 tokens x 152,000 words x 4 bytes"),
@@ -143,8 +148,16 @@ COPY = 2.0
 """GiB of a copy below which it decides nothing."""
 
 
-def _small(script: Script, project: Project) -> bool:
-    """The copy is known to be small, in all jobs of the script's program."""
+def _of_ones_own_head(script: Script, call: Call) -> bool:
+    """`logits = self.head(x).float()` in a forward pass that computes its loss of them."""
+    last = call.name.rpartition(".")[2]
+    head = re.search(r"(?:head|unembed|output|proj|decoder)\w*\(", call.on)
+    copies = last == "float" or (last == "to" and "float32" in text_at(script, call.place))
+    return bool(copies and head and _LOGITS.search(call.result) and "cross_entropy(" in script.source)
+
+
+def _size(script: Script, project: Project) -> float | None:
+    """GiB of the copy at most, over all jobs of the script's program; None: it is not known of all of them."""
     near = {one.file: one for one in together(script, project)}
     told = [
         setting.value
@@ -154,13 +167,13 @@ def _small(script: Script, project: Project) -> bool:
     ]
     found = []
     for job in (one for one in project.jobs if near.keys() & set(one.files)):
-        model, rows = known(job.get("model_name_or_path")), micro_batch(job)
-        length = max_length(job) or (told[0] if len(set(told)) == 1 else None)
+        model, rows = sized(job), micro_batch(job)
+        length = max_length(job) or (told[0] if len(set(told)) == 1 else None) or number(job, "own_model_context")
         if model is None or rows is None or length is None:
-            return False
+            return None
         each = 2 if "chosen" in script.source else 1  # both answers of a pair go through the model
         found.append(each * rows * length * model.vocabulary * 4 / 2**30)
-    return bool(found) and max(found) < COPY
+    return max(found) if found else None
 
 
 def _in_a_loss(call: Call) -> bool:

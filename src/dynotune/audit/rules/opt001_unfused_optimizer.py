@@ -12,6 +12,7 @@ from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.unfused_by_hydra import unfused_by_hydra
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
@@ -34,6 +35,8 @@ def check(project: Project, _: Project) -> Iterator[Said]:
                 and not _others_update(project.scripts)
             ):
                 yield _finding(call)
+    if not _others_update(project.scripts):
+        yield from unfused_by_hydra(project)
 
 
 def _asked(job: Job) -> Iterator[Finding]:
@@ -163,7 +166,8 @@ RULE = Rule(
     page=Page(
         what="PyTorch's AdamW can update all weights in one kernel a dtype (`fused`), or by several kernels over groups.",
         why="The update moves every weight, gradient and state through memory; unfused it moves them several times.",
-        detected="E1: the resolved `optim`. E0: a call of `torch.optim` (by its name, or through `getattr`) that a loop of"
+        detected="E1: the resolved `optim`. E0: a call of `torch.optim` (by its name, through `getattr`, or by"
+        " Hydra's `_target_`) that a loop of"
         " one's own, a `configure_optimizers` or a trainer's `optimizers=` gets, in any file of the program, without a word"
         " of how it runs or with `foreach=False`, or of transformers' own `AdamW`. With a profile"
         " (E3), by the number of kernels of the update.",

@@ -1,14 +1,16 @@
 """OPT004: accumulation over micro-batches so small that the GPU waits for the host."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from dynotune.audit.facts.asked import adapters, max_length, micro_batch, number, on_gpu
-from dynotune.audit.facts.cards import named_card
+from dynotune.audit.facts.cards import bound_by_reading, named_card
 from dynotune.audit.facts.job import Job, Trainer
-from dynotune.audit.facts.lengths import longest_row
+from dynotune.audit.facts.lengths import longest_row, usual_row
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.sized import sized
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
-from dynotune.audit.models import Known, known
+from dynotune.audit.models import Known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.rules.mem001_checkpointing_to_spare import estimate
 
@@ -34,45 +36,87 @@ _SFT = (
 
 
 def check(job: Job, project: Project) -> Iterator[Said]:
-    rows, accumulation = micro_batch(job), number(job, "gradient_accumulation_steps")
-    length = max_length(job) or longest_row(project)
-    model, lora = known(job.get("model_name_or_path")), adapters(job)
+    rows, accumulation = micro_batch(job), _accumulation(job)
+    length = max_length(job) or longest_row(project) or _context(job)
+    model, lora = sized(job), adapters(job)
     if rows is None or length is None or accumulation is None or accumulation < 2 or not on_gpu(job):
         return
     if model is None or model.layers is None or job.trainer is Trainer.DYNOTUNE or job.get("packing") is True:
         return
-    data = project.data_of(job)
-    if data is not None and data.lengths:
-        length = min(length, round(sum(data.lengths) / len(data.lengths) * 2))  # of padded rows, about
-    by_peft = bool(lora) and job.trainer in (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.LLAMA_FACTORY)
-    worked, launched = _seconds(model, rows * length, lora, UNDER_PEFT if by_peft else LAUNCHES)
-    if worked > launched / 2:
-        return
+    length = min(length, _usual(job, rows, project) or length)
     card = named_card(job, project)
     memory = int(card * 2**30) if card else SMALLEST_CARD
     factor = _fits(model, rows * length, lora, int(accumulation), project, memory)
     if factor < 2:
         return
-    new = int(accumulation) // factor
-    yield Finding(
-        f"Micro-batches of {rows} x up to {length:,} tokens give the GPU about {worked * 1e3:.0f} ms of work and the host at"
-        f" least {launched * 1e3:.0f} ms of launches ({model.billions:g}B parameters), {accumulation:g} times a step.",
+    by_peft = bool(lora) and job.trainer in (Trainer.TRL, Trainer.TRANSFORMERS, Trainer.LLAMA_FACTORY)
+    worked, launched = _seconds(model, rows * length, lora, UNDER_PEFT if by_peft else LAUNCHES)
+    if worked <= launched / 2 and number(job, "gradient_accumulation_steps"):
+        said = (
+            f"Micro-batches of {rows} x up to {length:,} tokens give the GPU about {worked * 1e3:.0f} ms of work and the"
+            f" host at least {launched * 1e3:.0f} ms of launches ({model.billions:g}B parameters), {accumulation:g} times"
+            " a step."
+        )
+        facts = {"tokens": rows * length, "work ms": round(worked * 1e3, 1), "launches ms": round(launched * 1e3, 1)}
+        yield _finding(job, said, facts, factor)
+        return
+    bound = bound_by_reading(job, project)
+    if bound is not None and rows * length < bound[1]:
+        said = (
+            f"Micro-batches of {rows} x about {length:,} tokens are too small for the card: below {bound[1]} tokens a pass"
+            f" an {bound[0]} takes longer to read the weights ({model.billions:g}B parameters) than to multiply by them,"
+            " and it reads them for each of the micro-batches that a step accumulates."
+        )
+        yield _finding(job, said, {"tokens": rows * length, "card": bound[0], "bound below": bound[1]}, factor)
+
+
+WORKED_OUT = 8
+"""Micro-batches of a step whose number is worked out of a total, by something that cannot be told: so many at least are
+few."""
+
+
+def _accumulation(job: Job) -> float | None:
+    """Micro-batches of a step."""
+    held = job.setting("gradient_accumulation_steps")
+    return WORKED_OUT if held is not None and not held.is_known else number(job, "gradient_accumulation_steps")
+
+
+def _context(job: Job) -> int | None:
+    """Of a model of one's own, in a loop of one's own: windows of its length."""
+    length = number(job, "own_model_context")
+    return int(length) if length and length >= 1 else None
+
+
+def _usual(job: Job, rows: int, project: Project) -> int | None:
+    """Tokens of a padded row, about: of the data that was read, or that documents tell of."""
+    data = project.data_of(job)
+    if data is not None and data.lengths:
+        return round(sum(data.lengths) / len(data.lengths) * 2)
+    told = usual_row(project)
+    return told * (2 if rows > 1 else 1) if told else None
+
+
+def _finding(job: Job, said: str, facts: dict[str, Any], factor: int) -> Finding:
+    rows, accumulation = micro_batch(job) or 1, int(number(job, "gradient_accumulation_steps") or 0)
+    new = accumulation // factor
+    changes = [job.set("per_device_train_batch_size", rows * factor)]
+    told = f"Set `{job.called('per_device_train_batch_size')}: {rows * factor}` and"
+    if accumulation:
+        changes.append(job.set("gradient_accumulation_steps", new))
+        told += f" `{job.called('gradient_accumulation_steps')}: {new}`: the same {rows * accumulation} rows a step."
+    else:
+        told += f" accumulate {factor} times less: the same rows a step."
+    return Finding(
+        said,
         place=job.place("per_device_train_batch_size"),
-        evidence=Evidence(
-            Level.RESOLVED,
-            {"tokens": rows * length, "work ms": round(worked * 1e3, 1), "launches ms": round(launched * 1e3, 1)},
-        ),
+        evidence=Evidence(Level.RESOLVED, facts),
         stake=Stake(
             AtStake.TIME, 0.2, 1 - 1 / factor, "2,835 against 15,470 tokens/s at 258 and 2,064 tokens: the baseline"
         ),
         remedy=Remedy(
             Risk.NUMERIC,
-            f"Set `{job.called('per_device_train_batch_size')}: {rows * factor}` and"
-            f" `{job.called('gradient_accumulation_steps')}: {new}`: the same {rows * int(accumulation)} rows a step.",
-            (
-                job.set("per_device_train_batch_size", rows * factor),
-                job.set("gradient_accumulation_steps", new),
-            ),
+            told,
+            tuple(changes),
             breaks="Memory: try the longest rows first.",
             accuracy="Sums round otherwise; the rows of a step stay the same.",
             measure="dynotune bench --config sft.yaml",
@@ -115,7 +159,10 @@ RULE = Rule(
         " the same rows a step, so the update is the same.",
         detected="E1: FLOPs of the micro-batch from the model's size, against launches from its layers; said where"
         " work is less"
-        " than half of launching, and a larger micro-batch fits by an estimate on the high side",
+        " than half of launching, or where a pass has fewer tokens than the one card that the project names needs to"
+        " multiply"
+        " longer than it reads weights, and a larger micro-batch fits by an estimate on the high side. The model's size by"
+        " its name, or by the arguments of a class of one's own",
         proven="`dynotune profile -- python train.py`: the GPU's idle time.",
         deliberate=("Very mixed lengths, of which larger batches would be mostly padding.",),
         sources=(

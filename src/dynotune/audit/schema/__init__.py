@@ -15,7 +15,7 @@ from dynotune.audit.schema.came import DPO_KEYS, SFT_KEYS, Came
 from dynotune.audit.schema.came import KEYS as LATER_KEYS
 from dynotune.audit.schema.classes import Key, Packages
 from dynotune.audit.schema.keys import Keys, Moved, Verdict
-from dynotune.audit.schema.moved import AXOLOTL, OF_PAIRS, TRANSFORMERS, TRL, WITHOUT_PAIRS
+from dynotune.audit.schema.moved import AXOLOTL, OF_PAIRS, OF_TEXTS, TRANSFORMERS, TRL, WITHOUT_PAIRS
 from dynotune.audit.schema.origin import version_of_source
 from dynotune.audit.schema.shipped import shipped, shipped_classes
 
@@ -147,7 +147,10 @@ class Schemas:
             self._found[trainer, method] = self._keys(trainer, method)
         found = self._found[trainer, method]
         if config in WITHOUT_PAIRS and trainer in (Trainer.TRL, Trainer.UNSLOTH):
-            found = replace(found, others=OF_PAIRS)
+            found = replace(found, others=dict.fromkeys(OF_PAIRS, ("`DPOConfig` and its like", "")))
+        elif method is Method.DPO and trainer is Trainer.TRL:
+            others = {name: ("`SFTConfig`", {"max_seq_length": "max_length"}.get(name, "")) for name in OF_TEXTS}
+            found = replace(found, others=others)
         own = self._names(found, config) if config and (trainer, method) == (Trainer.TRL, Method.OTHER) else frozenset()
         return replace(found, keys={name: key for name, key in found.keys.items() if name in own}) if own else found
 

@@ -61,8 +61,9 @@ class Keys:
     prefixes: tuple[str, ...] = ()
     """Families of keys that are taken whatever follows."""
 
-    others: frozenset[str] = frozenset()
-    """Keys of other classes of the same trainer, which the class that is made has had in no release."""
+    others: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Keys of other classes of the same trainer, which the class that is made has had in no release: whose they are, and
+    what they are called here (empty: nothing)."""
 
     came: Mapping[str, Came] = field(default_factory=dict)
     """Keys that a release brought which the project may ask for less than."""
@@ -82,7 +83,8 @@ class Keys:
             return Verdict(Fate.KNOWN)
         key = self.keys.get(name)
         if key is None and name in self.others:
-            return Verdict(Fate.ANOTHERS, "it is a key of `DPOConfig` and its like")
+            whose, here = self.others[name]
+            return Verdict(Fate.ANOTHERS, f"it is a key of {whose}", here)
         if (not_yet := self._not_yet(name)) is not None:
             return not_yet
         moved = self.moved.get(name)

@@ -89,9 +89,9 @@ and in transformers 4.45.2 and 4.46.0."""
 TRAINER_CALLS: Mapping[str, Moved] = {
     "tokenizer": Moved(_TRL, "0.16", "processing_class"),
     **{
-        name: Moved(_TRL, "1.16", text=f"Give it to the configuration{', as ' + new if new else ''}")
+        name: Moved(_TRL, "0.13", text=f"Give it to the configuration{', as ' + new if new else ''}")
         for name, new in (
-            ("max_seq_length", "`max_length`"),
+            ("max_seq_length", "`max_length` (`max_seq_length` before 0.20)"),
             ("dataset_text_field", ""),
             ("packing", ""),
             ("dataset_num_proc", ""),
@@ -101,12 +101,20 @@ TRAINER_CALLS: Mapping[str, Moved] = {
             ("loss_type", ""),
             ("label_smoothing", ""),
             ("precompute_ref_log_probs", ""),
+            ("model_init_kwargs", ""),
+            ("dataset_kwargs", ""),
+            ("eval_packing", ""),
+            ("max_prompt_length", ""),
+            ("truncation_mode", ""),
+            ("disable_dropout", ""),
+            ("generate_during_eval", ""),
+            ("ref_model_init_kwargs", ""),
         )
     },
 }
 """Arguments of TRL's SFTTrainer and DPOTrainer themselves. `tokenizer`: 0.12.0 to 0.15.2 take both names, by a
-decorator in trainer/sft_trainer.py and dpo_trainer.py that 0.16.0 has no more; of the others, 1.16's signatures were
-looked at."""
+decorator in trainer/sft_trainer.py and dpo_trainer.py that 0.16.0 has no more; of the others, the signatures in 0.12.2,
+which takes them with a warning, and in 0.13.0, which does not."""
 
 OF_PAIRS = frozenset(
     {
@@ -117,6 +125,15 @@ OF_PAIRS = frozenset(
     }
 )  # fmt: skip
 """Keys of TRL's DPOConfig and its like that the classes below have had in no release: 0.11.4, 0.19.1 and 1.16 were looked
+at."""
+
+OF_TEXTS = frozenset(
+    {
+        "max_seq_length", "packing", "packing_strategy", "eval_packing", "dataset_text_field", "assistant_only_loss",
+        "completion_only_loss", "num_of_sequences", "chars_per_token", "dataset_kwargs", "dataset_batch_size",
+    }
+)  # fmt: skip
+"""Keys of TRL's SFTConfig that DPOConfig has had in no release: 0.11.4, 0.12.2, 0.15.2, 0.17.0, 0.19.1 and 1.16 were looked
 at."""
 
 WITHOUT_PAIRS = frozenset({"SFTConfig", "RewardConfig"})

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dynotune.audit.facts.cards import gpus_told
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.setting import Known, Setting
@@ -29,6 +30,9 @@ _OTHERWISE = re.compile(
     re.IGNORECASE,
 )
 """Of a sentence that may speak of something else than this run."""
+
+_NO_ADAPTERS = re.compile(r"[,(]?\s*\b(?:no|without|not) (?:lora|q?lora|adapters?|peft)\b\)?", re.IGNORECASE)
+"""What a sentence says once more of full training."""
 
 _HEAD = 12
 """Lines at the beginning of a file whose comments speak of all of it."""
@@ -193,7 +197,7 @@ def _of_a_line(
     place: Place, text: str, jobs: Sequence[Job], of_all: bool, project: Project, claims: Sequence[Claim] = CLAIMS
 ) -> Iterator[Said]:
     for sentence in re.split(r"(?<=[a-z)\d])[.;] |, (?:so|because|since|which) ", text[:400]):
-        if _OTHERWISE.search(sentence):
+        if _OTHERWISE.search(_NO_ADAPTERS.sub("", sentence)):
             continue
         for claim in claims:
             found = claim.said.search(sentence)
@@ -202,7 +206,7 @@ def _of_a_line(
             value = next((group for group in found.groups() if group), "")
             yield from _differs(claim, value, found[0].strip(), place, jobs, of_all, project)
         if place.file.endswith(".md") and (batch := claimed_batch(sentence)) is not None:
-            yield from _batch(batch, place, jobs, project)
+            yield from _batch(batch, place, jobs, project, sentence)
 
 
 _PACKS = re.compile(
@@ -266,14 +270,14 @@ def _heads(comment: Place, setting: Place, project: Project) -> bool:
     )
 
 
-def _batch(claimed: int, place: Place, jobs: Sequence[Job], project: Project) -> Iterator[Said]:
+def _batch(claimed: int, place: Place, jobs: Sequence[Job], project: Project, sentence: str) -> Iterator[Said]:
     """A document's rows a step, where every factor is given."""
     made: list[int] = []
     for job in jobs:
         parts = [
             job.get("per_device_train_batch_size"),
             job.get("gradient_accumulation_steps"),
-            job.get("num_processes"),
+            gpus_told(job, project, sentence),
         ]
         if job.get("packing") is True or any(type(part) is not int for part in parts):
             return

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from dynotune.audit.facts.asked import given, number
+from dynotune.audit.facts.cards import gpus_told
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
@@ -12,9 +13,15 @@ from dynotune.audit.lines import lines_of
 from dynotune.audit.place import Place
 
 _CLAIM = re.compile(r"\b(?:effective|global|total)[\s_-]+(?:train[\s_-]+)?batch(?:[\s_-]*size)?\b(.*)", re.IGNORECASE)
-_PRODUCT = re.compile(r"(\d+(?:\s*[*x\u00d7]\s*\d+)+)")
+_WORDS = r"(?:\s{1,3}[A-Za-z][A-Za-z-]{1,14}){0,2}"
+_PRODUCT = re.compile(rf"(\d+{_WORDS}(?:\s*[*x\u00d7]\s*\d+{_WORDS})+)")
+"""`8 x 4`, `2 GPUs x 8 rows x 4`."""
+
 _RESULT = re.compile(r"=\s*(\d+)\s*(?:\)|$|[,.;]|examples|rows|samples|sequences)")
-_PLAIN = re.compile(r"^\s*(?:of|is|=|:|->|→|~)?\s*(\d+)(?!\d|[\d.]*[kKmM]|\s*[*x\u00d7]|\s*(?:tokens|per\b|/))")
+_PLAIN = re.compile(
+    r"^\s*(?:of|is|=|:|->|→|~)?\s*(\d+)(?!\d|[\d.]*[kKmM]|\s*[*x\u00d7]"
+    r"|\s*(?:tokens|per\b|/|GPUs?\b|cards?\b|devices\b|nodes\b|processes\b|ranks\b))"
+)
 _EACH = re.compile(
     r"(?<![\d.,])(\d+)\s+(?:pairs|examples|rows|sequences|samples|conversations|documents|prompts|threads)\s+(?:per|an|a|each|every)\s+"
     r"(?:optimi[sz]er\s+|global\s+)?(?:update|step)\b",
@@ -49,7 +56,7 @@ def claims_of_comments(job: Job, project: Project) -> Iterator[Said]:
     for file, line, text in comments_of(job, project):
         wrong = list(_arithmetic(job, text, Place(file, line)))
         if not wrong and (claimed := claimed_batch(text)) is not None:
-            wrong += _batch(job, claimed, Place(file, line))
+            wrong += _batch(job, claimed, Place(file, line), gpus_told(job, project, text))
         yield from wrong
         yield from _of_the_loss(job, file, line, text)
         yield from _of_the_end(job, file, line, text)
@@ -212,23 +219,25 @@ def claimed_batch(comment: str) -> int | None:
     if result := _RESULT.search(rest):
         # `4 x 8 = 32`, the last of several.
         return int(_RESULT.findall(rest)[-1]) if result else None
-    if product := _PRODUCT.search(rest):
-        return math.prod(int(part) for part in re.findall(r"\d+", product[1]))
-    plain = _PLAIN.search(rest)
-    return int(plain[1]) if plain else None
+    if plain := _PLAIN.search(rest):
+        return int(plain[1])
+    product = _PRODUCT.search(rest)
+    return math.prod(int(part) for part in re.findall(r"\d+", product[1])) if product else None
 
 
-def _batch(job: Job, claimed: int, place: Place) -> Iterator[Said]:
+def _batch(job: Job, claimed: int, place: Place, devices: int | None) -> Iterator[Said]:
+    """devices: processes of a step; None: that is not known."""
     rows, steps = number(job, "per_device_train_batch_size"), number(job, "gradient_accumulation_steps")
-    each, devices = int((rows or 0) * (steps or 0)), number(job, "num_processes")
-    known = devices is not None and job.is_given("num_processes")
+    each, known = int((rows or 0) * (steps or 0)), devices is not None
     if not rows or not steps or (job.get("packing") is True and (not known or each == claimed)):
         return  # of packed rows a comment may count the examples, or those of one process
     if known and devices is not None:
-        real = each * int(devices)
+        real = each * devices
         if real == claimed:
             return
-        comes_to = f"{int(rows)} rows x {int(steps)} accumulated x {int(devices)} processes are {real}"
+        comes_to = (
+            f"{int(rows)} rows x {int(steps)} accumulated x {devices} process{'es' if devices > 1 else ''} are {real}"
+        )
     elif each and claimed % each:
         comes_to = (
             f"{int(rows)} rows x {int(steps)} accumulated are {each} a process, and no number of processes makes it"

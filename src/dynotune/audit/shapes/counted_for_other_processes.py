@@ -16,7 +16,7 @@ _SET = re.compile(r"^\s*(\w{1,80})=")
 
 
 def counted_for_other_processes(launch: Launch, project: Project) -> Iterator[Said]:
-    processes = _processes(launch)
+    processes = processes_of(launch)
     if processes is None:
         return
     lines = project.texts.get(launch.file, "").split("\n")[: launch.place.line]
@@ -41,11 +41,14 @@ def _worked(lines: list[str]) -> dict[str, int]:
     return found
 
 
-def _processes(launch: Launch) -> int | None:
+def processes_of(launch: Launch) -> int | None:
     """Of all machines together."""
     if "accelerate" in launch.launcher:
         given = launch.launcher_flags.get("num_processes")
         return given.value if given is not None and type(given.value) is int else None
+    if launch.launcher.endswith("deepspeed"):
+        gpus = launch.launcher_flags.get("num_gpus")
+        return gpus.value if gpus is not None and type(gpus.value) is int else None
     each, nodes = launch.launcher_flags.get("nproc_per_node"), launch.launcher_flags.get("nnodes")
     if "torchrun" not in launch.launcher or each is None or type(each.value) is not int:
         return None

@@ -1,10 +1,11 @@
-"""A document says that training is as a file of accelerate's has it, and every command gives accelerate another file."""
+"""A document says that training is as a file of accelerate's or DeepSpeed's has it, and every command gives another file."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from dynotune.audit.facts.config import ConfigFile
+from dynotune.audit.facts.launch import Launch
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
@@ -33,9 +34,14 @@ _COMMAND = re.compile(r"--config[_-]file|accelerate launch|ACCELERATE_CONFIG|\bc
 
 def described_launcher_file(project: Project) -> Iterator[Said]:
     starts = [launch for launch in project.launches if launch.launcher.endswith("accelerate launch")]
-    if not starts or any("config_file" not in launch.launcher_flags for launch in starts):
-        return  # without any: a finding of its own
-    kinds = {config.file: config for config in project.configs if config.kind == "accelerate"}
+    if all("config_file" in launch.launcher_flags for launch in starts):  # without any: a finding of its own
+        yield from _of_kind("accelerate", starts, project)
+    yield from _of_kind("deepspeed", [one for one in project.launches if "deepspeed" in one.flags], project)
+
+
+def _of_kind(kind: str, starts: Sequence[Launch], project: Project) -> Iterator[Said]:
+    """Of files of one launcher's, or of DeepSpeed's, that commands give."""
+    kinds = {config.file: config for config in project.configs if config.kind == kind}
     used = {file for launch in starts for file in launch.configs if file in kinds}
     if not used or any("${" in " ".join(launch.words) and not used & set(launch.configs) for launch in starts):
         return
@@ -82,13 +88,17 @@ def _prose(text: str, name: str) -> str:
 def _finding(config: ConfigFile, other: str, said: Place, project: Project) -> Finding:
     launch = next(one for one in project.launches if other in one.configs)
     kind = config.values.get("distributed_type")
+    sharded = config.kind == "deepspeed"
     return Finding(
         f"`{said.file}` says that training is as `{config.file}` has it"
-        f"{f' (`distributed_type: {kind}`)' if isinstance(kind, str) else ''}, and every command gives accelerate"
-        f" `{other}`.",
+        f"{f' (`distributed_type: {kind}`)' if isinstance(kind, str) else ''}, and every command gives"
+        f" {'DeepSpeed' if sharded else 'accelerate'} `{other}`.",
         place=Place(config.file, 1),
         also=(said, launch.place),
         evidence=Evidence(Level.TEXT, {"described": config.file, "started": other}),
         stake=Stake(AtStake.RESULT),
-        remedy=Remedy(Risk.BEHAVIOURAL, f"Start it with `--config_file {config.file}`, or mend the text."),
+        remedy=Remedy(
+            Risk.BEHAVIOURAL,
+            f"Start it with `--{'deepspeed' if sharded else 'config_file'} {config.file}`, or mend the text.",
+        ),
     )

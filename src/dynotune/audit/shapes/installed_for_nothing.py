@@ -49,6 +49,11 @@ _PACKAGES = (
         "its kernels are put in where `use_liger_kernel` or a call asks for them, and never by themselves",
     ),
     _package(
+        "(?:nvidia[-_])?apex",
+        rf"\bapex\b{_MAY_TAKE_ANY}",
+        "PyTorch's own autocast and fused optimizers do what it was for, and `apex` on PyPI is another package",
+    ),
+    _package(
         "deepspeed",
         rf"deepspeed|\bzero[-_]?[123]\b|HfArgumentParser|TrlParser{_MAY_TAKE_ANY}",
         "it shards and offloads where a configuration or a launcher asks for it, and never by itself",
@@ -56,7 +61,8 @@ _PACKAGES = (
 )
 _INSTALL = re.compile(r"\b(?:pip3?|uv|conda|mamba|poetry)\s+(?:pip\s+)?(?:install|add)((?:\s+[\w.\[\],=<>~:/-]+)+)")
 _FOR_SPEED = re.compile(
-    r"\b(?:fast\w*|quick\w*|speed\w*|slow\w*|accelerat(?:es|ed|ing|ion)|throughput|boost\w*|memory|vram|out of memory|oom"
+    r"\b(?:fast\w*|quick\w*|speed\w*|slow\w*|accelerat(?:es|ed|ing|ion)|throughput|boost\w*|mixed[ -]precision"
+    r"|memory|vram|out of memory|oom"
     r"|automatic\w*|picks? (?:it )?up|picked up|detect\w*|efficien\w*)\b",
     re.IGNORECASE,
 )

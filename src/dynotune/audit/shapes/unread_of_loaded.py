@@ -30,9 +30,8 @@ def unread_of_loaded(project: Project) -> Iterator[tuple[str, Unread]]:
     """By file. Nothing where the configuration goes where it cannot be followed, or where its keys' names stand in code."""
     configs = {config.file: config for config in project.configs}
     for script in project.scripts:
-        files = {file for launch in project.launches if launch.script == script.file for file in launch.configs} & set(
-            configs
-        )
+        files = {file for launch in project.launches if launch.script == script.file for file in launch.configs}
+        files = (files | _named_by(script)) & set(configs)
         if not files or any(configs[file].kind != "unknown" for file in files):
             continue
         program = connected(script, project)
@@ -52,6 +51,14 @@ def unread_of_loaded(project: Project) -> Iterator[tuple[str, Unread]]:
             unread = _unread(configs[file], used, text, named)
             if unread and 2 * len(unread) <= sum(1 for _ in leaves_of(configs[file])):
                 yield file, unread
+
+
+def _named_by(script: Script) -> set[str]:
+    """Files that a script of the first folder loads by a name of its own: `OmegaConf.load("conf.yaml")`."""
+    if "/" in script.file:
+        return set()
+    loads = re.finditer(_LOADS.pattern + r"(?:open\(|Path\()*\s*['\"](?:\./)?([\w./-]+)['\"]", code(script))
+    return {found[1] for found in loads}
 
 
 def _unread(config: ConfigFile, used: Sequence[Chain], text: str, named: set[str]) -> list[tuple[str, Place]]:

@@ -65,6 +65,9 @@ class Accepts:
     command: str = ""
     """The sub-command that the command chooses, where it has some."""
 
+    spelled: frozenset[str] = frozenset()
+    """The flags as a command must write them, dashes and underscores apart (`--batch-size`); empty: either way will do."""
+
     prefixes: bool = True
     """argparse takes a beginning of a flag that fits one alone."""
 
@@ -72,6 +75,15 @@ class Accepts:
         if name in self.flags or name.removeprefix("no_") in self.flags or name in ("h", "help"):
             return True
         return self.prefixes and sum(flag.startswith(name) for flag in self.flags) == 1
+
+    def meant_by(self, written: str) -> str:
+        """The flag that differs from what a command writes in dashes and underscores alone, which the parser refuses; empty:
+        there is none, or it is taken."""
+        if not self.spelled or not written.startswith("--") or written in self.spelled:
+            return ""
+        name = _destination(written)
+        close = [one for one in sorted(self.spelled) if one.startswith("--") and _destination(one) == name]
+        return close[0] if close else ""
 
 
 def accepts(
@@ -82,8 +94,10 @@ def accepts(
     tree = with_its_parser(script, others)
     if "Parser" not in script.source and tree is script.tree:
         of_absl = flags_of_absl(script, others)
-        command = ("absl", of_absl) if of_absl is not None else flags_of_a_command(script)
-        return Accepts(command[1], closed=True, parser=command[0], prefixes=False) if command is not None else None
+        command = ("absl", of_absl, frozenset[str]()) if of_absl is not None else flags_of_a_command(script)
+        if command is None:
+            return None
+        return Accepts(command[1], closed=True, parser=command[0], prefixes=False, spelled=command[2])
     parsers = parsers_of(tree)
     asked = parsers.asked()
     made = [
@@ -110,6 +124,7 @@ def accepts(
         reads_config=any(one.reads_config for one in classes),
         whose=next((one.whose for one in classes if one.whose), None),
         stored=stray.stored.union(*(one.stored for one in made)),
+        spelled=frozenset() if classes else stray.spelled.union(*(one.spelled for one in made)),
         command=next(chosen, ""),
     )
 
@@ -126,6 +141,7 @@ def _added(calls: Sequence[ast.Call]) -> Accepts:
     """What these calls of `add_argument` add."""
     flags: set[str] = set()
     stored: set[str] = set()
+    spelled: set[str] = set()
     closed = True
     for node in calls:
         if _last(node.func) != "add_argument":
@@ -133,8 +149,9 @@ def _added(calls: Sequence[ast.Call]) -> Accepts:
         names = [item.value for item in node.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
         closed = closed and len(names) == len(node.args) and bool(names)
         flags |= {_destination(name) for name in names}
+        spelled |= {*names, *(f"--no-{name[2:]}" for name in names if "Optional" in ast.unparse(node))}
         stored |= _stored(node, [name for name in names if name.startswith("--")])
-    return Accepts(frozenset(flags), closed, parser="argparse", stored=frozenset(stored))
+    return Accepts(frozenset(flags), closed, parser="argparse", stored=frozenset(stored), spelled=frozenset(spelled))
 
 
 def _destination(flag: str) -> str:

@@ -13,17 +13,26 @@ from dynotune.audit.read.python.bindings import dotted
 _COMMANDS = re.compile(r"\b(?:typer|tyro|click)\b")
 
 
-def flags_of_a_command(script: Script) -> tuple[str, frozenset[str]] | None:
-    """Whose command it is, and its flags by destination; None: there is none, several, or one that cannot be read."""
+def flags_of_a_command(script: Script) -> tuple[str, frozenset[str], frozenset[str]] | None:
+    """Whose command it is, its flags by destination, and as a command must spell them (empty: in either way); None: there is
+    none, several, or one that cannot be read."""
     if not _COMMANDS.search(script.source):
         return None
     tree = script.tree
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     found = [*_by_a_call(tree, functions, classes), *_marked(functions, tree)]
-    if len(found) != 1 or found[0][1] is None:
+    whose, names = found[0] if len(found) == 1 else ("", None)
+    if names is None:
         return None
-    return found[0][0], frozenset(name.lstrip("-").replace("-", "_") for name in found[0][1])
+    spelled = {
+        one
+        for name in names
+        for flag in (name if name.startswith("-") else f"--{name.replace('_', '-')}",)
+        for one in (flag, f"--no-{flag.lstrip('-')}")
+    }
+    flags = frozenset(name.lstrip("-").replace("-", "_") for name in names)
+    return whose, flags, frozenset(spelled if whose != "tyro" else ())
 
 
 def _by_a_call(

@@ -1,5 +1,5 @@
-"""Commands outside of shell scripts: in documents that tell people what to type, in images that run one, and in YAML files
-of services and jobs (Compose, Kubernetes, SkyPilot)."""
+"""Commands outside of shell scripts: in documents that tell people what to type, in images that run one, in cells of
+notebooks, and in YAML files of services and jobs (Compose, Kubernetes, SkyPilot)."""
 
 import json
 import re
@@ -53,6 +53,33 @@ def commands_of_image(text: str) -> str:
         else:
             kept = ["" for _ in lines] if entry else kept
             kept[number] = f"{entry} {command}".strip()
+    return "\n".join(kept)
+
+
+_MAGIC = re.compile(r"^\s*(?:pass  )?# ?(?:!|%sx )\s*(\S.*)$")
+_SHELL_CELL = re.compile(r"^# ?%%(?:bash|sh|shell|script bash)\b")
+
+
+def commands_of_notebook(source: str, mark: str) -> str:
+    """The same of a notebook's code, as it was read: lines for the shell, and cells under `%%bash`. mark: what begins each
+    cell. `{name}` of Python is a variable."""
+    kept: list[str] = []
+    in_cell, goes_on = False, False
+    for line in source.split("\n"):
+        if line.startswith(mark):
+            in_cell = goes_on = False
+        found = _MAGIC.match(line)
+        if _SHELL_CELL.match(line):
+            in_cell = True
+            kept.append("")
+        elif in_cell and line.startswith("# "):
+            kept.append(line[2:])
+        elif found is not None or goes_on:
+            text = found[1] if found is not None else re.sub(r"^\s*#? ?", "", line)
+            kept.append(re.sub(r"(?<!\$)\{(\w+)\}", r"${\1}", text))
+            goes_on = text.rstrip().endswith("\\")
+        else:
+            kept.append("")
     return "\n".join(kept)
 
 

@@ -25,6 +25,7 @@ def with_length(job: Job, evaluator: Evaluator) -> Job:
     near = {one.file: one for one in (module, *(found[0] for found in named if found is not None))}
     said = [one for other in near.values() for one in _lengths(evaluator.fresh().elsewhere(other), other)]
     said = said or [one for other in near.values() for one in _cuts(evaluator.fresh().elsewhere(other), other)]
+    said = said or [one for other in near.values() for one in _windows(evaluator.fresh().elsewhere(other), other)]
     if not said or any(one.value != said[0].value for one in said):
         return job
     return replace(job, settings={**job.settings, "max_length": said[0]})
@@ -34,6 +35,8 @@ LEAST, MOST = 32, 1 << 20
 """Tokens of a row that somebody cuts rows at."""
 
 _CUT = re.compile(r"ids|token|prompt|answer|response|completion|chosen|labels", re.IGNORECASE)
+
+_CHARACTERS = re.compile(r"text|content|[\"']", re.IGNORECASE)
 
 
 def _cuts(evaluator: Evaluator, module: Module) -> list[Setting]:
@@ -48,8 +51,9 @@ def _cuts(evaluator: Evaluator, module: Module) -> list[Setting]:
             end = node.slice.upper
             if not isinstance(end, ast.Name | ast.Attribute) or not _NAMED.search(ast.unparse(end)):
                 continue
-            if not _CUT.search(ast.unparse(node.value)):
-                continue
+            joined = isinstance(node.value, ast.BinOp) and not _CHARACTERS.search(ast.unparse(node.value))
+            if not joined and not _CUT.search(ast.unparse(node.value)):
+                continue  # which may be a text's characters
             value = evaluator.fresh().value(end, scope)
             if type(value.value) is not int or value.others or not LEAST <= value.value <= MOST:
                 return []
@@ -57,8 +61,31 @@ def _cuts(evaluator: Evaluator, module: Module) -> list[Setting]:
     return found
 
 
+def _windows(evaluator: Evaluator, module: Module) -> list[Setting]:
+    """`data[i : i + block_size]` of a stream of tokens: rows of one length, and of 1 more for what it predicts."""
+    found: list[Setting] = []
+    for function, scope in module.scopes.items():
+        for node in own_nodes(function) if isinstance(function, ast.FunctionDef | ast.Module) else ():
+            held = node.slice if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) else None
+            if held is None or held.lower is None or not isinstance(held.upper, ast.BinOp):
+                continue
+            lower, upper = ast.unparse(held.lower), ast.unparse(held.upper)
+            words = upper.replace(" ", "")
+            if not words.startswith(lower.replace(" ", "") + "+"):
+                continue
+            ends = [one for one in ast.walk(held.upper) if isinstance(one, ast.Name | ast.Attribute)]
+            named = {ast.unparse(one): one for one in ends if _NAMED.search(ast.unparse(one))}
+            if len(named) == 1:
+                end = next(iter(named.values()))
+                value = evaluator.fresh().value(end, scope)
+                if type(value.value) is not int or value.others or not LEAST <= value.value <= MOST:
+                    return []
+                found.append(setting("max_length", value, module.place(end, "max_length")))
+    return found
+
+
 _ROWS = re.compile(r"input_ids|_ids['\"]|tokeniz|tok\(")
-_NAMED = re.compile(r"max_?(?:seq_?)?(?:len|tokens)|cutoff|block_size|seq_len|context", re.IGNORECASE)
+_NAMED = re.compile(r"max_?(?:seq_?)?(?:len|tokens)|cutoff|block_size|seq_len|context|ctx|window", re.IGNORECASE)
 
 
 def _lengths(evaluator: Evaluator, module: Module) -> list[Setting]:

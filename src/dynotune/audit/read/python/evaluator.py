@@ -316,6 +316,10 @@ class Evaluator:
             verdict = None
         return verdict
 
+    def runs(self, branches: tuple[Branch, ...], scope: Scope) -> bool | None:
+        """Whether what stands under these conditions runs; None: perhaps."""
+        return self._applies(branches, {}, scope, {})
+
     def _bound(self, name: str, binding: Binding, scope: Scope, frame: Frame) -> Value:
         place = self.module.place(binding.node) if binding.node is not None else None
         if binding.kind == "augment":

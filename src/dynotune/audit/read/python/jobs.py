@@ -13,6 +13,7 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.setting import Known, Setting, Unknown
 from dynotune.audit.place import NOWHERE, Place
 from dynotune.audit.read.configs.settings import Given, anothers, job_from
+from dynotune.audit.read.python.checkpointing import checkpointing_enabled
 from dynotune.audit.read.python.cut_at import with_length
 from dynotune.audit.read.python.dataset import loaded, of_dataset
 from dynotune.audit.read.python.evaluator import Evaluator
@@ -129,7 +130,7 @@ def _of_trainer(
         )
         said = []
     model = argument(call, "model", "0")
-    beside = [*of_model(model), *_enabled(evaluator)]
+    beside = [*of_model(model), *checkpointing_enabled(evaluator)]
     peft = argument(call, "peft_config")
     beside += of_adapter(peft)
     init = next((one.value for one in said if one.name == "model_init_kwargs"), None)
@@ -345,17 +346,6 @@ def _with_others(one: Setting, said: Iterable[Said]) -> Setting:
         return one
     others = tuple(other for other in map(plain, value.others) if not isinstance(other, Unknown))
     return replace(one, others=others)
-
-
-def _enabled(evaluator: Evaluator) -> list[Said]:
-    """What a script switches on by calling the model."""
-    found: list[Said] = []
-    for site in evaluator.module.sites:
-        func = site.node.func
-        if isinstance(func, ast.Attribute) and func.attr == "gradient_checkpointing_enable" and not site.branches:
-            place = evaluator.module.place(site.node)
-            found.append(Said("gradient_checkpointing", "gradient_checkpointing_enable", Value(True), place))
-    return found
 
 
 def _environment(evaluator: Evaluator) -> dict[str, Setting]:

@@ -8,10 +8,13 @@ from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.setting import Known, Setting
 from dynotune.audit.place import Place
 from dynotune.audit.read.python.bindings import last
+from dynotune.audit.read.python.checkpointing import checkpointing_enabled
 from dynotune.audit.read.python.evaluator import Evaluator
 from dynotune.audit.read.python.files import module_of
 from dynotune.audit.read.python.model import Said, of_adapter, of_model
 from dynotune.audit.read.python.module import Module, Site
+from dynotune.audit.read.python.own_batches import accumulated, drawn
+from dynotune.audit.read.python.own_sizes import own_sizes
 from dynotune.audit.read.python.training import trains
 from dynotune.audit.read.python.value import Made, Value, setting
 
@@ -56,6 +59,10 @@ def loop_job(evaluator: Evaluator) -> Job | None:
         said += _of_module(reader)
     said += _models(reads)
     said += _epochs(evaluator)
+    said += [] if any(one.name == "gradient_accumulation_steps" for one in said) else accumulated(evaluator, loops)
+    said += [] if loaders else drawn(reads)
+    said += checkpointing_enabled(evaluator)
+    said += [] if any(one.name == "model_name_or_path" for one in said) else own_sizes(reads)
     settings = {**defaults}
     for one in said:
         settings[one.name] = setting(one.name, one.value, one.place, given_as=one.given_as)

@@ -1,0 +1,164 @@
+"""Commands that a Python file starts: `subprocess.run([...])`, and lists to which it adds a flag for each key of a
+configuration."""
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from dynotune.audit.facts.config import ConfigFile
+from dynotune.audit.facts.launch import Launch
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.setting import Setting, Unknown
+from dynotune.audit.read.launchers import read_launches
+from dynotune.audit.read.python.evaluator import Evaluator
+from dynotune.audit.read.python.module import Scope, Site
+from dynotune.audit.read.python.modules import Modules
+
+_STARTS = frozenset(f"subprocess.{name}" for name in ("run", "call", "check_call", "check_output", "Popen"))
+FEW = 3
+"""Keys of a configuration that are flags of the script, from which on it is what a launcher makes flags of."""
+
+_DASHED = re.compile(r"replace\(\s*['\"]_['\"]\s*,\s*['\"]-['\"]\s*\)")
+
+
+def commands_of_python(
+    root: Path, scripts: Mapping[str, Script], modules: Modules, configs: Mapping[str, ConfigFile]
+) -> list[Launch]:
+    """In files that start another of the project's by a list of words that can be followed."""
+    found: list[Launch] = []
+    for name, script in scripts.items():
+        if "subprocess" not in script.source or name not in modules:
+            continue
+        evaluator = Evaluator(modules[name], modules, configs)
+        for site in evaluator.module.sites:
+            if evaluator.module.dotted(site.node.func) in _STARTS and site.node.args:
+                found += _of_call(root, evaluator, site, scripts, configs)
+    return found
+
+
+def _of_call(
+    root: Path, evaluator: Evaluator, site: Site, scripts: Mapping[str, Script], configs: Mapping[str, ConfigFile]
+) -> Iterator[Launch]:
+    node, scope = _where_made(evaluator, site.node.args[0], site.scope)
+    words = list(_words(evaluator, node, scope))
+    file, line = evaluator.module.file, site.node.lineno
+    text = "\n" * (line - 1) + shlex.join(words).replace("'${", "${").replace("}'", "}")
+    launches = read_launches(root / file, text, root) if words else []
+    for launch in (one for one in launches if one.script in scripts and one.script != file):
+        loops = list(_over_keys(evaluator, scope))
+        if not loops:
+            yield launch
+        for keys in loops[:1]:
+            yield from _with_keys(launch, keys, scripts, configs)
+
+
+def _where_made(evaluator: Evaluator, node: ast.expr, scope: Scope) -> tuple[ast.expr, Scope]:
+    """The list itself, or its name in the function of the file that gives it back (`command = build(recipe)`)."""
+    bound = evaluator.module.bound(node.id, scope) if isinstance(node, ast.Name) else ()
+    made = bound[0].value if len(bound) == 1 else node
+    name = made.func.id if isinstance(made, ast.Call) and isinstance(made.func, ast.Name) else ""
+    for binding in evaluator.module.bound(name, scope) if name else ():
+        inside = evaluator.module.scopes.get(binding.node) if binding.node is not None else None
+        if binding.kind == "function" and inside is not None and len(inside.returns) == 1:
+            given = inside.returns[0][0].value
+            if isinstance(given, ast.Name | ast.List):
+                return given, inside
+    return node, scope
+
+
+def _words(evaluator: Evaluator, node: ast.expr, scope: Scope) -> Iterator[str]:
+    """Of a list, or of a name that is given one: what stands in it, `${...}` for what is known only when it runs."""
+    if isinstance(node, ast.Name):
+        bound = [one for one in evaluator.module.bound(node.id, scope) if one.value is not None and not one.path]
+        for one in bound:
+            if isinstance(one.value, ast.List | ast.BinOp):
+                yield from _words(evaluator, one.value, scope)
+        return
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        yield from _words(evaluator, node.left, scope)
+        yield from _words(evaluator, node.right, scope)
+        return
+    for element in node.elts if isinstance(node, ast.List | ast.Tuple) else ():
+        if isinstance(element, ast.Starred):
+            continue
+        value = evaluator.fresh().value(element, scope)
+        if ast.unparse(element) == "sys.executable":
+            yield "python"
+        elif isinstance(value.value, str | int | float) and not value.others:
+            yield str(value.value)
+        else:
+            yield "${UNKNOWN}"
+
+
+Flags = Mapping[str, str]
+"""Flags without dashes, by the configuration's keys."""
+
+
+def _over_keys(evaluator: Evaluator, scope: Scope) -> Iterator[tuple[Flags | None, bool]]:
+    """Loops of a function that make flags of a configuration's keys: which (None: all that there are, by their names), and
+    whether dashes stand for underscores."""
+    for node in ast.walk(scope.node):
+        if not isinstance(node, ast.For):
+            continue
+        targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
+        names = [one.id for one in targets if isinstance(one, ast.Name)]
+        body = "\n".join(ast.unparse(one) for one in node.body)
+        over, dashed = node.iter, bool(_DASHED.search(body))
+        every = isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr == "items"
+        if every and isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and len(names) == 2:
+            held = evaluator.fresh().value(over.func.value, scope).value
+            named = {key: one.value for key, one in held.items()} if isinstance(held, dict) else {}
+            if named and all(isinstance(one, str) and one.startswith("--") for one in named.values()):
+                if re.search(rf"\[{names[1]}, ", body):
+                    yield {str(key): flag.lstrip("-") for key, flag in named.items()}, False
+                continue
+        if not names or not re.search(rf"f['\"]--\{{{names[0]}\b|'--' \+ {names[0]}\b", body):
+            continue
+        if every:
+            if not re.search(rf"\bif\b[^\n]*\b{names[0]}\b", body):  # else some are left out, by name
+                yield None, dashed
+            continue
+        held = evaluator.fresh().value(over, scope).value
+        keys = [one.value if hasattr(one, "value") else one for one in held] if isinstance(held, list) else []
+        if keys and all(isinstance(one, str) for one in keys):
+            yield {one: one for one in keys}, dashed
+
+
+def _with_keys(
+    launch: Launch,
+    keys: tuple[Flags | None, bool],
+    scripts: Mapping[str, Script],
+    configs: Mapping[str, ConfigFile],
+) -> Iterator[Launch]:
+    """The command once for each configuration whose keys are the script's flags."""
+    names, dashed = keys
+    flags = {name.lstrip("-").replace("-", "_") for name in scripts[launch.script].constants if name.startswith("--")}
+    flags |= _of_parameters(scripts[launch.script])
+    for file, config in configs.items():
+        given = {str(key): value for key, value in config.values.items() if names is None or key in names}
+        called = {key: (names[key] if names is not None else key).replace("-", "_") for key in given}
+        if config.kind not in ("unknown", "") or len(set(called.values()) & flags) < FEW:
+            continue
+        said: dict[str, Setting] = dict(launch.flags)
+        for key, value in given.items():
+            place = config.places.get(key)
+            if value is None or value is False:
+                value = Unknown("the launcher may leave out what is not given, or false")
+            if place is not None and not isinstance(value, dict | list):
+                flag = (names[key] if names is not None else key) if not dashed else key.replace("_", "-")
+                said[called[key]] = Setting(called[key], value, replace(place, key=f"--{flag}"))
+        yield replace(launch, flags=said, configs=(*launch.configs, file))
+
+
+def _of_parameters(script: Script) -> set[str]:
+    """Of functions under typer, fire or click."""
+    return {
+        one.arg
+        for node in script.tree.body
+        if isinstance(node, ast.FunctionDef)
+        for one in (*node.args.args, *node.args.kwonlyargs)
+        if re.search(r"\b(?:typer|fire|click|tyro)\b", script.source)
+    }
