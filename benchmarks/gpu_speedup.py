@@ -62,7 +62,12 @@ def main() -> int:
                 failed = 1
                 print(f"{row:14} {setting:4} failed: {(done.stdout + done.stderr)[-2000:]}", flush=True)
                 continue
-            arms.append(one := json.loads(lines[-1].removeprefix(MARK)))
+            one = json.loads(lines[-1].removeprefix(MARK))
+            if setting == "on" and one["verdict"] != "engaged" and not args.dry:
+                failed = 1
+                print(f"{row:14} {setting:4} failed: the speed-up was {one['verdict'] or 'left out'}", flush=True)
+                continue
+            arms.append(one)
             ms, rate = one["ms_per_step"], one["real_tokens_per_second"]
             print(f"{row:14} {setting:4} {ms:9.2f} ms {rate:12,.0f} real tok/s", flush=True)
             command_line = f"python benchmarks/gpu_speedup.py {args.speedup} --rows {args.rows} --out OUT"

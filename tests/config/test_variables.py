@@ -35,5 +35,12 @@ def test_what_someone_else_changed_since_stays(monkeypatch: pytest.MonkeyPatch) 
     assert "DYNOTUNE_T_NEW" not in without_exported()
 
 
+def test_what_someone_sets_between_two_configurations_is_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    export_env({"DYNOTUNE_T_NEW": "1"})
+    monkeypatch.setenv("DYNOTUNE_T_NEW", "mine")
+    export_env({"DYNOTUNE_T_NEW": "2"})
+    assert without_exported()["DYNOTUNE_T_NEW"] == "mine"
+
+
 def test_nothing_set_is_the_environment() -> None:
     assert without_exported() == dict(os.environ)

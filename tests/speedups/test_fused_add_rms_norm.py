@@ -38,6 +38,7 @@ def site_of(kind: str = "llama", world: int = 1, **keys: Any) -> Site:
         ({"rms_norm_kernel": "off"}, False, None),
         ({"packed_execution": "off"}, False, None),
         ({"activation_full": "on"}, False, "activation_full"),
+        ({"activation_offload": "on"}, False, "activation_offload"),
         ({"activation_selective": "on"}, True, None),
     ],
     ids=str,
@@ -70,6 +71,17 @@ def test_on_several_gpus_it_is_asked_for() -> None:
     assert no.expected
     assert f"speedups: {{{NAME}: on}}" in no.remedy
     assert one.applicable(site_of(world=2, speedups={NAME: "on"}).context) is None
+
+
+def test_a_model_that_comes_with_layers_computed_again_keeps_them_so() -> None:
+    site = site_of()
+    elementwise.install(site.model, torch.float32, kernels=stand_ins())
+    site.model.gradient_checkpointing_enable()
+    no = speedups()[NAME].install(site)
+    assert isinstance(no, No)
+    assert no.expected
+    assert "computed again" in no.reason
+    assert not any("forward" in layer.__dict__ for layer in site.model.model.layers)
 
 
 def test_a_model_without_such_sums_and_a_kernel_that_is_wrong_are_told_apart() -> None:

@@ -56,15 +56,16 @@ def _can_be_held(text: str) -> bool:
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-_EXPORTED: dict[str, tuple[str | None, str]] = {}
+_EXPORTED: dict[str, tuple[str | None, str | None]] = {}
 """Variables that configurations set in this process: what there was before, None for nothing, and what was set last."""
 
 
 def export_env(env: Mapping[str, str]) -> None:
     """Set the variables of a checked configuration; before anything heavy is imported, as `HF_HOME` is read then."""
     for name, value in env.items():
-        before, _ = _EXPORTED.get(name, (os.environ.get(name), value))
-        _EXPORTED[name] = before, value
+        there = os.environ.get(name)
+        before, exported = _EXPORTED.get(name, (there, there))
+        _EXPORTED[name] = before if there == exported else there, value
     os.environ.update(env)
 
 

@@ -176,6 +176,15 @@ def test_a_sum_whose_norm_nobody_wants_and_a_norm_whose_sum_nobody_wants() -> No
         assert (leaves[2].grad is None) is (wanted == 0)
 
 
+def test_a_sum_that_is_changed_in_place_before_anybody_takes_its_norm_has_a_gradient() -> None:
+    a, b = (draw(i, 5, 32).requires_grad_() for i in range(2))
+    total, _ = SumRmsNorm.apply(a, b, (draw(2, 32) + 2).requires_grad_(), 1e-6, 0.0, True)
+    total.mul_(3)
+    total.sum().backward()
+    assert a.grad is not None
+    assert torch.equal(a.grad, torch.full_like(a, 3.0))
+
+
 def test_gradient_of_the_weight_behind_a_sum_over_more_rows_than_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_sum_norm, "PARTIALS", 8)
     a, b, w = draw(0, 8 * 4 * 3 + 5, 512), draw(1, 8 * 4 * 3 + 5, 512), draw(2, 512).requires_grad_()

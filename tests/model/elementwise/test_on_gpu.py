@@ -57,7 +57,6 @@ def test_sums_in_norms_of_a_model_in_bfloat16(kind: str) -> None:
     assert len(sums.norms) == 4
     found = gradients(model)
     assert engaged.calls_to_own == sums.aside.calls == 0
-    assert not any(first.unclaimed for first in sums.norms.values())
     errors = [sum(gap(g[name], right[name]) for name in right) for g in (found, own)]
     assert errors[0] < 1.2 * errors[1], "the sum of gradients is rounded once and not twice"
 

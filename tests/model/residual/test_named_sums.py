@@ -1,5 +1,8 @@
 """Promise: a layer's code with its sums named is the layer's code, and what cannot be read is left alone and says so."""
 
+import importlib.util
+import linecache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from dynotune.model.residual.named_sums import ANSWERS, with_named_sums
+from dynotune.model.residual.named_sums import ANSWERS, NONE, with_named_sums
 
 SCALE = 3.0
 
@@ -51,8 +54,7 @@ class Answers:
 def test_it_gives_what_the_layer_gives_and_asks_for_each_sum(twice: bool, rest: int) -> None:
     found = with_named_sums(Layer.forward)
     assert not isinstance(found, str)
-    changed, sums = found
-    assert sums == 2
+    changed = found
     layer, x = Layer(), torch.linspace(-1, 1, 5)
     answers = Answers()
     setattr(layer, ANSWERS, answers)
@@ -62,7 +64,7 @@ def test_it_gives_what_the_layer_gives_and_asks_for_each_sum(twice: bool, rest: 
 
 
 def test_globals_are_looked_up_where_the_layer_looks_them_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    changed: Any = with_named_sums(Layer.forward)[0]
+    changed: Any = with_named_sums(Layer.forward)
     layer, x = Layer(), torch.linspace(-1, 1, 5)
     setattr(layer, ANSWERS, Answers())
     monkeypatch.setattr(f"{__name__}.SCALE", 5.0)
@@ -71,7 +73,7 @@ def test_globals_are_looked_up_where_the_layer_looks_them_up(monkeypatch: pytest
 
 
 def test_a_traceback_names_the_layers_own_line() -> None:
-    changed: Any = with_named_sums(Layer.forward)[0]
+    changed: Any = with_named_sums(Layer.forward)
     layer = Layer()
     setattr(layer, ANSWERS, Answers())
     lines = []
@@ -82,8 +84,60 @@ def test_a_traceback_names_the_layers_own_line() -> None:
     assert lines[0] == lines[1]
 
 
-def own_code(self: Any, x: Tensor) -> Tensor:
-    return x + x
+class WithDefaults(nn.Module):
+    SCALE = 2.0
+
+    def forward(self, x: Tensor, /, scale: float = SCALE, seen: list[int] = [], *, shift: float = SCALE) -> Tensor:  # noqa: B006
+        seen.append(1)
+        inner = lambda self: self + self  # noqa: E731  # its `self` is another
+        return (x + inner(x)) * scale + shift
+
+
+def test_defaults_are_the_layers_own_objects_and_inner_functions_are_left_alone() -> None:
+    """`SCALE` of the class is not the one of this file."""
+    changed: Any = with_named_sums(WithDefaults.forward)
+    layer, x = WithDefaults(), torch.ones(2)
+    answers = Answers()
+    setattr(layer, ANSWERS, answers)
+    assert torch.equal(changed(layer, x), torch.full((2,), 3 * 2.0 + 2.0))
+    assert torch.equal(changed(layer, x), layer(x))
+    assert changed.__defaults__ is WithDefaults.forward.__defaults__
+    assert answers.asked == [0, 0]
+    assert changed.__qualname__ == "WithDefaults.forward"
+
+
+class Decorated(nn.Module):
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        return x + x
+
+
+class Private(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.__scaled(x) + x
+
+    def __scaled(self, x: Tensor) -> Tensor:
+        return x * SCALE
+
+
+def of_a_file(tmp_path: Path, source: str) -> Any:
+    path = tmp_path / "layer_of_a_file.py"
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location("layer_of_a_file", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.forward
+
+
+def test_a_file_that_was_edited_since_it_was_imported_is_seen(tmp_path: Path) -> None:
+    forward = of_a_file(tmp_path, "def forward(self, x):\n    return x + x\n")
+    edited = "def forward(self, x):\n    y = 1000 * x\n    return x + y\n"
+    (tmp_path / "layer_of_a_file.py").write_text(edited)
+    linecache.checkcache()
+    assert with_named_sums(forward) == "its file is not what was imported"
+    assert not isinstance(with_named_sums(of_a_file(tmp_path, edited)), str), "the control"
 
 
 UNREAD: dict[str, Any] = {}
@@ -93,8 +147,10 @@ exec("def forward(self, x):\n    return x + x\n", UNREAD)  # a function without 
 @pytest.mark.parametrize(
     ("forward", "reason"),
     [
-        (Nothing.forward, "adds nothing that has a name"),
+        (Nothing.forward, NONE),
         (OfItsClass.forward, "refers to variables around it"),
+        (Decorated.forward, "is wrapped"),
+        (Private.forward, "is not what was imported"),  # its names are others outside of the class
         (UNREAD["forward"], "cannot be read"),
         (len, "no Python function"),
         (lambda self, x: x + x, "cannot be read|no plain function"),

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import record_function
 
+from dynotune.model.standing import RANGE
+
 _CALL, _FORWARD = "_compiled_call_impl", "forward"
 
 
@@ -115,6 +117,7 @@ class Ranges:
             with record_function(label):
                 return inner(*args, **kwargs)
 
+        setattr(run, RANGE, True)
         return run
 
 

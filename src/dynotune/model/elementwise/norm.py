@@ -19,6 +19,9 @@ FORMS = ((0.0, True), (1.0, False), (0.0, False))
 LARGEST = 65_536
 """The most D of which a kernel's program can hold a row."""
 
+PLUS = "_dynotune_plus"
+"""Keyword of a second term, by which `FusedNorm` is asked for a sum."""
+
 ELEMENTS = 4096
 """At least, of the input that module and kernel are compared on: fewer, and the error of rounding is left to chance."""
 
@@ -48,10 +51,10 @@ class FusedNorm:
         self.aside = Aside()
 
     def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """`x` [..., D]; gives [..., D]. Where it `adds` and gets a second term: the sum, whose norm the next call gives."""
+        """`x` [..., D]; gives [..., D]. Where it `adds` and gets a term `PLUS`: the sum, whose norm the next call gives."""
         if self.adds is not None:
-            if len(args) == 1 and not kwargs:
-                return self.adds(x, args[0])
+            if PLUS in kwargs:
+                return self.adds(x, kwargs[PLUS])
             if not args and not kwargs and (waiting := self.adds.norm_of(x)) is not None:
                 return waiting
         if torch.compiler.is_compiling():  # the compiler fuses the module's own operations by itself
@@ -75,29 +78,31 @@ class SumFirst:
     """The sum of two terms and its norm, for the module of `fused`: who calls it with both gets the sum, and the norm waits
     for the call with that very tensor."""
 
-    def __init__(self, fused: FusedNorm, terms: tuple[torch.dtype, torch.dtype]) -> None:
-        self.fused, self.apply, self.terms = fused, fused.kernels.sum_rms_norm.apply, terms
+    def __init__(self, fused: FusedNorm, terms: tuple[torch.dtype, torch.dtype], aside: Aside) -> None:
+        self.fused, self.apply, self.terms, self.aside = fused, fused.kernels.sum_rms_norm.apply, terms, aside
         self.waiting: tuple[Tensor, Tensor, int, bool] | None = None
         """The sum, its norm, the sum's version, and whether gradients were recorded."""
 
-        self.unclaimed = 0
-        """Norms that were computed and not asked for."""
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "waiting": None}  # results of a pass are in no copy of the model
 
-    def takes(self, a: Tensor, b: Tensor) -> bool:
+    def takes(self, a: Any, b: Any) -> bool:
         """Whether these are terms that it was compared for."""
         weight: Any = self.fused.parameters["weight"]
         return (
-            (a.dtype, b.dtype) == self.terms
+            isinstance(a, Tensor) and isinstance(b, Tensor)
+            and (a.dtype, b.dtype) == self.terms
             and a.shape == b.shape
             and a.shape[-1] == self.fused.d
             and a.get_device() == b.get_device() == weight.get_device() == self.fused.place
             and (torch.promote_types(a.dtype, b.dtype), weight.dtype) in self.fused.proven
-        )
+        )  # fmt: skip
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """`a` and `b` [..., D] that it `takes`; gives a + b."""
         fused = self.fused
-        self.unclaimed += self.waiting is not None
+        if self.waiting is not None:
+            self.aside.because("a sum reached its norm as another tensor, or not at all")
         wide = a if a.dtype is torch.promote_types(a.dtype, b.dtype) else b
         low = rounds(fused.low, wide) if fused.low is not None else None
         total, normed = self.apply(a, b, fused.parameters["weight"], *fused.form, low)
@@ -108,12 +113,13 @@ class SumFirst:
 
     def norm_of(self, x: Tensor) -> Tensor | None:
         """The norm of `x` if that is the sum of the last call, unchanged; once."""
-        if self.waiting is None:
+        waiting, self.waiting = self.waiting, None
+        if waiting is None:
             return None
-        (total, normed, version, with_grad), self.waiting = self.waiting, None
+        total, normed, version, with_grad = waiting
         if total is x and x._version == version and with_grad == torch.is_grad_enabled():
             return normed
-        self.unclaimed += 1
+        self.aside.because("a sum reached its norm as another tensor, or not at all")
         return None
 
 

@@ -56,13 +56,13 @@ class SumRmsNorm(torch.autograd.Function):
     def backward(ctx: Any, dtotal: Tensor | None, dy: Tensor | None) -> tuple[Tensor | None, ...]:
         """What is not asked for is not computed; nothing saved is written to. The gradient of the sum is added to the norm's
         in float32 and rounded once."""
-        total, weight, rstd_N = ctx.saved_tensors
         needs_a, needs_b, needs_weight = ctx.needs_input_grad[:3]
         of_a, of_b = ctx.of
         others = (None,) * 4
-        if dy is None:
+        if dy is None:  # nobody took the norm, perhaps since the sum was changed in place: then it may not be read
             da, db = (None if dtotal is None else dtotal.to(of) for of in ctx.of)
             return da if needs_a else None, db if needs_b else None, None, *others
+        total, weight, rstd_N = ctx.saved_tensors
         d, n = weight.shape[0], rstd_N.shape[0]
         rows, block, warps = tile(d)
         tiles = -(-n // rows)

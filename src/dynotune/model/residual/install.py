@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MethodType
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -15,11 +15,14 @@ from dynotune.model.aside import Aside
 from dynotune.model.attention.decoder import text_decoder
 from dynotune.model.elementwise.norm import FusedNorm, SumFirst, reference
 from dynotune.model.elementwise.proof import random, why_different
-from dynotune.model.residual.named_sums import ANSWERS, with_named_sums
+from dynotune.model.residual.named_sums import NONE, with_named_sums
+from dynotune.model.residual.standing import LayerForward, Sums
 from dynotune.model.two_tokens import run_two_tokens
 
 ROWS = 33
 """Of the comparison: no multiple of a tile's."""
+
+Terms = tuple[torch.dtype, torch.dtype]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,37 +34,11 @@ class Pair:
     """Among the sums in the layer's code."""
 
     norm: str
-    terms: tuple[torch.dtype, torch.dtype]
+    terms: Terms
 
 
 Found = tuple[list[Pair], dict[str, str]]
 """The pairs, and norms without one, by name, with the reason."""
-
-
-class Sums:
-    """Answers the sums of one layer."""
-
-    def __init__(self, aside: Aside) -> None:
-        self.norms: dict[int, tuple[nn.Module, FusedNorm, SumFirst]] = {}
-        """By the sum's number: the norm behind it."""
-
-        self.aside = aside
-
-    def __call__(self, number: int, a: Any, b: Any) -> Any:
-        there = self.norms.get(number)
-        if there is None or torch.compiler.is_compiling():  # the compiler fuses them by itself
-            return a + b
-        module, fused, first = there
-        if fused.adds is not first or not _answers(module, fused) or not first.takes(a, b):
-            self.aside.calls += 1
-            return a + b
-        return module(a, b)  # as a call of the norm, where a profile and the proof look for its kernel
-
-
-def _answers(module: nn.Module, fused: FusedNorm) -> bool:
-    """Whether `fused` stands there, perhaps within the range that a traced step has around it."""
-    there = module.__dict__.get("forward")
-    return there is fused or getattr(there, "__wrapped__", None) is fused
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +51,18 @@ class Engaged:
     others: dict[str, str]
     """Norms that do not, by name, with the reason."""
 
-    forwards: list[tuple[nn.Module, Any]]
-    """Layers, and what stands in the place of each one's forward."""
-
+    layers: list[LayerForward]
     aside: Aside
+
+    @property
+    def forwards(self) -> list[tuple[nn.Module, Any]]:
+        """Layers, and what stands in the place of each one's forward."""
+        return [(one.layer, one) for one in self.layers]
 
     def lines(self) -> list[str]:
         """What is to be said: n of N, and why not the others."""
-        total = len(self.norms) + sum(not isinstance(why, OfAnotherKind) for why in self.others.values())
-        lines = [f"sums in the RMSNorm behind them: {len(self.norms)} of {total} norms"]
         left = Counter(why for why in self.others.values() if not isinstance(why, OfAnotherKind))
+        lines = [f"sums in the RMSNorm behind them: {len(self.norms)} of {len(self.norms) + left.total()} norms"]
         for reason, n in left.most_common():
             first = next(name for name, why in self.others.items() if why == reason)
             more = f" and {n - 1} more" if n > 1 else ""
@@ -92,11 +71,10 @@ class Engaged:
 
     def uninstall(self) -> None:
         """Give every layer its own forward back. Twice is once."""
-        for layer, forward in self.forwards:
-            if layer.__dict__.get("forward") is forward:
-                del layer.forward
-                delattr(layer, ANSWERS)
+        for layer in self.layers:
+            layer.take_out()
         for first in self.norms.values():
+            first.waiting = None
             if first.fused.adds is first:
                 first.fused.adds = None
 
@@ -105,48 +83,57 @@ def install(
     model: nn.Module, compute: torch.dtype, once: Callable[[Callable[[], Found]], Found] = lambda look: look()
 ) -> Engaged:
     """Let norms of `model` in whose place our kernel stands compute the sum before them, where a layer's code adds two
-    variables and that very tensor is what the norm is called with next.
+    values and that very tensor is what the norm is called with next.
 
     Two tokens are run through the decoder to see that. once: asks for it, or knows it. The kernel is compared with torch's
     sum and RMSNorm's formula, with gradients, for each size and precision of norms. `compute` is the dtype of products.
     """
-    names = dict(model.named_modules())
-    fused = {name: module.__dict__["forward"] for name, module in names.items()
+    modules = dict(model.named_modules())
+    fused = {name: module.__dict__["forward"] for name, module in modules.items()
              if isinstance(module.__dict__.get("forward"), FusedNorm)}  # fmt: skip
-    pairs, others = once(lambda: _find(model, names, fused, compute))
+    pairs, others = once(lambda: _find(model, modules, fused, compute))
     aside, norms = Aside(), {}
     sums: dict[str, Sums] = {}
     for pair in pairs:
-        one = fused[pair.norm]
-        first = SumFirst(one, pair.terms)
+        one, home = fused[pair.norm], _layer_of(pair.norm, modules)
+        first = SumFirst(one, pair.terms, aside)
         one.adds = norms[pair.norm] = first
-        sums.setdefault(pair.layer, Sums(aside)).norms[pair.number] = names[pair.norm], one, first
-    forwards = [(names[name], _put_in(names[name], answers)) for name, answers in sums.items()]
-    return Engaged(norms, others, forwards, aside)
+        there = modules[pair.norm], one, first, modules[home] if home else None
+        sums.setdefault(pair.layer, Sums(aside)).norms[pair.number] = there
+    layers = [LayerForward(modules[name], _named(modules[name])) for name in sums]
+    for layer, answers in zip(layers, sums.values(), strict=True):
+        layer.put_in(answers)
+    return Engaged(norms, others, layers, aside)
 
 
-def _put_in(layer: Any, answers: Callable[..., Any]) -> Any:
+def _named(layer: nn.Module) -> FunctionType:
     changed = with_named_sums(type(layer).forward)
-    assert not isinstance(changed, str)
-    forward = MethodType(changed[0], layer)
-    setattr(layer, ANSWERS, answers)
-    layer.forward = forward
-    return forward
+    assert not isinstance(changed, str), changed
+    return changed
 
 
-def _find(model: Any, names: Mapping[str, nn.Module], fused: Mapping[str, FusedNorm], compute: torch.dtype) -> Found:
+def _layer_of(name: str, modules: Mapping[str, nn.Module]) -> str | None:
+    """The name of the layer that a module is in: the outermost item of a list of modules on the way to it."""
+    parts = name.split(".")
+    for i in range(1, len(parts)):
+        if isinstance(modules.get(".".join(parts[:i])), nn.ModuleList):
+            return ".".join(parts[: i + 1])
+    return None
+
+
+def _find(model: Any, modules: Mapping[str, nn.Module], fused: Mapping[str, FusedNorm], compute: torch.dtype) -> Found:
     others: dict[str, str] = {name: OfAnotherKind("what it takes is no sum in a layer's code") for name in fused}
     layers: dict[str, nn.Module] = {}
     for name in fused:
-        parent = name.rpartition(".")[0]
-        if not isinstance(names.get(parent.rpartition(".")[0]), nn.ModuleList):
-            continue  # not a layer
-        reason = _why_not(names[parent])
+        layer = _layer_of(name, modules)
+        if layer is None:
+            continue
+        reason = _why_not(modules[layer])
         if reason is None:
-            layers[parent] = names[parent]
+            layers[layer] = modules[layer]
         else:
             others[name] = reason
-    pairs, failed = _look(model, layers, {name: names[name] for name in fused}, compute)
+    pairs, failed = _look(model, layers, {name: modules[name] for name in fused}, compute)
     if failed is not None:
         return [], dict.fromkeys(fused, f"two tokens could not be run through the model ({failed})")
     compared: dict[Any, str | None] = {}
@@ -170,14 +157,16 @@ def _why_not(layer: nn.Module) -> str | None:
     if "forward" in layer.__dict__:
         return "its layer's forward was replaced by someone else"
     changed = with_named_sums(type(layer).forward)
-    return changed if isinstance(changed, str) else None
+    if not isinstance(changed, str):
+        return None
+    return OfAnotherKind(changed) if changed == NONE else changed
 
 
 def _look(
     model: Any, layers: Mapping[str, nn.Module], norms: Mapping[str, nn.Module], compute: torch.dtype
 ) -> tuple[list[Pair], str | None]:
     """Which norm is called with which sum, of those that are computed once in a pass and whose norm is called once."""
-    made: list[tuple[str, int, tuple[torch.dtype, torch.dtype], Tensor, int]] = []
+    made: list[tuple[str, int, Terms, Tensor, int]] = []
     calls: list[tuple[str, Tensor, int]] = []
 
     def watching(name: str) -> Callable[..., Any]:
@@ -192,16 +181,17 @@ def _look(
     def note(name: str) -> Callable[..., Any]:
         return lambda module, args: calls.append((name, args[0], args[0]._version)) if args else None
 
-    put = [(layer, _put_in(layer, watching(name))) for name, layer in layers.items()]
+    standing = {name: LayerForward(layer, _named(layer)) for name, layer in layers.items()}
+    for name, one in standing.items():
+        one.put_in(watching(name))
     handles = [module.register_forward_pre_hook(note(name)) for name, module in norms.items()]
     try:
         _, failed = run_two_tokens(model, [text_decoder(model)], compute)
     finally:
         for handle in handles:
             handle.remove()
-        for layer, _ in put:
-            del layer.forward
-            delattr(layer, ANSWERS)
+        for one in standing.values():
+            one.take_out()
     if failed:
         return [], failed
     of_sums = Counter((name, number) for name, number, *_ in made)
@@ -214,7 +204,7 @@ def _look(
     return pairs, None
 
 
-def _compare(one: FusedNorm, weight: Tensor, terms: tuple[torch.dtype, torch.dtype]) -> str | None:
+def _compare(one: FusedNorm, weight: Tensor, terms: Terms) -> str | None:
     """Why the kernel is not torch's sum and the norm's formula; None if it is."""
     if one.kernels.sum_rms_norm is None:
         return "its kernel has no sum"

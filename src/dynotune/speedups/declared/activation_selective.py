@@ -10,7 +10,10 @@ from dynotune.speedups.left_out import excepted_of, left_out_of
 from dynotune.speedups.registry import register
 from dynotune.speedups.site import Site
 
-NORMS = ("^dynotune_rms_norm_forward", "rms_norm_forward_kernel", "rsqrt", "^RmsNorm$", "^LigerRMSNormFunction$")
+NORMS = (
+    *("^dynotune_(sum_)?rms_norm_forward", "rms_norm_forward_kernel", "rsqrt"),
+    *("^(Sum)?RmsNorm$", "^LigerRMSNormFunction$"),
+)
 """Kernels and operators of most norms' forward pass, of which their backward pass has none. Gemma 4's are others."""
 
 

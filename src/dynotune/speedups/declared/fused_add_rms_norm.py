@@ -35,7 +35,10 @@ class FusedAddRmsNorm(Speedup):
 
     def install(self, site: Site) -> Installation | No:
         from dynotune.model import residual
+        from dynotune.model.activations.layers import are_checkpointed
 
+        if are_checkpointed(site.model):
+            return No("its layers are computed again in the backward pass, one by one", expected=True)
         engaged = residual.install(
             site.model, site.context.compute, once=lambda look: site.once("sums that norms take", look)
         )
