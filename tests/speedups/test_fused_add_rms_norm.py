@@ -10,7 +10,7 @@ from dynotune import SFTConfig
 from dynotune.model import elementwise
 from dynotune.model.elementwise import usable
 from dynotune.model.precision import Precision
-from dynotune.speedups.choose import decide
+from dynotune.speedups.choose import conflict, decide
 from dynotune.speedups.contract import Context, Installation, No
 from dynotune.speedups.installed import Installed
 from dynotune.speedups.registry import speedups
@@ -38,7 +38,6 @@ def site_of(kind: str = "llama", world: int = 1, **keys: Any) -> Site:
         ({"rms_norm_kernel": "off"}, False, None),
         ({"packed_execution": "off"}, False, None),
         ({"activation_full": "on"}, False, "activation_full"),
-        ({"activation_offload": "on"}, False, "activation_offload"),
         ({"activation_selective": "on"}, True, None),
     ],
     ids=str,
@@ -61,6 +60,13 @@ def test_what_it_needs_and_what_it_gives_way_to(
             assert not any("forward" in layer.__dict__ for layer in site.model.model.layers)
     finally:
         installed.close()
+
+
+@pytest.mark.parametrize("policy", ["full", "offload"])
+def test_it_gives_way_to_policies_that_compute_layers_again(policy: str) -> None:
+    one = speedups()[NAME]
+    assert one.gives_way
+    assert conflict(one, speedups()[f"activation_{policy}"])
 
 
 def test_on_several_gpus_it_is_asked_for() -> None:
