@@ -21,11 +21,8 @@ class FusedAddRmsNorm(Speedup):
     proof = "its kernels at every norm where it stands, forward and backward."
     order = Order.LORA  # the kernels of norms stand by then
     requires = ("packed_execution", "rms_norm_kernel")
-    conflicts = (
-        "compiled_layers",
-        "activation_full",
-    )  # the first fuses by itself, the second repeats one layer at a time
-    gives_way = True
+    conflicts = ("compiled_layers", "activation_full", "activation_offload")  # compiled, or computed again one by one
+    gives_way = True  # to the policies, where memory is short
 
     def applicable(self, context: Context) -> No | None:
         if context.plan is not None and context.plan.world > 1 and context.config.speedups.get(self.name) != "on":
