@@ -30,7 +30,11 @@ _ANSWERS = re.compile(
 )
 _JOINS = re.compile(r"\bchain\(|\bchain\.from_iterable\(|\bsum\(.*, \[\]\)|np\.concatenate\(|torch\.cat\(")
 _CUTS = re.compile(r"\[(\w+):\1 \+ [\w.]+\]")
-_BUFFER = re.compile(r"\b([\w.]+) = \1\[[\w.]+:\]|\bdel ([\w.]+)\[:[\w.]+\]")
+_BUFFER = re.compile(
+    r"\b([\w.]+) = \1\[[\w.]+:\]|\bdel ([\w.]+)\[:[\w.]+\]"
+    r"|\b(\w+)(?:, \w+)+ = \(\3\[[\w.]+:\]|\b(\w+)\[(\w+):\5 \+ [\w.]+\]"
+)
+"""A stream whose head is taken off, or that is cut at each so many tokens."""
 
 
 def _by_hand(job: Job, project: Project) -> Iterator[Said]:
@@ -80,11 +84,13 @@ def _joined(function: ast.FunctionDef) -> ast.AST | None:
     text = ast.unparse(function)
     if len(text) > 5_000 or ("input_ids" not in text and "labels" not in text):
         return None
-    buffer = _BUFFER.search(text)
-    if buffer is not None:
-        name = re.escape(buffer[1] or buffer[2])
-        grows = re.search(rf"\b{name}(\.extend\(| \+= )", text)
-        return next((one for one in function.body if grows and grows[0] in ast.unparse(one)), None)
+    for buffer in _BUFFER.finditer(text):
+        name = re.escape(buffer[1] or buffer[2] or buffer[3] or buffer[4])
+        grows = re.search(rf"\b{name}(\.extend\(| \+= (?!1\b))", text)
+        loops = [one for one in function.body if isinstance(one, ast.For | ast.While)]
+        within = next((one for one in loops if grows and grows[0] in ast.unparse(one)), None)
+        if within is not None:
+            return within
     if _JOINS.search(text) and _CUTS.search(text):
         return next((one for one in function.body if _JOINS.search(ast.unparse(one))), None)
     return None
