@@ -83,7 +83,12 @@ def _told(file: str, text: str) -> Iterator[Finding]:
         two = len(re.findall(_RATE, judged, re.IGNORECASE)) > 1 and _CHOSE.search(judged)
         if two or (_FASTER.search(judged) and (table or len(re.findall(r"\d", whole)) > 1)):
             number = next(number for number, line in enumerate(block, start) if _JUDGES.search(line) or table)
-            yield _finding(Place(file, number), whole, "text")
+            if not table:
+                yield _finding(Place(file, number), whole, "text")
+                return
+            after, sentences = blocks[at + 1]
+            chosen = next((at for at, line in enumerate(sentences, after) if _FASTER.search(line)), after)
+            yield replace(_finding(Place(file, chosen), behind, "text"), also=(Place(file, number),))
             return
 
 

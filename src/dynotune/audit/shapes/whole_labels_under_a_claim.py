@@ -69,6 +69,12 @@ def _whole(script: Script) -> ast.expr | None:
     return None
 
 
+def claim_of_answers(file: str, project: Project) -> Place | None:
+    """Where the program of a script, or a document, says that the loss is on answers alone."""
+    start = next((one for one in project.scripts if one.file == file), None)
+    return _claim(connected(start, project), project) if start is not None else None
+
+
 def _claim(program: Sequence[Script], project: Project) -> Place | None:
     """In a comment, a docstring, an option's help, or a document."""
     for script in program:
