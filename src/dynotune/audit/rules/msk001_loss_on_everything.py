@@ -75,9 +75,10 @@ def _of_trl(project: Project) -> Iterator[Said]:
     """Once for a script, however many jobs start it."""
     seen: set[str] = set()
     for job in project.jobs:
-        if job.home.file not in seen:
-            found = [*whole_texts_under_a_claim(job, project, claim_of_answers(job.home.file, project))]
-            seen |= {job.home.file} if found else set()
+        start = next((one for one in project.scripts if one.file in job.files and one.calls_of("SFTTrainer")), None)
+        if start is not None and start.file not in seen:
+            found = [*whole_texts_under_a_claim(job, project, start, claim_of_answers(start.file, project))]
+            seen |= {start.file} if found else set()
             yield from found
 
 

@@ -20,14 +20,15 @@ _TEXT = re.compile(r"\{[\"']text[\"']: |\[[\"']text[\"']\] *=|dataset_text_field
 _MESSAGES = re.compile(r"[\"']messages[\"']")
 
 
-def whole_texts_under_a_claim(job: Job, project: Project, claim: Place | None) -> Iterator[Said]:
-    """claim: where the project says that its loss is on answers alone."""
+def whole_texts_under_a_claim(job: Job, project: Project, start: Script, claim: Place | None) -> Iterator[Said]:
+    """start: the job's script. claim: where the project says that its loss is on answers alone."""
     if job.trainer not in (Trainer.TRL, Trainer.UNSLOTH) or job.method is not Method.SFT or claim is None:
         return
-    if job.get("assistant_only_loss") or job.get("completion_only_loss") or job.holes:
+    if job.get("assistant_only_loss") or job.get("completion_only_loss"):
         return
-    start = next((one for one in project.scripts if one.file == job.home.file), None)
-    program = connected(start, project) if start is not None else ()
+    if job.holes and any("only_loss" in text for text in project.texts.values()):
+        return  # a configuration that was not joined with the job may set it
+    program = connected(start, project)
     trainer = next((call for one in program for call in one.calls_of("SFTTrainer")), None)
     if trainer is None or any(_MASKS.search(code(one)) for one in program):
         return
