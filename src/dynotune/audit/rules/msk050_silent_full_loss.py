@@ -132,7 +132,10 @@ def _zero_start(script: Script, project: Project) -> Iterator[Said]:
         return
     homes = {one.file: one for one in (script, *imported(script, project))}
     searches = {
-        node.name: (one, node) for one in homes.values() for node in ast.walk(one.tree) if isinstance(node, ast.FunctionDef)
+        node.name: (one, node)
+        for one in homes.values()
+        for node in ast.walk(one.tree)
+        if isinstance(node, ast.FunctionDef)
     }
     for function in [node for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef)]:
         for name, call in masked_up_to(function):

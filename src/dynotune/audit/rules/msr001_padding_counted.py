@@ -144,7 +144,11 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
             continue
         target = _target(node)
         whole = _WHOLE.search(counted)
-        found = whole[0] if whole is not None else _rows_times_limit(node.value, limits, batches) or _by_its_sides(node, sides)
+        found = (
+            whole[0]
+            if whole is not None
+            else _rows_times_limit(node.value, limits, batches) or _by_its_sides(node, sides)
+        )
         if not found or not (shows or _is_a_speed(target, script) or _BY_A_CLOCK.search(counted)):
             continue
         bound = not re.search(r"numel|nelement|size\(0|shape\[0|prod\(", found) and not _by_its_sides(node, sides)

@@ -13,7 +13,8 @@ from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _COUNTED = re.compile(
-    r"tok|sample|row|example|step|seq|batch|iter|flop|image|img|clip|frame|pair|^[\d_* ()]+$|\bbs\b|\b[BN]\b", re.IGNORECASE
+    r"tok|sample|row|example|step|seq|batch|iter|flop|image|img|clip|frame|pair|^[\d_* ()]+$|\bbs\b|\b[BN]\b",
+    re.IGNORECASE,
 )
 _SPEED = re.compile(r"per[_ ]s|/s\b|a second|speed|throughput|tps\b|rate|tok_s|mfu", re.IGNORECASE)
 _CLOCK = re.compile(
@@ -41,7 +42,9 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 return
 
 
-_RATES = re.compile(r"(?:^|_)(?:rates?|tps|tok\w*_s|speeds?|throughputs?|tok\w*_per_s\w*|samples_per_s\w*)(?:$|_)", re.IGNORECASE)
+_RATES = re.compile(
+    r"(?:^|_)(?:rates?|tps|tok\w*_s|speeds?|throughputs?|tok\w*_per_s\w*|samples_per_s\w*)(?:$|_)", re.IGNORECASE
+)
 
 
 def _highest(script: Script) -> Iterator[Finding]:

@@ -58,7 +58,12 @@ def _load(node: ast.expr) -> ast.Call | None:
     while isinstance(node, ast.Call):
         if _LOADS.search(ast.unparse(node.func)):
             return node
-        if not isinstance(node.func, ast.Attribute) or node.func.attr not in ("map", "shuffle", "rename_column", "with_format"):
+        if not isinstance(node.func, ast.Attribute) or node.func.attr not in (
+            "map",
+            "shuffle",
+            "rename_column",
+            "with_format",
+        ):
             return None
         node = node.func.value
     return None
@@ -104,7 +109,11 @@ def _drawn(script: Script, given: Sequence[tuple[str, ast.expr]], scope: ast.AST
         trained = [
             node
             for node in own_nodes(scope)
-            if (isinstance(node, ast.Assign) and ast.unparse(node.value) == whole and "train" in ast.unparse(node.targets[0]))
+            if (
+                isinstance(node, ast.Assign)
+                and ast.unparse(node.value) == whole
+                and "train" in ast.unparse(node.targets[0])
+            )
             or (isinstance(node, ast.Call) and _trains_on(node, whole))
         ]
         if trained:
@@ -121,7 +130,9 @@ def _taken_from(node: ast.expr) -> str:
         if name in ("random.sample", "rng.sample") and node.args and isinstance(node.args[0], ast.Name):
             return node.args[0].id
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("select", "sample", "take", "head"):
-            return node.func.value.id if isinstance(node.func.value, ast.Name) and node.func.value.id != "random" else ""
+            return (
+                node.func.value.id if isinstance(node.func.value, ast.Name) and node.func.value.id != "random" else ""
+            )
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and isinstance(node.value, ast.Name):
         return node.value.id
     return ""
@@ -143,13 +154,19 @@ def _repeated(script: Script, given: Sequence[tuple[str, ast.expr]], scope: ast.
     """Rows that are repeated and divided afterwards: `concatenate_datasets([raw, raw]).train_test_split(...)`."""
     text = ast.unparse(scope)
     for node in own_nodes(scope):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "train_test_split":
+        if (
+            not isinstance(node, ast.Call)
+            or not isinstance(node.func, ast.Attribute)
+            or node.func.attr != "train_test_split"
+        ):
             continue
         made = node.func.value
         if isinstance(made, ast.Name):
             values = [value for name, value in given if name == made.id]
             made = values[0] if len(values) == 1 else made
-        while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in ("shuffle", "map"):
+        while (
+            isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in ("shuffle", "map")
+        ):
             made = made.func.value
         if not isinstance(made, ast.Call) or not made.args or "concatenate_datasets" not in ast.unparse(made.func):
             continue

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 
 _NOT_FOUND = re.compile(r"== *-1|< *0|is None|\bnot in\b|^not \w+$")
 _FOUND = re.compile(r"!= *-1|>= *0|> *-1|is not None")
-_SEARCHES = re.compile(r"\b\w*(?:find|index|search|locate)\w*\(|\b\w*(?:ids|tokens)\w*\[[^\]]*:[^\]]*\] *==", re.IGNORECASE)
+_SEARCHES = re.compile(
+    r"\b\w*(?:find|index|search|locate)\w*\(|\b\w*(?:ids|tokens)\w*\[[^\]]*:[^\]]*\] *==", re.IGNORECASE
+)
 
 
 def zero_where_not_found(function: ast.FunctionDef) -> ast.AST | None:
