@@ -112,7 +112,8 @@ for batch in loader:
 )
 def test_one_type_of_16_bits_replaces_the_other(tmp_path: Path, given: str, wrong: bool) -> None:
     files = {
-        "acc.yaml": "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision: bf16\nnum_processes: 2\n",
+        "acc.yaml": "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision: bf16\n"
+        "num_processes: 2\n",
         "run.sh": "accelerate launch --config_file acc.yaml train.py\n",
         "train.py": LOOP.format(given),
     }
@@ -135,3 +136,49 @@ def test_t5_in_float16(tmp_path: Path, model: str, asked: str, wrong: bool) -> N
         f'args = Seq2SeqTrainingArguments("out", {asked}=True)\nSeq2SeqTrainer(model, args, train_dataset=rows).train()\n'
     )
     assert bool(codes(tmp_path, {"train.py": text}, "PRC008")) is wrong
+
+
+@pytest.mark.parametrize(
+    ("compiled", "wrong"),
+    [
+        ("torch.compile(model, mode='reduce-overhead')", True),
+        ("torch.compile(model, mode='max-autotune')", True),
+        ("torch.compile(model, mode='max-autotune-no-cudagraphs')", False),
+        ("torch.compile(model, mode='reduce-overhead', dynamic=True)", False),
+        ("torch.compile(model)", False),
+    ],
+)
+def test_graphs_of_one_shape(tmp_path: Path, compiled: str, wrong: bool) -> None:
+    text = timed()["train.py"].replace("rows =", f"model = {compiled}\nrows =")
+    assert bool(codes(tmp_path, {"train.py": text}, "CMP003")) is wrong
+
+
+@pytest.mark.parametrize(
+    ("pinned", "loaded", "forward", "wrong"),
+    [
+        ("4.51.3", "", "", True),
+        ("5.0.0", "", "", False),
+        ("4.51.3", ", torch_dtype='bfloat16'", "", False),
+        ("4.51.3", "", "amp = torch.autocast('cuda', torch.bfloat16)", False),
+    ],
+)
+def test_flash_in_a_loop_of_float32(tmp_path: Path, pinned: str, loaded: str, forward: str, wrong: bool) -> None:
+    text = timed(forward)["train.py"].replace(
+        ", torch_dtype=torch.float32", f", attn_implementation='flash_attention_2'{loaded}"
+    )
+    files = {"train.py": text, "requirements.txt": f"torch==2.6.0\ntransformers=={pinned}\nflash-attn==2.7.4\n"}
+    assert bool(codes(tmp_path, files, "ATT005")) is wrong
+
+
+@pytest.mark.parametrize(
+    ("attention", "transformers", "wrong"),
+    [("sdpa", "4.51.3", True), ("flash_attention_2", "4.51.3", False), ("sdpa", "4.54.0", False)],
+)
+def test_padding_free_of_an_old_release(tmp_path: Path, attention: str, transformers: str, wrong: bool) -> None:
+    text = (
+        "from trl import SFTConfig, SFTTrainer\n"
+        f"args = SFTConfig('o', bf16=True, padding_free=True, model_init_kwargs={{'attn_implementation': '{attention}'}})\n"
+        "SFTTrainer('Qwen/Qwen2.5-0.5B', args=args, train_dataset=rows).train()\n"
+    )
+    files = {"train.py": text, "requirements.txt": f"trl==0.17.0\ntransformers=={transformers}\nflash-attn==2.7.4\n"}
+    assert bool(codes(tmp_path, files, "PAD001")) is wrong

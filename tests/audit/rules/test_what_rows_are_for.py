@@ -1,4 +1,4 @@
-"""Promise: rows that are trained on as a whole, evaluated on, padded, cut and counted otherwise than the project says are found
+"""Promise: rows that are trained on whole, evaluated on, padded, cut and counted otherwise than the project says are found
 in the shapes in which people write it."""
 
 from pathlib import Path
@@ -107,7 +107,10 @@ def test_the_claim_is_suppressed_at_the_trainer(tmp_path: Path) -> None:
     assert not codes(tmp_path, {"train.py": text, "README.md": "Loss only on the answer."}, "MSK001")
 
 
-AXOLOTL = "base_model: Qwen/Qwen2.5-0.5B\ndatasets:\n  - path: a.jsonl\n    type: alpaca\n{}sequence_len: 2048\nmicro_batch_size: 2\n"
+AXOLOTL = (
+    "base_model: Qwen/Qwen2.5-0.5B\ndatasets:\n  - path: a.jsonl\n    type: alpaca\n"
+    "{}sequence_len: 2048\nmicro_batch_size: 2\n"
+)
 
 
 @pytest.mark.parametrize(("key", "wrong"), [("train_on_inputs: true\n", True), ("train_on_inputs: false\n", False)])

@@ -295,7 +295,8 @@ RULE = Rule(
         detected=f"E0: a launcher that names WSL's folders, or a document that names WSL with the"
         f" GPU ({MANY} workers or more); {MANY} workers or more for a `TensorDataset`, or for a class"
         " whose `__getitem__` does no more than make tensors, without a collator;"
-        f" {MANY_TO_PAD} or more where a collator of the program's own pads them. E2, with `--env`: cores of this machine and whether it"
+        f" {MANY_TO_PAD} or more where a collator of the program's own pads them."
+        " E2, with `--env`: cores of this machine and whether it"
         " is WSL,"
         " against workers and processes; without it, where the project's documents or a launcher's comments name the"
         " number of cores, twice as many workers.",

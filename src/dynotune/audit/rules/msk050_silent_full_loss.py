@@ -144,8 +144,8 @@ def _zero_start(script: Script, project: Project) -> Iterator[Said]:
             if where is None:
                 continue
             yield Finding(
-                f"Where `{name}` does not find the answer in a row (cut off, or another mark), it gives 0 without a word, and"
-                f" `{function.name}` then masks nothing: the loss is on the prompt as well.",
+                f"Where `{name}` does not find the answer in a row (cut off, or another mark), it gives 0 without a word,"
+                f" and `{function.name}` then masks nothing: the loss is on the prompt as well.",
                 place=place_of(home, where),
                 evidence=Evidence(Level.TEXT, {"search": name, "masks": function.name}),
                 stake=Stake(AtStake.RESULT),

@@ -53,7 +53,8 @@ _FASTER = re.compile(
     re.IGNORECASE,
 )
 _CHOSE = re.compile(
-    r"\b(use|using|train with|pick(ed)?|chos(e|en)|went with|stay with|stick with|keep|default|settled|drop(s|ped)?|only|reaches)\b",
+    r"\b(use|using|train with|pick(ed)?|chos(e|en)|went with|stay with|stick with|keep|default|settled|drop(s|ped)?|only"
+    r"|reaches)\b",
     re.IGNORECASE,
 )
 """A choice beside two rates."""

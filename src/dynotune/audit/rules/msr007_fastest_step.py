@@ -151,7 +151,8 @@ RULE = Rule(
         why="It leaves out what makes runs slow: waiting for data, longer rows, checkpoints, a neighbour on the network."
         " Hours that are reckoned from it are too few, and two changes are compared by their luckiest step.",
         detected="E0: the least of a step's times (`best = min(best, now - start)`, `if dt < best`, `min(times)`) is what"
-        " something counted is divided by, or the most of its speeds (`max(rates)`) is what is shown, in a statement that names a speed and does not call it a peak, in a program that"
+        " something counted is divided by, or the most of its speeds (`max(rates)`) is what is shown,"
+        " in a statement that names a speed and does not call it a peak, in a program that"
         " trains.",
         proven="The tokens of a run over its time.",
         deliberate=("A microbenchmark, whose least time is the one without interruptions; then its name says so.",),

@@ -149,6 +149,28 @@ def _flattened(job: Job, project: Project) -> Iterator[Said]:
             return
 
 
+def _flat_by_an_old_release(job: Job) -> bool:
+    """`padding_free` of a TRL that gives positions alone, under an attention that transformers before 4.53 makes no mask of
+    them for."""
+    if job.get("padding_free") is not True or job.get("packing") is True or attention(job) not in DENSE:
+        return False
+    old = at_least(job, "trl", *TELLS_DOCUMENTS) is False
+    return old and at_least(job, "transformers", *READS_POSITIONS) is False
+
+
+def _of_an_old_release(job: Job) -> Finding:
+    named = f"`{attention(job)}`" if attention(job) else "the model's own attention (`sdpa`)"
+    shown = ".".join(map(str, version(job, "transformers") or ()))
+    return _finding(
+        "`padding_free: true` lays a batch end to end in one row and tells documents apart by positions, and transformers"
+        f" {shown} makes no mask of positions for {named}",
+        job.place("padding_free"),
+        job,
+        f"Set `{job.called('attn_implementation')}: flash_attention_2`, or train without `padding_free`",
+        None,
+    )
+
+
 _OF_TRL = (Trainer.TRL, Trainer.UNSLOTH)
 
 
@@ -156,6 +178,9 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     yield from _by_hand(job, project)
     yield from _flattened(job, project)
     if job.method is not Method.SFT:
+        return
+    if job.trainer is Trainer.TRL and _flat_by_an_old_release(job):
+        yield _of_an_old_release(job)
         return
     if job.trainer is Trainer.TRL and leaks_without_flash(job):
         yield _without_flash(job)

@@ -231,8 +231,10 @@ def the_same_file_for_both(project: Project) -> Iterator[Said]:
                 )  # fmt: skip
     for launch in project.launches:
         for train, test in _of_one_source({name: flag.value for name, flag in launch.flags.items()}):
-            first, second = launch.flags[train], launch.flags[test]
-            yield _same(f"`--{train}` and `--{test}` are both `{first.value}`", second.place, first.place)
+            flags = launch.flags
+            yield _same(
+                f"`--{train}` and `--{test}` are both `{flags[test].value}`", flags[test].place, flags[train].place
+            )
 
 
 def _of_one_source(values: Mapping[str, object]) -> Iterator[tuple[str, str]]:

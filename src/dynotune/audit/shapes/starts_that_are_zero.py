@@ -42,9 +42,10 @@ def _in_a_branch(function: ast.FunctionDef) -> ast.AST | None:
         if isinstance(node, ast.ExceptHandler | ast.If):
             test = ast.unparse(node.test) if isinstance(node, ast.If) else ""
             missing = isinstance(node, ast.ExceptHandler) or _NOT_FOUND.search(test)
-            if missing and test.partition(" ")[0] not in options and isinstance(node.body[-1], ast.Return):
-                if _is_zero(node.body[-1].value):
-                    return node.body[-1]
+            last = node.body[-1]
+            own = missing and test.partition(" ")[0] not in options
+            if own and isinstance(last, ast.Return) and _is_zero(last.value):
+                return last
         if isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp):
             test = ast.unparse(node.value.test)
             zero = node.value.body if _NOT_FOUND.search(test) else node.value.orelse if _FOUND.search(test) else None

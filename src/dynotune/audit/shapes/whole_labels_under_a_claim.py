@@ -90,8 +90,8 @@ def _claim(program: Sequence[Script], project: Project) -> Place | None:
             if 12 < len(said) < 400 and ANSWERS.search(said) and not NOT_SO.search(said):
                 return place_of(script, node)
     for file, document in project.documents.items():
-        for number, line in enumerate(document.split("\n"), 1):
-            for sentence in _SENTENCES.split(line[:600]):
+        for number, whole in enumerate(document.split("\n"), 1):
+            for sentence in _SENTENCES.split(whole[:600]):
                 if ANSWERS.search(sentence) and not NOT_SO.search(sentence):
                     return Place(file, number)
     return None
