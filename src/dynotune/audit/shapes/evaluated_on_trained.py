@@ -99,7 +99,7 @@ def _drawn(script: Script, given: Sequence[tuple[str, ast.expr]], scope: ast.AST
     """`val = random.sample(rows, 100)` or `rows[:100]`, and all of `rows` is trained on."""
     for name, value in given:
         whole = _taken_from(value)
-        if not _TESTS.search(name) or not whole or _TESTS.search(whole):
+        if not _TESTS.search(name) or not whole or _TESTS.search(whole) or _is_a_look(value):
             continue
         if sum(one == whole for one, _ in given) > 1 or sum(one == name for one, _ in given) > 1:
             continue  # what is left may have the same name
@@ -122,6 +122,16 @@ def _drawn(script: Script, given: Sequence[tuple[str, ast.expr]], scope: ast.AST
                 place_of(script, value),
                 place_of(script, trained[0]),
             )
+
+
+FEW = 20
+"""Rows below which a part is a look at the data, or prompts to be answered, not an evaluation."""
+
+
+def _is_a_look(node: ast.expr) -> bool:
+    """`rows[:5]`, `rows.select(range(3))`: how many is written out, and few."""
+    whole = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and type(one.value) is int]
+    return bool(whole) and max(whole) < FEW
 
 
 def _taken_from(node: ast.expr) -> str:
