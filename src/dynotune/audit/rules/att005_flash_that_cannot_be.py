@@ -7,6 +7,7 @@ from dynotune.audit.facts.asked import FLASH, attention, is_false, on_gpu
 from dynotune.audit.facts.cards import older_card
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -20,6 +21,7 @@ _IMAGES = re.compile(
 
 def check(job: Job, project: Project) -> Iterator[Said]:
     yield from _in_float32(job)
+    yield from _in_a_loop(job, project)
     yield from _without(job, project)
     yield from _installed_for_nothing(job, project)
 
@@ -124,6 +126,40 @@ def _mentions(text: str) -> bool:
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\nattn_implementation: {}\n"
 
 
+_TYPES = re.compile(
+    r"autocast|b?float16|\.half\(|mixed_precision|\bfp16|\bbf16|Accelerator\(|deepspeed|load_in_|quantization_config|set_default_dtype"
+    r"|Fabric\(|dtype"
+)
+"""What may make queries of 16 bits."""
+
+
+def _in_a_loop(job: Job, project: Project) -> Iterator[Said]:
+    """A loop of one's own over a model that is loaded without a type: float32, by transformers before 5."""
+    used = attention(job)
+    if job.trainer is not Trainer.TORCH or not used or not used.startswith(FLASH) or not on_gpu(job) or job.holes:
+        return
+    pinned = project.pinned("transformers")
+    if job.get("dtype") is not None or pinned is None or pinned >= (5,):
+        return
+    start = next((one for one in project.scripts if one.file in job.files), None)
+    program = connected(start, project) if start is not None else ()
+    if not program or any(_TYPES.search(code(one)) for one in program):
+        return
+    shown = ".".join(map(str, pinned))
+    yield Finding(
+        f"`{job.called('attn_implementation')}: {used}` with a model that is loaded without a type, which is float32 in"
+        f" transformers {shown}, and no autocast: its kernels take 16-bit numbers only, so the first step stops.",
+        place=job.place("attn_implementation"),
+        evidence=Evidence(Level.RESOLVED, {"attention": used, "dtype": "float32", "transformers": shown}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(
+            Risk.NUMERIC,
+            'Run the forward pass under `torch.autocast("cuda", torch.bfloat16)`.',
+            accuracy="Matrix products round to bfloat16; the weights stay float32.",
+        ),
+    )
+
+
 def _in_float32(job: Job) -> Iterator[Said]:
     used = attention(job)
     if not used or not used.startswith(FLASH) or not on_gpu(job):
@@ -161,7 +197,9 @@ RULE = Rule(
         " slower with one line in the log.",
         detected="E0: a GPU before Ampere that the job's files name (comments, Slurm's `--gres`), or the project's"
         " documents, and none since; or requirements, an image or an installing command that list torch or a trainer, and no"
-        " package or extra of flash attention. ATT002 tries it on a machine. E1: attention, `dtype`, `bf16`, `fp16` and"
+        " package or extra of flash attention. ATT002 tries it on a machine. A loop over a model that is"
+        " loaded without a type, under a transformers before 5 that is pinned, in a program that names"
+        " no type of 16 bits. E1: attention, `dtype`, `bf16`, `fp16` and"
         " accelerate's mixed precision as they resolve.",
         proven="`dynotune env --accelerators` on the machine.",
         deliberate=("The package is in the base image.", "The model casts its queries itself."),

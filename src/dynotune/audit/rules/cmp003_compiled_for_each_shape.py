@@ -8,6 +8,7 @@ from dynotune.audit.facts.job import Job, Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
@@ -63,8 +64,13 @@ def _of_a_loop(job: Job, project: Project) -> Iterator[Said]:
         )
         fixed = re.search(r"padding=[\"']max_length|pad_to_max|\bpack|cu_seqlens|bucket|pad_to_multiple_of", near)
         for call in script.calls_of("compile"):
-            dynamic = call.arguments.get("dynamic")
-            if call.name != "torch.compile" or dynamic is None or dynamic.value is not False or not longest or fixed:
+            dynamic, mode = call.arguments.get("dynamic"), call.arguments.get("mode")
+            if call.name != "torch.compile" or not longest or fixed:
+                continue
+            if mode is not None and mode.value in _GRAPHS and not mode.others and dynamic is None:
+                yield _graphs(call.place, str(mode.value))
+                return
+            if dynamic is None or dynamic.value is not False:
                 continue
             yield Finding(
                 "`torch.compile(dynamic=False)` compiles for one shape, and batches are padded to their longest"
@@ -82,6 +88,25 @@ def _of_a_loop(job: Job, project: Project) -> Iterator[Said]:
             return
 
 
+_GRAPHS = ("reduce-overhead", "max-autotune")
+"""Modes that record CUDA graphs, each of which holds for one shape."""
+
+
+def _graphs(place: Place, mode: str) -> Finding:
+    return Finding(
+        f'`torch.compile(mode="{mode}")` records CUDA graphs, which hold for one shape, and batches are padded to their'
+        " longest row: each new length records again, and keeps memory of its own.",
+        place=place,
+        evidence=Evidence(Level.TEXT, {"mode": mode}),
+        stake=Stake(AtStake.TIME),
+        remedy=Remedy(
+            Risk.SAFE,
+            "Leave `mode` out, or pad to a few lengths.",
+            measure="dynotune profile -- python train.py",
+        ),
+    )
+
+
 RULE = Rule(
     code="CMP003",
     name="compiled-for-each-shape",
@@ -93,7 +118,8 @@ RULE = Rule(
         what="Compiled code is made for shapes. A second length makes it dynamic; lengths taken as numbers in Python, masks"
         " and boolean indices break it up or compile it again.",
         why="Compiling takes seconds to minutes, and may never pay back in a short run.",
-        detected="E1: `torch_compile` with rows padded to the longest of a batch. With a profile (E3), the recompilations.",
+        detected="E1: `torch_compile` with rows padded to the longest of a batch. E0: `torch.compile` with"
+        " `dynamic=False`, or in a mode of CUDA graphs, in a loop over such rows. With a profile (E3), the recompilations.",
         proven="`TORCH_LOGS=recompiles python train.py` prints each.",
         deliberate=("All rows have one length.", "A long run, for which it was measured."),
         sources=(

@@ -11,6 +11,7 @@ from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.evaluated_on_trained import evaluated_on_trained, the_same_file_for_both
 
 HELD_OUT = re.compile(r"(^|[^a-z])(test|eval|evaluation|val|valid|validation|dev|heldout|held-out|held_out)([^a-z]|$)")
 FEW = 3
@@ -22,7 +23,9 @@ def check(project: Project, _: Project) -> Iterator[Said]:
     for data in project.data:
         yield from _in_the_data(data, project)
     for script in project.scripts:
-        yield from _in_a_script(script)
+        known = [*_in_a_script(script)]
+        yield from known or evaluated_on_trained(script)
+    yield from the_same_file_for_both(project)
 
 
 def _in_the_data(data: DataFacts, project: Project) -> Iterator[Said]:
@@ -141,7 +144,9 @@ RULE = Rule(
         why="On training rows it falls for ever and says how well they were memorised, early stopping never stops, and the"
         " best checkpoint is the last.",
         detected="E1: hashes of the content of all rows read; which set is held out is known from the job or the file's"
-        " name. E0: `eval_dataset` is what `train_dataset` is, a selection of it, or loaded from a part of the same split.",
+        " name. E0: `eval_dataset` is what `train_dataset` is, a selection of it, or loaded from a part of the same split;"
+        " two slices of one split that overlap; rows drawn from a list that is trained on whole; rows that are repeated and"
+        " divided afterwards; one file that a configuration or a command names for both.",
         proven="Compare with the loss on rows that were held out before training.",
         deliberate=(
             "The evaluation set is a part of the training data on purpose, to watch memorising; another is held out.",

@@ -15,6 +15,7 @@ from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import text_at
 from dynotune.audit.facts.together import imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
+from dynotune.audit.place import Place
 from dynotune.audit.read.launchers.slurm import directives
 from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
 
@@ -25,9 +26,15 @@ MANY = 4
 """Loader workers from which on it is said that rows which lie in memory need none; two or so are a habit."""
 
 
+MANY_TO_PAD = 8
+"""The same where a collator pads them, which is little work for one process."""
+
+
 def check(project: Project, _: Project) -> Iterator[Said]:
     for script in project.scripts:
         yield from _in_memory(script, project)
+    for job in project.jobs:
+        yield from _of_a_trainer(job, project)
     if project.environment is not None:
         yield from _on_this_machine(project.environment, project)
         return
@@ -127,7 +134,9 @@ def _in_memory(script: Script, project: Project) -> Iterator[Finding]:
     """Many workers for tensors that need nothing done: a `TensorDataset`, or a class whose rows are made already."""
     for call in script.calls_of("DataLoader"):
         workers, collate = call.arguments.get("num_workers"), call.arguments.get("collate_fn")
-        if workers is None or collate is not None or not isinstance(workers.value, int) or workers.value < MANY:
+        if workers is None or not isinstance(workers.value, int) or workers.value < (MANY_TO_PAD if collate else MANY):
+            continue
+        if collate is not None and not _only_pads(script, project):
             continue
         first = re.match(r"[\w.]*DataLoader\(\s*(?:dataset\s*=\s*)?([\w.]+)(\()?", text_at(script, call.place))
         made = first[1] if first and first[2] else ""  # made in the call itself
@@ -135,14 +144,60 @@ def _in_memory(script: Script, project: Project) -> Iterator[Finding]:
         near = (script, *imported(script, project))
         last = made.rpartition(".")[2]
         if last == "TensorDataset" or _hands_over(last, near) or _gives_tensors(last, near):
-            yield Finding(
-                f"{workers.value} loader workers for rows that lie in memory as they are needed: they do nothing but copy"
-                " each batch through shared memory, and start anew each epoch.",
-                place=workers.place if workers.place.file == script.file else call.place,
-                evidence=Evidence(Level.TEXT, {"workers": workers.value, "data": last}),
-                stake=Stake(AtStake.TIME, 0.0, None),
-                remedy=Remedy(Risk.SAFE, "Set `num_workers=0`.", measure="dynotune profile -- python train.py"),
+            yield _useless(
+                workers.value, last, workers.place if workers.place.file == script.file else call.place, "num_workers=0"
             )
+
+
+def _useless(workers: int, data: str, place: Place, instead: str) -> Finding:
+    return Finding(
+        f"{workers} loader workers for rows that lie in memory as they are needed: they do nothing but copy"
+        " each batch through shared memory, and start anew each epoch.",
+        place=place,
+        evidence=Evidence(Level.TEXT, {"workers": workers, "data": data}),
+        stake=Stake(AtStake.TIME, 0.0, None),
+        remedy=Remedy(Risk.SAFE, f"Set `{instead}`.", measure="dynotune profile -- python train.py"),
+    )
+
+
+_WORKS = re.compile(
+    r"\btok\w*\(|tokenizer\(|\.encode\(|encode_plus|processor\(|Image\.|open\(|torch\.load|np\.load|decode|augment|random|resample"
+    r"|tokenizer\.pad\(|apply_chat_template"
+)
+"""What a collator or `__getitem__` may do that workers are for."""
+
+
+def _only_pads(script: Script, project: Project) -> bool:
+    """Every collator of the script's files is a class or function of theirs that makes tensors and nothing else."""
+    near = (script, *imported(script, project))
+    found = [
+        node
+        for one in near
+        for node in ast.walk(one.tree)
+        if isinstance(node, ast.FunctionDef) and re.search(r"__call__|collate", node.name)
+    ]
+    return bool(found) and not any(_WORKS.search(ast.unparse(node)) for node in found)
+
+
+def _of_a_trainer(job: Job, project: Project) -> Iterator[Finding]:
+    """The same of a `Trainer`, whose set is an object of a class that hands over rows which were made when it was."""
+    workers = number(job, "dataloader_num_workers")
+    if workers is None or workers < MANY_TO_PAD or not job.is_given("dataloader_num_workers") or not on_gpu(job):
+        return
+    for script in [one for one in project.scripts if one.file in job.files]:
+        near = (script, *imported(script, project))
+        given = [ast.unparse(node.value) for one in near for node in ast.walk(one.tree)
+                 if isinstance(node, ast.keyword) and node.arg == "train_dataset"]  # fmt: skip
+        made = {call.result: call.name.rpartition(".")[2] for call in script.calls if call.result}
+        names = {made.get(one, one.partition("(")[0]).rpartition(".")[2] for one in given}
+        if len(names) == 1 and _hands_over(name := names.pop(), near) and _only_pads(script, project):
+            instead = f"{job.called('dataloader_num_workers')}: 0"
+            yield _useless(int(workers), name, job.place("dataloader_num_workers"), instead)
+            return
+
+
+_TENSORS = re.compile(r"^(?:torch\.(?:tensor|as_tensor|from_numpy|LongTensor)|dict|len|int|list)$")
+"""What `__getitem__` may call, and has still nothing to do."""
 
 
 def _gives_tensors(name: str, scripts: Sequence[Script]) -> bool:
@@ -172,7 +227,8 @@ def _hands_over(name: str, scripts: Sequence[Script]) -> bool:
             if isinstance(node, ast.ClassDef) and node.name == name:
                 gets = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__getitem__"]
                 on_disk = re.search(r"memmap|mmap|h5py|lmdb|zarr|load_dataset|load_from_disk|pyarrow", script.source)
-                return bool(gets) and not on_disk and not any(isinstance(one, ast.Call) for one in ast.walk(gets[0]))
+                called = [ast.unparse(one.func) for top in gets for one in ast.walk(top) if isinstance(one, ast.Call)]
+                return bool(gets) and not on_disk and all(map(_TENSORS.match, called))
     return False
 
 
@@ -238,7 +294,9 @@ RULE = Rule(
         why="Where workers take those, the GPU waits. Under WSL, starting processes and sharing memory cost much.",
         detected=f"E0: a launcher that names WSL's folders, or a document that names WSL with the"
         f" GPU ({MANY} workers or more); {MANY} workers or more for a `TensorDataset`, or for a class"
-        " whose `__getitem__` calls nothing, without a collator. E2, with `--env`: cores of this machine and whether it"
+        " whose `__getitem__` does no more than make tensors, without a collator;"
+        f" {MANY_TO_PAD} or more where a collator of the program's own pads them."
+        " E2, with `--env`: cores of this machine and whether it"
         " is WSL,"
         " against workers and processes; without it, where the project's documents or a launcher's comments name the"
         " number of cores, twice as many workers.",

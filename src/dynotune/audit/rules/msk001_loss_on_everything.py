@@ -12,7 +12,8 @@ from dynotune.audit.place import Place
 from dynotune.audit.rule import NONE_OF, Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.claims_of_comments import ANSWERS, NOT_SO
 from dynotune.audit.shapes.labels_the_wrong_way import labels_the_wrong_way
-from dynotune.audit.shapes.whole_labels_under_a_claim import whole_labels_under_a_claim
+from dynotune.audit.shapes.whole_labels_under_a_claim import claim_of_answers, whole_labels_under_a_claim
+from dynotune.audit.shapes.whole_texts_under_a_claim import whole_texts_under_a_claim
 
 CONVERSATIONS = ("messages", "ShareGPT", "sharegpt")
 _AXOLOTL = (
@@ -25,6 +26,7 @@ PLAIN = ("text in the column",)
 def check(project: Project, _: Project) -> Iterator[Said]:
     for job in project.jobs:
         yield from _of_whole_texts(job, project)
+    yield from _of_trl(project)
     yield from whole_labels_under_a_claim(project)
     yield from labels_the_wrong_way(project)
     for data in project.data:
@@ -67,6 +69,17 @@ def _of_whole_texts(job: Job, project: Project) -> Iterator[Said]:
         ),
         also=(wanted, rows.place),
     )
+
+
+def _of_trl(project: Project) -> Iterator[Said]:
+    """Once for a script, however many jobs start it."""
+    seen: set[str] = set()
+    for job in project.jobs:
+        start = next((one for one in project.scripts if one.file in job.files and one.calls_of("SFTTrainer")), None)
+        if start is not None and start.file not in seen:
+            found = [*whole_texts_under_a_claim(job, project, start, claim_of_answers(start.file, project))]
+            seen |= {start.file} if found else set()
+            yield from found
 
 
 def _wanted(key: Place, job: Job, project: Project) -> Place | None:

@@ -8,11 +8,12 @@ from dynotune.audit.facts.job import Method, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
-from dynotune.audit.facts.together import code
+from dynotune.audit.facts.together import code, imported
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.labels_left_whole import STOPS, left_whole
+from dynotune.audit.shapes.starts_that_are_zero import masked_up_to, zero_where_not_found
 
 _MASKS = (
     "DataCollatorForCompletionOnlyLM",
@@ -54,7 +55,8 @@ def _without_completions(script: Script, project: Project) -> Iterator[Said]:
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
-    yield from _not_found(script)
+    found = list(_not_found(script))
+    yield from found or _zero_start(script, project)
     if "SFT" in script.source:
         yield from _without_completions(script, project)
     if not any(name in script.source for name in _MASKS):
@@ -122,6 +124,40 @@ def _not_found(script: Script) -> Iterator[Said]:
             also=(Place(script.file, function.lineno),),
         )
         return
+
+
+def _zero_start(script: Script, project: Project) -> Iterator[Said]:
+    """A search that hands back 0 where it finds no answer, and a caller that masks what stands before that."""
+    if "-100" not in script.source and "IGNORE" not in script.source:
+        return
+    homes = {one.file: one for one in (script, *imported(script, project))}
+    searches = {
+        node.name: (one, node)
+        for one in homes.values()
+        for node in ast.walk(one.tree)
+        if isinstance(node, ast.FunctionDef)
+    }
+    for function in [node for node in ast.walk(script.tree) if isinstance(node, ast.FunctionDef)]:
+        for name, call in masked_up_to(function):
+            home, search = searches.get(name, (script, function))
+            where = zero_where_not_found(search) if search is not function else None
+            if where is None:
+                continue
+            yield Finding(
+                f"Where `{name}` does not find the answer in a row (cut off, or another mark), it gives 0 without a word,"
+                f" and `{function.name}` then masks nothing: the loss is on the prompt as well.",
+                place=place_of(home, where),
+                evidence=Evidence(Level.TEXT, {"search": name, "masks": function.name}),
+                stake=Stake(AtStake.RESULT),
+                remedy=Remedy(
+                    Risk.BEHAVIOURAL,
+                    "Give the row's length there (all labels -100), or leave the row out; count such rows.",
+                    accuracy="Loss on answers alone, as the script means.",
+                    measure="dynotune prepare --config sft.yaml --show 3",
+                ),
+                also=(place_of(script, call),),
+            )
+            return
 
 
 def _gives_up(handler: ast.ExceptHandler, node: ast.Try, name: str, script: Script) -> bool:
@@ -192,7 +228,8 @@ RULE = Rule(
         why="The run succeeds, its loss even looks better, and the model has learned to write questions.",
         detected="E0: a `try` makes or applies the masking, and a handler replaces it by a plain collator, by"
         " nothing, or only"
-        " prints; or a function that masks leaves a row's labels whole where it finds no answer. Handlers and branches that"
+        " prints; or a function that masks leaves a row's labels whole where it finds no answer, or"
+        " a search that gives 0 then, to a function that masks up to it. Handlers and branches that"
         " stop, and those that mask in another way, are not reported.",
         proven="Print how many labels of a batch are not -100.",
         deliberate=("Loss on everything is wanted where there are no answers to tell.",),

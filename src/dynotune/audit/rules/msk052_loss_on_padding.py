@@ -105,7 +105,7 @@ def _collated(script: Script, project: Project) -> Iterator[Said]:
     """A collator pads labels of their own with what pads the input."""
     if "labels" not in script.source or not re.search(r"pad_sequence\(|\bpad|PAD", script.source):
         return
-    if any(_MASKS.search(code(one)) for one in connected(script, project)):
+    if any(_MASKS.search(_OF_PROMPTS.sub("", _IMPORTS.sub("", code(one)))) for one in connected(script, project)):
         return
     for function in ast.walk(script.tree):
         if not isinstance(function, ast.FunctionDef) or "labels" not in ast.unparse(function):
@@ -127,6 +127,13 @@ def _collated(script: Script, project: Project) -> Iterator[Said]:
                     ),
                 )
                 return
+
+
+_OF_PROMPTS = re.compile(
+    r"\[\s*(?:-100|\w*IGNORE\w*)\s*\]\s*\*\s*(?:len\(\w*(?:p|prompt|src|source|inst|user|question|q)\w*(?:\[['\"]input_ids['\"]\])?\)"
+    r"|\w*(?:prompt|src|source|start|cut)\w*)|(?m:^\s*\w*(?:IGNORE)\w*\s*=\s*-100\s*$)"
+)
+"""What takes the prompt out of the loss, which says nothing of padding."""
 
 
 def _given_to_labels(node: ast.AST) -> ast.expr | None:

@@ -39,7 +39,8 @@ def check(project: Project, _: Project) -> Iterator[Said]:
 
 
 _PRODUCT = re.compile(
-    r"(?<![\d.,])(\d{1,4})\s{0,3}[x*\u00d7]\s{0,3}(\d{3,6})\s{0,3}[x*\u00d7]\s{0,3}[\d.]{1,8}\s{0,3}(?:it|its|steps?|iter\w*)\s{0,2}/\s{0,2}s"
+    r"(?<![\d.,])(\d{1,4})\s{0,3}(?:rows|samples|sequences|seqs|examples)?\s{0,3}[x*\u00d7]\s{0,3}(\d{3,6}|\d{1,3},\d{3})"
+    r"\s{0,3}(?:tokens?|tok)?\s{0,3}(?:\([^()\n]{0,20}\))?\s{0,3}[x*\u00d7]\s{0,3}[\d.]{1,8}\s{0,3}(?:it|its|steps?|iter\w*)\s{0,2}/\s{0,2}s"
     r"[^\n]{0,60}?tok",
     re.IGNORECASE,
 )
@@ -54,7 +55,7 @@ def _of_a_document(job: Job, project: Project) -> Iterator[Said]:
     for file, text in project.documents.items():
         for number, line in enumerate(text.split("\n"), 1):
             found = _PRODUCT.search(line)
-            if found is not None and int(found[2]) == limit:
+            if found is not None and int(found[2].replace(",", "")) == limit:
                 yield Finding(
                     f"`{found[0]}` multiplies rows by the length at which they are cut: an upper bound that only rows of"
                     " that length reach, since nothing is packed.",
@@ -97,9 +98,12 @@ def _by_its_sides(node: ast.Assign | ast.AugAssign | ast.Expr, sides: Set[tuple[
     return next((one[0] for one in found if one), "")
 
 
-def _rows_times_limit(value: ast.expr, limits: Set[str]) -> str:
+_BATCH_OF = re.compile(r"\b(?:per_device_train_)?(?:micro_)?(?:batch_size|bsz|bs)\s*=\s*(\d{1,4})\b", re.IGNORECASE)
+
+
+def _rows_times_limit(value: ast.expr, limits: Set[str], batches: Set[str] = frozenset()) -> str:
     """A product of a number of rows and the length at which they are cut, in whatever order; empty: there is none.
-    limits: numbers that the file gives as such a length."""
+    limits, batches: numbers that the file gives as such a length, and as rows of a batch."""
     for node in ast.walk(value):
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
             continue
@@ -114,7 +118,7 @@ def _rows_times_limit(value: ast.expr, limits: Set[str]) -> str:
             ]
         texts = [ast.unparse(one).strip("\"']") for one in factors]
         cut = limits & set(texts) or any(_LIMIT.search(re.sub(r"\[['\"]", ".", one)) for one in texts)
-        if cut and any(map(_ROWS.search, texts)):
+        if cut and (any(map(_ROWS.search, texts)) or batches & set(texts) - limits):
             return ast.unparse(node)
     return ""
 
@@ -128,18 +132,23 @@ def _of_a_script(script: Script, project: Project) -> Iterator[Said]:
     if _MADE_UP.search(script.source) and not any(_LOADED.search(one.source) for one in near):
         return  # rows of one length, made for the measurement
     limits, sides = set(_GIVEN.findall(script.source)), set(_SIDES.findall(script.source))
+    batches = set(_BATCH_OF.findall(script.source))
     for node in ast.walk(script.tree):
         if not isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)) or node.value is None:
             continue
         counted = ast.unparse(node.value)
         shows = isinstance(node, ast.Expr)  # `print(f"{len(rows) * 2048 / seconds:.0f} tokens/s")`
         if shows and not (
-            _SPEED.search(counted) and _BY_A_CLOCK.search(counted) and _rows_times_limit(node.value, limits)
+            _SPEED.search(counted) and _BY_A_CLOCK.search(counted) and _rows_times_limit(node.value, limits, batches)
         ):
             continue
         target = _target(node)
         whole = _WHOLE.search(counted)
-        found = whole[0] if whole is not None else _rows_times_limit(node.value, limits) or _by_its_sides(node, sides)
+        found = (
+            whole[0]
+            if whole is not None
+            else _rows_times_limit(node.value, limits, batches) or _by_its_sides(node, sides)
+        )
         if not found or not (shows or _is_a_speed(target, script) or _BY_A_CLOCK.search(counted)):
             continue
         bound = not re.search(r"numel|nelement|size\(0|shape\[0|prod\(", found) and not _by_its_sides(node, sides)

@@ -52,6 +52,13 @@ _FASTER = re.compile(
     r"\b(fast(er|est)?|slow(er|est)?|quick(er|est)?|speed-?up|speeds?\b|best|winner|sweet spot|most|high(er|est))\b|\d+x\b",
     re.IGNORECASE,
 )
+_CHOSE = re.compile(
+    r"\b(use|using|train with|pick(ed)?|chos(e|en)|went with|stay with|stick with|keep|default|settled|drop(s|ped)?|only"
+    r"|reaches)\b",
+    re.IGNORECASE,
+)
+"""A choice beside two rates."""
+
 _REAL = re.compile(r"(tok(en)?s?|samples?|rows|examples|sequences)\s{0,4}(/|per|a)\s{0,4}s", re.IGNORECASE)
 
 
@@ -73,9 +80,16 @@ def _told(file: str, text: str) -> Iterator[Finding]:
         behind = " ".join(blocks[at + 1][1]) if table and at + 1 < len(blocks) else ""
         if not _JUDGES.search(whole) or not _BATCH.search(whole) or _REAL.search(f"{whole} {behind}"):
             continue
-        if _FASTER.search(behind if table else whole) and (table or len(re.findall(r"\d", whole)) > 1):
+        judged = behind if table else whole
+        two = len(re.findall(_RATE, judged, re.IGNORECASE)) > 1 and _CHOSE.search(judged)
+        if two or (_FASTER.search(judged) and (table or len(re.findall(r"\d", whole)) > 1)):
             number = next(number for number, line in enumerate(block, start) if _JUDGES.search(line) or table)
-            yield _finding(Place(file, number), whole, "text")
+            if not table:
+                yield _finding(Place(file, number), whole, "text")
+                return
+            after, sentences = blocks[at + 1]
+            chosen = next((at for at, line in enumerate(sentences, after) if _FASTER.search(line)), after)
+            yield replace(_finding(Place(file, chosen), behind, "text"), also=(Place(file, number),))
             return
 
 

@@ -13,7 +13,8 @@ from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 _COUNTED = re.compile(
-    r"tok|sample|row|example|step|seq|batch|iter|flop|image|img|clip|frame|pair|^\d+$|\bbs\b|\b[BN]\b", re.IGNORECASE
+    r"tok|sample|row|example|step|seq|batch|iter|flop|image|img|clip|frame|pair|^[\d_* ()]+$|\bbs\b|\b[BN]\b",
+    re.IGNORECASE,
 )
 _SPEED = re.compile(r"per[_ ]s|/s\b|a second|speed|throughput|tps\b|rate|tok_s|mfu", re.IGNORECASE)
 _CLOCK = re.compile(
@@ -30,6 +31,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     if "/" not in script.source or not any(_TRAINS.search(one.source) for one in connected(script, project)):
         return
     shortest = _kept(script)
+    yield from _highest(script)
     for statement in _statements(script.tree):
         speeds = [one for one in ast.walk(statement) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div)]
         for node in speeds if _SPEED.search(whole := ast.unparse(statement)) and not _SAYS_SO.search(whole) else ():
@@ -38,6 +40,34 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             if least and _COUNTED.search(ast.unparse(node.left)):
                 yield _finding(script, node, ast.unparse(node), shortest.get(divided))
                 return
+
+
+_RATES = re.compile(
+    r"(?:^|_)(?:rates?|tps|tok\w*_s|speeds?|throughputs?|tok\w*_per_s\w*|samples_per_s\w*)(?:$|_)", re.IGNORECASE
+)
+
+
+def _highest(script: Script) -> Iterator[Finding]:
+    """`max(rates)`, of a list that each step's speed goes into, shown as the speed."""
+    filled = {
+        ast.unparse(node.func.value)
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append"
+        if node.args and (_BY_TIME.search(ast.unparse(node.args[0])) or _RATES.search(ast.unparse(node.args[0])))
+    }
+    for statement in _statements(script.tree):
+        whole = ast.unparse(statement)
+        if not _SPEED.search(re.sub(r"\bmax\([\w.]+\)", "", whole)) or _SAYS_SO.search(whole):
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "max" and len(node.args) == 1:
+                name = ast.unparse(node.args[0])
+                if name in filled and _RATES.search(name.rpartition(".")[2]):
+                    yield _finding(script, node, ast.unparse(node), None)
+                    return
+
+
+_BY_TIME = re.compile(r"/ \(?[\w.]*\b(time|perf_counter|dt|took|elapsed|seconds|duration)\b")
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
@@ -121,7 +151,8 @@ RULE = Rule(
         why="It leaves out what makes runs slow: waiting for data, longer rows, checkpoints, a neighbour on the network."
         " Hours that are reckoned from it are too few, and two changes are compared by their luckiest step.",
         detected="E0: the least of a step's times (`best = min(best, now - start)`, `if dt < best`, `min(times)`) is what"
-        " something counted is divided by, in a statement that names a speed and does not call it a peak, in a program that"
+        " something counted is divided by, or the most of its speeds (`max(rates)`) is what is shown,"
+        " in a statement that names a speed and does not call it a peak, in a program that"
         " trains.",
         proven="The tokens of a run over its time.",
         deliberate=("A microbenchmark, whose least time is the one without interruptions; then its name says so.",),

@@ -30,7 +30,11 @@ _ANSWERS = re.compile(
 )
 _JOINS = re.compile(r"\bchain\(|\bchain\.from_iterable\(|\bsum\(.*, \[\]\)|np\.concatenate\(|torch\.cat\(")
 _CUTS = re.compile(r"\[(\w+):\1 \+ [\w.]+\]")
-_BUFFER = re.compile(r"\b([\w.]+) = \1\[[\w.]+:\]|\bdel ([\w.]+)\[:[\w.]+\]")
+_BUFFER = re.compile(
+    r"\b([\w.]+) = \1\[[\w.]+:\]|\bdel ([\w.]+)\[:[\w.]+\]"
+    r"|\b(\w+)(?:, \w+)+ = \(\3\[[\w.]+:\]|\b(\w+)\[(\w+):\5 \+ [\w.]+\]"
+)
+"""A stream whose head is taken off, or that is cut at each so many tokens."""
 
 
 def _by_hand(job: Job, project: Project) -> Iterator[Said]:
@@ -80,11 +84,13 @@ def _joined(function: ast.FunctionDef) -> ast.AST | None:
     text = ast.unparse(function)
     if len(text) > 5_000 or ("input_ids" not in text and "labels" not in text):
         return None
-    buffer = _BUFFER.search(text)
-    if buffer is not None:
-        name = re.escape(buffer[1] or buffer[2])
-        grows = re.search(rf"\b{name}(\.extend\(| \+= )", text)
-        return next((one for one in function.body if grows and grows[0] in ast.unparse(one)), None)
+    for buffer in _BUFFER.finditer(text):
+        name = re.escape(buffer[1] or buffer[2] or buffer[3] or buffer[4])
+        grows = re.search(rf"\b{name}(\.extend\(| \+= (?!1\b))", text)
+        loops = [one for one in function.body if isinstance(one, ast.For | ast.While)]
+        within = next((one for one in loops if grows and grows[0] in ast.unparse(one)), None)
+        if within is not None:
+            return within
     if _JOINS.search(text) and _CUTS.search(text):
         return next((one for one in function.body if _JOINS.search(ast.unparse(one))), None)
     return None
@@ -143,6 +149,28 @@ def _flattened(job: Job, project: Project) -> Iterator[Said]:
             return
 
 
+def _flat_by_an_old_release(job: Job) -> bool:
+    """`padding_free` of a TRL that gives positions alone, under an attention that transformers before 4.53 makes no mask of
+    them for."""
+    if job.get("padding_free") is not True or job.get("packing") is True or attention(job) not in DENSE:
+        return False
+    old = at_least(job, "trl", *TELLS_DOCUMENTS) is False
+    return old and at_least(job, "transformers", *READS_POSITIONS) is False
+
+
+def _of_an_old_release(job: Job) -> Finding:
+    named = f"`{attention(job)}`" if attention(job) else "the model's own attention (`sdpa`)"
+    shown = ".".join(map(str, version(job, "transformers") or ()))
+    return _finding(
+        "`padding_free: true` lays a batch end to end in one row and tells documents apart by positions, and transformers"
+        f" {shown} makes no mask of positions for {named}",
+        job.place("padding_free"),
+        job,
+        f"Set `{job.called('attn_implementation')}: flash_attention_2`, or train without `padding_free`",
+        None,
+    )
+
+
 _OF_TRL = (Trainer.TRL, Trainer.UNSLOTH)
 
 
@@ -150,6 +178,9 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     yield from _by_hand(job, project)
     yield from _flattened(job, project)
     if job.method is not Method.SFT:
+        return
+    if job.trainer is Trainer.TRL and _flat_by_an_old_release(job):
+        yield _of_an_old_release(job)
         return
     if job.trainer is Trainer.TRL and leaks_without_flash(job):
         yield _without_flash(job)

@@ -99,6 +99,27 @@ def _replaced(job: Job, project: Project) -> Iterator[Said]:
         return
 
 
+def _replaced_by_another(job: Job, project: Project) -> Iterator[Said]:
+    """accelerate's file asks for one type of 16 bits, and what the script gives `Accelerator` is the other."""
+    own = job.setting("mixed_precision")
+    if own is None or own.value not in ("bf16", "fp16") or own.others or not own.place.file.endswith((".py", ".ipynb")):
+        return
+    for said, there, asked in _launchers(job, project):
+        if asked != own.value:
+            yield Finding(
+                f'`Accelerator(mixed_precision="{own.value}")` replaces {said}: the run is {own.value}.',
+                place=own.place,
+                evidence=Evidence(Level.RESOLVED, {"launcher": asked, "script": own.value}),
+                stake=Stake(AtStake.RESULT),
+                remedy=Remedy(
+                    Risk.NUMERIC,
+                    "Leave the argument out: accelerate's file or command decides then; or ask for the same in both.",
+                ),
+                also=(there, *own.via),
+            )
+            return
+
+
 def _read_by_no_launcher(job: Job, project: Project) -> Iterator[Said]:
     """accelerate's file asks for a precision, and `torchrun` or `python` starts the script, which do not read it."""
     files = [one for one in project.configs if one.kind == "accelerate"]
@@ -171,6 +192,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         dropped = [*_parsed_and_dropped(job, project)]
         yield from dropped or precision_that_nobody_gets(job, project)
         yield from _replaced(job, project)
+        yield from _replaced_by_another(job, project)
         yield from _read_by_no_launcher(job, project)
     else:
         yield from precision_that_nobody_gets(job, project)

@@ -8,6 +8,7 @@ from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, NotChecked, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.loops_in_bfloat16 import loops_in_bfloat16
 from dynotune.audit.shapes.loops_in_float16 import loops_in_float16
 
 ADAM = ("adamw", "adam", "paged_adamw", "apollo", "lion")
@@ -28,6 +29,7 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     yield from _bfloat16(job)
     yield from _float16(job)
     yield from loops_in_float16(job, project)
+    yield from loops_in_bfloat16(job, project, HALF_A_STEP, WEIGHT, MOST)
 
 
 def _bfloat16(job: Job) -> Iterator[Said]:

@@ -1,5 +1,6 @@
 """PRC008: float16 is asked for, and the model was trained in bfloat16."""
 
+import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import on_gpu
@@ -7,11 +8,14 @@ from dynotune.audit.facts.cards import may_be_older
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
-from dynotune.audit.models import known
+from dynotune.audit.models import Known, known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
 BFLOAT16 = frozenset({"qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "mistral", "phi3", "olmo2"})
 """Types whose checkpoints are published in bfloat16 throughout; of `llama` those of 128,256 words, and SmolLM."""
+
+_T5 = re.compile(r"^(?:google/|google-t5/|bigscience/)?(?:flan-|m|by)?t5-|^bigscience/(?:T0|mt0)", re.IGNORECASE)
+"""T5 and what was made of it: trained in bfloat16 on TPUs, and known to overflow in its feed-forward layers."""
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 
@@ -19,9 +23,7 @@ _SFT = "model_name_or_path: Qwen/Qwen2.5-0.5B\ndataset_name: data.jsonl\n"
 def check(job: Job, project: Project) -> Iterator[Said]:
     name = job.get("model_name_or_path")
     model = known(name)
-    if model is None or job.trainer is Trainer.DYNOTUNE or not on_gpu(job):
-        return
-    if model.model_type not in BFLOAT16 and not (model.model_type == "llama" and model.vocabulary in (128_256, 49_152)):
+    if job.trainer is Trainer.DYNOTUNE or not on_gpu(job) or not (_is_t5(name) or (model and _is_bfloat16(model))):
         return
     setting = next(
         (one for one in ("fp16", "mixed_precision") if job.get(one) in (True, "fp16") and job.is_given(one)), ""
@@ -45,6 +47,14 @@ def check(job: Job, project: Project) -> Iterator[Said]:
         ),
         deliberate="The GPU is older than Ampere.",
     )
+
+
+def _is_t5(name: object) -> bool:
+    return isinstance(name, str) and _T5.match(name) is not None
+
+
+def _is_bfloat16(model: Known) -> bool:
+    return model.model_type in BFLOAT16 or (model.model_type == "llama" and model.vocabulary in (128_256, 49_152))
 
 
 def _is_old(job: Job, project: Project) -> bool:
@@ -73,7 +83,10 @@ RULE = Rule(
         " where the GPU has no bfloat16, by `--env` or by a comment or document that names an older one.",
         proven="Skipped steps and gradient norms of the first hundred steps.",
         deliberate=("GPUs before Ampere (V100, T4) have no bfloat16.",),
-        sources=("The models' `config.json`: `torch_dtype: bfloat16`", "Transformers' documentation on half precision"),
+        sources=(
+            "The models' `config.json`: `torch_dtype: bfloat16`",
+            "Transformers' documentation on half precision; transformers issue 4586 on T5 in float16",
+        ),
     ),
     bad=Example({"sft.yaml": f"{_SFT}fp16: true\nbf16: false\n"}, says="made in bfloat16"),
     good=Example({"sft.yaml": f"{_SFT}bf16: true\n"}),

@@ -135,10 +135,12 @@ CLAIMS: Sequence[Claim] = (
     _claim("use_peft", r"\bfull(?:[- ]parameter)?[- ]fine-?tun\w*|\ball (?:weights|parameters) are trained\b", _off),
     _claim(
         "completion_only_loss",
-        r"\b(?:loss|trains?|trained)\b[^.]{0,40}\b(?:only on (?:the )?|on (?:the )?)(?:answers?|responses?|completions?"
-        r"|assistant(?: turns?)?|outputs?)\b(?: (?:only|alone))?",
+        r"\b(?:loss|trains?|trained)\b[^.]{0,40}\b(?:only on (?:the )?|on (?:the )?)(?:(?:\w+'s|\w+s') )?(?:answers?"
+        r"|responses?|completions?|assistant(?: turns?)?|outputs?|repl(?:y|ies))\b(?: (?:only|alone))?"
+        r"|\b(?:users?'?|reviewers?'|customers?'|humans?'?|prompt)\b[^.;]{0,40}\bcontext only\b"
+        r"|\bloss covers (?:only )?the (?:assistant|answers?|responses?|repl(?:y|ies)|completions?)",
         _on,
-        beside=r"\b(?:only|alone)\b",
+        beside=r"\b(?:only|alone)\b|\bcovers\b",
     ),
     _claim("seed", rf"\bseed{_OF}(\d{{1,6}})\b"),
 )

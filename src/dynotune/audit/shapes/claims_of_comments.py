@@ -42,7 +42,10 @@ _FLASH = re.compile(r"\bflash[\s_-]*att", re.IGNORECASE)
 NOT_SO = re.compile(r"\b(?:no|not|without|instead|unless|if|needs?|requires?|or|todo|was|switch)\b|n't", re.IGNORECASE)
 ANSWERS = re.compile(
     r"(?:loss|train\w*)\b[^.]*\b(?:answers?|responses?|completions?|assistant|repl(?:y|ies))\b[^.]*\bonly\b"
-    r"|(?:loss|train\w*)\b[^.]*\bonly\b[^.]*\b(?:answers?|responses?|completions?|assistant|repl(?:y|ies))\b",
+    r"|(?:loss|train\w*)\b[^.]*\bonly\b[^.]*\b(?:answers?|responses?|completions?|assistant|repl(?:y|ies))\b"
+    r"|\bloss\b[^.]{0,20}\b(?:covers|counts|is (?:taken|computed) on) the (?:assistant|answers?|responses?|repl(?:y|ies))\b"
+    r"|\b(?:prompts?|prompt tokens|instructions?|questions?|users?'? turns?|user tokens)\b[^.]{0,12}\b(?:is|are|were)\b"
+    r" (?:masked|context only|excluded from the loss|ignored (?:in|by) the loss|left out of the loss)",
     re.IGNORECASE,
 )
 _APART = re.compile(

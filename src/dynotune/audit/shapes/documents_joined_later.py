@@ -71,7 +71,11 @@ def _joined_and_cut(script: Script, block: re.Pattern[str]) -> ast.expr | None:
         cuts = any(
             isinstance(one, ast.Slice) and one.upper is not None and block.search(ast.unparse(one.upper))
             for one in ast.walk(room)
-        ) or re.search(r"\.(?:view|reshape)\(-1, \w*(?:block|seq|ctx|context|len)", ast.unparse(room))
+        ) or re.search(
+            r"\.(?:view|reshape)\(-1, \w*(?:block|seq|ctx|context|len)"
+            r"|\[(\w+):\1 \+ (\w+)\][^\n]* in range\(0, [^\n]*, \2\)",
+            ast.unparse(room),
+        )
         for one in ast.walk(room) if cuts else ():
             if isinstance(one, ast.Call) and one.args and _FLATTENS.search(ast.unparse(one.func)):
                 return one

@@ -69,6 +69,16 @@ def _whole(script: Script) -> ast.expr | None:
     return None
 
 
+_SENTENCES = re.compile(r"(?<=[a-z)])[.;] |, (?:so|because|since|which) ")
+"""What follows says why, often by a `not`."""
+
+
+def claim_of_answers(file: str, project: Project) -> Place | None:
+    """Where the program of a script, or a document, says that the loss is on answers alone."""
+    start = next((one for one in project.scripts if one.file == file), None)
+    return _claim(connected(start, project), project) if start is not None else None
+
+
 def _claim(program: Sequence[Script], project: Project) -> Place | None:
     """In a comment, a docstring, an option's help, or a document."""
     for script in program:
@@ -80,7 +90,8 @@ def _claim(program: Sequence[Script], project: Project) -> Place | None:
             if 12 < len(said) < 400 and ANSWERS.search(said) and not NOT_SO.search(said):
                 return place_of(script, node)
     for file, document in project.documents.items():
-        for number, sentence in enumerate(document.split("\n"), 1):
-            if ANSWERS.search(sentence) and not NOT_SO.search(sentence):
-                return Place(file, number)
+        for number, whole in enumerate(document.split("\n"), 1):
+            for sentence in _SENTENCES.split(whole[:600]):
+                if ANSWERS.search(sentence) and not NOT_SO.search(sentence):
+                    return Place(file, number)
     return None
