@@ -167,7 +167,7 @@ def _followed(text: str, assigned: list[ast.Assign], before: int) -> str:
             ast.unparse(one.value)
             for one in assigned
             if one.lineno < before and last_part(one.targets[0]) in names and not isinstance(one.value, ast.Tuple)
-            if ".prepare(" not in ast.unparse(one.value)
+            if not re.search(r"\.prepare\(|\bAccelerator\(", ast.unparse(one.value))
         )
         text = text[:4000]
     return text

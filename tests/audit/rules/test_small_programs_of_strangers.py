@@ -1,0 +1,168 @@
+"""Promise: names that people give to optimizers and counts, and libraries that they start programs by, change no finding."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.audit.made_up import audited
+
+
+def found(folder: Path, code: str, files: dict[str, str]) -> list[str]:
+    return [one.message for one in audited(folder, files, select=(code,)).findings]
+
+
+GAN = """import torch
+
+from nets import G, D
+
+torch.manual_seed(0)
+g, d = G().cuda(), D().cuda()
+og = torch.optim.Adam(g.parameters(), 2e-4)
+od = torch.optim.Adam(d.parameters(), 2e-4)
+for e in range(200):
+    for x in loader:
+        od.zero_grad(); critic(g, d, x).backward(); od.step()
+        og.zero_grad(); fool(g, d, x).backward(); og.step()
+    torch.save({}, "last.pt")
+"""
+WHOLE = '{"g": g.state_dict(), "d": d.state_dict(), "og": og.state_dict(), "od": od.state_dict(), "e": e}'
+
+
+def test_an_optimizer_is_one_whatever_it_is_called(tmp_path: Path) -> None:
+    assert not found(tmp_path / "whole", "CKP002", {"train.py": GAN.format(WHOLE)})
+    half = GAN.format('{"g": g.state_dict(), "d": d.state_dict(), "e": e}')
+    assert found(tmp_path / "half", "CKP002", {"train.py": half})
+    assert not found(tmp_path / "held", "CKP002", {"train.py": "# dynotune: ignore-file[CKP002] short\n" + half})
+
+
+ACCELERATED = """import torch
+from accelerate import Accelerator, DistributedDataParallelKwargs
+from transformers import AutoModelForSeq2SeqLM, AutoModel
+
+accelerator = Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)])
+model = {}.from_pretrained("{}")
+opt = torch.optim.AdamW(model.parameters(), lr=1e-4)
+model, opt, loader = accelerator.prepare(model, opt, loader)
+for batch in loader:
+    accelerator.backward(model(**batch).loss)
+    opt.step()
+    opt.zero_grad()
+"""
+LIGHTNING = """import lightning as L
+from lightning.pytorch.strategies import DDPStrategy
+from transformers import AutoModelForCausalLM
+
+
+class Model(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = AutoModelForCausalLM.from_pretrained("{}")
+
+    def training_step(self, batch, _):
+        return self.model(**batch).loss
+
+
+L.Trainer(devices=4, strategy={}).fit(Model(), loader)
+"""
+VISION = """import torch
+import torchvision
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+model = DDP(torchvision.models.{}(num_classes=10).cuda(), find_unused_parameters=True)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    opt.step()
+    opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        (ACCELERATED.format("AutoModelForSeq2SeqLM", "google/flan-t5-base"), True),
+        (ACCELERATED.format("AutoModelForSeq2SeqLM", "facebook/bart-large"), True),
+        (ACCELERATED.format("AutoModel", "google/flan-t5-base"), False),
+        (ACCELERATED.format("AutoModelForSeq2SeqLM", "google/switch-base-8"), False),
+        (LIGHTNING.format("Qwen/Qwen2.5-0.5B", "DDPStrategy(find_unused_parameters=True)"), True),
+        (LIGHTNING.format("Qwen/Qwen2.5-0.5B", '"ddp_find_unused_parameters_true"'), True),
+        (LIGHTNING.format("Qwen/Qwen2.5-0.5B", '"ddp"'), False),
+        (LIGHTNING.format("mistralai/Mixtral-8x7B-v0.1", '"ddp_find_unused_parameters_true"'), False),
+        (VISION.format("resnet50"), True),
+        (VISION.format("inception_v3"), False),
+    ],
+)
+def test_nothing_is_unused(tmp_path: Path, script: str, expected: bool) -> None:
+    assert bool(found(tmp_path, "DST002", {"train.py": script})) is expected
+
+
+DIVIDED = """import argparse
+import os
+
+from transformers import Trainer, TrainingArguments
+
+p = argparse.ArgumentParser()
+p.add_argument("--accum", type=int, default=4)
+a = p.parse_args()
+world = int(os.environ.get("WORLD_SIZE", 1))
+args = TrainingArguments(output_dir="o", gradient_accumulation_steps={})
+Trainer(model=model, args=args, train_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("accumulation", "run", "expected"),
+    [
+        ("a.accum // world", "torchrun --nproc_per_node 8 train.py\n", True),
+        ("a.accum // world", "torchrun --nproc_per_node 8 train.py --accum 2\n", True),
+        ("a.accum // world", "torchrun --nproc_per_node 8 train.py --accum 32\n", False),
+        ("a.accum // world", "torchrun --nproc_per_node 4 train.py\n", False),
+        ("max(1, a.accum // world)", "torchrun --nproc_per_node 8 train.py\n", False),
+    ],
+)
+def test_no_micro_batch_is_left(tmp_path: Path, accumulation: str, run: str, expected: bool) -> None:
+    messages = found(tmp_path, "DST052", {"train.py": DIVIDED.format(accumulation), "run.sh": run})
+    assert any("which is 0" in one for one in messages) is expected
+
+
+SENT = "learning_rate: 1.0e-5\nnum_train_epochs: 2\nper_device_train_batch_size: 8\n"
+PARSED = """import argparse
+
+from transformers import Trainer, TrainingArguments
+
+p = argparse.ArgumentParser()
+p.add_argument("--lr", type=float, default=1e-5)
+a = p.parse_args()
+Trainer(model=model, args=TrainingArguments(output_dir="o", learning_rate=a.lr), train_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("readme", "run", "script", "expected"),
+    [
+        ("All settings live in `conf/full.yaml`; edit it, then run `bash run.sh`.\n", "", PARSED, True),
+        ("Hyperparameters are read from conf/full.yaml.\n", "", PARSED, True),
+        (
+            "All settings live in `conf/full.yaml`.\n",
+            "",
+            "import yaml\nc = yaml.safe_load(open(path))\n" + PARSED,
+            False,
+        ),
+        ("All settings live in `conf/full.yaml`.\n", " $1 conf/full.yaml", PARSED, False),
+        ("`conf/full.yaml` is not read yet; settings are flags.\n", "", PARSED, False),
+        ("Edit it and start `python train.py conf/full.yaml`.\n", "", PARSED, False),
+    ],
+)
+def test_edited_and_read_by_nobody(tmp_path: Path, readme: str, run: str, script: str, expected: bool) -> None:
+    files = {"README.md": readme, "run.sh": f"python train.py --lr 2e-5{run}\n", "train.py": script}
+    assert bool(found(tmp_path, "CFG010", {**files, "conf/full.yaml": SENT})) is expected
+
+
+def test_a_key_of_another_trainer_makes_no_batch(tmp_path: Path) -> None:
+    lora = (
+        "base_model: NousResearch/Meta-Llama-3.1-8B\nadapter: lora\nlora_r: 8\ndatasets:\n  - path: d.jsonl\n"
+        "    type: alpaca\n"
+        "sequence_len: 4096\nmicro_batch_size: 2  # effective batch size 8\nper_device_train_batch_size: 8\n"
+        "gradient_accumulation_steps: 4\n"
+    )
+    assert not found(tmp_path, "CFG011", {"lora.yaml": lora, "README.md": "On one A100 80GB.\n"})
