@@ -166,3 +166,150 @@ def test_a_key_of_another_trainer_makes_no_batch(tmp_path: Path) -> None:
         "gradient_accumulation_steps: 4\n"
     )
     assert not found(tmp_path, "CFG011", {"lora.yaml": lora, "README.md": "On one A100 80GB.\n"})
+
+
+ADAPTED = """from datasets import load_dataset
+from peft import LoraConfig
+from trl import SFTConfig, SFTTrainer
+
+peft_config = LoraConfig(r=8, target_modules="all-linear")
+SFTTrainer("Qwen/Qwen2.5-0.5B", args=SFTConfig(output_dir="o"), train_dataset=load_dataset("x/y"){}).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"train.py": ADAPTED.format("")}, True),
+        ({"train.py": ADAPTED.format(", peft_config=peft_config")}, False),
+        ({"train.py": ADAPTED.format("") + "show(peft_config)\n"}, False),
+        ({"train.py": ADAPTED.format(""), "other.py": "from train import peft_config\n"}, False),
+        ({"train.py": "# dynotune: ignore-file[LOR002] kept\n" + ADAPTED.format("")}, False),
+    ],
+)
+def test_an_adapter_that_is_handed_to_nothing(tmp_path: Path, files: dict[str, str], expected: bool) -> None:
+    assert bool(found(tmp_path, "LOR002", files)) is expected
+
+
+PACED = """import torch
+
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max={})
+for epoch in range(EPOCHS):
+    for x, y in train_loader:
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+{}scheduler.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("total", "indented", "expected"),
+    [
+        ("EPOCHS", " " * 8, True),
+        ("EPOCHS * len(train_loader)", " " * 4, True),
+        ("EPOCHS", " " * 4, False),
+        ("EPOCHS * len(train_loader)", " " * 8, False),
+        ("steps", " " * 8, False),
+    ],
+)
+def test_epochs_and_batches_are_counted_alike(tmp_path: Path, total: str, indented: str, expected: bool) -> None:
+    for number, first in enumerate(("EPOCHS = 90\n", "")):
+        files = {"train.py": first + PACED.format(total, indented)}
+        assert bool(found(tmp_path / str(number), "OPT052", files)) is expected
+
+
+UNDER = """from accelerate import Accelerator
+
+accelerator = Accelerator(gradient_accumulation_steps=8)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+for batch in loader:
+    with accelerator.accumulate(model):
+        loss = model(**batch).loss{}
+        {}
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("divided", "backward", "expected"),
+    [
+        ("", "loss.backward()", True),
+        ("", "accelerator.backward(loss)", False),
+        (" / 8", "loss.backward()", False),
+    ],
+)
+def test_a_loss_goes_past_accelerate(tmp_path: Path, divided: str, backward: str, expected: bool) -> None:
+    assert bool(found(tmp_path, "OPT054", {"train.py": UNDER.format(divided, backward)})) is expected
+
+
+TRAINED = """import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+{}
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+args = TrainingArguments(output_dir="o", save_only_model={}, save_strategy="epoch", num_train_epochs=9)
+trainer = Trainer(model=model, args=args, train_dataset=rows)
+trainer.train({})
+"""
+
+
+@pytest.mark.parametrize(
+    ("only", "resumed", "expected"),
+    [
+        (True, "resume_from_checkpoint=True", True),
+        (False, "resume_from_checkpoint=True", False),
+        (True, "", False),
+        (True, "resume_from_checkpoint=False", False),
+    ],
+)
+def test_what_train_is_told_to_resume_from(tmp_path: Path, only: bool, resumed: str, expected: bool) -> None:
+    files = {"train.py": TRAINED.format("", only, resumed)}
+    assert any("begins anew" in one for one in found(tmp_path, "CKP002", files)) is expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("torch.autograd.set_detect_anomaly(True)", True),
+        ("torch.autograd.set_detect_anomaly(False)", False),
+        ("if debug:\n    torch.autograd.set_detect_anomaly(True)", False),
+    ],
+)
+def test_anomalies_are_looked_for_at_every_step(tmp_path: Path, line: str, expected: bool) -> None:
+    assert bool(found(tmp_path, "ENV005", {"train.py": TRAINED.format(line, False, "")})) is expected
+
+
+SERVICE = "services:\n  a:\n    build: .\n{}  b:\n    build: .\n    command: python train.py\n{}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("docker-compose.yml", SERVICE.format("", "    environment:\n      - CUDA_LAUNCH_BLOCKING=1\n"), True),
+        ("docker-compose.yml", SERVICE.format("", '    environment:\n      CUDA_LAUNCH_BLOCKING: "1"\n'), True),
+        ("docker-compose.yml", SERVICE.format("    environment:\n      - CUDA_LAUNCH_BLOCKING=1\n", ""), False),
+        ("Dockerfile", 'FROM x\nENV CUDA_LAUNCH_BLOCKING=1\nCMD ["python", "train.py"]\n', True),
+        ("Dockerfile", 'FROM x\nENV CUDA_LAUNCH_BLOCKING 1\nENTRYPOINT ["python", "train.py"]\n', True),
+        ("Dockerfile", 'FROM x\nENV CUDA_LAUNCH_BLOCKING=0\nCMD ["python", "train.py"]\n', False),
+    ],
+)
+def test_variables_of_containers(tmp_path: Path, name: str, text: str, expected: bool) -> None:
+    files = {"train.py": TRAINED.format("", False, ""), name: text}
+    assert bool(found(tmp_path, "ENV005", files)) is expected
+
+
+@pytest.mark.parametrize(
+    ("readme", "expected"),
+    [
+        ("We recommend to install apex for faster mixed precision training.\n", True),
+        ("Installing flash-attention speeds training up.\n", True),
+        ("Install flash-attention for faster serving with vLLM.\n", False),
+        ("There is no need to install apex.\n", False),
+    ],
+)
+def test_told_in_words_to_install(tmp_path: Path, readme: str, expected: bool) -> None:
+    files = {"train.py": TRAINED.format("", False, ""), "README.md": readme}
+    assert bool(found(tmp_path, "CFG011", files)) is expected
