@@ -1,5 +1,6 @@
 """Promise: names that people give to optimizers and counts, and libraries that they start programs by, change no finding."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -313,3 +314,90 @@ def test_variables_of_containers(tmp_path: Path, name: str, text: str, expected:
 def test_told_in_words_to_install(tmp_path: Path, readme: str, expected: bool) -> None:
     files = {"train.py": TRAINED.format("", False, ""), "README.md": readme}
     assert bool(found(tmp_path, "CFG011", files)) is expected
+
+
+@pytest.mark.parametrize(
+    ("made", "indented", "expected"),
+    [
+        ("MultiStepLR(optimizer, milestones=[30, 60, 80], gamma=0.1)", " " * 8, True),
+        ("StepLR(optimizer, 30)", " " * 8, True),
+        ("MultiStepLR(optimizer, milestones=[30, 60, 80], gamma=0.1)", " " * 4, False),
+        ("MultiStepLR(optimizer, milestones=[3000, 6000])", " " * 8, False),
+        ("StepLR(optimizer, step_size=every)", " " * 8, False),
+    ],
+)
+def test_milestones_are_epochs(tmp_path: Path, made: str, indented: str, expected: bool) -> None:
+    text = "EPOCHS = 90\n" + PACED.replace("CosineAnnealingLR(optimizer, T_max={})", made).format(indented)
+    assert bool(found(tmp_path, "OPT052", {"train.py": text})) is expected
+
+
+LIT = """import lightning as L
+import torch
+
+
+class Model(L.LightningModule):
+    def training_step(self, batch, _):
+        return self.net(batch).mean()
+
+    def configure_optimizers(self):
+        o = torch.optim.AdamW(self.parameters(), lr=1e-3)
+        s = torch.optim.lr_scheduler.OneCycleLR(o, 1e-3, total_steps={})
+        return {}
+
+
+L.Trainer(max_epochs=9).fit(Model(), loader)
+"""
+STEPS = "self.trainer.estimated_stepping_batches"
+
+
+@pytest.mark.parametrize(
+    ("steps", "returned", "expected"),
+    [
+        (STEPS, "[o], [s]", True),
+        (STEPS, '{"optimizer": o, "lr_scheduler": s}', True),
+        (STEPS, '[o], [{"scheduler": s, "interval": "step"}]', False),
+        ("self.trainer.max_epochs", "[o], [s]", False),
+    ],
+)
+def test_an_interval_of_lightning(tmp_path: Path, steps: str, returned: str, expected: bool) -> None:
+    assert bool(found(tmp_path, "OPT052", {"train.py": LIT.format(steps, returned)})) is expected
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        ("MAX_LEN = 2048", "", True),
+        ("MAX_LEN = 2048  # unused", "", False),
+        ("MAX_LEN = 2048", "print(MAX_LEN)\n", False),
+        ("VERSION = 2", "", False),
+    ],
+)
+def test_constants_that_nobody_reads(tmp_path: Path, first: str, last: str, expected: bool) -> None:
+    files = {"train.py": TRAINED.format(first, False, "") + last}
+    assert bool(found(tmp_path, "CFG017", files)) is expected
+    assert not found(tmp_path / "other", "CFG017", {**files, "more.py": "from train import MAX_LEN\n"})
+
+
+def notebook(words: str) -> str:
+    code = TRAINED.format("", False, "").splitlines(keepends=True)
+    cells = [{"cell_type": "markdown", "metadata": {}, "source": [words]}]
+    cells += [{"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": code}]
+    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4})
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("We train for 3 epochs.", True),
+        ("We train for 9 epochs.", False),
+        ("Start with `python train.py --epochs 3`.", False),
+    ],
+)
+def test_claims_of_a_notebooks_text(tmp_path: Path, words: str, expected: bool) -> None:
+    assert bool(found(tmp_path, "CFG011", {"train.ipynb": notebook(words)})) is expected
+
+
+def test_values_of_a_command_in_a_sentence_are_its_own(tmp_path: Path) -> None:
+    files = {"train.py": TRAINED.format("", False, "").replace("output_dir", "learning_rate=1e-4, output_dir")}
+    assert not found(tmp_path / "typed", "CFG011", {**files, "README.md": "Run `python train.py lr=3e-4`.\n"})
+    assert found(tmp_path / "said", "CFG011", {**files, "README.md": "Trained with a learning rate of 3e-4.\n"})

@@ -1,7 +1,7 @@
 """A schedule is made for as many steps as there are epochs and advanced at every batch, or the other way round."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dynotune.audit.facts.ranks import Values, values_of
 from dynotune.audit.facts.script import Call, Script
@@ -21,7 +21,9 @@ def counted_in_epochs(script: Script) -> Iterator[Said]:
     for call in script.calls:
         if call.name.rpartition(".")[2] != "step" or not is_scheduler(call) or len(call.arguments):
             continue
-        made, total = total_of(call.on.rpartition(".")[2], values)
+        name = call.on.rpartition(".")[2]
+        made, total = total_of(name, values)
+        made, total = (made, total) if made is not None else _milestones(name, values, rounds)
         if made is None or not total:
             continue
         deepest = next((one for one in inside if one.place.line <= call.place.line <= one.place.end_line), None)
@@ -32,6 +34,32 @@ def counted_in_epochs(script: Script) -> Iterator[Said]:
         if deepest is None and IN_BATCHES.search(total) and _between(call, rounds):
             yield _finding(script, made, call, total, "at every batch", "once an epoch")
             return
+
+
+def _milestones(name: str, values: Values, rounds: Mapping[str, ast.For]) -> tuple[ast.Call | None, str]:
+    """Where `MultiStepLR` or `StepLR` is made with numbers that are all epochs of the run, and the run's number of them."""
+    made = values.get(name, ())
+    if len(made) != 1 or not isinstance(made[0], ast.Call):
+        return None, ""
+    call, func = made[0], ast.unparse(made[0].func).rpartition(".")[2]
+    key = {"MultiStepLR": "milestones", "StepLR": "step_size"}.get(func)
+    held = next((one.value for one in call.keywords if one.arg == key), call.args[1] if len(call.args) > 1 else None)
+    try:
+        numbers = ast.literal_eval(held) if key and held is not None else None
+    except (ValueError, TypeError, SyntaxError):
+        return None, ""
+    steps = numbers if isinstance(numbers, list | tuple) else [numbers]
+    for text in rounds:
+        given = values.get(text, ())
+        count = text if text.isdigit() else ast.unparse(given[0]) if len(given) == 1 else ""
+        whole = all(type(one) is int and 0 < one < int(count) for one in steps) if count.isdigit() else False
+        if whole and steps and int(count) <= _MOST_EPOCHS:
+            return call, text
+    return None, ""
+
+
+_MOST_EPOCHS = 1_000
+"""Numbers above which may be of steps."""
 
 
 def _is_count(total: str, rounds: dict[str, ast.For], values: Values) -> bool:
