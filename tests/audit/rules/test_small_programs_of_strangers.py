@@ -84,6 +84,7 @@ for x, y in loader:
         (ACCELERATED.format("AutoModelForSeq2SeqLM", "google/flan-t5-base"), True),
         (ACCELERATED.format("AutoModelForSeq2SeqLM", "facebook/bart-large"), True),
         (ACCELERATED.format("AutoModel", "google/flan-t5-base"), False),
+        (ACCELERATED.format("AutoModelForSeq2SeqLM", "t5-base").replace("model(**", "model.encoder(**"), False),
         (ACCELERATED.format("AutoModelForSeq2SeqLM", "google/switch-base-8"), False),
         (LIGHTNING.format("Qwen/Qwen2.5-0.5B", "DDPStrategy(find_unused_parameters=True)"), True),
         (LIGHTNING.format("Qwen/Qwen2.5-0.5B", '"ddp_find_unused_parameters_true"'), True),
@@ -210,6 +211,7 @@ for epoch in range(EPOCHS):
     [
         ("EPOCHS", " " * 8, True),
         ("EPOCHS * len(train_loader)", " " * 4, True),
+        ("EPOCHS", " " * 8 + "if last(x):\n" + " " * 12, False),
         ("EPOCHS", " " * 4, False),
         ("EPOCHS * len(train_loader)", " " * 8, False),
         ("steps", " " * 8, False),

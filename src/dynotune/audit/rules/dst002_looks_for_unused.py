@@ -94,6 +94,9 @@ def _is_dense(job: Job, project: Project) -> bool:
 
 
 def _is_seq2seq(named: str, scripts: Iterable[Script]) -> bool:
+    scripts = list(scripts)
+    if any(re.search(r"\.(?:encoder|decoder)\(|get_(?:en|de)coder\(", code(one)) for one in scripts):
+        return False  # a part of it alone may run
     loads = [
         call.name
         for one in scripts
