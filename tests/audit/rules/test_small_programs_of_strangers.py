@@ -403,3 +403,19 @@ def test_values_of_a_command_in_a_sentence_are_its_own(tmp_path: Path) -> None:
     files = {"train.py": TRAINED.format("", False, "").replace("output_dir", "learning_rate=1e-4, output_dir")}
     assert not found(tmp_path / "typed", "CFG011", {**files, "README.md": "Run `python train.py lr=3e-4`.\n"})
     assert found(tmp_path / "said", "CFG011", {**files, "README.md": "Trained with a learning rate of 3e-4.\n"})
+
+
+@pytest.mark.parametrize(
+    ("strategy", "rows", "expected"),
+    [
+        ("steps", "", True),
+        ("epoch", "", True),
+        ("no", "", False),
+        ("steps", ", eval_dataset=held", False),
+        ("steps", ", **more", False),
+    ],
+)
+def test_a_trainer_without_rows_to_evaluate_on(tmp_path: Path, strategy: str, rows: str, expected: bool) -> None:
+    text = TRAINED.format("", False, "").replace("save_strategy", f'eval_strategy="{strategy}", save_strategy')
+    files = {"train.py": text.replace("train_dataset=rows", f"train_dataset=rows{rows}")}
+    assert bool(found(tmp_path, "CFG018", files)) is expected
