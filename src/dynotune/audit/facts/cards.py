@@ -4,7 +4,7 @@ import functools
 import re
 from collections.abc import Iterator, Sequence
 
-from dynotune.audit.facts.job import Job
+from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 
 GIB = {
@@ -154,4 +154,11 @@ def gpus_told(job: Job, project: Project, text: str = "") -> int | None:
             counts |= {_WORDS.get(word) or int(word) for word in words}
         if counts:
             return counts.pop() if len(counts) == 1 else None
-    return None
+    alone = job.trainer is Trainer.UNSLOTH or (
+        any(file.endswith(".ipynb") for file in job.files) and any(_COLAB.search(text) for text in own)
+    )
+    return 1 if alone else None
+
+
+_COLAB = re.compile(r"\bcolab\b", re.IGNORECASE)
+"""Lends one GPU at a time. Unsloth trains on one unless somebody starts several processes."""

@@ -17,6 +17,7 @@ from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.described_launcher_file import described_launcher_file
 from dynotune.audit.shapes.launchers_file_left_out import launchers_file_left_out
 from dynotune.audit.shapes.run_of_another_configuration import run_of_another_configuration
+from dynotune.audit.shapes.told_to_edit_what_nobody_reads import told_to_edit_what_nobody_reads
 
 _CONFIGURED = re.compile(r"TrlParser|parse_args_and_config|configargparse|jsonargparse|OmegaConf|[\"']--config")
 _BY_HAND = re.compile(
@@ -38,6 +39,7 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     yield from run_of_another_configuration(project)
     yield from launchers_file_left_out(project)
     yield from described_launcher_file(project)
+    yield from told_to_edit_what_nobody_reads(project)
 
 
 _ZERO = re.compile(r"\bZeRO\b|\bdeepspeed\b", re.IGNORECASE)
@@ -217,7 +219,8 @@ RULE = Rule(
         detected="E0: a file of accelerate's (or of DeepSpeed's), where every `accelerate launch` goes without, or that a"
         " document says training is by, where every one has another; a DeepSpeed file that a document"
         " says is used, and nothing names; a configuration that a document calls the run's, where every command names"
-        " another of its folder with the same keys; no word of a file of Hydra's group in any other file; no shell"
+        " another of its folder with the same keys; a configuration that a document sends the reader to for the"
+        " settings, where no program reads any; no word of a file of Hydra's group in any other file; no shell"
         " script, Makefile, Python file, Markdown file or configuration has its name. Not where its own head says that"
         " it is started by hand or why it is kept, nor where a command takes its configuration as an argument, or,"
         " where none is named at all, where a script reads any.",

@@ -16,6 +16,7 @@ from dynotune.audit.read.configs.job import TRAINERS
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.rules.cfg009_flag_lost_on_the_way import SEEDS, SHOWN, WHOLE
 from dynotune.audit.shapes.chains_of_hydra import CALLS_THAT_SHOW
+from dynotune.audit.shapes.constants_that_nothing_reads import constants_that_nothing_reads
 from dynotune.audit.shapes.falsy_values_dropped import falsy_values_dropped
 from dynotune.audit.shapes.flags_that_nothing_reads import flags_that_nothing_reads
 from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
@@ -49,6 +50,7 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
     yield from falsy_values_dropped(project)
     yield from flags_that_nothing_reads(project)
     yield from options_that_nothing_reads(project)
+    yield from constants_that_nothing_reads(project)
 
 
 def _filtered(project: Project) -> Iterator[Said]:
@@ -264,7 +266,9 @@ RULE = Rule(
         " functions of the project that take it under the same name. A mapping that is used whole counts as read, and so do"
         " keys that `${...}` or a quoted name mentions. Where the configuration goes elsewhere, nothing is said. Of a file"
         " that a command names and its script loads: the keys of its first level, where the script takes each by its name"
-        " (`cfg['lr']`, `{key: cfg[key] for key in KEYS}`). Fields of a dataclass of options that no file reads; keys that"
+        " (`cfg['lr']`, `{key: cfg[key] for key in KEYS}`). Fields of a dataclass of"
+        " options that no file reads; constants of a file that trains, named as settings are"
+        " (`MAX_LEN = 2048`), that no line reads; keys that"
         " such a class has not, where the script filters by its fields."
         " Flags of a training script's own parser that no file reads; parameters of a function that click, typer, fire or"
         " tyro starts, and that it does not use; fields of a class that a parser of classes fills."

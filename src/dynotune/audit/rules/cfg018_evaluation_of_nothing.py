@@ -1,10 +1,12 @@
 """CFG018: an evaluation is asked for, and there are no rows for it."""
 
+import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import given, number
 from dynotune.audit.facts.job import GivenKey, Job, Trainer
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 
@@ -33,6 +35,7 @@ _SHARE = {Trainer.AXOLOTL: "val_set_size", Trainer.LLAMA_FACTORY: "val_size"}
 
 def check(job: Job, project: Project) -> Iterator[Said]:
     if job.trainer not in _WANTS:
+        yield from _of_a_script(job, project)
         return
     strategy = given(job, "eval_strategy") or given(job, "evaluation_strategy")
     if strategy is not None and not _asks(strategy):
@@ -63,6 +66,34 @@ def check(job: Job, project: Project) -> Iterator[Said]:
     )
 
 
+def _of_a_script(job: Job, project: Project) -> Iterator[Said]:
+    """A script's only trainer of transformers or TRL, and no word of rows to evaluate on."""
+    key = given(job, "eval_strategy")
+    if job.trainer not in (Trainer.TRANSFORMERS, Trainer.TRL) or key is None or key.value not in ("steps", "epoch"):
+        return
+    setting, scripts = job.setting("eval_strategy"), [one for one in project.scripts if one.file in job.files]
+    made = [call for one in scripts for call in one.calls if _TRAINERS.fullmatch(call.name)]
+    if len(made) != 1 or setting is None or setting.others or "**" in made[0].arguments or len(made[0].arguments) > 6:
+        return
+    near = "\n".join(code(one) for one in project.scripts)
+    if re.search(r"eval_dataset|get_eval_dataloader|eval_strategy\s*=\s*[\"']no", near) or {"0", "3", "4"} & set(
+        made[0].arguments
+    ):
+        return
+    yield Finding(
+        f"`{key.name}: {key.value}` wants an evaluation, and `{made[0].name.rpartition('.')[2]}` gets no `eval_dataset`: the"
+        " run stops when the trainer is made, or at the first evaluation.",
+        place=key.place,
+        evidence=Evidence(Level.RESOLVED, {key.name: key.value, "eval_dataset": None}),
+        stake=Stake(AtStake.STOPS),
+        remedy=Remedy(Risk.BEHAVIOURAL, "Hand it rows that are held out, or set `no`."),
+        also=(made[0].place,),
+    )
+
+
+_TRAINERS = re.compile(r"transformers\.(?:Seq2Seq)?Trainer|trl\.(?:SFT|DPO|KTO|ORPO|CPO)Trainer")
+
+
 def _asks(key: GivenKey) -> bool:
     return key.value not in (None, False, 0, "no", "none", "")
 
@@ -77,7 +108,8 @@ RULE = Rule(
     page=Page(
         what="Evaluations, early stopping and the best checkpoint need rows that are held out.",
         why="Without them Axolotl evaluates nothing and stops nothing early, and LLaMA-Factory stops at the start.",
-        detected="E1: keys that need an evaluation's result, no data set for it, and a share of 0."
+        detected="E1: keys that need an evaluation's result, no data set for it, and a share of 0; or a"
+        " script's trainer without `eval_dataset`."
         " `evals_per_epoch` alone is left"
         " be: most configurations carry it from an example, and it does nothing then.",
         proven="The log has no `eval_loss`.",

@@ -23,7 +23,7 @@ STATES = ("optimizer.pt", "optimizer.bin", "global_step", "optimizer_0", "pytorc
 
 def check(project: Project, _: Project) -> Iterator[Said]:
     for job in project.jobs:
-        yield from _will_be_written(job)
+        yield from _will_be_written(job, project)
     yield from _started_again(project)
     for script in project.scripts:
         yield from loop_that_cannot_go_on(script, project)
@@ -32,10 +32,21 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from _left_behind(run)
 
 
-def _will_be_written(job: Job) -> Iterator[Said]:
+def _resumed(job: Job, project: Project) -> Place | None:
+    """Where the trainer is told to go on from a checkpoint: `trainer.train(resume_from_checkpoint=True)`."""
+    for script in (one for one in project.scripts if one.file in job.files):
+        for call in script.calls_of("train"):
+            given = call.arguments.get("resume_from_checkpoint")
+            if given is not None and given.is_known and given.value and not given.others:
+                return call.place
+    return None
+
+
+def _will_be_written(job: Job, project: Project) -> Iterator[Said]:
     if job.get("save_only_model") is not True or job.trainer is Trainer.DYNOTUNE:
         return
-    if not job.get("resume_from_checkpoint"):
+    resumes = job.place("resume_from_checkpoint") if job.get("resume_from_checkpoint") else _resumed(job, project)
+    if resumes is None:
         yield from _on_the_way(job)
         return
     yield Finding(
@@ -44,7 +55,8 @@ def _will_be_written(job: Job) -> Iterator[Said]:
         f" and `{job.called('resume_from_checkpoint')}` resumes from one: the optimizer begins anew.",
         place=job.place("save_only_model"),
         evidence=Evidence(
-            Level.RESOLVED, {"save_only_model": True, "resume_from_checkpoint": job.get("resume_from_checkpoint")}
+            Level.RESOLVED,
+            {"save_only_model": True, "resume_from_checkpoint": job.get("resume_from_checkpoint") or True},
         ),
         stake=Stake(AtStake.RESULT),
         remedy=Remedy(
@@ -53,7 +65,7 @@ def _will_be_written(job: Job) -> Iterator[Said]:
             (job.set("save_only_model", False),),
             breaks="Checkpoints take the optimizer's states more: two or three times the weights.",
         ),
-        also=(job.place("resume_from_checkpoint"),),
+        also=(resumes,),
     )
 
 

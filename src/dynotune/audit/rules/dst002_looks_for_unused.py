@@ -1,7 +1,7 @@
 """DST002: every step searches for parameters without a gradient."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from dynotune.audit.facts.asked import number
 from dynotune.audit.facts.job import Job, Trainer
@@ -12,6 +12,7 @@ from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Ri
 from dynotune.audit.models import known
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.every_weight_is_used import every_weight_is_used
+from dynotune.audit.shapes.unused_by_lightning import unused_by_lightning
 
 _HUB = re.compile(r"""['"]([A-Za-z][\w-]+/[\w.-]*\d[\w.-]*[bBmM]\b[\w.-]*)['"]""")
 """Names of models on the hub, with a size."""
@@ -19,7 +20,14 @@ _HUB = re.compile(r"""['"]([A-Za-z][\w-]+/[\w.-]*\d[\w.-]*[bBmM]\b[\w.-]*)['"]""
 _SFT = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\nmax_length: 2048\n"
 
 
-def check(job: Job, project: Project) -> Iterator[Said]:
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for job in project.jobs:
+        yield from _asked_by(job, project)
+    for script in project.scripts:
+        yield from unused_by_lightning(script, project)
+
+
+def _asked_by(job: Job, project: Project) -> Iterator[Said]:
     if job.get("ddp_find_unused_parameters") is not True or not job.is_given("ddp_find_unused_parameters"):
         return
     processes = number(job, "num_processes")
@@ -49,21 +57,54 @@ _DENSE = re.compile(
 """Classes of language models in which every weight takes part in each step."""
 
 
+_SEQ2SEQ = re.compile(
+    r"(?:^|/)(?:flan-)?m?t5-|(?:^|/)(?:distil)?m?bart-|(?:^|/)pegasus-|(?:^|/)opus-mt-", re.IGNORECASE
+)
+"""Names of models with an encoder and a decoder, in which every weight takes part in each step."""
+
+
+_OF_IMAGES = re.compile(
+    r"\.(?:(?:wide_)?resnet\d+\w*|resnext\d+\w*|vit_[bhl]_\d+|convnext_\w+|densenet\d+|vgg\d+(?:_bn)?|swin_\w+)$"
+)
+"""Torchvision's models that run every layer at each step."""
+
+
 def _is_dense(job: Job, project: Project) -> bool:
     """By its name; where that is not known, by the names that the loop's files have, all of them; without any, by the
     classes that the program's files define or make."""
     named = job.get("model_name_or_path")
-    if known(named) is not None or job.trainer is not Trainer.TORCH:
-        return known(named) is not None
+    if known(named) is not None:
+        return True
+    if job.trainer is not Trainer.TORCH:
+        return isinstance(named, str) and _is_seq2seq(named, [one for one in project.scripts if one.file in job.files])
     scripts = [one for one in project.scripts if one.file in job.files]
     every = {one.file: one for script in scripts for one in (script, *imported(script, project))}
     names = {one for script in every.values() for one in _HUB.findall(code(script))}
+    if isinstance(named, str) and _SEQ2SEQ.search(named):
+        return _is_seq2seq(named, every.values())
     if isinstance(named, str) and named.count("/") == 1 and known(named) is None and named not in names and not names:
         return False  # a model of which nothing is known
     loads = [call for one in every.values() for call in one.calls_of("from_pretrained") if "Model" in call.name]
+    vision = [call for one in every.values() for call in one.calls if call.name.startswith("torchvision.models.")]
+    if not loads and vision and all(_OF_IMAGES.search(call.name) for call in vision):
+        return True
     if not loads and (every_weight_is_used(project.imports.reached(scripts)) or _made(list(every.values()))):
         return True
     return bool(names) and all(map(known, names)) and all("ForCausalLM" in call.name for call in loads)
+
+
+def _is_seq2seq(named: str, scripts: Iterable[Script]) -> bool:
+    scripts = list(scripts)
+    if any(re.search(r"\.(?:encoder|decoder)\(|get_(?:en|de)coder\(", code(one)) for one in scripts):
+        return False  # a part of it alone may run
+    loads = [
+        call.name
+        for one in scripts
+        for call in one.calls_of("from_pretrained")
+        if "Model" in call.name or "For" in call.name
+    ]
+    whole = [one for one in loads if "Seq2SeqLM" in one or "ForConditionalGeneration" in one]
+    return bool(loads) and len(whole) == len(loads) and _SEQ2SEQ.search(named) is not None
 
 
 def _made(scripts: Sequence[Script]) -> bool:
@@ -78,13 +119,14 @@ RULE = Rule(
     name="looks-for-unused-parameters",
     summary="DDP looks for unused parameters at every step.",
     group=Group.PERFORMANCE,
-    subject=Subject.JOB,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="DDP can search the autograd graph for parameters that get no gradient, so that ranks do not wait for them.",
         why="The search takes time on the host at every step, and gradients are sent later.",
         detected="E1: the key, given, for a model that is dense by its name, or by classes of the program's own that use"
-        " every layer they make whenever they are called, unless the job is known to have one process.",
+        " every layer they make whenever they are called, for T5, BART and the like, and for torchvision's image models; the"
+        " strategy of a Lightning trainer; unless the job is known to have one process.",
         proven="Without it DDP warns or stops where parameters are unused.",
         deliberate=("A mixture of experts, or a model with heads that a step does not use.",),
         sources=("PyTorch's documentation of `DistributedDataParallel`",),

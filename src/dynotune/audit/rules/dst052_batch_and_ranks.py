@@ -25,6 +25,7 @@ from dynotune.audit.shapes.accumulation_without_ranks import accumulation_withou
 from dynotune.audit.shapes.counted_for_other_processes import counted_for_other_processes
 from dynotune.audit.shapes.divided_by_both import divided_by_both
 from dynotune.audit.shapes.divided_though_counted import divided_though_counted
+from dynotune.audit.shapes.fewer_micro_batches_than_ranks import fewer_micro_batches_than_ranks
 
 _ACCUMULATION = re.compile(r"accum|grad_acc|gas\b|micro_?steps|num_micro", re.IGNORECASE)
 _TOTAL = re.compile(
@@ -55,6 +56,7 @@ def check(project: Project, _: Project) -> Iterator[Said]:
         yield from accumulation_without_ranks(launch, project)
         yield from divided_by_both(launch, project)
         yield from divided_though_counted(launch, project)
+        yield from fewer_micro_batches_than_ranks(launch, project)
 
 
 def worked_out_wrongly(script: Script, project: Project) -> Iterator[Said]:
@@ -250,8 +252,9 @@ RULE = Rule(
         detected="E0: a total batch divided by a micro-batch, in a file that runs on several processes by its text or by a"
         " command of the project; the power of the number of processes in the product is followed through names. E1: the"
         " variable that a shell script works its accumulation out with, against the launcher's flags, and against a script"
-        " that divides the flag once more; a shell script that divides a total by a micro-batch alone, and starts several"
-        " processes.",
+        " that divides the flag once more, or divides"
+        " fewer micro-batches than there are processes; a shell script that divides a total by a micro-batch alone, and"
+        " starts several processes.",
         proven="Rows of the data over steps of an epoch.",
         deliberate=(
             "The total is meant for each process.",

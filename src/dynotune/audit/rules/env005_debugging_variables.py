@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dynotune.audit.facts.project import Project
+from dynotune.audit.facts.script import Script
+from dynotune.audit.facts.steps import loops
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import NOWHERE, Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
@@ -31,8 +33,30 @@ def check(project: Project, whole: Project) -> Iterator[Said]:
             name: (setting.value, setting.place) for name, setting in launch.variables.items() if setting.is_known
         }
         yield from _of(values, seen)
+    for script in project.scripts:
+        yield from _anomalies(script)
     if project.environment is not None:
         yield from _of({name: (value, NOWHERE) for name, value in project.environment.variables.items()}, seen)
+
+
+def _anomalies(script: Script) -> Iterator[Finding]:
+    """Autograd's search for what is no number, switched on for good in a file that trains."""
+    if not loops(script) and not any(call.name.endswith("Trainer.train") for call in script.calls):
+        return
+    for call in script.calls_of("set_detect_anomaly", "detect_anomaly"):
+        given = call.arguments.get("0") or call.arguments.get("mode")
+        on = given.value is True and not given.others if given is not None else call.name.endswith(".detect_anomaly")
+        if not on or not call.name.startswith("torch.") or any(one.kind == "if" for one in call.around):
+            continue
+        yield Finding(
+            f"`{call.name.removeprefix('torch.')}` looks for what is no number behind every backward operation, keeps where"
+            " each forward one was called, and waits for the device each time.",
+            place=call.place,
+            evidence=Evidence(Level.TEXT, {"call": call.name}),
+            stake=Stake(AtStake.TIME),
+            remedy=Remedy(Risk.OPERATIONAL, "Take it out of runs that matter."),
+        )
+        return
 
 
 def _of(values: Mapping[str, tuple[Any, Place]], seen: set[tuple[Place, str]]) -> Iterator[Finding]:
@@ -62,9 +86,10 @@ RULE = Rule(
     subject=Subject.PROJECT,
     check=check,
     page=Page(
-        what=f"{', '.join(f'`{name}`' for name, why in SLOW.items() if why)} and `TORCH_DISTRIBUTED_DEBUG=DETAIL`.",
+        what=f"{', '.join(f'`{name}`' for name, why in SLOW.items() if why)} `TORCH_DISTRIBUTED_DEBUG=DETAIL`,"
+        " and `torch.autograd.set_detect_anomaly(True)` under no condition in a file that trains.",
         why="They were set once to find an error, and stay in launchers and profiles.",
-        detected="E0: variables of launchers and scripts; E2: those of this environment.",
+        detected="E0: variables of launchers and scripts, and the call; E2: those of this environment.",
         proven="`dynotune profile -- ...`: the time between kernels.",
         deliberate=("An error is being looked for.", "Hardware without working links between GPUs."),
         sources=("PyTorch's, CUDA's and NCCL's documentation of their variables",),

@@ -8,6 +8,7 @@ from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.adapter_that_nobody_takes import adapter_that_nobody_takes
 
 KEYS = ("lora_r", "lora_alpha", "lora_target_modules", "lora_dropout", "load_in_4bit", "load_in_8bit")
 SWITCH = {
@@ -19,7 +20,14 @@ SWITCH = {
 _SFT = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\nlora_r: 16\nlora_alpha: 32\n"
 
 
-def check(job: Job, project: Project) -> Iterator[Said]:
+def check(project: Project, _: Project) -> Iterator[Said]:
+    for job in project.jobs:
+        yield from _without_the_switch(job, project)
+    for script in project.scripts:
+        yield from adapter_that_nobody_takes(script, project)
+
+
+def _without_the_switch(job: Job, project: Project) -> Iterator[Said]:
     if job.trainer not in SWITCH or adapters(job) is not False:
         return
     if any(file.endswith(".py") for file in job.files):
@@ -61,12 +69,13 @@ RULE = Rule(
     name="adapters-that-nobody-makes",
     summary="Keys of adapters are set, and no adapter is made.",
     group=Group.CORRECTNESS,
-    subject=Subject.JOB,
+    subject=Subject.PROJECT,
     check=check,
     page=Page(
         what="`lora_r` and its like say how an adapter is made; another key says that one is made at all.",
         why="Without it they do nothing: all weights are trained, with the adapter's learning rate and all the memory.",
-        detected="E1: keys of adapters that are given, and the switch as it resolves.",
+        detected="E1: keys of adapters that are given, and the switch as it resolves. E0: a `LoraConfig` that a program"
+        " makes, no line of it reads, and no other adapter in the files that work together.",
         proven="The number of trained parameters at the beginning of the log.",
         deliberate=("A base configuration, to which a command adds the switch.",),
         sources=("TRL 1.16: `get_peft_config` returns nothing unless `use_peft`; Axolotl's `adapter`",),

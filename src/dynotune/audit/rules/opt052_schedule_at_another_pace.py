@@ -12,6 +12,8 @@ from dynotune.audit.facts.together import code, together
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+from dynotune.audit.shapes.advanced_once_an_epoch_by_lightning import advanced_once_an_epoch_by_lightning
+from dynotune.audit.shapes.counted_in_epochs import counted_in_epochs
 from dynotune.audit.shapes.counted_in_micro_batches import counted, counted_in_micro_batches
 from dynotune.audit.shapes.shared_out_twice import shared_out_twice
 
@@ -21,6 +23,8 @@ _MADE = re.compile(r"get_(\w+_)?(schedule|scheduler)(_\w+)?|\w+LR|CosineAnnealin
 def check(script: Script, project: Project) -> Iterator[Said]:
     yield from _too_often(script)
     yield from counted_in_micro_batches(script)
+    yield from counted_in_epochs(script)
+    yield from advanced_once_an_epoch_by_lightning(script)
     yield from _never(script, project)
     yield from _for_every_process(script, project)
     yield from shared_out_twice(script, project)
@@ -167,7 +171,7 @@ def _followed(text: str, assigned: list[ast.Assign], before: int) -> str:
             ast.unparse(one.value)
             for one in assigned
             if one.lineno < before and last_part(one.targets[0]) in names and not isinstance(one.value, ast.Tuple)
-            if ".prepare(" not in ast.unparse(one.value)
+            if not re.search(r"\.prepare\(|\bAccelerator\(", ast.unparse(one.value))
         )
         text = text[:4000]
     return text
@@ -204,7 +208,9 @@ RULE = Rule(
         why="With 8 micro-batches a step, or 8 processes, a cosine reaches zero after an eighth of the run, or rises.",
         detected="E0: a loop where the optimizer steps under `%` and the scheduler under no condition; or the other way"
         " round, where its number of steps is `len` of a loader with nothing that divides it, also under"
-        " Accelerate's `accumulate`; or a schedule that is made,"
+        " Accelerate's `accumulate`; or a number of epochs that is advanced at every batch, and the other way round, also"
+        " by Lightning's default interval; or a"
+        " schedule that is made,"
         " and neither advanced nor given to anybody; or a prepared one whose number of steps comes from `len` of a"
         " loader that `prepare` has returned, without the number of processes; or a number of steps that divides the length"
         " of a loader which a sampler or `prepare` has shared out by the number of processes again.",

@@ -29,6 +29,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     for loop in loops(script):
         backward = [call for call in loop.has("backward") if "accelerat" in call.on.lower() or call.on == made.result]
         if not backward:
+            yield from _past_it(loop, made, shown)
             continue
         line = _divided(script, loop, shown if told else "")
         if line:
@@ -53,6 +54,33 @@ def check(script: Script, project: Project) -> Iterator[Said]:
                 (made.place,),
             )
         return
+
+
+def _past_it(loop: Loop, made: Call, shown: str) -> Iterator[Said]:
+    """`loss.backward()` under `accumulate`: nobody divides the loss."""
+    for call in loop.has("backward"):
+        under = any(around.kind == "with" and ".accumulate(" in around.name for around in call.around)
+        if (
+            under
+            and "loss" in call.on.lower()
+            and not re.search(r"loss\w*\s*(?:/=|=[^=\n]*/)|/\s*[\w.]*accum", loop.text)
+        ):
+            yield Finding(
+                f"`{call.on}.backward()` goes past `accelerator.backward`, which divides the loss by"
+                f" `gradient_accumulation_steps={shown}` and scales it in float16: here nothing does, and gradients of"
+                f" {shown} micro-batches are added.",
+                place=call.place,
+                evidence=Evidence(Level.TEXT),
+                stake=Stake(AtStake.RESULT),
+                remedy=Remedy(
+                    Risk.BEHAVIOURAL,
+                    f"Call `accelerator.backward({call.on})`.",
+                    accuracy="Gradients are the mean over the step's micro-batches.",
+                    measure="Compare the gradient's norm with one large batch.",
+                ),
+                also=(made.place,),
+            )
+            return
 
 
 def _finding(script: Script, place: Place, message: str, remedy: str, also: tuple[Place, ...]) -> Finding:
@@ -134,6 +162,7 @@ RULE = Rule(
         " accumulates nothing: the context then lets each micro-batch be a step, whatever a flag of the script says.",
         detected="E0: the number in the call, `accelerator.backward` in the loop, and no `accumulate`, `no_sync` or"
         " `sync_gradients` in the files that work together; or a division of the loss by the accumulation before it; or"
+        " `loss.backward()` under `accumulate`, undivided; or"
         " `accumulate` in the loop, a"
         " flag or a number of the script for the accumulation that is not 1 in a command or by itself, and neither the call"
         " nor the launcher that tells `Accelerator` of it.",

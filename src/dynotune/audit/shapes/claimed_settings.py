@@ -176,6 +176,8 @@ def claimed_settings(project: Project) -> Iterator[Said]:
     for file, text in project.documents.items():
         if not re.search(r"change|history|news|notes|todo|log|contribut", file.rpartition("/")[2], re.IGNORECASE):
             yield from _of_a_document(file, text, project)
+    for file, text in project.notes.items():
+        yield from _of_a_notebook(file, text, project)
     for job in project.jobs:
         for file, line, text in comments_of(job, project):
             wrong = list(_of_a_line(Place(file, line), text, [job], line <= _HEAD, project))
@@ -195,10 +197,23 @@ def _of_a_document(file: str, text: str, project: Project) -> Iterator[Said]:
             yield from _of_a_line(Place(file, number), line, jobs, True, project)
 
 
+_COMMAND = re.compile(
+    r"`(?:python3?|torchrun|accelerate|deepspeed|bash|sh|make|trl|axolotl|llamafactory-cli|\./)[^`]*`|`--?[^`]*`"
+)
+"""Code of a sentence that is typed, with values of its own."""
+
+
+def _of_a_notebook(file: str, text: str, project: Project) -> Iterator[Said]:
+    """What the text cells of a notebook with one job say of it."""
+    jobs = [job for job in project.jobs if file in job.files]
+    for line in text.split("\n") if len(jobs) == 1 else ():
+        yield from _of_a_line(Place(file), line, jobs, True, project)
+
+
 def _of_a_line(
     place: Place, text: str, jobs: Sequence[Job], of_all: bool, project: Project, claims: Sequence[Claim] = CLAIMS
 ) -> Iterator[Said]:
-    for sentence in re.split(r"(?<=[a-z)\d])[.;] |, (?:so|because|since|which) ", text[:400]):
+    for sentence in re.split(r"(?<=[a-z)\d])[.;] |, (?:so|because|since|which) ", _COMMAND.sub(" ", text[:400])):
         if _OTHERWISE.search(_NO_ADAPTERS.sub("", sentence)):
             continue
         for claim in claims:

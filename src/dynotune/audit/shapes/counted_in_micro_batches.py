@@ -119,12 +119,21 @@ def _finding(script: Script, made: ast.Call, name: str, total: str, every: str, 
     )
 
 
-def counted(name: str, values: Values) -> tuple[ast.Call | None, str]:
-    """Where a schedule of this name is made for all micro-batches of a run, and what it counts."""
+IN_BATCHES = _LENGTH
+"""A number of steps that comes from the length of a loader."""
+
+
+def total_of(name: str, values: Values) -> tuple[ast.Call | None, str]:
+    """Where the only schedule of this name is made, and the number of steps that it is made for."""
     made = next((one for one in values.get(name, ()) if isinstance(one, ast.Call)), None)
     if made is None or len(values[name]) != 1 or not _MADE.search(ast.unparse(made.func)):
         return None, ""
-    total = _total(made, values)
+    return made, _total(made, values)
+
+
+def counted(name: str, values: Values) -> tuple[ast.Call | None, str]:
+    """Where a schedule of this name is made for all micro-batches of a run, and what it counts."""
+    made, total = total_of(name, values)
     return (made, total) if _LENGTH.search(total) and not _BY_UPDATES.search(total) else (None, "")
 
 

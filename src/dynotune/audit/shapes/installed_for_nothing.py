@@ -60,6 +60,14 @@ _PACKAGES = (
     ),
 )
 _INSTALL = re.compile(r"\b(?:pip3?|uv|conda|mamba|poetry)\s+(?:pip\s+)?(?:install|add)((?:\s+[\w.\[\],=<>~:/-]+)+)")
+_IN_WORDS = re.compile(
+    r"(?<!pip )(?<!pip3 )(?<!uv )(?<!conda )\binstall(?:ing)?\s+(?:the\s+)?[`*\[]{0,2}"
+    r"(xformers|flash[-_ ]att(?:n|ention)(?:[- ]?[23])?|bitsandbytes|liger[-_]kernel"
+    r"|(?:nvidia[-_ ])?apex|deepspeed)\b[`*\]]{0,2}",
+    re.IGNORECASE,
+)
+"""`we recommend installing flash-attention`."""
+
 _FOR_SPEED = re.compile(
     r"\b(?:fast\w*|quick\w*|speed\w*|slow\w*|accelerat(?:es|ed|ing|ion)|throughput|boost\w*|mixed[ -]precision"
     r"|memory|vram|out of memory|oom"
@@ -114,9 +122,9 @@ def _sentences(project: Project) -> Iterator[tuple[str, int, str]]:
     command alone in a line takes the line of words before it."""
     sources = {**project.documents, **project.notes, **{k: v for k, v in project.texts.items() if not _LISTS.search(k)}}
     for file, text in sources.items():
-        if "install" not in text or re.search(r"change|history|news", file.rpartition("/")[2], re.IGNORECASE):
+        if "install" not in text.lower() or re.search(r"change|history|news", file.rpartition("/")[2], re.IGNORECASE):
             continue
-        lines = text.split("\n")
+        lines = [_IN_WORDS.sub(_as_command, line) if len(line) < 2_000 else line for line in text.split("\n")]
         for at, line in enumerate(lines):
             if not _INSTALL.search(line):
                 continue
@@ -130,12 +138,19 @@ def _sentences(project: Project) -> Iterator[tuple[str, int, str]]:
                 yield file, at + 1 if file not in project.notes else 0, sentence
 
 
+def _as_command(found: re.Match[str]) -> str:
+    name = found[1].lower().replace(" ", "-")
+    return f"pip install {'flash-attn' if name.startswith('flash') else name} |"  # no further name belongs to it
+
+
 def _in_use(package: _Package, project: Project) -> bool:
     """Anything beside lists and commands that install may use it."""
     for file, text in project.texts.items():
         if _LISTS.search(file):
             continue
-        kept = "\n".join(line for line in text.split("\n") if not _INSTALL.search(line) and not _LOOKS.match(line))
+        told = (_INSTALL, _IN_WORDS) if file in project.documents else (_INSTALL,)
+        lines = [line for line in text.split("\n") if not any(one.search(line) for one in told)]
+        kept = "\n".join(line for line in lines if not _LOOKS.match(line))
         if package.uses.search(kept):
             return True
     # A document that names the key or the flag says how it is asked for.

@@ -18,6 +18,22 @@ _STATE = re.compile(
 )
 
 
+_MADE = re.compile(r"(?:^|\.)optim(?:izers?)?\.|^(?:bitsandbytes|bnb|timm\.optim|apex\.optimizers|lion_pytorch)\.")
+"""Names of calls that make an optimizer, whatever it is called then."""
+
+
+def _keeps_state(script: Script) -> bool:
+    """It speaks of the optimizer's state: by words that are usual, or by what the file itself calls its optimizer (`od`)."""
+    done = _done(script)
+    if _STATE.search(done):
+        return True
+    made = {call.result.rpartition(".")[2] for call in script.calls if _MADE.search(call.name)}
+    steps = {call.on.rpartition(".")[2] for call in script.calls if call.name.endswith("step") and call.on}
+    clears = {call.on.rpartition(".")[2] for call in script.calls if call.name.endswith("zero_grad") and call.on}
+    names = "|".join(re.escape(one) for one in made | (steps & clears) if one.isidentifier())
+    return bool(names) and re.search(rf"(?<!\w)(?:{names})\.state_dict\b", done) is not None
+
+
 def loop_that_cannot_go_on(script: Script, project: Project) -> Iterator[Said]:
     yield from _weights_alone(script, project)
     yield from _at_the_end_alone(script, project)
@@ -101,8 +117,7 @@ def _at_the_end_alone(script: Script, project: Project) -> Iterator[Said]:
     if leads_out(near, project):
         return  # what was not read may save
     if _STATE.search(script.source) or any(
-        _STATE.search(_done(one))
-        or re.search(r"(?<!\bdef )load_state_dict|checkpoint\w*[\"']?\s*[\])]?\.(pt|load)", code(one))
+        _keeps_state(one) or re.search(r"(?<!\bdef )load_state_dict|checkpoint\w*[\"']?\s*[\])]?\.(pt|load)", code(one))
         for one in near
     ):
         return
@@ -170,7 +185,7 @@ def _is_short(script: Script, project: Project) -> bool:
 
 def _weights_alone(script: Script, project: Project) -> Iterator[Said]:
     near = connected(script, project)
-    if leads_out(near, project) or any(_STATE.search(_done(one)) for one in near):
+    if leads_out(near, project) or any(map(_keeps_state, near)):
         return  # the project's own code may save the rest
     saves = list(_on_the_way(script, near))
     if saves and not _is_short(script, project) and takes_steps(script):

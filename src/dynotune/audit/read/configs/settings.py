@@ -75,7 +75,10 @@ def job_from(
                     native.setdefault(word.name, name)
     for ours, value in COMPUTED.get(keys.trainer, {}).items():
         settings[ours] = Setting(ours, value, NOWHERE, Known.DEFAULT)
+    names = {one.name for one in given}
     for one in given:
+        if one.name not in keys.keys and native.get(one.name) in names:
+            continue  # another trainer's name for what stands here by this trainer's: it does nothing
         for ours, value in in_our_words(one.name, one.value, own):
             differs = ours != one.name
             settings[ours] = Setting(

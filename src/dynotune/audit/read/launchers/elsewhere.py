@@ -36,11 +36,22 @@ def commands_of_document(text: str) -> str:
     return "\n".join(kept)
 
 
+_VARIABLE = re.compile(r"""(?<![\w])([A-Z][A-Z0-9_]*)=["']?([\w.:/,-]+)["']?(?=\s|$)""")
+_ENV = re.compile(r"^\s*ENV\s+(\S.*)$", re.IGNORECASE)
+_OLD_ENV = re.compile(r"^([A-Z][A-Z0-9_]*)\s+([\w.:/,-]+)\s*$")
+
+
+def _variables_of_image(lines: list[str]) -> str:
+    """What `ENV` sets, as it stands in front of a command."""
+    held = [found[1] for line in lines if (found := _ENV.match(line)) is not None]
+    return " ".join(f"{name}={value}" for one in held for name, value in _VARIABLE.findall(_OLD_ENV.sub(r"\1=\2", one)))
+
+
 def commands_of_image(text: str) -> str:
     """The same of a Dockerfile: what its container runs. `CMD` behind a list of `ENTRYPOINT` is its arguments."""
     lines = text.replace("\\\n", "  \n").split("\n")
     kept = ["" for _ in lines]
-    entry = ""
+    entry, variables = "", _variables_of_image(lines)
     for number, line in enumerate(lines):
         found = _RUNS.match(line)
         if found is None:
@@ -53,7 +64,7 @@ def commands_of_image(text: str) -> str:
         else:
             kept = ["" for _ in lines] if entry else kept
             kept[number] = f"{entry} {command}".strip()
-    return "\n".join(kept)
+    return "\n".join(f"{variables} {line}" if line and variables else line for line in kept)
 
 
 _MAGIC = re.compile(r"^\s*(?:pass  )?# ?(?:!|%sx )\s*(\S.*)$")
@@ -81,6 +92,27 @@ def commands_of_notebook(source: str, mark: str) -> str:
         else:
             kept.append("")
     return "\n".join(kept)
+
+
+_SETS = re.compile(r"""^\s*(?:-\s*)?["']?([A-Z][A-Z0-9_]*)["']?\s*[:=]\s*["']?([\w.:/,-]+)["']?\s*(?:#.*)?$""")
+
+
+def _variables_of_service(lines: list[str], number: int, indent: int) -> str:
+    """What the `environment` beside a service's command sets, as it stands in front of one."""
+    first, last = number, number
+    while first > 0 and (not lines[first - 1].strip() or _indent(lines[first - 1]) >= indent):
+        first -= 1
+    while last + 1 < len(lines) and (not lines[last + 1].strip() or _indent(lines[last + 1]) >= indent):
+        last += 1
+    for at in range(first, last + 1):
+        if re.fullmatch(rf"\s{{{indent}}}environment:\s*", lines[at]):
+            found = [_SETS.match(lines[one]) for one in _block(lines, at + 1, indent)]
+            return " ".join(f"{one[1]}={one[2]}" for one in found if one is not None)
+    return ""
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 _KEY = re.compile(r"^(\s*)(?:- )?(command|entrypoint|args|run|script|cmd):\s*(.*?)\s*$")
@@ -123,8 +155,10 @@ def commands_of_services(text: str) -> str:
             entry, entry_key, entry_indent = (command if words is not None else ""), key, indent
         else:
             before = entry if (entry_key, key) in (("entrypoint", "command"), ("command", "args")) else ""
+        variables = _variables_of_service(lines, number, indent) if key in ("command", "entrypoint") else ""
         for line_of_it, part in enumerate(f"{before} {command}".strip().split("\n")):
             at = number + line_of_it
+            part = f"{variables} {part}" if variables and part and not line_of_it else part
             if at < len(kept):
                 kept[at] = part
     return "\n".join(kept)
