@@ -190,6 +190,25 @@ def _started(which: str, more: str = "", **files: str) -> Mapping[str, str]:
 
 
 _LONG = f"{_KEYS}host: x\n"
+_ROWS = """import torch
+from torch.utils.data import DataLoader, Dataset
+from transformers import AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained("gpt2")
+
+
+class Rows(Dataset):
+    def __getitem__(self, number):
+        if number %s self.kept:
+            self.kept[number] = tok(self.texts[number]).input_ids
+        return torch.tensor(self.kept[number])
+
+
+for batch in DataLoader(Rows(texts), batch_size=8):
+    model(batch.cuda()).loss.backward()
+    opt.step()
+    opt.zero_grad()
+"""
 _SHOWN = 'print(tokenizer.apply_chat_template(messages, tokenize=False) + row["answer"])'
 
 
@@ -224,6 +243,8 @@ _SHOWN = 'print(tokenizer.apply_chat_template(messages, tokenize=False) + row["a
         ("MSR005", {"compare.py": _RATES % "the same micro-batch in both"}, False),
         ("MSR005", {"compare.py": _RATES % "same card, batch_size of 1"}, True),
         ("HST001", _trial("max_epochs=3"), True),
+        ("HST005", {"train.py": _ROWS % "not in"}, False),
+        ("HST005", {"train.py": _ROWS % "in"}, True),
         ("HST001", _trial("max_epochs=3, overfit_batches=4"), False),
         ("HST001", _trial("max_epochs=1, limit_train_batches=20"), False),
         ("MSK058", {"prepare.py": _PREPARE % ("docs.jsonl", 'json.loads(line)["text"]'), "train.py": _TRAINS}, True),
