@@ -189,6 +189,7 @@ def _started(which: str, more: str = "", **files: str) -> Mapping[str, str]:
     return {"launch.py": _STARTS % (which, more), "train.py": _PARSER % "", **named}
 
 
+_WITHOUT = 'config = {key: value for key, value in config.items() if key != "host"}'
 _LONG = f"{_KEYS}host: x\n"
 _ROWS = """import torch
 from torch.utils.data import DataLoader, Dataset
@@ -262,6 +263,7 @@ _SHOWN = 'print(tokenizer.apply_chat_template(messages, tokenize=False) + row["a
         ("CFG008", {"run.sh": "python train.py --batch-size 4\n", "train.py": _PARSER % _TURNED}, False),
         ("CFG008", _started('"a.yaml"', a=_LONG), True),
         ("CFG008", _started('"a.yaml"', 'config.pop("host")', a=_LONG), False),
+        ("CFG008", _started('"a.yaml"', _WITHOUT, a=_LONG), False),
         ("CFG008", _started('"a.yaml"', a=_KEYS, b=_LONG), False),
         ("CFG008", _started("sys.argv[1]", b=_LONG), True),
         ("CFG011", {"run.sh": _TWO, "sft.yaml": _SFT % "effective batch: 4 rows x 8 accumulated x 2 GPUs"}, False),

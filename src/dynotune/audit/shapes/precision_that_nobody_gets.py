@@ -114,6 +114,8 @@ def _options(program: Sequence[Script], job: Job, project: Project) -> Iterator[
 
 def _parameter(name: str, script: Script) -> tuple[Any, Place | None]:
     """Of a function that click, typer or fire makes a command of."""
+    if name not in script.source:
+        return None, None
     for node in ast.walk(script.tree):
         if not isinstance(node, ast.FunctionDef):
             continue

@@ -125,7 +125,7 @@ def _over_keys(evaluator: Evaluator, scope: Scope) -> Iterator[tuple[Flags | Non
             if (
                 isinstance(over, ast.Call)
                 and isinstance(over.func, ast.Attribute)
-                and _loses_keys(evaluator, over.func.value)
+                and _loses_keys(evaluator, over.func.value, scope)
             ):
                 continue
             if not re.search(rf"\bif\b[^\n]*\b{names[0]}\b", body):  # else some are left out, by name
@@ -137,8 +137,11 @@ def _over_keys(evaluator: Evaluator, scope: Scope) -> Iterator[tuple[Flags | Non
             yield {one: one for one in keys}, dashed
 
 
-def _loses_keys(evaluator: Evaluator, node: ast.expr) -> bool:
-    """Some are taken out before: `recipe.pop("name")`."""
+def _loses_keys(evaluator: Evaluator, node: ast.expr, scope: Scope) -> bool:
+    """Some are taken out before: `recipe.pop("name")`, `{key: value for ... if key != "name"}`."""
+    bound = evaluator.module.bound(node.id, scope) if isinstance(node, ast.Name) else ()
+    if any(isinstance(one, ast.DictComp) for one in (node, *(binding.value for binding in bound))):
+        return True
     name = re.escape(ast.unparse(node))
     return re.search(rf"\b{name}\.pop\(|\bdel {name}\[", "\n".join(evaluator.module.lines)) is not None
 
