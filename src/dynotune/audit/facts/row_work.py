@@ -76,6 +76,15 @@ def _is_heavy(call: Call, tokenizers: set[str]) -> bool:
     return not _LIGHT.search(f".{call.name}") and bool(tokenizes or _READS.search(call.name))
 
 
+_KEPT = re.compile(r"\bif\b[^\n]*\bnot in self\.\w+\s*:|\bif self\.\w+\[\w+\] is None\s*:")
+
+
+def _is_kept(call: Call, script: Script) -> bool:
+    """A row's work is done the first time that it is asked for: `if number not in self.rows:`."""
+    first = call.place.line - 1
+    return _KEPT.search("\n".join(script.source.split("\n")[max(first - 3, 0) : first + 1])) is not None
+
+
 def _called_in(node: ast.AST) -> set[str]:
     """Functions that it calls by their names alone."""
     return {one.func.id for one in ast.walk(node) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)}
@@ -97,7 +106,7 @@ def heavy_calls(
         functions = [around.name for around in call.around if around.kind == "function"]
         if _FOLDERS.search(call.name):
             heavy.setdefault(last(call.name), call)
-        if not functions or not _is_heavy(call, tokenizers):
+        if not functions or not _is_heavy(call, tokenizers) or _is_kept(call, script):
             continue
         if holder and (holder, functions[0]) in of_rows:
             heavy.setdefault(holder, call)

@@ -32,11 +32,18 @@ _REMEDY = Remedy(
 )
 
 
+def _is_something_else(name: str, source: str) -> bool:
+    """The name is given what is no number of ranks on another line: `n = len(batch)`."""
+    given = re.findall(rf"(?m)(?:^[ \t]*|;[ \t]*){re.escape(name)} = ([^\n]*)", source)
+    return not all(re.search(rf"{_CALLED}|WORLD_SIZE|^1\b", one) for one in given)
+
+
 def check(script: Script, project: Project) -> Iterator[Said]:
     if not _AVERAGED.search(script.source) or _BY_HAND.search(script.source):
         return
     lines = script.source.split("\n")
-    names = "|".join(map(re.escape, dict.fromkeys(_GIVEN.findall(script.source))))
+    given = [one for one in dict.fromkeys(_GIVEN.findall(script.source)) if not _is_something_else(one, script.source)]
+    names = "|".join(map(re.escape, given))
     ranks = rf"(?<![\w.])[\w.]*?({_CALLED}{'|' + names if names else ''})\b(\(\))?"
     yield from _gradients(script, lines)
     for loop in loops(script):

@@ -33,6 +33,10 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             yield from _reads(other, [call for call in calls if call.name.rpartition(".")[2] in _READS])
 
 
+_TRIALS = frozenset({"fast_dev_run", "limit_train_batches", "overfit_batches"})
+"""Arguments of a run that only tries something."""
+
+
 def _of_lightning(script: Script) -> Iterator[Finding]:
     """Lightning's trainer hands what is logged to its logger at every step, as numbers."""
     for call in script.calls_of("Trainer"):
@@ -41,7 +45,7 @@ def _of_lightning(script: Script) -> Iterator[Finding]:
             continue
         logger, steps = call.arguments.get("logger"), call.arguments.get("max_steps")
         short = steps is not None and isinstance(steps.value, int) and 0 < steps.value < 500
-        if (logger is not None and logger.value is False) or "fast_dev_run" in call.arguments or short:
+        if (logger is not None and logger.value is False) or _TRIALS & set(call.arguments) or short:
             continue
         if any(place.key.startswith("-") for place in every.via) or _is_on_the_host(call):
             continue

@@ -109,8 +109,11 @@ def _tests(node: ast.ClassDef) -> Iterator[ast.expr]:
     """`if mask.any():` and the like, at the top level of `forward` and of methods that it always calls."""
     methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
     run = {"forward"} & methods.keys()
-    for _ in methods:
-        run |= {one for name in run for one in _calls_always(methods[name])} & methods.keys()
+    waiting = list(run)
+    for name in waiting:
+        new = ({*_calls_always(methods[name])} & methods.keys()) - run
+        run |= new
+        waiting += new
     for method in node.body:
         if not isinstance(method, ast.FunctionDef) or method.name not in run:
             continue

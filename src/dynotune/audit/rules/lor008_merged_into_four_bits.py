@@ -5,8 +5,12 @@ from collections.abc import Iterator
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
+from dynotune.audit.facts.together import code
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
+
+_BY_ANOTHER = re.compile(r"Peft\w*\.from_pretrained\(\s*(?:model\s*=\s*)?(?!\w*prepare_)[a-z]\w*\(|\.dequantize\(")
+"""The base that an adapter is put on comes of a function of the project's, or is made of 16 bits again."""
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
@@ -23,7 +27,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
     bases = [call for call in loads if "Peft" not in call.name]
     again = [call for call in bases if call.place.line > max(one.place.line for one in quantized) + 12]
     whole = [call for call in loads if "AutoPeft" in call.name and call not in quantized and not _quantizes(call)]
-    if not merges or again or whole or len(bases) > 1:
+    if not merges or again or whole or len(bases) > 1 or _BY_ANOTHER.search(code(script)):
         return  # a base is loaded again, to merge into
     bits = "4" if "load_in_4bit" in quantized[0].arguments else "8"
     yield Finding(

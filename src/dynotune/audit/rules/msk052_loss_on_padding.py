@@ -43,9 +43,20 @@ _MEAN = re.compile(
 """`(loss * mask).mean()`."""
 
 
+_OF_TOKENS = re.compile(r"cross_entropy|CrossEntropy|logits|log_softmax|nll_loss|logp", re.IGNORECASE)
+"""Else the mask may be of an image, and no padding."""
+
+_BY_THE_MASK = re.compile(
+    r"/\s*\(?\s*[\w.]*mask\w*(?:\.\w+\([^()\n]*\))*\.mean\(|numel\(\)\s*/\s*[\w.]*mask|mask\w*\s*/\s*[\w.]*mask\w*\.mean\("
+)
+"""The share of real tokens is divided out: `(loss * mask).mean() / mask.mean()`."""
+
+
 def _averaged(script: Script) -> Iterator[Said]:
     """The loss of padding is made nothing, and is counted when the mean is taken."""
     if not re.search(r"reduction\s*=\s*[\"']none", script.source) or "mask" not in script.source:
+        return
+    if not _OF_TOKENS.search(script.source) or _BY_THE_MASK.search(code(script)):
         return
     for node in ast.walk(script.tree):
         if not isinstance(node, ast.Assign | ast.Return | ast.AugAssign) or node.value is None:

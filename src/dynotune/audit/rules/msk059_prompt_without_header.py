@@ -23,8 +23,9 @@ _WRITES_ONE = re.compile(r"assistant|start_of_turn|add_generation_prompt|apply_c
 def check(script: Script, project: Project) -> Iterator[Said]:
     if "apply_chat_template" not in script.source or not _has_headers(script, project):
         return
+    of_file = {name: value for name, value in _given(script.tree).items() if isinstance(value, ast.Constant)}
     for room in (*(one for one in ast.walk(script.tree) if isinstance(one, ast.FunctionDef | ast.Lambda)), script.tree):
-        given = _given(room)
+        given = {**of_file, **_given(room)}
         for render, answer, how in (*_columns(room, given), *_joined(room, given)):
             yield _finding(script, render, answer, how)
             return
@@ -70,7 +71,7 @@ def _rendered(node: ast.expr, given: Mapping[str, ast.expr]) -> ast.Call | None:
     text = words.get("tokenize")
     header = words.get("add_generation_prompt")
     none = header is None or (isinstance(header, ast.Constant) and header.value is False)
-    if None in words or "continue_final_message" in words or not none:
+    if None in words or {"continue_final_message", "chat_template"} & words.keys() or not none:
         return None
     return value if isinstance(text, ast.Constant) and text.value is False else None
 
@@ -107,12 +108,20 @@ def _is_plain(node: ast.expr, given: Mapping[str, ast.expr]) -> bool:
         for one in ast.walk(value)
     )
     is_text = isinstance(value, ast.Subscript | ast.BinOp | ast.JoinedStr) or ".strip()" in text
-    return takes and is_text and not _WRITES_ONE.search(text)
+    return takes and is_text and not _brings_a_header(value, given)
+
+
+def _brings_a_header(value: ast.expr, given: Mapping[str, ast.expr]) -> bool:
+    """It stands in it, or in text that it has by name (`HEADER + row["better"]`)."""
+    named = [given[one.id] for one in ast.walk(value) if isinstance(one, ast.Name) and one.id in given]
+    texts = [value, *(one for one in named if isinstance(one, ast.Constant))]
+    return any(_WRITES_ONE.search(ast.unparse(one)) for one in texts)
 
 
 def _joined(room: ast.AST, given: Mapping[str, ast.expr]) -> Iterator[tuple[ast.Call, ast.expr, str]]:
     """`prompt + row["answer"]`, and the same in an f-string."""
-    for node in own_nodes(room):
+    shown = {inner for node in own_nodes(room) if _shows(node) for inner in ast.walk(node)}
+    for node in (one for one in own_nodes(room) if one not in shown):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             parts: list[ast.expr] = [node.left, node.right]
         elif isinstance(node, ast.JoinedStr):
@@ -127,9 +136,19 @@ def _joined(room: ast.AST, given: Mapping[str, ast.expr]) -> Iterator[tuple[ast.
             yield render, parts[1], f"`{ast.unparse(parts[1])[:40]}` follows it"
 
 
+def _shows(node: ast.AST) -> bool:
+    """`print(...)` and the like, whose text nobody trains on."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in (
+        "print",
+        "info",
+        "debug",
+        "write",
+    )
+
+
 def _is_answer(node: ast.expr, given: Mapping[str, ast.expr]) -> bool:
     value = given.get(ast.unparse(node), node)
-    if _WRITES_ONE.search(ast.unparse(value)):
+    if _brings_a_header(value, given):
         return False
     return any(
         isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant) and one.slice.value in _ANSWERS

@@ -142,6 +142,14 @@ _NAMED = re.compile(
 _FASTER_BY = re.compile(r"speed-?_?ups?\b|\bfaster\b|\bslower\b|\bgain\b|\bratio\b", re.IGNORECASE)
 
 
+_SAME = re.compile(
+    r"\b(?:same|equal|identical|unchanged) (?:[a-z]+[ -])?(?:batch|bsz?\b|rows\b)"
+    r"|\bassert\b[^\n]*==|\bboth\b[^\n]*\b(?:batch|bsz?|rows)\b",
+    re.IGNORECASE,
+)
+"""What says that steps of both runs hold the same."""
+
+
 def _divided(script: Script, lines: Sequence[str]) -> Iterator[Said]:
     """`speedup = its / baseline_its`, where a comment or a name beside it says that the batch was another."""
     if not _FASTER_BY.search(script.source):
@@ -161,7 +169,7 @@ def _divided(script: Script, lines: Sequence[str]) -> Iterator[Said]:
         beside = "\n".join([near, *(script.comments.get(one, "") for one in range(node.lineno - 3, node.lineno + 2))])
         if not all(one in rates or _NAMED.search(one) for one in sides) or not any(one in rates for one in sides):
             continue
-        if _FASTER_BY.search(near) and _BATCH.search(beside):
+        if _FASTER_BY.search(near) and _BATCH.search(beside) and not _SAME.search(beside):
             text = ast.unparse(node)
             yield replace(
                 _finding(Place(script.file, node.lineno), text),

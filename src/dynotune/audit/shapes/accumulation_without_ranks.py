@@ -29,6 +29,9 @@ _DIVIDES = re.compile(
     r"(?:accum|grad_acc|\bgas\b)[^\n]{0,60}//?=?[^\n]{0,40}(?:world_?size|num_processes|device_count|n_?gpus?|num_replicas)",
     re.IGNORECASE,
 )
+_OF_ALL = re.compile(r"(?:^|_)(?:all|world|total|global|step|ranks)(?:_|$)", re.IGNORECASE)
+"""What rows of all processes together are called."""
+
 SMALLEST_TOTAL = 16
 """Of a total that stands as a number, and not by its name."""
 
@@ -46,6 +49,10 @@ def accumulation_without_ranks(launch: Launch, project: Project) -> Iterator[Sai
         total, each = (re.sub(r"\W", "", found[part]) for part in ("total", "each"))
         large = total.isdigit() and int(total) >= SMALLEST_TOTAL
         if not (large or _TOTAL.search(total)) or any(_speaks_of_ranks(one, values) for one in (total, each)):
+            continue
+        if _OF_ALL.search(each) or any(_multiplies(values.get(one, ""), processes, values) for one in (total, each)):
+            continue
+        if _is_changed(found["name"], lines[row : launch.place.line]):
             continue
         if _divided_again(launch, project):
             return
@@ -72,6 +79,20 @@ def _is_passed(name: str, row: int, launch: Launch, project: Project) -> bool:
     last = launch.place.end_line or launch.place.line
     command = "\n".join(lines[launch.place.line - 1 : last])
     return launch.place.line <= row <= last or re.search(rf"\$\{{?{re.escape(name)}\b", command) is not None
+
+
+def _multiplies(given: str, processes: int, values: dict[str, str]) -> bool:
+    """A value that is worked out with the number of processes, whatever that is called."""
+    if not re.search(r"\$\(|\$\[|`", given):
+        return False
+    words = re.findall(r"\w+", given)
+    return str(processes) in [*words, *(values.get(one, "").strip() for one in words)]
+
+
+def _is_changed(name: str, lines: list[str]) -> bool:
+    """Given a value once more between its first and the command: `ACCUM=$((ACCUM / 4))`."""
+    given = re.compile(rf"^\s*(?:export\s+|let\s+[\"']?|\(\(\s*)?{re.escape(name)}\s*[-+*/]?=")
+    return any(given.search(line) for line in lines)
 
 
 def _speaks_of_ranks(name: str, values: dict[str, str], depth: int = 0) -> bool:

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 
 from dynotune.audit.facts.asked import on_gpu
+from dynotune.audit.facts.group_of_processes import room_of
 from dynotune.audit.facts.job import Job
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
-from dynotune.audit.facts.steps import place_of, text_at
+from dynotune.audit.facts.steps import loops, place_of, text_at
 from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
@@ -49,7 +50,10 @@ def _eager(script: Script, jobs: list[Job]) -> Finding | None:
         eager = isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value == "eager"
         if isinstance(node, ast.Assign) and eager and _ATTRIBUTE.search(ast.unparse(node.targets[0])):
             return _said_eager(ast.unparse(node), place_of(script, node))
+    ends = [(loop.place.end_line or loop.place.line, room_of(loop.calls[0])) for loop in loops(script)]
     for call in script.calls_of("from_pretrained", "set_attn_implementation"):
+        if any(end < call.place.line and room == room_of(call) for end, room in ends):
+            continue  # when all is trained
         given = call.arguments.get("attn_implementation") or (
             call.arguments.get("0") if call.name.endswith("set_attn_implementation") else None
         )
@@ -78,11 +82,17 @@ def _said_eager(text: str, place: Place) -> Finding:
 _SWITCHES = ("enable_flash_sdp", "enable_mem_efficient_sdp")
 
 
+_CHECKS = re.compile(r"check|test|verif|compar|exact|naive|slow|assert", re.IGNORECASE)
+"""A function that computes the same again, to hold the fused kernel against."""
+
+
 def _only_math(script: Script) -> Finding | None:
     """Both fused kernels are switched off, or the one that is written out is asked for alone."""
     off: dict[str, Call] = {}
     for call in script.calls:
         last = call.name.rpartition(".")[2]
+        if any(_CHECKS.search(around.name) for around in call.around if around.kind in ("function", "class")):
+            continue
         first = call.arguments.get("0") or call.arguments.get("enabled")
         if last in _SWITCHES and first is not None and first.value is False and not first.others:
             off[last] = call

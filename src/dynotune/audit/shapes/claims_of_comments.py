@@ -20,7 +20,7 @@ _PRODUCT = re.compile(rf"(\d+{_WORDS}(?:\s*[*x\u00d7]\s*\d+{_WORDS})+)")
 _RESULT = re.compile(r"=\s*(\d+)\s*(?:\)|$|[,.;]|examples|rows|samples|sequences)")
 _PLAIN = re.compile(
     r"^\s*(?:of|is|=|:|->|→|~)?\s*(\d+)(?!\d|[\d.]*[kKmM]|\s*[*x\u00d7]"
-    r"|\s*(?:tokens|per\b|/|GPUs?\b|cards?\b|devices\b|nodes\b|processes\b|ranks\b))"
+    r"|\s*(?:tokens|per\b|(?:on |for )?(?:each|every)\b|/|GPUs?\b|cards?\b|devices\b|nodes\b|processes\b|ranks\b))"
 )
 _EACH = re.compile(
     r"(?<![\d.,])(\d+)\s+(?:pairs|examples|rows|sequences|samples|conversations|documents|prompts|threads)\s+(?:per|an|a|each|every)\s+"
@@ -222,9 +222,9 @@ def claimed_batch(comment: str) -> int | None:
     if result := _RESULT.search(rest):
         # `4 x 8 = 32`, the last of several.
         return int(_RESULT.findall(rest)[-1]) if result else None
-    if plain := _PLAIN.search(rest):
+    plain, product = _PLAIN.search(rest), _PRODUCT.search(rest)
+    if plain and (product is None or product.start(1) != plain.start(1)):
         return int(plain[1])
-    product = _PRODUCT.search(rest)
     return math.prod(int(part) for part in re.findall(r"\d+", product[1])) if product else None
 
 

@@ -25,6 +25,7 @@ _ADDS_NOTHING = re.compile(
 _MANY = re.compile(
     r"dataset|\bds\b|docs|documents|texts|rows|lines|articles|stories|files|corpus|load_dataset|open\(", re.IGNORECASE
 )
+_ONE_TEXT = re.compile(r"open\(['\"][^'\"]*\.txt['\"][^()]*\)$")
 _OF_A_ROW = re.compile(r"message|turn|\brole\b|prompt|answer|question|response|-100", re.IGNORECASE)
 
 
@@ -39,6 +40,8 @@ def documents_in_a_file(script: Script, project: Project, ends: re.Pattern[str])
     for loop in (node for node in ast.walk(script.tree) if isinstance(node, ast.For)):
         if not _MANY.search(f"{ast.unparse(loop.target)} {ast.unparse(loop.iter)}"):
             continue
+        if _ONE_TEXT.match(ast.unparse(loop.iter)) and "loads(" not in ast.unparse(loop):
+            continue  # lines of one text, perhaps
         joins = next((node for node in ast.walk(loop) if _joins(node)), None)
         if joins is not None:
             yield Finding(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
-from dynotune.audit.facts.together import connected
+from dynotune.audit.facts.together import code, connected
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 
 _PROMPT = re.compile(
@@ -35,11 +35,16 @@ def _of_a_script(script: Script) -> Iterator[Said]:
             value = _labels(node)
             if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
                 kept, out = ast.unparse(value.left), _OUT.match(ast.unparse(value.right))
-                if out is not None and _PROMPT.match(kept) and _ANSWER.match(out[1]) and not _ANSWER.match(kept):
+                if (
+                    out is not None
+                    and _PROMPT.match(kept)
+                    and _ANSWER.match(out[1])
+                    and not (_ANSWER.match(kept) or "pad" in out[1].lower())
+                ):
                     yield _turned(script, value, kept, out[1])
                     return
             elif value is not None and (out := _OUT.match(ast.unparse(value))) and _IDS.match(out[1]):
-                if _filled(function, node) or not _is_the_only_one(function, node):
+                if _filled(function, node) or not _is_the_only_one(script, function, node):
                     continue
                 yield _nothing(script, value)
                 return
@@ -59,9 +64,16 @@ def _labels(node: ast.AST) -> ast.expr | None:
 _IDS = re.compile(r"^(?:\w*(?:ids|tokens)|\w+\[['\"]input_ids['\"]\]|\w+\.input_ids)$")
 
 
-def _is_the_only_one(function: ast.FunctionDef, node: ast.AST) -> bool:
-    """Every row gets these: no other statement gives labels, and this one stands under no condition."""
-    given = [one for one in ast.walk(function) if _labels(one) is not None]
+_PUT_IN = re.compile(r"\[['\"]labels['\"]\]\s*(?:\[[^\]\n]*\]\s*=(?!=)|\.(?:extend|append|insert)\(|\+=)")
+"""`row["labels"][start:] = ...`"""
+
+
+def _is_the_only_one(script: Script, function: ast.FunctionDef, node: ast.AST) -> bool:
+    """Every row gets these: no other statement of the file gives labels, which may be those of answers, none puts anything
+    into a row's, and this one stands under no condition."""
+    if _PUT_IN.search(code(script)):
+        return False
+    given = [one for one in ast.walk(script.tree) if _labels(one) is not None]
     passed_on = [one for one in given if isinstance(_labels(one), ast.Name)]
     branches = [one for one in ast.walk(function) if isinstance(one, ast.If | ast.Try)]
     return len(given) - len(passed_on) == 1 and not any(node in ast.walk(one) for one in branches)
@@ -69,6 +81,11 @@ def _is_the_only_one(function: ast.FunctionDef, node: ast.AST) -> bool:
 
 def _filled(function: ast.FunctionDef, node: ast.AST) -> bool:
     """Something is put into the labels afterwards, or they are handed on to what may."""
+    holder = next((one for one in ast.walk(function) if isinstance(one, ast.Assign) and node in (one, one.value)), None)
+    target = holder.targets[0] if holder is not None else None
+    row = ast.unparse(target.value if isinstance(target, ast.Subscript) else target) if target is not None else ""
+    if any(_hands_on(one, row) for one in ast.walk(function)):
+        return True
     name = ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else ""
     if not name:
         return False
@@ -80,6 +97,14 @@ def _filled(function: ast.FunctionDef, node: ast.AST) -> bool:
         ):
             return True
     return False
+
+
+def _hands_on(node: ast.AST, row: str) -> bool:
+    """`fill(row, spans)`: a function by its name alone, whose result nobody takes, may put labels into what it gets."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id == "print":
+        return False
+    return any(isinstance(one, ast.Name) and one.id == row for one in call.args)
 
 
 def _turned(script: Script, value: ast.expr, kept: str, out: str) -> Finding:

@@ -1,8 +1,9 @@
 """A loop of one's own trains all weights in float16."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from dynotune.audit.facts.group_of_processes import room_of
 from dynotune.audit.facts.job import Job, Trainer
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
@@ -28,7 +29,11 @@ def loops_in_float16(job: Job, project: Project) -> Iterator[Said]:
     program = connected(start, project) if start is not None else ()
     if not program or any(_PART.search(code(one)) for one in program):
         return
-    halved = next((call for one in program for call in one.calls if _halves(call, one)), None)
+    sources = [code(one) for one in program]
+    halved = next(
+        (call for one in program for call in one.calls if _halves(call, one) and not _only_asked(call, one, sources)),
+        None,
+    )
     adam = next((call for one in program for call in one.calls if _ADAM.search(call.name)), None)
     if halved is None or adam is None:
         return
@@ -69,6 +74,23 @@ def _halves(call: Call, script: Script) -> bool:
     dtype = call.arguments.get("torch_dtype") or call.arguments.get("dtype")
     half = dtype is not None and dtype.value in ("float16", "half") and not dtype.others
     return half and not _OTHERS.search(_name_before(call, script))
+
+
+def _only_asked(call: Call, script: Script, sources: Sequence[str]) -> bool:
+    """A model that is put in evaluation and whose weights no optimizer gets, or one that the trained weights are written
+    from: it stands behind the loop."""
+    lines = script.source.split("\n")
+    if ".eval()" in lines[call.place.end_line - 1][call.place.end_column - 1 :]:
+        return True
+    name = re.search(r"([\w.]+)\s*=\s*\(?\s*$", _name_before(call, script))
+    if name is not None:
+        word = re.escape(name[1])
+        evaluated = any(re.search(rf"(?<![\w.]){word}\.eval\(", one) for one in sources)
+        trained = any(re.search(rf"(?<![\w.]){word}\.(?:train|\w*parameters)\(", one) for one in sources)
+        if evaluated and not trained:
+            return True
+    behind = [loop for loop in loops(script) if (loop.place.end_line or loop.place.line) < call.place.line]
+    return bool(behind) and room_of(call) in {room_of(one) for loop in behind for one in loop.calls}
 
 
 def _name_before(call: Call, script: Script) -> str:

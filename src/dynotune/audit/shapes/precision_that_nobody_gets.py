@@ -114,16 +114,20 @@ def _options(program: Sequence[Script], job: Job, project: Project) -> Iterator[
 
 def _parameter(name: str, script: Script) -> tuple[Any, Place | None]:
     """Of a function that click, typer or fire makes a command of."""
+    if name not in script.source:
+        return None, None
     for node in ast.walk(script.tree):
         if not isinstance(node, ast.FunctionDef):
             continue
         every = [*node.args.posonlyargs, *node.args.args]
         held = next((one for one in (*every, *node.args.kwonlyargs) if one.arg == name), None)
+        if held is None:
+            continue  # before the file is searched, once for each of its functions
         marks = " ".join(ast.unparse(one) for one in node.decorator_list)
         started = re.search(r"click\.|\.command\(", marks) or re.search(
             rf"\b(?:fire\.)?Fire\(\s*{node.name}\b|typer\.run\(\s*{node.name}\b", script.source
         )
-        if held is None or not started:
+        if not started:
             continue
         defaults = dict(zip(reversed(every), reversed(node.args.defaults), strict=False))
         said = defaults.get(held)

@@ -1,6 +1,7 @@
 """Which flags a script's own parser takes: argparse's, or the fields of dataclasses behind `HfArgumentParser`."""
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -86,6 +87,10 @@ class Accepts:
         return close[0] if close else ""
 
 
+_TURNS_DASHES = re.compile(r"replace\(\s*['\"][-_]['\"]\s*,\s*['\"][-_]['\"]")
+"""A program that turns dashes and underscores into each other, of its arguments perhaps."""
+
+
 def accepts(
     script: Script, others: Mapping[str, Script], schemas: Schemas, words: tuple[str, ...] = ()
 ) -> Accepts | None:
@@ -115,6 +120,7 @@ def accepts(
     # `absl.flags.argparse_flags` takes absl's flags too, whoever defines them.
     changed = _changes_the_command_line(tree) or "argparse_flags" in script.source
     classes = [one for one in made if one.parser != "argparse"]
+    either = bool(classes) or _TURNS_DASHES.search(script.source) is not None
     chosen = (one.command for one in made if one.command)
     return Accepts(
         flags,
@@ -124,7 +130,7 @@ def accepts(
         reads_config=any(one.reads_config for one in classes),
         whose=next((one.whose for one in classes if one.whose), None),
         stored=stray.stored.union(*(one.stored for one in made)),
-        spelled=frozenset() if classes else stray.spelled.union(*(one.spelled for one in made)),
+        spelled=frozenset() if either else stray.spelled.union(*(one.spelled for one in made)),
         command=next(chosen, ""),
     )
 

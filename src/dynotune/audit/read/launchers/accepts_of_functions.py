@@ -32,7 +32,8 @@ def flags_of_a_command(script: Script) -> tuple[str, frozenset[str], frozenset[s
         for one in (flag, f"--no-{flag.lstrip('-')}")
     }
     flags = frozenset(name.lstrip("-").replace("-", "_") for name in names)
-    return whose, flags, frozenset(spelled if whose != "tyro" else ())
+    either = whose == "tyro" or "token_normalize_func" in script.source
+    return whose, flags, frozenset() if either else frozenset(spelled)
 
 
 def _by_a_call(

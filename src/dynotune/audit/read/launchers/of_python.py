@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from dynotune.audit.facts.config import ConfigFile
 from dynotune.audit.facts.launch import Launch
@@ -47,12 +47,13 @@ def _of_call(
     file, line = evaluator.module.file, site.node.lineno
     text = "\n" * (line - 1) + shlex.join(words).replace("'${", "${").replace("}'", "}")
     launches = read_launches(root / file, text, root) if words else []
+    said = _named(configs, "\n".join(evaluator.module.lines))
     for launch in (one for one in launches if one.script in scripts and one.script != file):
         loops = list(_over_keys(evaluator, scope))
         if not loops:
             yield launch
         for keys in loops[:1]:
-            yield from _with_keys(launch, keys, scripts, configs)
+            yield from _with_keys(launch, keys, scripts, said)
 
 
 def _where_made(evaluator: Evaluator, node: ast.expr, scope: Scope) -> tuple[ast.expr, Scope]:
@@ -69,17 +70,20 @@ def _where_made(evaluator: Evaluator, node: ast.expr, scope: Scope) -> tuple[ast
     return node, scope
 
 
-def _words(evaluator: Evaluator, node: ast.expr, scope: Scope) -> Iterator[str]:
-    """Of a list, or of a name that is given one: what stands in it, `${...}` for what is known only when it runs."""
+def _words(evaluator: Evaluator, node: ast.expr, scope: Scope, within: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Of a list, or of a name that is given one: what stands in it, `${...}` for what is known only when it runs. within:
+    names whose values are being read, which they may be made of themselves (`command = command + ["--fast"]`)."""
     if isinstance(node, ast.Name):
+        if node.id in within:
+            return
         bound = [one for one in evaluator.module.bound(node.id, scope) if one.value is not None and not one.path]
         for one in bound:
             if isinstance(one.value, ast.List | ast.BinOp):
-                yield from _words(evaluator, one.value, scope)
+                yield from _words(evaluator, one.value, scope, within | {node.id})
         return
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        yield from _words(evaluator, node.left, scope)
-        yield from _words(evaluator, node.right, scope)
+        yield from _words(evaluator, node.left, scope, within)
+        yield from _words(evaluator, node.right, scope, within)
         return
     for element in node.elts if isinstance(node, ast.List | ast.Tuple) else ():
         if isinstance(element, ast.Starred):
@@ -118,6 +122,12 @@ def _over_keys(evaluator: Evaluator, scope: Scope) -> Iterator[tuple[Flags | Non
         if not names or not re.search(rf"f['\"]--\{{{names[0]}\b|'--' \+ {names[0]}\b", body):
             continue
         if every:
+            if (
+                isinstance(over, ast.Call)
+                and isinstance(over.func, ast.Attribute)
+                and _loses_keys(evaluator, over.func.value, scope)
+            ):
+                continue
             if not re.search(rf"\bif\b[^\n]*\b{names[0]}\b", body):  # else some are left out, by name
                 yield None, dashed
             continue
@@ -125,6 +135,23 @@ def _over_keys(evaluator: Evaluator, scope: Scope) -> Iterator[tuple[Flags | Non
         keys = [one.value if hasattr(one, "value") else one for one in held] if isinstance(held, list) else []
         if keys and all(isinstance(one, str) for one in keys):
             yield {one: one for one in keys}, dashed
+
+
+def _loses_keys(evaluator: Evaluator, node: ast.expr, scope: Scope) -> bool:
+    """Some are taken out before: `recipe.pop("name")`, `{key: value for ... if key != "name"}`."""
+    bound = evaluator.module.bound(node.id, scope) if isinstance(node, ast.Name) else ()
+    if any(isinstance(one, ast.DictComp) for one in (node, *(binding.value for binding in bound))):
+        return True
+    name = re.escape(ast.unparse(node))
+    return re.search(rf"\b{name}\.pop\(|\bdel {name}\[", "\n".join(evaluator.module.lines)) is not None
+
+
+def _named(configs: Mapping[str, ConfigFile], source: str) -> Mapping[str, ConfigFile]:
+    """The configurations that a launcher names by their files; all, where it names none."""
+    named = {
+        file: one for file, one in configs.items() if re.search(rf"\b{re.escape(PurePosixPath(file).name)}\b", source)
+    }
+    return named or configs
 
 
 def _with_keys(
