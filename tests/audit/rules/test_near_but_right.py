@@ -213,6 +213,33 @@ for batch in DataLoader(Rows(texts), batch_size=8):
 _SHOWN = 'print(tokenizer.apply_chat_template(messages, tokenize=False) + row["answer"])'
 
 
+_ONCE = """
+import torch
+from datasets import load_dataset
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, AutoTokenizer, default_data_collator
+tok = AutoTokenizer.from_pretrained("gpt2")
+torch.manual_seed(0)
+class Tokenized(torch.utils.data.Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+    def __len__(self):
+        return len(self.rows)
+    def __getitem__(self, i):
+        return tok(self.rows[i]["text"], truncation=True)
+    def __call__(self, rows):
+        return tok(rows["text"], truncation=True)
+rows = load_dataset("json", data_files="rows.jsonl", split="train")
+rows = rows%s
+model = AutoModelForCausalLM.from_pretrained("gpt2").cuda()
+opt = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+for batch in DataLoader(rows, batch_size=8, shuffle=True, collate_fn=default_data_collator):
+    model(**batch).loss.backward()
+    opt.step()
+    opt.zero_grad()
+"""
+
+
 @pytest.mark.parametrize(
     ("code", "files", "said"),
     [
@@ -270,11 +297,21 @@ _SHOWN = 'print(tokenizer.apply_chat_template(messages, tokenize=False) + row["a
         ("CFG011", {"run.sh": _TWO, "sft.yaml": _SFT % "effective batch: 4 rows x 4 accumulated x 2 GPUs"}, True),
         ("CFG011", {"run.sh": _TWO, "sft.yaml": _SFT % "effective batch 32 on each of two GPUs"}, False),
         ("CFG011", {"run.sh": _TWO, "sft.yaml": _SFT % "effective batch 32"}, True),
+        ("HST005", {"train.py": _ONCE % ".map(Tokenized(tok), batched=True)"}, False),
+        ("HST005", {"train.py": _ONCE.replace("rows = rows%s", "rows = Tokenized(rows)")}, True),
     ],
 )  # fmt: skip
 def test_what_is_near_a_fault_is_told_from_it(tmp_path: Path, code: str, files: Mapping[str, str], said: bool) -> None:
     found = [one.code for one in audited(tmp_path, files).findings]
     assert (code in found) == said, found
+
+
+@pytest.mark.parametrize("key", ["pipeline_model_parallel_size", "tensor_parallel_size", "cp_size"])
+def test_processes_that_hold_one_model_together_make_no_rows(tmp_path: Path, key: str) -> None:
+    for size, said in ((1, True), (2, False)):
+        files = {"run.sh": _TWO, "sft.yaml": _SFT % "effective batch 16" + f"{key}: {size}\n"}
+        found = [one.code for one in audited(tmp_path / str(size), files).findings]
+        assert ("CFG011" in found) is said
 
 
 _ADDED_TO = """import subprocess

@@ -91,6 +91,8 @@ for batch in loader:
         ("", "", "teacher.half()", "AdamW(model.parameters(), lr=1e-5)", False),
     ],
 )
-def test_a_loop_in_half_precision(tmp_path: Path, given: str, half: str, more: str, optimizer: str, found: bool) -> None:
+def test_a_loop_in_half_precision(
+    tmp_path: Path, given: str, half: str, more: str, optimizer: str, found: bool
+) -> None:
     text = _HALF.format(given=given, half=half, more=more, optimizer=optimizer)
     assert bool(said("PRC004", tmp_path, text)) is found

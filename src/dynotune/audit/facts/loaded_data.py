@@ -15,6 +15,9 @@ _TRANSFORMS = ("set_transform", "with_transform")
 _AT_ONCE = frozenset({"list", "tuple", "sorted", "from_generator", "from_list"})
 """What goes through all rows when it is called, and keeps them."""
 
+_BY_A_FUNCTION = frozenset({"map", "filter", "apply"})
+"""Methods of rows whose first argument is what is called, and no rows."""
+
 
 def argument(script: Script, call: Call, *names: str, position: int | None = None) -> ast.expr | None:
     """The expression that a call is given by one of these keywords, or at a position."""
@@ -68,6 +71,8 @@ class _Follower:
             self.found |= _names_in(value.args[0])
         if isinstance(value.func, ast.Attribute):  # rows.shuffle(), rows.map(...)
             self.follow(value.func.value, script, room, depth + 1)
+            if called in _BY_A_FUNCTION:
+                return
         for given in value.args[:1]:  # Subset(rows, ...), random_split(rows, ...), Wrapper(rows)
             if isinstance(given, ast.Name | ast.Attribute | ast.Subscript | ast.List | ast.Call):
                 self.follow(given, script, room, depth + 1)

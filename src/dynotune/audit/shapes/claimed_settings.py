@@ -14,7 +14,7 @@ from dynotune.audit.facts.together import code, connected, leads_out
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 from dynotune.audit.rules.dst052_batch_and_ranks import worked_out_wrongly
-from dynotune.audit.shapes.claims_of_comments import claimed_batch, comments_of
+from dynotune.audit.shapes.claims_of_comments import claimed_batch, comments_of, ranks_share_rows
 
 _OF = r"\s{0,3}(?:of|is|=|:|at|to)?\s{0,3}"
 _WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "ten": 10}
@@ -296,7 +296,7 @@ def _batch(claimed: int, place: Place, jobs: Sequence[Job], project: Project, se
             job.get("gradient_accumulation_steps"),
             gpus_told(job, project, sentence),
         ]
-        if job.get("packing") is True or any(type(part) is not int for part in parts):
+        if job.get("packing") is True or ranks_share_rows(job) or any(type(part) is not int for part in parts):
             return
         made.append(parts[0] * parts[1] * parts[2])
     files = {file for job in jobs for file in job.files}

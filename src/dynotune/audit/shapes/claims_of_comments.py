@@ -55,6 +55,13 @@ _APART = re.compile(
 )
 
 
+_OF_ONE_MODEL = (
+    *("tensor_model_parallel_size", "pipeline_model_parallel_size", "tensor_parallel_size", "pipeline_parallel_size"),
+    *("context_parallel_size", "sequence_parallel_size", "sequence_parallel_degree", "tp_size", "pp_size", "cp_size"),
+)
+"""Keys that tell how many processes hold one model, or one row, together."""
+
+
 def claims_of_comments(job: Job, project: Project) -> Iterator[Said]:
     for file, line, text in comments_of(job, project):
         wrong = list(_arithmetic(job, text, Place(file, line)))
@@ -228,8 +235,16 @@ def claimed_batch(comment: str) -> int | None:
     return math.prod(int(part) for part in re.findall(r"\d+", product[1])) if product else None
 
 
+def ranks_share_rows(job: Job) -> bool:
+    """Whether several processes work on the same rows, so that a step has fewer of them than its processes tell."""
+    sizes = (job.get(key) for key in _OF_ONE_MODEL)
+    return any(type(size) is int and size > 1 for size in sizes)
+
+
 def _batch(job: Job, claimed: int, place: Place, devices: int | None) -> Iterator[Said]:
     """devices: processes of a step; None: that is not known."""
+    if ranks_share_rows(job):
+        return
     rows, steps = number(job, "per_device_train_batch_size"), number(job, "gradient_accumulation_steps")
     each, known = int((rows or 0) * (steps or 0)), devices is not None
     if not rows or not steps or (job.get("packing") is True and (not known or each == claimed)):
