@@ -8,9 +8,9 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.shapes.attention_by_hand import attention_by_hand
-from dynotune.audit.shapes.attention_off_the_fused_path import attention_off_the_fused_path
+from dynotune.audit.shapes.attention_off_the_fused_path import NEED_SCORES, attention_off_the_fused_path
 
-NEEDED = ("gemma-2", "gemma2", "gemma-3", "gemma3", "gpt-oss", "gpt_oss", "t5", "falcon-rw", "mpt")
+NEEDED = (*NEED_SCORES, "mpt")
 """Parts of names of models with soft-capped or biased scores or sinks, for which eager is or was the recommended way."""
 
 _SFT = "model_name_or_path: Qwen/Qwen2.5-7B\ndataset_name: data.jsonl\nmax_length: 4096\n"

@@ -8,9 +8,10 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, connected
+from dynotune.audit.facts.training import TRAINS
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
-from dynotune.audit.shapes.documents_in_a_file import documents_in_a_file
+from dynotune.audit.shapes.documents_in_a_file import documents_in_a_file, joins_ids
 from dynotune.audit.shapes.documents_joined_later import documents_joined_later
 
 _ENDS = re.compile(
@@ -21,15 +22,14 @@ _OF_A_ROW = re.compile(
 )
 _OF_DOCUMENTS = re.compile(r"doc|text|line|article|page|story|file|example|row|sample|corpus|data", re.IGNORECASE)
 _BLOCK = re.compile(r"block|seq_?len|context|n_ctx|ctx|chunk|window|max_len|\bT\b|\bL\b", re.IGNORECASE)
-_TRAINS = re.compile(r"Trainer\(|\.backward\(")
 
 
 def check(script: Script, project: Project) -> Iterator[Said]:
     yield from documents_in_a_file(script, project, _ENDS)
-    yield from documents_joined_later(script, project, _ENDS, _BLOCK, _TRAINS)
+    yield from documents_joined_later(script, project, _ENDS, _BLOCK, TRAINS)
     if "add_special_tokens" not in script.source and "encode_ordinary" not in script.source:
         return
-    if not any(_TRAINS.search(code(one)) for one in connected(script, project)):
+    if not any(TRAINS.search(code(one)) for one in connected(script, project)):
         return
     for room in _rooms(script):
         text = ast.unparse(room)
@@ -39,7 +39,7 @@ def check(script: Script, project: Project) -> Iterator[Said]:
             head = f"{ast.unparse(loop.target)} {ast.unparse(loop.iter)}"
             if _OF_A_ROW.search(ast.unparse(loop)) or not _OF_DOCUMENTS.search(head):
                 continue
-            joins = next((node for node in ast.walk(loop) if _joins(node)), None)
+            joins = next((node for node in ast.walk(loop) if joins_ids(node, _bare)), None)
             if joins is not None:
                 yield _finding(script, joins)
                 return
@@ -50,14 +50,6 @@ def _rooms(script: Script) -> Iterator[ast.AST]:
     for node in script.tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             yield node
-
-
-def _joins(node: ast.AST) -> bool:
-    """`ids += tok(text, add_special_tokens=False)["input_ids"]`, and the same by `extend`."""
-    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-        return _bare(node.value)
-    is_extend = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "extend"
-    return is_extend and isinstance(node, ast.Call) and len(node.args) == 1 and _bare(node.args[0])
 
 
 def _bare(node: ast.expr) -> bool:

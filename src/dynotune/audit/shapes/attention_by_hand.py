@@ -9,6 +9,7 @@ from dynotune.audit.facts.rooms import own_nodes
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import on_device, place_of
 from dynotune.audit.facts.together import code, connected
+from dynotune.audit.facts.training import TRAINS
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 
 _FUSED = re.compile(
@@ -21,7 +22,6 @@ _OTHER_SCORES = re.compile(
 )
 """What makes scores that the kernel does not compute."""
 
-_TRAINS = re.compile(r"\.backward\(|Trainer\(")
 _QUERY = re.compile(r"(?:^|[._])(?:q|qs|query|queries|xq|q_\w+|query_\w+)$", re.IGNORECASE)
 _KEY = re.compile(r"(?:^|[._])(?:k|ks|key|keys|xk|k_\w+|key_\w+)$", re.IGNORECASE)
 _VALUE = re.compile(r"(?:^|[._])(?:v|vs|value|values|xv|v_\w+|value_\w+)$", re.IGNORECASE)
@@ -33,7 +33,7 @@ def attention_by_hand(script: Script, project: Project) -> Iterator[Said]:
         return
     near = connected(script, project)
     sources = [code(one) for one in near]
-    if not any(_TRAINS.search(one) for one in sources) or any(_FUSED.search(one) for one in sources):
+    if not any(TRAINS.search(one) for one in sources) or any(_FUSED.search(one) for one in sources):
         return
     if not any(on_device(one) for one in near):
         return

@@ -12,10 +12,10 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Call, Script
 from dynotune.audit.facts.steps import loops, place_of, text_at
 from dynotune.audit.facts.together import code, connected
+from dynotune.audit.facts.training import TRAINS
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.place import Place
 
-_TRAINS = re.compile(r"\.backward\(|Trainer\(")
 _WANTED = re.compile(
     r"output_attentions|create_graph\s*=\s*True|use_deterministic_algorithms|attn_weights|\.attentions\b"
 )
@@ -29,7 +29,7 @@ def attention_off_the_fused_path(script: Script, project: Project) -> Iterator[S
         return
     program = connected(script, project)
     sources = [code(one) for one in program]
-    if not any(_TRAINS.search(one) for one in sources) or any(_WANTED.search(one) for one in sources):
+    if not any(TRAINS.search(one) for one in sources) or any(_WANTED.search(one) for one in sources):
         return
     jobs = [job for job in project.jobs if {one.file for one in program} & set(job.files)]
     if jobs and not any(map(on_gpu, jobs)):
@@ -67,7 +67,10 @@ def _eager(script: Script, jobs: list[Job]) -> Finding | None:
     return None
 
 
-_NEEDED = ("gemma-2", "gemma2", "gemma-3", "gemma3", "gpt-oss", "gpt_oss", "t5", "falcon-rw", "mpt-")
+NEED_SCORES = ("gemma-2", "gemma2", "gemma-3", "gemma3", "gpt-oss", "gpt_oss", "t5", "falcon-rw")
+"""Parts of names of models with soft-capped or biased scores or sinks."""
+
+_NEEDED = (*NEED_SCORES, "mpt-")  # in a whole text "mpt" stands in every prompt
 
 
 def _said_eager(text: str, place: Place) -> Finding:

@@ -2,19 +2,19 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code
+from dynotune.audit.facts.training import TRAINS
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 
 _WRITTEN = re.compile(
     r"\.tofile\(|np\.save\(|numpy\.save\(|torch\.save\(|open_memmap\(|memmap\([^\n]*w\+|\.write\([^\n]*tobytes"
 )
 _READ = re.compile(r"memmap\(|fromfile\(|np\.load\(|torch\.load\(")
-_TRAINS = re.compile(r"Trainer\(|\.backward\(")
 _ADDS_NOTHING = re.compile(
     r"get_encoding\([\"'](?:gpt2|r50k_base|p50k_base|cl100k_base|o200k_base)|[\"'/](?:gpt2[\w-]*|Qwen2?[\d.]*-[\w.-]+|pythia-[\w.]+"
     r"|SmolLM2?-[\w.]+|OLMo[\w.-]+)[\"']",
@@ -34,7 +34,7 @@ def documents_in_a_file(script: Script, project: Project, ends: re.Pattern[str])
     text = code(script)
     if not _WRITTEN.search(text) or ends.search(text) or _OF_A_ROW.search(text) or not _ADDS_NOTHING.search(text):
         return
-    readers = [one for one in project.scripts if _READ.search(one.source) and _TRAINS.search(one.source)]
+    readers = [one for one in project.scripts if _READ.search(one.source) and TRAINS.search(one.source)]
     if not readers:
         return
     for loop in (node for node in ast.walk(script.tree) if isinstance(node, ast.For)):
@@ -42,7 +42,7 @@ def documents_in_a_file(script: Script, project: Project, ends: re.Pattern[str])
             continue
         if _ONE_TEXT.match(ast.unparse(loop.iter)) and "loads(" not in ast.unparse(loop):
             continue  # lines of one text, perhaps
-        joins = next((node for node in ast.walk(loop) if _joins(node)), None)
+        joins = next((node for node in ast.walk(loop) if joins_ids(node, _is_tokenised)), None)
         if joins is not None:
             yield Finding(
                 f"`{ast.unparse(joins)[:70]}` puts one text's tokens behind the other's without an end or a beginning"
@@ -62,12 +62,12 @@ def documents_in_a_file(script: Script, project: Project, ends: re.Pattern[str])
             return
 
 
-def _joins(node: ast.AST) -> bool:
-    """`ids.extend(tok.encode(text))`, `ids += enc.encode_ordinary(text)`."""
+def joins_ids(node: ast.AST, are_ids: Callable[[ast.expr], bool]) -> bool:
+    """`ids.extend(tok.encode(text))`, `ids += enc.encode_ordinary(text)`: ids are put behind others."""
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-        return _is_tokenised(node.value)
+        return are_ids(node.value)
     is_extend = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "extend"
-    return is_extend and isinstance(node, ast.Call) and len(node.args) == 1 and _is_tokenised(node.args[0])
+    return is_extend and isinstance(node, ast.Call) and len(node.args) == 1 and are_ids(node.args[0])
 
 
 def _is_tokenised(node: ast.expr) -> bool:

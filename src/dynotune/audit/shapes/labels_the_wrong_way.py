@@ -8,6 +8,7 @@ from dynotune.audit.facts.project import Project
 from dynotune.audit.facts.script import Script
 from dynotune.audit.facts.steps import place_of
 from dynotune.audit.facts.together import code, connected
+from dynotune.audit.facts.training import TRAINS
 from dynotune.audit.finding import AtStake, Effort, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 
 _PROMPT = re.compile(
@@ -17,14 +18,13 @@ _ANSWER = re.compile(
     r"^(?:a|r|tgt|y|ans|\w*(?:answer|target|response|completion|output|chosen|reply|assistant)\w*)$", re.IGNORECASE
 )
 _OUT = re.compile(r"^\[(?:-100|IGNORE\w*|\w+\.IGNORE\w*|ignore_index|\w*IGNORE_INDEX)\] \* len\((.+)\)$")
-_TRAINS = re.compile(r"Trainer\(|\.backward\(")
 
 
 def labels_the_wrong_way(project: Project) -> Iterator[Said]:
     for script in project.scripts:
         if "labels" not in script.source or "len(" not in script.source:
             continue
-        if not any(_TRAINS.search(one.source) for one in connected(script, project)):
+        if not any(TRAINS.search(one.source) for one in connected(script, project)):
             continue
         yield from _of_a_script(script)
 

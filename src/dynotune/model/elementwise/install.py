@@ -1,6 +1,5 @@
 """Putting the kernels into a model's modules, and taking them out again; where they are, and why not elsewhere."""
 
-from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +8,7 @@ import torch
 from torch import nn
 
 from dynotune.foreign import FOREIGN, in_a_line
+from dynotune.model.another_kind import by_reason
 from dynotune.model.aside import Aside
 from dynotune.model.elementwise import gate, norm, rotary
 from dynotune.model.elementwise.usable import Kernels, usable
@@ -55,10 +55,7 @@ class Engaged:
         counts = [f"{len(self.fused[kind])} of {total} {kind}s" for kind, total in totals.items() if total]
         lines = [f"{self.called}: {', '.join(counts)}"] if counts else []
         for kind, others in self.others.items():
-            for reason, n in Counter(others.values()).most_common():
-                first = next(name for name, why in others.items() if why == reason)
-                more = f" and {n - 1} more" if n > 1 else ""
-                lines.append(f"{kind} without kernel, its own operations: {first}{more}: {reason}")
+            lines += [f"{kind} without kernel, its own operations: {line}" for line in by_reason(others)]
         return lines
 
     def leave(self, kind: str, name: str, reason: str) -> None:

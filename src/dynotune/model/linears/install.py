@@ -1,12 +1,12 @@
 """Putting the function into a model's trained linears, and taking it out again; where it is, and why not elsewhere."""
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
+from dynotune.model.another_kind import by_reason
 from dynotune.model.aside import Aside
 from dynotune.model.linears.function import has_wide_sums
 from dynotune.model.linears.linear import TrainedLinear, TrainedShared, why_not
@@ -44,11 +44,7 @@ class Engaged:
         lines = [f"fused linears: {len(self.linears)} of {total} modules{groups_in_words(self.passes.shared)}"]
         if self.not_shared:
             lines.append(f"trained linears of one input are computed one by one: {self.not_shared}")
-        for reason, n in Counter(self.others.values()).most_common():
-            first = next(name for name, why in self.others.items() if why == reason)
-            more = f" and {n - 1} more" if n > 1 else ""
-            lines.append(f"not fused, its own forward: {first}{more}: {reason}")
-        return lines
+        return lines + [f"not fused, its own forward: {line}" for line in by_reason(self.others)]
 
     def uninstall(self) -> None:
         """Give every module its own forward back. Twice is once."""

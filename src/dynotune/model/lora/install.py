@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from dynotune.model.another_kind import by_reason
 from dynotune.model.aside import Aside
 from dynotune.model.lora.copies import ComputeCopies
 from dynotune.model.lora.function import has_wide_products
@@ -66,11 +67,7 @@ class Engaged:
         if self.not_shared:
             lines.append(f"linears of one input are computed one by one: {self.not_shared}")
         lines += [f"linears of one input are computed one by one in {n} groups: {why}" for why, n in apart.items()]
-        for reason, n in Counter(self.others.values()).most_common():
-            first = next(name for name, why in self.others.items() if why == reason)
-            more = f" and {n - 1} more" if n > 1 else ""
-            lines.append(f"not fused, PEFT's own forward: {first}{more}: {reason}")
-        return lines
+        return lines + [f"not fused, PEFT's own forward: {line}" for line in by_reason(self.others)]
 
     def uninstall(self) -> None:
         """Give every module PEFT's own forward back. Twice is once."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dynotune.foreign import FOREIGN, in_a_line
-from dynotune.model.another_kind import OfAnotherKind
+from dynotune.model.another_kind import OfAnotherKind, by_reason
 from dynotune.model.aside import Aside
 from dynotune.model.attention.decoder import text_decoder
 from dynotune.model.elementwise.norm import FusedNorm, SumFirst, reference
@@ -61,13 +61,9 @@ class Engaged:
 
     def lines(self) -> list[str]:
         """What is to be said: n of N, and why not the others."""
-        left = Counter(why for why in self.others.values() if not isinstance(why, OfAnotherKind))
-        lines = [f"sums in the RMSNorm behind them: {len(self.norms)} of {len(self.norms) + left.total()} norms"]
-        for reason, n in left.most_common():
-            first = next(name for name, why in self.others.items() if why == reason)
-            more = f" and {n - 1} more" if n > 1 else ""
-            lines.append(f"without the sum before it: {first}{more}: {reason}")
-        return lines
+        left = {name: why for name, why in self.others.items() if not isinstance(why, OfAnotherKind)}
+        lines = [f"sums in the RMSNorm behind them: {len(self.norms)} of {len(self.norms) + len(left)} norms"]
+        return lines + [f"without the sum before it: {line}" for line in by_reason(left)]
 
     def uninstall(self) -> None:
         """Give every layer its own forward back. Twice is once."""

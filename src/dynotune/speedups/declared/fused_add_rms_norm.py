@@ -6,6 +6,7 @@ from dynotune.measure.evidence import Phase
 from dynotune.speedups.contract import Context, Installation, No, Order, Speedup
 from dynotune.speedups.expectation import Expectation, Expected
 from dynotune.speedups.left_out import excepted_of, faults_of, left_out_of
+from dynotune.speedups.one_gpu import untried_on_several
 from dynotune.speedups.registry import register
 from dynotune.speedups.site import Site
 
@@ -25,10 +26,7 @@ class FusedAddRmsNorm(Speedup):
     gives_way = True  # to the policies, where memory is short
 
     def applicable(self, context: Context) -> No | None:
-        if context.plan is not None and context.plan.world > 1 and context.config.speedups.get(self.name) != "on":
-            asking = f"write `speedups: {{{self.name}: on}}`"
-            return No("it has run on one GPU only so far", asking, expected=True)
-        return None
+        return untried_on_several(context, self.name)
 
     def install(self, site: Site) -> Installation | No:
         from dynotune.model import residual

@@ -7,6 +7,7 @@ from dynotune.speedups.contract import Context, Installation, No, Order, Speedup
 from dynotune.speedups.expectation import Expectation, Expected
 from dynotune.speedups.left_out import faults_of
 from dynotune.speedups.linears import standing
+from dynotune.speedups.one_gpu import untried_on_several
 from dynotune.speedups.registry import register
 from dynotune.speedups.site import Site
 
@@ -33,10 +34,7 @@ class FusedLinears(Speedup):
             return No("there is an adapter, and weights below it are not trained", expected=True)
         if context.compute == torch.float32:
             return No("products are in float32, and nothing is cast", expected=True)
-        if context.plan is not None and context.plan.world > 1 and context.config.speedups.get(self.name) != "on":
-            asking = f"write `speedups: {{{self.name}: on}}`"
-            return No("it has run on one GPU only so far", asking, expected=True)
-        return None
+        return untried_on_several(context, self.name)
 
     def install(self, site: Site) -> Installation | No:
         from dynotune.model import linears
