@@ -39,6 +39,9 @@ CORPUS = Path(__file__).parent / "corpus"
         ("twentysecond", 14, 0.99, 0.98),
         ("twentythird", 14, 0.99, 0.98),
         ("twentyfourth", 14, 0.97, 0.9),
+        ("twentyfifth", 14, 0.96, 0.9),
+        ("twentysixth", 14, 0.97, 0.9),
+        ("twentyseventh", 14, 0.97, 0.87),
     ],
 )
 def test_a_part_of_the_corpus(part: str, projects: int, precision: float, recall: float) -> None:

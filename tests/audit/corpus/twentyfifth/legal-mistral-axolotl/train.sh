@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+set -euo pipefail
+CONFIG=${CONFIG:-mistral-legal.yaml}
+axolotl preprocess "$CONFIG"
+axolotl train "$CONFIG"
