@@ -16,11 +16,12 @@ from dynotune.audit.facts.steps import place_of
 from dynotune.audit.finding import AtStake, Evidence, Finding, Level, Remedy, Risk, Said, Stake
 from dynotune.audit.read.configs.hydra import Composed, composed, primary_of
 from dynotune.audit.read.launched import overrides
-from dynotune.audit.read.launchers.accepts import accepts
+from dynotune.audit.read.launchers.accepts import Accepts, accepts
 from dynotune.audit.rule import Example, Group, Page, Rule, Subject
 from dynotune.audit.schema import Schemas
 from dynotune.audit.shapes.files_that_are_not_there import files_that_are_not_there
 from dynotune.audit.shapes.keys_of_own_classes import keys_of_own_classes
+from dynotune.audit.shapes.values_that_a_parser_refuses import refused_values
 
 _SCRIPT = (
     "import argparse\n\nparser = argparse.ArgumentParser()\nparser.add_argument('--lr', type=float, default=1e-5)\n"
@@ -128,6 +129,7 @@ def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
     if taken is None or not taken.closed:
         return
     program = f"{launch.script} {taken.command}".strip()
+    yield from _of_values(launch, taken, program, project.pinned("torch"))
     for name, setting in launch.flags.items():
         if name in _OF_LAUNCHERS or len(name) == 1:
             continue
@@ -152,6 +154,20 @@ def _of_a_command(launch: Launch, project: Project) -> Iterator[Said]:
                 f"Call it `--{close}`." if close else "Remove the flag, or add it to the script's parser.",
                 (Change(Edit.RENAME, setting.place, f"--{name}", to=f"--{close}"),) if rename else (),
             ),
+        )
+
+
+def _of_values(launch: Launch, taken: Accepts, program: str, torch: tuple[int, ...] | None) -> Iterator[Said]:
+    """Words that the parser stops at behind flags that it knows."""
+    for one in refused_values(launch, taken, torch):
+        setting = launch.flags.get(one.flag.lstrip("-").replace("-", "_"))
+        yield Finding(
+            f"`{one.flag}` of `{program}` {one.why}: its parser stops with an error.",
+            place=setting.place if setting is not None else launch.place,
+            evidence=Evidence(Level.TEXT, {"flag": one.flag, "parser": taken.parser}),
+            cause=f"words that {program} refuses, line {launch.place.line}",
+            stake=Stake(AtStake.STOPS),
+            remedy=Remedy(Risk.BEHAVIOURAL, "Write the command as the parser takes it, or change the parser."),
         )
 
 

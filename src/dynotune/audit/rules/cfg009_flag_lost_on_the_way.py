@@ -17,6 +17,7 @@ from dynotune.audit.schema import Schemas
 from dynotune.audit.shapes.flags_that_fire_drops import flags_that_fire_drops
 from dynotune.audit.shapes.overrides_of_nothing import overrides_of_nothing
 from dynotune.audit.shapes.swallowed_by_a_function import swallowed_by_a_function, unread_parameters
+from dynotune.audit.shapes.values_that_a_parser_refuses import turned_round
 from dynotune.audit.shapes.values_that_stay_behind import values_that_stay_behind
 from dynotune.audit.shapes.variables_that_nothing_gets import variables_that_nothing_gets
 
@@ -106,6 +107,18 @@ def check(launch: Launch, project: Project) -> Iterator[Said]:
         lost = [setting for name, setting in launch.flags.items() if not taken.takes(name) and name != "local_rank"]
         why = f"`{launch.script}` takes the flags that it knows (`parse_known_args`) and drops the rest without a word"
         yield from _finding(lost, why, "Add the flag to the script's parser, or take it out of the command.")
+    for one in turned_round(launch, taken):
+        setting = launch.flags.get(one.flag.lstrip("-").replace("-", "_"))
+        yield Finding(
+            f"`{one.flag} {one.why}` turns it on: `type=bool` in `{launch.script}` makes True of every word but the empty one.",
+            place=setting.place if setting is not None else launch.place,
+            evidence=Evidence(Level.TEXT, {"flag": one.flag, "given": one.why}),
+            stake=Stake(AtStake.RESULT),
+            remedy=Remedy(
+                Risk.BEHAVIOURAL,
+                "Give it `action=argparse.BooleanOptionalAction` and write `--no-...`, or a function that reads the word.",
+            ),
+        )
     yield from values_that_stay_behind(launch, script, taken, project)
     unread = [launch.flags[name] for name in _unread(script, taken, launch, project)]
     why = f"`{launch.script}` has a flag of this name and no line that reads it"

@@ -14,8 +14,17 @@ from dynotune.audit.facts.job import Method, Trainer
 from dynotune.audit.schema.came import DPO_KEYS, SFT_KEYS, Came
 from dynotune.audit.schema.came import KEYS as LATER_KEYS
 from dynotune.audit.schema.classes import Key, Packages
-from dynotune.audit.schema.keys import Keys, Moved, Verdict
-from dynotune.audit.schema.moved import AXOLOTL, OF_PAIRS, OF_TEXTS, TRANSFORMERS, TRL, WITHOUT_PAIRS
+from dynotune.audit.schema.keys import Keys, Moved, Verdict, earlier
+from dynotune.audit.schema.moved import (
+    AXOLOTL,
+    NEWEST_UNDER_LLAMA_FACTORY,
+    OF_PAIRS,
+    OF_TEXTS,
+    OLDEST_UNDER_LLAMA_FACTORY,
+    TRANSFORMERS,
+    TRL,
+    WITHOUT_PAIRS,
+)
 from dynotune.audit.schema.origin import version_of_source
 from dynotune.audit.schema.shipped import shipped, shipped_classes
 
@@ -181,8 +190,8 @@ class Schemas:
         if not self.packages.folders.get(main):
             fields, versions = shipped(like, at[1])
             if trainer is Trainer.LLAMA_FACTORY:
-                # It runs with a range of transformers' releases, and which one it is cannot be told.
-                fields, moved = {**{name: Key(name, "") for name in TRANSFORMERS}, **fields}, {}
+                moved = self._moved_under_llama_factory()
+                fields = {**{name: Key(name, "") for name in TRANSFORMERS if name not in moved}, **fields}
         return Keys(
             trainer,
             method,
@@ -196,6 +205,13 @@ class Schemas:
             _FAMILIES.get(trainer, ()),
             came=_came(trainer, method),
         )
+
+    def _moved_under_llama_factory(self) -> Mapping[str, Moved]:
+        """What is gone from the transformers that it runs with: the one that the project asks for, else the newest that the
+        release of LLaMA-Factory allows, else the oldest that today's allows."""
+        asked = next((to for of, to in NEWEST_UNDER_LLAMA_FACTORY if self.pinned.get("llamafactory", "").startswith(of)), "")
+        release = self.pinned.get("transformers") or asked or OLDEST_UNDER_LLAMA_FACTORY
+        return {name: moved for name, moved in TRANSFORMERS.items() if not earlier(release, moved.since)}
 
     def lora(self) -> Mapping[str, Key]:
         """PEFT's own names, as a `LoraConfig(...)` takes them."""

@@ -138,6 +138,12 @@ at."""
 
 WITHOUT_PAIRS = frozenset({"SFTConfig", "RewardConfig"})
 
+NEWEST_UNDER_LLAMA_FACTORY = (("0.9.1", "4.46.1"), ("0.9.2", "4.49.0"), ("0.9.3", "4.52.4"), ("0.9.4", "4.57.1"))
+"""Releases of LLaMA-Factory, and the newest transformers that each asks for, by the metadata of its packages."""
+
+OLDEST_UNDER_LLAMA_FACTORY = "4.55"
+"""The same of 0.9.5, whose newest is 5.6: what is gone from this one is gone from all."""
+
 AXOLOTL: Mapping[str, Moved] = {
     "max_packed_sequence_len": Moved(_A, "0.19", text="Write `sequence_len` and `sample_packing: true`"),
     "rope_scaling": Moved(_A, "0.19", text="Write it inside `overrides_of_model_config`"),

@@ -125,6 +125,7 @@ LLAMA_FACTORY: Mapping[str, tuple[Word, ...]] = {
     "preprocessing_num_workers": (Word("dataset_num_proc"),),
     "val_size": (Word("test_split_size"),),
     "train_on_prompt": (opposite("completion_only_loss"),),
+    "evaluation_strategy": (Word("eval_strategy"),),
     "pref_beta": (Word("beta"),),
     "pref_loss": (Word("loss_type"),),
     "dpo_label_smoothing": (Word("label_smoothing"),),

@@ -72,6 +72,9 @@ class Accepts:
     prefixes: bool = True
     """argparse takes a beginning of a flag that fits one alone."""
 
+    adds: tuple[ast.Call, ...] = ()
+    """The calls of `add_argument` of one parser of argparse without sub-commands; empty: another, or several."""
+
     def takes(self, name: str) -> bool:
         if name in self.flags or name.removeprefix("no_") in self.flags or name in ("h", "help"):
             return True
@@ -132,7 +135,15 @@ def accepts(
         stored=stray.stored.union(*(one.stored for one in made)),
         spelled=frozenset() if either else stray.spelled.union(*(one.spelled for one in made)),
         command=next(chosen, ""),
+        adds=_alone(asked, stray) if not classes else (),
     )
+
+
+def _alone(asked: Sequence[Parser], stray: Accepts) -> tuple[ast.Call, ...]:
+    """What adds to the only parser that is asked, with its parents'."""
+    if len(asked) != 1 or asked[0].kind != "ArgumentParser" or stray.flags or any(one.below for one in asked[0].family()):
+        return ()
+    return tuple(call for one in asked[0].family() for call in one.adds if _last(call.func) == "add_argument")
 
 
 def _of_argparse(parser: Parser, words: tuple[str, ...]) -> Accepts:
